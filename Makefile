@@ -1,0 +1,66 @@
+# Everything a person or a CI job does with Coax. `make` alone lists it.
+
+# The product is built without cgo, and judged by vet and staticcheck as it is
+# built. Only the race detector needs cgo: `test` and `race` ask for it themselves.
+export CGO_ENABLED = 0
+
+DEMO_DIR     ?= .demo
+ARGS         ?=
+PKG          ?= ./...
+COUNT        ?= 1
+FUZZTIME     ?= 20s
+TEST_TIMEOUT ?= 10m
+
+# Pinned in a module of its own, so that a linter's needs never become the product's.
+STATICCHECK = go tool -modfile=tools/go.mod staticcheck
+
+.DEFAULT_GOAL := help
+
+# Steps build on each other, so `make -j` must not shuffle them.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the one binary, bin/coax
+	go build -trimpath -o bin/coax ./cmd/coax
+
+.PHONY: demo
+demo: build ## Run a whole Coax with nothing to configure (DEMO_DIR=.demo ARGS="--addr 127.0.0.1:0")
+	bin/coax demo --dir $(DEMO_DIR) $(ARGS)
+
+.PHONY: test
+test: tools-present lint ## Everything: lint, then the whole suite under the race detector
+	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: race
+race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve")
+	CGO_ENABLED=1 go test -race -count=$(COUNT) -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+
+.PHONY: lint
+lint: ## gofmt, go vet and staticcheck; needs only Go
+	@echo 'gofmt -l .'
+	@unformatted=$$(gofmt -l .) || exit 1; \
+	if [ -n "$$unformatted" ]; then \
+		echo "$$unformatted"; echo 'not formatted; mend with: gofmt -w .' >&2; exit 1; \
+	fi
+	go vet ./...
+	$(STATICCHECK) ./...
+
+.PHONY: vectors
+vectors: ## Check the signing vectors with a second implementation, in Python
+	python3 contract/vectors/check.py
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a while (FUZZTIME=20s each, PKG=./signing/...)
+	FUZZTIME=$(FUZZTIME) scripts/fuzz $(PKG)
+
+.PHONY: tools-present
+tools-present: ## Install what the whole suite needs beside Go, where it is missing
+	@scripts/tools-present
+
+.PHONY: clean
+clean: ## Remove what was built and the demo's data in .demo
+	rm -rf bin .demo coverage.out coverage.html

@@ -1,0 +1,86 @@
+package subscription
+
+import "time"
+
+// IST is Indian Standard Time as a fixed zone: India keeps no daylight saving
+// time, and a machine without time zone data must not shift anybody's expiry.
+var IST = time.FixedZone("IST", 5*60*60+30*60)
+
+const (
+	day       = 24 * time.Hour
+	monthDays = 30
+	// advanceCapDays is the provider's limit on how far ahead a cycle may
+	// start.
+	advanceCapDays = 29
+)
+
+// ActivationTerm says how long an activation lasts.
+type ActivationTerm string
+
+// The contract gives thirty days whatever the plan; some operators want the
+// plan's own duration.
+const (
+	ThirtyDays ActivationTerm = "30d"
+	PlanTerm   ActivationTerm = "plan"
+)
+
+// Term is the length of a plan that lasts so many months.
+func Term(months int) time.Duration { return time.Duration(months) * monthDays * day }
+
+// ActivatedUntil is the expiry of a subscriber activated now.
+func ActivatedUntil(now time.Time, term ActivationTerm, months int) time.Time {
+	if term == PlanTerm {
+		return now.Add(Term(months))
+	}
+	return now.Add(monthDays * day)
+}
+
+// RenewedUntil is the expiry after a renewal: the term is added to the running
+// expiry, or to now if that has passed.
+func RenewedUntil(expires, now time.Time, months int) time.Time {
+	return latest(expires, now).Add(Term(months))
+}
+
+// AdvanceStart is the day on which an advance renewal's cycle begins, as that
+// day's midnight in India: the day after the current expiry, but at most 29
+// days from today; today, if the subscriber has already expired.
+func AdvanceStart(expires, now time.Time) time.Time {
+	today := midnight(now)
+	if !expires.After(now) {
+		return today
+	}
+	start := midnight(expires).Add(day)
+	if limit := today.Add(advanceCapDays * day); start.After(limit) {
+		return limit
+	}
+	return start
+}
+
+// AdvancedUntil is the expiry after an advance renewal that starts on the given
+// day. Where the cap pulls the start before the current expiry, the term still
+// counts from that expiry: no day that was paid for is lost.
+func AdvancedUntil(expires, start, now time.Time, months int) time.Time {
+	return latest(latest(expires, start), now).Add(Term(months))
+}
+
+// DaysRemaining counts begun days until the expiry, never below zero.
+func DaysRemaining(expires, now time.Time) int {
+	left := expires.Sub(now)
+	if left <= 0 {
+		return 0
+	}
+	return int((left + day - 1) / day)
+}
+
+// midnight is the start of the Indian day that t falls on.
+func midnight(t time.Time) time.Time {
+	y, m, d := t.In(IST).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, IST)
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,68 @@
+// Package subscription holds the rules of the trade: operators, plans,
+// subscribers, cycles, when a subscription ends, what the MSO earns. It is
+// pure: it reads no clock, opens no connection and keeps nothing.
+package subscription
+
+import (
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// OperatorStatus says whether an operator's account may be used at all.
+type OperatorStatus string
+
+// An operator that was deleted stays known, so that its keys can be told so.
+const (
+	OperatorActive   OperatorStatus = "active"
+	OperatorInactive OperatorStatus = "inactive"
+	OperatorDeleted  OperatorStatus = "deleted"
+)
+
+// APIAccess says whether an operator may use the API, whatever its account's
+// status. Disabled is a switch of convenience; blocked is a sanction.
+type APIAccess string
+
+// The three positions of the switch.
+const (
+	APIEnabled  APIAccess = "enabled"
+	APIDisabled APIAccess = "disabled"
+	APIBlocked  APIAccess = "blocked"
+)
+
+// What an operator gets unless an administrator says otherwise.
+const DefaultRateLimit = 60
+
+// DefaultLowBalance is the threshold below which a wallet is called low.
+var DefaultLowBalance = money.Paise(500_00)
+
+// Operator is a local cable operator: the owner of a wallet, of API keys and
+// of subscribers.
+type Operator struct {
+	ID     int64
+	Name   string
+	Status OperatorStatus
+	API    APIAccess
+	// RateLimit is how many requests a minute the operator may make.
+	RateLimit     int
+	CommissionBPS int
+	LowBalance    money.Amount
+	// Version grows with every change that decides whether a request is let
+	// in: status, API switch, rate limit, whitelist.
+	Version   int64
+	CreatedAt time.Time
+}
+
+// Wallet is an operator's prepaid money.
+type Wallet struct {
+	OperatorID int64
+	// Balance is what can be spent now; Held is reserved by operations whose
+	// outcome is open. Together they are the ledger's running sum.
+	Balance money.Amount
+	Held    money.Amount
+	// LowBelow is the operator's own threshold.
+	LowBelow money.Amount
+}
+
+// Low reports whether the operator should be warned.
+func (w Wallet) Low() bool { return w.Balance.Less(w.LowBelow) }

@@ -1,0 +1,390 @@
+// Package rooms_test keeps the doors between Coax's packages: which package may
+// import which, and who may ask for the time. The table below is the rule; a
+// change to it is a change of the architecture and deserves its own commit.
+package rooms_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// A room is a folder of the module with everything beneath it that is not a room
+// of its own. The rules bind what ships: test files may import what they like.
+type room struct {
+	path     string   // below the module's root; a closing /* makes each folder there a room
+	doors    []string // the rooms of this module it may import
+	never    []string // packages from elsewhere it may not import, nor what lies beneath them
+	stdlib   bool     // imports nothing but the standard library and its doors
+	timeless bool     // is given the time, and may not ask for it
+	sealed   bool     // is imported by tests at most
+}
+
+var (
+	// What computes, and touches nothing.
+	pure = []string{"signing", "internal/fault", "internal/money", "internal/subscription"}
+
+	// What wires or drives the whole house.
+	everywhere = []string{"..."}
+
+	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin"})
+	webDoors      = both(storeDoors, []string{"internal/telemetry"})
+
+	netHTTP  = []string{"net/http"}
+	database = []string{
+		"database/sql", "modernc.org/sqlite", "zombiezen.com/go/sqlite",
+		"github.com/mattn/go-sqlite3", "github.com/jackc/pgx", "github.com/lib/pq",
+	}
+)
+
+var rooms = []room{
+	// The promises to strangers, and the words everyone uses.
+	{path: "contract", never: both(netHTTP, database)},
+	{path: "signing", never: both(netHTTP, database), stdlib: true, timeless: true},
+	{path: "internal/fault", never: both(netHTTP, database), timeless: true},
+	{path: "internal/money", never: both(netHTTP, database), timeless: true},
+	{path: "internal/telemetry", never: database},
+	{path: "client", doors: []string{"signing"}, never: database},
+
+	// What decides.
+	{
+		path:     "internal/subscription",
+		doors:    []string{"internal/money", "internal/fault"},
+		never:    both(netHTTP, database),
+		timeless: true,
+	},
+	{path: "internal/operation", doors: pure, never: both(netHTTP, database), timeless: true},
+	{path: "internal/catalogue", doors: pure, never: both(netHTTP, database), timeless: true},
+	{path: "internal/access", doors: pure, never: both(netHTTP, database), timeless: true},
+	{
+		path: "internal/admin",
+		doors: []string{
+			"internal/access", "internal/operation", "internal/catalogue",
+			"internal/subscription", "internal/money", "internal/fault",
+		},
+		never:    both(netHTTP, database),
+		timeless: true,
+	},
+
+	// What reaches outside, and satisfies what the deciding rooms declare.
+	{path: "internal/provider/*", doors: providerDoors},
+	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
+	{path: "internal/store/*", doors: storeDoors, never: netHTTP, timeless: true},
+	{path: "internal/store/storetest", doors: storeDoors, never: netHTTP, timeless: true, sealed: true},
+
+	// What talks.
+	{
+		path: "internal/httpapi",
+		doors: both(pure, []string{
+			"contract", "internal/access", "internal/operation", "internal/catalogue", "internal/telemetry",
+		}),
+		never: database,
+	},
+	{path: "internal/web", doors: webDoors, never: database},
+	{path: "internal/web/*", doors: both(webDoors, []string{"internal/web"}), never: database},
+
+	// What puts it all together. Nobody leans on it.
+	{path: "cmd/coax", doors: everywhere, sealed: true},
+	{path: "internal/sim", doors: everywhere, sealed: true},
+	{path: "internal/bench", doors: everywhere, sealed: true},
+}
+
+func both(a, b []string) []string { return slices.Concat(a, b) }
+
+func TestRooms(t *testing.T) {
+	broken, packages, err := inspect(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packages == 0 {
+		t.Fatal("found no packages: the inspection looks in the wrong place")
+	}
+	for _, b := range broken {
+		t.Error(b)
+	}
+}
+
+func TestRoomsTableNamesOnlyRooms(t *testing.T) {
+	for i, r := range rooms {
+		if slices.ContainsFunc(rooms[:i], func(other room) bool { return other.path == r.path }) {
+			t.Errorf("%s is in the table twice", r.path)
+		}
+		for _, door := range r.doors {
+			if door == "..." {
+				continue
+			}
+			if !slices.ContainsFunc(rooms, func(other room) bool { return other.path == door }) {
+				t.Errorf("%s has a door to %s, which is no room", r.path, door)
+			}
+		}
+	}
+}
+
+// An inspection that never objects would look just like a tidy house, so each
+// kind of trespass is committed here once and has to be noticed.
+func TestRoomsInspectionNotices(t *testing.T) {
+	const coax = "example.org/coax"
+	importing := func(packages ...string) string {
+		src := "package p\n"
+		for _, p := range packages {
+			src += fmt.Sprintf("import _ %q\n", p)
+		}
+		return src
+	}
+	tests := []struct {
+		name string
+		file string
+		src  string
+		want string // part of the one objection; empty: none
+	}{
+		{"signing needs nobody", "signing/x.go", importing(coax + "/internal/fault"), "imports internal/fault"},
+		{"signing is standard library only", "signing/x.go", importing("golang.org/x/crypto/argon2"), "only the standard library"},
+		{"fault knows no HTTP", "internal/fault/x.go", importing("net/http"), "imports net/http"},
+		{"telemetry needs nobody", "internal/telemetry/x.go", importing(coax + "/internal/fault"), "imports internal/fault"},
+		{"client sees signing only", "client/x.go", importing(coax + "/internal/money"), "imports internal/money"},
+		{"subscription does not sign", "internal/subscription/x.go", importing(coax + "/signing"), "imports signing"},
+		{"operation does not know catalogue", "internal/operation/x.go", importing(coax + "/internal/catalogue"), "imports internal/catalogue"},
+		{"catalogue does not know operation", "internal/catalogue/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},
+		{"operation knows no driver", "internal/operation/x.go", importing("database/sql"), "imports database/sql"},
+		{"a later major version is the same driver", "internal/admin/x.go", importing("github.com/jackc/pgx/v5/pgxpool"), "imports github.com/jackc/pgx"},
+		{"access sees no HTTP, nor its helpers", "internal/access/x.go", importing("net/http/httptest"), "imports net/http"},
+		{"admin knows no store", "internal/admin/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"a provider knows no store", "internal/provider/gateway/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"providers do not know each other", "internal/provider/gateway/x.go", importing(coax + "/internal/provider/simulator"), "imports internal/provider/simulator"},
+		{"stores do not know each other", "internal/store/postgres/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"a store does not talk", "internal/store/sqlite/x.go", importing("net/http"), "imports net/http"},
+		{"the suite of stores is for tests", "internal/store/sqlite/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
+		{"the suite of stores is for tests, in the hallway too", "cmd/coax/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
+		{"httpapi knows no store", "internal/httpapi/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"httpapi does not act for staff", "internal/httpapi/x.go", importing(coax + "/internal/admin"), "imports internal/admin"},
+		{"pages know no store", "internal/web/panel/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"panel and console are apart", "internal/web/panel/x.go", importing(coax + "/internal/web/console"), "imports internal/web/console"},
+		{"nobody imports the hallway", "internal/bench/x.go", importing(coax + "/cmd/coax"), "tests at most"},
+		{"nobody imports a simulation", "internal/httpapi/x.go", importing(coax + "/internal/sim"), "tests at most"},
+		{"a folder without a room", "internal/util/x.go", importing(), "add it to the table"},
+		{"a stray package at the root", "x.go", importing(), "add it to the table"},
+		{"an import without a room", "cmd/coax/x.go", importing(coax + "/internal/util"), "imports internal/util, which is no room"},
+
+		{"asking for the time", "internal/subscription/x.go", "package p\nimport \"time\"\nvar t = time.Now()", "x.go:3: asks for the time (time.Now)"},
+		{"handing the clock on", "internal/operation/x.go", "package p\nimport \"time\"\nvar now = time.Now", "time.Now"},
+		{"measuring is asking", "internal/store/sqlite/x.go", "package p\nimport \"time\"\nfunc f(t time.Time) any { return time.Since(t) }", "time.Since"},
+		{"a clock by another name", "internal/access/x.go", "package p\nimport clock \"time\"\nvar t = clock.Now()", "time.Now"},
+		{"a clock without a name", "internal/admin/x.go", "package p\nimport . \"time\"\nvar t = Now()", "imports time without a name"},
+
+		{"the pure rooms are open to operation", "internal/operation/x.go", importing(coax+"/signing", coax+"/internal/money", "net/netip", "time"), ""},
+		{"the hallway sees everything", "cmd/coax/x.go", importing(coax+"/internal/store/sqlite", coax+"/internal/web/panel", "net/http", "database/sql"), ""},
+		{"a store and its own folders", "internal/store/sqlite/x.go", importing(coax+"/internal/store/sqlite/migrations", coax+"/internal/admin", "database/sql"), ""},
+		{"panel stands on web", "internal/web/panel/x.go", importing(coax+"/internal/web", "net/http"), ""},
+		{"time may be asked for at the edge", "cmd/coax/x.go", "package p\nimport \"time\"\nvar t = time.Now()", ""},
+		{"waiting is not asking", "internal/operation/x.go", "package p\nimport \"time\"\nvar t = time.NewTimer(time.Second)", ""},
+		{"someone else's Now", "internal/operation/x.go", "package p\nvar config struct{ Now func() int }\nvar t = config.Now()", ""},
+		{"tests go everywhere", "internal/store/sqlite/x_test.go", importing(coax + "/internal/store/storetest"), ""},
+		{"test data is no package", "cmd/coax/testdata/x.go", importing(coax + "/internal/util"), ""},
+		{"another module is another house", "tools/x.go", importing(coax + "/internal/util"), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			broken, _, err := inspect(fstest.MapFS{
+				"go.mod":       {Data: []byte("module " + coax + "\n")},
+				"tools/go.mod": {Data: []byte("module " + coax + "/tools\n")},
+				tt.file:        {Data: []byte(tt.src)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case tt.want == "" && len(broken) > 0:
+				t.Errorf("objected to %s: %q; want no objection", tt.file, broken)
+			case tt.want != "" && (len(broken) != 1 || !strings.Contains(broken[0], tt.want)):
+				t.Errorf("objected to %s: %q; want one objection with %q", tt.file, broken, tt.want)
+			}
+		})
+	}
+}
+
+// inspect reads every Go file that ships with the module at the root of tree. It
+// returns what breaks the table, and how many packages it saw.
+func inspect(tree fs.FS) (broken []string, packages int, err error) {
+	module, err := modulePath(tree)
+	if err != nil {
+		return nil, 0, err
+	}
+	seen := map[string]bool{}
+	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if !ships(tree, name) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+
+		folder := path.Dir(name)
+		home, at, known := roomOf(folder)
+		if !known && !seen[folder] {
+			broken = append(broken, fmt.Sprintf("%s belongs to no room: add it to the table in rooms_test.go, or move it", folder))
+		}
+		seen[folder] = true
+		if !known {
+			return nil
+		}
+		objections, err := inspectFile(tree, name, module, home, at)
+		broken = append(broken, objections...)
+		return err
+	})
+	return broken, len(seen), err
+}
+
+// ships reports whether a folder can hold packages of this module.
+func ships(tree fs.FS, folder string) bool {
+	if folder == "." {
+		return true
+	}
+	base := path.Base(folder)
+	if base == "testdata" || base == "vendor" || base[0] == '.' || base[0] == '_' || folder == "sdk" {
+		return false
+	}
+	_, err := fs.Stat(tree, path.Join(folder, "go.mod"))
+	return err != nil
+}
+
+// inspectFile judges one file of the room home, which stands at the folder at.
+func inspectFile(tree fs.FS, name, module string, home room, at string) (broken []string, err error) {
+	src, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return nil, err
+	}
+	positions := token.NewFileSet()
+	file, err := parser.ParseFile(positions, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	object := func(pos token.Pos, format string, args ...any) {
+		p := positions.Position(pos)
+		broken = append(broken, fmt.Sprintf("%s:%d: ", p.Filename, p.Line)+fmt.Sprintf(format, args...))
+	}
+
+	clock := "" // what this file calls package time
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		if why := home.refuses(at, module, imported); why != "" {
+			object(spec.Pos(), "%s", why)
+		}
+		if imported == "time" {
+			clock = "time"
+			if spec.Name != nil {
+				clock = spec.Name.Name
+			}
+		}
+	}
+
+	if !home.timeless {
+		return broken, nil
+	}
+	if clock == "." {
+		object(file.Pos(), "imports time without a name, so nobody sees who asks for the time in %s", home.path)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		from, ok := selector.X.(*ast.Ident)
+		if ok && clock != "" && from.Name == clock && slices.Contains([]string{"Now", "Since", "Until"}, selector.Sel.Name) {
+			object(selector.Pos(), "asks for the time (time.%s); in %s it is given", selector.Sel.Name, home.path)
+		}
+		return true
+	})
+	return broken, nil
+}
+
+// refuses says why a file in this room, which stands at the folder at, may not
+// import a package; an empty answer means it may.
+func (r room) refuses(at, module, imported string) string {
+	for _, shut := range r.never {
+		if within(imported, shut) {
+			return fmt.Sprintf("imports %s, which has no place in %s", imported, r.path)
+		}
+	}
+	if !within(imported, module) {
+		// The standard library's first path element is the one without a dot.
+		first, _, _ := strings.Cut(imported, "/")
+		if r.stdlib && strings.Contains(first, ".") {
+			return fmt.Sprintf("imports %s; %s uses only the standard library", imported, r.path)
+		}
+		return ""
+	}
+
+	folder := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
+	target, targetAt, known := roomOf(folder)
+	switch {
+	case !known:
+		return fmt.Sprintf("imports %s, which is no room: add it to the table in rooms_test.go", folder)
+	case targetAt == at:
+		return ""
+	case target.sealed:
+		return fmt.Sprintf("imports %s, which is for tests at most", folder)
+	case slices.Contains(r.doors, target.path) || slices.Equal(r.doors, everywhere):
+		return ""
+	}
+	return fmt.Sprintf("imports %s; %s has no door to it (see the table in rooms_test.go)", folder, r.path)
+}
+
+// roomOf finds the room a folder belongs to, and the folder where that room
+// begins. The longest path in the table wins.
+func roomOf(folder string) (found room, at string, known bool) {
+	for _, r := range rooms {
+		begin := r.path
+		if parent, ok := strings.CutSuffix(r.path, "/*"); ok {
+			rest, below := strings.CutPrefix(folder, parent+"/")
+			if !below {
+				continue
+			}
+			child, _, _ := strings.Cut(rest, "/")
+			begin = parent + "/" + child
+		}
+		// Of two rows for one folder, the one that spells it out wins over /*.
+		longer := len(begin) > len(at) || len(begin) == len(at) && begin == r.path
+		if within(folder, begin) && longer {
+			found, at, known = r, begin, true
+		}
+	}
+	return found, at, known
+}
+
+// within reports whether an import path or folder is parent or lies beneath it.
+func within(p, parent string) bool {
+	return p == parent || strings.HasPrefix(p, parent+"/")
+}
+
+func modulePath(tree fs.FS) (string, error) {
+	mod, err := fs.ReadFile(tree, "go.mod")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(mod)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "module "); ok {
+			return strings.TrimSpace(name), nil
+		}
+	}
+	return "", errors.New("go.mod names no module")
+}
