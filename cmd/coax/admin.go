@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/user"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+func (a *app) adminCommand() *cobra.Command {
+	command := group("admin", "Run the service: operators, wallets, plans, keys, whitelists",
+		`Run the service: operators, wallets, plans, keys, whitelists.
+
+Works on the store that --config names, also while nodes run, and takes effect at once
+on every node. Each act is written down with who did it (coax admin log).
+
+With --json a command prints one JSON object, a list command one array. A refused
+command changes nothing, says why in one line and exits with 1; a command that was not
+understood exits with 2.`,
+		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(), a.logCommand(),
+	)
+	command.Example = `  coax admin --config coax.toml lco create --name "Asha Cable"
+  coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-123
+  coax admin --config coax.toml key issue --lco 1
+  coax admin --config coax.toml whitelist add --lco 1 203.0.113.7`
+	a.addConfigFlags(command)
+	command.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON")
+	return command
+}
+
+// atDesk opens the store as a member of staff, for the length of one act.
+func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk) error) error {
+	config, err := a.config()
+	if err != nil {
+		return err
+	}
+	vault, err := openVault(config, a.environ)
+	if err != nil {
+		return err
+	}
+	store, err := openStore(ctx, config, sqlite.Options{Role: sqlite.Tool})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	now := clock(config.Clock.Offset)
+	// A key sealed with a wrong master key would lock its owner out.
+	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+		return err
+	}
+	return act(ctx, admin.NewDesk(store, vault, "cli:"+userName(), now))
+}
+
+// userName is who is written down as having acted.
+func userName() string {
+	current, err := user.Current()
+	if err != nil || current.Username == "" {
+		return "unknown"
+	}
+	return current.Username
+}
+
+// object is a JSON object whose fields keep their order.
+type object []field
+
+type field struct {
+	name  string
+	value any
+}
+
+func (o object) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	for i, f := range o {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		name, err := json.Marshal(f.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(append(text, name...), ':'), value...)
+	}
+	return append(text, '}'), nil
+}
+
+// show prints one thing: as JSON, or as lines of name and value.
+func (a *app) show(o object) error {
+	if a.asJSON {
+		return json.NewEncoder(a.out).Encode(o)
+	}
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, f := range o {
+		fmt.Fprintf(table, "%s\t%s\n", f.name, cell(f.value))
+	}
+	return table.Flush()
+}
+
+// list prints several things of one kind: as a JSON array, or as a table.
+func (a *app) list(none string, rows []object) error {
+	if a.asJSON {
+		if rows == nil {
+			rows = []object{}
+		}
+		return json.NewEncoder(a.out).Encode(rows)
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(a.out, none)
+		return nil
+	}
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, f := range rows[0] {
+		fmt.Fprintf(table, "%s\t", f.name)
+	}
+	fmt.Fprintln(table)
+	for _, row := range rows {
+		for _, f := range row {
+			fmt.Fprintf(table, "%s\t", cell(f.value))
+		}
+		fmt.Fprintln(table)
+	}
+	return table.Flush()
+}
+
+// cell writes a value for people: what is not set is a dash.
+func cell(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "-"
+	case string:
+		if v == "" {
+			return "-"
+		}
+		return v
+	case []string:
+		if len(v) == 0 {
+			return "-"
+		}
+		text := ""
+		for i, one := range v {
+			if i > 0 {
+				text += ", "
+			}
+			text += one
+		}
+		return text
+	case json.RawMessage:
+		return string(v)
+	}
+	return fmt.Sprint(value)
+}
+
+// when writes a moment as the contract does; null if there is none.
+func when(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.In(subscription.IST).Format("2006-01-02 15:04:05")
+}
+
+// amount reads an amount of money. What cannot be read is refused like an amount
+// that is too small: the command was understood, its value was not acceptable.
+func amount(flag, text string) (money.Amount, error) {
+	value, err := money.Parse(text)
+	if err != nil {
+		return value, admin.Refuse("--%s: %v", flag, err)
+	}
+	return value, nil
+}
+
+// lcoFlag gives a command its --lco, which it needs.
+func lcoFlag(command *cobra.Command, id *int64) {
+	command.Flags().Int64Var(id, "lco", 0, "the operator's `ID`")
+	_ = command.MarkFlagRequired("lco")
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+func (a *app) walletCommand() *cobra.Command {
+	return group("wallet", "Operators' prepaid money", "Operators' prepaid money: top up a wallet, or look into it.",
+		a.walletTopUp(), a.walletShow())
+}
+
+func (a *app) walletTopUp() *cobra.Command {
+	var id int64
+	var sum, reference string
+	command := &cobra.Command{
+		Use:   "topup --lco ID --amount AMOUNT --reference TEXT",
+		Short: "Credit an operator's wallet",
+		Long: `Credit an operator's wallet with money that was received. The reference is the payment's
+own, such as the bank's transfer number: the same reference twice credits once, so that
+a command may be repeated when in doubt.`,
+		Example: "  coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-20270301-17",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			value, err := amount("amount", sum)
+			if err != nil {
+				return err
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				wallet, credited, err := desk.TopUp(ctx, admin.TopUp{OperatorID: id, Amount: value, Reference: reference})
+				if err != nil {
+					return err
+				}
+				return a.show(append(walletObject(wallet), field{"credited", credited}))
+			})
+		},
+	}
+	lcoFlag(command, &id)
+	command.Flags().StringVar(&sum, "amount", "", "rupees, such as 5000.00")
+	command.Flags().StringVar(&reference, "reference", "", "the payment's own reference")
+	_ = command.MarkFlagRequired("amount")
+	_ = command.MarkFlagRequired("reference")
+	return command
+}
+
+func (a *app) walletShow() *cobra.Command {
+	var id int64
+	command := &cobra.Command{
+		Use:   "show --lco ID",
+		Short: "Show a wallet's balance and what is held",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				wallet, err := desk.Wallet(ctx, id)
+				if err != nil {
+					return err
+				}
+				return a.show(walletObject(wallet))
+			})
+		},
+	}
+	lcoFlag(command, &id)
+	return command
+}
+
+func walletObject(w subscription.Wallet) object {
+	return object{{"lco_id", w.OperatorID}, {"wallet_balance", w.Balance}, {"held", w.Held}, {"low_balance", w.Low()}}
+}
+
+func (a *app) ledgerCommand() *cobra.Command {
+	var id int64
+	command := &cobra.Command{
+		Use:   "ledger --lco ID",
+		Short: "Show an operator's books, oldest line first",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				lines, err := desk.Ledger(ctx, id)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, line := range lines {
+					kind := "debit"
+					if line.Credit {
+						kind = "credit"
+					}
+					rows = append(rows, object{
+						{"id", line.ID}, {"kind", kind}, {"amount", line.Amount}, {"balance_after", line.BalanceAfter},
+						{"description", line.Description}, {"transaction_id", orNull(line.TransactionID)}, {"created_at", when(line.CreatedAt)},
+					})
+				}
+				return a.list("The ledger is empty.", rows)
+			})
+		},
+	}
+	lcoFlag(command, &id)
+	return command
+}
+
+// orNull is a text, or null where there is none.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+func (a *app) planCommand() *cobra.Command {
+	return group("plan", "The catalogue", "The catalogue: what can be bought and at what price.",
+		a.planSet(), a.planRetire(), a.planList())
+}
+
+func (a *app) planSet() *cobra.Command {
+	var plan subscription.Plan
+	var price, kind string
+	var components []string
+	command := &cobra.Command{
+		Use:   "set --id ID --name NAME --price AMOUNT --duration MONTHS --component main=CODE …",
+		Short: "Make a plan, or change the one with that id",
+		Long: `Make a plan, or change the one with that id. A new price holds from the next operation on,
+on every node; what was bought before is not touched. Components are the provider's codes.`,
+		Example: `  coax admin --config coax.toml plan set --id FAMILY-1 --name "Family, 1 month" --price 349.00 --duration 1 --component main=TV-FAMILY
+  coax admin --config coax.toml plan set --id COMBO-1 --name "Family and OTT" --price 499 --duration 1 --type combo \
+      --component main=TV-FAMILY --component addon=OTT-PLUS`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if plan.Price, err = amount("price", price); err != nil {
+				return err
+			}
+			plan.Type = subscription.PlanType(kind)
+			if plan.Main, plan.Addon, err = readComponents(components); err != nil {
+				return err
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				saved, err := desk.SetPlan(ctx, plan)
+				if err != nil {
+					return err
+				}
+				return a.show(planObject(saved))
+			})
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&plan.ID, "id", "", "the plan's `ID`, as clients send it")
+	flags.StringVar(&plan.Name, "name", "", "the plan's `NAME`")
+	flags.StringVar(&plan.Description, "description", "", "a sentence about it")
+	flags.StringVar(&price, "price", "", "rupees per purchase, at least 0.01")
+	flags.IntVar(&plan.Months, "duration", 0, "`MONTHS` of 30 days")
+	flags.StringVar(&kind, "type", string(subscription.Standard), "standard or combo")
+	flags.StringArrayVar(&components, "component", nil, "`main=CODE`, and for a combo addon=CODE")
+	for _, name := range []string{"id", "name", "price", "duration", "component"} {
+		_ = command.MarkFlagRequired(name)
+	}
+	return command
+}
+
+func readComponents(given []string) (main, addon string, err error) {
+	for _, text := range given {
+		role, code, found := strings.Cut(text, "=")
+		switch {
+		case !found || code == "":
+			return "", "", usage("--component %s: write it as main=CODE or addon=CODE", text)
+		case role == "main" && main == "":
+			main = code
+		case role == "addon" && addon == "":
+			addon = code
+		case role == "main" || role == "addon":
+			return "", "", usage("--component %s: a plan has one %s component", text, role)
+		default:
+			return "", "", usage("--component %s: %q is neither main nor addon", text, role)
+		}
+	}
+	return main, addon, nil
+}
+
+func (a *app) planRetire() *cobra.Command {
+	var id string
+	command := &cobra.Command{
+		Use:   "retire --id ID",
+		Short: "Take a plan out of the catalogue; what was bought runs on",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				if err := desk.RetirePlan(ctx, id); err != nil {
+					return err
+				}
+				return a.show(object{{"id", id}, {"retired", true}})
+			})
+		},
+	}
+	command.Flags().StringVar(&id, "id", "", "the plan's `ID`")
+	_ = command.MarkFlagRequired("id")
+	return command
+}
+
+func (a *app) planList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List all plans, retired ones too",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				plans, err := desk.Plans(ctx)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, plan := range plans {
+					rows = append(rows, planObject(plan))
+				}
+				return a.list("There is no plan yet; `coax admin plan set` makes one.", rows)
+			})
+		},
+	}
+}
+
+func planObject(p subscription.Plan) object {
+	return object{
+		{"id", p.ID}, {"name", p.Name}, {"description", p.Description}, {"price", p.Price}, {"duration", p.Months}, {"type", p.Type},
+		{"main", p.Main}, {"addon", orNull(p.Addon)}, {"retired", p.Retired}, {"version", p.Version}, {"updated_at", when(p.UpdatedAt)},
+	}
+}
+
+func (a *app) logCommand() *cobra.Command {
+	var id int64
+	command := &cobra.Command{
+		Use:   "log [--lco ID]",
+		Short: "Show what staff did: who, what, before, after, when",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				acts, err := desk.Acts(ctx, id)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, act := range acts {
+					rows = append(rows, object{
+						{"id", act.ID}, {"at", when(act.At)}, {"actor", act.Actor}, {"action", act.Action}, {"lco_id", orNone(act.OperatorID)},
+						{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
+					})
+				}
+				return a.list("Nothing has been done yet.", rows)
+			})
+		},
+	}
+	command.Flags().Int64Var(&id, "lco", 0, "only what concerns the operator with this `ID`")
+	return command
+}
+
+// state is a before or after of the log, which is JSON already.
+func state(text string) any {
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+func orNone(id int64) any {
+	if id == 0 {
+		return nil
+	}
+	return id
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// What a command ends with.
+const (
+	exitDone    = 0
+	exitRefused = 1 // it was understood, and not done
+	exitUsage   = 2 // it was not understood
+)
+
+// app is one run of the program: where it writes and what it was given.
+type app struct {
+	out     io.Writer
+	err     io.Writer
+	environ []string
+	// began is set once a command's own code runs. What goes wrong before
+	// that is how it was called.
+	began bool
+	// sets are the --set flags; configFile and asJSON belong to the commands
+	// that have them.
+	sets       []string
+	configFile string
+	asJSON     bool
+}
+
+// run is the program with everything it touches given to it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, environ []string) int {
+	a := &app{out: stdout, err: stderr, environ: environ}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintf(stderr, "coax: %s\n", oneLine(err))
+	var usage *usageError
+	if !a.began || errors.As(err, &usage) {
+		fmt.Fprintf(stderr, "Try `%s --help`.\n", command.CommandPath())
+		return exitUsage
+	}
+	return exitRefused
+}
+
+// oneLine keeps a refusal on one line, for scripts; several mistakes in a
+// configuration are a list and stay one.
+func oneLine(err error) string {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return strings.Join(lines, "\n      ")
+}
+
+// usageError is a mistake in how a command was called that only the command's
+// own code could notice.
+type usageError struct{ reason string }
+
+func (e *usageError) Error() string { return e.reason }
+
+func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "coax",
+		Short: "Subscription operations for cable operators",
+		Long: `Coax lets a cable operator's billing software activate, renew and pre-book its
+subscribers through a signed JSON API, from a prepaid wallet.
+
+Try it:      coax demo
+Install it:  coax init --dir /etc/coax, then coax serve --config /etc/coax/coax.toml
+Run it:      coax admin --help
+Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// A command that does not exist is told so, instead of shown help and
+		// called a success.
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.AddCommand(
+		a.demoCommand(), a.serveCommand(), a.initCommand(), a.migrateCommand(), a.adminCommand(),
+		a.callCommand(), a.signCommand(), a.versionCommand(),
+	)
+	a.markBeginnings(root)
+	return root
+}
+
+// markBeginnings notes for every command when its own code begins.
+func (a *app) markBeginnings(command *cobra.Command) {
+	if runE := command.RunE; runE != nil {
+		command.RunE = func(c *cobra.Command, args []string) error {
+			a.began = true
+			return runE(c, args)
+		}
+	}
+	for _, inner := range command.Commands() {
+		a.markBeginnings(inner)
+	}
+}
+
+// group is a command that only holds others.
+func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	command := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usage("%s needs one of its commands: %s", c.CommandPath(), strings.Join(names(c.Commands()), ", "))
+		},
+	}
+	command.AddCommand(commands...)
+	return command
+}
+
+func names(commands []*cobra.Command) []string {
+	var all []string
+	for _, command := range commands {
+		all = append(all, command.Name())
+	}
+	return all
+}
+
+// addConfigFlags gives a command the flags that name a configuration.
+func (a *app) addConfigFlags(command *cobra.Command) {
+	command.PersistentFlags().StringVar(&a.configFile, "config", "", "the configuration `FILE`, such as the coax.toml that init or demo made")
+	a.addSetFlag(command)
+}
+
+func (a *app) addSetFlag(command *cobra.Command) {
+	// An array, not a slice: a comma belongs to the value.
+	command.PersistentFlags().StringArrayVar(&a.sets, "set", nil, "a setting as `key=value`, over file and environment; may be repeated")
+}
+
+// config reads the configuration a command was given.
+func (a *app) config() (Config, error) {
+	if a.configFile == "" {
+		return Config{}, usage("which configuration? Give --config FILE")
+	}
+	return loadConfig(sources{file: a.configFile, sets: a.sets, environ: a.environ})
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which release this is",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			fmt.Fprintln(a.out, "coax", version())
+			return nil
+		},
+	}
+}
+
+// version is the release this binary was built from, as the Go tool knows it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	text := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			text += " " + s.Value
+		}
+	}
+	return text + " " + info.GoVersion
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// sources is where settings come from, the later ones winning: the standard
+// values, the file, the environment, the command line.
+type sources struct {
+	// file is the configuration's path; empty means none is read.
+	file string
+	// sets are key=value pairs from --set.
+	sets []string
+	// environ is the environment, as os.Environ gives it.
+	environ []string
+}
+
+// loadConfig reads and checks the whole configuration. Every mistake is told at
+// once, each with where it was made.
+func loadConfig(from sources) (Config, error) {
+	folder := "."
+	given := map[string]origin{}
+	if from.file != "" {
+		folder = filepath.Dir(from.file)
+		values, err := readConfigFile(from.file)
+		if err != nil {
+			return Config{}, err
+		}
+		for key, value := range values {
+			given[key] = origin{value, from.file + ": " + key}
+		}
+	}
+	var problems []error
+	fromEnvironment, err := environmentSettings(from.environ)
+	problems = append(problems, err)
+	for key, value := range fromEnvironment {
+		given[key] = origin{value, environmentName(key)}
+	}
+	fromSets, err := parseSets(from.sets)
+	problems = append(problems, err)
+	for key, value := range fromSets {
+		given[key] = origin{value, "--set " + key}
+	}
+
+	var config Config
+	for _, s := range settings {
+		value, where := s.standard, s.key
+		if o, ok := given[s.key]; ok {
+			value, where = o.value, o.where
+		}
+		if err := s.read(&config, s.absolute(value, folder)); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", where, err))
+		}
+	}
+	return config, errors.Join(problems...)
+}
+
+type origin struct{ value, where string }
+
+// parseSets reads key=value pairs.
+func parseSets(sets []string) (map[string]string, error) {
+	values := map[string]string{}
+	var problems []error
+	for _, pair := range sets {
+		key, value, found := strings.Cut(pair, "=")
+		switch {
+		case !found:
+			problems = append(problems, fmt.Errorf("--set %s: write it as key=value", pair))
+		case findSetting(key) == nil:
+			problems = append(problems, fmt.Errorf("--set %s: %w", key, unknownKey(key)))
+		default:
+			values[key] = value
+		}
+	}
+	return values, errors.Join(problems...)
+}
+
+// environmentName is the variable a key can be set by: COAX_SERVER_ADDR for
+// server.addr.
+func environmentName(key string) string {
+	return "COAX_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// environmentSettings picks our settings out of the environment. A variable that
+// begins like one of them but is none is a typing error somebody would look for
+// a long time.
+func environmentSettings(environ []string) (map[string]string, error) {
+	byName := map[string]string{}
+	sections := map[string]bool{}
+	for _, s := range settings {
+		byName[environmentName(s.key)] = s.key
+		section, _, _ := strings.Cut(s.key, ".")
+		sections[environmentName(section)+"_"] = true
+	}
+	values := map[string]string{}
+	var problems []error
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if key, ok := byName[name]; ok {
+			values[key] = value
+			continue
+		}
+		for section := range sections {
+			if strings.HasPrefix(name, section) {
+				problems = append(problems, fmt.Errorf("%s: there is no such setting; `coax init --help` lists them", name))
+			}
+		}
+	}
+	return values, errors.Join(problems...)
+}
+
+// readConfigFile reads a TOML file into flat keys.
+func readConfigFile(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no configuration at %s: `coax init --dir DIR` makes one", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	var tables map[string]any
+	if err := toml.Unmarshal(text, &tables); err != nil {
+		var at *toml.DecodeError
+		if errors.As(err, &at) {
+			row, column := at.Position()
+			return nil, fmt.Errorf("%s:%d:%d: %s", path, row, column, strings.TrimPrefix(at.Error(), "toml: "))
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	values := map[string]string{}
+	var problems []error
+	flatten("", tables, func(key string, value any) {
+		s := findSetting(key)
+		if s == nil {
+			problems = append(problems, fmt.Errorf("%s: %s: %w", path, key, unknownKey(key)))
+			return
+		}
+		text, err := tomlText(value)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s: %w", path, key, err))
+			return
+		}
+		values[key] = text
+	})
+	return values, errors.Join(problems...)
+}
+
+func flatten(prefix string, table map[string]any, visit func(key string, value any)) {
+	keys := make([]string, 0, len(table))
+	for key := range table {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		full := prefix + key
+		if inner, ok := table[key].(map[string]any); ok {
+			flatten(full+".", inner, visit)
+			continue
+		}
+		visit(full, table[key])
+	}
+}
+
+// tomlText is a TOML value as --set would write it.
+func tomlText(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case int64, bool:
+		return fmt.Sprint(v), nil
+	case []any:
+		parts := make([]string, len(v))
+		for i, part := range v {
+			text, ok := part.(string)
+			if !ok {
+				return "", errors.New("a list holds texts only")
+			}
+			parts[i] = text
+		}
+		return strings.Join(parts, ","), nil
+	}
+	return "", errors.New("give a text in quotes, a whole number or a list of texts")
+}
+
+func findSetting(key string) *setting {
+	for i := range settings {
+		if settings[i].key == key {
+			return &settings[i]
+		}
+	}
+	return nil
+}
+
+// unknownKey says so, with the key that was probably meant.
+func unknownKey(key string) error {
+	_, name, _ := strings.Cut(key, ".")
+	for _, s := range settings {
+		_, known, _ := strings.Cut(s.key, ".")
+		if known == name || known == key || distance(s.key, key) <= 2 {
+			return fmt.Errorf("there is no such key; is %s meant?", s.key)
+		}
+	}
+	return errors.New("there is no such key; `coax init --help` lists them")
+}
+
+// distance counts the letters to change, add or drop to get from one text to
+// the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// renderConfig writes a configuration file that shows every key: the given ones
+// as settings, the rest as comments with their standard values.
+func renderConfig(head string, values map[string]string) []byte {
+	var out strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSpace(head), "\n") {
+		fmt.Fprintf(&out, "# %s\n", line)
+	}
+	section := ""
+	for _, s := range settings {
+		table, name, _ := strings.Cut(s.key, ".")
+		if table != section {
+			section = table
+			fmt.Fprintf(&out, "\n[%s]\n", table)
+		}
+		fmt.Fprintf(&out, "# %s\n", s.doc)
+		if value, given := values[s.key]; given {
+			fmt.Fprintf(&out, "%s = %s\n", name, s.toml(value))
+		} else {
+			fmt.Fprintf(&out, "#%s = %s\n", name, s.toml(s.standard))
+		}
+	}
+	return []byte(out.String())
+}
+
+// toml writes a value as TOML.
+func (s setting) toml(value string) string {
+	switch {
+	case s.number:
+		return value
+	case s.list:
+		var parts []string
+		for part := range strings.SplitSeq(value, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				parts = append(parts, tomlQuote(part))
+			}
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	return tomlQuote(value)
+}
+
+func tomlQuote(text string) string {
+	quoted, err := toml.Marshal(map[string]string{"v": text})
+	if err != nil {
+		return fmt.Sprintf("%q", text)
+	}
+	_, value, _ := strings.Cut(strings.TrimSpace(string(quoted)), "= ")
+	return value
+}

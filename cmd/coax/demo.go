@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// demoLine is what demo --json prints, and what it keeps in DIR/demo.json. A
+// demo may keep a secret in a file; the service itself cannot show one twice.
+type demoLine struct {
+	BaseURL     string `json:"base_url"`
+	CACert      string `json:"ca_cert"`
+	Config      string `json:"config"`
+	LCOID       int64  `json:"lco_id"`
+	APIKey      string `json:"api_key"`
+	APISecret   string `json:"api_secret"`
+	InternalURL string `json:"internal_url"`
+	PlainURL    string `json:"plain_url"`
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	var folder, addr string
+	command := &cobra.Command{
+		Use:   "demo [--dir DIR] [--addr HOST:PORT]",
+		Short: "Run a whole Coax with nothing to configure",
+		Long: `Run a whole Coax with nothing to configure: a certificate of its own, an embedded store, an
+operator with 10,000.00 in its wallet, a small catalogue and an API key. It prints a first
+command to try. Ctrl-C ends it; started again in the same folder it finds everything again.
+
+Settings given with --set are kept in DIR/coax.toml, so that coax admin --config
+DIR/coax.toml works on the same store, also while the demo runs.`,
+		Example: "  coax demo\n  coax demo --dir /tmp/try --addr 127.0.0.1:0 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.demo(c.Context(), folder, addr)
+		},
+	}
+	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` to keep everything in; made if it is not there")
+	command.Flags().StringVar(&addr, "addr", "127.0.0.1:8443", "`HOST:PORT` to serve on; port 0 takes a free one")
+	command.Flags().BoolVar(&a.asJSON, "json", false, "print one line of JSON once ready, for scripts")
+	a.addSetFlag(command)
+	return command
+}
+
+func (a *app) demo(ctx context.Context, folder, addr string) error {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	config, err := a.prepareDemo(folder, addr)
+	if err != nil {
+		return err
+	}
+	format := "text"
+	if a.asJSON {
+		format = "json"
+	}
+	log, err := newLogger(a.err, config, format)
+	if err != nil {
+		return err
+	}
+	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
+	if err != nil {
+		return err
+	}
+	line, err := furnish(ctx, node, filepath.Join(folder, "demo.json"))
+	if err != nil {
+		return errors.Join(err, node.close())
+	}
+	if err := node.listen(); err != nil {
+		return errors.Join(err, node.close())
+	}
+	line.BaseURL = "https://" + reachable(node.apiAddr) + "/api/v1"
+	line.CACert = filepath.Join(folder, "ca.pem")
+	line.Config = filepath.Join(folder, "coax.toml")
+	line.InternalURL = "http://" + reachable(node.internalAddr)
+	line.PlainURL = "http://" + reachable(node.plainAddr)
+	if err := keepLine(filepath.Join(folder, "demo.json"), line); err != nil {
+		return errors.Join(err, node.close())
+	}
+	if err := a.announce(line, folder); err != nil {
+		return errors.Join(err, node.close())
+	}
+	return errors.Join(node.serve(ctx), node.close())
+}
+
+// prepareDemo makes the folder with its certificate, master key and
+// configuration, or finds them, and reads the configuration.
+func (a *app) prepareDemo(folder, addr string) (Config, error) {
+	var config Config
+	if err := address(func(c *Config) *string { return &c.Server.Addr })(&config, addr); err != nil {
+		return config, usage("--addr: %v", err)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return config, fmt.Errorf("make the demo's folder: %w", err)
+	}
+	file := filepath.Join(folder, "coax.toml")
+	given, err := parseSets(a.sets)
+	if err != nil {
+		return config, err
+	}
+	kept := map[string]string{}
+	if _, err := os.Stat(file); err == nil {
+		if kept, err = readConfigFile(file); err != nil {
+			return config, err
+		}
+	}
+	for key, value := range given {
+		kept[key] = value
+	}
+
+	// Every value is judged before anything is written: a demo that was given
+	// rubbish must not keep it.
+	if _, err := loadConfig(sources{sets: pairs(kept), environ: a.environ}); err != nil {
+		return config, err
+	}
+	if err := replaceFile(file, 0o600, renderConfig(demoHead, kept)); err != nil {
+		return config, fmt.Errorf("write the configuration: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "master.key")); errors.Is(err, fs.ErrNotExist) {
+		if err := writeMasterKey(filepath.Join(folder, "master.key")); err != nil {
+			return config, err
+		}
+	}
+	if err := ensureCertificate(folder, addr); err != nil {
+		return config, err
+	}
+
+	// The demo's own listeners take free ports unless somebody chose: two demos
+	// should not get into each other's way. These are not kept in the file.
+	overrides := []string{"server.addr=" + addr}
+	for _, key := range []string{"server.internal_addr", "server.plain_addr"} {
+		if _, chosen := kept[key]; !chosen && !inEnvironment(a.environ, key) {
+			overrides = append(overrides, key+"=127.0.0.1:0")
+		}
+	}
+	return loadConfig(sources{file: file, sets: overrides, environ: a.environ})
+}
+
+const demoHead = `The demo's configuration, written anew at each start: what was given with --set stays.
+coax admin --config THIS_FILE works on the demo's store, also while it runs.`
+
+func pairs(values map[string]string) []string {
+	var all []string
+	for key, value := range values {
+		all = append(all, key+"="+value)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func inEnvironment(environ []string, key string) bool {
+	values, _ := environmentSettings(environ)
+	_, found := values[key]
+	return found
+}
+
+// furnish gives a new demo its operator, money, plans and key. It can be
+// repeated: a demo that was killed while being furnished is completed.
+func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
+	desk := admin.NewDesk(n.store, n.vault, "demo", n.now)
+	operators, err := desk.Operators(ctx)
+	if err != nil {
+		return demoLine{}, err
+	}
+	var operatorID int64
+	if len(operators) > 0 {
+		operatorID = operators[0].ID
+	} else {
+		operator, err := desk.CreateOperator(ctx, "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
+		if err != nil {
+			return demoLine{}, err
+		}
+		operatorID = operator.ID
+	}
+
+	line, err := readLine(keptAt)
+	if err != nil || line.APIKey != "" {
+		return line, err
+	}
+	if err := furnishCatalogue(ctx, n, desk); err != nil {
+		return line, err
+	}
+	if _, _, err := desk.TopUp(ctx, admin.TopUp{
+		OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
+	}); err != nil {
+		return line, err
+	}
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		if _, err := desk.AllowAddress(ctx, operatorID, address); err != nil {
+			return line, err
+		}
+	}
+	issued, err := desk.IssueKey(ctx, operatorID, access.AllPermissions)
+	if err != nil {
+		return line, err
+	}
+	line.LCOID, line.APIKey, line.APISecret = operatorID, issued.Key, issued.Secret.Reveal()
+	return line, keepLine(keptAt, line)
+}
+
+func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk) error {
+	if err := n.store.RecordComparison(ctx, catalogue.Comparison{
+		Provider: n.config.Provider.Name,
+		At:       n.now(),
+		Components: []catalogue.Component{
+			{Code: "TV-BASIC", Name: "Basic television", Role: catalogue.Main},
+			{Code: "TV-FAMILY", Name: "Family television", Role: catalogue.Main},
+			{Code: "OTT-PLUS", Name: "Streaming pack", Role: catalogue.Addon},
+		},
+	}); err != nil {
+		return err
+	}
+	for _, plan := range []subscription.Plan{
+		{ID: "BASIC-1", Name: "Basic, 1 month", Description: "120 channels", Price: money.Paise(199_00), Months: 1, Type: subscription.Standard, Main: "TV-BASIC"},
+		{ID: "FAMILY-1", Name: "Family, 1 month", Description: "240 channels", Price: money.Paise(349_00), Months: 1, Type: subscription.Standard, Main: "TV-FAMILY"},
+		{ID: "FAMILY-3", Name: "Family, 3 months", Description: "240 channels, a quarter at once", Price: money.Paise(999_00), Months: 3, Type: subscription.Standard, Main: "TV-FAMILY"},
+		{ID: "COMBO-1", Name: "Family and streaming, 1 month", Description: "240 channels and the streaming pack", Price: money.Paise(499_00), Months: 1, Type: subscription.Combo, Main: "TV-FAMILY", Addon: "OTT-PLUS"},
+	} {
+		if _, err := desk.SetPlan(ctx, plan); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLine reads what an earlier start kept; nothing, if there was none.
+func readLine(path string) (demoLine, error) {
+	var line demoLine
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return line, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &line)
+	}
+	if err != nil {
+		return line, fmt.Errorf("read what the demo kept in %s: %w (remove the folder to begin anew)", path, err)
+	}
+	return line, nil
+}
+
+func keepLine(path string, line demoLine) error {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(path, 0o600, append(text, '\n')); err != nil {
+		return fmt.Errorf("keep the demo's credentials: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(path string, mode os.FileMode, content []byte) error {
+	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft.Name())
+	_, err = draft.Write(content)
+	if err := errors.Join(err, draft.Chmod(mode), draft.Sync(), draft.Close()); err != nil {
+		return err
+	}
+	return os.Rename(draft.Name(), path)
+}
+
+// reachable is an address as a client on this machine would dial it.
+func reachable(addr net.Addr) string {
+	if addr == nil {
+		return ""
+	}
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
+}
+
+// announce says that the demo is ready: to a script in one line, to a person
+// with what to do first.
+func (a *app) announce(line demoLine, folder string) error {
+	if a.asJSON {
+		return json.NewEncoder(a.out).Encode(line)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		program = "coax"
+	}
+	_, err = fmt.Fprintf(a.out, `
+  Coax is running.
+
+  API          %s
+  Operator     lco %d, with a prepaid wallet
+  API key      %s
+  API secret   %s
+  CA           %s
+  Metrics      %s/metrics
+
+  Make a first signed call, from another terminal:
+
+    %s call GET /api/v1/balance --credentials %s
+
+  Look behind the counter:
+
+    %s admin --config %s plan list
+
+  Ctrl-C ends it. Started again with --dir %s it finds everything again.
+
+`, line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.InternalURL,
+		shellQuote(program), shellQuote(filepath.Join(folder, "demo.json")), shellQuote(program), shellQuote(line.Config), shellQuote(folder))
+	return err
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/access"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	var folder string
+	command := &cobra.Command{
+		Use:   "init --dir DIR",
+		Short: "Make the start of a real installation",
+		Long: `Make the start of a real installation in DIR: a commented coax.toml, a master key that
+only its owner can read, and the data folder. Nothing that is there is overwritten.
+
+What coax.toml can set, each with its standard value:
+
+` + settingsHelp(),
+		Example: "  coax init --dir /etc/coax",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.init(folder)
+		},
+	}
+	command.Flags().StringVar(&folder, "dir", "", "the `DIR` to make")
+	_ = command.MarkFlagRequired("dir")
+	return command
+}
+
+func settingsHelp() string {
+	var out strings.Builder
+	for _, s := range settings {
+		value := s.standard
+		if value == "" {
+			value = "(empty)"
+		}
+		fmt.Fprintf(&out, "  %-36s %s\n  %36s %s\n", s.key, value, "", s.doc)
+	}
+	return out.String()
+}
+
+func (a *app) init(folder string) error {
+	config, key, data := filepath.Join(folder, "coax.toml"), filepath.Join(folder, "master.key"), filepath.Join(folder, "data")
+	for _, path := range []string{config, key, data} {
+		if _, err := os.Lstat(path); err == nil {
+			return fmt.Errorf("%s is there already, and init overwrites nothing: choose another --dir, or move it away", path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	if err := writeMasterKey(key); err != nil {
+		return err
+	}
+	if err := writeNew(config, 0o600, renderConfig(initHead, nil)); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	fmt.Fprintf(a.out, `Made %[1]s:
+  coax.toml    every setting with its standard value, to edit
+  master.key   seals the API secrets: keep a copy in a safe place, for without it every key must be issued anew
+  data/        the store's folder
+
+Next:
+  1. Put a TLS certificate and its key beside coax.toml as tls.pem and tls.key, or set server.tls_cert and server.tls_key.
+  2. coax serve --config %[2]s
+  3. coax admin --config %[2]s lco create --name NAME
+`, folder, config)
+	return nil
+}
+
+const initHead = `Coax's configuration. What is commented out stands at its standard value. Paths are
+relative to this file. Every key can also come from the environment (COAX_SERVER_ADDR
+for server.addr) or the command line (--set server.addr=...), which win in that order.`
+
+// writeMasterKey makes a new master key, which only its owner can read and
+// nobody can overwrite by accident.
+func writeMasterKey(path string) error {
+	text, err := access.NewMasterKey()
+	if err != nil {
+		return err
+	}
+	if err := writeNew(path, 0o400, text); err != nil {
+		return fmt.Errorf("write the master key: %w", err)
+	}
+	return nil
+}
+
+// writeNew writes a file that must not be there yet.
+func writeNew(path string, mode os.FileMode, content []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Sync(), file.Close())
+}

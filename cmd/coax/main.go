@@ -1,0 +1,18 @@
+// Command coax is the whole of Coax: the service, its demo, its administration
+// and the tools of those who integrate with it.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second Ctrl-C ends a process that does not drain fast enough for its
+	// user; nothing that was answered can be lost by that.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Environ()))
+}

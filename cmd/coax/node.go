@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/telemetry"
+)
+
+// purgeEvery is how often used nonces and old counters are swept out.
+const purgeEvery = time.Minute
+
+// node is one running service: its store, its doors and what runs beside them.
+type node struct {
+	config  Config
+	now     func() time.Time
+	log     *slog.Logger
+	store   store
+	vault   *access.Vault
+	gate    *access.Gate
+	metrics *telemetry.Metrics
+
+	certificate *certificate
+	door        *httpapi.FrontDoor
+	internal    *httpapi.Internal
+	private     *http.Server
+
+	// Where it listens, once it does; a port of 0 has become a real one.
+	apiAddr, plainAddr, internalAddr net.Addr
+
+	background sync.WaitGroup
+	// ended receives what a listener died of.
+	ended chan error
+}
+
+// newLogger makes the log a command asked for.
+func newLogger(w io.Writer, config Config, format string) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(config.Log.Level)); err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	return telemetry.NewLogger(w, level, format), nil
+}
+
+// openNode opens the store and makes sure that binary, schema and master key
+// belong together. Nothing listens yet. The clock is the configuration's,
+// wherever it is not a test's.
+func openNode(ctx context.Context, config Config, environ []string, log *slog.Logger, now func() time.Time) (*node, error) {
+	vault, err := openVault(config, environ)
+	if err != nil {
+		return nil, err
+	}
+	metrics := telemetry.NewMetrics()
+	store, err := openStore(ctx, config, sqlite.Options{Role: sqlite.Node, Observe: batches{metrics}})
+	if err != nil {
+		return nil, err
+	}
+	metrics.StoreQueue(store.Queued)
+	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &node{
+		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics,
+		gate:  access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
+		ended: make(chan error, 3),
+	}, nil
+}
+
+// batches tells the metrics about the writer's batches.
+type batches struct{ metrics *telemetry.Metrics }
+
+func (b batches) Batch(facts int) func() {
+	watch := telemetry.StartStopwatch()
+	return func() { b.metrics.BatchCommitted(facts, watch.Elapsed()) }
+}
+
+// listen opens the doors.
+func (n *node) listen() error {
+	var err error
+	if n.certificate, err = loadCertificate(n.config.Server.TLSCert, n.config.Server.TLSKey); err != nil {
+		return err
+	}
+	api := httpapi.New(httpapi.Config{
+		Now:          n.now,
+		Gate:         n.gate,
+		Proxies:      n.config.Server.TrustedProxies,
+		Wallets:      n.store,
+		Plans:        catalogue.New(n.store),
+		ProviderName: n.config.Provider.Name,
+		Log:          n.log,
+		Metrics:      n.metrics,
+	})
+	n.door = httpapi.NewFrontDoor(httpapi.FrontDoorConfig{
+		Handler:        api,
+		GetCertificate: n.certificate.get,
+		Proxies:        n.config.Server.TrustedProxies,
+		Log:            n.log,
+		Metrics:        n.metrics,
+		MaxConnections: n.config.Server.MaxConnections,
+		MaxPerAddress:  n.config.Server.MaxConnectionsPerAddress,
+		WriteTimeout:   n.patience(),
+	})
+	n.internal = httpapi.NewInternal(n.store.Ready, n.metrics.Handler())
+	n.private = &http.Server{
+		Handler: n.internal, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,
+		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelWarn),
+	}
+
+	listeners := []struct {
+		key, addr string
+		serve     func(net.Listener) error
+		bound     *net.Addr
+	}{
+		{"server.addr", n.config.Server.Addr, n.door.ServeTLS, &n.apiAddr},
+		{"server.plain_addr", n.config.Server.PlainAddr, n.door.ServePlain, &n.plainAddr},
+		{"server.internal_addr", n.config.Server.InternalAddr, n.private.Serve, &n.internalAddr},
+	}
+	var open []net.Listener
+	for _, l := range listeners {
+		if l.addr == "" {
+			open = append(open, nil)
+			continue
+		}
+		listener, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			for _, other := range open {
+				if other != nil {
+					_ = other.Close()
+				}
+			}
+			return fmt.Errorf("%s: listen on %s: %w (is another process there? --set %s=HOST:PORT chooses another)", l.key, l.addr, err, l.key)
+		}
+		*l.bound = listener.Addr()
+		open = append(open, listener)
+	}
+	for i, l := range listeners {
+		if open[i] == nil {
+			continue
+		}
+		n.background.Go(func() {
+			if err := l.serve(open[i]); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				n.ended <- fmt.Errorf("%s: %w", l.key, err)
+			}
+		})
+	}
+	return nil
+}
+
+// patience is how long a request may take in all: two provider calls, and time
+// to write down what came of them.
+func (n *node) patience() time.Duration { return 2*n.config.Provider.Timeout + 10*time.Second }
+
+// serve runs until the context ends or the node cannot go on, then drains: who
+// is inside is answered, nobody else is let in.
+func (n *node) serve(ctx context.Context) error {
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	n.background.Go(func() { n.sweep(working) })
+	n.background.Go(func() { n.reloadOnHangup(working) })
+	n.log.Info("serving", "addr", n.apiAddr.String(), "internal_addr", n.internalAddr.String())
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-n.ended:
+	case <-n.store.Broken():
+		cause = errors.Join(errors.New("the store can no longer be written; restart when the disk is well"), n.store.Ready(working))
+	}
+
+	n.log.Info("draining")
+	n.internal.Drain()
+	grace, cancel := context.WithTimeout(working, n.patience())
+	defer cancel()
+	if err := n.door.Shutdown(grace); err != nil {
+		n.log.Warn("some requests were cut off", "error", err)
+	}
+	_ = n.private.Shutdown(grace)
+	stopWork()
+	n.background.Wait()
+	n.log.Info("stopped")
+	return cause
+}
+
+// close lets go of the store, whether or not the node ever served.
+func (n *node) close() error { return n.store.Close() }
+
+// sweep purges what is no longer needed, a little at a time.
+func (n *node) sweep(ctx context.Context) {
+	ticker := time.NewTicker(purgeEvery)
+	defer ticker.Stop()
+	for {
+		removed, err := n.gate.Purge(ctx, n.now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge nonces and counters", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// reloadOnHangup reads the certificate again on SIGHUP. A new one that does not
+// read leaves the old one in place.
+func (n *node) reloadOnHangup(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			if err := n.certificate.reload(); err != nil {
+				n.log.Error("the new certificate was not taken; the old one stays", "error", err)
+				continue
+			}
+			n.log.Info("the certificate was read again")
+		}
+	}
+}
+
+// certificate is the TLS certificate in use.
+type certificate struct {
+	certFile, keyFile string
+	current           atomic.Pointer[tls.Certificate]
+}
+
+func loadCertificate(certFile, keyFile string) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile}
+	return c, c.reload()
+}
+
+func (c *certificate) reload() error {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("read the TLS certificate (server.tls_cert %s, server.tls_key %s): %w", c.certFile, c.keyFile, err)
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/store/sqlite"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Run one node of the service",
+		Long: `Run one node of the service until SIGTERM or Ctrl-C, which end it cleanly: requests
+that are under way are answered, new ones are not let in. SIGHUP reads the TLS
+certificate again. Logs go to standard error, one JSON object a line.
+
+The schema is brought up to date at start.`,
+		Example: "  coax serve --config /etc/coax/coax.toml\n  coax serve --config coax.toml --set server.addr=0.0.0.0:8443 --set log.level=warn",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			config, err := a.config()
+			if err != nil {
+				return err
+			}
+			if config.Clock.Offset != 0 {
+				return errors.New("clock.offset is for demo only: a service whose clock is wrong would sell wrong expiries; remove it")
+			}
+			log, err := newLogger(a.err, config, "json")
+			if err != nil {
+				return err
+			}
+			node, err := openNode(c.Context(), config, a.environ, log, clock(config.Clock.Offset))
+			if err != nil {
+				return err
+			}
+			if err := node.listen(); err != nil {
+				return errors.Join(err, node.close())
+			}
+			return errors.Join(node.serve(c.Context()), node.close())
+		},
+	}
+	a.addConfigFlags(command)
+	return command
+}
+
+func (a *app) migrateCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "migrate --config FILE",
+		Short: "Bring the store's schema up to date, and do nothing else",
+		Long: `Bring the store's schema up to date, and do nothing else. serve and demo do the same
+when they start; this is for those who want to see it done first.`,
+		Example: "  coax migrate --config /etc/coax/coax.toml",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			config, err := a.config()
+			if err != nil {
+				return err
+			}
+			store, err := openStore(c.Context(), config, sqlite.Options{Role: sqlite.Node})
+			if err != nil {
+				return err
+			}
+			if err := store.Close(); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "The schema of %s is up to date.\n", config.Store.Path)
+			return nil
+		},
+	}
+	a.addConfigFlags(command)
+	return command
+}

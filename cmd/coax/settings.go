@@ -1,0 +1,289 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Config is everything a node can be told, checked.
+type Config struct {
+	Server struct {
+		Addr                     string
+		PlainAddr                string
+		InternalAddr             string
+		TrustedProxies           access.TrustedProxies
+		TLSCert                  string
+		TLSKey                   string
+		MaxConnections           int
+		MaxConnectionsPerAddress int
+	}
+	Store struct {
+		// Kind is sqlite or postgres; Path is the SQLite file's.
+		Kind string
+		Path string
+		URL  string
+	}
+	Secrets struct {
+		MasterKeyFile string
+	}
+	Provider struct {
+		Name      string
+		URL       string
+		Timeout   time.Duration
+		CA        string
+		TokenFile string
+	}
+	Review struct {
+		FirstCheck  time.Duration
+		MaxInterval time.Duration
+		RefundAfter time.Duration
+	}
+	Catalogue struct {
+		Refresh time.Duration
+		MaxAge  time.Duration
+	}
+	Clock struct {
+		Offset time.Duration
+	}
+	Rules struct {
+		ActivationTerm subscription.ActivationTerm
+	}
+	Limits struct {
+		FailedAuthPerMinute int
+	}
+	Log struct {
+		Level string
+	}
+}
+
+// setting is one key of the configuration: what it means, what it is unless
+// somebody says otherwise, and how its text is read.
+type setting struct {
+	key      string
+	standard string
+	doc      string
+	// path: the value names a file, relative to the configuration's folder.
+	path bool
+	// number and list say how the value is written in TOML.
+	number, list bool
+	read         func(*Config, string) error
+}
+
+// settings is every key there is, in the order the file shows them.
+var settings = []setting{
+	{key: "server.addr", standard: "127.0.0.1:8443", doc: "HTTPS listener for the API and the panel",
+		read: address(func(c *Config) *string { return &c.Server.Addr })},
+	{key: "server.plain_addr", standard: "", doc: "plain HTTP listener: everyone but a trusted proxy that ended TLS gets 403 HTTPS_REQUIRED; empty = none",
+		read: optionalAddress(func(c *Config) *string { return &c.Server.PlainAddr })},
+	{key: "server.internal_addr", standard: "127.0.0.1:9443", doc: "/healthz, /readyz and /metrics, never the API; keep it private",
+		read: address(func(c *Config) *string { return &c.Server.InternalAddr })},
+	{key: "server.trusted_proxies", standard: "", list: true, doc: "CIDRs whose X-Forwarded-For and X-Forwarded-Proto are believed",
+		read: readTrustedProxies},
+	{key: "server.tls_cert", standard: "tls.pem", path: true, doc: "certificate chain in PEM; read again on SIGHUP",
+		read: text(func(c *Config) *string { return &c.Server.TLSCert })},
+	{key: "server.tls_key", standard: "tls.key", path: true, doc: "the certificate's private key in PEM",
+		read: text(func(c *Config) *string { return &c.Server.TLSKey })},
+	{key: "server.max_connections", standard: "4096", number: true, doc: "connections open at once; further ones are closed",
+		read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnections })},
+	{key: "server.max_connections_per_address", standard: "256", number: true, doc: "connections open at once from one address that is not a trusted proxy",
+		read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerAddress })},
+
+	{key: "store.url", standard: "sqlite:data/coax.db", path: true, doc: "sqlite:PATH for one node",
+		read: readStoreURL},
+
+	{key: "secrets.master_key_file", standard: "master.key", path: true, doc: "seals the API secrets; keep a copy elsewhere. The environment's COAX_MASTER_KEY wins over the file",
+		read: text(func(c *Config) *string { return &c.Secrets.MasterKeyFile })},
+
+	{key: "provider.name", standard: "simulator", doc: "the provider's name, as answers show it",
+		read: required(func(c *Config) *string { return &c.Provider.Name })},
+	{key: "provider.url", standard: "", doc: "base address of the provider",
+		read: readProviderURL},
+	{key: "provider.timeout", standard: "20s", doc: "how long one provider call may take",
+		read: duration(time.Millisecond, 10*time.Minute, func(c *Config) *time.Duration { return &c.Provider.Timeout })},
+	{key: "provider.ca", standard: "", path: true, doc: "CA in PEM that the provider's certificate must come from; empty = the system's",
+		read: text(func(c *Config) *string { return &c.Provider.CA })},
+	{key: "provider.token_file", standard: "", path: true, doc: "file with the token the provider wants; empty = none",
+		read: text(func(c *Config) *string { return &c.Provider.TokenFile })},
+
+	{key: "review.first_check", standard: "10s", doc: "wait before an operation in review is first verified with the provider",
+		read: duration(0, 24*time.Hour, func(c *Config) *time.Duration { return &c.Review.FirstCheck })},
+	{key: "review.max_interval", standard: "10m", doc: "longest wait between verifications",
+		read: duration(time.Millisecond, 24*time.Hour, func(c *Config) *time.Duration { return &c.Review.MaxInterval })},
+	{key: "review.refund_after", standard: "2m", doc: "a provider that keeps saying it does not know the operation is believed after this long",
+		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Review.RefundAfter })},
+
+	{key: "catalogue.refresh", standard: "5m", doc: "how often prices are verified with the provider",
+		read: duration(time.Millisecond, 24*time.Hour, func(c *Config) *time.Duration { return &c.Catalogue.Refresh })},
+	{key: "catalogue.max_age", standard: "30m", doc: "older than this, prices count as not verified (503 PLANS_UNAVAILABLE)",
+		read: duration(time.Millisecond, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Catalogue.MaxAge })},
+
+	{key: "clock.offset", standard: "0s", doc: "moves the service's whole sense of time, to try expiries; for demo only, serve refuses it",
+		read: duration(-10*365*24*time.Hour, 10*365*24*time.Hour, func(c *Config) *time.Duration { return &c.Clock.Offset })},
+
+	{key: "rules.activation_term", standard: "30d", doc: "how long an activation lasts: 30d, or plan for the plan's months of 30 days",
+		read: readActivationTerm},
+
+	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "failed authentications from one address before 429 TOO_MANY_FAILED_ATTEMPTS",
+		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
+
+	{key: "log.level", standard: "info", doc: "debug, info, warn or error",
+		read: oneOf([]string{"debug", "info", "warn", "error"}, func(c *Config) *string { return &c.Log.Level })},
+}
+
+func text(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		*field(c) = value
+		return nil
+	}
+}
+
+func required(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		if strings.TrimSpace(value) == "" {
+			return errors.New("it must not be empty")
+		}
+		*field(c) = value
+		return nil
+	}
+}
+
+func oneOf(allowed []string, field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		for _, one := range allowed {
+			if value == one {
+				*field(c) = value
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is not one of %s", value, strings.Join(allowed, ", "))
+	}
+}
+
+func address(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		_, port, err := net.SplitHostPort(value)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return fmt.Errorf("%q is not HOST:PORT, such as 127.0.0.1:8443", value)
+		}
+		*field(c) = value
+		return nil
+	}
+}
+
+func optionalAddress(field func(*Config) *string) func(*Config, string) error {
+	read := address(field)
+	return func(c *Config, value string) error {
+		if value == "" {
+			*field(c) = ""
+			return nil
+		}
+		return read(c, value)
+	}
+}
+
+func number(least, most int, field func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("%q is not a whole number from %d to %d", value, least, most)
+		}
+		*field(c) = n
+		return nil
+	}
+}
+
+func duration(least, most time.Duration, field func(*Config) *time.Duration) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration, such as 500ms, 20s, 5m or 72h", value)
+		}
+		if d < least || d > most {
+			return fmt.Errorf("%s is outside %s to %s", d, least, most)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func readTrustedProxies(c *Config, value string) error {
+	var parts []string
+	for part := range strings.SplitSeq(value, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	proxies, err := access.ParseTrustedProxies(parts)
+	if err != nil {
+		return err
+	}
+	c.Server.TrustedProxies = proxies
+	return nil
+}
+
+func readStoreURL(c *Config, value string) error {
+	c.Store.URL = value
+	switch {
+	case strings.HasPrefix(value, "sqlite:"):
+		c.Store.Kind, c.Store.Path = "sqlite", strings.TrimPrefix(value, "sqlite:")
+		if c.Store.Path == "" {
+			return errors.New("sqlite: is not followed by a path, such as sqlite:data/coax.db")
+		}
+	case strings.HasPrefix(value, "postgres://"), strings.HasPrefix(value, "postgresql://"):
+		return errors.New("this release keeps its data in SQLite only: write sqlite:PATH")
+	default:
+		return errors.New("it begins with neither sqlite: nor postgres://; write sqlite:PATH")
+	}
+	return nil
+}
+
+func readProviderURL(c *Config, value string) error {
+	if value != "" {
+		at, err := url.Parse(value)
+		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
+			return fmt.Errorf("%q is not an address such as https://provider.example", value)
+		}
+	}
+	c.Provider.URL = value
+	return nil
+}
+
+func readActivationTerm(c *Config, value string) error {
+	switch term := subscription.ActivationTerm(value); term {
+	case subscription.ThirtyDays, subscription.PlanTerm:
+		c.Rules.ActivationTerm = term
+		return nil
+	}
+	return fmt.Errorf("%q is neither 30d nor plan", value)
+}
+
+// absolute turns a setting's path into one that holds from any folder. The
+// store's path stands behind its scheme.
+func (s setting) absolute(value, folder string) string {
+	if !s.path || value == "" {
+		return value
+	}
+	scheme := ""
+	if s.key == "store.url" {
+		if !strings.HasPrefix(value, "sqlite:") {
+			return value
+		}
+		scheme, value = "sqlite:", strings.TrimPrefix(value, "sqlite:")
+	}
+	if value == "" || filepath.IsAbs(value) {
+		return scheme + value
+	}
+	return scheme + filepath.Join(folder, value)
+}

@@ -1,0 +1,100 @@
+package access
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/signing"
+)
+
+const (
+	nonceLenMin = 16
+	nonceLenMax = 64
+)
+
+// claim is a request together with the one value of each header: somebody's
+// claim to be the owner of a key.
+type claim struct {
+	req Request
+
+	key, timestamp, nonce, signature string
+	hash                             KeyHash
+}
+
+// readClaim takes the four headers, each of which must be there exactly once. A
+// header sent twice is refused because a proxy may have looked at the other one.
+func readClaim(req Request) (claim, error) {
+	c := claim{req: req}
+	var wrong []string
+	for _, header := range []struct {
+		name   string
+		values []string
+		value  *string
+	}{
+		{"X-API-Key", req.Key, &c.key},
+		{"X-Timestamp", req.Timestamp, &c.timestamp},
+		{"X-Nonce", req.Nonce, &c.nonce},
+		{"X-Signature", req.Signature, &c.signature},
+	} {
+		switch {
+		case len(header.values) == 0:
+			wrong = append(wrong, header.name+" is missing")
+		case len(header.values) > 1:
+			wrong = append(wrong, fmt.Sprintf("%s is there %d times", header.name, len(header.values)))
+		case header.values[0] == "":
+			wrong = append(wrong, header.name+" is empty")
+		default:
+			*header.value = header.values[0]
+		}
+	}
+	if wrong != nil {
+		return claim{}, fault.New(fault.MissingAuthHeaders,
+			"%s. Send X-API-Key, X-Timestamp, X-Nonce and X-Signature, each exactly once.", strings.Join(wrong, ", "))
+	}
+	c.hash = HashKey(c.key)
+	return c, nil
+}
+
+// signed is what the claim's signature has to cover.
+func (c claim) signed() signing.Request {
+	return signing.Request{
+		Method:    c.req.Method,
+		Path:      c.req.Path,
+		RawQuery:  c.req.RawQuery,
+		Timestamp: c.timestamp,
+		Nonce:     c.nonce,
+		Body:      c.req.Body,
+	}
+}
+
+// parseTimestamp reads decimal digits, however many: a number too large for
+// int64 becomes the largest, which is as far from any clock. Signs, exponents
+// and foreign digits, some of which strconv takes, are no timestamp.
+func parseTimestamp(text string) (seconds int64, ok bool) {
+	if !allDigits(text) {
+		return 0, false
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return math.MaxInt64, true // out of range is all that can be wrong with digits
+	}
+	return seconds, true
+}
+
+// wellFormedNonce reports whether a nonce is 16 to 64 of A-Z, a-z, 0-9, _ and -.
+func wellFormedNonce(nonce string) bool {
+	if len(nonce) < nonceLenMin || len(nonce) > nonceLenMax {
+		return false
+	}
+	for i := range len(nonce) {
+		switch c := nonce[i]; {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

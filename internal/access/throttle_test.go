@@ -1,0 +1,236 @@
+package access
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// nth is the n-th of many addresses.
+func nth(n int) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], 0x0a000000+uint32(n))
+	return netip.AddrFrom4(b)
+}
+
+func TestThrottleSlidesOverAMinute(t *testing.T) {
+	th := newThrottle(3)
+	addr := nth(1)
+	at := func(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
+	free := func(seconds float64) {
+		t.Helper()
+		if wait, throttled := th.Check(addr, at(seconds)); throttled || wait != 0 {
+			t.Errorf("at %v s: throttled for %v; want free", seconds, wait)
+		}
+	}
+	waits := func(seconds float64, want time.Duration) {
+		t.Helper()
+		if wait, throttled := th.Check(addr, at(seconds)); !throttled || wait != want {
+			t.Errorf("at %v s: wait %v, throttled %t; want %v", seconds, wait, throttled, want)
+		}
+	}
+
+	free(0)
+	th.Failed(addr, at(0))
+	th.Failed(addr, at(20))
+	free(20)
+	th.Failed(addr, at(40))
+	waits(40, 20*time.Second)
+	waits(59.999, time.Millisecond)
+	free(60) // the failure at 0 is a minute old
+	th.Failed(addr, at(61))
+	waits(61, 19*time.Second) // until the one at 20 is
+	free(80)
+	free(200)
+	if len(th.failures) != 0 || th.recent.Len() != 0 {
+		t.Errorf("%d addresses are remembered after all failures have aged; want none", len(th.failures))
+	}
+}
+
+func TestThrottleKeepsTheLatestFailuresWhenMoreCameThanTheLimit(t *testing.T) {
+	th := newThrottle(3)
+	for i := range 50 { // all on their way when the limit was reached
+		th.Failed(nth(1), noon.Add(time.Duration(i)*time.Second))
+	}
+	o := th.recent.Front().Value.(*offender)
+	if len(o.times) != 3 {
+		t.Errorf("%d failures are kept; want 3", len(o.times))
+	}
+	if wait, throttled := th.Check(nth(1), noon.Add(50*time.Second)); !throttled || wait != 57*time.Second {
+		t.Errorf("wait %v, throttled %t; want 57s, a minute from the third last failure", wait, throttled)
+	}
+}
+
+func TestThrottleTellsAddressesApartAndMappedOnesNot(t *testing.T) {
+	th := newThrottle(2)
+	v4, mapped := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.1")
+	th.Failed(v4, noon)
+	th.Failed(mapped, noon)
+	for _, addr := range []netip.Addr{v4, mapped} {
+		if _, throttled := th.Check(addr, noon); !throttled {
+			t.Errorf("%v is not throttled; it is one address in two spellings", addr)
+		}
+	}
+	if _, throttled := th.Check(netip.MustParseAddr("192.0.2.2"), noon); throttled {
+		t.Error("a neighbour is throttled")
+	}
+
+	// Callers whose address is not known share one fate; none of them can be
+	// whitelisted anyway.
+	th.Failed(netip.Addr{}, noon)
+	th.Failed(netip.Addr{}, noon)
+	if _, throttled := th.Check(netip.Addr{}, noon); !throttled {
+		t.Error("failures from an unknown address are not counted")
+	}
+}
+
+func TestThrottleDefaultsToThirty(t *testing.T) {
+	for _, limit := range []int{0, -1} {
+		th := newThrottle(limit)
+		for i := range 30 {
+			if _, throttled := th.Check(nth(1), noon); throttled {
+				t.Fatalf("limit %d: throttled after %d failures; want 30", limit, i)
+			}
+			th.Failed(nth(1), noon)
+		}
+		if _, throttled := th.Check(nth(1), noon); !throttled {
+			t.Errorf("limit %d: not throttled after 30 failures", limit)
+		}
+	}
+}
+
+func TestThrottleSurvivesAClockThatIsSetBack(t *testing.T) {
+	th := newThrottle(2)
+	th.Failed(nth(1), noon)
+	th.Failed(nth(1), noon)
+	if wait, throttled := th.Check(nth(1), noon.Add(-time.Second)); !throttled || wait != time.Minute {
+		t.Errorf("a second back: wait %v, throttled %t; want a minute, never more", wait, throttled)
+	}
+	if wait, throttled := th.Check(nth(1), noon.Add(-time.Hour)); throttled {
+		t.Errorf("an hour back: throttled for %v; want free", wait)
+	}
+}
+
+func TestThrottleRemembersABoundedNumberOfAddresses(t *testing.T) {
+	th := newThrottle(30)
+	now := noon
+	const strangers = throttleAddresses + 20_000
+	for i := range strangers {
+		th.Failed(nth(i), now)
+		if i == 10 {
+			th.Failed(nth(0), now) // so that 1, not 0, has been silent the longest
+		}
+	}
+	if len(th.failures) != throttleAddresses || th.recent.Len() != throttleAddresses {
+		t.Fatalf("%d addresses are remembered, %d in line; want %d", len(th.failures), th.recent.Len(), throttleAddresses)
+	}
+	for i, want := range map[int]bool{0: false, 1: false, 19_999: false, 20_000: true, strangers - 1: true} {
+		if _, found := th.failures[nth(i)]; found != want {
+			t.Errorf("address %d remembered: %t; want %t", i, found, want)
+		}
+	}
+
+	// Half of them age; each call of anybody clears two of those away.
+	now = noon.Add(30 * time.Second)
+	for i := range throttleAddresses / 2 {
+		th.Failed(nth(strangers-1-i), now)
+	}
+	now = noon.Add(time.Minute)
+	for range throttleAddresses / 2 / sweepStep {
+		th.Check(nth(strangers), now)
+	}
+	if got := len(th.failures); got != throttleAddresses/2 || th.recent.Len() != got {
+		t.Errorf("%d addresses are remembered, %d in line; want the %d that failed within the minute", got, th.recent.Len(), throttleAddresses/2)
+	}
+	if _, found := th.failures[nth(strangers-1)]; !found {
+		t.Error("an address was swept although it failed within the minute")
+	}
+}
+
+func TestThrottleDropsTheLongestSilentAddressFirst(t *testing.T) {
+	th := newThrottle(1)
+	th.capacity = 3
+	for _, n := range []int{1, 2, 3, 1, 4} {
+		th.Failed(nth(n), noon)
+	}
+	for n, want := range map[int]bool{1: true, 2: false, 3: true, 4: true} {
+		if _, throttled := th.Check(nth(n), noon); throttled != want {
+			t.Errorf("address %d throttled: %t; want %t", n, throttled, want)
+		}
+	}
+}
+
+// The model keeps every failure for ever and counts anew each time.
+func TestThrottleAgreesWithAPlainModel(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		limit := 1 + random.IntN(5)
+		th := newThrottle(limit)
+		model := map[netip.Addr][]time.Time{}
+		now := noon
+		for range 2000 {
+			now = now.Add(time.Duration(random.IntN(9000)) * time.Millisecond)
+			addr := nth(random.IntN(4))
+
+			within := slices.Clone(model[addr])
+			within = slices.DeleteFunc(within, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
+			wantThrottled, wantWait := len(within) >= limit, time.Duration(0)
+			if wantThrottled {
+				wantWait = within[len(within)-limit].Add(time.Minute).Sub(now)
+			}
+			wait, throttled := th.Check(addr, now)
+			if throttled != wantThrottled || wait != wantWait {
+				t.Fatalf("seed %d, limit %d: Check = %v, %t; want %v, %t", seed, limit, wait, throttled, wantWait, wantThrottled)
+			}
+			if !throttled || random.IntN(10) == 0 { // some slip through while others fail
+				th.Failed(addr, now)
+				model[addr] = append(model[addr], now)
+			}
+		}
+	}
+}
+
+func TestThrottleIsSafeForManyAtOnce(t *testing.T) {
+	th := newThrottle(5)
+	th.capacity = 50
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := range 2000 {
+				now := noon.Add(time.Duration(i) * 50 * time.Millisecond)
+				addr := nth((i*7 + worker) % 100)
+				if _, throttled := th.Check(addr, now); !throttled {
+					th.Failed(addr, now)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if len(th.failures) > 50 || len(th.failures) != th.recent.Len() {
+		t.Errorf("%d addresses remembered, %d in line; want the same, at most 50", len(th.failures), th.recent.Len())
+	}
+}
+
+func BenchmarkThrottleCheck(b *testing.B) {
+	th := newThrottle(30)
+	for i := range throttleAddresses {
+		th.Failed(nth(i), noon)
+	}
+	for i := 0; b.Loop(); i++ {
+		th.Check(nth(i%(2*throttleAddresses)), noon)
+	}
+}
+
+func BenchmarkThrottleFailed(b *testing.B) {
+	th := newThrottle(30)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		th.Failed(nth(i%(2*throttleAddresses)), noon)
+	}
+}

@@ -1,0 +1,61 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// Act is who does what, why and when.
+type Act struct {
+	// Actor is the person and the door they came through, such as cli:asha.
+	Actor  string
+	Action string
+	Reason string
+	At     time.Time
+}
+
+// LoggedAct is an act as it was written down, with what it changed.
+type LoggedAct struct {
+	ID int64
+	Act
+	// OperatorID is zero for acts that concern no single operator.
+	OperatorID int64
+	// Subject is what was acted on, such as plan FAMILY-1.
+	Subject string
+	// Before and After are JSON; Before is empty where nothing was there.
+	Before string
+	After  string
+	// Hash chains the act to the one before it, so that a row that was
+	// changed or taken out later shows.
+	Hash []byte
+}
+
+// ChainHash is the hash of this act after the act whose hash is given; nil for
+// the first. Every field is preceded by its length, so that no two different
+// acts can run together into the same bytes.
+func (a LoggedAct) ChainHash(previous []byte) []byte {
+	sum := sha256.New()
+	write := func(field []byte) {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(field)))
+		sum.Write(size[:])
+		sum.Write(field)
+	}
+	write(previous)
+	for _, field := range []string{
+		a.Actor, a.Action, a.Reason, fmt.Sprint(a.At.UnixMilli()), fmt.Sprint(a.OperatorID), a.Subject, a.Before, a.After,
+	} {
+		write([]byte(field))
+	}
+	return sum.Sum(nil)
+}
+
+// Refusal is an act that was not done, with a reason a person can act on.
+type Refusal struct{ Reason string }
+
+// Refuse returns a refusal.
+func Refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
+
+func (r *Refusal) Error() string { return r.Reason }

@@ -1,0 +1,287 @@
+// Package admin is every act of staff, one function each: what it demands, what
+// it refuses, and who is written down as having done it. The command line and
+// the console both act through it. It knows no HTTP and no SQL.
+package admin
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// MaxGrace is how long a rotated key may stay valid.
+const MaxGrace = 72 * time.Hour
+
+// maxRateLimit keeps a slip of the keyboard from becoming no limit at all.
+const maxRateLimit = 1_000_000
+
+// Sealer seals a secret so that only the service can open it again.
+type Sealer interface {
+	Seal(secret access.Secret, operatorID int64, hash access.KeyHash) ([]byte, error)
+}
+
+// Desk is where a member of staff acts. Each Desk has one actor.
+type Desk struct {
+	store Store
+	vault Sealer
+	actor string
+	now   func() time.Time
+}
+
+// NewDesk returns the desk of one actor.
+func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Desk {
+	return &Desk{store: store, vault: vault, actor: actor, now: now}
+}
+
+func (d *Desk) act(action string) Act {
+	return Act{Actor: d.actor, Action: action, At: d.now()}
+}
+
+// CreateOperator opens an account with an empty wallet. It starts active, with
+// the API enabled, and blocked for everybody until an address is whitelisted.
+func (d *Desk) CreateOperator(ctx context.Context, name string, terms OperatorChange) (subscription.Operator, error) {
+	name = strings.TrimSpace(name)
+	if n := utf8.RuneCountInString(name); n < 1 || n > 100 {
+		return subscription.Operator{}, Refuse("the operator's name has %d characters; give 1 to 100", n)
+	}
+	if err := checkTerms(terms); err != nil {
+		return subscription.Operator{}, err
+	}
+	operator := subscription.Operator{
+		Name:       name,
+		Status:     subscription.OperatorActive,
+		API:        subscription.APIEnabled,
+		RateLimit:  subscription.DefaultRateLimit,
+		LowBalance: subscription.DefaultLowBalance,
+		CreatedAt:  d.now(),
+	}
+	return d.store.CreateOperator(ctx, d.act("lco create"), terms.Apply(operator))
+}
+
+// ChangeOperator changes the terms of an account; every node obeys at once.
+func (d *Desk) ChangeOperator(ctx context.Context, id int64, change OperatorChange) (subscription.Operator, error) {
+	if change == (OperatorChange{}) {
+		return subscription.Operator{}, Refuse("nothing to change: give at least one setting")
+	}
+	if err := checkTerms(change); err != nil {
+		return subscription.Operator{}, err
+	}
+	return d.store.ChangeOperator(ctx, d.act("lco set"), id, change)
+}
+
+// Apply returns the operator with the change made.
+func (c OperatorChange) Apply(operator subscription.Operator) subscription.Operator {
+	if c.Status != nil {
+		operator.Status = *c.Status
+	}
+	if c.API != nil {
+		operator.API = *c.API
+	}
+	if c.RateLimit != nil {
+		operator.RateLimit = *c.RateLimit
+	}
+	if c.CommissionBPS != nil {
+		operator.CommissionBPS = *c.CommissionBPS
+	}
+	if c.LowBalance != nil {
+		operator.LowBalance = *c.LowBalance
+	}
+	return operator
+}
+
+func checkTerms(change OperatorChange) error {
+	if s := change.Status; s != nil && *s != subscription.OperatorActive && *s != subscription.OperatorInactive {
+		return Refuse("status %q is not known: give active or inactive", *s)
+	}
+	if a := change.API; a != nil && *a != subscription.APIEnabled && *a != subscription.APIDisabled && *a != subscription.APIBlocked {
+		return Refuse("API access %q is not known: give enabled, disabled or blocked", *a)
+	}
+	if n := change.RateLimit; n != nil && (*n < 1 || *n > maxRateLimit) {
+		return Refuse("a rate limit of %d requests a minute is outside 1 to %d", *n, maxRateLimit)
+	}
+	if n := change.CommissionBPS; n != nil && (*n < 0 || *n > 10_000) {
+		return Refuse("a commission of %d basis points is outside 0 to 10000 (250 is 2.5 %%)", *n)
+	}
+	if a := change.LowBalance; a != nil && a.IsNegative() {
+		return Refuse("a low-balance threshold of %s is below zero", *a)
+	}
+	return nil
+}
+
+// DeleteOperator closes an account for good. Its records and keys stay known.
+func (d *Desk) DeleteOperator(ctx context.Context, id int64) error {
+	return d.store.DeleteOperator(ctx, d.act("lco delete"), id)
+}
+
+// TopUp credits an operator's wallet with money that arrived outside the API.
+func (d *Desk) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
+	topUp.Reference = strings.TrimSpace(topUp.Reference)
+	if !topUp.Amount.IsPositive() {
+		return wallet, false, Refuse("a top-up of %s is not money coming in: give an amount above zero", topUp.Amount)
+	}
+	if n := utf8.RuneCountInString(topUp.Reference); n < 1 || n > 200 {
+		return wallet, false, Refuse("the reference has %d characters; give 1 to 200, such as the bank's transfer number", n)
+	}
+	return d.store.TopUp(ctx, d.act("wallet topup"), topUp)
+}
+
+// SetPlan makes a plan, or changes the one with that id. The new price holds
+// from the next reservation on, on every node.
+func (d *Desk) SetPlan(ctx context.Context, plan subscription.Plan) (subscription.Plan, error) {
+	for _, text := range []struct {
+		name, value string
+		least, most int
+	}{
+		{"id", plan.ID, 1, 100}, {"name", plan.Name, 1, 100}, {"description", plan.Description, 0, 500}, {"main component", plan.Main, 1, 100},
+	} {
+		if n := utf8.RuneCountInString(text.value); n < text.least || n > text.most || strings.TrimSpace(text.value) != text.value {
+			return plan, Refuse("the plan's %s has %d characters; give %d to %d, without blanks around it", text.name, n, text.least, text.most)
+		}
+	}
+	switch {
+	case plan.Price.Less(subscription.MinPrice):
+		return plan, Refuse("a price of %s is below %s", plan.Price, subscription.MinPrice)
+	case plan.Months < 1 || plan.Months > 120:
+		return plan, Refuse("a duration of %d months is outside 1 to 120", plan.Months)
+	case plan.Type != subscription.Standard && plan.Type != subscription.Combo:
+		return plan, Refuse("plan type %q is not known: give standard or combo", plan.Type)
+	case plan.Type == subscription.Combo && plan.Addon == "":
+		return plan, Refuse("a combo plan needs an add-on: give --component addon=CODE")
+	case plan.Type == subscription.Standard && plan.Addon != "":
+		return plan, Refuse("a standard plan has no add-on: drop it, or make the plan a combo")
+	}
+	plan.UpdatedAt = d.now()
+	return d.store.SetPlan(ctx, d.act("plan set"), plan)
+}
+
+// RetirePlan takes a plan out of the catalogue. What was bought runs on.
+func (d *Desk) RetirePlan(ctx context.Context, id string) error {
+	return d.store.RetirePlan(ctx, d.act("plan retire"), id)
+}
+
+// IssuedKey is a new key with its secret, which is shown this once.
+type IssuedKey struct {
+	ID     int64
+	Key    string
+	Secret access.Secret
+}
+
+// IssueKey makes an API key for an operator.
+func (d *Desk) IssueKey(ctx context.Context, operatorID int64, permissions access.Permissions) (IssuedKey, error) {
+	issued, credential, err := d.newKey(operatorID, permissions)
+	if err != nil {
+		return IssuedKey{}, err
+	}
+	credential, err = d.store.IssueKey(ctx, d.act("key issue"), credential)
+	issued.ID = credential.ID
+	return issued, err
+}
+
+// RotateKey replaces a key. The old one stays valid for the grace period; the
+// new one has the same permissions.
+func (d *Desk) RotateKey(ctx context.Context, id int64, grace time.Duration) (IssuedKey, error) {
+	if grace < 0 || grace > MaxGrace {
+		return IssuedKey{}, Refuse("a grace of %s is outside 0 to %s", grace, MaxGrace)
+	}
+	old, err := d.store.Key(ctx, id)
+	if err != nil {
+		return IssuedKey{}, err
+	}
+	issued, successor, err := d.newKey(old.OperatorID, old.Permissions)
+	if err != nil {
+		return IssuedKey{}, err
+	}
+	successor, err = d.store.RotateKey(ctx, d.act("key rotate"), id, d.now().Add(grace), successor)
+	issued.ID = successor.ID
+	return issued, err
+}
+
+func (d *Desk) newKey(operatorID int64, permissions access.Permissions) (IssuedKey, access.Credential, error) {
+	key, secret := access.NewKey()
+	hash := access.HashKey(key)
+	sealed, err := d.vault.Seal(secret, operatorID, hash)
+	if err != nil {
+		return IssuedKey{}, access.Credential{}, err
+	}
+	return IssuedKey{Key: key, Secret: secret}, access.Credential{
+		OperatorID:   operatorID,
+		KeyHash:      hash,
+		Hint:         access.Hint(key),
+		SealedSecret: sealed,
+		Permissions:  permissions,
+		CreatedAt:    d.now(),
+	}, nil
+}
+
+// RevokeKey ends a key at once, grace or no grace.
+func (d *Desk) RevokeKey(ctx context.Context, id int64) error {
+	return d.store.RevokeKey(ctx, d.act("key revoke"), id)
+}
+
+// PermitKey replaces what a key may do.
+func (d *Desk) PermitKey(ctx context.Context, id int64, permissions access.Permissions) error {
+	return d.store.PermitKey(ctx, d.act("key permit"), id, permissions)
+}
+
+// AllowAddress adds an address or range to an operator's whitelist.
+func (d *Desk) AllowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
+	entry, err := access.ParseWhitelistEntry(text)
+	if err != nil {
+		return entry, Refuse("%v", err)
+	}
+	return entry, d.store.AllowAddress(ctx, d.act("whitelist add"), operatorID, entry, access.MaxWhitelistEntries)
+}
+
+// DisallowAddress takes an entry off an operator's whitelist.
+func (d *Desk) DisallowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
+	entry, err := access.ParseWhitelistEntry(text)
+	if err != nil {
+		return entry, Refuse("%v", err)
+	}
+	return entry, d.store.DisallowAddress(ctx, d.act("whitelist remove"), operatorID, entry)
+}
+
+// Reads, so that whoever holds a desk needs nothing else.
+
+// Operator returns one operator's account.
+func (d *Desk) Operator(ctx context.Context, id int64) (subscription.Operator, error) {
+	return d.store.Operator(ctx, id)
+}
+
+// Operators lists all accounts, deleted ones included.
+func (d *Desk) Operators(ctx context.Context) ([]subscription.Operator, error) {
+	return d.store.Operators(ctx)
+}
+
+// Wallet returns an operator's balance and holds.
+func (d *Desk) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
+	return d.store.Wallet(ctx, operatorID)
+}
+
+// Ledger returns an operator's books, oldest line first.
+func (d *Desk) Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error) {
+	return d.store.Ledger(ctx, operatorID)
+}
+
+// Plans lists all plans, retired ones included.
+func (d *Desk) Plans(ctx context.Context) ([]subscription.Plan, error) { return d.store.AllPlans(ctx) }
+
+// Keys lists an operator's keys, ended ones included.
+func (d *Desk) Keys(ctx context.Context, operatorID int64) ([]access.Credential, error) {
+	return d.store.Keys(ctx, operatorID)
+}
+
+// Whitelist lists the addresses an operator may call from.
+func (d *Desk) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
+	return d.store.Whitelist(ctx, operatorID)
+}
+
+// Acts lists what staff did, oldest first; of one operator, or of all if zero.
+func (d *Desk) Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error) {
+	return d.store.Acts(ctx, operatorID)
+}

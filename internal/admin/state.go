@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// The states below are what the log of acts shows as before and after. They
+// carry what a person would ask about, and nothing secret.
+
+// OperatorState describes an operator for the log.
+func OperatorState(o subscription.Operator) map[string]any {
+	return map[string]any{
+		"name": o.Name, "status": o.Status, "api": o.API, "rate_limit": o.RateLimit,
+		"commission_bps": o.CommissionBPS, "low_balance": o.LowBalance,
+	}
+}
+
+// WalletState describes a wallet for the log.
+func WalletState(w subscription.Wallet) map[string]any {
+	return map[string]any{"wallet_balance": w.Balance, "held": w.Held}
+}
+
+// PlanState describes a plan for the log.
+func PlanState(p subscription.Plan) map[string]any {
+	return map[string]any{
+		"name": p.Name, "description": p.Description, "price": p.Price, "duration": p.Months, "type": p.Type,
+		"main": p.Main, "addon": p.Addon, "retired": p.Retired, "version": p.Version,
+	}
+}
+
+// KeyState describes a key for the log, by its hint only.
+func KeyState(c access.Credential) map[string]any {
+	return map[string]any{
+		"key": c.Hint, "permissions": names(c.Permissions), "revoked_at": moment(c.RevokedAt),
+		"expires_at": moment(c.ExpiresAt), "replaced_by": c.ReplacedBy,
+	}
+}
+
+// WhitelistState describes a whitelist for the log.
+func WhitelistState(entries []netip.Prefix) []string {
+	texts := make([]string, len(entries))
+	for i, entry := range entries {
+		texts[i] = EntryText(entry)
+	}
+	return texts
+}
+
+// EntryText writes a whitelist entry as people do: a single address without
+// its length.
+func EntryText(entry netip.Prefix) string {
+	if entry.IsSingleIP() {
+		return entry.Addr().String()
+	}
+	return entry.String()
+}
+
+func names(permissions access.Permissions) []string {
+	list := []string{}
+	for _, permission := range permissions.List() {
+		list = append(list, permission.String())
+	}
+	return list
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.In(subscription.IST).Format("2006-01-02 15:04:05")
+}

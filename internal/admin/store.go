@@ -1,0 +1,85 @@
+package admin
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Store is what the acts of staff need kept. Every method that changes
+// something takes the Act and writes its row in the same transaction: there is
+// no change without its author.
+//
+// A method returns a *Refusal for what a person can mend (an operator that does
+// not exist, a list that is full); nothing has changed then.
+type Store interface {
+	CreateOperator(ctx context.Context, act Act, operator subscription.Operator) (subscription.Operator, error)
+	ChangeOperator(ctx context.Context, act Act, id int64, change OperatorChange) (subscription.Operator, error)
+	DeleteOperator(ctx context.Context, act Act, id int64) error
+	Operator(ctx context.Context, id int64) (subscription.Operator, error)
+	Operators(ctx context.Context) ([]subscription.Operator, error)
+
+	// TopUp credits a wallet once per reference. Asked again with the same
+	// reference and amount it changes nothing and says so.
+	TopUp(ctx context.Context, act Act, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
+	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
+	Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error)
+
+	// SetPlan makes or changes a plan. It refuses a component that the
+	// provider's catalogue, as last seen, does not sell.
+	SetPlan(ctx context.Context, act Act, plan subscription.Plan) (subscription.Plan, error)
+	RetirePlan(ctx context.Context, act Act, id string) error
+	AllPlans(ctx context.Context) ([]subscription.Plan, error)
+
+	IssueKey(ctx context.Context, act Act, key access.Credential) (access.Credential, error)
+	// RotateKey makes the successor and sets the old key to expire, together.
+	RotateKey(ctx context.Context, act Act, oldID int64, oldExpires time.Time, successor access.Credential) (access.Credential, error)
+	RevokeKey(ctx context.Context, act Act, id int64) error
+	PermitKey(ctx context.Context, act Act, id int64, permissions access.Permissions) error
+	Key(ctx context.Context, id int64) (access.Credential, error)
+	Keys(ctx context.Context, operatorID int64) ([]access.Credential, error)
+
+	// AllowAddress adds to an operator's whitelist unless it holds that many
+	// entries already. An entry that is there already is left as it is.
+	AllowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix, most int) error
+	DisallowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix) error
+	Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error)
+
+	// Acts lists what staff did, oldest first; for one operator, or for all
+	// if operatorID is zero.
+	Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error)
+}
+
+// OperatorChange names what is to change of an operator; nil leaves it alone.
+type OperatorChange struct {
+	Status        *subscription.OperatorStatus
+	API           *subscription.APIAccess
+	RateLimit     *int
+	CommissionBPS *int
+	LowBalance    *money.Amount
+}
+
+// TopUp is money that reached us outside the API. The reference is the
+// payment's own, and makes the credit happen once.
+type TopUp struct {
+	OperatorID int64
+	Amount     money.Amount
+	Reference  string
+}
+
+// LedgerEntry is one line of an operator's books. BalanceAfter is the ledger's
+// own running sum, which holds do not touch.
+type LedgerEntry struct {
+	ID           int64
+	Credit       bool
+	Amount       money.Amount
+	BalanceAfter money.Amount
+	Description  string
+	// TransactionID is the operation that was paid for; empty for a credit.
+	TransactionID string
+	CreatedAt     time.Time
+}

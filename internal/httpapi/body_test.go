@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+func chunked(bodies ...string) string {
+	var text strings.Builder
+	for _, body := range bodies {
+		fmt.Fprintf(&text, "%x\r\n%s\r\n", len(body), body)
+	}
+	return text.String() + "0\r\n\r\n"
+}
+
+func TestBodiesUpToTheLimitAndNoFurther(t *testing.T) {
+	full := strings.Repeat("x", maxBody)
+	const declared, streamed = "Content-Length: %d\r\n\r\n%s", "Transfer-Encoding: chunked\r\n\r\n%s"
+	tests := []struct {
+		name   string
+		method string
+		rest   string
+		length int // of the body the gate sees; -1: too large
+		closed bool
+	}{
+		{"declared, exactly 16,384", "POST", fmt.Sprintf(declared, maxBody, full), maxBody, false},
+		{"declared, a byte more", "POST", fmt.Sprintf(declared, maxBody+1, full+"x"), -1, true},
+		{"declared, a byte more, and not sent", "POST", fmt.Sprintf(declared, maxBody+1, ""), -1, true},
+		{"declared, far more, and not sent", "POST", fmt.Sprintf(declared, 1<<40, ""), -1, true},
+		{"declared, more, and sent to the end", "POST", fmt.Sprintf(declared, 12*maxBody, strings.Repeat(full, 12)), -1, true},
+		{"streamed, exactly 16,384", "POST", fmt.Sprintf(streamed, chunked(full)), maxBody, true},
+		{"streamed, a byte more", "POST", fmt.Sprintf(streamed, chunked(full, "x")), -1, true},
+		{"streamed, a byte more, and never ended", "POST", fmt.Sprintf(streamed, "4001\r\n"+full+"x"), -1, true},
+		{"streamed, nothing", "POST", fmt.Sprintf(streamed, chunked()), 0, true},
+		{"a GET may have one too", "GET", fmt.Sprintf(declared, 3, "abc"), 3, false},
+		{"and it may be too large", "GET", fmt.Sprintf(declared, maxBody+1, ""), -1, true},
+		{"expecting to be told to go on", "POST", "Expect: 100-continue\r\n" + fmt.Sprintf(declared, maxBody+1, ""), -1, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := build(t)
+			w := h.dialTLS()
+			path := map[string]string{"POST": "/api/v1/renew", "GET": "/api/v1/balance"}[tt.method]
+			w.send("%s %s HTTP/1.1\r\nHost: coax\r\n%s", tt.method, path, tt.rest)
+			g := w.receive()
+			asked := h.gate.requests()
+			if tt.length < 0 {
+				if g.StatusCode != 413 || g.Code != fault.PayloadTooLarge || len(asked) > 0 {
+					t.Errorf("answered %d %s, the gate asked %d times; want 413 and no more", g.StatusCode, g.Code, len(asked))
+				}
+			} else if len(asked) != 1 || len(asked[0].Body) != tt.length {
+				t.Errorf("answered %d %s; want the gate asked once about %d bytes", g.StatusCode, g.Code, tt.length)
+			}
+			if g.Close != tt.closed {
+				t.Errorf("Connection: close is %v; want %v", g.Close, tt.closed)
+			}
+			if tt.closed {
+				w.expectClosed()
+			}
+		})
+	}
+}
+
+func TestABodyThatCannotBeReadIsABadRequest(t *testing.T) {
+	tests := []struct{ name, rest, message string }{
+		{"chunks without sizes", "Transfer-Encoding: chunked\r\n\r\nhello\r\n0\r\n\r\n", "could not be read"},
+		{"a chunk longer than it says", "Transfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n0\r\n\r\n", "could not be read"},
+		{"a size beyond all numbers", "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "could not be read"},
+		{"a broken trailer", "Transfer-Encoding: chunked\r\n\r\n0\r\nno colon\r\n\r\n", "could not be read"},
+		{"a body that stalls", "Content-Length: 10\r\n\r\nhello", "in time"},
+		{"chunks that stall", "Transfer-Encoding: chunked\r\n\r\n5\r\nhel", "in time"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := build(t, func(_ *Config, door *FrontDoorConfig) { door.ReadTimeout = 100 * time.Millisecond })
+			w := h.dialTLS()
+			w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\n%s", tt.rest)
+			g := w.expect(400, fault.BadRequest)
+			if !strings.Contains(g.Message, tt.message) {
+				t.Errorf("message = %q; want %q in it", g.Message, tt.message)
+			}
+			w.expectClosed()
+			if asked := h.gate.requests(); len(asked) > 0 {
+				t.Error("the gate was asked about half a request")
+			}
+			if lines := h.waitForLines(1); len(lines) != 1 {
+				t.Errorf("%d log lines; want 1", len(lines))
+			}
+		})
+	}
+}
+
+func TestABodyLongerThanItSaysIsTheNextRequest(t *testing.T) {
+	h := build(t)
+	w := h.dialTLS()
+	w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: 2\r\n\r\n{}and more\r\n\r\n")
+	w.expect(503, fault.ServiceUnavailable)
+	w.expect(400, fault.BadRequest)
+	w.expectClosed()
+}
+
+func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
+	h := build(t)
+	w := h.dialTLS()
+	w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: 10\r\n\r\nhello")
+	w.Close()
+	if line := h.waitForLines(1)[0]; line["code"] != "BAD_REQUEST" {
+		t.Errorf("logged %v; want BAD_REQUEST", line)
+	}
+	if asked := h.gate.requests(); len(asked) > 0 {
+		t.Error("the gate was asked about half a request")
+	}
+}

@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// conn is a connection that came through the front door, as net/http sees it.
+type conn struct {
+	net.Conn          // TLS, or the bare socket
+	raw      net.Conn // the socket
+	door     *FrontDoor
+	peer     netip.Addr
+	secure   bool
+
+	framing framing
+	served  int64 // requests that reached the handler; only net/http's one goroutine counts
+
+	begun    atomic.Bool // a byte of a request has come
+	handling atomic.Bool // a handler was entered since the connection was last idle
+	over     atomic.Bool // nothing more is read
+	closing  sync.Once
+}
+
+type connKey struct{}
+
+// connOf returns the connection a request came on; nil if it came on another
+// way than through a front door.
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+// overTLS reports whether a request's connection is encrypted.
+func overTLS(ctx context.Context) bool {
+	c := connOf(ctx)
+	return c != nil && c.secure
+}
+
+// hangUp makes the response that is about to be written the last, and leaves
+// unread whatever else is on its way.
+func hangUp(ctx context.Context) {
+	if c := connOf(ctx); c != nil {
+		c.over.Store(true)
+	}
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	if c.over.Load() {
+		return 0, io.EOF
+	}
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.begun.Store(true)
+		c.framing.see(p[:n])
+	}
+	return n, err
+}
+
+// Write passes on what a handler writes. What net/http writes while no handler is
+// at work is its own short text about a message that it could not read, each time
+// in one piece; an envelope is sent in its place.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.handling.Load() {
+		return c.Conn.Write(p)
+	}
+	status, isFault := faultStatus(p)
+	if !isFault {
+		return c.Conn.Write(p)
+	}
+	c.over.Store(true)
+	answer, body := c.door.fault(c, status)
+	if _, err := c.Conn.Write(answer.bytes(body)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// faultStatus reads the status from the beginning of a response, if it is one
+// that refuses.
+func faultStatus(p []byte) (status int, isFault bool) {
+	const before, digits = len("HTTP/1.1 "), 3
+	if !bytes.HasPrefix(p, []byte("HTTP/1.")) || len(p) < before+digits {
+		return 0, false
+	}
+	status, err := strconv.Atoi(string(p[before : before+digits]))
+	return status, err == nil && status >= http.StatusBadRequest
+}
+
+// CloseWrite tells the other end that nothing more will come. net/http looks for
+// it before it hangs up on somebody who is still sending.
+func (c *conn) CloseWrite() error {
+	if c.Conn != c.raw {
+		c.Conn.(interface{ CloseWrite() error }).CloseWrite() // TLS says goodbye first
+	}
+	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close closes the connection once, and gives up its place.
+func (c *conn) Close() error {
+	var err error
+	c.closing.Do(func() {
+		if c.over.Load() {
+			c.door.running.Go(c.linger)
+			return
+		}
+		err = c.Conn.Close()
+		c.door.leave(c)
+	})
+	return err
+}
+
+const (
+	lingerTime  = time.Second
+	lingerBytes = 256 << 10
+)
+
+// linger closes a connection on which something may be unread. A socket closed
+// with bytes unread resets the connection, and the other end may then lose our
+// answer before it has seen it. So what still comes is thrown away for a moment.
+func (c *conn) linger() {
+	defer c.door.leave(c)
+	defer c.raw.Close()
+	timer := time.AfterFunc(lingerTime, func() { c.raw.Close() })
+	defer timer.Stop()
+	c.CloseWrite()
+	io.CopyN(io.Discard, c.raw, lingerBytes)
+}

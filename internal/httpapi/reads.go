@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Wallets reads an operator's wallet as it stands.
+type Wallets interface {
+	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
+}
+
+// Plans lists what can be bought now.
+type Plans interface {
+	Plans(ctx context.Context) ([]subscription.Plan, error)
+}
+
+const walletNote = "The wallet can only be read through the API; top-ups are made outside it."
+
+type balanceData struct {
+	LCOID         int64        `json:"lco_id"`
+	WalletBalance money.Amount `json:"wallet_balance"`
+	Currency      string       `json:"currency"`
+	LowBalance    bool         `json:"low_balance"`
+	AsOf          string       `json:"as_of"`
+	Note          string       `json:"note"`
+}
+
+func (a *API) balance(ctx context.Context, call Call) (Answer, error) {
+	operator := call.Caller.Operator.ID
+	wallet, err := a.wallets.Wallet(ctx, operator)
+	if err != nil {
+		return Answer{}, fmt.Errorf("read the wallet of operator %d: %w", operator, err)
+	}
+	return Answer{
+		Message: fmt.Sprintf("The wallet holds %s %s.", wallet.Balance, money.Currency),
+		Data: balanceData{
+			LCOID:         operator,
+			WalletBalance: wallet.Balance,
+			Currency:      money.Currency,
+			LowBalance:    wallet.Low(),
+			// RFC 3339 is ISO 8601 to the second; the zone is fixed, so this
+			// always ends in +05:30.
+			AsOf: call.Now.In(subscription.IST).Format(time.RFC3339),
+			Note: walletNote,
+		},
+	}, nil
+}
+
+type plansData struct {
+	Provider string     `json:"provider"`
+	Currency string     `json:"currency"`
+	Plans    []planData `json:"plans"`
+}
+
+type planData struct {
+	ID          string                `json:"id"`
+	Name        string                `json:"name"`
+	Description string                `json:"description"`
+	Price       money.Amount          `json:"price"`
+	Duration    int                   `json:"duration"`
+	Type        subscription.PlanType `json:"type"`
+}
+
+func (a *API) plans(ctx context.Context, _ Call) (Answer, error) {
+	listed, err := a.catalogue.Plans(ctx)
+	if err != nil {
+		return Answer{}, fmt.Errorf("list the plans: %w", err)
+	}
+	plans := make([]planData, len(listed)) // an empty list, not null, if there are none
+	for i, plan := range listed {
+		plans[i] = planData{
+			ID:          plan.ID,
+			Name:        plan.Name,
+			Description: plan.Description,
+			Price:       plan.Price,
+			Duration:    plan.Months,
+			Type:        plan.Type,
+		}
+	}
+	// Clients keep the list and compare it with the next one.
+	slices.SortFunc(plans, func(x, y planData) int { return cmp.Compare(x.ID, y.ID) })
+
+	message := fmt.Sprintf("%d plans are available.", len(plans))
+	if len(plans) == 1 {
+		message = "1 plan is available."
+	}
+	return Answer{
+		Message: message,
+		Data:    plansData{Provider: a.providerName, Currency: money.Currency, Plans: plans},
+	}, nil
+}

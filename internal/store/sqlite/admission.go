@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+)
+
+var _ access.Store = (*DB)(nil)
+
+// Admit makes one request's admission true: the nonce is burned, the record is
+// found to be the one the caller was judged on, a place in the minute is taken.
+func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
+	var admitted access.Admitted
+	err := db.writer.do(ctx, func(tx *tx) error {
+		var err error
+		admitted, err = admit(tx, a)
+		return err
+	})
+	if err != nil {
+		return access.Admitted{}, fmt.Errorf("admit a request: %w", err)
+	}
+	return admitted, nil
+}
+
+func admit(tx *tx, a access.Admission) (access.Admitted, error) {
+	fresh, err := burnNonce(tx, a)
+	if err != nil {
+		return access.Admitted{}, fmt.Errorf("burn the nonce: %w", err)
+	}
+	if !fresh {
+		return access.Admitted{Replayed: true}, nil
+	}
+
+	var credentialVersion, operatorVersion int64
+	err = tx.queryRow(`
+		SELECT c.version, o.version
+		  FROM credentials c JOIN operators o ON o.id = c.operator_id
+		 WHERE c.id = ?1`, a.CredentialID).Scan(&credentialVersion, &operatorVersion)
+	if err != nil {
+		return access.Admitted{}, fmt.Errorf("compare versions: %w", err)
+	}
+	if credentialVersion != a.CredentialVersion || operatorVersion != a.OperatorVersion {
+		record, err := recordWhere(tx, `c.id = ?1`, a.CredentialID)
+		if err != nil {
+			return access.Admitted{}, fmt.Errorf("read the record afresh: %w", err)
+		}
+		return access.Admitted{Fresh: &record}, nil
+	}
+	if !a.Count {
+		return access.Admitted{}, nil
+	}
+
+	// The limit stands in the guard, not in a count read before: requests of
+	// one batch must not share the last place.
+	var used int
+	err = tx.queryRow(`
+		INSERT INTO rate_counters (operator_id, minute, used) VALUES (?1, ?2, 1)
+		    ON CONFLICT (operator_id, minute) DO UPDATE SET used = used + 1 WHERE used < ?3
+		RETURNING used`, a.OperatorID, a.Minute(), a.Limit).Scan(&used)
+	if errors.Is(err, sql.ErrNoRows) {
+		return access.Admitted{Used: a.Limit}, nil
+	}
+	if err != nil {
+		return access.Admitted{}, fmt.Errorf("count in the minute: %w", err)
+	}
+	return access.Admitted{Counted: true, Used: used}, nil
+}
+
+// burnNonce uses up a nonce, and says whether it was this request's to use: new,
+// or burned by this very request before.
+func burnNonce(tx *tx, a access.Admission) (bool, error) {
+	added, err := tx.exec(`
+		INSERT INTO nonces (credential_id, nonce, request_id, used_at) VALUES (?1, ?2, ?3, ?4)
+		    ON CONFLICT DO NOTHING`, a.CredentialID, a.Nonce, a.RequestID, a.Now.UnixMilli())
+	if err != nil || added == 1 {
+		return added == 1, err
+	}
+	var owner string
+	err = tx.queryRow(`SELECT request_id FROM nonces WHERE credential_id = ?1 AND nonce = ?2`,
+		a.CredentialID, a.Nonce).Scan(&owner)
+	return owner == a.RequestID, err
+}
+
+// CredentialByHash reads a key's record as it stands now, in one snapshot.
+func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access.Record, bool, error) {
+	// Key, operator and whitelist come from three statements; one read
+	// transaction makes them one moment.
+	snapshot, err := db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return access.Record{}, false, fmt.Errorf("read a credential: %w", err)
+	}
+	defer func() { _ = snapshot.Rollback() }()
+	record, err := recordWhere(snapshotReading{ctx, snapshot}, `c.key_hash = ?1`, hash[:])
+	if errors.Is(err, sql.ErrNoRows) {
+		return access.Record{}, false, nil
+	}
+	if err != nil {
+		return access.Record{}, false, fmt.Errorf("read a credential: %w", err)
+	}
+	return record, true, nil
+}
+
+// snapshotReading is a querier within one read transaction.
+type snapshotReading struct {
+	ctx      context.Context
+	snapshot *sql.Tx
+}
+
+func (r snapshotReading) queryRow(query string, args ...any) scanner {
+	return r.snapshot.QueryRowContext(r.ctx, query, args...)
+}
+
+func (r snapshotReading) query(query string, args ...any) (*sql.Rows, error) {
+	return r.snapshot.QueryContext(r.ctx, query, args...)
+}
+
+// recordWhere reads the record of one credential; the condition is a literal of
+// this file.
+func recordWhere(from querier, condition string, argument any) (access.Record, error) {
+	credential, err := readCredential(from.queryRow(
+		`SELECT `+credentialColumns+` FROM credentials c WHERE `+condition, argument))
+	if err != nil {
+		return access.Record{}, err
+	}
+	operator, err := readOperator(from.queryRow(
+		`SELECT `+operatorColumns+` FROM operators WHERE id = ?1`, credential.OperatorID))
+	if err != nil {
+		return access.Record{}, err
+	}
+	entries, err := whitelistOf(from, credential.OperatorID)
+	return access.Record{Credential: credential, Operator: operator, Whitelist: entries}, err
+}
+
+func whitelistOf(from querier, operatorID int64) ([]netip.Prefix, error) {
+	rows, err := from.query(`SELECT entry FROM whitelist WHERE operator_id = ?1 ORDER BY created_at, entry`, operatorID)
+	return collect(rows, err, func(row scanner) (netip.Prefix, error) {
+		var text string
+		if err := row.Scan(&text); err != nil {
+			return netip.Prefix{}, err
+		}
+		return netip.ParsePrefix(text)
+	})
+}
+
+// PurgeAdmissions removes what can no longer matter, a little at a time, so
+// that no request waits behind a long delete.
+func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
+	var removed int64
+	err := db.writer.do(ctx, func(tx *tx) error {
+		nonces, err := tx.exec(`
+			DELETE FROM nonces WHERE (credential_id, nonce) IN (
+			       SELECT credential_id, nonce FROM nonces WHERE used_at < ?1 ORDER BY used_at LIMIT ?2)`,
+			noncesBefore.UnixMilli(), most)
+		if err != nil {
+			return err
+		}
+		counters, err := tx.exec(`
+			DELETE FROM rate_counters WHERE (operator_id, minute) IN (
+			       SELECT operator_id, minute FROM rate_counters WHERE minute < ?1 ORDER BY minute LIMIT ?2)`,
+			minutesBefore, int64(most)-nonces)
+		removed = nonces + counters
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("purge nonces and counters: %w", err)
+	}
+	return int(removed), nil
+}

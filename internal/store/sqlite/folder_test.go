@@ -1,0 +1,217 @@
+package sqlite
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestASecondNodeIsKeptOutOfTheFolderAndToldWhy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	first := open(t, path, Options{})
+	_, err := Open(t.Context(), path, Options{})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another node (process %d)", os.Getpid())) {
+		t.Fatalf("a second node: %v; want it kept out, with the first one's process id", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path, Options{})
+}
+
+func TestAToolWorksBesideANodeButMakesNoStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data", "coax.db")
+	if _, err := Open(t.Context(), path, Options{Role: Tool}); err == nil || !strings.Contains(err.Error(), "coax migrate") {
+		t.Errorf("a tool without a store: %v; want to be told what to do", err)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err == nil {
+		t.Error("the tool left a folder behind")
+	}
+	node := open(t, path, Options{})
+	scratch(t, node)
+	tool := open(t, path, Options{Role: Tool})
+	if err := tool.writer.do(t.Context(), note("by the tool")); err != nil {
+		t.Fatal(err)
+	}
+	if got := notes(t, node); got != "by the tool" {
+		t.Errorf("the node sees %q", got)
+	}
+}
+
+func TestTheStoresFilesAreTheirOwnersAlone(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	open(t, filepath.Join(folder, "coax.db"), Options{})
+	seen := 0
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		seen++
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			t.Errorf("%s has mode %o; want nothing for others", path, mode)
+		}
+		return nil
+	})
+	if err != nil || seen < 4 {
+		t.Errorf("%d files seen, %v", seen, err)
+	}
+}
+
+func TestEveryConnectionIsDurable(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "a %20b?c#d", "coax.db"), Options{})
+	var mode int
+	if err := db.writer.tx.queryRow(`PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
+		t.Errorf("the writer's synchronous is %d, %v; want FULL", mode, err)
+	}
+	if _, err := os.Stat(db.path); err != nil {
+		t.Errorf("a folder with odd letters: %v", err)
+	}
+	if _, err := db.readers.ExecContext(t.Context(), `DELETE FROM nonces`); err == nil {
+		t.Error("a reader's connection can write")
+	}
+}
+
+func TestASchemaFromTheFutureIsRefusedWithWhatToDo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	db := open(t, path, Options{})
+	future := func(oldest int) {
+		t.Helper()
+		err := db.writer.do(t.Context(), func(tx *tx) error {
+			_, err := tx.exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (?1, ?2)`, 9000+oldest, oldest)
+			if err == nil {
+				_, err = tx.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (?1, 1)`, 9000+oldest)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A later migration that this binary can live with is no reason to stop.
+	future(generation)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, path, Options{})
+	open(t, path, Options{Role: Tool})
+	future(generation + 1)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []Role{Node, Tool} {
+		_, err := Open(t.Context(), path, Options{Role: role})
+		if err == nil || !strings.Contains(err.Error(), "install the newer release") {
+			t.Errorf("role %d: %v; want to be told to install the newer release", role, err)
+		}
+	}
+}
+
+func TestAToolDemandsAnUpToDateSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path, Options{Role: Tool}); err == nil || !strings.Contains(err.Error(), "coax migrate") {
+		t.Errorf("an empty store: %v; want to be told to migrate", err)
+	}
+}
+
+func TestRubbishInTheFilesPlaceIsNotTakenForAStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if db, err := Open(t.Context(), path, Options{}); err == nil {
+		db.Close()
+		t.Error("rubbish was opened as a store")
+	}
+	kept, err := os.ReadFile(path)
+	if err != nil || !strings.HasPrefix(string(kept), "not a database") {
+		t.Error("somebody's file was overwritten")
+	}
+}
+
+func TestAFileThatVanishedMakesTheStoreNotReady(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	if err := db.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(db.path); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Ready(t.Context()); err == nil {
+		t.Error("ready without a file")
+	}
+}
+
+// The promise of the turnstile: beside a node whose writer never rests, a
+// process of its own makes 200 writes, none refused and none waiting over a
+// second.
+func TestAToolIsNeverKeptWaitingByABusyNode(t *testing.T) {
+	const writes = 200
+	if path := os.Getenv("COAX_TEST_TOOL"); path != "" {
+		tool := open(t, path, Options{Role: Tool})
+		for i := range writes {
+			began := time.Now()
+			if err := tool.writer.do(t.Context(), note(fmt.Sprintf("tool-%d", i))); err != nil {
+				t.Fatalf("write %d: %v", i, err)
+			}
+			fmt.Println("waited", time.Since(began).Microseconds())
+		}
+		return
+	}
+	path := filepath.Join(t.TempDir(), "coax.db")
+	node := open(t, path, Options{})
+	scratch(t, node)
+	var done atomic.Bool
+	var written atomic.Int64
+	var group sync.WaitGroup
+	for caller := range 64 {
+		group.Go(func() {
+			for i := 0; !done.Load(); i++ {
+				if err := node.writer.do(t.Context(), note(fmt.Sprintf("node-%d-%d", caller, i))); err != nil {
+					t.Error(err)
+					return
+				}
+				written.Add(1)
+			}
+		})
+	}
+	before := written.Load()
+	command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	command.Env = append(os.Environ(), "COAX_TEST_TOOL="+path)
+	out, err := command.CombinedOutput()
+	meanwhile := written.Load() - before
+	done.Store(true)
+	group.Wait()
+	if err != nil {
+		t.Fatalf("the tool: %v\n%s", err, out)
+	}
+	count, longest := 0, time.Duration(0)
+	for lines := bufio.NewScanner(strings.NewReader(string(out))); lines.Scan(); {
+		var waited int64
+		if n, _ := fmt.Sscanf(lines.Text(), "waited %d", &waited); n == 1 {
+			count++
+			longest = max(longest, time.Duration(waited)*time.Microsecond)
+		}
+	}
+	t.Logf("%d writes beside %d of the node's; the longest took %s", count, meanwhile, longest)
+	if count != writes || longest > time.Second {
+		t.Errorf("%d of %d writes, the longest in %s; want all, none over a second", count, writes, longest)
+	}
+	if meanwhile < writes {
+		t.Errorf("the node wrote only %d facts meanwhile; it was not busy", meanwhile)
+	}
+}

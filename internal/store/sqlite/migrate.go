@@ -1,0 +1,70 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+)
+
+// generation is this binary's place in the line of schemas. A migration that
+// older binaries cannot live with names the generation that can.
+const generation = 1
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// checkSchema makes sure that binary and schema fit. Only a node changes the
+// schema: a tool that runs beside one must not.
+func (db *DB) checkSchema(ctx context.Context, role Role) error {
+	oldest, err := oldestGeneration(ctx, db.pool)
+	if err != nil {
+		return fmt.Errorf("read the schema of %s: %w", db.path, err)
+	}
+	if oldest > generation {
+		return fmt.Errorf("the store at %s was migrated by a newer release, and needs a binary of generation %d or later "+
+			"(this one is %d): install the newer release", db.path, oldest, generation)
+	}
+	folder, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db.pool, folder)
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	if role == Node {
+		if _, err := provider.Up(ctx); err != nil {
+			return fmt.Errorf("migrate %s: %w", db.path, err)
+		}
+		return nil
+	}
+	pending, err := provider.HasPending(ctx)
+	if err != nil {
+		return fmt.Errorf("compare the schema of %s: %w", db.path, err)
+	}
+	if pending {
+		return fmt.Errorf("the schema of %s is older than this binary: run `coax migrate`, or restart the node with this release", db.path)
+	}
+	return nil
+}
+
+// oldestGeneration is the oldest binary the schema tolerates; 0 for a store
+// that has no schema yet.
+func oldestGeneration(ctx context.Context, pool *sql.DB) (int, error) {
+	var known int
+	err := pool.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'schema_tolerance'`).Scan(&known)
+	if err != nil || known == 0 {
+		return 0, err
+	}
+	var oldest int
+	err = pool.QueryRowContext(ctx, `SELECT max(oldest_generation) FROM schema_tolerance`).Scan(&oldest)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return oldest, err
+}

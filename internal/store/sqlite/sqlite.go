@@ -1,0 +1,217 @@
+// Package sqlite remembers everything in one file, for an installation of one
+// node. It decides no business rule: each method makes one fact true, whole or
+// not at all, and many callers' facts share a commit.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// Role is what a process does with the file.
+type Role int
+
+const (
+	// Node serves: it owns the folder, and there is one of it.
+	Node Role = iota
+	// Tool works beside a node for the length of a command.
+	Tool
+)
+
+// Options are what a store can be told; the zero value is a node's store that
+// reports nothing.
+type Options struct {
+	Role Role
+	// Observe is told of every batch.
+	Observe Observer
+}
+
+// Observer is told what the writer does. It brings its own clock.
+type Observer interface {
+	// Batch is called when so many facts are about to share one commit, and
+	// what it returns when that commit has returned.
+	Batch(facts int) (done func())
+}
+
+// DB is an open store.
+type DB struct {
+	path    string
+	writer  *writer
+	pool    *sql.DB // the writer's connection comes from it, and no other
+	readers *sql.DB
+	locks   []*os.File
+	closing sync.Once
+}
+
+// Open opens the store in the file at path, which a node makes if it is not
+// there. A node brings the schema up to date; a tool demands that it is.
+func Open(ctx context.Context, path string, options Options) (*DB, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find the store's file: %w", err)
+	}
+	db := &DB{path: path}
+	if err := db.open(ctx, options); err != nil {
+		db.release()
+		return nil, err
+	}
+	return db, nil
+}
+
+func (db *DB) open(ctx context.Context, options Options) error {
+	turn, err := db.claimFolder(options.Role)
+	if err != nil {
+		return err
+	}
+	if db.pool, err = sql.Open("sqlite", dsn(db.path, "_txlock=immediate")); err != nil {
+		return fmt.Errorf("open %s: %w", db.path, err)
+	}
+	// SQLite has one writer at a time anyway; a second connection would only
+	// wait in SQLite's own queue, which is none.
+	db.pool.SetMaxOpenConns(1)
+	if err := checkDurability(ctx, db.pool); err != nil {
+		return err
+	}
+	if err := db.checkSchema(ctx, options.Role); err != nil {
+		return err
+	}
+	if db.readers, err = sql.Open("sqlite", dsn(db.path, "_pragma=query_only(1)")); err != nil {
+		return fmt.Errorf("open %s for reading: %w", db.path, err)
+	}
+	db.readers.SetMaxOpenConns(8)
+	db.readers.SetMaxIdleConns(8)
+	if err := db.readers.PingContext(ctx); err != nil {
+		return fmt.Errorf("read %s: %w", db.path, err)
+	}
+	conn, err := db.pool.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("open the writer of %s: %w", db.path, err)
+	}
+	db.writer = startWriter(conn, turn, options.Observe)
+	return nil
+}
+
+// claimFolder takes the locks that go with a role and returns how this process
+// takes its turn at writing.
+func (db *DB) claimFolder(role Role) (turnstile, error) {
+	if role == Tool {
+		if _, err := os.Stat(db.path); err != nil {
+			return turnstile{}, fmt.Errorf("there is no store at %s: start a node or run `coax migrate` first: %w", db.path, err)
+		}
+	} else {
+		if err := os.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
+			return turnstile{}, fmt.Errorf("make the data folder: %w", err)
+		}
+		lock, err := lockFolder(db.path + ".lock")
+		if err != nil {
+			return turnstile{}, err
+		}
+		db.locks = append(db.locks, lock)
+		if err := createPrivately(db.path); err != nil {
+			return turnstile{}, err
+		}
+	}
+	gate, err := os.OpenFile(db.path+".turnstile", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return turnstile{}, fmt.Errorf("open the turnstile: %w", err)
+	}
+	db.locks = append(db.locks, gate)
+	return turnstile{file: gate, holds: role == Tool}, nil
+}
+
+// createPrivately makes the file readable by its owner only, before SQLite
+// makes it readable by everybody. SQLite gives its side files the same mode.
+func createPrivately(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("make the store's file: %w", err)
+	}
+	return file.Close()
+}
+
+// dsn names the file with what every connection must have. The busy timeout
+// comes first: the other settings may have to wait for it.
+func dsn(path string, extra ...string) string {
+	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+	settings := append([]string{
+		"_pragma=busy_timeout(5000)",
+		"_pragma=journal_mode(WAL)",
+		"_pragma=synchronous(FULL)",
+		"_pragma=foreign_keys(1)",
+	}, extra...)
+	return "file:" + escaped + "?" + strings.Join(settings, "&")
+}
+
+// checkDurability reads back what the promises rest on. A driver that was built
+// with another default, or a file system that cannot do WAL, must not pass.
+func checkDurability(ctx context.Context, pool *sql.DB) error {
+	var journal string
+	var synchronous, foreignKeys int
+	for name, target := range map[string]any{"journal_mode": &journal, "synchronous": &synchronous, "foreign_keys": &foreignKeys} {
+		if err := pool.QueryRowContext(ctx, "PRAGMA "+name).Scan(target); err != nil {
+			return fmt.Errorf("open the store: read back %s: %w", name, err)
+		}
+	}
+	const full = 2
+	if journal != "wal" || synchronous != full || foreignKeys != 1 {
+		return fmt.Errorf("the store would not be durable here: journal_mode=%s synchronous=%d foreign_keys=%d; "+
+			"WAL, 2 and 1 are needed (is the data folder on a network file system?)", journal, synchronous, foreignKeys)
+	}
+	return nil
+}
+
+// Ready reports whether the store can be read and written.
+func (db *DB) Ready(ctx context.Context) error {
+	if err := db.writer.broken(); err != nil {
+		return err
+	}
+	// The schema is read afresh, so that a file that was replaced or cut off
+	// under us does not pass for a healthy one.
+	var one int
+	if err := db.readers.QueryRowContext(ctx, `SELECT count(*) FROM schema_tolerance`).Scan(&one); err != nil {
+		return fmt.Errorf("read the store: %w", err)
+	}
+	if _, err := os.Stat(db.path); err != nil {
+		return fmt.Errorf("the store's file is gone: %w", err)
+	}
+	return nil
+}
+
+// Broken is closed when the disk has failed in a way that no retry can mend.
+// The process should end; what was answered is safe, and a restart recovers.
+func (db *DB) Broken() <-chan struct{} { return db.writer.dead }
+
+// Queued is how many facts wait for the next batch.
+func (db *DB) Queued() int { return len(db.writer.queue) }
+
+// Close waits for the facts that were accepted and lets go of the folder.
+func (db *DB) Close() error {
+	var err error
+	db.closing.Do(func() { err = db.release() })
+	return err
+}
+
+func (db *DB) release() error {
+	var errs []error
+	if db.writer != nil {
+		errs = append(errs, db.writer.stop())
+	}
+	if db.readers != nil {
+		errs = append(errs, db.readers.Close())
+	}
+	if db.pool != nil {
+		errs = append(errs, db.pool.Close())
+	}
+	for _, lock := range db.locks {
+		errs = append(errs, lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,309 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+const (
+	// maxBatch bounds how long the first fact of a batch can wait for the
+	// last one.
+	maxBatch = 256
+	// maxQueue bounds how many callers wait at the door; further ones wait
+	// outside, where hanging up costs nothing.
+	maxQueue = 1024
+)
+
+// errClosed is what a fact gets that comes after Close.
+var errClosed = errors.New("the store is closed")
+
+// writer is the one hand that writes. While one commit is on its way to the
+// disk callers queue up, and the next transaction takes them all: each under
+// its own savepoint, so that one that is refused or fails leaves no trace in
+// its neighbours. Nobody is answered before the commit has returned.
+type writer struct {
+	conn     *sql.Conn
+	tx       *tx
+	turn     turnstile
+	observe  Observer
+	queue    chan *fact
+	stopping chan struct{} // closed by stop: no new facts
+	stopped  chan struct{} // closed when the loop has ended
+	stopOnce sync.Once
+	dead     chan struct{} // closed when the disk failed for good
+	cause    error         // why; set before dead is closed
+}
+
+// fact is one caller's wish. Exactly one of the caller and the writer takes it
+// out of the waiting state.
+type fact struct {
+	run   func(*tx) error
+	err   error
+	state atomic.Int32
+	done  chan struct{}
+}
+
+const (
+	waiting int32 = iota
+	taken         // the writer has it: it runs, whether or not the caller still listens
+	dropped       // the caller hung up first: it never runs
+)
+
+func startWriter(conn *sql.Conn, turn turnstile, observe Observer) *writer {
+	w := &writer{
+		conn:     conn,
+		tx:       &tx{conn: conn, prepared: map[string]*sql.Stmt{}},
+		turn:     turn,
+		observe:  observe,
+		queue:    make(chan *fact, maxQueue),
+		stopping: make(chan struct{}),
+		stopped:  make(chan struct{}),
+		dead:     make(chan struct{}),
+	}
+	go w.loop()
+	return w
+}
+
+// do makes a fact true. It returns when the fact is durable, was refused, or
+// failed; the caller's hanging up counts only until a batch has taken the fact.
+func (w *writer) do(ctx context.Context, run func(*tx) error) error {
+	f := &fact{run: run, done: make(chan struct{})}
+	select {
+	case <-w.stopping:
+		return errClosed
+	case <-w.dead:
+		return w.broken()
+	default:
+	}
+	select {
+	case w.queue <- f:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.stopping:
+		return errClosed
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		if f.state.CompareAndSwap(waiting, dropped) {
+			return ctx.Err()
+		}
+		<-f.done
+	case <-w.stopped:
+		// The loop drains the queue before it ends; a fact that slipped in
+		// behind that was never run.
+		if f.state.CompareAndSwap(waiting, dropped) {
+			return errClosed
+		}
+		<-f.done
+	}
+	return f.err
+}
+
+func (w *writer) loop() {
+	defer close(w.stopped)
+	batch := make([]*fact, 0, maxBatch)
+	for {
+		select {
+		case f := <-w.queue:
+			batch = append(batch[:0], f)
+		case <-w.stopping:
+			select {
+			case f := <-w.queue:
+				batch = append(batch[:0], f)
+			default:
+				return
+			}
+		}
+		w.write(w.gather(batch))
+	}
+}
+
+// gather adds whoever has queued up, and drops who has hung up.
+func (w *writer) gather(batch []*fact) []*fact {
+	for len(batch) < maxBatch {
+		select {
+		case f := <-w.queue:
+			batch = append(batch, f)
+			continue
+		default:
+		}
+		break
+	}
+	kept := batch[:0]
+	for _, f := range batch {
+		if f.state.CompareAndSwap(waiting, taken) {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// write carries a batch through one transaction and answers every caller.
+func (w *writer) write(batch []*fact) {
+	if len(batch) == 0 {
+		return
+	}
+	if w.observe != nil {
+		defer w.observe.Batch(len(batch))()
+	}
+	if err := w.commit(batch); err != nil {
+		for _, f := range batch {
+			// A fact that was refused on its own changed nothing either way.
+			if f.err == nil {
+				f.err = err
+			}
+		}
+	}
+	for _, f := range batch {
+		close(f.done)
+	}
+}
+
+// commit runs the facts in one transaction. The error it returns is the whole
+// batch's; what befell a single fact is in the fact.
+//
+// Everything runs on a context of the writer's own: a statement that is
+// interrupted rolls back the whole transaction, the neighbours' rows with it.
+func (w *writer) commit(batch []*fact) error {
+	if err := w.broken(); err != nil {
+		return err
+	}
+	leave, err := w.turn.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+
+	ctx := context.Background()
+	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return w.judge(fmt.Errorf("begin: %w", err))
+	}
+	for _, f := range batch {
+		if f.err = w.runAlone(f); fatal(f.err) {
+			cause := f.err
+			f.err = nil // its fate is the batch's
+			return w.abandon(cause)
+		}
+	}
+	if _, err := w.conn.ExecContext(ctx, "COMMIT"); err != nil {
+		return w.abandon(fmt.Errorf("commit: %w", err))
+	}
+	return nil
+}
+
+// runAlone runs one fact so that whatever it does wrong is undone without its
+// neighbours noticing.
+func (w *writer) runAlone(f *fact) error {
+	if _, err := w.tx.exec("SAVEPOINT fact"); err != nil {
+		return err
+	}
+	err := w.runSafely(f)
+	if fatal(err) {
+		return err
+	}
+	if err != nil {
+		if _, undo := w.tx.exec("ROLLBACK TO fact"); undo != nil {
+			return &lostTransaction{undo}
+		}
+	}
+	if _, release := w.tx.exec("RELEASE fact"); release != nil {
+		return &lostTransaction{release}
+	}
+	return err
+}
+
+func (w *writer) runSafely(f *fact) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("a store fact panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f.run(w.tx)
+}
+
+// abandon gives up a transaction whose fate is not known.
+func (w *writer) abandon(cause error) error {
+	// Where SQLite has rolled back already this is an error, and a fine one.
+	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK")
+	return w.judge(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
+}
+
+// judge remembers a failure that no retry can mend.
+func (w *writer) judge(err error) error {
+	switch primaryCode(err) {
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		w.cause = fmt.Errorf("the store's disk has failed: %w", err)
+		close(w.dead)
+	}
+	return err
+}
+
+// broken returns why the store can no longer write, nil while it can.
+func (w *writer) broken() error {
+	select {
+	case <-w.dead:
+		return w.cause
+	default:
+		return nil
+	}
+}
+
+func (w *writer) stop() error {
+	w.stopOnce.Do(func() { close(w.stopping) })
+	<-w.stopped
+	w.tx.close()
+	return w.conn.Close()
+}
+
+// lostTransaction is a savepoint that could not be left: SQLite has ended the
+// transaction under us.
+type lostTransaction struct{ cause error }
+
+func (e *lostTransaction) Error() string { return "the transaction was lost: " + e.cause.Error() }
+func (e *lostTransaction) Unwrap() error { return e.cause }
+
+// fatal reports whether err ends the whole batch: a full or failing disk makes
+// SQLite roll back everything, not just the statement.
+func fatal(err error) bool {
+	if err == nil {
+		return false
+	}
+	var lost *lostTransaction
+	if errors.As(err, &lost) {
+		return true
+	}
+	switch primaryCode(err) {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
+		sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY:
+		return true
+	}
+	return false
+}
+
+// primaryCode is SQLite's result code without its finer distinctions; 0 if err
+// did not come from SQLite.
+func primaryCode(err error) int {
+	var failure *sqlite.Error
+	if errors.As(err, &failure) {
+		return failure.Code() & 0xff
+	}
+	return 0
+}
+
+// violates reports whether err is a broken uniqueness rule.
+func violates(err error) bool {
+	var failure *sqlite.Error
+	return errors.As(err, &failure) &&
+		(failure.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || failure.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}

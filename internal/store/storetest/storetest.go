@@ -1,0 +1,211 @@
+// Package storetest is the one suite that every store passes. A store joins by
+// calling Run from a test of its own; nothing here knows which one it is.
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Store is all that the rooms of the house ask of a store.
+type Store interface {
+	access.Store
+	admin.Store
+	catalogue.Store
+	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
+	Ready(ctx context.Context) error
+	Close() error
+}
+
+// Place is somewhere a store keeps its data: opened again after a Close, it has
+// what it had.
+type Place interface {
+	Open(t testing.TB) Store
+}
+
+// Run holds a store against the suite, each test in a place of its own.
+func Run(t *testing.T, newPlace func(testing.TB) Place) {
+	for _, topic := range []struct {
+		name  string
+		tests []test
+	}{
+		{"Admission", admissionTests},
+		{"Operators", operatorTests},
+		{"Wallets", walletTests},
+		{"Plans", planTests},
+		{"Keys", keyTests},
+		{"Acts", actTests},
+		{"MasterKeys", masterKeyTests},
+	} {
+		t.Run(topic.name, func(t *testing.T) {
+			for _, test := range topic.tests {
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					test.run(newHouse(t, newPlace(t)))
+				})
+			}
+		})
+	}
+}
+
+type test struct {
+	name string
+	run  func(*house)
+}
+
+// noon is when every test begins, on a whole minute.
+var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
+
+// house is an open store with words for what tests do to it.
+type house struct {
+	*testing.T
+	Store
+	place Place
+}
+
+func newHouse(t *testing.T, place Place) *house {
+	h := &house{T: t, Store: place.Open(t), place: place}
+	t.Cleanup(func() { _ = h.Store.Close() })
+	return h
+}
+
+// reopen closes the store and opens it again, as a restart does.
+func (h *house) reopen() {
+	h.Helper()
+	if err := h.Store.Close(); err != nil {
+		h.Fatalf("close: %v", err)
+	}
+	h.Store = h.place.Open(h.T)
+}
+
+func act(action string) admin.Act {
+	return admin.Act{Actor: "test:asha", Action: action, Reason: "because", At: noon}
+}
+
+func (h *house) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+// refused demands a refusal, in words.
+func (h *house) refused(what string, err error) {
+	h.Helper()
+	refusal, ok := err.(*admin.Refusal)
+	if !ok || refusal.Reason == "" {
+		h.Errorf("%s: %v; want a refusal", what, err)
+	}
+}
+
+func (h *house) operator(name string) subscription.Operator {
+	h.Helper()
+	operator, err := h.CreateOperator(h.Context(), act("lco create"), subscription.Operator{
+		Name: name, Status: subscription.OperatorActive, API: subscription.APIEnabled,
+		RateLimit: 60, CommissionBPS: 250, LowBalance: subscription.DefaultLowBalance, CreatedAt: noon,
+	})
+	h.must(err)
+	return operator
+}
+
+func (h *house) key(operator subscription.Operator) access.Credential {
+	h.Helper()
+	credential, err := h.IssueKey(h.Context(), act("key issue"), newCredential(operator.ID))
+	h.must(err)
+	return credential
+}
+
+func newCredential(operatorID int64) access.Credential {
+	key, _ := access.NewKey()
+	return access.Credential{
+		OperatorID: operatorID, KeyHash: access.HashKey(key), Hint: access.Hint(key),
+		SealedSecret: []byte("sealed"), Permissions: access.AllPermissions, CreatedAt: noon,
+	}
+}
+
+// record reads a key's record and fails the test if there is none.
+func (h *house) record(credential access.Credential) access.Record {
+	h.Helper()
+	record, found, err := h.CredentialByHash(h.Context(), credential.KeyHash)
+	h.must(err)
+	if !found {
+		h.Fatalf("key %d is not found by its hash", credential.ID)
+	}
+	return record
+}
+
+// admission asks to be let in as a caller who was judged on the given record.
+func admission(record access.Record, request, nonce string) access.Admission {
+	return access.Admission{
+		RequestID: request, Nonce: nonce, Now: noon,
+		CredentialID: record.Credential.ID, CredentialVersion: record.Credential.Version,
+		OperatorID: record.Operator.ID, OperatorVersion: record.Operator.Version,
+		Count: true, Limit: record.Operator.RateLimit,
+	}
+}
+
+func (h *house) admit(a access.Admission) access.Admitted {
+	h.Helper()
+	admitted, err := h.Admit(h.Context(), a)
+	h.must(err)
+	return admitted
+}
+
+func (h *house) components(codes ...string) {
+	h.Helper()
+	comparison := catalogue.Comparison{Provider: "test", At: noon}
+	for _, code := range codes {
+		role := catalogue.Main
+		if code == "OTT-PLUS" {
+			role = catalogue.Addon
+		}
+		comparison.Components = append(comparison.Components, catalogue.Component{Code: code, Name: code, Role: role})
+	}
+	h.must(h.RecordComparison(h.Context(), comparison))
+}
+
+func plan(id, price, main string) subscription.Plan {
+	amount, err := money.Parse(price)
+	if err != nil {
+		panic(err)
+	}
+	return subscription.Plan{
+		ID: id, Name: "Plan " + id, Price: amount, Months: 1, Type: subscription.Standard, Main: main, UpdatedAt: noon,
+	}
+}
+
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// together runs the same thing many times at once and waits for all.
+func together(times int, run func(i int)) {
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for i := range times {
+		group.Go(func() {
+			<-start
+			run(i)
+		})
+	}
+	close(start)
+	group.Wait()
+}
+
+func rupees(text string) money.Amount {
+	amount, err := money.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return amount
+}
+
+func name(prefix string, i int) string { return fmt.Sprintf("%s-%03d", prefix, i) }

@@ -1,0 +1,133 @@
+package telemetry
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Metrics counts what the service does. Each room reports through a small
+// interface of its own that Metrics happens to satisfy. Labels only ever take
+// values from fixed lists: a caller must not be able to make a new time series.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	requests       *prometheus.CounterVec
+	requestSeconds *prometheus.HistogramVec
+	connections    prometheus.Gauge
+	refused        *prometheus.CounterVec
+	faults         prometheus.Counter
+
+	batches      prometheus.Counter
+	facts        prometheus.Counter
+	batchSeconds prometheus.Histogram
+	purged       prometheus.Counter
+}
+
+// Signed reads take well under a millisecond and a provider may take many
+// seconds, so the buckets reach from one end to the other.
+var (
+	requestBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	batchBuckets   = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5}
+)
+
+// NewMetrics returns metrics in a registry of their own, with those of the Go
+// runtime and of the process beside them.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coax_http_requests_total",
+			Help: "Answers given by the API, by endpoint and code.",
+		}, []string{"endpoint", "code"}),
+		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "coax_http_request_seconds",
+			Help:    "Time from a request's headers to its answer.",
+			Buckets: requestBuckets,
+		}, []string{"endpoint"}),
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coax_http_connections",
+			Help: "Connections that are open.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coax_http_connections_refused_total",
+			Help: "Connections closed before their first request, by reason.",
+		}, []string{"reason"}),
+		faults: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coax_framework_faults_total",
+			Help: "Messages refused before they could be read as a request.",
+		}),
+		batches: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coax_store_batches_total",
+			Help: "Commits of the store's writer.",
+		}),
+		facts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coax_store_facts_total",
+			Help: "Business facts that were part of a commit.",
+		}),
+		batchSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "coax_store_batch_seconds",
+			Help:    "Time a commit took, the wait for the disk included.",
+			Buckets: batchBuckets,
+		}),
+		purged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coax_purged_rows_total",
+			Help: "Used nonces and old rate counters that were removed.",
+		}),
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.requests, m.requestSeconds, m.connections, m.refused, m.faults,
+		m.batches, m.facts, m.batchSeconds, m.purged,
+	)
+	return m
+}
+
+// Handler serves the metrics to whoever collects them.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// RequestAnswered counts an answer and how long it took.
+func (m *Metrics) RequestAnswered(endpoint, code string, took time.Duration) {
+	m.requests.WithLabelValues(endpoint, code).Inc()
+	m.requestSeconds.WithLabelValues(endpoint).Observe(took.Seconds())
+}
+
+// FrameworkFault counts a message that could not be read as a request. It was
+// answered, so it counts among the answers too; how long it took nobody measured.
+func (m *Metrics) FrameworkFault(endpoint, code string) {
+	m.faults.Inc()
+	m.requests.WithLabelValues(endpoint, code).Inc()
+}
+
+// ConnectionOpened counts a connection until ConnectionClosed.
+func (m *Metrics) ConnectionOpened() { m.connections.Inc() }
+
+// ConnectionClosed ends what ConnectionOpened began.
+func (m *Metrics) ConnectionClosed() { m.connections.Dec() }
+
+// ConnectionRefused counts a connection that never got to its first request.
+func (m *Metrics) ConnectionRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
+// BatchCommitted counts a commit of the store's writer and the facts in it.
+func (m *Metrics) BatchCommitted(facts int, took time.Duration) {
+	m.batches.Inc()
+	m.facts.Add(float64(facts))
+	m.batchSeconds.Observe(took.Seconds())
+}
+
+// StoreQueue makes the length of the writer's queue visible; length is called
+// whenever metrics are collected. A second store would need a second Metrics.
+func (m *Metrics) StoreQueue(length func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coax_store_queue",
+		Help: "Facts that wait for a commit.",
+	}, func() float64 { return float64(length()) }))
+}
+
+// RowsPurged counts rows that were removed because their time was over.
+func (m *Metrics) RowsPurged(rows int) { m.purged.Add(float64(rows)) }

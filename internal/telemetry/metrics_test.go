@@ -1,0 +1,75 @@
+package telemetry
+
+import (
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMetricsAreServed(t *testing.T) {
+	m := NewMetrics()
+	m.RequestAnswered("/api/v1/balance", "OK", 700*time.Microsecond)
+	m.RequestAnswered("/api/v1/balance", "OK", 2*time.Second)
+	m.FrameworkFault("-", "BAD_REQUEST")
+	m.ConnectionOpened()
+	m.ConnectionOpened()
+	m.ConnectionClosed()
+	m.ConnectionRefused("total")
+	m.BatchCommitted(64, 3*time.Millisecond)
+	m.BatchCommitted(1, time.Millisecond)
+	m.StoreQueue(func() int { return 5 })
+	m.RowsPurged(500)
+
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`coax_http_requests_total{code="OK",endpoint="/api/v1/balance"} 2`,
+		`coax_http_requests_total{code="BAD_REQUEST",endpoint="-"} 1`,
+		`coax_http_request_seconds_bucket{endpoint="/api/v1/balance",le="0.001"} 1`,
+		`coax_http_request_seconds_count{endpoint="/api/v1/balance"} 2`,
+		`coax_http_connections 1`,
+		`coax_http_connections_refused_total{reason="total"} 1`,
+		`coax_framework_faults_total 1`,
+		`coax_store_batches_total 2`,
+		`coax_store_facts_total 65`,
+		`coax_store_batch_seconds_count 2`,
+		`coax_store_queue 5`,
+		`coax_purged_rows_total 500`,
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("the metrics do not say %s", want)
+		}
+	}
+	for _, name := range []string{"go_goroutines", "process_open_fds"} {
+		if !strings.Contains(w.Body.String(), name) {
+			t.Errorf("the metrics do not have %s", name)
+		}
+	}
+}
+
+func TestTwoMetricsDoNotMeet(t *testing.T) {
+	NewMetrics().ConnectionOpened() // a registry they shared would panic here
+	NewMetrics().ConnectionOpened()
+}
+
+func TestRequestIDsAreOfTheContractsFormAndNeverTheSame(t *testing.T) {
+	form := regexp.MustCompile(`^req_[0-9a-f]{32}$`)
+	seen := map[string]bool{}
+	for range 1000 {
+		id := NewRequestID()
+		if !form.MatchString(id) || seen[id] {
+			t.Fatalf("NewRequestID() = %q; want a new req_ and 32 hex characters", id)
+		}
+		seen[id] = true
+	}
+}
+
+func TestAStopwatchOnlyGoesForward(t *testing.T) {
+	watch := StartStopwatch()
+	first := watch.Elapsed()
+	if second := watch.Elapsed(); first < 0 || second < first {
+		t.Errorf("elapsed %v, then %v", first, second)
+	}
+}

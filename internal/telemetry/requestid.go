@@ -1,0 +1,21 @@
+package telemetry
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+)
+
+const requestIDPrefix = "req_"
+
+// NewRequestID names a request: "req_" and 32 hex characters. It is random
+// rather than counted, because nodes that know nothing of each other write into
+// one log, and an id must not tell a caller how busy the service is.
+func NewRequestID() string {
+	var random [16]byte
+	rand.Read(random[:]) // never fails: the program ends where there is no randomness
+
+	id := make([]byte, len(requestIDPrefix)+hex.EncodedLen(len(random)))
+	copy(id, requestIDPrefix)
+	hex.Encode(id[len(requestIDPrefix):], random[:])
+	return string(id)
+}
