@@ -115,3 +115,17 @@ func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
 		t.Error("the gate was asked about half a request")
 	}
 }
+
+func TestWhoAsksWhetherToGoOnIsToldTo(t *testing.T) {
+	h := build(t)
+	w := h.dialTLS()
+	w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+	if line, err := w.r.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("answered %q, %v; want 100 Continue", line, err)
+	}
+	w.r.ReadString('\n')
+	w.send("{}")
+	w.expect(503, fault.ServiceUnavailable)
+	w.send(balanceRequest)
+	w.expect(200, fault.OK)
+}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -98,8 +99,8 @@ func faultStatus(p []byte) (status int, isFault bool) {
 // CloseWrite tells the other end that nothing more will come. net/http looks for
 // it before it hangs up on somebody who is still sending.
 func (c *conn) CloseWrite() error {
-	if c.Conn != c.raw {
-		c.Conn.(interface{ CloseWrite() error }).CloseWrite() // TLS says goodbye first
+	if encrypted, ok := c.Conn.(*tls.Conn); ok {
+		encrypted.CloseWrite() // TLS has a goodbye of its own, which comes first
 	}
 	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -11,12 +10,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
 	"math/big"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"regexp"
@@ -29,7 +25,6 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
-	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -282,126 +277,11 @@ func clientTLS() *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 }
 
-// wire is a client's end of a connection, by hand.
-type wire struct {
-	net.Conn
-	t *testing.T
-	r *bufio.Reader
-}
-
-// dialTLS and dialPlain connect and give the connection a deadline, so that a
-// test that waits for something that never comes ends.
-func (h *house) dialTLS() *wire { return h.dial(h.tls, clientTLS()) }
-
-func (h *house) dialPlain(address string) *wire { return h.dial(address, nil) }
-
-func (h *house) dial(address string, config *tls.Config) *wire {
+// waitForLines waits for the log: a line is written after the answer was.
+func (h *house) waitForLines(n int) []map[string]any {
 	h.t.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		h.t.Fatal(err)
+	if !eventually(func() bool { return strings.Count(h.journal.String(), "\n") >= n }) {
+		h.t.Fatalf("%d log lines did not come; there is\n%s", n, h.journal)
 	}
-	h.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
-	if config != nil {
-		encrypted := tls.Client(c, config)
-		if err := encrypted.Handshake(); err != nil {
-			h.t.Fatal(err)
-		}
-		c = encrypted
-	}
-	return &wire{Conn: c, t: h.t, r: bufio.NewReader(c)}
-}
-
-func (w *wire) send(format string, args ...any) {
-	w.t.Helper()
-	if _, err := fmt.Fprintf(w, format, args...); err != nil {
-		w.t.Fatalf("send: %v", err)
-	}
-}
-
-// got is a response whose shape has been checked.
-type got struct {
-	*http.Response
-	body    string
-	Success bool            `json:"success"`
-	ID      string          `json:"request_id"`
-	Code    fault.Code      `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
-}
-
-var shape = regexp.MustCompile(`^\{"success":(?:true|false),"request_id":"req_[0-9a-f]{32}","code":"[A-Z_]+",` +
-	`"message":"(?:[^"\\]|\\.)+","data":\{.*\}\}$`)
-
-// receive reads the next response and checks what every response has to have.
-func (w *wire) receive() got {
-	w.t.Helper()
-	return w.receiveTo("GET")
-}
-
-func (w *wire) receiveTo(method string) got {
-	w.t.Helper()
-	response, err := http.ReadResponse(w.r, &http.Request{Method: method})
-	if err != nil {
-		w.t.Fatalf("read the response: %v", err)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		w.t.Fatalf("read the response's body: %v", err)
-	}
-	g := got{Response: response, body: string(body)}
-	for name, want := range map[string]string{
-		"Content-Type":  "application/json; charset=utf-8",
-		"Cache-Control": "no-store",
-	} {
-		if is := response.Header.Values(name); len(is) != 1 || is[0] != want {
-			w.t.Errorf("%s = %q; want %q", name, is, want)
-		}
-	}
-	if method == "HEAD" {
-		return g
-	}
-	if !shape.Match(body) {
-		w.t.Fatalf("the body is no envelope: %s", body)
-	}
-	if err := json.Unmarshal(body, &g); err != nil {
-		w.t.Fatalf("body %s: %v", body, err)
-	}
-	if is := response.Header.Values("X-Request-Id"); len(is) != 1 || is[0] != g.ID {
-		w.t.Errorf("X-Request-Id = %q; want %q as in the body", is, g.ID)
-	}
-	if is := response.Header.Get("Content-Length"); is != strconv.Itoa(len(body)) {
-		w.t.Errorf("Content-Length = %q; want %d", is, len(body))
-	}
-	if g.Success != (response.StatusCode == 200) {
-		w.t.Errorf("success = %v with status %d", g.Success, response.StatusCode)
-	}
-	if retry := response.Header.Get("Retry-After"); (retry != "") != (response.StatusCode == 429) {
-		w.t.Errorf("Retry-After = %q with status %d", retry, response.StatusCode)
-	}
-	return g
-}
-
-// expect reads a response and compares its status and code.
-func (w *wire) expect(status int, code fault.Code) got {
-	w.t.Helper()
-	g := w.receive()
-	if g.StatusCode != status || g.Code != code {
-		w.t.Errorf("answered %d %s; want %d %s", g.StatusCode, g.Code, status, code)
-	}
-	return g
-}
-
-// expectClosed waits until the other end has hung up, without a further word.
-func (w *wire) expectClosed() {
-	w.t.Helper()
-	rest, err := io.ReadAll(w.r)
-	var late net.Error
-	if err != nil && errorsAs(err, &late) && late.Timeout() {
-		w.t.Fatal("the connection was not closed")
-	}
-	if len(rest) > 0 {
-		w.t.Errorf("%d more bytes before the close: %q", len(rest), rest)
-	}
+	return h.journal.lines(h.t)
 }

@@ -50,7 +50,8 @@ func (i *Internal) readyz(w http.ResponseWriter, r *http.Request) {
 	case i.draining.Load():
 		state(w, http.StatusServiceUnavailable, "draining")
 	case i.ready(r.Context()) != nil:
-		// One word: the whole reason is in the log, where not everybody reads.
+		// One word is enough for whoever spreads the load. What exactly is
+		// wrong is no business of a page without a password.
 		state(w, http.StatusServiceUnavailable, "store")
 	default:
 		state(w, http.StatusOK, "")

@@ -62,14 +62,6 @@ func (u *unread) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite is here because TLS and net/http both look for it.
-func (u *unread) CloseWrite() error {
-	if half, ok := u.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
 // complaints takes what net/http has to complain about into the log: a line a
 // second at most, because strangers can make it complain, and not more of one
 // than says what kind it is.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -19,6 +20,12 @@ type Wallets interface {
 // Plans lists what can be bought now.
 type Plans interface {
 	Plans(ctx context.Context) ([]subscription.Plan, error)
+}
+
+// away is the answer when a read did not come back: the store cannot be reached,
+// which passes, and nothing was done that could have gone wrong.
+func away(cause error) error {
+	return fault.New(fault.ServiceUnavailable, "The service is temporarily unavailable. Retry with backoff.").Because(cause)
 }
 
 const walletNote = "The wallet can only be read through the API; top-ups are made outside it."
@@ -36,7 +43,7 @@ func (a *API) balance(ctx context.Context, call Call) (Answer, error) {
 	operator := call.Caller.Operator.ID
 	wallet, err := a.wallets.Wallet(ctx, operator)
 	if err != nil {
-		return Answer{}, fmt.Errorf("read the wallet of operator %d: %w", operator, err)
+		return Answer{}, away(fmt.Errorf("read the wallet of operator %d: %w", operator, err))
 	}
 	return Answer{
 		Message: fmt.Sprintf("The wallet holds %s %s.", wallet.Balance, money.Currency),
@@ -71,7 +78,7 @@ type planData struct {
 func (a *API) plans(ctx context.Context, _ Call) (Answer, error) {
 	listed, err := a.catalogue.Plans(ctx)
 	if err != nil {
-		return Answer{}, fmt.Errorf("list the plans: %w", err)
+		return Answer{}, away(fmt.Errorf("list the plans: %w", err))
 	}
 	plans := make([]planData, len(listed)) // an empty list, not null, if there are none
 	for i, plan := range listed {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 )
 
 // redacted stands where something secret would have stood.
@@ -49,15 +50,28 @@ func secretName(name string) bool {
 	return false
 }
 
+// judged remembers secretName's verdicts on the names of attributes. Those are
+// words in our own code, so they are few, and each line has a dozen of them.
+var judged sync.Map
+
+func secretAttr(name string) bool {
+	if verdict, known := judged.Load(name); known {
+		return verdict.(bool)
+	}
+	verdict := secretName(name)
+	judged.Store(name, verdict)
+	return verdict
+}
+
 // redact sees every attribute on its way out, the message and the members of
 // groups included.
 func redact(groups []string, a slog.Attr) slog.Attr {
 	for _, group := range groups {
-		if secretName(group) {
+		if secretAttr(group) {
 			return slog.String(a.Key, redacted)
 		}
 	}
-	if secretName(a.Key) {
+	if secretAttr(a.Key) {
 		return slog.String(a.Key, redacted)
 	}
 	switch a.Value.Kind() {
@@ -163,12 +177,15 @@ func beginsSecret(text string) bool {
 // would pass for one and is not: else the second would lose its prefix and stay.
 func hexRun(text string) int {
 	for i := range len(text) {
-		c := text[i] | 0x20 // lower case, and digits stay what they are
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') || beginsSecret(text[i:]) {
+		if !isHex(text[i]) || beginsSecret(text[i:]) {
 			return i
 		}
 	}
 	return len(text)
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
 // suspect spares the many texts without a secret being taken apart.

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/telemetry"
+	"github.com/coaxhq/coax/signing"
+)
+
+// world is a whole service in this process: real TLS, a real SQLite file, the
+// demo's operator and catalogue, and a clock that stands still unless moved.
+type world struct {
+	t      testing.TB
+	folder string
+	node   *node
+	desk   *admin.Desk
+	line   demoLine
+	http   *http.Client
+	logged *synchronised
+	time   atomic.Int64 // Unix milliseconds
+	stop   func()
+}
+
+// synchronised is a buffer that a server writes and a test reads.
+type synchronised struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *synchronised) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *synchronised) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+// newWorld starts a service in a folder of its own, with extra settings.
+func newWorld(t testing.TB, sets ...string) *world {
+	t.Helper()
+	w := &world{t: t, folder: t.TempDir(), logged: &synchronised{}}
+	w.time.Store(time.Now().Truncate(time.Minute).Add(10 * time.Second).UnixMilli())
+	w.start(sets...)
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+func (w *world) now() time.Time { return time.UnixMilli(w.time.Load()).UTC() }
+
+// pass moves the world's clock.
+func (w *world) pass(d time.Duration) { w.time.Add(d.Milliseconds()) }
+
+// start opens the doors; after a stop it is a restart with the same folder.
+func (w *world) start(sets ...string) {
+	w.t.Helper()
+	a := &app{out: io.Discard, err: io.Discard, sets: sets}
+	config, err := a.prepareDemo(w.folder, "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	log := telemetry.NewLogger(w.logged, slog.LevelDebug, "json")
+	if w.node, err = openNode(context.Background(), config, nil, log, w.now); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.line, err = furnish(context.Background(), w.node, filepath.Join(w.folder, "demo.json")); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.node.listen(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.line.BaseURL = "https://" + reachable(w.node.apiAddr) + "/api/v1"
+	w.line.PlainURL = "http://" + reachable(w.node.plainAddr)
+	w.line.InternalURL = "http://" + reachable(w.node.internalAddr)
+	w.desk = admin.NewDesk(w.node.store, w.node.vault, "test", w.now)
+	w.http = trusting(w.t, filepath.Join(w.folder, "ca.pem"))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- w.node.serve(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			w.t.Errorf("the service ended: %v", err)
+		}
+		if err := w.node.close(); err != nil {
+			w.t.Errorf("the store did not close: %v", err)
+		}
+		w.http.CloseIdleConnections()
+	})
+}
+
+func (w *world) restart() {
+	w.t.Helper()
+	w.stop()
+	w.start()
+}
+
+// trusting is an HTTP client that trusts one CA and keeps many connections.
+func trusting(t testing.TB, ca string) *http.Client {
+	t.Helper()
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	return &http.Client{
+		Timeout: time.Minute,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64,
+			// A request is sent once: a second sending would be a replay.
+			DisableKeepAlives: false,
+		},
+	}
+}
+
+// caller is an API key with its secret.
+type caller struct {
+	id          int64
+	operatorID  int64
+	key, secret string
+}
+
+// demoCaller is the key that the demo was furnished with.
+func (w *world) demoCaller() caller {
+	return caller{id: 1, operatorID: w.line.LCOID, key: w.line.APIKey, secret: w.line.APISecret}
+}
+
+// newOperator opens an account that may call from loopback, with a key.
+func (w *world) newOperator(name string, permissions access.Permissions) caller {
+	w.t.Helper()
+	operator, err := w.desk.CreateOperator(context.Background(), name, admin.OperatorChange{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.desk.AllowAddress(context.Background(), operator.ID, "127.0.0.1"); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.newKey(operator.ID, permissions)
+}
+
+func (w *world) newKey(operatorID int64, permissions access.Permissions) caller {
+	w.t.Helper()
+	issued, err := w.desk.IssueKey(context.Background(), operatorID, permissions)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return caller{id: issued.ID, operatorID: operatorID, key: issued.Key, secret: issued.Secret.Reveal()}
+}
+
+// call is a request as a test wants it sent, right or wrong. What is left empty
+// is filled in rightly; the signature covers what is sent.
+type call struct {
+	as        caller
+	method    string
+	path      string // with its query
+	body      string
+	timestamp string
+	nonce     string
+	signature string
+	base      string // scheme and host; the service's own if empty
+	header    http.Header
+	drop      []string // headers to leave out
+}
+
+// answer is what came back.
+type answer struct {
+	status  int
+	header  http.Header
+	raw     []byte
+	success bool
+	code    fault.Code
+	message string
+	id      string
+	data    map[string]any
+}
+
+// send sends a call and reads the envelope.
+func (w *world) send(c call) answer {
+	w.t.Helper()
+	request := w.request(c)
+	response, err := w.http.Do(request)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", request.Method, c.path, err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.t.Fatalf("%s %s: read the answer: %v", request.Method, c.path, err)
+	}
+	return readAnswer(w.t, response.StatusCode, response.Header, raw)
+}
+
+func readAnswer(t testing.TB, status int, header http.Header, raw []byte) answer {
+	t.Helper()
+	var envelope struct {
+		Success   bool           `json:"success"`
+		RequestID string         `json:"request_id"`
+		Code      fault.Code     `json:"code"`
+		Message   string         `json:"message"`
+		Data      map[string]any `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &envelope); err != nil {
+		t.Fatalf("the answer is no envelope: %v\n%s", err, raw)
+	}
+	return answer{
+		status: status, header: header, raw: raw, success: envelope.Success, code: envelope.Code,
+		message: envelope.Message, id: envelope.RequestID, data: envelope.Data,
+	}
+}
+
+// request makes the HTTP request of a call.
+func (w *world) request(c call) *http.Request {
+	w.t.Helper()
+	if c.method == "" {
+		c.method = http.MethodGet
+	}
+	base := c.base
+	if base == "" {
+		base = strings.TrimSuffix(w.line.BaseURL, "/api/v1")
+	}
+	request, err := http.NewRequest(c.method, base+c.path, strings.NewReader(c.body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// Without this the transport would silently send again what must not be
+	// sent twice.
+	request.GetBody = nil
+	if c.timestamp == "" {
+		c.timestamp = strconv.FormatInt(w.now().Unix(), 10)
+	}
+	if c.nonce == "" {
+		c.nonce = client.NewNonce()
+	}
+	path, query, _ := strings.Cut(c.path, "?")
+	if c.signature == "" {
+		c.signature = signing.Request{
+			Method: c.method, Path: path, RawQuery: query, Timestamp: c.timestamp, Nonce: c.nonce, Body: []byte(c.body),
+		}.Sign(c.as.secret)
+	}
+	request.Header.Set("X-API-Key", c.as.key)
+	request.Header.Set("X-Timestamp", c.timestamp)
+	request.Header.Set("X-Nonce", c.nonce)
+	request.Header.Set("X-Signature", c.signature)
+	if c.method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Idempotency-Key", "key-"+c.nonce)
+	}
+	for name, values := range c.header {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	for _, name := range c.drop {
+		request.Header.Del(name)
+	}
+	return request
+}
+
+// expect demands a code, and returns the answer for more.
+func (w *world) expect(what string, c call, code fault.Code) answer {
+	w.t.Helper()
+	got := w.send(c)
+	if got.code != code {
+		w.t.Errorf("%s: %d %s (%s); want %s", what, got.status, got.code, got.message, code)
+	}
+	return got
+}
+
+func rupees(t testing.TB, text string) money.Amount {
+	t.Helper()
+	value, err := money.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
