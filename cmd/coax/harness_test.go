@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/contract/contracttest"
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/fault"
@@ -199,7 +200,11 @@ type answer struct {
 	data    map[string]any
 }
 
-// send sends a call and reads the envelope.
+// spoiled has the kinds of answers whose check was checked.
+var spoiled sync.Map
+
+// send sends a call, holds the answer against the contract, and reads the
+// envelope.
 func (w *world) send(c call) answer {
 	w.t.Helper()
 	request := w.request(c)
@@ -212,7 +217,14 @@ func (w *world) send(c call) answer {
 	if err != nil {
 		w.t.Fatalf("%s %s: read the answer: %v", request.Method, c.path, err)
 	}
-	return readAnswer(w.t, response.StatusCode, response.Header, raw)
+	contracttest.Check(w.t, request.Method, c.path, response.StatusCode, response.Header, raw)
+	got := readAnswer(w.t, response.StatusCode, response.Header, raw)
+	// One answer of each kind is spoiled in every way, to see that the check
+	// would have noticed.
+	if _, known := spoiled.LoadOrStore(request.Method+" "+request.URL.Path+" "+string(got.code), true); !known {
+		contracttest.CheckMutations(w.t, request.Method, c.path, response.StatusCode, response.Header, raw)
+	}
+	return got
 }
 
 func readAnswer(t testing.TB, status int, header http.Header, raw []byte) answer {

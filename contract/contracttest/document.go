@@ -1,0 +1,260 @@
+package contracttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// mediaType is the one that every response has.
+const mediaType = "application/json"
+
+// rateKeyword says of a code whether the X-RateLimit headers come with it.
+const rateKeyword = "x-rate-limit-headers"
+
+// document is the contract, ready to judge by.
+type document struct {
+	api         *openapi3.T
+	prefix      string                        // where the server puts the paths: /api/v1
+	operations  map[string]map[string]answers // by path, then by method
+	unknownPath answers
+	wrongMethod answers
+}
+
+// answers are what may be answered, by status.
+type answers map[int]*answer
+
+type answer struct {
+	headers  map[string]header // by canonical name
+	body     *jsonschema.Schema
+	outcomes map[string]outcome // by code
+	examples openapi3.Examples  // by code
+}
+
+type header struct {
+	required bool
+	integer  bool
+	schema   *jsonschema.Schema
+	example  any
+}
+
+// outcome is one code's part of an answer.
+type outcome struct {
+	body *jsonschema.Schema
+	rate string // always, never or sometimes
+}
+
+// Where there is no operation, these responses of the document may be given. A
+// path that is not there adds 404, a method that it does not take 405.
+var outside = map[int]string{
+	http.StatusBadRequest:                  "UnreadableMessage",
+	http.StatusForbidden:                   "PlainHttp",
+	http.StatusExpectationFailed:           "UnreadableMessage",
+	http.StatusTooManyRequests:             "Throttled",
+	http.StatusRequestHeaderFieldsTooLarge: "UnreadableMessage",
+	http.StatusInternalServerError:         "InternalError",
+	http.StatusNotImplemented:              "UnreadableMessage",
+	http.StatusHTTPVersionNotSupported:     "UnreadableMessage",
+}
+
+// load reads a document and refuses one that cannot be judged by.
+//
+// kin-openapi reads and validates it. It would also validate bodies, but compiles
+// the schema anew for each, and falls back to the rules of OpenAPI 3.0, which have
+// no const, where it cannot compile one. So the schemas are compiled here, once,
+// for the validator that kin-openapi itself uses.
+func load(text []byte) (*document, error) {
+	api, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, err
+	}
+	if !api.IsOpenAPI31OrLater() {
+		return nil, fmt.Errorf("it is OpenAPI %s; the schemas need 3.1", api.OpenAPI)
+	}
+	// Examples are left to this package's own tests: each would be compiled for
+	// anew, which takes longer than everything else together.
+	if err := api.Validate(context.Background(), openapi3.DisableExamplesValidation()); err != nil {
+		return nil, err
+	}
+	compile, err := tightened(api)
+	if err != nil {
+		return nil, err
+	}
+
+	doc := &document{api: api, operations: map[string]map[string]answers{}}
+	if doc.prefix, err = serverPath(api); err != nil {
+		return nil, err
+	}
+	b := builder{compile: compile}
+	for path, item := range api.Paths.Map() {
+		methods := map[string]answers{}
+		for method, operation := range item.Operations() {
+			at := "/paths/" + escape(path) + "/" + strings.ToLower(method) + "/responses/"
+			methods[method] = b.answers(operation.Responses.Map(), at)
+		}
+		doc.operations[path] = methods
+	}
+	doc.unknownPath = b.outside(api, http.StatusNotFound, "NotFound")
+	doc.wrongMethod = b.outside(api, http.StatusMethodNotAllowed, "MethodNotAllowed")
+	return doc, errors.Join(b.errs...)
+}
+
+// serverPath is the path of the address that the document's server has unless
+// told otherwise.
+func serverPath(api *openapi3.T) (string, error) {
+	if len(api.Servers) != 1 {
+		return "", fmt.Errorf("it has %d servers; want one", len(api.Servers))
+	}
+	address := api.Servers[0].URL
+	for name, variable := range api.Servers[0].Variables {
+		address = strings.ReplaceAll(address, "{"+name+"}", variable.Default)
+	}
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(parsed.Path, "/"), nil
+}
+
+// builder makes answers out of responses, and collects what is wrong with them.
+type builder struct {
+	compile func(pointer string) (*jsonschema.Schema, error)
+	errs    []error
+}
+
+func (b *builder) complain(pointer, format string, args ...any) {
+	b.errs = append(b.errs, fmt.Errorf(pointer+": "+format, args...))
+}
+
+func (b *builder) schema(pointer string) *jsonschema.Schema {
+	schema, err := b.compile(pointer)
+	if err != nil {
+		b.complain(pointer, "%w", err)
+	}
+	return schema
+}
+
+func (b *builder) answers(responses map[string]*openapi3.ResponseRef, at string) answers {
+	made := answers{}
+	for key, response := range responses {
+		status, err := strconv.Atoi(key)
+		if err != nil {
+			b.complain(at+key, "only exact statuses can be checked")
+			continue
+		}
+		made[status] = b.answer(response, target(response.Ref, at+key))
+	}
+	return made
+}
+
+func (b *builder) outside(api *openapi3.T, status int, name string) answers {
+	names := maps.Clone(outside)
+	names[status] = name
+	made := answers{}
+	for status, name := range names {
+		at := "/components/responses/" + name
+		response, found := api.Components.Responses[name]
+		if !found {
+			b.complain(at, "is not there, and status %d needs it", status)
+			continue
+		}
+		made[status] = b.answer(response, at)
+	}
+	return made
+}
+
+func (b *builder) answer(response *openapi3.ResponseRef, at string) *answer {
+	made := &answer{headers: map[string]header{}, outcomes: map[string]outcome{}}
+	for name, ref := range response.Value.Headers {
+		pointer := target(ref.Ref, at+"/headers/"+escape(name)) + "/schema"
+		made.headers[http.CanonicalHeaderKey(name)] = header{
+			required: ref.Value.Required,
+			integer:  ref.Value.Schema.Value.Type.Is("integer"),
+			schema:   b.schema(pointer),
+			example:  ref.Value.Example,
+		}
+	}
+	content, found := response.Value.Content[mediaType]
+	if !found || len(response.Value.Content) != 1 {
+		b.complain(at, "want %s and no other content", mediaType)
+		return made
+	}
+	at = target(content.Schema.Ref, at+"/content/"+escape(mediaType)+"/schema")
+	made.body, made.examples = b.schema(at), content.Examples
+	branches := content.Schema.Value.OneOf
+	if len(branches) == 0 {
+		b.outcome(made, content.Schema, at)
+	}
+	for i, branch := range branches {
+		b.outcome(made, branch, target(branch.Ref, fmt.Sprintf("%s/oneOf/%d", at, i)))
+	}
+	return made
+}
+
+func (b *builder) outcome(made *answer, ref *openapi3.SchemaRef, at string) {
+	var code string
+	if property := ref.Value.Properties["code"]; property != nil {
+		code, _ = property.Value.Const.(string)
+	}
+	rate, _ := ref.Value.Extensions[rateKeyword].(string)
+	switch _, twice := made.outcomes[code]; {
+	case code == "":
+		b.complain(at, "its code is not pinned with const")
+	case twice:
+		b.complain(at, "%s is there twice for one status", code)
+	case !slices.Contains([]string{"always", "never", "sometimes"}, rate):
+		b.complain(at, "%s is %q; want always, never or sometimes", rateKeyword, rate)
+	}
+	made.outcomes[code] = outcome{body: b.schema(at), rate: rate}
+}
+
+// target is where a thing stands in the document: where its reference points to,
+// if it is one, else where it was found.
+func target(ref, found string) string {
+	if ref != "" {
+		return strings.TrimPrefix(ref, "#")
+	}
+	return found
+}
+
+func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+
+// tightened returns a compiler for the schemas of a document in their strictest
+// reading.
+func tightened(api *openapi3.T) (func(pointer string) (*jsonschema.Schema, error), error) {
+	text, err := api.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(tighten(tree, "")...); err != nil {
+		return nil, err
+	}
+
+	const address = "https://coax.invalid/openapi.json"
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.AssertFormat()
+	for _, format := range formats {
+		if format.Validate != nil {
+			compiler.RegisterFormat(format)
+		}
+	}
+	if err := compiler.AddResource(address, tree); err != nil {
+		return nil, err
+	}
+	return func(pointer string) (*jsonschema.Schema, error) { return compiler.Compile(address + "#" + pointer) }, nil
+}

@@ -1,0 +1,207 @@
+package contracttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Mutation is a response's body with one thing changed.
+type Mutation struct {
+	Name string // what was changed and where, such as "remove data.plans[0].price"
+	Body []byte
+}
+
+// Mutations returns every way to spoil a body a little: at every depth each field
+// removed, each value replaced by ones of other types, each number written with
+// another decimal, a field added to each object, an alien element to each array.
+// A body that is not JSON has none.
+//
+// No value is replaced by null, which some fields may be. A schema that tells
+// right from wrong refuses all of these, but for the removal of a field that may
+// be missing.
+func Mutations(body []byte) []Mutation { return mutations(body, others) }
+
+func mutations(body []byte, others func(any) []any) []Mutation {
+	root, err := decode(body)
+	if err != nil {
+		return nil
+	}
+	m := &mutator{root: root, others: others}
+	m.value("", root, func(value any) { m.root = value })
+	return m.made
+}
+
+type mutator struct {
+	root   any
+	others func(any) []any // what to put in place of a value
+	made   []Mutation
+}
+
+// keep takes the tree as it is at the moment.
+func (m *mutator) keep(format string, args ...any) {
+	text, err := json.Marshal(m.root)
+	if err != nil {
+		panic(err) // it was decoded from JSON
+	}
+	m.made = append(m.made, Mutation{Name: fmt.Sprintf(format, args...), Body: text})
+}
+
+// value mutates a value that stands where set puts things, and all within it.
+func (m *mutator) value(at string, value any, set func(any)) {
+	for _, other := range m.others(value) {
+		set(other)
+		m.keep("retype %s as %s", name(at), kind(other))
+	}
+	if number, ok := value.(json.Number); ok {
+		set(anotherDecimal(number))
+		m.keep("rewrite %s as %s", name(at), anotherDecimal(number))
+	}
+	set(value)
+
+	switch value := value.(type) {
+	case map[string]any:
+		for _, field := range slices.Sorted(maps.Keys(value)) {
+			kept := value[field]
+			delete(value, field)
+			m.keep("remove %s", join(at, field))
+			value[field] = kept
+			m.value(join(at, field), kept, func(other any) { value[field] = other })
+		}
+		value[alienField] = alien()
+		m.keep("add %s", join(at, alienField))
+		delete(value, alienField)
+	case []any:
+		for i, element := range value {
+			m.value(fmt.Sprintf("%s[%d]", at, i), element, func(other any) { value[i] = other })
+		}
+		set(append(slices.Clone(value), alien()))
+		m.keep("append to %s", name(at))
+		set(value)
+	}
+}
+
+const alienField = "unexpected"
+
+// alien is nothing that the contract has anywhere, not even where it has texts
+// under any name.
+func alien() any { return map[string]any{"alien": true} }
+
+// others are values of other types in place of one.
+func others(value any) []any {
+	switch value := value.(type) {
+	case string:
+		return []any{json.Number("7"), true, []any{value}, map[string]any{}}
+	case json.Number:
+		return []any{value.String(), true, []any{value}}
+	case bool:
+		return []any{fmt.Sprint(value), json.Number("1"), []any{value}}
+	case map[string]any:
+		return []any{"object", []any{value}}
+	case []any:
+		return []any{"array", map[string]any{"0": value}}
+	}
+	return []any{json.Number("0"), true, []any{}} // in place of null
+}
+
+func anotherDecimal(number json.Number) json.Number {
+	if strings.Contains(number.String(), ".") {
+		return number + "0"
+	}
+	return number + ".0"
+}
+
+func kind(value any) string {
+	switch value.(type) {
+	case string:
+		return "a string"
+	case json.Number:
+		return "a number"
+	case bool:
+		return "a boolean"
+	case []any:
+		return "an array"
+	case map[string]any:
+		return "an object"
+	}
+	return "null"
+}
+
+func join(at, field string) string {
+	if at == "" {
+		return field
+	}
+	return at + "." + field
+}
+
+func name(at string) string {
+	if at == "" {
+		return "the body"
+	}
+	return at
+}
+
+// CheckMutations checks a response, and then that the contract would notice if it
+// were another: it fails the test for every mutation of the body, and every header
+// removed, repeated, or added out of place, that passes. The mutations named in
+// allowed have to pass instead: a field that may be missing, taken away. It
+// returns how many it tried.
+func CheckMutations(t testing.TB, method, path string, status int, header http.Header, body []byte, allowed ...string) int {
+	t.Helper()
+	Check(t, method, path, status, header, body)
+	tried, used := 0, map[string]bool{}
+	try := func(name string, header http.Header, body []byte) {
+		tried++
+		err := Violations(method, path, status, header, body)
+		if slices.Contains(allowed, name) {
+			used[name] = true
+			if err != nil {
+				t.Errorf("%s is allowed, but: %v", name, err)
+			}
+		} else if err == nil {
+			t.Errorf("%s %s %d: nobody noticed: %s\nheader: %v\nbody: %s", method, path, status, name, header, body)
+		}
+	}
+	for _, mutation := range Mutations(body) {
+		try(mutation.Name, header, mutation.Body)
+	}
+	for name, mutated := range headerMutations(header) {
+		try(name, mutated, body)
+	}
+	for _, name := range allowed {
+		if !used[name] {
+			t.Errorf("%s %s %d: there is no mutation %q to allow", method, path, status, name)
+		}
+	}
+	return tried
+}
+
+// headerMutations are the headers with one of the contract's changed.
+func headerMutations(header http.Header) map[string]http.Header {
+	plain := canonical(header)
+	made := map[string]http.Header{}
+	change := func(name, header string, values ...string) {
+		changed := plain.Clone()
+		delete(changed, header)
+		if len(values) > 0 {
+			changed[header] = values
+		}
+		made[name] = changed
+	}
+	names := append([]string{"Content-Type", "Cache-Control", "X-Request-Id", "Retry-After", "Allow", "Set-Cookie"}, rateHeaders...)
+	for _, name := range names {
+		values := plain[name]
+		if len(values) == 0 {
+			change("add header "+name, name, "1")
+			continue
+		}
+		change("remove header "+name, name)
+		change("repeat header "+name, name, values[0], values[0])
+		change("change header "+name, name, "-"+values[0])
+	}
+	return made
+}

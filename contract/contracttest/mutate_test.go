@@ -1,0 +1,62 @@
+package contracttest
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestMutationsSpoilEveryPartOnce(t *testing.T) {
+	var got []string
+	for _, mutation := range Mutations([]byte(`{"a":[{"b":1.50}],"c":null}`)) {
+		got = append(got, mutation.Name+": "+string(mutation.Body))
+	}
+	want := []string{
+		`retype the body as a string: "object"`,
+		`retype the body as an array: [{"a":[{"b":1.50}],"c":null}]`,
+		`remove a: {"c":null}`,
+		`retype a as a string: {"a":"array","c":null}`,
+		`retype a as an object: {"a":{"0":[{"b":1.50}]},"c":null}`,
+		`retype a[0] as a string: {"a":["object"],"c":null}`,
+		`retype a[0] as an array: {"a":[[{"b":1.50}]],"c":null}`,
+		`remove a[0].b: {"a":[{}],"c":null}`,
+		`retype a[0].b as a string: {"a":[{"b":"1.50"}],"c":null}`,
+		`retype a[0].b as a boolean: {"a":[{"b":true}],"c":null}`,
+		`retype a[0].b as an array: {"a":[{"b":[1.50]}],"c":null}`,
+		`rewrite a[0].b as 1.500: {"a":[{"b":1.500}],"c":null}`,
+		`add a[0].unexpected: {"a":[{"b":1.50,"unexpected":{"alien":true}}],"c":null}`,
+		`append to a: {"a":[{"b":1.50},{"alien":true}],"c":null}`,
+		`remove c: {"a":[{"b":1.50}]}`,
+		`retype c as a number: {"a":[{"b":1.50}],"c":0}`,
+		`retype c as a boolean: {"a":[{"b":1.50}],"c":true}`,
+		`retype c as an array: {"a":[{"b":1.50}],"c":[]}`,
+		`add unexpected: {"a":[{"b":1.50}],"c":null,"unexpected":{"alien":true}}`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got:\n%q\nwant:\n%q", got, want)
+	}
+	if none := Mutations([]byte("no JSON")); none != nil {
+		t.Errorf("what is no JSON has the mutations %v", none)
+	}
+}
+
+func TestCheckMutationsKnowsWhatIsAllowed(t *testing.T) {
+	r := recorded(t)["balance"]
+	tests := []struct {
+		name    string
+		allowed []string
+		failed  int
+	}{
+		{"every mutation is noticed", nil, 0},
+		{"one is allowed that is noticed", []string{"remove data.note"}, 1},
+		{"one is allowed that there is not", []string{"remove data.password"}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fakeTB{TB: t}
+			tried := CheckMutations(f, r.method, r.path, r.status, r.header, r.body, tt.allowed...)
+			if f.failed != tt.failed || tried < 50 {
+				t.Errorf("%d failures in %d mutations; want %d in at least 50", f.failed, tried, tt.failed)
+			}
+		})
+	}
+}
