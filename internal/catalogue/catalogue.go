@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -40,6 +41,8 @@ type Store interface {
 	// SellablePlans lists the plans that are not retired and whose components
 	// the provider sold when last compared, by id.
 	SellablePlans(ctx context.Context) ([]subscription.Plan, error)
+	// SellablePlan reads one of them.
+	SellablePlan(ctx context.Context, id string) (plan subscription.Plan, found bool, err error)
 	// RecordComparison replaces what is known of the provider's catalogue.
 	RecordComparison(ctx context.Context, comparison Comparison) error
 }
@@ -58,4 +61,17 @@ func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
 	}
 	return plans, nil
+}
+
+// Plan returns one plan as it can be bought now.
+func (c *Catalogue) Plan(ctx context.Context, id string) (subscription.Plan, error) {
+	plan, found, err := c.store.SellablePlan(ctx, id)
+	if err != nil {
+		return plan, fault.New(fault.ServiceUnavailable, "The service is temporarily unavailable. Retry with backoff and the same Idempotency-Key.").
+			Because(fmt.Errorf("read plan %s: %w", id, err))
+	}
+	if !found {
+		return plan, fault.New(fault.InvalidPlan, "There is no such plan in the catalogue. GET /plans lists what can be bought.")
+	}
+	return plan, nil
 }

@@ -1,9 +1,33 @@
 // Package operation carries the three wallet-debiting operations from request
 // to result. It alone moves an operation between its states. It knows no HTTP
-// and no SQL: it declares the store and the provider it needs.
+// and no SQL: it declares the store, the provider and the price list it needs.
 package operation
 
-import "errors"
+import (
+	"errors"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// Kind is what an operation does.
+type Kind string
+
+// The three operations that cost money.
+const (
+	Activate     Kind = "activate"
+	Renew        Kind = "renew"
+	AdvanceRenew Kind = "advance_renew"
+)
+
+// Channel is the door an operation came through. The rules are the same.
+type Channel string
+
+// The API, or the operator's web panel.
+const (
+	API Channel = "api"
+	Web Channel = "web"
+)
 
 // State is where an operation stands.
 type State string
@@ -35,6 +59,110 @@ func (s State) CanBecome(to State) bool {
 
 // Open reports whether the operation's money is still held.
 func (s State) Open() bool { return len(next[s]) > 0 }
+
+// Reason is why an operation failed.
+type Reason string
+
+// A failure always has one of these reasons.
+const (
+	ProviderRejected    Reason = "PROVIDER_REJECTED"
+	ProviderUnreachable Reason = "PROVIDER_UNREACHABLE" // the request provably never left
+	NotConfirmed        Reason = "NOT_CONFIRMED"        // review ended without confirmation
+	RejectedByReview    Reason = "REJECTED_BY_REVIEW"   // a person decided
+)
+
+// AddonState is where a combo's second component stands; empty for a plan that
+// has none.
+type AddonState string
+
+// An add-on is asked for once the main component is confirmed, and followed up
+// until it works or a person closes it.
+const (
+	AddonWaiting AddonState = "waiting"
+	AddonSuccess AddonState = "success"
+	AddonFailed  AddonState = "failed"
+	AddonUnknown AddonState = "unknown"
+	AddonClosed  AddonState = "closed"
+)
+
+// Operation is one activation, renewal or advance renewal, as it stands.
+type Operation struct {
+	ID             string
+	OperatorID     int64
+	IdempotencyKey string
+	Fingerprint    Fingerprint
+	Kind           Kind
+	Channel        Channel
+	// Actor is who asked: a key of the API, or a login of the panel.
+	Actor        string
+	SubscriberID string
+	CustomerName string
+	Mobile       string
+
+	// What was bought, as it was at the reservation.
+	PlanID      string
+	PlanVersion int64
+	PlanName    string
+	PlanMonths  int
+	Main        string
+	Addon       string
+
+	Amount        money.Amount
+	CommissionBPS int
+	WalletBefore  money.Amount
+
+	// What the operation means for the subscription was computed at the
+	// reservation and is applied at settlement, however much later that is.
+	ExpiryPrevious time.Time // zero for an activation
+	ExpiryPlanned  time.Time
+	CycleStartsAt  time.Time
+
+	State State
+	// Epoch counts the hands the operation went through. Whoever settles it
+	// names the epoch it holds.
+	Epoch       int64
+	Node        string
+	LeaseUntil  time.Time
+	ReviewSince time.Time
+	Checks      int
+	NextCheckAt time.Time
+	NeedsPerson bool
+
+	AddonState   AddonState
+	AddonAttempt int
+	AddonNextAt  time.Time
+
+	Provider            string
+	ProviderTransaction string
+	Reason              Reason
+	ProviderMessage     string
+
+	CreatedAt   time.Time
+	CompletedAt time.Time
+}
+
+// WalletAfter is the balance after this operation's debit, which a refund has
+// undone.
+func (o Operation) WalletAfter() money.Amount {
+	if o.State == Failed {
+		return o.WalletBefore
+	}
+	return o.WalletBefore.Sub(o.Amount)
+}
+
+// Charged is what the operation has cost for good.
+func (o Operation) Charged() money.Amount {
+	if o.State == Success {
+		return o.Amount
+	}
+	return money.Amount{}
+}
+
+// AddonMissing reports whether the main component is there and the add-on is
+// not.
+func (o Operation) AddonMissing() bool {
+	return o.State == Success && o.Addon != "" && o.AddonState != AddonSuccess
+}
 
 // ErrAmbiguous is what a store returns when it cannot say whether a fact took
 // hold: the disk or the connection failed while it was being committed. The

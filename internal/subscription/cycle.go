@@ -11,21 +11,27 @@ type Cycle struct {
 }
 
 // PlanAt returns the plan that is active at a moment: that of the cycle which
-// began last. Cycles are given in the order they were bought, which decides
-// between two that begin together. An expired subscriber has no active plan,
-// and neither has one whose first cycle is still to come.
+// began last. An expired subscriber has no active plan, and neither has one
+// whose first cycle is still to come.
 func PlanAt(cycles []Cycle, expires, now time.Time) (plan string, active bool) {
 	if !expires.After(now) {
 		return "", false
 	}
+	return LatestPlan(cycles, now)
+}
+
+// LatestPlan returns the plan of the cycle that began last, whether or not it
+// has ended since. Cycles are given in the order they were bought, which decides
+// between two that begin together.
+func LatestPlan(cycles []Cycle, now time.Time) (plan string, found bool) {
 	var began time.Time
 	for _, cycle := range cycles {
-		if cycle.StartsAt.After(now) || (active && cycle.StartsAt.Before(began)) {
+		if cycle.StartsAt.After(now) || (found && cycle.StartsAt.Before(began)) {
 			continue
 		}
-		plan, began, active = cycle.PlanID, cycle.StartsAt, true
+		plan, began, found = cycle.PlanID, cycle.StartsAt, true
 	}
-	return plan, active
+	return plan, found
 }
 
 // SubscriberStatus is what a look-up says of a subscriber.

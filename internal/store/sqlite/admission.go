@@ -91,12 +91,12 @@ func burnNonce(tx *tx, a access.Admission) (bool, error) {
 func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access.Record, bool, error) {
 	// Key, operator and whitelist come from three statements; one read
 	// transaction makes them one moment.
-	snapshot, err := db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return access.Record{}, false, fmt.Errorf("read a credential: %w", err)
-	}
-	defer func() { _ = snapshot.Rollback() }()
-	record, err := recordWhere(snapshotReading{ctx, snapshot}, `c.key_hash = ?1`, hash[:])
+	var record access.Record
+	err := db.snapshot(ctx, func(from querier) error {
+		var err error
+		record, err = recordWhere(from, `c.key_hash = ?1`, hash[:])
+		return err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return access.Record{}, false, nil
 	}
@@ -104,20 +104,6 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 		return access.Record{}, false, fmt.Errorf("read a credential: %w", err)
 	}
 	return record, true, nil
-}
-
-// snapshotReading is a querier within one read transaction.
-type snapshotReading struct {
-	ctx      context.Context
-	snapshot *sql.Tx
-}
-
-func (r snapshotReading) queryRow(query string, args ...any) scanner {
-	return r.snapshot.QueryRowContext(r.ctx, query, args...)
-}
-
-func (r snapshotReading) query(query string, args ...any) (*sql.Rows, error) {
-	return r.snapshot.QueryContext(r.ctx, query, args...)
 }
 
 // recordWhere reads the record of one credential; the condition is a literal of

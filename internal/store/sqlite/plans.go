@@ -134,16 +134,27 @@ func (db *DB) AllPlans(ctx context.Context) ([]subscription.Plan, error) {
 	return collect(rows, err, readPlan)
 }
 
-// SellablePlans reads the plans whose every component the provider sells.
+// sellable picks the plans whose every component the provider sells.
+const sellable = `
+	SELECT ` + planColumns + `
+	  FROM plans p
+	  JOIN provider_components m ON m.code = p.main AND m.sellable = 1
+	  LEFT JOIN provider_components a ON a.code = p.addon
+	 WHERE p.retired = 0 AND (p.addon IS NULL OR a.sellable = 1)`
+
+// SellablePlans reads what can be bought.
 func (db *DB) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
-	rows, err := db.read(ctx).query(`
-		SELECT ` + planColumns + `
-		  FROM plans p
-		  JOIN provider_components m ON m.code = p.main AND m.sellable = 1
-		  LEFT JOIN provider_components a ON a.code = p.addon
-		 WHERE p.retired = 0 AND (p.addon IS NULL OR a.sellable = 1)
-		 ORDER BY p.id`)
+	rows, err := db.read(ctx).query(sellable + ` ORDER BY p.id`)
 	return collect(rows, err, readPlan)
+}
+
+// SellablePlan reads one plan, if it can be bought.
+func (db *DB) SellablePlan(ctx context.Context, id string) (subscription.Plan, bool, error) {
+	plan, err := readPlan(db.read(ctx).queryRow(sellable+` AND p.id = ?1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return plan, false, nil
+	}
+	return plan, err == nil, err
 }
 
 // RecordComparison replaces what is known of the provider's catalogue. What it

@@ -93,6 +93,30 @@ func (r reading) query(query string, args ...any) (*sql.Rows, error) {
 	return r.pool.QueryContext(r.ctx, query, args...)
 }
 
+// snapshot runs several reads as one moment.
+func (db *DB) snapshot(ctx context.Context, read func(querier) error) error {
+	tx, err := db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("begin to read: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	return read(snapshotReading{ctx, tx})
+}
+
+// snapshotReading is a querier within one read transaction.
+type snapshotReading struct {
+	ctx      context.Context
+	snapshot *sql.Tx
+}
+
+func (r snapshotReading) queryRow(query string, args ...any) scanner {
+	return r.snapshot.QueryRowContext(r.ctx, query, args...)
+}
+
+func (r snapshotReading) query(query string, args ...any) (*sql.Rows, error) {
+	return r.snapshot.QueryContext(r.ctx, query, args...)
+}
+
 // collect reads all rows of a query.
 func collect[T any](rows *sql.Rows, err error, read func(scanner) (T, error)) ([]T, error) {
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -22,6 +23,7 @@ type Store interface {
 	access.Store
 	admin.Store
 	catalogue.Store
+	operation.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error
@@ -46,6 +48,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Keys", keyTests},
 		{"Acts", actTests},
 		{"MasterKeys", masterKeyTests},
+		{"Operations", operationTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

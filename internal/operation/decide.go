@@ -1,0 +1,141 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// duplicateWindow is how long a renewal keeps another one of the same subscriber
+// and plan away.
+const duplicateWindow = 2 * time.Minute
+
+func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
+// judgeCustomer is the business checks, in their order: not found, in progress,
+// duplicate, plan already active.
+func judgeCustomer(kind Kind, w wish, plan subscription.Plan, facts Facts, now time.Time) error {
+	customer := facts.Subscriber
+	if kind == Activate {
+		switch {
+		case customer == nil:
+			return nil
+		case customer.Expires.IsZero():
+			return inProgress()
+		}
+		return fault.New(fault.SubscriberExists, "This mobile number is registered already. Renew the subscriber instead.")
+	}
+	switch {
+	case customer == nil:
+		return fault.New(fault.SubscriberNotFound, "There is no such subscriber under this account.")
+	case customer.Busy:
+		return inProgress()
+	case facts.Duplicate != "":
+		return fault.New(fault.DuplicateRequest,
+			"This subscriber was renewed with this plan less than two minutes ago, by transaction %s.", facts.Duplicate).
+			With("previous_transaction_id", facts.Duplicate)
+	}
+	if kind == AdvanceRenew {
+		if active, is := subscription.PlanAt(customer.Cycles, customer.Expires, now); is && active == plan.ID {
+			return fault.New(fault.PlanAlreadyActive, "Plan %s is the subscriber's active plan. Renew it, or book another plan in advance.", plan.ID)
+		}
+	}
+	return nil
+}
+
+func inProgress() error {
+	return fault.New(fault.OperationInProgress, "Another operation for this customer is under way. Retry in a few seconds with the same Idempotency-Key.")
+}
+
+func judgeBalance(balance, price money.Amount) error {
+	if !balance.Less(price) {
+		return nil
+	}
+	shortfall := price.Sub(balance)
+	return fault.New(fault.InsufficientBalance, "The wallet holds %s and the plan costs %s: %s are missing.", balance, price, shortfall).
+		With("wallet_balance", balance).With("required_amount", price).With("shortfall", shortfall).With("currency", money.Currency)
+}
+
+// draft computes everything the operation will mean.
+func (p *Processor) draft(id string, r Request, w wish, plan subscription.Plan, facts Facts, now time.Time) (Draft, error) {
+	fingerprint, err := p.config.Fingerprints.of(r, p.config.Fingerprints.Current)
+	if err != nil {
+		return Draft{}, err
+	}
+	d := Draft{
+		Operation: Operation{
+			ID: id, OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Fingerprint: fingerprint,
+			Kind: r.Kind, Channel: r.Channel, Actor: r.Actor,
+			PlanID: plan.ID, PlanVersion: plan.Version, PlanName: plan.Name, PlanMonths: plan.Months,
+			Main: plan.Main, Addon: plan.Addon, Amount: plan.Price,
+			State: Processing, Epoch: 1, Node: p.config.Node, LeaseUntil: now.Add(p.lease()),
+			Provider: p.config.ProviderName, CreatedAt: now,
+		},
+		Profile: w.profile,
+	}
+	if plan.Addon != "" {
+		d.AddonState = AddonWaiting
+	}
+	if r.Kind == Activate {
+		d.SubscriberID, d.CustomerName, d.Mobile = facts.FreeID, w.name, w.mobile
+		d.CycleStartsAt = now
+		d.ExpiryPlanned = subscription.ActivatedUntil(now, p.config.ActivationTerm, plan.Months)
+		return d, nil
+	}
+	customer := facts.Subscriber
+	d.SubscriberID, d.CustomerName, d.Mobile, d.SubscriberVersion = customer.ID, customer.Name, customer.Mobile, customer.Version
+	d.ExpiryPrevious = customer.Expires
+	if r.Kind == Renew {
+		d.CycleStartsAt = now
+		d.ExpiryPlanned = subscription.RenewedUntil(customer.Expires, now, plan.Months)
+		return d, nil
+	}
+	d.CycleStartsAt = subscription.AdvanceStart(customer.Expires, now)
+	d.ExpiryPlanned = subscription.AdvancedUntil(customer.Expires, d.CycleStartsAt, now, plan.Months)
+	return d, nil
+}
+
+// LedgerText is what the operator's books say of an operation that succeeded.
+func (o Operation) LedgerText() string {
+	what := map[Kind]string{Activate: "Activation", Renew: "Renewal", AdvanceRenew: "Advance renewal"}[o.Kind]
+	text := fmt.Sprintf("%s of %s, %s", what, o.SubscriberID, o.PlanName)
+	if o.Channel == API {
+		text += " [API]"
+	}
+	return text
+}
+
+// Code is what the operation returns, or would return now.
+func (o Operation) Code() fault.Code {
+	switch o.State {
+	case Success:
+		return fault.OK
+	case Failed:
+		return fault.ProviderError
+	case NeedsReview:
+		return fault.PendingReview
+	}
+	return fault.RequestInProgress
+}
+
+// Message says what the operation came to, for people.
+func (o Operation) Message() string {
+	switch o.State {
+	case Success:
+		switch o.Kind {
+		case Activate:
+			return sprint("Subscriber %s was activated.", o.SubscriberID)
+		case Renew:
+			return sprint("Subscriber %s was renewed.", o.SubscriberID)
+		}
+		return sprint("The next cycle of subscriber %s was booked.", o.SubscriberID)
+	case Failed:
+		return "The operation was not carried out, and nothing was charged. A new attempt needs a new Idempotency-Key."
+	case NeedsReview:
+		return "The provider has not confirmed the outcome yet; the amount is held. Do not start another operation, follow this one with GET /transaction."
+	}
+	return "The operation is being processed. Follow it with GET /transaction."
+}

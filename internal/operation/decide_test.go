@@ -1,0 +1,129 @@
+package operation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
+
+// The order of business checks: of two that fail, the earlier one answers.
+func TestBusinessChecksInTheirOrder(t *testing.T) {
+	active := &Subscriber{ID: "100001", Expires: noon.Add(time.Hour), Cycles: []subscription.Cycle{{PlanID: "P", StartsAt: noon.Add(-time.Hour)}}}
+	busy, pending, expired := *active, *active, *active
+	busy.Busy = true
+	pending.Expires, pending.Busy = time.Time{}, true
+	expired.Expires = noon
+	rows := []struct {
+		name  string
+		kind  Kind
+		facts Facts
+		want  fault.Code
+	}{
+		{"an activation of a free number", Activate, Facts{}, fault.OK},
+		{"of one whose activation runs", Activate, Facts{Subscriber: &pending}, fault.OperationInProgress},
+		{"of a known number", Activate, Facts{Subscriber: active}, fault.SubscriberExists},
+		{"of a known number that is being renewed", Activate, Facts{Subscriber: &busy}, fault.SubscriberExists},
+
+		{"a renewal", Renew, Facts{Subscriber: active}, fault.OK},
+		{"of nobody", Renew, Facts{}, fault.SubscriberNotFound},
+		{"of somebody busy, a duplicate at that", Renew, Facts{Subscriber: &busy, Duplicate: "CX1"}, fault.OperationInProgress},
+		{"of somebody whose activation runs", Renew, Facts{Subscriber: &pending}, fault.OperationInProgress},
+		{"a duplicate", Renew, Facts{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
+		{"with the active plan", Renew, Facts{Subscriber: active}, fault.OK},
+
+		{"an advance renewal onto the active plan", AdvanceRenew, Facts{Subscriber: active}, fault.PlanAlreadyActive},
+		{"a duplicate at that", AdvanceRenew, Facts{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
+		{"of an expired subscriber onto the last plan", AdvanceRenew, Facts{Subscriber: &expired}, fault.OK},
+		{"of nobody, in advance", AdvanceRenew, Facts{}, fault.SubscriberNotFound},
+	}
+	for _, row := range rows {
+		err := judgeCustomer(row.kind, wish{}, subscription.Plan{ID: "P"}, row.facts, noon)
+		if got := fault.CodeOf(err); got != row.want {
+			t.Errorf("%s: %s; want %s", row.name, got, row.want)
+		}
+		if row.want == fault.DuplicateRequest && fault.From(err).Data["previous_transaction_id"] != "CX1" {
+			t.Errorf("%s: data %v; want the earlier transaction", row.name, fault.From(err).Data)
+		}
+	}
+}
+
+func TestTheBalanceHasToReachThePrice(t *testing.T) {
+	price := money.Paise(19900)
+	for balance, want := range map[int64]fault.Code{0: fault.InsufficientBalance, 19899: fault.InsufficientBalance, 19900: fault.OK, 19901: fault.OK} {
+		err := judgeBalance(money.Paise(balance), price)
+		if got := fault.CodeOf(err); got != want {
+			t.Errorf("%d paise: %s; want %s", balance, got, want)
+		}
+		if want == fault.OK {
+			continue
+		}
+		data := fault.From(err).Data
+		if data["wallet_balance"] != money.Paise(balance) || data["required_amount"] != price ||
+			data["shortfall"] != money.Paise(19900-balance) || data["currency"] != "INR" {
+			t.Errorf("%d paise: data %v", balance, data)
+		}
+	}
+}
+
+func TestAFingerprintTellsBodiesAndKindsApartAndNeedsItsKey(t *testing.T) {
+	prints := Fingerprints{Keys: map[uint32][]byte{1: []byte("one"), 2: []byte("two")}, Current: 2}
+	request := Request{Kind: Renew, Content: []byte(`{"a":"1"}`)}
+	known, err := prints.of(request, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := []struct {
+		name    string
+		request Request
+		want    bool
+	}{
+		{"the same", request, true},
+		{"another body", Request{Kind: Renew, Content: []byte(`{"a":"2"}`)}, false},
+		{"another endpoint", Request{Kind: AdvanceRenew, Content: []byte(`{"a":"1"}`)}, false},
+	}
+	for _, row := range rows {
+		if got, err := prints.matches(row.request, known); err != nil || got != row.want {
+			t.Errorf("%s: %v, %v; want %v", row.name, got, err, row.want)
+		}
+	}
+	if current, err := prints.of(request, 2); err != nil || string(current.Sum) == string(known.Sum) {
+		t.Errorf("two keys make one fingerprint, %v", err)
+	}
+	if _, err := prints.matches(request, Fingerprint{KeyID: 3}); err == nil {
+		t.Error("a fingerprint whose key is gone was compared")
+	}
+}
+
+func TestIdsSortByTimeAndPasswordsHaveNoLookAlikes(t *testing.T) {
+	seen := map[string]bool{}
+	last := ""
+	for i := range 1000 {
+		id := newID(noon.Add(time.Duration(i) * time.Millisecond))
+		if seen[id] || id <= last || !strings.HasPrefix(id, "CX") || len(id) != 28 {
+			t.Fatalf("id %q after %q", id, last)
+		}
+		seen[id], last = true, id
+		password := newPassword()
+		if seen[password] || len(password) != 12 || strings.ContainsAny(password, "0O1lI") {
+			t.Fatalf("password %q", password)
+		}
+		seen[password] = true
+	}
+}
+
+func TestTheLedgersTextNamesTheChannel(t *testing.T) {
+	op := Operation{Kind: AdvanceRenew, SubscriberID: "100001", PlanName: "Family", Channel: API}
+	if got := op.LedgerText(); got != "Advance renewal of 100001, Family [API]" {
+		t.Errorf("%q", got)
+	}
+	op.Channel = Web
+	if got := op.LedgerText(); strings.Contains(got, "[API]") {
+		t.Errorf("%q", got)
+	}
+}

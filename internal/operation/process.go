@@ -1,0 +1,294 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+const (
+	// leaseSlack is what a node has beside the provider's time to write down
+	// what came of a call.
+	leaseSlack = 5 * time.Second
+	// reserveAttempts bounds how often a request is judged anew because the
+	// facts moved under it. Each attempt that fails means that somebody else's
+	// succeeded.
+	reserveAttempts = 50
+	// ambiguousAttempts bounds how often a commit is tried again that may or
+	// may not have taken hold; trying again finds out.
+	ambiguousAttempts = 3
+)
+
+// Prices says what a plan costs now. It refuses with PLANS_UNAVAILABLE where
+// prices are not verified, and with INVALID_PLAN where there is no such plan.
+type Prices interface {
+	Plan(ctx context.Context, id string) (subscription.Plan, error)
+}
+
+// Config is what a processor is told beside its parts.
+type Config struct {
+	Now            func() time.Time
+	Node           string
+	ProviderName   string
+	Timeout        time.Duration // of one provider call
+	FirstCheck     time.Duration // before an operation in review is verified
+	ActivationTerm subscription.ActivationTerm
+	Fingerprints   Fingerprints
+}
+
+// Processor carries requests through.
+type Processor struct {
+	store    Store
+	prices   Prices
+	provider Provider
+	config   Config
+}
+
+// NewProcessor returns a processor.
+func NewProcessor(store Store, prices Prices, provider Provider, config Config) *Processor {
+	return &Processor{store: store, prices: prices, provider: provider, config: config}
+}
+
+// Result is what became of a request.
+type Result struct {
+	Operation
+	// Replayed: the key was known, and nothing was done.
+	Replayed bool
+	// Password is the customer's, if the service made it up: it is given here
+	// once, and kept nowhere.
+	Password string
+}
+
+// lease is how long a node may take over one provider call.
+func (p *Processor) lease() time.Duration { return p.config.Timeout + leaseSlack }
+
+// Process carries one request through the contract's eight steps, of which
+// access has done the first. An operation that failed or is in review is a
+// result, not an error: the error is for what never became an operation, and
+// for what only settling can still find out.
+func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
+	op, w, replay, err := p.reserve(ctx, r)
+	if err != nil || replay {
+		return Result{Operation: op, Replayed: replay}, err
+	}
+
+	// Money has moved, so the caller's hanging up no longer counts.
+	ctx = context.WithoutCancel(ctx)
+	password := ""
+	if op.Kind == Activate && w.password == "" {
+		password = newPassword()
+		w.password = password
+	}
+
+	// 7. Call the provider. Nothing is held or locked meanwhile.
+	settlement := p.ask(ctx, op, w)
+
+	// 8. Settle. Silence is not a refusal.
+	done, err := p.settle(ctx, settlement)
+	if err != nil {
+		// Still open in the store: a retry is told so, and settling later
+		// finishes it.
+		return Result{}, fmt.Errorf("settle %s: %w", op.ID, err)
+	}
+	if done.State == Failed {
+		password = ""
+	}
+	return Result{Operation: done, Password: password}, nil
+}
+
+// reserve is the steps up to the reservation. They are taken again, from the
+// top, when something they rest on moved before the reservation was made.
+func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wish, replay bool, err error) {
+	id, doubts := newID(p.config.Now()), 0
+	for range reserveAttempts {
+		// 2. Idempotency: a known key keeps its result, whatever has changed
+		// since. A known key with another body is refused before that body is
+		// judged.
+		known, found, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
+		if err != nil {
+			return op, w, false, unavailable(fmt.Errorf("look up the key: %w", err))
+		}
+		if found && known.ID == id {
+			// Our own reservation, whose commit nobody could vouch for. What was
+			// read may still vanish; a commit of our own on top of it may not.
+			return p.confirmReservation(ctx, known, w)
+		}
+		if found {
+			return known, w, true, p.judgeReplay(r, known)
+		}
+
+		// 3. Shape, then price.
+		if w, err = validate(r); err != nil {
+			return op, w, false, err
+		}
+		plan, err := p.prices.Plan(ctx, w.planID)
+		if err != nil {
+			return op, w, false, err
+		}
+
+		// 4 and 5. The facts, and what the rules say to them.
+		now := p.config.Now()
+		facts, err := p.store.Facts(ctx, Question{
+			OperatorID: r.OperatorID, Kind: r.Kind, SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: plan.ID,
+			DuplicatesSince: now.Add(-duplicateWindow),
+		})
+		if err != nil {
+			return op, w, false, unavailable(fmt.Errorf("read the facts: %w", err))
+		}
+		if err := judgeCustomer(r.Kind, w, plan, facts, now); err != nil {
+			return op, w, false, err
+		}
+		if err := judgeBalance(facts.Balance, plan.Price); err != nil {
+			return op, w, false, err
+		}
+
+		// 6. Reserve: all or nothing.
+		draft, err := p.draft(id, r, w, plan, facts, now)
+		if err != nil {
+			return op, w, false, err
+		}
+		op, err = p.store.Reserve(ctx, draft)
+		switch {
+		case err == nil:
+			return op, w, false, nil
+		case errors.Is(err, ErrMoved):
+			continue
+		case errors.Is(err, ErrAmbiguous) && doubts < ambiguousAttempts:
+			doubts++
+			continue
+		}
+		return op, w, false, unavailable(fmt.Errorf("reserve: %w", err))
+	}
+	return op, w, false, unavailable(errors.New("the facts moved faster than the request could be judged"))
+}
+
+func (p *Processor) confirmReservation(ctx context.Context, op Operation, w wish) (Operation, wish, bool, error) {
+	held, err := p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
+	if err != nil {
+		return op, w, false, unavailable(fmt.Errorf("confirm the reservation of %s: %w", op.ID, err))
+	}
+	if !held {
+		return op, w, false, requestInProgress()
+	}
+	return op, w, false, nil
+}
+
+// judgeReplay tells a repetition from another request under the same key, and
+// one that is over from one that still runs.
+func (p *Processor) judgeReplay(r Request, known Operation) error {
+	same, err := p.config.Fingerprints.matches(r, known.Fingerprint)
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		return fault.New(fault.IdempotencyKeyReused, "This Idempotency-Key was used for another request. Use a new key for a new business action.")
+	case known.State == Processing:
+		return requestInProgress()
+	}
+	return nil
+}
+
+// ask calls the provider, for a combo twice, and says what is to be settled.
+func (p *Processor) ask(ctx context.Context, op Operation, w wish) Settlement {
+	order := orderOf(op)
+	order.Email, order.Password = w.profile.Email, w.password
+	answer, call := p.apply(ctx, order)
+	s := Settlement{
+		OperationID: op.ID, Epoch: op.Epoch, Node: p.config.Node, AddonState: op.AddonState,
+		ProviderTransaction: answer.Transaction, ProviderMessage: answer.Message, Calls: []ProviderCall{call},
+	}
+	switch answer.Verdict {
+	case Confirmed:
+		s.To, s.Why = Success, "the provider confirmed"
+		if op.Addon != "" {
+			p.askAddon(ctx, op, w, &s)
+		}
+	case Rejected:
+		s.To, s.Reason, s.Why = Failed, ProviderRejected, "the provider rejected"
+		if answer.NeverLeft {
+			s.Reason, s.Why = ProviderUnreachable, "the request never left"
+		}
+		if s.ProviderMessage == "" {
+			s.ProviderMessage = "The provider could not carry out the request."
+		}
+	default:
+		s.To, s.Why = NeedsReview, "the provider's answer is not known"
+	}
+	s.At = p.config.Now()
+	if s.To == NeedsReview {
+		s.NextCheckAt = s.At.Add(p.config.FirstCheck)
+	}
+	if s.To == Success && op.Addon != "" && s.AddonState != AddonSuccess {
+		s.AddonNextAt = s.At.Add(p.config.FirstCheck)
+	}
+	return s
+}
+
+// askAddon asks for the second component, which nothing but itself can fail.
+func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settlement) {
+	held, err := p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
+	if err != nil || !held {
+		return // the add-on waits; whoever settles the operation follows it up
+	}
+	order := addonOrderOf(op)
+	order.Email, order.Password = w.profile.Email, w.password
+	answer, call := p.apply(ctx, order)
+	s.Calls = append(s.Calls, call)
+	switch answer.Verdict {
+	case Confirmed:
+		s.AddonState = AddonSuccess
+	case Rejected:
+		s.AddonState = AddonFailed
+	default:
+		s.AddonState = AddonUnknown
+	}
+}
+
+func (p *Processor) apply(ctx context.Context, order Order) (Answer, ProviderCall) {
+	asked := p.config.Now()
+	answer := p.provider.Apply(ctx, order)
+	return answer, ProviderCall{
+		Reference: order.Reference, What: string(order.Kind), Component: order.Component, Answer: answer,
+		AskedAt: asked, AnsweredAt: p.config.Now(),
+	}
+}
+
+// orderOf is what the provider is asked for the main component.
+func orderOf(op Operation) Order {
+	return Order{
+		Reference: op.ID, Kind: op.Kind, SubscriberID: op.SubscriberID, Mobile: op.Mobile, Name: op.CustomerName,
+		Component: op.Main, Months: op.PlanMonths, StartDate: op.CycleStartsAt, ExpiresAt: op.ExpiryPlanned,
+	}
+}
+
+// addonOrderOf is what it is asked for the add-on, under a reference of its own.
+func addonOrderOf(op Operation) Order {
+	order := orderOf(op)
+	order.Reference, order.Component = op.ID+"-2", op.Addon
+	return order
+}
+
+// settle writes the outcome. A commit that may or may not have taken hold is
+// tried again: the second try either does it or finds it done.
+func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error) {
+	var op Operation
+	var err error
+	for range ambiguousAttempts {
+		if op, _, err = p.store.Settle(ctx, s); !errors.Is(err, ErrAmbiguous) {
+			break
+		}
+	}
+	return op, err
+}
+
+func requestInProgress() error {
+	return fault.New(fault.RequestInProgress, "A request with this Idempotency-Key is still being processed. Follow it with GET /transaction.")
+}
+
+func unavailable(cause error) error {
+	return fault.New(fault.ServiceUnavailable, "The service is temporarily unavailable. Retry with backoff and the same Idempotency-Key.").Because(cause)
+}

@@ -1,0 +1,78 @@
+package operation
+
+import (
+	"context"
+	"time"
+)
+
+// Provider is the outside party that does what operators pay for.
+//
+// It never returns an error: not knowing is one of its answers. Every call
+// names a reference, and a provider applies a reference at most once.
+type Provider interface {
+	// Apply asks for an order to be carried out, once, and never asks again by
+	// itself.
+	Apply(ctx context.Context, order Order) Answer
+	// Status asks what became of a reference.
+	Status(ctx context.Context, order Order) Answer
+	// Void tells the provider never to carry out a reference. Confirmed then
+	// means that it had been carried out before, Rejected that it never was
+	// and never will be.
+	Void(ctx context.Context, order Order) Answer
+}
+
+// Order is what the provider is asked to do.
+type Order struct {
+	// Reference is the transaction id for the main component; ID-2 and what
+	// follows it for the add-on.
+	Reference    string
+	Kind         Kind
+	SubscriberID string
+	Mobile       string
+	Name         string
+	Email        string
+	// Password is the customer's app password, on activation only. It is kept
+	// nowhere.
+	Password  string
+	Component string
+	Months    int
+	// StartDate is the day the cycle begins; ExpiresAt is when it ends.
+	StartDate time.Time
+	ExpiresAt time.Time
+}
+
+// Verdict is what an answer comes to.
+type Verdict int
+
+// Unknown is the zero value, so that forgetting to decide cannot refund.
+const (
+	Unknown Verdict = iota
+	Confirmed
+	Rejected
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Confirmed:
+		return "confirmed"
+	case Rejected:
+		return "rejected"
+	}
+	return "unknown"
+}
+
+// Answer is what came back, judged strictly.
+type Answer struct {
+	Verdict Verdict
+	// NeverLeft: not a byte of the request reached the provider, so that it
+	// cannot have done anything. The verdict is then Rejected.
+	NeverLeft bool
+	// NotFound: the provider says, on Status, that it does not know the
+	// reference. The verdict is then Unknown: it may not know it yet.
+	NotFound bool
+	// Transaction is the provider's own number, if it gave one.
+	Transaction string
+	// Message is the provider's word for people; Detail is ours, for staff.
+	Message string
+	Detail  string
+}

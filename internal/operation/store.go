@@ -1,0 +1,152 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Store is what operations need kept. Each method is one business fact.
+type Store interface {
+	// OperationByKey finds the operation that an operator's key stands for.
+	OperationByKey(ctx context.Context, operatorID int64, key string) (op Operation, found bool, err error)
+
+	// Facts reads, in one snapshot, what a request is judged on.
+	Facts(ctx context.Context, question Question) (Facts, error)
+
+	// Reserve makes a draft true as a whole: the key claimed, the customer
+	// free and claimed, the price debited, the operation recorded as
+	// processing. If anything the draft rests on has changed since its facts
+	// were read, nothing happens and the error is ErrMoved.
+	Reserve(ctx context.Context, draft Draft) (Operation, error)
+
+	// Settle moves an operation that is still open in the given hands, with
+	// all that follows from it. If it is no longer open there, nothing
+	// happens, and the operation is returned as somebody else left it.
+	Settle(ctx context.Context, settlement Settlement) (op Operation, settled bool, err error)
+
+	// OperationByID finds one of an operator's operations.
+	OperationByID(ctx context.Context, operatorID int64, id string) (op Operation, found bool, err error)
+
+	// SubscriptionOf reads one of an operator's subscribers, by id or, if that
+	// is empty, by mobile.
+	SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (s Subscription, found bool, err error)
+
+	// ExtendLease keeps an open operation in the given hands for longer; false
+	// if it has left them.
+	ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (held bool, err error)
+}
+
+// ErrMoved is what Reserve returns when the facts are no longer what they were.
+var ErrMoved = errors.New("what the draft rests on has changed")
+
+// Question names what a request is about.
+type Question struct {
+	OperatorID int64
+	Kind       Kind
+	// SubscriberID and Mobile name the customer; an activation has a mobile,
+	// and perhaps an id that it would like.
+	SubscriberID string
+	Mobile       string
+	PlanID       string
+	// DuplicatesSince is how far back a renewal counts as the same.
+	DuplicatesSince time.Time
+}
+
+// Facts is how things stood at one moment.
+type Facts struct {
+	// Subscriber is the customer: for an activation whoever has the mobile, of
+	// any operator; else the operator's own. Nil if there is none.
+	Subscriber *Subscriber
+	// Balance is what the operator can spend.
+	Balance money.Amount
+	// FreeID is a subscriber id that an activation can have: the one it would
+	// like, if that is free.
+	FreeID string
+	// Duplicate is the latest successful renewal or advance renewal of that
+	// subscriber and plan since the question's moment; empty if none.
+	Duplicate string
+}
+
+// Subscriber is a customer as an operation sees one.
+type Subscriber struct {
+	ID     string
+	Mobile string
+	Name   string
+	// Expires is zero while the activation is not settled.
+	Expires time.Time
+	Cycles  []subscription.Cycle
+	// Busy: an operation of this customer is processing or in review.
+	Busy bool
+	// Version grows with everything that happens to the subscriber.
+	Version int64
+}
+
+// Subscription is a subscriber as a look-up shows one.
+type Subscription struct {
+	Subscriber
+	Profile
+	Provider                string
+	CreatedAt               time.Time // when the activation was settled; zero before
+	RenewedAt               time.Time
+	LastProviderTransaction string
+	// Plans has the names of the plans in the subscriber's cycles and pending
+	// operations, by id.
+	Plans map[string]string
+	// Pending are the operations that are processing or in review.
+	Pending []Operation
+}
+
+// Draft is an operation ready to be reserved.
+type Draft struct {
+	Operation
+	// SubscriberVersion is the version the draft was computed from.
+	SubscriberVersion int64
+	// Profile is the new customer's, on activation.
+	Profile Profile
+}
+
+// Profile is what is kept of a customer beside name and mobile. The password is
+// not among it.
+type Profile struct {
+	Email          string
+	Address        string
+	ConnectionType string
+}
+
+// Settlement moves an operation out of the state it is in.
+type Settlement struct {
+	OperationID string
+	// Epoch is the hands the operation must still be in.
+	Epoch int64
+	To    State
+	At    time.Time
+	// Node and Actor are who settles; Actor is empty where no person did.
+	Node  string
+	Actor string
+	// Why is a word on the reasons, for the operation's history.
+	Why string
+
+	ProviderTransaction string
+	Reason              Reason // of a failure
+	ProviderMessage     string
+	AddonState          AddonState
+	AddonNextAt         time.Time // when an add-on that is missing is tried again
+	NextCheckAt         time.Time // when an operation in review is looked at again
+
+	// Calls are what the provider was asked since the last settlement.
+	Calls []ProviderCall
+}
+
+// ProviderCall is one question to the provider and its answer, as evidence.
+type ProviderCall struct {
+	Reference  string
+	What       string // activate, renew, advance_renew, status, void
+	Component  string
+	Answer     Answer
+	AskedAt    time.Time
+	AnsweredAt time.Time
+}

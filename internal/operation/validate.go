@@ -1,0 +1,204 @@
+package operation
+
+import (
+	"net/mail"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// defaultConnectionType is what a customer has unless the request says
+// otherwise.
+const defaultConnectionType = "OTT + Live TV"
+
+// The fields of a request, by the contract's names.
+const (
+	fieldName           = "full_name"
+	fieldMobile         = "mobile"
+	fieldPlan           = "plan_id"
+	fieldEmail          = "email"
+	fieldPassword       = "password"
+	fieldConnectionType = "connection_type"
+	fieldAddress        = "address"
+	fieldSubscriber     = "subscriber_id"
+)
+
+// KnownFields names what a kind of request may carry; anything else is ignored.
+func KnownFields(kind Kind) []string {
+	if kind == Activate {
+		return []string{fieldName, fieldMobile, fieldPlan, fieldEmail, fieldPassword, fieldConnectionType, fieldAddress, fieldSubscriber}
+	}
+	return []string{fieldSubscriber, fieldMobile, fieldPlan}
+}
+
+// wish is a request whose every field is well formed.
+type wish struct {
+	subscriberID string
+	mobile       string
+	planID       string
+	name         string
+	password     string
+	profile      Profile
+}
+
+// validate reads a request's fields, or refuses with every field error at once.
+func validate(r Request) (wish, error) {
+	form := form{request: r, errors: map[string]string{}}
+	var w wish
+	w.planID = form.text(fieldPlan, 1, 100)
+	if r.Kind == Activate {
+		w.name = form.text(fieldName, 1, 100)
+		w.mobile = form.digits(fieldMobile, 10, true)
+		w.subscriberID = form.digits(fieldSubscriber, 6, false)
+		w.password = form.password()
+		w.profile = Profile{
+			Email:          form.email(),
+			Address:        form.text(fieldAddress, 0, 500),
+			ConnectionType: form.text(fieldConnectionType, 0, 100),
+		}
+		if w.profile.ConnectionType == "" {
+			w.profile.ConnectionType = defaultConnectionType
+		}
+	} else {
+		// The mobile is looked at only where there is no id, not even for
+		// being well formed.
+		w.subscriberID = form.text(fieldSubscriber, 0, 1_000)
+		if w.subscriberID == "" && form.errors[fieldSubscriber] == "" {
+			w.mobile = form.digits(fieldMobile, 10, false)
+			if w.mobile == "" && form.errors[fieldMobile] == "" {
+				form.errors[fieldSubscriber] = "Give a subscriber_id, or a mobile number."
+			}
+		}
+	}
+	if len(form.errors) > 0 {
+		return w, fault.New(fault.ValidationError, "Some fields are not valid; data.fields says which and why.").With("fields", form.errors)
+	}
+	return w, nil
+}
+
+// form reads fields and gathers what is wrong with them.
+type form struct {
+	request Request
+	errors  map[string]string
+}
+
+// given returns a field's text; false if it is not there or not a text.
+func (f *form) given(name string) (string, bool) {
+	if slices.Contains(f.request.NotText, name) {
+		f.errors[name] = "It has to be a text in quotes."
+		return "", false
+	}
+	text := f.request.Fields[name]
+	if problem := unprintable(text); problem != "" {
+		f.errors[name] = problem
+		return "", false
+	}
+	return text, true
+}
+
+// text reads a field of so many characters, blanks around it cut off.
+func (f *form) text(name string, least, most int) string {
+	text, ok := f.given(name)
+	if !ok {
+		return ""
+	}
+	text = strings.TrimSpace(text)
+	switch length := utf8.RuneCountInString(text); {
+	case length == 0 && least > 0:
+		f.errors[name] = "It is required."
+	case length > most:
+		f.errors[name] = sprint("It has %d characters; at most %d are allowed.", length, most)
+	}
+	return text
+}
+
+// digits reads a field of exactly so many ASCII digits.
+func (f *form) digits(name string, count int, required bool) string {
+	text, ok := f.given(name)
+	if !ok {
+		return ""
+	}
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "" && required:
+		f.errors[name] = "It is required."
+	case text != "" && !isDigits(text, count):
+		f.errors[name] = sprint("It has to be exactly %d digits.", count)
+	}
+	return text
+}
+
+// password is taken as it is: blanks belong to it.
+func (f *form) password() string {
+	text, ok := f.given(fieldPassword)
+	if ok && utf8.RuneCountInString(text) > 64 {
+		f.errors[fieldPassword] = "It has more than 64 characters."
+	}
+	return text
+}
+
+func (f *form) email() string {
+	before := f.errors[fieldEmail]
+	text := f.text(fieldEmail, 0, 150)
+	if text != "" && f.errors[fieldEmail] == before && !isEmail(text) {
+		f.errors[fieldEmail] = "It is not an e-mail address."
+	}
+	return text
+}
+
+func isDigits(text string, count int) bool {
+	if len(text) != count {
+		return false
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// isEmail takes a bare address whose domain could be one on the Internet.
+// net/mail alone also takes display names, comments and domains of one word.
+func isEmail(text string) bool {
+	parsed, err := mail.ParseAddress(text)
+	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\" <>()") {
+		return false
+	}
+	local, domain, _ := strings.Cut(text, "@")
+	labels := strings.Split(domain, ".")
+	if len(local) > 64 || len(labels) < 2 {
+		return false
+	}
+	for _, label := range labels {
+		if label == "" || strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") {
+			return false
+		}
+		for _, r := range label {
+			if r != '-' && !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unprintable finds what has no place in a text that people will read: control
+// characters, marks that turn the direction of what follows, and code points
+// that are no characters. Joiners are parts of Indian letters, and stay.
+func unprintable(text string) string {
+	for _, r := range text {
+		switch {
+		case r < 0x20 || r >= 0x7f && r <= 0x9f:
+			return sprint("It contains the control character U+%04X.", r)
+		case r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+			return sprint("It contains U+%04X, which turns the direction of the text.", r)
+		case r >= 0xfdd0 && r <= 0xfdef || r&0xfffe == 0xfffe:
+			return sprint("It contains U+%04X, which is not a character.", r)
+		}
+	}
+	return ""
+}

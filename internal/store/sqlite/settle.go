@@ -1,0 +1,176 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Settle moves an operation that is still open in the given hands. Everything
+// that follows from it is written in the same stroke: money, books, commission,
+// subscriber, history, evidence.
+func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
+	var op operation.Operation
+	settled := false
+	err := db.writer.do(ctx, func(tx *tx) error {
+		settled = false
+		before, found, err := oneOperation(tx, `id = ?1`, s.OperationID)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("there is no operation %s", s.OperationID)
+		}
+		if op = before; before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
+			return nil // somebody else settled it, or holds it now
+		}
+		if op, err = moveOperation(tx, s); err != nil {
+			return err
+		}
+		switch s.To {
+		case operation.Success:
+			err = succeed(tx, op)
+		case operation.Failed:
+			err = refund(tx, op, s)
+		}
+		if err != nil {
+			return err
+		}
+		if err := writeCalls(tx, s); err != nil {
+			return err
+		}
+		settled = true
+		return writeEvent(tx, op.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
+	})
+	if err != nil {
+		return operation.Operation{}, false, err
+	}
+	return op, settled, nil
+}
+
+func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) {
+	var completed, review any
+	if s.To.Open() {
+		review = s.At.UnixMilli()
+	} else {
+		completed = s.At.UnixMilli()
+	}
+	op, err := readOperation(tx.queryRow(`
+		UPDATE operations
+		   SET status = ?3, completed_at = ?4, review_since = coalesce(review_since, ?5), lease_until = NULL,
+		       next_check_at = ?6, needs_person = 0,
+		       provider_transaction_id = coalesce(?7, provider_transaction_id), reason = ?8, provider_message = ?9,
+		       addon_status = CASE WHEN addon IS NULL THEN NULL ELSE coalesce(?10, addon_status) END, addon_next_at = ?11
+		 WHERE id = ?1 AND epoch = ?2 AND status IN ('processing', 'needs_review')
+		RETURNING `+operationColumns,
+		s.OperationID, s.Epoch, s.To, completed, review, millis(s.NextCheckAt),
+		textOrNull(s.ProviderTransaction), textOrNull(string(s.Reason)), s.ProviderMessage,
+		textOrNull(string(s.AddonState)), millis(s.AddonNextAt)))
+	if err != nil {
+		return op, fmt.Errorf("move operation %s: %w", s.OperationID, err)
+	}
+	return op, nil
+}
+
+// succeed writes what a confirmed operation means: the charge leaves the ledger,
+// the MSO earns, the subscription runs.
+func succeed(tx *tx, op operation.Operation) error {
+	var sum, line int64
+	err := tx.queryRow(`
+		UPDATE wallets SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1
+		 WHERE operator_id = ?1
+		RETURNING ledger_paise, ledger_lines`, op.OperatorID, op.Amount.Paise()).Scan(&sum, &line)
+	if err != nil {
+		return fmt.Errorf("charge the ledger: %w", err)
+	}
+	at := op.CompletedAt.UnixMilli()
+	_, err = tx.exec(`
+		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
+		VALUES (?1, ?2, 'debit', ?3, ?4, ?5, ?6, ?7)`,
+		op.OperatorID, line, op.Amount.Paise(), sum, op.LedgerText(), op.ID, at)
+	if err != nil {
+		return fmt.Errorf("write the ledger line: %w", err)
+	}
+	_, err = tx.exec(`
+		INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at) VALUES (?1, ?2, ?3, ?4, ?5)`,
+		op.ID, op.OperatorID, subscription.Commission(op.Amount, op.CommissionBPS).Paise(), op.CommissionBPS, at)
+	if err != nil {
+		return fmt.Errorf("write the commission: %w", err)
+	}
+	return runSubscription(tx, op)
+}
+
+// runSubscription gives the subscriber the new expiry and cycle.
+func runSubscription(tx *tx, op operation.Operation) error {
+	stamp := `renewed_at = ?4`
+	if op.Kind == operation.Activate {
+		stamp = `activated_at = ?4`
+	}
+	changed, err := tx.exec(`
+		UPDATE subscribers
+		   SET expires_at = ?2, last_provider_transaction = coalesce(?3, last_provider_transaction), `+stamp+`, version = version + 1
+		 WHERE id = ?1`, op.SubscriberID, op.ExpiryPlanned.UnixMilli(), textOrNull(op.ProviderTransaction), op.CompletedAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("run the subscription: %w", err)
+	}
+	if changed != 1 {
+		return fmt.Errorf("run the subscription: there is no subscriber %s", op.SubscriberID)
+	}
+	_, err = tx.exec(`
+		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
+		SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM cycles WHERE subscriber_id = ?1`,
+		op.SubscriberID, op.ID, op.PlanID, op.CycleStartsAt.UnixMilli(), op.ExpiryPlanned.UnixMilli(), op.CompletedAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("write the cycle: %w", err)
+	}
+	return nil
+}
+
+// refund gives the money back and lets go of the customer: of an activation that
+// failed nothing remains but the operation itself.
+func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
+	var after, seq int64
+	err := tx.queryRow(`
+		UPDATE wallets SET balance_paise = balance_paise + ?2, entries = entries + 1
+		 WHERE operator_id = ?1
+		RETURNING balance_paise, entries`, op.OperatorID, op.Amount.Paise()).Scan(&after, &seq)
+	if err != nil {
+		return fmt.Errorf("refund the wallet: %w", err)
+	}
+	actor := s.Actor
+	if actor == "" {
+		actor = op.Actor
+	}
+	_, err = tx.exec(`
+		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
+		VALUES (?1, ?2, 'refund', ?3, ?4, ?5, ?6, ?7)`,
+		op.OperatorID, seq, op.Amount.Paise(), after, op.ID, actor, op.CompletedAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("write the wallet entry: %w", err)
+	}
+	if op.Kind != operation.Activate {
+		_, err = tx.exec(`UPDATE subscribers SET version = version + 1 WHERE id = ?1`, op.SubscriberID)
+	} else {
+		_, err = tx.exec(`DELETE FROM subscribers WHERE id = ?1 AND expires_at IS NULL`, op.SubscriberID)
+	}
+	if err != nil {
+		return fmt.Errorf("let go of the subscriber: %w", err)
+	}
+	return nil
+}
+
+func writeCalls(tx *tx, s operation.Settlement) error {
+	for _, call := range s.Calls {
+		_, err := tx.exec(`
+			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
+			s.OperationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
+			call.Answer.Detail, s.Node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
+		if err != nil {
+			return fmt.Errorf("write down a provider call: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,523 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var operationTests = []test{
+	{"a key is claimed once however many ask together", keyClaimedOnce},
+	{"a wallet for seven operations makes seven of thirty", walletForSeven},
+	{"a mobile is activated once, whoever asks", mobileActivatedOnce},
+	{"a customer has one open operation at a time", oneOpenOperation},
+	{"a reservation rests on the plan's version", planVersionGuards},
+	{"a reservation that moved leaves no trace", movedLeavesNoTrace},
+	{"what is reserved is read back whole", reservationReadBack},
+	{"a success is written as a whole", successIsWhole},
+	{"a failure gives the money back and forgets a new customer", failureRefunds},
+	{"an unknown outcome holds the money until it is settled", reviewHolds},
+	{"of many who settle one does", settledOnce},
+	{"whoever lost the operation settles nothing", staleEpochSettlesNothing},
+	{"a lease is extended only in the hands that hold it", leases},
+	{"another operator's customers and operations are not found", tenancy},
+	{"a preferred id is given if it is free", preferredID},
+	{"duplicates are successful renewals since the moment", duplicates},
+	{"a look-up shows what is under way", subscriptionLookup},
+}
+
+// shop is an operator with money and a plan.
+type shop struct {
+	*house
+	operator subscription.Operator
+	plan     subscription.Plan
+	sold     int
+}
+
+func (h *house) shop(balance string) *shop {
+	h.Helper()
+	h.components("TV-BASIC", "OTT-PLUS")
+	saved, err := h.SetPlan(h.Context(), act("plan set"), plan("BASIC-1", "199", "TV-BASIC"))
+	h.must(err)
+	s := &shop{house: h, operator: h.operator("shop"), plan: saved}
+	if balance != "0" {
+		s.topUp(s.operator, balance)
+	}
+	return s
+}
+
+func (s *shop) topUp(operator subscription.Operator, amount string) {
+	s.Helper()
+	s.sold++
+	_, _, err := s.TopUp(s.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: name("money", s.sold)})
+	s.must(err)
+}
+
+// activation is a draft as the processor would make it.
+func (s *shop) activation(key, mobile, subscriberID string) operation.Draft {
+	return operation.Draft{
+		Operation: operation.Operation{
+			ID: "CX" + key, OperatorID: s.operator.ID, IdempotencyKey: key, Fingerprint: operation.Fingerprint{KeyID: 7, Sum: []byte("sum")},
+			Kind: operation.Activate, Channel: operation.API, Actor: "api:key 1",
+			SubscriberID: subscriberID, CustomerName: "Asha", Mobile: mobile,
+			PlanID: s.plan.ID, PlanVersion: s.plan.Version, PlanName: s.plan.Name, PlanMonths: 1, Main: s.plan.Main, Amount: s.plan.Price,
+			ExpiryPlanned: noon.Add(30 * 24 * time.Hour), CycleStartsAt: noon,
+			State: operation.Processing, Epoch: 1, Node: "node-1", LeaseUntil: noon.Add(25 * time.Second), Provider: "test", CreatedAt: noon,
+		},
+		Profile: operation.Profile{Email: "a@example.com", Address: "12 Street", ConnectionType: "OTT + Live TV"},
+	}
+}
+
+// renewal is a draft for a known customer, as it stands now.
+func (s *shop) renewal(key, subscriberID string) operation.Draft {
+	s.Helper()
+	facts := s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: subscriberID, PlanID: s.plan.ID})
+	if facts.Subscriber == nil {
+		s.Fatalf("there is no subscriber %s", subscriberID)
+	}
+	d := s.activation(key, facts.Subscriber.Mobile, subscriberID)
+	d.Kind, d.SubscriberVersion, d.ExpiryPrevious = operation.Renew, facts.Subscriber.Version, facts.Subscriber.Expires
+	d.ExpiryPlanned = facts.Subscriber.Expires.Add(30 * 24 * time.Hour)
+	d.Profile = operation.Profile{}
+	return d
+}
+
+func (s *shop) facts(q operation.Question) operation.Facts {
+	s.Helper()
+	facts, err := s.Facts(s.Context(), q)
+	s.must(err)
+	return facts
+}
+
+func (s *shop) reserve(d operation.Draft) operation.Operation {
+	s.Helper()
+	op, err := s.Reserve(s.Context(), d)
+	s.must(err)
+	return op
+}
+
+func settlement(op operation.Operation, to operation.State) operation.Settlement {
+	st := operation.Settlement{
+		OperationID: op.ID, Epoch: op.Epoch, To: to, At: noon.Add(time.Second), Node: "node-1", Why: "a test",
+		Calls: []operation.ProviderCall{{Reference: op.ID, What: "activate", Component: op.Main, AskedAt: noon, AnsweredAt: noon}},
+	}
+	switch to {
+	case operation.Success:
+		st.ProviderTransaction = "P-" + op.ID
+	case operation.Failed:
+		st.Reason, st.ProviderMessage = operation.ProviderRejected, "No."
+	case operation.NeedsReview:
+		st.NextCheckAt = noon.Add(10 * time.Second)
+	}
+	return st
+}
+
+func (s *shop) settle(op operation.Operation, to operation.State) operation.Operation {
+	s.Helper()
+	settled, did, err := s.Settle(s.Context(), settlement(op, to))
+	s.must(err)
+	if !did || settled.State != to {
+		s.Fatalf("settled %v as %s; want %s", did, settled.State, to)
+	}
+	return settled
+}
+
+// subscriber activates a customer.
+func (s *shop) subscriber(id, mobile string) operation.Operation {
+	s.Helper()
+	return s.settle(s.reserve(s.activation("act-"+id, mobile, id)), operation.Success)
+}
+
+// money demands a balance and what is held.
+func (s *shop) money(what, balance, held string) {
+	s.Helper()
+	wallet, err := s.Wallet(s.Context(), s.operator.ID)
+	s.must(err)
+	if wallet.Balance != rupees(balance) || wallet.Held != rupees(held) {
+		s.Errorf("%s: the wallet has %s and holds %s; want %s and %s", what, wallet.Balance, wallet.Held, balance, held)
+	}
+}
+
+func keyClaimedOnce(h *house) {
+	s := h.shop("10000")
+	var claimed, moved atomic.Int32
+	together(32, func(i int) {
+		d := s.activation("one-key", fmt.Sprintf("98000000%02d", i), fmt.Sprintf("1000%02d", i))
+		d.ID = name("CX", i)
+		_, err := s.Reserve(s.Context(), d)
+		switch {
+		case err == nil:
+			claimed.Add(1)
+		case errors.Is(err, operation.ErrMoved):
+			moved.Add(1)
+		default:
+			s.Errorf("reserve: %v", err)
+		}
+	})
+	if claimed.Load() != 1 || moved.Load() != 31 {
+		s.Errorf("claimed %d times, moved %d; want 1 and 31", claimed.Load(), moved.Load())
+	}
+	s.money("after 32 askers", "9801", "199")
+	// The key is the operator's own: another one has it free.
+	other := *s
+	other.operator = h.operator("other")
+	s.topUp(other.operator, "199")
+	d := other.activation("one-key", "9811111111", "200000")
+	d.ID = "CX-other"
+	other.reserve(d)
+}
+
+func walletForSeven(h *house) {
+	s := h.shop("1393") // 7 × 199
+	var made atomic.Int32
+	befores := make([]int64, 30)
+	together(30, func(i int) {
+		op, err := s.Reserve(s.Context(), s.activation(name("key", i), fmt.Sprintf("98000000%02d", i), fmt.Sprintf("1000%02d", i)))
+		if err == nil {
+			made.Add(1)
+			befores[i] = op.WalletBefore.Paise()
+		} else if !errors.Is(err, operation.ErrMoved) {
+			s.Errorf("reserve: %v", err)
+		}
+	})
+	if made.Load() != 7 {
+		s.Errorf("%d operations were reserved; want 7", made.Load())
+	}
+	slices.Sort(befores)
+	want := []int64{19900, 39800, 59700, 79600, 99500, 119400, 139300}
+	if !slices.Equal(befores[23:], want) {
+		s.Errorf("balances before: %v; want each step once", befores[23:])
+	}
+	s.money("after seven", "0", "1393")
+}
+
+func mobileActivatedOnce(h *house) {
+	s := h.shop("10000")
+	other := *s
+	other.operator = h.operator("other")
+	s.topUp(other.operator, "10000")
+	var made atomic.Int32
+	together(16, func(i int) {
+		from := s
+		if i%2 == 1 {
+			from = &other
+		}
+		_, err := from.Reserve(s.Context(), from.activation(name("key", i), "9800000000", fmt.Sprintf("1000%02d", i)))
+		if err == nil {
+			made.Add(1)
+		} else if !errors.Is(err, operation.ErrMoved) {
+			s.Errorf("reserve: %v", err)
+		}
+	})
+	if made.Load() != 1 {
+		s.Errorf("one mobile was activated %d times", made.Load())
+	}
+}
+
+func oneOpenOperation(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	drafts := make([]operation.Draft, 16)
+	for i := range drafts {
+		drafts[i] = s.renewal(name("key", i), "100001")
+	}
+	var made atomic.Int32
+	together(len(drafts), func(i int) {
+		if _, err := s.Reserve(s.Context(), drafts[i]); err == nil {
+			made.Add(1)
+		} else if !errors.Is(err, operation.ErrMoved) {
+			s.Errorf("reserve: %v", err)
+		}
+	})
+	if made.Load() != 1 {
+		s.Errorf("%d operations are open for one customer", made.Load())
+	}
+	// Even with the facts of this moment there is no second one.
+	if _, err := s.Reserve(s.Context(), s.renewal("late", "100001")); !errors.Is(err, operation.ErrMoved) {
+		s.Errorf("a second operation beside the open one: %v", err)
+	}
+	if !s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"}).Subscriber.Busy {
+		s.Error("the customer is not told to be busy")
+	}
+}
+
+func planVersionGuards(h *house) {
+	s := h.shop("10000")
+	old := s.activation("key-1", "9800000001", "100001")
+	_, err := s.SetPlan(s.Context(), act("plan set"), plan("BASIC-1", "299", "TV-BASIC"))
+	s.must(err)
+	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrMoved) {
+		s.Errorf("at the old price: %v; want it moved", err)
+	}
+	s.must(s.RetirePlan(s.Context(), act("plan retire"), "BASIC-1"))
+	old.PlanVersion = 3
+	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrMoved) {
+		s.Errorf("a retired plan: %v; want it moved", err)
+	}
+}
+
+func movedLeavesNoTrace(h *house) {
+	s := h.shop("198.99")
+	if _, err := s.Reserve(s.Context(), s.activation("key-1", "9800000001", "100001")); !errors.Is(err, operation.ErrMoved) {
+		s.Fatalf("a paisa short: %v; want it moved", err)
+	}
+	s.money("after a refusal", "198.99", "0")
+	if _, found, err := s.OperationByKey(s.Context(), s.operator.ID, "key-1"); found || err != nil {
+		s.Errorf("the key is taken: %v, %v", found, err)
+	}
+	if facts := s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001"}); facts.Subscriber != nil || facts.FreeID != "100001" {
+		s.Errorf("the number or the id is taken: %+v", facts)
+	}
+	s.topUp(s.operator, "0.01")
+	s.reserve(s.activation("key-1", "9800000001", "100001"))
+}
+
+func reservationReadBack(h *house) {
+	s := h.shop("10000")
+	d := s.activation("key-1", "9800000001", "100001")
+	d.Addon, d.AddonState = "OTT-PLUS", operation.AddonWaiting
+	op := s.reserve(d)
+	want := d.Operation
+	want.WalletBefore, want.CommissionBPS = rupees("10000"), 250
+	if fmt.Sprint(op) != fmt.Sprint(want) {
+		s.Errorf("reserved\n%+v\nwant\n%+v", op, want)
+	}
+	h.reopen()
+	for what, find := range map[string]func() (operation.Operation, bool, error){
+		"by key": func() (operation.Operation, bool, error) {
+			return s.OperationByKey(s.Context(), s.operator.ID, "key-1")
+		},
+		"by id": func() (operation.Operation, bool, error) {
+			return s.OperationByID(s.Context(), s.operator.ID, op.ID)
+		},
+	} {
+		read, found, err := find()
+		if err != nil || !found || fmt.Sprint(read) != fmt.Sprint(want) {
+			s.Errorf("%s: %v, %v\n%+v\nwant\n%+v", what, found, err, read, want)
+		}
+	}
+}
+
+func successIsWhole(h *house) {
+	s := h.shop("1000")
+	op := s.subscriber("100001", "9800000001")
+	s.money("after an activation", "801", "0")
+	if !op.CompletedAt.Equal(noon.Add(time.Second)) || op.ProviderTransaction != "P-"+op.ID || !op.LeaseUntil.IsZero() {
+		s.Errorf("the operation is %+v", op)
+	}
+	renewed := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Success)
+	s.money("after a renewal", "602", "0")
+
+	lines, err := s.Ledger(s.Context(), s.operator.ID)
+	s.must(err)
+	var got []string
+	for _, line := range lines {
+		got = append(got, fmt.Sprintf("%v %s %s %s %s", line.Credit, line.Amount, line.BalanceAfter, line.Description, line.TransactionID))
+	}
+	want := []string{
+		"true 1000.00 1000.00 Top-up money-001 ",
+		"false 199.00 801.00 Activation of 100001, Plan BASIC-1 [API] " + op.ID,
+		"false 199.00 602.00 Renewal of 100001, Plan BASIC-1 [API] " + renewed.ID,
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("the ledger is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	sub, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, "100001", "")
+	if err != nil || !found || !sub.Expires.Equal(renewed.ExpiryPlanned) || !sub.RenewedAt.Equal(noon.Add(time.Second)) ||
+		!sub.CreatedAt.Equal(noon.Add(time.Second)) || sub.LastProviderTransaction != "P-"+renewed.ID || len(sub.Cycles) != 2 {
+		s.Errorf("the subscriber is %+v, %v, %v", sub, found, err)
+	}
+}
+
+func failureRefunds(h *house) {
+	s := h.shop("1000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	s.money("while it runs", "801", "199")
+	failed := s.settle(op, operation.Failed)
+	s.money("after it failed", "1000", "0")
+	if failed.Reason != operation.ProviderRejected || failed.ProviderMessage != "No." || failed.CompletedAt.IsZero() {
+		s.Errorf("the operation is %+v", failed)
+	}
+	if _, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, "100001", ""); found || err != nil {
+		s.Errorf("the customer is still there: %v, %v", found, err)
+	}
+	if lines, err := s.Ledger(s.Context(), s.operator.ID); err != nil || len(lines) != 1 {
+		s.Errorf("the ledger has %d lines, %v; want the top-up alone", len(lines), err)
+	}
+	// Number and id are free again, and a failed renewal leaves its customer.
+	s.subscriber("100001", "9800000001")
+	s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Failed)
+	if sub, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, "100001", ""); err != nil || !found || !sub.Expires.Equal(noon.Add(30*24*time.Hour)) || sub.Busy {
+		s.Errorf("after a failed renewal: %+v, %v, %v", sub, found, err)
+	}
+}
+
+func reviewHolds(h *house) {
+	s := h.shop("1000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	held := s.settle(op, operation.NeedsReview)
+	if held.ReviewSince.IsZero() || held.NextCheckAt.IsZero() || !held.CompletedAt.IsZero() {
+		s.Errorf("in review: %+v", held)
+	}
+	s.money("in review", "801", "199")
+	h.reopen()
+	s.settle(held, operation.Success)
+	s.money("confirmed later", "801", "0")
+
+	other := s.settle(s.reserve(s.activation("key-2", "9800000002", "100002")), operation.NeedsReview)
+	s.settle(other, operation.Failed)
+	s.money("not confirmed", "801", "0")
+}
+
+func settledOnce(h *house) {
+	s := h.shop("1000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	var did, not atomic.Int32
+	together(16, func(i int) {
+		to := []operation.State{operation.Success, operation.Failed}[i%2]
+		_, settled, err := s.Settle(s.Context(), settlement(op, to))
+		switch {
+		case err != nil:
+			s.Errorf("settle: %v", err)
+		case settled:
+			did.Add(1)
+		default:
+			not.Add(1)
+		}
+	})
+	if did.Load() != 1 || not.Load() != 15 {
+		s.Errorf("settled %d times, found settled %d; want 1 and 15", did.Load(), not.Load())
+	}
+	final, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
+	s.must(err)
+	if final.State == operation.Success {
+		s.money("settled as a success", "801", "0")
+	} else {
+		s.money("settled as a failure", "1000", "0")
+	}
+}
+
+func staleEpochSettlesNothing(h *house) {
+	s := h.shop("1000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	stale := settlement(op, operation.Failed)
+	stale.Epoch = 0
+	now, settled, err := s.Settle(s.Context(), stale)
+	if err != nil || settled || now.State != operation.Processing {
+		s.Errorf("with an old epoch: %v, %v, %s; want nothing done", settled, err, now.State)
+	}
+	s.money("after a stale settlement", "801", "199")
+	if _, _, err := s.Settle(s.Context(), operation.Settlement{OperationID: "CX-none", Epoch: 1, To: operation.Failed, Reason: operation.NotConfirmed, At: noon}); err == nil {
+		s.Error("an unknown operation was settled")
+	}
+}
+
+func leases(h *house) {
+	s := h.shop("1000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	until := noon.Add(time.Minute)
+	for _, row := range []struct {
+		what  string
+		id    string
+		epoch int64
+		want  bool
+	}{{"its holder", op.ID, 1, true}, {"another epoch", op.ID, 2, false}, {"another operation", "CX-none", 1, false}} {
+		if held, err := s.ExtendLease(s.Context(), row.id, row.epoch, until); err != nil || held != row.want {
+			s.Errorf("%s: %v, %v; want %v", row.what, held, err, row.want)
+		}
+	}
+	s.settle(op, operation.Success)
+	if held, err := s.ExtendLease(s.Context(), op.ID, 1, until); err != nil || held {
+		s.Errorf("after the settlement: %v, %v; want it refused", held, err)
+	}
+}
+
+func tenancy(h *house) {
+	s := h.shop("1000")
+	op := s.subscriber("100001", "9800000001")
+	stranger := h.operator("stranger").ID
+	if _, found, err := s.OperationByID(s.Context(), stranger, op.ID); found || err != nil {
+		s.Errorf("by id: %v, %v", found, err)
+	}
+	if _, found, err := s.OperationByKey(s.Context(), stranger, op.IdempotencyKey); found || err != nil {
+		s.Errorf("by key: %v, %v", found, err)
+	}
+	for _, by := range [][2]string{{"100001", ""}, {"", "9800000001"}} {
+		if _, found, err := s.SubscriptionOf(s.Context(), stranger, by[0], by[1]); found || err != nil {
+			s.Errorf("subscription %v: %v, %v", by, found, err)
+		}
+		if facts := s.facts(operation.Question{OperatorID: stranger, Kind: operation.Renew, SubscriberID: by[0], Mobile: by[1]}); facts.Subscriber != nil {
+			s.Errorf("facts %v show another operator's customer", by)
+		}
+	}
+	// The number is unique in the whole service, and an activation is told.
+	if facts := s.facts(operation.Question{OperatorID: stranger, Kind: operation.Activate, Mobile: "9800000001"}); facts.Subscriber == nil {
+		s.Error("an activation is not told that the number is taken")
+	}
+}
+
+func preferredID(h *house) {
+	s := h.shop("10000")
+	ask := func(preferred string) string {
+		return s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000009", SubscriberID: preferred}).FreeID
+	}
+	if got := ask("123456"); got != "123456" {
+		s.Errorf("a free id: %s; want it given", got)
+	}
+	s.reserve(s.activation("key-1", "9800000001", "123456"))
+	for _, preferred := range []string{"123456", ""} {
+		if got := ask(preferred); len(got) != 6 || got == "123456" || strings.Trim(got, "0123456789") != "" {
+			s.Errorf("preferring %q: %s; want another of six digits", preferred, got)
+		}
+	}
+}
+
+func duplicates(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	question := operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: s.plan.ID, DuplicatesSince: noon}
+	if got := s.facts(question).Duplicate; got != "" {
+		s.Errorf("an activation counts as a duplicate: %s", got)
+	}
+	s.settle(s.reserve(s.renewal("failed", "100001")), operation.Failed)
+	if got := s.facts(question).Duplicate; got != "" {
+		s.Errorf("a failed renewal counts as a duplicate: %s", got)
+	}
+	op := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Success)
+	if got := s.facts(question).Duplicate; got != op.ID {
+		s.Errorf("the duplicate is %q; want %s", got, op.ID)
+	}
+	other := question
+	other.PlanID = "OTHER-1"
+	if got := s.facts(other).Duplicate; got != "" {
+		s.Errorf("another plan's renewal counts: %s", got)
+	}
+	question.DuplicatesSince = op.CompletedAt
+	if got := s.facts(question).Duplicate; got != "" {
+		s.Errorf("one that completed at that very moment counts: %s", got)
+	}
+}
+
+func subscriptionLookup(h *house) {
+	s := h.shop("10000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	sub, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, "", "9800000001")
+	s.must(err)
+	if !found || !sub.Expires.IsZero() || !sub.CreatedAt.IsZero() || len(sub.Pending) != 1 || sub.Pending[0].ID != op.ID ||
+		sub.Plans["BASIC-1"] != "Plan BASIC-1" || sub.Email != "a@example.com" || sub.Provider != "test" {
+		s.Errorf("while it runs: %v %+v", found, sub)
+	}
+	s.settle(op, operation.Success)
+	sub, _, err = s.SubscriptionOf(s.Context(), s.operator.ID, "100001", "ignored")
+	s.must(err)
+	if len(sub.Pending) != 0 || sub.Busy || len(sub.Cycles) != 1 {
+		s.Errorf("after it: %+v", sub)
+	}
+}
