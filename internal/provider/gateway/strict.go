@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep an answer may be nested. The protocol needs three.
+const maxDepth = 32
+
+// parseObject reads one JSON object and nothing else. encoding/json alone would
+// take the last of two equal names, names in other cases, and mend broken text;
+// an answer that needs any of that is not an answer to the letter. Its errors
+// never quote the text.
+func parseObject(text []byte) (map[string]any, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("it is not UTF-8")
+	}
+	if !json.Valid(text) {
+		return nil, errors.New("it is not JSON, or goes on after its end")
+	}
+	tokens := json.NewDecoder(bytes.NewReader(text))
+	tokens.UseNumber()
+	value, err := parseValue(tokens, 0)
+	if err != nil {
+		return nil, err
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("it is not an object")
+	}
+	return object, nil
+}
+
+var errUnreadable = errors.New("it cannot be read")
+
+// parseValue reads the next value of a text that is known to be JSON.
+func parseValue(tokens *json.Decoder, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("it is nested deeper than %d", maxDepth)
+	}
+	token, err := tokens.Token()
+	if err != nil {
+		return nil, errUnreadable
+	}
+	switch token {
+	case json.Delim('{'):
+		return parseMembers(tokens, depth)
+	case json.Delim('['):
+		return parseElements(tokens, depth)
+	}
+	return token, nil
+}
+
+func parseMembers(tokens *json.Decoder, depth int) (any, error) {
+	object := map[string]any{}
+	for tokens.More() {
+		token, err := tokens.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return nil, errUnreadable
+		}
+		if _, repeated := object[name]; repeated {
+			return nil, errors.New("a name is repeated")
+		}
+		if object[name], err = parseValue(tokens, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := tokens.Token(); err != nil {
+		return nil, errUnreadable
+	}
+	return object, nil
+}
+
+func parseElements(tokens *json.Decoder, depth int) (any, error) {
+	elements := []any{}
+	for tokens.More() {
+		element, err := parseValue(tokens, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		elements = append(elements, element)
+	}
+	if _, err := tokens.Token(); err != nil {
+		return nil, errUnreadable
+	}
+	return elements, nil
+}

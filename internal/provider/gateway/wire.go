@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// The protocol's paths, below the provider's base address.
+const (
+	pathStatus    = "v1/status"
+	pathVoid      = "v1/void"
+	pathCatalogue = "v1/catalogue"
+)
+
+var paths = map[operation.Kind]string{
+	operation.Activate:     "v1/activate",
+	operation.Renew:        "v1/renew",
+	operation.AdvanceRenew: "v1/advance-renew",
+}
+
+// orderBody names the customer and the component an order is about.
+type orderBody struct {
+	Reference    string `json:"reference"`
+	SubscriberID string `json:"subscriber_id"`
+	Mobile       string `json:"mobile"`
+	Component    string `json:"component"`
+}
+
+type applyCall struct {
+	orderBody
+	Months    int    `json:"months"`
+	StartDate string `json:"start_date,omitempty"`
+	ExpiresAt string `json:"expires_at,omitempty"`
+	*newCustomer
+}
+
+// newCustomer is what the provider learns about a person, once.
+type newCustomer struct {
+	Name     string `json:"name,omitempty"`
+	Email    string `json:"email,omitempty"`
+	Password string `json:"password,omitempty"`
+}
+
+func applyBody(order operation.Order) []byte {
+	call := applyCall{orderBody: about(order), Months: order.Months}
+	if !order.StartDate.IsZero() {
+		call.StartDate = order.StartDate.In(subscription.IST).Format(time.DateOnly)
+	}
+	if !order.ExpiresAt.IsZero() {
+		call.ExpiresAt = order.ExpiresAt.In(subscription.IST).Format(time.RFC3339)
+	}
+	// A renewal names the subscriber; who that is the provider knows.
+	if order.Kind == operation.Activate {
+		call.newCustomer = &newCustomer{Name: order.Name, Email: order.Email, Password: order.Password}
+	}
+	return encode(call)
+}
+
+func voidBody(order operation.Order) []byte { return encode(about(order)) }
+
+func about(order operation.Order) orderBody {
+	return orderBody{
+		Reference:    order.Reference,
+		SubscriberID: order.SubscriberID,
+		Mobile:       order.Mobile,
+		Component:    order.Component,
+	}
+}
+
+func encode(body any) []byte {
+	text, err := json.Marshal(body)
+	if err != nil {
+		// Structs of strings and numbers always encode.
+		panic(err)
+	}
+	return text
+}

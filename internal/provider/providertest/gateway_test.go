@@ -1,0 +1,128 @@
+package providertest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/provider/gateway"
+	"github.com/coaxhq/coax/internal/provider/providertest"
+	"github.com/coaxhq/coax/internal/provider/simulator"
+)
+
+// Most of these tests wait for somebody to give up. They do so together,
+// however few processors there are.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "64"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+func TestGatewayAndSimulator(t *testing.T) {
+	providertest.Run(t, func(t testing.TB) (operation.Provider, providertest.Control) {
+		control := start(t)
+		return connect(t, providertest.Link{URL: control.url, Timeout: 30 * time.Second}), control
+	})
+}
+
+func TestGatewayFaults(t *testing.T) { providertest.Faults(t, connect) }
+
+func connect(t testing.TB, link providertest.Link) operation.Provider {
+	g, err := gateway.New(gateway.Config{URL: link.URL, CAFile: link.CAFile, Timeout: link.Timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// control steers a simulator the way people do, over HTTP.
+type control struct {
+	*simulator.Simulator
+	url       string
+	impatient operation.Provider
+}
+
+func start(t testing.TB) *control {
+	s, err := simulator.New(simulator.Config{SlowFor: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	t.Cleanup(func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	url := "http://" + listener.Addr().String()
+	return &control{s, url, connect(t, providertest.Link{URL: url, Timeout: time.Second})}
+}
+
+func (c *control) Impatient() operation.Provider { return c.impatient }
+
+func (c *control) Effects(testing.TB) map[string]int { return c.Simulator.Effects() }
+
+func (c *control) Script(t testing.TB, mobile string, outcomes ...string) {
+	t.Helper()
+	c.post(t, "/control/script", map[string]any{"mobile": mobile, "outcomes": outcomes})
+}
+
+func (c *control) Mode(t testing.TB, mode string) {
+	t.Helper()
+	c.post(t, "/control/status", map[string]any{"mode": mode})
+}
+
+func (c *control) post(t testing.TB, path string, body any) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Post(c.url+path, "application/json", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("POST %s %s: %s", path, text, response.Status)
+	}
+}
+
+// BenchmarkApply is one order at a time for each of many callers, over real
+// sockets: the most that a whole Coax could do with this provider.
+func BenchmarkApply(b *testing.B) {
+	control := start(b)
+	provider := connect(b, providertest.Link{URL: control.url, Timeout: time.Minute})
+	var next atomic.Int64
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			answer := provider.Apply(context.Background(), operation.Order{
+				Reference: fmt.Sprint("CX", next.Add(1)), Kind: operation.Renew, SubscriberID: "100234",
+				Mobile: "9812345678", Component: "TV-BASIC", Months: 1,
+			})
+			if answer.Verdict != operation.Confirmed {
+				b.Errorf("Apply = %+v", answer)
+			}
+		}
+	})
+}

@@ -1,0 +1,314 @@
+package providertest
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// server is a provider without manners: it reads requests off bare connections
+// and answers each with whatever bytes a test likes. It carries an order out
+// every time it gets one, so that an order sent twice shows.
+type server struct {
+	listener net.Listener
+	// answer deals with one request; it may leave the connection to the next.
+	answer func(*exchange)
+
+	mu       sync.Mutex
+	effects  map[string]int
+	requests int
+	open     map[net.Conn]bool
+	closed   bool
+	running  sync.WaitGroup
+}
+
+// exchange is one request as it came over the wire.
+type exchange struct {
+	net.Conn
+	request *http.Request
+	body    []byte
+	// reused: the connection has carried a request before.
+	reused bool
+	// over: the connection is not read again.
+	over bool
+	// received is how many bytes the connection has brought so far.
+	received int
+}
+
+// serve starts a server; encrypt may be nil.
+func serve(t testing.TB, encrypt *tls.Config, answer func(*exchange)) *server {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{listener: listener, answer: answer, effects: map[string]int{}, open: map[net.Conn]bool{}}
+	s.running.Go(func() { s.accept(encrypt, s.converse) })
+	t.Cleanup(s.stop)
+	return s
+}
+
+// serveRaw starts a server that hands out bare connections and reads nothing.
+func serveRaw(t testing.TB, deal func(net.Conn)) *server {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{listener: listener, effects: map[string]int{}, open: map[net.Conn]bool{}}
+	s.running.Go(func() { s.accept(nil, deal) })
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *server) accept(encrypt *tls.Config, deal func(net.Conn)) {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		if !s.track(conn, true) {
+			_ = conn.Close()
+			return
+		}
+		s.running.Go(func() {
+			defer s.track(conn, false)
+			defer conn.Close()
+			if encrypt == nil {
+				deal(conn)
+				return
+			}
+			deal(tls.Server(conn, encrypt))
+		})
+	}
+}
+
+func (s *server) track(conn net.Conn, open bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if open && !s.closed {
+		s.open[conn] = true
+	} else {
+		delete(s.open, conn)
+	}
+	return !s.closed
+}
+
+func (s *server) stop() {
+	_ = s.listener.Close()
+	s.mu.Lock()
+	s.closed = true
+	for conn := range s.open {
+		_ = conn.Close()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// converse reads one request after the other.
+func (s *server) converse(conn net.Conn) {
+	defer conn.Close()
+	counted := &counter{from: conn}
+	reader := bufio.NewReader(counted)
+	for reused := false; ; reused = true {
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			return
+		}
+		s.carryOut(request, body)
+		x := &exchange{Conn: conn, request: request, body: body, reused: reused, received: counted.bytes}
+		s.answer(x)
+		if x.over {
+			return
+		}
+	}
+}
+
+// counter counts what is read.
+type counter struct {
+	from  io.Reader
+	bytes int
+}
+
+func (c *counter) Read(into []byte) (int, error) {
+	n, err := c.from.Read(into)
+	c.bytes += n
+	return n, err
+}
+
+// carryOut does what an order says, whether or not it was done before.
+func (s *server) carryOut(request *http.Request, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	if request.Method != http.MethodPost || strings.HasSuffix(request.URL.Path, "/void") {
+		return
+	}
+	var order struct {
+		Reference string `json:"reference"`
+	}
+	if json.Unmarshal(body, &order) == nil {
+		s.effects[order.Reference]++
+	}
+}
+
+func (s *server) counts(reference string) (effects, requests int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.effects[reference], s.requests
+}
+
+func (s *server) address() string { return s.listener.Addr().String() }
+
+// hangUp ends the connection in the ordinary way.
+func (x *exchange) hangUp() {
+	x.over = true
+	_ = x.Conn.Close()
+}
+
+// reset ends the connection so that the other side's unread bytes are lost.
+func (x *exchange) reset() {
+	x.over = true
+	reset(x.Conn)
+}
+
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// wait says nothing until the other side has gone.
+func (x *exchange) wait() {
+	x.over = true
+	_, _ = io.Copy(io.Discard, x.Conn)
+}
+
+// send writes raw bytes. The other side may have left; that is its affair.
+func (x *exchange) send(raw string) { _, _ = io.WriteString(x.Conn, raw) }
+
+// response is an HTTP answer in bytes, to be spoilt.
+type response struct {
+	status  string // "200 OK"
+	headers []string
+	body    string
+}
+
+func good(body string) response {
+	return response{status: "200 OK", headers: []string{"Content-Type: application/json"}, body: body}
+}
+
+func (r response) with(headers ...string) response {
+	r.headers = headers
+	return r
+}
+
+func (r response) as(status string) response {
+	r.status = status
+	return r
+}
+
+// bytes is the response with its length.
+func (r response) bytes() string {
+	return r.head(fmt.Sprintf("Content-Length: %d", len(r.body))) + r.body
+}
+
+// chunked is the same response, its body in three chunks.
+func (r response) chunked() string {
+	var text bytes.Buffer
+	text.WriteString(r.head("Transfer-Encoding: chunked"))
+	third := len(r.body) / 3
+	for _, part := range []string{r.body[:third], r.body[third : 2*third], r.body[2*third:]} {
+		fmt.Fprintf(&text, "%x\r\n%s\r\n", len(part), part)
+	}
+	text.WriteString("0\r\n\r\n")
+	return text.String()
+}
+
+// endless is the response without a length: it ends with its connection.
+func (r response) endless() string { return r.head("Connection: close") + r.body }
+
+func (r response) head(more string) string {
+	return "HTTP/1.1 " + r.status + "\r\n" + strings.Join(append(r.headers[:len(r.headers):len(r.headers)], more), "\r\n") + "\r\n\r\n"
+}
+
+// field is a name and its value in JSON.
+type field struct{ name, value string }
+
+// fields is an object under construction, in order, so that names can be
+// repeated.
+type fields []field
+
+// appliedTo is the answer that confirms an order.
+func appliedTo(order operation.Order) fields {
+	return fields{
+		{"reference", quote(order.Reference)},
+		{"status", `"applied"`},
+		{"subscriber_id", quote(order.SubscriberID)},
+		{"mobile", quote(order.Mobile)},
+		{"component", quote(order.Component)},
+		{"transaction_id", `"PV-7781"`},
+	}
+}
+
+// rejects is the answer that rejects an order.
+func rejects(order operation.Order) fields {
+	return fields{
+		{"reference", quote(order.Reference)},
+		{"status", `"rejected"`},
+		{"message", `"No such line."`},
+	}
+}
+
+func quote(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(quoted)
+}
+
+// set replaces a field, or adds it.
+func (f fields) set(name, value string) fields {
+	changed := f.without(name)
+	return append(changed, field{name, value})
+}
+
+func (f fields) without(name string) fields {
+	var changed fields
+	for _, has := range f {
+		if has.name != name {
+			changed = append(changed, has)
+		}
+	}
+	return changed
+}
+
+// and adds a field, even one that is there.
+func (f fields) and(name, value string) fields {
+	return append(f[:len(f):len(f)], field{name, value})
+}
+
+func (f fields) String() string {
+	var members []string
+	for _, has := range f {
+		members = append(members, quote(has.name)+":"+has.value)
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// leaks reports whether a text holds the password, however it is quoted.
+func leaks(text string) bool { return strings.Contains(text, "s3cret") }

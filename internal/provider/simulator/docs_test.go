@@ -1,0 +1,52 @@
+package simulator
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// The page that other providers are built from shows conversations. They are
+// held here, word for word.
+func TestTheProtocolsPageIsTrue(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/provider-protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for i, part := range strings.Split(string(page), "```") {
+		if block, isHTTP := strings.CutPrefix(part, "http\n"); i%2 == 1 && isHTTP {
+			blocks = append(blocks, block)
+		}
+	}
+	if len(blocks) < 20 || len(blocks)%2 != 0 {
+		t.Fatalf("the page has %d blocks of HTTP; want questions and answers in pairs", len(blocks))
+	}
+
+	s := newSimulator(t, Config{})
+	for i := 0; i < len(blocks); i += 2 {
+		question, body, _ := strings.Cut(blocks[i], "\n")
+		method, target, _ := strings.Cut(question, " ")
+		got := ask(s, method, target, body)
+
+		head, wanted, _ := strings.Cut(blocks[i+1], "\n")
+		var code int
+		if _, err := fmt.Sscanf(head, "HTTP/1.1 %d", &code); err != nil {
+			t.Fatalf("%q does not begin an answer: %v", head, err)
+		}
+		if got.code != code || !reflect.DeepEqual(object(t, got.text), object(t, wanted)) {
+			t.Errorf("%s%s\nis answered %d %s\nthe page says %d %s", question, body, got.code, got.text, code, wanted)
+		}
+	}
+}
+
+func object(t *testing.T, text string) (value map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return value
+}
