@@ -26,12 +26,21 @@ on every node. Each act is written down with who did it (coax admin log).
 With --json a command prints one JSON object, a list command one array. A refused
 command changes nothing, says why in one line and exits with 1; a command that was not
 understood exits with 2.`,
-		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(), a.logCommand(),
+		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(),
+		a.subscriberCommand(), a.operationCommand(), a.logCommand(),
 	)
 	command.Example = `  coax admin --config coax.toml lco create --name "Asha Cable"
   coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-123
   coax admin --config coax.toml key issue --lco 1
   coax admin --config coax.toml whitelist add --lco 1 203.0.113.7`
+	// Asked before the values are looked at: a call that names no store was not
+	// understood, whatever else is wrong with it.
+	command.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if a.configFile == "" && !c.HasSubCommands() {
+			return usage("which configuration? Give --config FILE")
+		}
+		return nil
+	}
 	a.addConfigFlags(command)
 	command.PersistentFlags().BoolVar(&a.asJSON, "json", false, "print JSON")
 	return command
@@ -52,12 +61,12 @@ func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk)
 		return err
 	}
 	defer store.Close()
-	now := clock(config.Clock.Offset)
+	a.now = clock(config.Clock.Offset)
 	// A key sealed with a wrong master key would lock its owner out.
-	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+	if err := store.CheckMasterKeys(ctx, vault.Proofs(), a.now()); err != nil {
 		return err
 	}
-	return act(ctx, admin.NewDesk(store, vault, "cli:"+userName(), now))
+	return act(ctx, admin.NewDesk(store, vault, "cli:"+userName(), a.now))
 }
 
 // userName is who is written down as having acted.
@@ -158,6 +167,20 @@ func cell(value any) string {
 		return text
 	case json.RawMessage:
 		return string(v)
+	case []object:
+		if len(v) == 0 {
+			return "-"
+		}
+		text := ""
+		for _, o := range v {
+			text += "\n"
+			for _, f := range o {
+				if shown := cell(f.value); shown != "-" {
+					text += "  " + f.name + "=" + shown
+				}
+			}
+		}
+		return text
 	}
 	return fmt.Sprint(value)
 }
@@ -178,6 +201,15 @@ func amount(flag, text string) (money.Amount, error) {
 		return value, admin.Refuse("--%s: %v", flag, err)
 	}
 	return value, nil
+}
+
+// optionalLCO reads an --lco that may be left out. Given, it must be somebody's:
+// 0 would otherwise mean everybody.
+func optionalLCO(command *cobra.Command, id int64) error {
+	if command.Flags().Changed("lco") && id < 1 {
+		return admin.Refuse("there is no operator %d", id)
+	}
+	return nil
 }
 
 // lcoFlag gives a command its --lco, which it needs.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,8 +13,8 @@ import (
 )
 
 func (a *app) walletCommand() *cobra.Command {
-	return group("wallet", "Operators' prepaid money", "Operators' prepaid money: top up a wallet, or look into it.",
-		a.walletTopUp(), a.walletShow())
+	return group("wallet", "Operators' prepaid money", "Operators' prepaid money: top up a wallet, correct it, or look into it.",
+		a.walletTopUp(), a.walletAdjust(), a.walletShow())
 }
 
 func (a *app) walletTopUp() *cobra.Command {
@@ -49,6 +50,39 @@ a command may be repeated when in doubt.`,
 	return command
 }
 
+func (a *app) walletAdjust() *cobra.Command {
+	var id int64
+	var sum, reason string
+	command := &cobra.Command{
+		Use:   "adjust --lco ID --amount ±AMOUNT --reason TEXT",
+		Short: "Correct a wallet by hand, up or down",
+		Long: `Correct a wallet by hand, up or down. The correction is a line of the ledger and an act of
+staff, both with its reason. A balance never goes below zero, and what is held is not
+touched.`,
+		Example: "  coax admin --config coax.toml wallet adjust --lco 1 --amount=-250.00 --reason 'NEFT-17 was entered twice'",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			value, err := amount("amount", sum)
+			if err != nil {
+				return err
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				wallet, err := desk.Adjust(ctx, id, value, reason)
+				if err != nil {
+					return err
+				}
+				return a.show(walletObject(wallet))
+			})
+		},
+	}
+	lcoFlag(command, &id)
+	command.Flags().StringVar(&sum, "amount", "", "rupees to add, or to take away with a minus sign")
+	command.Flags().StringVar(&reason, "reason", "", "why; it is kept")
+	_ = command.MarkFlagRequired("amount")
+	_ = command.MarkFlagRequired("reason")
+	return command
+}
+
 func (a *app) walletShow() *cobra.Command {
 	var id int64
 	command := &cobra.Command{
@@ -70,7 +104,7 @@ func (a *app) walletShow() *cobra.Command {
 }
 
 func walletObject(w subscription.Wallet) object {
-	return object{{"lco_id", w.OperatorID}, {"wallet_balance", w.Balance}, {"held", w.Held}, {"low_balance", w.Low()}}
+	return object{{"lco_id", w.OperatorID}, {"wallet_balance", w.Balance}, {"held", w.Held}, {"is_low", w.Low()}}
 }
 
 func (a *app) ledgerCommand() *cobra.Command {
@@ -101,6 +135,36 @@ func (a *app) ledgerCommand() *cobra.Command {
 		},
 	}
 	lcoFlag(command, &id)
+	return command
+}
+
+func (a *app) commissionCommand() *cobra.Command {
+	var id int64
+	command := &cobra.Command{
+		Use:   "commission [--lco ID]",
+		Short: "Show what each operation earned the MSO",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := optionalLCO(c, id); err != nil {
+				return err
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				entries, err := desk.Commissions(ctx, id)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, entry := range entries {
+					rows = append(rows, object{
+						{"transaction_id", entry.TransactionID}, {"lco_id", entry.OperatorID}, {"amount", entry.Amount},
+						{"rate_bps", entry.RateBPS}, {"created_at", when(entry.CreatedAt)},
+					})
+				}
+				return a.list("Nothing has been earned yet.", rows)
+			})
+		},
+	}
+	command.Flags().Int64Var(&id, "lco", 0, "only of the operator with this `ID`")
 	return command
 }
 
@@ -236,6 +300,9 @@ func (a *app) logCommand() *cobra.Command {
 		Short: "Show what staff did: who, what, before, after, when",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := optionalLCO(c, id); err != nil {
+				return err
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
 				acts, err := desk.Acts(ctx, id)
 				if err != nil {
@@ -248,12 +315,31 @@ func (a *app) logCommand() *cobra.Command {
 						{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
 					})
 				}
-				return a.list("Nothing has been done yet.", rows)
+				if a.asJSON {
+					return a.list("", rows)
+				}
+				return a.showActs(acts)
 			})
 		},
 	}
 	command.Flags().Int64Var(&id, "lco", 0, "only what concerns the operator with this `ID`")
 	return command
+}
+
+// showActs prints acts for people: a line each, with what changed below it.
+func (a *app) showActs(acts []admin.LoggedAct) error {
+	if len(acts) == 0 {
+		fmt.Fprintln(a.out, "Nothing has been done yet.")
+	}
+	for _, act := range acts {
+		fmt.Fprintf(a.out, "%d  %s  %s  %s  %s\n", act.ID, when(act.At), act.Actor, act.Action, act.Subject)
+		for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"before", act.Before}, {"after", act.After}} {
+			if line.text != "" {
+				fmt.Fprintf(a.out, "      %-7s %s\n", line.name, line.text)
+			}
+		}
+	}
+	return nil
 }
 
 // state is a before or after of the log, which is JSON already.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -31,15 +32,18 @@ type app struct {
 	sets       []string
 	configFile string
 	asJSON     bool
+	// now is the clock of the store a command works on, once that is known.
+	now func() time.Time
 }
 
 // run is the program with everything it touches given to it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, environ []string) int {
 	a := &app{out: stdout, err: stderr, environ: environ}
 	root := a.rootCommand()
+	if args == nil {
+		args = []string{} // or cobra would look for its own
+	}
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
@@ -92,8 +96,17 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(
 		a.demoCommand(), a.serveCommand(), a.initCommand(), a.migrateCommand(), a.adminCommand(),
-		a.callCommand(), a.signCommand(), a.versionCommand(),
+		a.auditCommand(),
+		a.simulatorCommand(), a.callCommand(), a.signCommand(), a.versionCommand(),
 	)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.InitDefaultCompletionCmd() // which remembers where to write
+	for _, command := range root.Commands() {
+		if command.Name() == "completion" {
+			command.Args, command.RunE = cobra.NoArgs, needsCommand
+		}
+	}
 	a.markBeginnings(root)
 	return root
 }
@@ -116,12 +129,14 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{
 		Use: use, Short: short, Long: long,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return usage("%s needs one of its commands: %s", c.CommandPath(), strings.Join(names(c.Commands()), ", "))
-		},
+		RunE: needsCommand,
 	}
 	command.AddCommand(commands...)
 	return command
+}
+
+func needsCommand(c *cobra.Command, _ []string) error {
+	return usage("%s needs one of its commands: %s", c.CommandPath(), strings.Join(names(c.Commands()), ", "))
 }
 
 func names(commands []*cobra.Command) []string {

@@ -27,6 +27,8 @@ type credentials struct {
 	CACert    string `json:"ca_cert"`
 	APIKey    string `json:"api_key"`
 	APISecret string `json:"api_secret"`
+	// ClockOffset is how far a demo's clock was moved.
+	ClockOffset string `json:"clock_offset"`
 }
 
 // readCredentials reads a file, if one is named, and lets the environment
@@ -63,10 +65,12 @@ func (a *app) readCredentials(file string, needs ...string) (credentials, error)
 type request struct {
 	credentials string
 	data        string
+	key         string
 }
 
 func (r *request) addFlags(command *cobra.Command) {
 	command.Flags().StringVar(&r.credentials, "credentials", "", "the `FILE` that demo wrote, or one like it (base_url, api_key, api_secret, ca_cert)")
+	command.Flags().StringVar(&r.key, "idempotency-key", "", "the `KEY` of this business action, which a POST needs; it is sent, not signed")
 	command.Flags().StringVar(&r.data, "data", "", "the body: `JSON`, @FILE, or @- for standard input")
 }
 
@@ -87,7 +91,6 @@ func (r *request) body(stdin io.Reader) ([]byte, error) {
 
 func (a *app) callCommand() *cobra.Command {
 	var r request
-	var key string
 	var include, failing bool
 	command := &cobra.Command{
 		Use:   "call METHOD PATH",
@@ -116,7 +119,7 @@ COAX_API_SECRET, COAX_CA_CERT), which wins.`,
 			}
 			header := http.Header{}
 			if c.Flags().Changed("idempotency-key") {
-				header.Set("Idempotency-Key", key)
+				header.Set("Idempotency-Key", r.key)
 			}
 			response, err := sender.Send(c.Context(), strings.ToUpper(args[0]), args[1], body, header)
 			if err != nil {
@@ -133,7 +136,6 @@ COAX_API_SECRET, COAX_CA_CERT), which wins.`,
 		},
 	}
 	r.addFlags(command)
-	command.Flags().StringVar(&key, "idempotency-key", "", "the `KEY` of this business action; a POST needs one")
 	command.Flags().BoolVarP(&include, "include", "i", false, "print the status and the headers too")
 	command.Flags().BoolVarP(&failing, "fail", "f", false, "exit with 1 if the status is 400 or above")
 	return command
@@ -153,8 +155,16 @@ func newClient(given credentials) (*client.Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
+	now := time.Now
+	if given.ClockOffset != "" {
+		offset, err := time.ParseDuration(given.ClockOffset)
+		if err != nil {
+			return nil, fmt.Errorf("the credentials' clock_offset: %w", err)
+		}
+		now = clock(offset)
+	}
 	return client.New(client.Config{
-		BaseURL: given.BaseURL, Key: given.APIKey, Secret: given.APISecret,
+		BaseURL: given.BaseURL, Key: given.APIKey, Secret: given.APISecret, Now: now,
 		HTTP: &http.Client{Transport: transport, Timeout: 2 * time.Minute},
 	})
 }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -27,17 +29,15 @@ type sources struct {
 func loadConfig(from sources) (Config, error) {
 	folder := "."
 	given := map[string]origin{}
+	var problems []error
 	if from.file != "" {
 		folder = filepath.Dir(from.file)
 		values, err := readConfigFile(from.file)
-		if err != nil {
-			return Config{}, err
-		}
+		problems = append(problems, err)
 		for key, value := range values {
 			given[key] = origin{value, from.file + ": " + key}
 		}
 	}
-	var problems []error
 	fromEnvironment, err := environmentSettings(from.environ)
 	problems = append(problems, err)
 	for key, value := range fromEnvironment {
@@ -55,7 +55,11 @@ func loadConfig(from sources) (Config, error) {
 		if o, ok := given[s.key]; ok {
 			value, where = o.value, o.where
 		}
-		if err := s.read(&config, s.absolute(value, folder)); err != nil {
+		err := s.read(&config, s.absolute(value, folder))
+		if !utf8.ValidString(value) {
+			err = errors.New("it is not valid UTF-8")
+		}
+		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", where, err))
 		}
 	}
@@ -160,12 +164,18 @@ func flatten(prefix string, table map[string]any, visit func(key string, value a
 	slices.Sort(keys)
 	for _, key := range keys {
 		full := prefix + key
-		if inner, ok := table[key].(map[string]any); ok {
+		if inner, ok := table[key].(map[string]any); ok && (len(inner) > 0 || isSection(full)) {
 			flatten(full+".", inner, visit)
 			continue
 		}
 		visit(full, table[key])
 	}
+}
+
+// isSection reports whether a table of that name belongs in the file, empty as it
+// may be.
+func isSection(name string) bool {
+	return slices.ContainsFunc(settings, func(s setting) bool { return strings.HasPrefix(s.key, name+".") })
 }
 
 // tomlText is a TOML value as --set would write it.
@@ -259,7 +269,11 @@ func renderConfig(head string, values map[string]string) []byte {
 func (s setting) toml(value string) string {
 	switch {
 	case s.number:
-		return value
+		// TOML takes no leading zeros.
+		if n, err := strconv.Atoi(value); err == nil {
+			return strconv.Itoa(n)
+		}
+		return tomlQuote(value)
 	case s.list:
 		var parts []string
 		for part := range strings.SplitSeq(value, ",") {

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,20 +17,26 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // demoLine is what demo --json prints, and what it keeps in DIR/demo.json. A
 // demo may keep a secret in a file; the service itself cannot show one twice.
 type demoLine struct {
-	BaseURL     string `json:"base_url"`
-	CACert      string `json:"ca_cert"`
-	Config      string `json:"config"`
-	LCOID       int64  `json:"lco_id"`
-	APIKey      string `json:"api_key"`
-	APISecret   string `json:"api_secret"`
-	InternalURL string `json:"internal_url"`
-	PlainURL    string `json:"plain_url"`
+	BaseURL      string `json:"base_url"`
+	CACert       string `json:"ca_cert"`
+	Config       string `json:"config"`
+	LCOID        int64  `json:"lco_id"`
+	APIKey       string `json:"api_key"`
+	APISecret    string `json:"api_secret"`
+	SimulatorURL string `json:"simulator_url"`
+	InternalURL  string `json:"internal_url"`
+	PlainURL     string `json:"plain_url"`
+	// ClockOffset is how far the demo's clock is moved, for those who sign by
+	// it; empty if it is not.
+	ClockOffset string `json:"clock_offset,omitempty"`
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -47,11 +53,16 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 		Example: "  coax demo\n  coax demo --dir /tmp/try --addr 127.0.0.1:0 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.demo(c.Context(), folder, addr)
+			if !c.Flags().Changed("addr") {
+				addr = "" // server.addr may say otherwise
+			} else if err := findSetting("server.addr").read(&Config{}, addr); err != nil {
+				return usage("--addr: %v", err)
+			}
+			return stoppedIsDone(c.Context(), a.demo(c.Context(), folder, addr))
 		},
 	}
 	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` to keep everything in; made if it is not there")
-	command.Flags().StringVar(&addr, "addr", "127.0.0.1:8443", "`HOST:PORT` to serve on; port 0 takes a free one")
+	command.Flags().StringVar(&addr, "addr", defaultAddr, "`HOST:PORT` to serve on; port 0 takes a free one")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one line of JSON once ready, for scripts")
 	a.addSetFlag(command)
 	return command
@@ -62,7 +73,22 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	if err != nil {
 		return err
 	}
-	config, err := a.prepareDemo(folder, addr)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("make the demo's folder: %w", err)
+	}
+	// Before anything is written: a demo that runs here must not find its files
+	// changed under it.
+	lock, err := sqlite.LockFolder(filepath.Join(folder, "demo.lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	provider, err := startSimulator(simulatorListener, filepath.Join(folder, "simulator.json"))
+	if err != nil {
+		return err
+	}
+	defer provider.stop()
+	config, err := a.prepareDemo(folder, addr, provider.url)
 	if err != nil {
 		return err
 	}
@@ -88,8 +114,13 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	line.BaseURL = "https://" + reachable(node.apiAddr) + "/api/v1"
 	line.CACert = filepath.Join(folder, "ca.pem")
 	line.Config = filepath.Join(folder, "coax.toml")
+	line.SimulatorURL = provider.url
 	line.InternalURL = "http://" + reachable(node.internalAddr)
 	line.PlainURL = "http://" + reachable(node.plainAddr)
+	line.ClockOffset = ""
+	if config.Clock.Offset != 0 {
+		line.ClockOffset = config.Clock.Offset.String()
+	}
 	if err := keepLine(filepath.Join(folder, "demo.json"), line); err != nil {
 		return errors.Join(err, node.close())
 	}
@@ -99,36 +130,38 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	return errors.Join(node.serve(ctx), node.close())
 }
 
-// prepareDemo makes the folder with its certificate, master key and
-// configuration, or finds them, and reads the configuration.
-func (a *app) prepareDemo(folder, addr string) (Config, error) {
+// prepareDemo gives the folder its certificate, master key and configuration, or
+// finds them, and reads the configuration.
+func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	var config Config
-	if err := address(func(c *Config) *string { return &c.Server.Addr })(&config, addr); err != nil {
-		return config, usage("--addr: %v", err)
-	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return config, fmt.Errorf("make the demo's folder: %w", err)
-	}
 	file := filepath.Join(folder, "coax.toml")
 	given, err := parseSets(a.sets)
 	if err != nil {
 		return config, err
 	}
+	earlier := ""
 	kept := map[string]string{}
 	if _, err := os.Stat(file); err == nil {
+		earlier = file
 		if kept, err = readConfigFile(file); err != nil {
 			return config, err
 		}
 	}
-	for key, value := range given {
-		kept[key] = value
+	// The simulator has another port at each start; whoever wants another
+	// provider says so each time.
+	overrides := append([]string{"provider.url=" + providerURL}, a.sets...)
+	if addr != "" {
+		overrides = append(overrides, "server.addr="+addr)
 	}
 
 	// Every value is judged before anything is written: a demo that was given
 	// rubbish must not keep it.
-	if _, err := loadConfig(sources{sets: pairs(kept), environ: a.environ}); err != nil {
+	config, err = loadConfig(sources{file: earlier, sets: overrides, environ: a.environ})
+	if err != nil {
 		return config, err
 	}
+	kept["provider.url"] = providerURL
+	maps.Copy(kept, given)
 	if err := replaceFile(file, 0o600, renderConfig(demoHead, kept)); err != nil {
 		return config, fmt.Errorf("write the configuration: %w", err)
 	}
@@ -137,13 +170,12 @@ func (a *app) prepareDemo(folder, addr string) (Config, error) {
 			return config, err
 		}
 	}
-	if err := ensureCertificate(folder, addr); err != nil {
+	if err := ensureCertificate(folder, config.Server.Addr); err != nil {
 		return config, err
 	}
 
 	// The demo's own listeners take free ports unless somebody chose: two demos
 	// should not get into each other's way. These are not kept in the file.
-	overrides := []string{"server.addr=" + addr}
 	for _, key := range []string{"server.internal_addr", "server.plain_addr"} {
 		if _, chosen := kept[key]; !chosen && !inEnvironment(a.environ, key) {
 			overrides = append(overrides, key+"=127.0.0.1:0")
@@ -154,15 +186,6 @@ func (a *app) prepareDemo(folder, addr string) (Config, error) {
 
 const demoHead = `The demo's configuration, written anew at each start: what was given with --set stays.
 coax admin --config THIS_FILE works on the demo's store, also while it runs.`
-
-func pairs(values map[string]string) []string {
-	var all []string
-	for key, value := range values {
-		all = append(all, key+"="+value)
-	}
-	slices.Sort(all)
-	return all
-}
 
 func inEnvironment(environ []string, key string) bool {
 	values, _ := environmentSettings(environ)
@@ -189,8 +212,13 @@ func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
 		operatorID = operator.ID
 	}
 
+	// What an earlier start kept is good if this store knows the key; it does
+	// not if the demo was given another store since.
 	line, err := readLine(keptAt)
-	if err != nil || line.APIKey != "" {
+	if err != nil {
+		return line, err
+	}
+	if _, known, err := n.store.CredentialByHash(ctx, access.HashKey(line.APIKey)); err != nil || known {
 		return line, err
 	}
 	if err := furnishCatalogue(ctx, n, desk); err != nil {
@@ -216,13 +244,9 @@ func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
 
 func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk) error {
 	if err := n.store.RecordComparison(ctx, catalogue.Comparison{
-		Provider: n.config.Provider.Name,
-		At:       n.now(),
-		Components: []catalogue.Component{
-			{Code: "TV-BASIC", Name: "Basic television", Role: catalogue.Main},
-			{Code: "TV-FAMILY", Name: "Family television", Role: catalogue.Main},
-			{Code: "OTT-PLUS", Name: "Streaming pack", Role: catalogue.Addon},
-		},
+		Provider:   n.config.Provider.Name,
+		At:         n.now(),
+		Components: simulator.Components(),
 	}); err != nil {
 		return err
 	}
@@ -268,16 +292,26 @@ func keepLine(path string, line demoLine) error {
 
 // replaceFile writes a file whole or not at all.
 func replaceFile(path string, mode os.FileMode, content []byte) error {
-	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	draft, err := writeDraft(path, mode, content)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(draft.Name())
+	defer os.Remove(draft)
+	return os.Rename(draft, path)
+}
+
+// writeDraft writes a file beside the one it is to become, onto the disk.
+func writeDraft(path string, mode os.FileMode, content []byte) (string, error) {
+	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return "", err
+	}
 	_, err = draft.Write(content)
 	if err := errors.Join(err, draft.Chmod(mode), draft.Sync(), draft.Close()); err != nil {
-		return err
+		_ = os.Remove(draft.Name())
+		return "", err
 	}
-	return os.Rename(draft.Name(), path)
+	return draft.Name(), nil
 }
 
 // reachable is an address as a client on this machine would dial it.
@@ -302,6 +336,7 @@ func (a *app) announce(line demoLine, folder string) error {
 	if err != nil {
 		program = "coax"
 	}
+	kept := shellQuote(filepath.Join(folder, "demo.json"))
 	_, err = fmt.Fprintf(a.out, `
   Coax is running.
 
@@ -310,19 +345,25 @@ func (a *app) announce(line demoLine, folder string) error {
   API key      %s
   API secret   %s
   CA           %s
+  Simulator    %s
   Metrics      %s/metrics
 
   Make a first signed call, from another terminal:
 
     %s call GET /api/v1/balance --credentials %s
 
+  Activate a subscriber:
+
+    %s call POST /api/v1/activate --idempotency-key first-order --credentials %s \
+        --data '{"full_name":"Asha Rao","mobile":"9876543210","plan_id":"BASIC-1"}'
+
   Look behind the counter:
 
-    %s admin --config %s plan list
+    %s admin --config %s ledger --lco %d
 
   Ctrl-C ends it. Started again with --dir %s it finds everything again.
 
-`, line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.InternalURL,
-		shellQuote(program), shellQuote(filepath.Join(folder, "demo.json")), shellQuote(program), shellQuote(line.Config), shellQuote(folder))
+`, line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.SimulatorURL, line.InternalURL,
+		shellQuote(program), kept, shellQuote(program), kept, shellQuote(program), shellQuote(line.Config), line.LCOID, shellQuote(folder))
 	return err
 }

@@ -38,8 +38,11 @@ type world struct {
 	line   demoLine
 	http   *http.Client
 	logged *synchronised
-	time   atomic.Int64 // Unix milliseconds
-	stop   func()
+	// simulator is the provider, in this process and on a socket of its own.
+	simulator *runningSimulator
+	time      atomic.Int64 // Unix milliseconds
+	paid      int          // payments made so far
+	stop      func()
 }
 
 // synchronised is a buffer that a server writes and a test reads.
@@ -79,7 +82,11 @@ func (w *world) pass(d time.Duration) { w.time.Add(d.Milliseconds()) }
 func (w *world) start(sets ...string) {
 	w.t.Helper()
 	a := &app{out: io.Discard, err: io.Discard, sets: sets}
-	config, err := a.prepareDemo(w.folder, "127.0.0.1:0")
+	var err error
+	if w.simulator, err = startSimulator("127.0.0.1:0", filepath.Join(w.folder, "simulator.json")); err != nil {
+		w.t.Fatal(err)
+	}
+	config, err := a.prepareDemo(w.folder, "127.0.0.1:0", w.simulator.url)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -111,6 +118,7 @@ func (w *world) start(sets ...string) {
 			w.t.Errorf("the store did not close: %v", err)
 		}
 		w.http.CloseIdleConnections()
+		w.simulator.stop()
 	})
 }
 
@@ -308,4 +316,17 @@ func rupees(t testing.TB, text string) money.Amount {
 		t.Fatal(err)
 	}
 	return value
+}
+
+// until polls a condition, for half a minute at most.
+func (w *world) until(what string, condition func() bool) {
+	w.t.Helper()
+	patience := time.After(30 * time.Second)
+	for !condition() {
+		select {
+		case <-patience:
+			w.t.Fatalf("gave up waiting until %s", what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
 }

@@ -96,7 +96,7 @@ func TestTheSignatureCoversMethodPathQueryAndBodyAsTheyWereSent(t *testing.T) {
 	w.expect("a query on a POST is not signed", call{
 		as: me, method: "POST", path: "/api/v1/renew?anything=goes", body: `{}`,
 		timestamp: signed.Get("X-Timestamp"), nonce: signed.Get("X-Nonce"), signature: signed.Get("X-Signature"),
-	}, fault.ServiceUnavailable)
+	}, fault.ValidationError)
 	w.expect("a body on a GET is signed too", call{as: me, path: balance, body: "hello"}, fault.OK)
 	good := w.request(call{as: me, path: balance})
 	w.expect("an upper-case signature", call{

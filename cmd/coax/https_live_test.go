@@ -67,7 +67,7 @@ func (w *world) load(as caller) *load {
 // moment and been answered.
 func (l *load) await(t *testing.T, n int) {
 	t.Helper()
-	began := time.Now()
+	began, patience := time.Now(), time.After(30*time.Second)
 	for {
 		l.mu.Lock()
 		count := 0
@@ -81,7 +81,7 @@ func (l *load) await(t *testing.T, n int) {
 			return
 		}
 		select {
-		case <-t.Context().Done():
+		case <-patience:
 			t.Fatal("the load came to a halt")
 		case <-time.After(time.Millisecond):
 		}

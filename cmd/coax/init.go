@@ -72,9 +72,10 @@ func (a *app) init(folder string) error {
 
 Next:
   1. Put a TLS certificate and its key beside coax.toml as tls.pem and tls.key, or set server.tls_cert and server.tls_key.
-  2. coax serve --config %[2]s
-  3. coax admin --config %[2]s lco create --name NAME
-`, folder, config)
+  2. Set provider.url in coax.toml to the provider's address.
+  3. coax serve --config %[2]s
+  4. coax admin --config %[2]s lco create --name NAME
+`, folder, shellQuote(config))
 	return nil
 }
 
@@ -95,12 +96,14 @@ func writeMasterKey(path string) error {
 	return nil
 }
 
-// writeNew writes a file that must not be there yet.
+// writeNew writes a file that must not be there yet. It appears whole or not at
+// all: half a master key would be worse than none.
 func writeNew(path string, mode os.FileMode, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	draft, err := writeDraft(path, mode, content)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Sync(), file.Close())
+	defer os.Remove(draft)
+	// Unlike a rename, a link never replaces what is there.
+	return os.Link(draft, path)
 }

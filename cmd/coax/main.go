@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,5 +16,8 @@ func main() {
 	// A second Ctrl-C ends a process that does not drain fast enough for its
 	// user; nothing that was answered can be lost by that.
 	context.AfterFunc(ctx, stop)
+	// net/http prints stray bytes of the other side through the standard
+	// logger. Nothing of ours uses it, and nobody vouches for those bytes.
+	log.SetOutput(io.Discard)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Environ()))
 }

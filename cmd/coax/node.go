@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +20,8 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
@@ -35,6 +38,10 @@ type node struct {
 	vault   *access.Vault
 	gate    *access.Gate
 	metrics *telemetry.Metrics
+
+	catalogue  *catalogue.Catalogue
+	provider   *gateway.Gateway
+	operations *operation.Processor
 
 	certificate *certificate
 	door        *httpapi.FrontDoor
@@ -66,6 +73,10 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
+	provider, err := openProvider(config)
+	if err != nil {
+		return nil, err
+	}
 	metrics := telemetry.NewMetrics()
 	store, err := openStore(ctx, config, sqlite.Options{Role: sqlite.Node, Observe: batches{metrics}})
 	if err != nil {
@@ -75,11 +86,56 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	plans := catalogue.New(store)
 	return &node{
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics,
-		gate:  access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
+		gate:      access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
+		catalogue: plans,
+		provider:  provider,
+		operations: operation.NewProcessor(store, plans, provider, operation.Config{
+			Now:            now,
+			Node:           nodeName(),
+			ProviderName:   config.Provider.Name,
+			Timeout:        config.Provider.Timeout,
+			FirstCheck:     config.Review.FirstCheck,
+			ActivationTerm: config.Rules.ActivationTerm,
+			Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
+		}),
 		ended: make(chan error, 3),
 	}, nil
+}
+
+// openProvider makes the way to the provider. It is not called yet: one that is
+// down must not keep the service from starting.
+func openProvider(config Config) (*gateway.Gateway, error) {
+	if config.Provider.URL == "" {
+		return nil, errors.New("provider.url is not set: give the provider's address, such as https://provider.example " +
+			"(`coax simulator` runs one to try)")
+	}
+	var token string
+	if config.Provider.TokenFile != "" {
+		text, err := os.ReadFile(config.Provider.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("provider.token_file: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	provider, err := gateway.New(gateway.Config{
+		URL: config.Provider.URL, Timeout: config.Provider.Timeout, CAFile: config.Provider.CA, Token: gateway.Token(token),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the provider: %w", err)
+	}
+	return provider, nil
+}
+
+// nodeName tells this process from every other that works on the store.
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
 // batches tells the metrics about the writer's batches.
@@ -101,7 +157,8 @@ func (n *node) listen() error {
 		Gate:         n.gate,
 		Proxies:      n.config.Server.TrustedProxies,
 		Wallets:      n.store,
-		Plans:        catalogue.New(n.store),
+		Plans:        n.catalogue,
+		Operations:   n.operations,
 		ProviderName: n.config.Provider.Name,
 		Log:          n.log,
 		Metrics:      n.metrics,
@@ -124,13 +181,13 @@ func (n *node) listen() error {
 	}
 
 	listeners := []struct {
-		key, addr string
-		serve     func(net.Listener) error
-		bound     *net.Addr
+		key, addr, hint string
+		serve           func(net.Listener) error
+		bound           *net.Addr
 	}{
-		{"server.addr", n.config.Server.Addr, n.door.ServeTLS, &n.apiAddr},
-		{"server.plain_addr", n.config.Server.PlainAddr, n.door.ServePlain, &n.plainAddr},
-		{"server.internal_addr", n.config.Server.InternalAddr, n.private.Serve, &n.internalAddr},
+		{"server.addr", n.config.Server.Addr, ", or in demo with --addr", n.door.ServeTLS, &n.apiAddr},
+		{"server.plain_addr", n.config.Server.PlainAddr, "", n.door.ServePlain, &n.plainAddr},
+		{"server.internal_addr", n.config.Server.InternalAddr, "", n.private.Serve, &n.internalAddr},
 	}
 	var open []net.Listener
 	for _, l := range listeners {
@@ -145,7 +202,7 @@ func (n *node) listen() error {
 					_ = other.Close()
 				}
 			}
-			return fmt.Errorf("%s: listen on %s: %w (is another process there? --set %s=HOST:PORT chooses another)", l.key, l.addr, err, l.key)
+			return fmt.Errorf("%s: listen on %s: %w (is another process there? choose another with --set %s=HOST:PORT%s)", l.key, l.addr, err, l.key, l.hint)
 		}
 		*l.bound = listener.Addr()
 		open = append(open, listener)
@@ -172,7 +229,10 @@ func (n *node) patience() time.Duration { return 2*n.config.Provider.Timeout + 1
 func (n *node) serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
-	n.background.Go(func() { n.reloadOnHangup(working) })
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	n.background.Go(func() { n.reloadOn(working, hangup) })
 	n.log.Info("serving", "addr", n.apiAddr.String(), "internal_addr", n.internalAddr.String())
 
 	var cause error
@@ -198,7 +258,10 @@ func (n *node) serve(ctx context.Context) error {
 }
 
 // close lets go of the store, whether or not the node ever served.
-func (n *node) close() error { return n.store.Close() }
+func (n *node) close() error {
+	n.provider.Close()
+	return n.store.Close()
+}
 
 // sweep purges what is no longer needed, a little at a time.
 func (n *node) sweep(ctx context.Context) {
@@ -218,12 +281,9 @@ func (n *node) sweep(ctx context.Context) {
 	}
 }
 
-// reloadOnHangup reads the certificate again on SIGHUP. A new one that does not
-// read leaves the old one in place.
-func (n *node) reloadOnHangup(ctx context.Context) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+// reloadOn reads the certificate again whenever it is told to. A new one that
+// does not read leaves the old one in place.
+func (n *node) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -252,7 +312,8 @@ func loadCertificate(certFile, keyFile string) (*certificate, error) {
 func (c *certificate) reload() error {
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return fmt.Errorf("read the TLS certificate (server.tls_cert %s, server.tls_key %s): %w", c.certFile, c.keyFile, err)
+		return fmt.Errorf("the TLS certificate cannot be read: %w; put one at %s and its key at %s, or set server.tls_cert and server.tls_key",
+			err, c.certFile, c.keyFile)
 	}
 	c.current.Store(&pair)
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -21,29 +22,41 @@ The schema is brought up to date at start.`,
 		Example: "  coax serve --config /etc/coax/coax.toml\n  coax serve --config coax.toml --set server.addr=0.0.0.0:8443 --set log.level=warn",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config, err := a.config()
-			if err != nil {
-				return err
-			}
-			if config.Clock.Offset != 0 {
-				return errors.New("clock.offset is for demo only: a service whose clock is wrong would sell wrong expiries; remove it")
-			}
-			log, err := newLogger(a.err, config, "json")
-			if err != nil {
-				return err
-			}
-			node, err := openNode(c.Context(), config, a.environ, log, clock(config.Clock.Offset))
-			if err != nil {
-				return err
-			}
-			if err := node.listen(); err != nil {
-				return errors.Join(err, node.close())
-			}
-			return errors.Join(node.serve(c.Context()), node.close())
+			return stoppedIsDone(c.Context(), a.serve(c.Context()))
 		},
 	}
 	a.addConfigFlags(command)
 	return command
+}
+
+func (a *app) serve(ctx context.Context) error {
+	config, err := a.config()
+	if err != nil {
+		return err
+	}
+	if config.Clock.Offset != 0 {
+		return errors.New("clock.offset is for demo only: a service whose clock is wrong would sell wrong expiries; remove it")
+	}
+	log, err := newLogger(a.err, config, "json")
+	if err != nil {
+		return err
+	}
+	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
+	if err != nil {
+		return err
+	}
+	if err := node.listen(); err != nil {
+		return errors.Join(err, node.close())
+	}
+	return errors.Join(node.serve(ctx), node.close())
+}
+
+// stoppedIsDone takes being stopped while still starting for a clean end.
+func stoppedIsDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 func (a *app) migrateCommand() *cobra.Command {

@@ -78,9 +78,12 @@ type setting struct {
 	read         func(*Config, string) error
 }
 
+// defaultAddr is where the API is served unless somebody says otherwise.
+const defaultAddr = "127.0.0.1:8443"
+
 // settings is every key there is, in the order the file shows them.
 var settings = []setting{
-	{key: "server.addr", standard: "127.0.0.1:8443", doc: "HTTPS listener for the API and the panel",
+	{key: "server.addr", standard: defaultAddr, doc: "HTTPS listener for the API and the panel",
 		read: address(func(c *Config) *string { return &c.Server.Addr })},
 	{key: "server.plain_addr", standard: "", doc: "plain HTTP listener: everyone but a trusted proxy that ended TLS gets 403 HTTPS_REQUIRED; empty = none",
 		read: optionalAddress(func(c *Config) *string { return &c.Server.PlainAddr })},

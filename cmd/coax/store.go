@@ -12,6 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
@@ -20,6 +21,7 @@ type store interface {
 	access.Store
 	admin.Store
 	catalogue.Store
+	operation.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Broken() <-chan struct{}
@@ -31,7 +33,7 @@ type store interface {
 func openStore(ctx context.Context, config Config, options sqlite.Options) (store, error) {
 	db, err := sqlite.Open(ctx, config.Store.Path, options)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("store.url %s: %w", config.Store.URL, err)
 	}
 	return db, nil
 }

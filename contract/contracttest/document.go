@@ -22,6 +22,12 @@ const mediaType = "application/json"
 // rateKeyword says of a code whether the X-RateLimit headers come with it.
 const rateKeyword = "x-rate-limit-headers"
 
+// onceKeyword marks a field that may be missing, and has to be from a replay.
+const onceKeyword = "x-given-once"
+
+// replayHeader marks a replay.
+const replayHeader = "Idempotent-Replayed"
+
 // document is the contract, ready to judge by.
 type document struct {
 	api         *openapi3.T
@@ -35,8 +41,7 @@ type document struct {
 type answers map[int]*answer
 
 type answer struct {
-	headers  map[string]header // by canonical name
-	body     *jsonschema.Schema
+	headers  map[string]header  // by canonical name
 	outcomes map[string]outcome // by code
 	examples openapi3.Examples  // by code
 }
@@ -51,7 +56,9 @@ type header struct {
 // outcome is one code's part of an answer.
 type outcome struct {
 	body *jsonschema.Schema
-	rate string // always, never or sometimes
+	rate string     // always, never or sometimes
+	once [][]string // the paths of what is given once
+	maps [][]string // the paths of objects with any number of names
 }
 
 // Where there is no operation, these responses of the document may be given. A
@@ -190,7 +197,7 @@ func (b *builder) answer(response *openapi3.ResponseRef, at string) *answer {
 		return made
 	}
 	at = target(content.Schema.Ref, at+"/content/"+escape(mediaType)+"/schema")
-	made.body, made.examples = b.schema(at), content.Examples
+	made.examples = content.Examples
 	branches := content.Schema.Value.OneOf
 	if len(branches) == 0 {
 		b.outcome(made, content.Schema, at)
@@ -215,7 +222,26 @@ func (b *builder) outcome(made *answer, ref *openapi3.SchemaRef, at string) {
 	case !slices.Contains([]string{"always", "never", "sometimes"}, rate):
 		b.complain(at, "%s is %q; want always, never or sometimes", rateKeyword, rate)
 	}
-	made.outcomes[code] = outcome{body: b.schema(at), rate: rate}
+	result := outcome{body: b.schema(at), rate: rate}
+	result.remark(ref.Value, nil)
+	made.outcomes[code] = result
+}
+
+// remark notes where a schema has fields that may be missing.
+func (o *outcome) remark(schema *openapi3.Schema, path []string) {
+	if schema.AdditionalProperties.Schema != nil {
+		o.maps = append(o.maps, path)
+	}
+	for name, property := range schema.Properties {
+		below := append(slices.Clone(path), name)
+		if once, _ := property.Value.Extensions[onceKeyword].(bool); once {
+			o.once = append(o.once, below)
+		}
+		o.remark(property.Value, below)
+	}
+	for _, branch := range schema.OneOf {
+		o.remark(branch.Value, path)
+	}
 }
 
 // target is where a thing stands in the document: where its reference points to,
@@ -227,7 +253,9 @@ func target(ref, found string) string {
 	return found
 }
 
-func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+var escapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func escape(name string) string { return escapes.Replace(name) }
 
 // tightened returns a compiler for the schemas of a document in their strictest
 // reading.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 // response is a recorded answer, with the request it answers.
@@ -124,7 +125,6 @@ func (a *answer) judgeBody(body []byte, headers http.Header, complain func(strin
 		complain("the body: %v", err)
 		return
 	}
-	err = a.body.Validate(value)
 	envelope, _ := value.(map[string]any)
 	code, _ := envelope["code"].(string)
 	outcome, known := a.outcomes[code]
@@ -132,19 +132,32 @@ func (a *answer) judgeBody(body []byte, headers http.Header, complain func(strin
 		complain("the code %q is not documented here; these are: %v", code, slices.Sorted(maps.Keys(a.outcomes)))
 		return
 	}
-	if err != nil {
-		// Of several codes' schemas the code picks the one to complain about.
-		if narrowed := outcome.body.Validate(value); narrowed != nil {
-			err = narrowed
-		}
-	}
-	for _, wrong := range wrongs(err) {
+	// An answer is oneOf its codes' schemas. Each pins its code, so only this one
+	// can fit.
+	for _, wrong := range wrongs(outcome.body.Validate(value)) {
 		complain("the body: %s", wrong)
+	}
+	for _, path := range outcome.once {
+		if _, there := at(value, path); there && len(headers[replayHeader]) > 0 {
+			complain("the body: %s is in a replay; it is given once", strings.Join(path, "."))
+		}
 	}
 	if id := headers["X-Request-Id"]; len(id) == 1 && envelope["request_id"] != id[0] {
 		complain("request_id is %v; X-Request-Id says %s", envelope["request_id"], id[0])
 	}
 	judgeRate(outcome.rate, headers, complain)
+}
+
+// at is what stands in a body under a path of names.
+func at(value any, path []string) (any, bool) {
+	for _, name := range path {
+		object, _ := value.(map[string]any)
+		var there bool
+		if value, there = object[name]; !there {
+			return nil, false
+		}
+	}
+	return value, true
 }
 
 // judgeRate checks that the three rate headers come together, where the code
@@ -173,7 +186,8 @@ func judgeRate(rule string, headers http.Header, complain func(string, ...any)) 
 	}
 }
 
-// wrongs takes a validator's complaint apart, down to what is wrong where.
+// wrongs takes a validator's complaint apart, down to what is wrong where. Where
+// nothing of several fits, it complains about what comes closest.
 func wrongs(err error) []string {
 	if err == nil {
 		return nil
@@ -185,9 +199,16 @@ func wrongs(err error) []string {
 	if len(invalid.Causes) == 0 {
 		return []string{invalid.Error()}
 	}
-	var list []string
+	var all, closest []string
 	for _, cause := range invalid.Causes {
-		list = append(list, wrongs(cause)...)
+		found := wrongs(cause)
+		all = append(all, found...)
+		if closest == nil || len(found) < len(closest) {
+			closest = found
+		}
 	}
-	return list
+	if _, alternatives := invalid.ErrorKind.(*kind.OneOf); alternatives {
+		return closest
+	}
+	return all
 }

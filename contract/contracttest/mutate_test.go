@@ -40,19 +40,30 @@ func TestMutationsSpoilEveryPartOnce(t *testing.T) {
 }
 
 func TestCheckMutationsKnowsWhatIsAllowed(t *testing.T) {
-	r := recorded(t)["balance"]
 	tests := []struct {
 		name    string
+		of      string
 		allowed []string
 		failed  int
 	}{
-		{"every mutation is noticed", nil, 0},
-		{"one is allowed that is noticed", []string{"remove data.note"}, 1},
-		{"one is allowed that there is not", []string{"remove data.password"}, 1},
+		{"every mutation is noticed", "balance", nil, 0},
+		{"one is allowed that is noticed", "balance", []string{"remove data.note"}, 1},
+		{"one is allowed that there is not", "balance", []string{"remove data.password"}, 1},
+		{"what is given once may be missing", "activate", nil, 0},
+		{"what is given once may be allowed to be missing", "activate", []string{"remove data.customer.password"}, 0},
+		{"what is given once may be missing already", "activate-password-given", nil, 0},
+		{"a replay may not be marked as one", "activate-replayed", []string{"remove header Idempotent-Replayed"}, 0},
+		{"one of several errors may be missing", "validation-error-activate", []string{"remove data.fields.mobile"}, 0},
+		{"the only error may not", "validation-error-renew", []string{"remove data.fields.subscriber_id"}, 1},
+		{"no wrong answer passes", "wrong", nil, 1},
 	}
+	recorded := recorded(t)
+	wrong := recorded["activate"]
+	wrong.status = 201
+	recorded["wrong"] = wrong
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &fakeTB{TB: t}
+			f, r := &fakeTB{TB: t}, recorded[tt.of]
 			tried := CheckMutations(f, r.method, r.path, r.status, r.header, r.body, tt.allowed...)
 			if f.failed != tt.failed || tried < 50 {
 				t.Errorf("%d failures in %d mutations; want %d in at least 50", f.failed, tried, tt.failed)

@@ -12,8 +12,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// amountPointer is the one schema that may be a number without being an integer.
-const amountPointer = "/components/schemas/Amount"
+// namesKeyword lists the names that an object may have beside its properties.
+// The document itself leaves it open, as any object: more may be added.
+const namesKeyword = "x-names"
+
+// amountPointer is where the schemas stand that may be numbers without being
+// integers: Amount, and those whose names end in it.
+var amountPointer = regexp.MustCompile(`^/components/schemas/[A-Za-z]*Amount$`)
 
 // tighten closes every object schema under a node, makes its properties required
 // unless the schema says itself which of them are (an empty list does not count:
@@ -55,11 +60,14 @@ func tightenSchema(schema map[string]any, at string) error {
 	if hasType(schema, "object") {
 		closeObject(schema)
 	}
+	if names, found := schema[namesKeyword].([]any); found {
+		schema["propertyNames"] = map[string]any{"enum": names}
+	}
 	if hasType(schema, "integer") {
 		schema["format"] = "whole"
 	}
 	if hasType(schema, "number") {
-		if at != amountPointer {
+		if !amountPointer.MatchString(at) {
 			return errors.New("a number has to be an integer or an Amount")
 		}
 		schema["format"] = "amount"

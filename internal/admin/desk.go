@@ -8,9 +8,12 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -46,8 +49,8 @@ func (d *Desk) act(action string) Act {
 // the API enabled, and blocked for everybody until an address is whitelisted.
 func (d *Desk) CreateOperator(ctx context.Context, name string, terms OperatorChange) (subscription.Operator, error) {
 	name = strings.TrimSpace(name)
-	if n := utf8.RuneCountInString(name); n < 1 || n > 100 {
-		return subscription.Operator{}, Refuse("the operator's name has %d characters; give 1 to 100", n)
+	if err := checkText("operator's name", name, 1, 100); err != nil {
+		return subscription.Operator{}, err
 	}
 	if err := checkTerms(terms); err != nil {
 		return subscription.Operator{}, err
@@ -113,6 +116,20 @@ func checkTerms(change OperatorChange) error {
 	return nil
 }
 
+// checkText takes a text of so many characters that a person can read on one
+// line: no control characters, no blanks around it.
+func checkText(name, text string, least, most int) error {
+	switch n := utf8.RuneCountInString(text); {
+	case n < least || n > most:
+		return Refuse("the %s has %d characters; give %d to %d", name, n, least, most)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return Refuse("the %s %q holds what cannot be printed on a line", name, text)
+	case strings.TrimSpace(text) != text:
+		return Refuse("the %s has blanks around it", name)
+	}
+	return nil
+}
+
 // DeleteOperator closes an account for good. Its records and keys stay known.
 func (d *Desk) DeleteOperator(ctx context.Context, id int64) error {
 	return d.store.DeleteOperator(ctx, d.act("lco delete"), id)
@@ -124,10 +141,23 @@ func (d *Desk) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wall
 	if !topUp.Amount.IsPositive() {
 		return wallet, false, Refuse("a top-up of %s is not money coming in: give an amount above zero", topUp.Amount)
 	}
-	if n := utf8.RuneCountInString(topUp.Reference); n < 1 || n > 200 {
-		return wallet, false, Refuse("the reference has %d characters; give 1 to 200, such as the bank's transfer number", n)
+	if err := checkText("reference", topUp.Reference, 1, 200); err != nil {
+		return wallet, false, err
 	}
 	return d.store.TopUp(ctx, d.act("wallet topup"), topUp)
+}
+
+// Adjust corrects a wallet by hand, up or down, for a reason that is kept.
+func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
+	act := d.act("wallet adjust")
+	act.Reason = strings.TrimSpace(reason)
+	if err := checkText("reason", act.Reason, 1, 500); err != nil {
+		return subscription.Wallet{}, err
+	}
+	if amount.IsZero() {
+		return subscription.Wallet{}, Refuse("an adjustment of 0.00 changes nothing")
+	}
+	return d.store.Adjust(ctx, act, operatorID, amount)
 }
 
 // SetPlan makes a plan, or changes the one with that id. The new price holds
@@ -139,8 +169,8 @@ func (d *Desk) SetPlan(ctx context.Context, plan subscription.Plan) (subscriptio
 	}{
 		{"id", plan.ID, 1, 100}, {"name", plan.Name, 1, 100}, {"description", plan.Description, 0, 500}, {"main component", plan.Main, 1, 100},
 	} {
-		if n := utf8.RuneCountInString(text.value); n < text.least || n > text.most || strings.TrimSpace(text.value) != text.value {
-			return plan, Refuse("the plan's %s has %d characters; give %d to %d, without blanks around it", text.name, n, text.least, text.most)
+		if err := checkText("plan's "+text.name, text.value, text.least, text.most); err != nil {
+			return plan, err
 		}
 	}
 	switch {
@@ -261,6 +291,26 @@ func (d *Desk) Operators(ctx context.Context) ([]subscription.Operator, error) {
 // Wallet returns an operator's balance and holds.
 func (d *Desk) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
 	return d.store.Wallet(ctx, operatorID)
+}
+
+// Commissions returns what the MSO earned, of one operator, or of all if zero.
+func (d *Desk) Commissions(ctx context.Context, operatorID int64) ([]CommissionEntry, error) {
+	return d.store.Commissions(ctx, operatorID)
+}
+
+// ListOperations lists operations, newest first.
+func (d *Desk) ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error) {
+	return d.store.ListOperations(ctx, filter)
+}
+
+// OperationHistory returns an operation with all that happened to it.
+func (d *Desk) OperationHistory(ctx context.Context, id string) (OperationHistory, error) {
+	return d.store.OperationHistory(ctx, id)
+}
+
+// FindSubscriber returns a subscriber of any operator.
+func (d *Desk) FindSubscriber(ctx context.Context, id string) (int64, operation.Subscription, error) {
+	return d.store.FindSubscriber(ctx, id)
 }
 
 // Ledger returns an operator's books, oldest line first.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -26,7 +27,13 @@ type Store interface {
 	// TopUp credits a wallet once per reference. Asked again with the same
 	// reference and amount it changes nothing and says so.
 	TopUp(ctx context.Context, act Act, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
+	// Adjust moves a wallet's balance by an amount of either sign, never below
+	// zero.
+	Adjust(ctx context.Context, act Act, operatorID int64, amount money.Amount) (subscription.Wallet, error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
+	// Commissions lists what the MSO earned, of one operator, or of all if
+	// operatorID is zero.
+	Commissions(ctx context.Context, operatorID int64) ([]CommissionEntry, error)
 	Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error)
 
 	// SetPlan makes or changes a plan. It refuses a component that the
@@ -48,6 +55,18 @@ type Store interface {
 	AllowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix, most int) error
 	DisallowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix) error
 	Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error)
+
+	// ListOperations lists operations, newest first.
+	ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error)
+	OperationHistory(ctx context.Context, id string) (OperationHistory, error)
+
+	// FindSubscriber reads a subscriber of any operator.
+	FindSubscriber(ctx context.Context, id string) (operatorID int64, s operation.Subscription, err error)
+	// CheckImport says of each row what stands in the way of importing it, or
+	// that it is there already; nothing is changed.
+	CheckImport(ctx context.Context, rows []ImportRow) ([]ImportVerdict, error)
+	// ImportSubscribers adds the rows that are not there yet, all or none.
+	ImportSubscribers(ctx context.Context, act Act, rows []ImportRow) (added int, err error)
 
 	// Acts lists what staff did, oldest first; for one operator, or for all
 	// if operatorID is zero.
@@ -82,4 +101,53 @@ type LedgerEntry struct {
 	// TransactionID is the operation that was paid for; empty for a credit.
 	TransactionID string
 	CreatedAt     time.Time
+}
+
+// CommissionEntry is what one operation earned the MSO, at the rate of its time.
+type CommissionEntry struct {
+	TransactionID string
+	OperatorID    int64
+	Amount        money.Amount
+	RateBPS       int
+	CreatedAt     time.Time
+}
+
+// OperationFilter picks operations; a zero field picks all.
+type OperationFilter struct {
+	OperatorID int64
+	State      operation.State
+	Subscriber string
+	// Most is how many are listed.
+	Most int
+}
+
+// OperationHistory is an operation with every state it went through and every
+// question that was put to the provider.
+type OperationHistory struct {
+	operation.Operation
+	Events []OperationEvent
+	Calls  []OperationCall
+}
+
+// OperationEvent is one step between states.
+type OperationEvent struct {
+	From, To operation.State
+	Epoch    int64
+	Node     string
+	Actor    string
+	Why      string
+	At       time.Time
+}
+
+// OperationCall is one question to the provider and what it came to.
+type OperationCall struct {
+	Reference   string
+	What        string
+	Component   string
+	Outcome     string
+	Transaction string
+	Detail      string
+	Node        string
+	AskedAt     time.Time
+	AnsweredAt  time.Time
 }

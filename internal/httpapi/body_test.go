@@ -98,7 +98,7 @@ func TestABodyLongerThanItSaysIsTheNextRequest(t *testing.T) {
 	h := build(t)
 	w := h.dialTLS()
 	w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: 2\r\n\r\n{}and more\r\n\r\n")
-	w.expect(503, fault.ServiceUnavailable)
+	w.expect(415, fault.UnsupportedMediaType)
 	w.expect(400, fault.BadRequest)
 	w.expectClosed()
 }
@@ -125,7 +125,7 @@ func TestWhoAsksWhetherToGoOnIsToldTo(t *testing.T) {
 	}
 	w.r.ReadString('\n')
 	w.send("{}")
-	w.expect(503, fault.ServiceUnavailable)
+	w.expect(415, fault.UnsupportedMediaType)
 	w.send(balanceRequest)
 	w.expect(200, fault.OK)
 }

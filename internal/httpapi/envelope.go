@@ -33,6 +33,7 @@ type reply struct {
 	rate       access.Rate
 	retryAfter time.Duration
 	allow      string
+	replayed   bool
 	close      bool // this is the last response on its connection
 }
 
@@ -89,6 +90,9 @@ func (p reply) setHeader(header http.Header, bodyLen int) {
 		// Rounded up, so that whoever waits as long as told is not early.
 		seconds := max(1, int64((p.retryAfter+time.Second-1)/time.Second))
 		header["Retry-After"] = []string{strconv.FormatInt(seconds, 10)}
+	}
+	if p.replayed {
+		header["Idempotent-Replayed"] = []string{"true"}
 	}
 	if p.allow != "" {
 		header["Allow"] = []string{p.allow}

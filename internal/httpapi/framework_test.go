@@ -110,7 +110,7 @@ func TestABodyMayLookLikeAFault(t *testing.T) {
 	const lookalike = "HTTP/1.1 400 Bad Request\r\n\r\nPOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n"
 	for range 3 {
 		w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: %d\r\n\r\n%s", len(lookalike), lookalike)
-		w.expect(503, fault.ServiceUnavailable)
+		w.expect(415, fault.UnsupportedMediaType)
 	}
 	if asked := h.gate.requests(); len(asked) != 3 || string(asked[2].Body) != lookalike {
 		t.Errorf("the gate was asked %d times; want 3, with the body as sent", len(asked))
@@ -124,7 +124,7 @@ func TestPipelinedRequestsAreAnsweredInTheirOrder(t *testing.T) {
 		"POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: 2\r\n\r\n{}\r\n",
 		"GET /nowhere HTTP/1.1\r\nHost: coax\r\n\r\n", balanceRequest)
 	ids := map[string]bool{}
-	for _, want := range []int{200, 503, 404, 200} {
+	for _, want := range []int{200, 415, 404, 200} {
 		g := w.receive()
 		if g.StatusCode != want {
 			t.Errorf("answered %d; want %d", g.StatusCode, want)

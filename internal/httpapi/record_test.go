@@ -140,7 +140,7 @@ func TestOneLineARequestAndNothingOfWhatWasSent(t *testing.T) {
 	w.send("GET /api/v1/balance?mobile=9876543210 HTTP/1.1\r\nHost: coax\r\n%s\r\n", secrets)
 	w.expect(200, fault.OK)
 	w.send("POST /api/v1/activate HTTP/1.1\r\nHost: coax\r\n%sContent-Length: %d\r\n\r\n%s", secrets, len(body), body)
-	w.expect(503, fault.ServiceUnavailable)
+	w.expect(415, fault.UnsupportedMediaType)
 	w.send("RUBBISH /9876543210/hunter2 HTTP/1.1\r\nHost: coax\r\n\r\n")
 	w.expect(404, fault.NotFound)
 	w.send("9876543210 hunter2\r\n\r\n")
@@ -152,7 +152,7 @@ func TestOneLineARequestAndNothingOfWhatWasSent(t *testing.T) {
 	}
 	for i, want := range []string{
 		"INFO 7 cxk_1a2b3c4d GET /api/v1/balance OK 200 127.0.0.1",
-		"ERROR 7 cxk_1a2b3c4d POST /api/v1/activate SERVICE_UNAVAILABLE 503 127.0.0.1",
+		"INFO 7 cxk_1a2b3c4d POST /api/v1/activate UNSUPPORTED_MEDIA_TYPE 415 127.0.0.1",
 		"INFO 0  - - NOT_FOUND 404 127.0.0.1",
 		"INFO 0  - - BAD_REQUEST 400 127.0.0.1",
 	} {
@@ -174,12 +174,12 @@ func TestOneLineARequestAndNothingOfWhatWasSent(t *testing.T) {
 		}
 	}
 	for series, want := range map[string]float64{
-		`coax_http_requests_total{code="OK",endpoint="/api/v1/balance"}`:                   1,
-		`coax_http_requests_total{code="SERVICE_UNAVAILABLE",endpoint="/api/v1/activate"}`: 1,
-		`coax_http_requests_total{code="NOT_FOUND",endpoint="-"}`:                          1,
-		`coax_http_requests_total{code="BAD_REQUEST",endpoint="-"}`:                        1,
-		`coax_http_request_seconds_count{endpoint="/api/v1/balance"}`:                      1,
-		`coax_framework_faults_total`:                                                      1,
+		`coax_http_requests_total{code="OK",endpoint="/api/v1/balance"}`:                      1,
+		`coax_http_requests_total{code="UNSUPPORTED_MEDIA_TYPE",endpoint="/api/v1/activate"}`: 1,
+		`coax_http_requests_total{code="NOT_FOUND",endpoint="-"}`:                             1,
+		`coax_http_requests_total{code="BAD_REQUEST",endpoint="-"}`:                           1,
+		`coax_http_request_seconds_count{endpoint="/api/v1/balance"}`:                         1,
+		`coax_framework_faults_total`:                                                         1,
 	} {
 		if got := h.metric(series); got != want {
 			t.Errorf("%s = %v; want %v", series, got, want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/operation"
 )
 
 // Call is a request that access has let in.
@@ -18,6 +19,9 @@ type Call struct {
 	// RawQuery is empty for a POST: a query that nobody signed is not read.
 	RawQuery string
 	Body     []byte
+	// ContentType and IdempotencyKey hold all values of their headers.
+	ContentType    []string
+	IdempotencyKey []string
 }
 
 // Answer is what a handler has to say when it does not refuse. The zero Code
@@ -26,6 +30,8 @@ type Answer struct {
 	Code    fault.Code
 	Message string
 	Data    any
+	// Replayed: this is the result of an earlier request with the same key.
+	Replayed bool
 }
 
 // A handler returns; it never writes.
@@ -43,20 +49,13 @@ type route struct {
 // routes lists every endpoint there is.
 func (a *API) routes() []route {
 	return []route{
-		{http.MethodPost, "/api/v1/activate", access.Activate, notYet("Activation")},
-		{http.MethodPost, "/api/v1/renew", access.Renew, notYet("Renewal")},
-		{http.MethodPost, "/api/v1/advance-renew", access.AdvanceRenew, notYet("Advance renewal")},
+		{http.MethodPost, "/api/v1/activate", access.Activate, a.operate(operation.Activate)},
+		{http.MethodPost, "/api/v1/renew", access.Renew, a.operate(operation.Renew)},
+		{http.MethodPost, "/api/v1/advance-renew", access.AdvanceRenew, a.operate(operation.AdvanceRenew)},
 		{http.MethodGet, "/api/v1/balance", access.CheckBalance, a.balance},
 		{http.MethodGet, "/api/v1/plans", access.GetPlans, a.plans},
-		{http.MethodGet, "/api/v1/subscription", access.CheckSubscription, notYet("Subscription look-up")},
-		{http.MethodGet, "/api/v1/transaction", access.CheckTransaction, notYet("Transaction look-up")},
-	}
-}
-
-// notYet answers for an endpoint of the contract that a later release serves.
-func notYet(what string) handler {
-	return func(context.Context, Call) (Answer, error) {
-		return Answer{}, fault.New(fault.ServiceUnavailable, "%s is not served by this release yet.", what)
+		{http.MethodGet, "/api/v1/subscription", access.CheckSubscription, a.subscription},
+		{http.MethodGet, "/api/v1/transaction", access.CheckTransaction, a.transaction},
 	}
 }
 

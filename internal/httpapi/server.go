@@ -35,6 +35,7 @@ type Config struct {
 	Proxies      access.TrustedProxies
 	Wallets      Wallets
 	Plans        Plans
+	Operations   Operations
 	ProviderName string
 	Log          *slog.Logger
 	Metrics      *telemetry.Metrics
@@ -49,6 +50,7 @@ type API struct {
 	proxies      access.TrustedProxies
 	wallets      Wallets
 	catalogue    Plans
+	operations   Operations
 	providerName string
 	record       record
 	byPath       map[string]route
@@ -62,6 +64,7 @@ func New(config Config) *API {
 		proxies:      config.Proxies,
 		wallets:      config.Wallets,
 		catalogue:    config.Plans,
+		operations:   config.Operations,
 		providerName: config.ProviderName,
 		record:       newRecord(config.Log, config.Metrics),
 		byPath:       map[string]route{},
@@ -184,6 +187,9 @@ func (a *API) judge(r *http.Request, x *exchange) (Answer, error) {
 		Caller:    x.caller,
 		RawQuery:  x.rawQuery,
 		Body:      body,
+
+		ContentType:    r.Header["Content-Type"],
+		IdempotencyKey: r.Header["Idempotency-Key"],
 	})
 }
 
@@ -196,6 +202,7 @@ func (x *exchange) reply(said Answer, err error) reply {
 		code:      said.Code,
 		message:   said.Message,
 		data:      said.Data,
+		replayed:  said.Replayed,
 		rate:      x.caller.Rate,
 		// What was not read is not read on either, so nothing can follow it.
 		close: x.unread,
@@ -205,6 +212,7 @@ func (x *exchange) reply(said Answer, err error) reply {
 	}
 	if err != nil {
 		refusal := fault.From(err)
+		answer.replayed = false
 		answer.code, answer.message, answer.data = refusal.Code, refusal.Message, refusal.Data
 		answer.retryAfter = refusal.RetryAfter
 	}

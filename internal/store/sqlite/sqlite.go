@@ -110,7 +110,7 @@ func (db *DB) claimFolder(role Role) (turnstile, error) {
 		if err := os.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
 			return turnstile{}, fmt.Errorf("make the data folder: %w", err)
 		}
-		lock, err := lockFolder(db.path + ".lock")
+		lock, err := LockFolder(db.path + ".lock")
 		if err != nil {
 			return turnstile{}, err
 		}

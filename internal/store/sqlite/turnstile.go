@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lockFolder keeps a second node out of the folder. The lock goes with the
-// process, however it ends.
-func lockFolder(path string) (*os.File, error) {
+// LockFolder keeps a second node out of a folder, by a file in it. The lock goes
+// with the process, however it ends.
+func LockFolder(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the folder's lock: %w", err)
@@ -20,7 +20,7 @@ func lockFolder(path string) (*os.File, error) {
 		holder, _ := os.ReadFile(path)
 		file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another node (process %s) serves from this folder: stop it, or give this one a store of its own (%s)",
+			return nil, fmt.Errorf("another node (process %s) serves from this folder: stop it, or give this one a folder of its own (%s)",
 				strings.TrimSpace(string(holder)), path)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)

@@ -31,7 +31,10 @@ func (db *DB) TopUp(ctx context.Context, act admin.Act, topUp admin.TopUp) (subs
 		if before.Balance.Add(before.Held).Add(topUp.Amount).Paise() > money.Max {
 			return admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
 		}
-		if err := credit(tx, act, topUp); err != nil {
+		if err := moveMoney(tx, act, movement{
+			operatorID: topUp.OperatorID, kind: "topup", amount: topUp.Amount,
+			reference: topUp.Reference, description: "Top-up " + topUp.Reference,
+		}); err != nil {
 			return err
 		}
 		credited = true
@@ -61,8 +64,49 @@ func sameTopUp(tx *tx, topUp admin.TopUp) (bool, error) {
 	return true, nil
 }
 
-// credit moves money in: the wallet, its chain of entries, and the ledger.
-func credit(tx *tx, act admin.Act, topUp admin.TopUp) error {
+// Adjust corrects a wallet by hand. What is held is not touched, so that the
+// balance alone must stay above zero.
+func (db *DB) Adjust(ctx context.Context, act admin.Act, operatorID int64, amount money.Amount) (subscription.Wallet, error) {
+	var wallet subscription.Wallet
+	err := db.writer.do(ctx, func(tx *tx) error {
+		if _, err := livingOperator(tx, operatorID); err != nil {
+			return err
+		}
+		before, err := walletOf(tx, operatorID)
+		if err != nil {
+			return err
+		}
+		if before.Balance.Add(amount).IsNegative() {
+			return admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", operatorID, before.Balance, amount.Neg())
+		}
+		if before.Balance.Add(before.Held).Add(amount).Paise() > money.Max {
+			return admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
+		}
+		if err := moveMoney(tx, act, movement{
+			operatorID: operatorID, kind: "adjust", amount: amount, description: "Adjustment: " + act.Reason,
+		}); err != nil {
+			return err
+		}
+		if wallet, err = walletOf(tx, operatorID); err != nil {
+			return err
+		}
+		subject := fmt.Sprintf("wallet of lco %d", operatorID)
+		return logAct(tx, act, operatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	})
+	return wallet, err
+}
+
+// movement is money that staff move, in or out.
+type movement struct {
+	operatorID  int64
+	kind        string
+	amount      money.Amount
+	reference   string
+	description string
+}
+
+// moveMoney writes a movement: the wallet, its chain of entries, and the ledger.
+func moveMoney(tx *tx, act admin.Act, m movement) error {
 	var balance, ledgerSum, seq, line int64
 	err := tx.queryRow(`
 		UPDATE wallets
@@ -70,21 +114,25 @@ func credit(tx *tx, act admin.Act, topUp admin.TopUp) error {
 		       entries = entries + 1, ledger_lines = ledger_lines + 1
 		 WHERE operator_id = ?1
 		RETURNING balance_paise, ledger_paise, entries, ledger_lines`,
-		topUp.OperatorID, topUp.Amount.Paise()).Scan(&balance, &ledgerSum, &seq, &line)
+		m.operatorID, m.amount.Paise()).Scan(&balance, &ledgerSum, &seq, &line)
 	if err != nil {
-		return fmt.Errorf("credit the wallet: %w", err)
+		return fmt.Errorf("move the wallet: %w", err)
 	}
 	_, err = tx.exec(`
 		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, reference, actor, created_at)
-		VALUES (?1, ?2, 'topup', ?3, ?4, ?5, ?6, ?7)`,
-		topUp.OperatorID, seq, topUp.Amount.Paise(), balance, topUp.Reference, act.Actor, act.At.UnixMilli())
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
+		m.operatorID, seq, m.kind, m.amount.Paise(), balance, textOrNull(m.reference), act.Actor, act.At.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the wallet entry: %w", err)
 	}
+	kind, size := "credit", m.amount
+	if m.amount.IsNegative() {
+		kind, size = "debit", m.amount.Neg()
+	}
 	_, err = tx.exec(`
 		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, created_at)
-		VALUES (?1, ?2, 'credit', ?3, ?4, ?5, ?6)`,
-		topUp.OperatorID, line, topUp.Amount.Paise(), ledgerSum, "Top-up "+topUp.Reference, act.At.UnixMilli())
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`,
+		m.operatorID, line, kind, size.Paise(), ledgerSum, m.description, act.At.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the ledger line: %w", err)
 	}

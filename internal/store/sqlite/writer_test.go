@@ -76,12 +76,13 @@ func hold(t testing.TB, db *DB) (release func()) {
 	return sync.OnceFunc(func() { close(free) })
 }
 
-// until polls a condition; the suite's own deadline ends a wait in vain.
+// until polls a condition, for half a minute at most.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
+	patience := time.After(30 * time.Second)
 	for !condition() {
 		select {
-		case <-t.Context().Done():
+		case <-patience:
 			t.Fatalf("gave up waiting until %s", what)
 		case <-time.After(100 * time.Microsecond):
 		}

@@ -49,6 +49,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Acts", actTests},
 		{"MasterKeys", masterKeyTests},
 		{"Operations", operationTests},
+		{"StaffWork", staffWorkTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

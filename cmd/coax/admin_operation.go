@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+func (a *app) operationCommand() *cobra.Command {
+	return group("operation", "Operations", "Operations: list them, or follow one through every state and every word of the provider's.",
+		a.operationList(), a.operationShow())
+}
+
+func (a *app) operationList() *cobra.Command {
+	var filter admin.OperationFilter
+	var state string
+	command := &cobra.Command{
+		Use:   "list [--lco ID] [--status STATUS] [--subscriber ID]",
+		Short: "List operations, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch filter.State = operation.State(state); filter.State {
+			case "", operation.Processing, operation.Success, operation.Failed, operation.NeedsReview:
+			default:
+				return usage("--status %s: give processing, success, failed or needs_review", state)
+			}
+			if err := optionalLCO(c, filter.OperatorID); err != nil {
+				return err
+			}
+			if filter.Most < 1 {
+				return usage("--most %d: give at least 1", filter.Most)
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				operations, err := desk.ListOperations(ctx, filter)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, op := range operations {
+					rows = append(rows, operationObject(op))
+				}
+				return a.list("There is no such operation.", rows)
+			})
+		},
+	}
+	command.Flags().Int64Var(&filter.OperatorID, "lco", 0, "only the operator's with this `ID`")
+	command.Flags().StringVar(&state, "status", "", "only those that are processing, success, failed or needs_review")
+	command.Flags().StringVar(&filter.Subscriber, "subscriber", "", "only the subscriber's with this `ID`")
+	command.Flags().IntVar(&filter.Most, "most", 100, "how many to list")
+	return command
+}
+
+func operationObject(op operation.Operation) object {
+	return object{
+		{"transaction_id", op.ID}, {"lco_id", op.OperatorID}, {"operation", op.Kind}, {"status", op.State}, {"channel", op.Channel},
+		{"subscriber_id", op.SubscriberID}, {"plan_id", op.PlanID}, {"amount", op.Amount}, {"created_at", when(op.CreatedAt)}, {"completed_at", when(op.CompletedAt)},
+	}
+}
+
+func (a *app) operationShow() *cobra.Command {
+	var id string
+	command := &cobra.Command{
+		Use:   "show --transaction ID",
+		Short: "Show an operation: every state, every question and answer of the provider",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				history, err := desk.OperationHistory(ctx, id)
+				if err != nil {
+					return err
+				}
+				return a.show(historyObject(history))
+			})
+		},
+	}
+	command.Flags().StringVar(&id, "transaction", "", "the transaction's `ID`")
+	_ = command.MarkFlagRequired("transaction")
+	return command
+}
+
+func historyObject(h admin.OperationHistory) object {
+	events := []object{}
+	for _, e := range h.Events {
+		events = append(events, object{
+			{"at", when(e.At)}, {"from", orNull(string(e.From))}, {"to", e.To}, {"why", e.Why}, {"actor", orNull(e.Actor)}, {"node", e.Node}, {"epoch", e.Epoch},
+		})
+	}
+	calls := []object{}
+	for _, c := range h.Calls {
+		calls = append(calls, object{
+			{"asked_at", when(c.AskedAt)}, {"answered_at", when(c.AnsweredAt)}, {"kind", c.What}, {"reference", c.Reference}, {"component", c.Component},
+			{"outcome", c.Outcome}, {"provider_transaction_id", orNull(c.Transaction)}, {"detail", c.Detail}, {"node", c.Node},
+		})
+	}
+	return append(operationObject(h.Operation), object{
+		{"idempotency_key", h.IdempotencyKey}, {"actor", h.Actor}, {"customer", h.CustomerName}, {"mobile", h.Mobile},
+		{"commission_bps", h.CommissionBPS}, {"wallet_before", h.WalletBefore}, {"expiry_previous", when(h.ExpiryPrevious)},
+		{"expiry_planned", when(h.ExpiryPlanned)}, {"cycle_starts_at", when(h.CycleStartsAt)}, {"provider", h.Provider},
+		{"provider_transaction_id", orNull(h.ProviderTransaction)}, {"reason", orNull(string(h.Reason))}, {"provider_message", orNull(h.ProviderMessage)},
+		{"addon", orNull(h.Addon)}, {"addon_status", orNull(string(h.AddonState))}, {"epoch", h.Epoch}, {"lease_until", when(h.LeaseUntil)},
+		{"next_check_at", when(h.NextCheckAt)}, {"events", events}, {"provider_calls", calls},
+	}...)
+}

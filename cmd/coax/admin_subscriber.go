@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+func (a *app) subscriberCommand() *cobra.Command {
+	return group("subscriber", "Subscribers", "Subscribers: bring them in from another system, or look at one.",
+		a.subscriberImport(), a.subscriberShow())
+}
+
+func (a *app) subscriberImport() *cobra.Command {
+	var check bool
+	command := &cobra.Command{
+		Use:   "import FILE.csv",
+		Short: "Bring in subscribers from a CSV file",
+		Long: `Bring in subscribers from a CSV file, or from standard input if FILE is -. Its first line is
+
+    lco,subscriber_id,mobile,name,plan_id,expiry
+
+An expiry is YYYY-MM-DD HH:MM:SS in Indian time, or a day, which lasts to its end. Nothing is
+charged. Every line's error is told at once, and with one error nothing is imported. Lines
+that are there already are passed over, so a file can safely be given again.`,
+		Example: "  coax admin --config coax.toml subscriber import customers.csv --check\n  coax admin --config coax.toml subscriber import customers.csv",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := openInput(args[0], c.InOrStdin())
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				report, err := desk.ImportSubscribers(ctx, file, check, a.progress("imported"))
+				if err != nil {
+					return err
+				}
+				return a.showImport(report, check)
+			})
+		},
+	}
+	command.Flags().BoolVar(&check, "check", false, "only check the file; change nothing")
+	return command
+}
+
+func openInput(name string, stdin io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("open the file: %w", err)
+	}
+	return file, nil
+}
+
+// progress writes how far a long job is, on a line of its own that a terminal
+// writes over.
+func (a *app) progress(what string) func(done, total int) {
+	return func(done, total int) {
+		end := "\r"
+		if done == total {
+			end = "\n"
+		}
+		fmt.Fprintf(a.err, "%s %d of %d%s", what, done, total, end)
+	}
+}
+
+func (a *app) showImport(report admin.ImportReport, check bool) error {
+	if len(report.Problems) > 0 && !a.asJSON {
+		for _, problem := range report.Problems {
+			fmt.Fprintf(a.out, "line %d: %s\n", problem.Line, problem.Problem)
+		}
+	}
+	problems := []object{}
+	for _, problem := range report.Problems {
+		problems = append(problems, object{{"line", problem.Line}, {"problem", problem.Problem}})
+	}
+	o := object{{"rows", report.Rows}, {"imported", report.Added}, {"already_there", report.Known}}
+	if a.asJSON {
+		o = append(o, field{"problems", problems})
+	}
+	if err := a.show(o); err != nil {
+		return err
+	}
+	if n := len(report.Problems); n > 0 {
+		return admin.Refuse("%d of %d lines are not right, so nothing was imported; mend them and give the file again", n, report.Rows)
+	}
+	if check && !a.asJSON {
+		fmt.Fprintln(a.out, "The file is fine; without --check it is imported.")
+	}
+	return nil
+}
+
+func (a *app) subscriberShow() *cobra.Command {
+	var id string
+	command := &cobra.Command{
+		Use:   "show --subscriber ID",
+		Short: "Show a subscriber with its cycles and what is under way",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				operatorID, found, err := desk.FindSubscriber(ctx, id)
+				if err != nil {
+					return err
+				}
+				return a.show(a.subscriberObject(operatorID, found))
+			})
+		},
+	}
+	command.Flags().StringVar(&id, "subscriber", "", "the subscriber's `ID`")
+	_ = command.MarkFlagRequired("subscriber")
+	return command
+}
+
+func (a *app) subscriberObject(operatorID int64, s operation.Subscription) object {
+	now := a.now()
+	plan, _ := subscription.LatestPlan(s.Cycles, now)
+	cycles := []object{}
+	for _, cycle := range s.Cycles {
+		cycles = append(cycles, object{{"plan_id", cycle.PlanID}, {"starts_at", when(cycle.StartsAt)}, {"ends_at", when(cycle.EndsAt)}})
+	}
+	pending := []object{}
+	for _, op := range s.Pending {
+		pending = append(pending, operationObject(op))
+	}
+	return object{
+		{"subscriber_id", s.ID}, {"lco_id", operatorID}, {"name", s.Name}, {"mobile", s.Mobile}, {"email", s.Email}, {"address", s.Address},
+		{"connection_type", s.ConnectionType}, {"status", subscription.StatusAt(s.Expires, now)}, {"plan_id", orNull(plan)},
+		{"expiry_date", when(s.Expires)}, {"created_at", when(s.CreatedAt)}, {"renewed_at", when(s.RenewedAt)},
+		{"last_provider_transaction", orNull(s.LastProviderTransaction)}, {"cycles", cycles}, {"pending_operations", pending},
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/audit"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var showProgress bool
+	command := &cobra.Command{
+		Use:   "audit --config FILE",
+		Short: "Prove the books: recompute everything from the rows and name what does not agree",
+		Long: `Prove the books: recompute every balance, expiry and history from the rows alone and name
+what does not agree.
+
+Reads one moment of the store and changes nothing, so that it may run beside live nodes.
+Prints what it counted. Exits with 0 if everything agrees; with 1 if not, after one line
+for each violation: what was broken, where, what was expected and what was found.
+
+What it holds the store against:
+
+` + promises(),
+		Example: `  coax audit --config coax.toml
+  coax audit --config coax.toml --json | jq .violations`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			report, err := a.runAudit(c.Context(), showProgress)
+			if err != nil {
+				return err
+			}
+			if err := a.showAudit(report); err != nil || report.OK {
+				return err
+			}
+			return fmt.Errorf("the books do not agree: %s", counted(int64(len(report.Violations))+report.LeftOut, "violation"))
+		},
+	}
+	a.addConfigFlags(command)
+	command.Flags().BoolVar(&a.asJSON, "json", false, "print one JSON object")
+	command.Flags().BoolVar(&showProgress, "progress", false, "tell on standard error how far it is, as it does on a terminal")
+	return command
+}
+
+func promises() string {
+	var text strings.Builder
+	for _, invariant := range audit.Invariants {
+		fmt.Fprintf(&text, "  %-4s %s\n", invariant.ID, invariant.Promise)
+	}
+	return text.String()
+}
+
+func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, error) {
+	config, err := a.config()
+	if err != nil {
+		return audit.Report{}, err
+	}
+	// The time is taken before the snapshot: an operation must not look stuck
+	// only because the audit took long.
+	now := clock(config.Clock.Offset)()
+	var progress func(string, int64)
+	if onTerminal := isTerminal(a.err); showProgress || onTerminal {
+		var end func()
+		progress, end = auditProgress(a.err, onTerminal)
+		defer end()
+	}
+	snapshot, done, err := openSnapshot(ctx, config.Store.Path)
+	if err != nil {
+		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.Path, err)
+	}
+	defer done()
+	report, err := audit.Run(ctx, snapshot, now, progress)
+	if err != nil {
+		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.Path, err)
+	}
+	return report, nil
+}
+
+// openSnapshot begins to read the SQLite file as it is at one moment. It takes
+// no lock that a node would notice, and could not write if it wanted to.
+func openSnapshot(ctx context.Context, path string) (snapshot audit.Snapshot, done func(), err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, errors.New("there is none; start a node or run `coax migrate` first")
+	}
+	escaped := (&url.URL{Path: path}).EscapedPath()
+	pool, err := sql.Open("sqlite", "file:"+escaped+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)&_pragma=cache_size(-65536)")
+	if err != nil {
+		return nil, nil, err
+	}
+	tx, err := pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		_ = pool.Close()
+		return nil, nil, fmt.Errorf("no store of Coax is there, or it cannot be read: %w", err)
+	}
+	return tx, func() {
+		_ = tx.Rollback()
+		_ = pool.Close()
+	}, nil
+}
+
+// auditProgress tells how far an audit is, a few times a second: on a terminal
+// in one line that end wipes out, else line by line.
+func auditProgress(to io.Writer, onTerminal bool) (progress func(what string, rows int64), end func()) {
+	var last time.Time
+	begin, finish := "", "\n"
+	if onTerminal {
+		begin, finish = "\r\x1b[K", ""
+	}
+	progress = func(what string, rows int64) {
+		if now := time.Now(); now.Sub(last) > 200*time.Millisecond {
+			last = now
+			fmt.Fprintf(to, "%s%s read, in %s now%s", begin, counted(rows, "row"), what, finish)
+		}
+	}
+	return progress, func() { fmt.Fprint(to, begin) }
+}
+
+// isTerminal reports whether a person may be looking.
+func isTerminal(writer io.Writer) bool {
+	file, is := writer.(*os.File)
+	if !is {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (a *app) showAudit(report audit.Report) error {
+	if a.asJSON {
+		return json.NewEncoder(a.out).Encode(report)
+	}
+	counts := report.Counts
+	operations := counts.Operations
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, f := range (object{
+		{"operators", counts.Operators}, {"wallets", counts.Wallets}, {"wallet entries", counts.WalletEntries}, {"ledger lines", counts.LedgerLines},
+		{"operations", fmt.Sprintf("%d (%d success, %d failed, %d processing, %d needs_review)",
+			operations.Total, operations.Success, operations.Failed, operations.Processing, operations.NeedsReview)},
+		{"commissions", counts.Commissions}, {"events of operations", counts.Events}, {"provider calls", counts.ProviderCalls},
+		{"exceptions", counts.Exceptions}, {"subscribers", counts.Subscribers}, {"cycles", counts.Cycles},
+		{"plans", fmt.Sprintf("%d (%d versions)", counts.Plans, counts.PlanVersions)},
+		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"acts of staff", counts.Acts}, {"last act's hash", orNull(report.ActsHead)},
+		{"credited", counts.Sums.Credited}, {"charged", counts.Sums.Charged}, {"held", counts.Sums.Held}, {"balance", counts.Sums.Balance},
+		{"ledger", counts.Sums.Ledger}, {"commission", counts.Sums.Commission},
+	}) {
+		fmt.Fprintf(table, "%s\t%s\n", f.name, cell(f.value))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, violation := range report.Violations {
+		fmt.Fprintln(a.out, violation)
+	}
+	if report.LeftOut > 0 {
+		fmt.Fprintf(a.out, "… and %s that are not shown\n", counted(report.LeftOut, "violation"))
+	}
+	if report.OK {
+		fmt.Fprintln(a.out, "Everything agrees.")
+	}
+	return nil
+}
+
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

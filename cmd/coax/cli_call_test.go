@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/signing"
+)
+
+func TestCLICallAgainstADemo(t *testing.T) {
+	t.Parallel()
+	p := cliDemo(t)
+	file := p.credentials()
+	for _, args := range [][]string{
+		{"GET", "/api/v1/balance"}, {"get", "/api/v1/balance"}, {"GET", "balance"}, {"GET", "/api/v1/balance?unknown=a+b&x=%2f"},
+	} {
+		got := cliOK(t, cliRun(t, append([]string{"call", "--credentials", file}, args...)...))
+		cliSays(t, strings.Join(args, " "), got.out, `"success": true`, `"wallet_balance": 10000.00`)
+		if !json.Valid([]byte(got.out)) {
+			t.Errorf("%q prints what is no JSON: %s", args, got.out)
+		}
+	}
+	cliSays(t, "plans", cliOK(t, cliRun(t, "call", "GET", "plans", "--credentials", file)).out, "FAMILY-3", "999.00")
+
+	included := cliOK(t, cliRun(t, "call", "GET", "balance", "-i", "--credentials", file)).out
+	cliSays(t, "call -i", included, "HTTP 200 OK\n", "Cache-Control: no-store\n", "X-Ratelimit-Limit: 100000\n", "\n\n{\n")
+
+	// A refusal of the service's is an answer like any other, unless --fail.
+	wrong := []string{"call", "GET", "nothing", "--credentials", file}
+	cliSays(t, "an unknown path", cliOK(t, cliRun(t, wrong...)).out, `"code": "NOT_FOUND"`)
+	for _, flag := range []string{"--fail", "-f"} {
+		failed := cliRun(t, append(wrong, flag)...)
+		if failed.code != exitRefused || failed.err != "coax: the service answered 404\n" {
+			t.Errorf("call %s: %s; want exit 1 and the status", flag, failed)
+		}
+		cliSays(t, "call "+flag, failed.out, `"code": "NOT_FOUND"`)
+	}
+	cliOK(t, cliRun(t, "call", "GET", "balance", "--fail", "--credentials", file))
+}
+
+func TestCLICallTakesCredentialsFromFileAndEnvironment(t *testing.T) {
+	t.Parallel()
+	p := cliDemo(t)
+	line := p.line
+	environ := []string{"COAX_BASE_URL=" + line.BaseURL, "COAX_CA_CERT=" + line.CACert, "COAX_API_KEY=" + line.APIKey, "COAX_API_SECRET=" + line.APISecret}
+	cliSays(t, "a call by the environment", cliOK(t, cliRunIn(t, environ, "call", "GET", "balance")).out, `"success": true`)
+
+	// The environment wins over the file, variable by variable.
+	file := p.credentials()
+	other := cliRunIn(t, []string{"COAX_API_KEY=cxk_0000000000000000000000000000dead"}, "call", "GET", "balance", "--credentials", file)
+	cliSays(t, "a call with another key", cliOK(t, other).out, `"INVALID_API_KEY"`)
+	other = cliRunIn(t, []string{"COAX_API_SECRET=cxs_wrong"}, "call", "GET", "balance", "--credentials", file)
+	cliSays(t, "a call with another secret", cliOK(t, other).out, `"INVALID_SIGNATURE"`)
+	mended := cliWrite(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:1/api/v1","api_key":"x","api_secret":"y"}`)
+	cliSays(t, "a call by both", cliOK(t, cliRunIn(t, environ, "call", "GET", "balance", "--credentials", mended)).out, `"success": true`)
+	// An empty variable is none.
+	cliSays(t, "a call beside an empty variable", cliOK(t, cliRunIn(t, []string{"COAX_API_KEY="}, "call", "GET", "balance", "--credentials", file)).out, `"success": true`)
+
+	for name, variable := range map[string]string{"base_url": "COAX_BASE_URL", "api_key": "COAX_API_KEY", "api_secret": "COAX_API_SECRET"} {
+		without := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, variable+"=") })
+		got := cliRunIn(t, without, "call", "GET", "balance")
+		cliRefusal(t, got, name+" is missing", "--credentials", variable)
+		cliHidesSecret(t, got, line.APISecret)
+	}
+	without := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "COAX_CA_CERT=") })
+	cliRefusal(t, cliRunIn(t, without, "call", "GET", "balance"), "certificate")
+}
+
+func cliHidesSecret(t testing.TB, got cliResult, secret string) {
+	t.Helper()
+	if strings.Contains(got.out+got.err, secret) {
+		t.Errorf("the secret is shown: %s", got)
+	}
+}
+
+func TestCLICallSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	const secret = "cxs_do_not_show_me"
+	credentials := func(text string) string { return cliWrite(t, filepath.Join(folder, "c.json"), text) }
+	refused := func(file string, want ...string) {
+		t.Helper()
+		got := cliRun(t, "call", "GET", "balance", "--credentials", file)
+		cliRefusal(t, got, want...)
+		cliHidesSecret(t, got, secret)
+	}
+	refused(filepath.Join(folder, "none.json"), "credentials", "none.json")
+	refused(credentials("cxs_do_not_show_me"), "c.json", "JSON")
+	refused(credentials(`{"base_url":1}`), "c.json", "JSON")
+	refused(credentials(`{"base_url":"127.0.0.1","api_key":"k","api_secret":"cxs_do_not_show_me"}`), "127.0.0.1", "https://")
+	refused(credentials(`{"base_url":"https://127.0.0.1:1/api/v1","api_key":"k","api_secret":"cxs_do_not_show_me"}`), "127.0.0.1:1", "refused")
+	refused(credentials(`{"base_url":"https://127.0.0.1:1/api/v1","api_key":"k","api_secret":"cxs_do_not_show_me","ca_cert":"/none/ca.pem"}`), "CA certificate", "/none/ca.pem")
+	refused(credentials(`{"base_url":"https://127.0.0.1:1/api/v1","api_key":"k","api_secret":"cxs_do_not_show_me","ca_cert":"`+folder+`/c.json"}`), "c.json", "PEM")
+
+	good := credentials(`{"base_url":"https://127.0.0.1:1/api/v1","api_key":"k","api_secret":"cxs_do_not_show_me"}`)
+	cliRefusal(t, cliRun(t, "call", "POST", "renew", "--data", "@"+folder+"/none.json", "--credentials", good), "body", "none.json")
+}
+
+// cliReceived is a request as it arrived.
+type cliReceived struct {
+	method, path, query, body string
+	header                    http.Header
+}
+
+// cliRecorder is a server that keeps what it is sent, and the environment of a
+// caller who means it.
+func cliRecorder(t testing.TB, answer string) (received <-chan cliReceived, environ []string) {
+	t.Helper()
+	requests := make(chan cliReceived, 16)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- cliReceived{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body), r.Header}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	return requests, []string{"COAX_BASE_URL=" + server.URL + "/api/v1", "COAX_API_KEY=cxk_recorded", "COAX_API_SECRET=cxs_recorded"}
+}
+
+func TestCLICallSendsWhatItSigned(t *testing.T) {
+	t.Parallel()
+	received, environ := cliRecorder(t, "not JSON, printed as it is\n")
+	const body = "{ \"name\": \"रवि\" }\r\n"
+	file := cliWrite(t, filepath.Join(t.TempDir(), "body.json"), body)
+
+	for _, test := range []struct {
+		name  string
+		args  []string
+		stdin string
+		want  cliReceived
+		key   []string
+	}{
+		{"a body on the command line", []string{"POST", "/api/v1/renew", "--data", body, "--idempotency-key", "order 1"}, "",
+			cliReceived{method: "POST", path: "/api/v1/renew", body: body}, []string{"order 1"}},
+		{"a body from a file, to the byte", []string{"post", "renew", "--data", "@" + file, "--idempotency-key", ""}, "",
+			cliReceived{method: "POST", path: "/api/v1/renew", body: body}, []string{""}},
+		{"a body from standard input", []string{"POST", "renew", "--data", "@-"}, body,
+			cliReceived{method: "POST", path: "/api/v1/renew", body: body}, nil},
+		{"a query as it was written", []string{"GET", "/api/v1/subscription?mobile=98765+43210&x=%41&&b"}, "",
+			cliReceived{method: "GET", path: "/api/v1/subscription", query: "mobile=98765+43210&x=%41&&b"}, nil},
+		{"an escaped path", []string{"GET", "/api/v1/a%2Fb"}, "",
+			cliReceived{method: "GET", path: "/api/v1/a%2Fb"}, nil},
+		{"another version", []string{"GET", "/api/v2/balance"}, "",
+			cliReceived{method: "GET", path: "/api/v2/balance"}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			// A process of its own, for its standard input.
+			command := exec.Command(os.Args[0], append([]string{"call"}, test.args...)...)
+			command.Env, command.Stdin = cliEnviron(environ...), strings.NewReader(test.stdin)
+			out, err := command.CombinedOutput()
+			if err != nil || string(out) != "not JSON, printed as it is\n" {
+				t.Fatalf("call: %v\n%s", err, out)
+			}
+			got := <-received
+			header := got.header
+			got.header = nil
+			if got.method != test.want.method || got.path != test.want.path || got.query != test.want.query || got.body != test.want.body {
+				t.Errorf("sent %+v; want %+v", got, test.want)
+			}
+			if !slices.Equal(header.Values("Idempotency-Key"), test.key) || header.Get("X-API-Key") != "cxk_recorded" {
+				t.Errorf("sent with %v; want the key and idempotency key %q", header, test.key)
+			}
+			signed := signing.Request{
+				Method: got.method, Path: got.path, RawQuery: got.query, Timestamp: header.Get("X-Timestamp"), Nonce: header.Get("X-Nonce"), Body: []byte(got.body),
+			}
+			if !signed.Verify("cxs_recorded", header.Get("X-Signature")) {
+				t.Errorf("what arrived was not what was signed: %+v %v", got, header)
+			}
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cliKillMoments are points of a demo's first start, as they show from outside.
+// A query is a moment in the store: when its answer is above zero.
+var cliKillMoments = []struct{ name, file, query string }{
+	{name: "its folder is made", file: "."},
+	{name: "its configuration is written", file: "coax.toml"},
+	{name: "its master key is written", file: "master.key"},
+	{name: "its CA is half written", file: "ca.key"},
+	{name: "its CA is written", file: "ca.pem"},
+	{name: "its certificate is half written", file: "tls.key"},
+	{name: "its certificate is written", file: "tls.pem"},
+	{name: "the data folder is made", file: "data"},
+	{name: "the store is locked", file: "data/coax.db.lock"},
+	{name: "the store is made", file: "data/coax.db"},
+	{name: "the store is first written", file: "data/coax.db-wal"},
+	{name: "the schema is there", query: `SELECT count(*) FROM sqlite_master WHERE name = 'staff_acts'`},
+	{name: "the master key is known", query: `SELECT count(*) FROM master_keys`},
+	{name: "the operator is there", query: `SELECT count(*) FROM operators`},
+	{name: "a plan is there", query: `SELECT count(*) FROM plans`},
+	{name: "the money is there", query: `SELECT count(*) FROM wallet_entries`},
+	{name: "an address is let in", query: `SELECT count(*) FROM whitelist`},
+	{name: "the key is there", query: `SELECT count(*) FROM credentials`},
+	{name: "the credentials are kept", file: "demo.json"},
+}
+
+func TestCLIDemoSurvivesBeingKilledInItsFirstStart(t *testing.T) {
+	t.Parallel()
+	for _, moment := range cliKillMoments {
+		t.Run(moment.name, func(t *testing.T) {
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "demo")
+			victim := cliLaunch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
+			t.Cleanup(victim.Kill)
+			cliAwaitMoment(t, victim, folder, moment.file, moment.query)
+			victim.Kill()
+			cliComesUpWhole(t, folder)
+		})
+	}
+}
+
+// cliAwaitMoment polls until a file is there or a query has an answer, or the
+// process has come so far that it was missed.
+func cliAwaitMoment(t testing.TB, p *cliProcess, folder, file, query string) {
+	t.Helper()
+	reached := func() bool {
+		_, err := os.Stat(filepath.Join(folder, file))
+		return err == nil
+	}
+	if query != "" {
+		path := filepath.Join(folder, "data", "coax.db")
+		var db *sql.DB
+		reached = func() bool {
+			if db == nil {
+				// Looking earlier would make the store in the demo's stead.
+				if _, err := os.Stat(path + "-wal"); err != nil {
+					return false
+				}
+				db = cliOpenStore(t, path)
+			}
+			var n int
+			return db.QueryRow(query).Scan(&n) == nil && n > 0
+		}
+	}
+	for deadline := time.Now().Add(cliPatience); !reached(); runtime.Gosched() {
+		select {
+		case <-p.ended:
+			t.Fatalf("the demo ended by itself:\n%s", p.err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the moment did not come:\n%s", p.err)
+		}
+	}
+}
+
+// cliComesUpWhole starts a demo in a folder that was left in some state and
+// demands that it is as good as new.
+func cliComesUpWhole(t testing.TB, folder string) {
+	t.Helper()
+	s, _ := cliDemoIn(t, folder)
+	got := cliOK(t, cliRun(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+	cliSays(t, "the balance", got.out, `"success": true`, `"wallet_balance": 10000.00`)
+	db := cliOpenStore(t, filepath.Join(folder, "data", "coax.db"))
+	for table, want := range map[string]string{"operators": "1", "wallets": "1", "ledger": "1", "plans": "4", "whitelist": "2", "master_keys": "1"} {
+		if got := cliRows(t, db, "SELECT count(*) FROM "+table)[0]; got != want {
+			t.Errorf("%s has %s rows; want %s", table, got, want)
+		}
+	}
+	if code := s.Stop(); code != exitDone {
+		t.Errorf("the demo ended with %d\n%s", code, s.err)
+	}
+}
+
+// States that a kill can leave behind but is hard to hit: each is made by hand.
+func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		// made: begin with the folder of a finished demo, not with nothing.
+		made  bool
+		leave func(t *testing.T, folder string)
+	}{
+		{"a CA's key without its certificate", false, func(t *testing.T, folder string) {
+			cliLeave(t, folder, "ca.key")
+		}},
+		{"a new certificate's key beside the old certificate", true, func(t *testing.T, folder string) {
+			cliLeave(t, folder, "tls.key")
+		}},
+		{"a new CA's key beside the old CA", true, func(t *testing.T, folder string) {
+			cliLeave(t, folder, "ca.key")
+		}},
+		{"a store that was made and not written", false, func(t *testing.T, folder string) {
+			if err := os.Mkdir(filepath.Join(folder, "data"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			cliWrite(t, filepath.Join(folder, "data", "coax.db"), "")
+		}},
+		{"drafts of files", true, func(t *testing.T, folder string) {
+			cliWrite(t, filepath.Join(folder, ".coax.toml-123"), "[serv")
+			cliWrite(t, filepath.Join(folder, ".demo.json-123"), "{")
+		}},
+		{"a key whose secret was not kept", true, func(t *testing.T, folder string) {
+			if err := os.Remove(filepath.Join(folder, "demo.json")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			if test.made {
+				folder = cliNewHouse(t).folder
+			}
+			test.leave(t, folder)
+			cliComesUpWhole(t, folder)
+		})
+	}
+}
+
+// cliLeave leaves another demo's file in place of what is there.
+func cliLeave(t testing.TB, folder, name string) {
+	t.Helper()
+	other := t.TempDir()
+	if err := ensureCertificate(other, "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	cliWrite(t, filepath.Join(folder, name), cliRead(t, filepath.Join(other, name)))
+}
+
+// A kill between the making of the master key's file and the writing of it would
+// leave a key that no start can read and none may overwrite. So whoever looks
+// finds no key, or all of it.
+func TestCLIMasterKeyAppearsWhole(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for i := range 300 {
+		path := filepath.Join(folder, fmt.Sprint(i))
+		written := make(chan error, 1)
+		go func() { written <- writeMasterKey(path) }()
+		var first []byte
+		for err := os.ErrNotExist; err != nil; first, err = os.ReadFile(path) {
+			if !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
+		if whole := cliRead(t, path); string(first) != whole {
+			t.Fatalf("the master key could be seen with %d of its %d bytes", len(first), len(whole))
+		}
+	}
+}
+
+// Whoever stops a demo that is still starting has not met a fault.
+func TestCLIDemoStoppedInItsFirstStartEndsCleanly(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"coax.toml", "master.key", "tls.pem", "data/coax.db", "data/coax.db-wal"} {
+		t.Run(strings.ReplaceAll(file, "/", " "), func(t *testing.T) {
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "demo")
+			p := cliLaunch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
+			t.Cleanup(p.Kill)
+			cliAwaitMoment(t, p, folder, file, "")
+			if code := p.signal(syscall.SIGTERM); code != exitDone {
+				t.Errorf("SIGTERM when %s was there: exit %d; want 0\n%s", file, code, p.err)
+			}
+			cliComesUpWhole(t, folder)
+		})
+	}
+}

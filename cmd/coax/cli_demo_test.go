@@ -1,0 +1,366 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// cliLineShape is the documented line. What comes with later releases has a
+// tilde: it may be missing, and is as documented if it is there.
+func cliLineShape(raw string) []string {
+	var fields []string
+	for _, field := range []string{
+		"base_url text", "ca_cert text", "config text", "lco_id int", "api_key text", "api_secret text", "~simulator_url text",
+		"internal_url text", "plain_url text", "~panel_url text", "~admin object", "~operator object",
+	} {
+		name, _, _ := strings.Cut(field, " ")
+		later, isLater := strings.CutPrefix(name, "~")
+		if !isLater || strings.Contains(raw, `"`+later+`":`) {
+			fields = append(fields, strings.TrimPrefix(field, "~"))
+		}
+	}
+	return fields
+}
+
+func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "made", "by", "demo")
+	p := cliStart(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
+
+	// At once, and before anything else: what it says is true.
+	balance := cliOK(t, cliRun(t, "call", "GET", "/api/v1/balance", "--credentials", p.credentials()))
+	cliSays(t, "the first call", balance.out, `"success": true`, `"wallet_balance": 10000.00`)
+
+	cliShape(t, p.raw, cliLineShape(p.raw)...)
+	for name, want := range map[string]string{
+		p.line.BaseURL: `^https://127\.0\.0\.1:[1-9]\d*/api/v1$`, p.line.InternalURL: `^http://127\.0\.0\.1:[1-9]\d*$`, p.line.PlainURL: `^http://127\.0\.0\.1:[1-9]\d*$`,
+		p.line.APIKey: `^cxk_[0-9a-f]{32}$`, p.line.APISecret: `^cxs_[0-9a-f]{64}$`,
+		p.line.CACert: "^" + regexp.QuoteMeta(filepath.Join(folder, "ca.pem")) + "$", p.line.Config: "^" + regexp.QuoteMeta(filepath.Join(folder, "coax.toml")) + "$",
+	} {
+		if !regexp.MustCompile(want).MatchString(name) {
+			t.Errorf("%s is not as documented: want %s", name, want)
+		}
+	}
+	if kept := cliRead(t, filepath.Join(folder, "demo.json")); kept != p.raw+"\n" {
+		t.Errorf("demo.json is %q; want the printed line %q", kept, p.raw)
+	}
+	for name, mode := range map[string]os.FileMode{"demo.json": 0o600, "coax.toml": 0o600, "master.key": 0o400, "tls.key": 0o600, "ca.key": 0o600, "data/coax.db": 0o600} {
+		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v (%v); want mode %v", name, info, err, mode)
+		}
+	}
+
+	for path, want := range map[string]string{"/": "", "/api/v1/balance": "", "/nothing?x=1": ""} {
+		status, body := cliGet(t, p.line.PlainURL+path)
+		if status != http.StatusForbidden || !strings.Contains(body, `"HTTPS_REQUIRED"`) {
+			t.Errorf("plain_url%s: %d %s; want 403 HTTPS_REQUIRED%s", path, status, body, want)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if status, body := cliGet(t, p.line.InternalURL+path); status != http.StatusOK {
+			t.Errorf("internal_url%s: %d %s; want 200", path, status, body)
+		}
+	}
+	if status, _ := cliGet(t, p.line.InternalURL+"/api/v1/balance"); status != http.StatusNotFound {
+		t.Errorf("the API answers %d on the internal listener; want 404", status)
+	}
+
+	if code := p.Terminate(); code != exitDone {
+		t.Errorf("SIGTERM ended the demo with %d; want 0\n%s", code, p.err)
+	}
+	if out := p.out.String(); out != p.raw+"\n" {
+		t.Errorf("the demo wrote on stdout:\n%s\nwant its line and nothing else", out)
+	}
+	if strings.Contains(p.err.String(), p.line.APISecret) {
+		t.Error("the secret stands in the log")
+	}
+}
+
+func cliGet(t testing.TB, url string) (int, string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestCLIDemoFindsEverythingAgain(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
+	first := cliStart(t, args...)
+	h := first.house(t)
+	h.json("wallet", "topup", "--lco", "1", "--amount", "0.50", "--reference", "first")
+	if code := first.Interrupt(); code != exitDone {
+		t.Errorf("Ctrl-C ended the demo with %d; want 0\n%s", code, first.err)
+	}
+	ca := cliRead(t, first.line.CACert)
+
+	check := func(p *cliProcess, balance string) {
+		t.Helper()
+		if p.line.APIKey != first.line.APIKey || p.line.APISecret != first.line.APISecret || p.line.LCOID != first.line.LCOID {
+			t.Errorf("credentials %s; want those of the first start %s", p.raw, first.raw)
+		}
+		if cliRead(t, p.line.CACert) != ca {
+			t.Error("the CA has changed")
+		}
+		got := cliOK(t, cliRun(t, "call", "GET", "balance", "--credentials", p.credentials()))
+		cliSays(t, "the balance", got.out, `"wallet_balance": `+balance)
+		if n := len(cliArray(t, h.json("key", "list", "--lco", "1"))); n != 1 {
+			t.Errorf("there are %d keys; want the one", n)
+		}
+		if n := len(cliArray(t, h.json("lco", "list"))); n != 1 {
+			t.Errorf("there are %d operators; want the one", n)
+		}
+	}
+	second := cliStart(t, args...)
+	check(second, "10000.50")
+	h.json("wallet", "topup", "--lco", "1", "--amount", "1", "--reference", "second")
+	h.json("plan", "set", "--id", "BASIC-1", "--name", "Basic", "--price", "211", "--duration", "1", "--component", "main=TV-BASIC")
+	second.Kill()
+
+	third := cliStart(t, args...)
+	check(third, "10001.50")
+	if got := cliPlan(t, h, "BASIC-1"); got["price"] != "211.00" {
+		t.Errorf("BASIC-1 costs %s after a start; want 211.00, as it was set", got["price"])
+	}
+	third.Kill()
+}
+
+func TestCLIDemoKeepsItsSettings(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := filepath.Join(folder, "coax.toml")
+	demo := func(more ...string) {
+		t.Helper()
+		s, _ := cliDemoIn(t, folder, more...)
+		if code := s.Stop(); code != exitDone {
+			t.Fatalf("the demo ended with %d\n%s", code, s.err)
+		}
+	}
+	kept := func(want map[string]string) {
+		t.Helper()
+		values, err := readConfigFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range want {
+			if values[key] != value {
+				t.Errorf("coax.toml has %s = %q; want %q", key, values[key], value)
+			}
+		}
+	}
+	demo("--set", "provider.timeout=3s", "--set", "rules.activation_term=plan", "--set", "server.trusted_proxies=10.0.0.0/8,192.0.2.1")
+	kept(map[string]string{"provider.timeout": "3s", "rules.activation_term": "plan", "server.trusted_proxies": "10.0.0.0/8,192.0.2.1"})
+	demo()
+	kept(map[string]string{"provider.timeout": "3s", "rules.activation_term": "plan"})
+	demo("--set", "provider.timeout=4s")
+	kept(map[string]string{"provider.timeout": "4s", "rules.activation_term": "plan"})
+
+	before := cliRead(t, file)
+	for _, bad := range []string{"provider.timeout=soon", "provider.timout=5s", "provider.timeout", "limits.failed_auth_per_minute=0"} {
+		got := cliRun(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--set", "log.level=warn", "--set", bad)
+		key, _, _ := strings.Cut(bad, "=")
+		cliRefusal(t, got, "--set "+key)
+		if cliRead(t, file) != before {
+			t.Errorf("--set %s was refused and has changed coax.toml:\n%s", bad, cliRead(t, file))
+		}
+	}
+	// Ports that the demo chose for itself are not kept: the next start, or
+	// another demo, could not have them.
+	if text := cliRead(t, file); strings.Contains(text, "127.0.0.1:0") {
+		t.Errorf("coax.toml keeps the demo's own ports:\n%s", text)
+	}
+}
+
+// What is written with a leading zero, or in another way of its own, must not
+// make the folder useless.
+func TestCLIDemoStartsAgainAfterAnOddSetting(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
+	odd := cliServeOrRefuse(t, append(args, "--set", "limits.failed_auth_per_minute=030")...)
+	if odd.code == exitRefused {
+		cliSays(t, "the refusal", odd.err, "--set limits.failed_auth_per_minute")
+	}
+	s, _ := cliDemoIn(t, folder)
+	s.Stop()
+}
+
+// cliServeOrRefuse runs a command until it is ready or refused.
+func cliServeOrRefuse(t testing.TB, args ...string) cliResult {
+	t.Helper()
+	p := cliLaunch(t, args...)
+	p.out.until("\n", p.ended)
+	code := p.Terminate()
+	return cliResult{code, p.out.String(), p.err.String()}
+}
+
+// A mistake in the file is a mistake in the file, though nobody gave --set.
+func TestCLIDemoNamesTheFileThatIsWrong(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := cliWrite(t, filepath.Join(folder, "coax.toml"), "[provider]\ntimeout = \"soon\"\n")
+	got := cliRun(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0")
+	cliRefusal(t, got, file+": provider.timeout: ")
+	if text := cliRead(t, file); !strings.Contains(text, "soon") {
+		t.Errorf("the file was overwritten:\n%s", text)
+	}
+	cliWrite(t, file, "[provider]\ntimout = \"1s\"\n")
+	cliRefusal(t, cliRun(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0"), file+": provider.timout: ")
+}
+
+func TestCLIDemoListensWhereItIsTold(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, addr := range []string{"localhost:0", "0.0.0.0:0", ":0", "127.0.0.1:0"} {
+		s := cliServe(t, nil, "\n", "demo", "--dir", folder, "--addr", addr, "--json")
+		got := cliOK(t, cliRun(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+		cliSays(t, "a call to a demo on "+addr, got.out, `"success": true`)
+		s.Stop()
+	}
+	// Listeners that somebody chose stay chosen.
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := free.Addr().String()
+	free.Close()
+	s, line := cliDemoIn(t, folder, "--set", "server.internal_addr="+chosen)
+	if line.InternalURL != "http://"+chosen {
+		t.Errorf("internal_url %s; want http://%s", line.InternalURL, chosen)
+	}
+	s.Stop()
+	if _, line = cliDemoIn(t, folder); line.InternalURL != "http://"+chosen {
+		t.Errorf("internal_url %s at the next start; want http://%s, as it was set", line.InternalURL, chosen)
+	}
+}
+
+// server.addr is a setting like any other, unless --addr says otherwise.
+func TestCLIDemoObeysServerAddr(t *testing.T) {
+	t.Parallel()
+	s := cliServe(t, nil, "\n", "demo", "--dir", t.TempDir(), "--json", "--set", "server.addr=127.0.0.1:0")
+	var line demoLine
+	if err := json.Unmarshal([]byte(s.out.String()), &line); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(line.BaseURL, ":8443/") {
+		t.Errorf("with --set server.addr=127.0.0.1:0 and no --addr the demo serves on %s", line.BaseURL)
+	}
+}
+
+func TestCLIDemoSaysHowToGetAnotherPort(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	// What the message recommends has to work for a demo: --addr does.
+	cliRefusal(t, cliRun(t, "demo", "--dir", t.TempDir(), "--addr", taken.Addr().String()), taken.Addr().String(), "--addr")
+}
+
+func TestCLIDemoForPeople(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "asha's demo")
+	s := cliServe(t, nil, "Ctrl-C ends it", "demo", "--dir", folder, "--addr", "127.0.0.1:0")
+	out := s.out.String()
+	var line demoLine
+	if err := json.Unmarshal([]byte(cliRead(t, filepath.Join(folder, "demo.json"))), &line); err != nil {
+		t.Fatal(err)
+	}
+	cliSays(t, "the greeting", out, line.BaseURL, line.APIKey, line.APISecret, line.CACert, line.InternalURL, "lco 1")
+
+	commands := cliPasteable(out)
+	if len(commands) < 2 {
+		t.Fatalf("there is too little to paste:\n%s", out)
+	}
+	for i, command := range commands {
+		shell := exec.Command("sh", "-c", command)
+		shell.Env, shell.Dir = cliEnviron(), "/"
+		got, err := shell.CombinedOutput()
+		if err != nil || strings.Contains(command, " call ") && !strings.Contains(string(got), `"success": true`) {
+			t.Errorf("pasted %q: %v\n%s", command, err, got)
+		}
+		if i == 0 {
+			cliSays(t, "the first signed call", string(got), `"wallet_balance": 10000.00`)
+		}
+	}
+}
+
+// cliPasteable are the commands in a text for people: what is indented by four,
+// with the lines that a backslash joins to it.
+func cliPasteable(text string) []string {
+	var commands []string
+	joined := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case joined:
+			commands[len(commands)-1] += "\n" + line
+		case strings.HasPrefix(line, "    ") && strings.TrimSpace(line) != "":
+			commands = append(commands, strings.TrimSpace(line))
+		default:
+			continue
+		}
+		joined = strings.HasSuffix(line, `\`)
+	}
+	return commands
+}
+
+// The folder of a demo that runs belongs to it: a second start is refused and
+// changes nothing in it.
+func TestCLIDemoLeavesARunningOneAlone(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	cliDemoIn(t, folder)
+	before := cliFiles(t, folder)
+	cliRefusal(t, cliRun(t, "demo", "--dir", folder, "--addr", "192.0.2.1:0", "--set", "provider.timeout=7s"), "another node")
+	for name, text := range cliFiles(t, folder) {
+		if before[name] != text {
+			t.Errorf("the second demo was refused and has changed %s", name)
+		}
+	}
+}
+
+// cliFiles reads the files of a folder that the store does not write.
+func cliFiles(t testing.TB, folder string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			files[entry.Name()] = cliRead(t, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return files
+}
+
+// Credentials that are printed have to be good, whatever became of the store
+// they were first made in.
+func TestCLIDemoPrintsCredentialsOfItsStore(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s, _ := cliDemoIn(t, folder)
+	s.Stop()
+	cliDemoIn(t, folder, "--set", "store.url=sqlite:data/second.db")
+	got := cliOK(t, cliRun(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+	cliSays(t, "a call to the demo on another store", got.out, `"success": true`)
+}

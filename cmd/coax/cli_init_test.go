@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCLIInitMakesAnInstallation(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "new", "etc")
+	got := cliOK(t, cliRun(t, "init", "--dir", folder))
+	for name, mode := range map[string]os.FileMode{
+		"coax.toml": 0o600, "master.key": 0o400, "data": os.ModeDir | 0o700,
+	} {
+		info, err := os.Stat(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != mode {
+			t.Errorf("%s has mode %v; want %v", name, info.Mode(), mode)
+		}
+		cliSays(t, "what init says", got.out, name)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("init made %v (%v); want three things and nothing besides", entries, err)
+	}
+	cliSays(t, "what init says", got.out, folder, "tls.pem", "tls.key", "server.tls_cert", "safe place",
+		"coax serve --config "+filepath.Join(folder, "coax.toml"), "lco create")
+
+	text := cliRead(t, filepath.Join(folder, "coax.toml"))
+	cliSays(t, "coax.toml", text, "COAX_SERVER_ADDR", "--set", "relative to this file")
+	key := cliRead(t, filepath.Join(folder, "master.key"))
+	if strings.Contains(got.out+text, strings.TrimSpace(key)) {
+		t.Error("init shows the master key")
+	}
+	other := t.TempDir()
+	cliOK(t, cliRun(t, "init", "--dir", other))
+	if cliRead(t, filepath.Join(other, "master.key")) == key {
+		t.Error("two installations have the same master key")
+	}
+}
+
+func TestCLIInitOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, there := range []string{"coax.toml", "master.key", "data"} {
+		t.Run(there, func(t *testing.T) {
+			folder := t.TempDir()
+			path := cliWrite(t, filepath.Join(folder, there), "mine")
+			cliRefusal(t, cliRun(t, "init", "--dir", folder), path, "overwrites nothing")
+			entries, err := os.ReadDir(folder)
+			if err != nil || len(entries) != 1 || cliRead(t, path) != "mine" {
+				t.Errorf("a refused init left %v (%v); want what was there, untouched", entries, err)
+			}
+		})
+	}
+	t.Run("a link that leads nowhere", func(t *testing.T) {
+		folder := t.TempDir()
+		if err := os.Symlink("/nowhere/master.key", filepath.Join(folder, "master.key")); err != nil {
+			t.Fatal(err)
+		}
+		cliRefusal(t, cliRun(t, "init", "--dir", folder), "master.key")
+	})
+	t.Run("twice", func(t *testing.T) {
+		folder := t.TempDir()
+		cliOK(t, cliRun(t, "init", "--dir", folder))
+		before := cliRead(t, filepath.Join(folder, "master.key"))
+		cliRefusal(t, cliRun(t, "init", "--dir", folder), folder)
+		if cliRead(t, filepath.Join(folder, "master.key")) != before {
+			t.Error("the second init changed the master key")
+		}
+	})
+	t.Run("where no folder can be", func(t *testing.T) {
+		file := cliWrite(t, filepath.Join(t.TempDir(), "file"), "mine")
+		cliRefusal(t, cliRun(t, "init", "--dir", filepath.Join(file, "etc")), file)
+	})
+}
+
+// What init prints is to be pasted, wherever the folder is.
+func TestCLIInitPrintsCommandsForAShell(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "it's mine")
+	out := cliOK(t, cliRun(t, "init", "--dir", folder)).out
+	_, command, found := strings.Cut(out, "coax serve ")
+	if !found {
+		t.Fatalf("no command to paste:\n%s", out)
+	}
+	command, _, _ = strings.Cut(command, "\n")
+	words, err := exec.Command("sh", "-c", `for word in `+command+`; do echo "$word"; done`).CombinedOutput()
+	if want := "--config\n" + filepath.Join(folder, "coax.toml") + "\n"; err != nil || string(words) != want {
+		t.Errorf("a shell takes %q as %q (%v); want %q", command, words, err, want)
+	}
+}
+
+// The three steps that init prints lead to a running service with an operator.
+func TestCLIInitLeadsToARunningService(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	cliOK(t, cliRun(t, "init", "--dir", folder))
+	config := filepath.Join(folder, "coax.toml")
+
+	// Whoever the provider is, it is not asked here.
+	provider := []string{"--set", "provider.url=http://127.0.0.1:9"}
+	cliRefusal(t, cliRun(t, append([]string{"serve", "--config", config}, provider...)...), "TLS certificate", "server.tls_cert", "server.tls_key", filepath.Join(folder, "tls.pem"))
+
+	if err := ensureCertificate(folder, "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	serving := cliServe(t, nil, `"serving"`, append(append([]string{"serve", "--config", config}, provider...), cliFreePorts...)...)
+	h := cliHouseAt(t, folder)
+	cliShape(t, h.json("lco", "create", "--name", "Asha"), cliOperatorShape...)
+	if code := serving.Stop(); code != exitDone {
+		t.Errorf("serve ended with %d; want 0\n%s", code, serving.err)
+	}
+	if got := cliArray(t, h.json("lco", "list")); len(got) != 1 {
+		t.Errorf("after the service ended there are %d operators; want 1", len(got))
+	}
+}

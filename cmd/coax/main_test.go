@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	// cliAsProgram makes the test binary be coax itself, so that the race
+	// detector sees what runs in processes of their own, too.
+	cliAsProgram = "COAX_TEST_AS_PROGRAM"
+	// cliParentPipe says that file 3 is a pipe whose other end the test holds.
+	cliParentPipe = "COAX_TEST_PARENT_PIPE"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(cliAsProgram) == "1" {
+		os.Exit(cliBeProgram())
+	}
+	code := m.Run()
+	cliEndShared()
+	os.Exit(code)
+}
+
+// cliBeProgram is main, word for word, but for what a test needs.
+func cliBeProgram() int {
+	if os.Getenv(cliParentPipe) == "1" {
+		// A test run that is killed must not leave services behind.
+		go func() {
+			_, _ = io.Copy(io.Discard, os.NewFile(3, "parent"))
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}()
+	}
+	var environ []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "COAX_TEST_") {
+			environ = append(environ, entry)
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return run(ctx, os.Args[1:], os.Stdout, os.Stderr, environ)
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/provider/simulator"
+)
+
+// simulatorListener is where a simulator listens that nobody told otherwise: on
+// a free loopback port.
+const simulatorListener = "127.0.0.1:0"
+
+// runningSimulator is a provider on a socket.
+type runningSimulator struct {
+	*simulator.Simulator
+	url  string
+	stop func()
+}
+
+// startSimulator runs a simulator, whose books are kept in a file if one is
+// named.
+func startSimulator(addr, stateFile string) (*runningSimulator, error) {
+	provider, err := simulator.New(simulator.Config{Now: time.Now, StateFile: stateFile})
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the simulator: %w", err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = provider.Serve(listener)
+	}()
+	return &runningSimulator{
+		Simulator: provider,
+		url:       "http://" + reachable(listener.Addr()),
+		stop: sync.OnceFunc(func() {
+			_ = provider.Shutdown(context.Background())
+			<-served
+		}),
+	}, nil
+}
+
+func (a *app) simulatorCommand() *cobra.Command {
+	var addr, state string
+	command := &cobra.Command{
+		Use:   "simulator [--addr HOST:PORT] [--state FILE]",
+		Short: "Run a provider to try things with, in a process of its own",
+		Long: `Run a provider to try things with, in a process of its own; demo runs the same inside. It
+remembers every reference it was given, carries out each at most once, and answers for it.
+
+The customer's mobile picks how it behaves: 90000Sxxxx, where S is 0 for success, 1 rejects,
+2 applies it but answers too late, 3 never answers and does not apply it, 4 answers 503,
+5 answers with a wrong reference, 6 fails a combo's add-on, 7 succeeds after 2 s, 8 never
+answers and cannot say later either, 9 drops the connection after applying it. Any other
+number: success. /control/script, /control/status and /control/calls steer and show it.`,
+		Example: "  coax simulator --addr 127.0.0.1:9500 --state provider.json\n  coax serve --config coax.toml --set provider.url=http://127.0.0.1:9500",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			provider, err := startSimulator(addr, state)
+			if err != nil {
+				return err
+			}
+			defer provider.stop()
+			fmt.Fprintf(a.out, "The simulator listens on %s\n", provider.url)
+			<-c.Context().Done()
+			return nil
+		},
+	}
+	command.Flags().StringVar(&addr, "addr", simulatorListener, "`HOST:PORT` to listen on; port 0 takes a free one")
+	command.Flags().StringVar(&state, "state", "", "`FILE` to keep its books in; none keeps them in memory")
+	return command
+}

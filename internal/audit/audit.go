@@ -1,0 +1,176 @@
+// Package audit proves the books. It reads one moment of a store, row by row,
+// and works out anew what every balance, expiry and history must be; what does
+// not come out the same it names.
+//
+// It shares no query and no rule with the code that wrote the rows, because a
+// proof that leans on what it proves is none. It writes nothing, repairs
+// nothing, and never asks for the time.
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// generation is the youngest schema this audit can read: a store that demands
+// more of a binary than this is refused, not half understood.
+const generation = 1
+
+// maxViolations bounds what is kept of a store that is broken all over. The
+// rest is counted.
+const maxViolations = 100_000
+
+// Time is compared with a little patience where the product cannot do better.
+const (
+	// clockSlackMS is what the clocks of two nodes may differ by, both at work.
+	clockSlackMS = 2_000
+	// queueSlackMS is how long a fact may wait between the moment it carries and
+	// its commit, as seen from another fact that overtook it.
+	queueSlackMS = 10_000
+)
+
+// Violation is one thing that does not agree.
+type Violation struct {
+	// Invariant is the id of what was broken, one of Invariants.
+	Invariant string `json:"invariant"`
+	// Subject is where: an operator, an operation, a subscriber, a key.
+	Subject string `json:"subject"`
+	// Detail is what was found there and what was expected.
+	Detail string `json:"detail"`
+}
+
+func (v Violation) String() string { return v.Invariant + " " + v.Subject + ": " + v.Detail }
+
+// Report is what an audit found.
+type Report struct {
+	OK     bool   `json:"ok"`
+	Counts Counts `json:"counts"`
+	// ActsHead is the hash of the last act of staff, in hex. Kept somewhere
+	// else it also tells when acts were cut off at the end, which the chain
+	// alone cannot.
+	ActsHead   string      `json:"acts_head"`
+	Violations []Violation `json:"violations"`
+	// LeftOut is how many further violations were found and not kept.
+	LeftOut int64 `json:"violations_left_out,omitempty"`
+}
+
+// Run audits one moment of a store. The time is that moment's: it tells an
+// operation that is stuck from one that is under way. The progress, which may
+// be nil, is told now and then what is being read and how many rows there were.
+//
+// An error means that the audit could not be done; what is wrong with the books
+// is in the report.
+func Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(what string, rows int64)) (Report, error) {
+	a := &auditor{
+		ctx: ctx, snapshot: snapshot, now: now.UnixMilli(), progress: progress,
+		plans:        map[string][]planVersion{},
+		descriptions: map[string]string{},
+		operators:    map[int64]*operator{},
+		histories:    map[string]*history{},
+		activations:  map[string]string{},
+	}
+	a.report.Violations = []Violation{}
+	if err := a.checkSchema(); err != nil {
+		return Report{}, err
+	}
+	for _, pass := range []func(){
+		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.closeHistories,
+		a.readOperations, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
+	} {
+		pass()
+		if a.err != nil {
+			return Report{}, a.err
+		}
+	}
+	a.report.OK = len(a.report.Violations) == 0
+	return a.report, nil
+}
+
+// auditor is one audit under way. What it keeps between passes is bounded by
+// the number of operators, keys, plan versions and open operations; the many
+// rows pass by in order.
+type auditor struct {
+	ctx      context.Context
+	snapshot Snapshot
+	now      int64
+	progress func(string, int64)
+	cursors  int
+	rows     int64
+
+	report Report
+	err    error
+
+	plans map[string][]planVersion
+	// descriptions are the plans' own: their history does not keep them.
+	descriptions map[string]string
+	operators    map[int64]*operator
+	histories    map[string]*history
+	// activations are the open ones, by mobile.
+	activations map[string]string
+}
+
+// operator is what the passes know of one operator.
+type operator struct {
+	known bool           // it has a row
+	rates map[int64]bool // every commission rate an act of staff ever gave it
+	// What its operations say, in paise.
+	charged, held int64
+	// Subscribers brought in from elsewhere: as acts of staff say, and found.
+	imports, imported int64
+}
+
+// fail stops the audit; the first reason counts.
+func (a *auditor) fail(format string, args ...any) {
+	if a.err == nil {
+		a.err = fmt.Errorf(format, args...)
+	}
+}
+
+// found writes a violation down.
+func (a *auditor) found(invariant, subject, format string, args ...any) {
+	if len(a.report.Violations) >= maxViolations {
+		a.report.LeftOut++
+		return
+	}
+	a.report.Violations = append(a.report.Violations, Violation{invariant, oneLine(subject), oneLine(fmt.Sprintf(format, args...))})
+}
+
+// oneLine keeps whatever stands in a damaged row from breaking the report, or a
+// terminal.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// checkSchema refuses what is not a store, and a store from the future. It is
+// also the first read, which is what fixes the moment in SQLite.
+func (a *auditor) checkSchema() error {
+	rows, err := a.snapshot.QueryContext(a.ctx, `SELECT max(oldest_generation) FROM schema_tolerance`)
+	if err != nil {
+		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)
+	}
+	defer rows.Close()
+	var oldest sql.NullInt64
+	if rows.Next() {
+		err = rows.Scan(&oldest)
+	}
+	switch err = errors.Join(err, rows.Err()); {
+	case err != nil:
+		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)
+	case !oldest.Valid:
+		return errors.New("the store's schema does not say which release it is for: its first migration has not finished")
+	case oldest.Int64 > generation:
+		return fmt.Errorf("the store was migrated by a newer release and needs a binary of generation %d or later (this one is %d): "+
+			"audit it with the newer release", oldest.Int64, generation)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package audit_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
+	s := closedShop(t)
+	before, err := os.ReadFile(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := audited(t, s.path, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !report.OK || report.ActsHead == "" {
+		t.Errorf("ok %v, head %q", report.OK, report.ActsHead)
+	}
+	for _, violation := range report.Violations {
+		t.Error(violation)
+	}
+	if after, err := os.ReadFile(s.path); err != nil || string(after) != string(before) {
+		t.Errorf("the audit changed the file, or lost it: %v", err)
+	}
+
+	c := report.Counts
+	db, err := sql.Open("sqlite", "file:"+s.path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for query, got := range map[string]int64{
+		"count(*) FROM operators":                                                 c.Operators,
+		"count(*) FROM wallets":                                                   c.Wallets,
+		"count(*) FROM wallet_entries":                                            c.WalletEntries,
+		"count(*) FROM ledger":                                                    c.LedgerLines,
+		"count(*) FROM operations":                                                c.Operations.Total,
+		"count(*) FROM operations WHERE status = 'success'":                       c.Operations.Success,
+		"count(*) FROM operations WHERE status = 'failed'":                        c.Operations.Failed,
+		"count(*) FROM operations WHERE status = 'processing'":                    c.Operations.Processing,
+		"count(*) FROM operations WHERE status = 'needs_review'":                  c.Operations.NeedsReview,
+		"count(*) FROM commissions":                                               c.Commissions,
+		"count(*) FROM operation_events":                                          c.Events,
+		"count(*) FROM provider_calls":                                            c.ProviderCalls,
+		"count(*) FROM exceptions":                                                c.Exceptions,
+		"count(*) FROM subscribers":                                               c.Subscribers,
+		"count(*) FROM cycles":                                                    c.Cycles,
+		"count(*) FROM plans":                                                     c.Plans,
+		"count(*) FROM plan_history":                                              c.PlanVersions,
+		"count(*) FROM credentials":                                               c.Keys,
+		"count(*) FROM whitelist":                                                 c.Whitelist,
+		"count(*) FROM staff_acts":                                                c.Acts,
+		"sum(balance_paise) FROM wallets":                                         c.Sums.Balance.Paise(),
+		"sum(ledger_paise) FROM wallets":                                          c.Sums.Ledger.Paise(),
+		"sum(ledger_paise) - sum(balance_paise) FROM wallets":                     c.Sums.Held.Paise(),
+		"sum(amount_paise) FROM ledger WHERE operation_id <> ''":                  c.Sums.Charged.Paise(),
+		"sum(amount_paise) FROM commissions":                                      c.Sums.Commission.Paise(),
+		"sum(amount_paise) FROM wallet_entries WHERE kind IN ('topup', 'adjust')": c.Sums.Credited.Paise(),
+	} {
+		var want int64
+		if err := db.QueryRow("SELECT " + query).Scan(&want); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s: %d; want %d", query, got, want)
+		}
+	}
+	if c.Operations.Processing == 0 || c.Operations.NeedsReview == 0 || c.Operations.Failed == 0 || c.Operations.Total < 36 {
+		t.Errorf("the shop does not have operations of every kind: %+v", c.Operations)
+	}
+}
+
+func TestTheReportAsJSON(t *testing.T) {
+	s := closedShop(t)
+	damage{sql: `DELETE FROM wallets WHERE operator_id = 4`}.plant(t, s)
+	report, err := audited(t, s.path, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`{"ok":false,"counts":{"operators":4,"wallets":3,`, `"operations":{"total":37,"processing":2,`, `"sums":{"credited":`,
+		`"violations":[{"invariant":"O2","subject":"lco 4","detail":"it has 0 wallets; expected 1"}]}`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s\nis not in\n%s", want, text)
+		}
+	}
+}
+
+func TestAnEmptyStoreIsClean(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	if err := openShop(t, path).store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	report, err := audited(t, path, opening)
+	if err != nil || !report.OK || report.Counts != (audit.Counts{}) || report.ActsHead != "" {
+		t.Errorf("%+v, %v; want it clean, and nothing counted", report, err)
+	}
+}
+
+func TestWhatIsNoStoreIsRefused(t *testing.T) {
+	files := map[string]string{"text": strings.Repeat("This is no database. ", 500), "nothing": ""}
+	for name, content := range files {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := audited(t, path, opening); err == nil || !strings.Contains(err.Error(), "no store of Coax") {
+			t.Errorf("%s: %v; want it refused", name, err)
+		}
+	}
+}
+
+func TestAStoreThatCannotBeReadWholeIsRefused(t *testing.T) {
+	for _, row := range []struct{ name, sql, want string }{
+		{"a newer release's", `UPDATE schema_tolerance SET oldest_generation = 2`, "newer release"},
+		{"half migrated", `DELETE FROM schema_tolerance`, "migration"},
+		{"a table gone", `DROP TABLE ledger`, "ledger"},
+		{"a text where a number belongs", `UPDATE loosened SET amount_paise = 'much'`, "commissions"},
+	} {
+		s := closedShop(t)
+		d := damage{sql: row.sql}
+		if strings.Contains(row.sql, "loosened") {
+			d = damage{loosen: []string{"commissions"}, sql: strings.Replace(row.sql, "loosened", "commissions", 1)}
+		}
+		d.plant(t, s)
+		report, err := audited(t, s.path, s.now)
+		if err == nil || !strings.Contains(err.Error(), row.want) || report.OK {
+			t.Errorf("%s: %v, %v; want it refused, with %q", row.name, report.OK, err, row.want)
+		}
+	}
+}
+
+func TestWhatIsUnderWayIsStuckHalfAMinuteAfterItsLease(t *testing.T) {
+	s := closedShop(t)
+	db, err := sql.Open("sqlite", "file:"+s.path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var lease int64
+	if err := db.QueryRow(`SELECT min(lease_until) FROM operations WHERE status = 'processing'`).Scan(&lease); err != nil {
+		t.Fatal(err)
+	}
+	edge := time.UnixMilli(lease).Add(30 * time.Second)
+	for now, want := range map[time.Time]int{edge: 0, edge.Add(time.Millisecond): 1, edge.Add(time.Hour): 2} {
+		report, err := audited(t, s.path, now)
+		if err != nil || len(report.Violations) != want {
+			t.Errorf("%s after the lease: %v, %v; want %d stuck", now.Sub(time.UnixMilli(lease)), report.Violations, err, want)
+		}
+	}
+}
+
+func TestAnAuditBesideANodeAtWorkFindsNothingWrong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	s := openShop(t, path)
+	defer s.store.Close()
+	s.furnish()
+	s.topUp(1, "900000", "a lot")
+	s.topUp(2, "900000", "a lot")
+	s.tick = time.Millisecond
+	s.verdict = func(order operation.Order) operation.Verdict {
+		return []operation.Verdict{operation.Confirmed, operation.Confirmed, operation.Rejected, operation.Unknown}[order.Reference[len(order.Reference)-1]%4]
+	}
+
+	const workers, rounds = 8, 16
+	var group sync.WaitGroup
+	closed := make(chan struct{})
+	for worker := range workers {
+		group.Go(func() {
+			operator := int64(worker%2) + 1
+			for round := range rounds {
+				customer := fmt.Sprintf("%d%05d", worker+1, round)
+				for _, wish := range []struct {
+					kind operation.Kind
+					plan string
+				}{{operation.Activate, "COMBO-1"}, {operation.Renew, "BASIC-1"}, {operation.AdvanceRenew, "FAMILY-3"}} {
+					// Some are refused: the customer was not activated, or is in review.
+					_, _ = s.processor.Process(t.Context(), request(operation.API, operator, wish.kind, customer+"-"+string(wish.kind), wish.plan, customer))
+				}
+				if round%5 == 0 {
+					_, _, err := s.desk.TopUp(t.Context(), admin.TopUp{OperatorID: operator, Amount: rupees("5"), Reference: customer})
+					s.ok(err)
+					_, err = s.desk.ChangeOperator(t.Context(), operator, admin.OperatorChange{CommissionBPS: new(100 + round)})
+					s.ok(err)
+					_, err = s.desk.SetPlan(t.Context(), subscription.Plan{
+						ID: "BASIC-1", Name: "Basic", Price: rupees(fmt.Sprintf("%d", 100+round)), Months: 1, Type: subscription.Standard, Main: "TV",
+					})
+					s.ok(err)
+				}
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		close(closed)
+	}()
+
+	audits, last := 0, int64(0)
+	for working := true; working; audits++ {
+		select {
+		case <-closed:
+			working = false // once more, over the whole
+		default:
+		}
+		report, err := audited(t, path, s.clock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, violation := range report.Violations {
+			t.Errorf("audit %d: %s", audits, violation)
+		}
+		if t.Failed() {
+			<-closed
+			return
+		}
+		last = report.Counts.Operations.Total
+	}
+	if last < workers*rounds || audits < 2 {
+		t.Errorf("%d operations and %d audits; want more of both", last, audits)
+	}
+	t.Logf("%d audits beside %d operations", audits, last)
+}
+
+func TestAnAuditThatIsGivenUpSaysSo(t *testing.T) {
+	s := closedShop(t)
+	db, err := sql.Open("sqlite", "file:"+s.path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if report, err := audit.Run(ctx, tx, s.now, nil); !errors.Is(err, context.Canceled) || report.OK {
+		t.Errorf("%v, %v; want it cancelled, and not called clean", report.OK, err)
+	}
+}

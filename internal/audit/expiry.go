@@ -1,0 +1,52 @@
+package audit
+
+// The rules of expiry, written a second time on purpose: in whole milliseconds
+// and numbered days instead of calendar times, so that a mistake in one of the
+// two does not pass in the other.
+
+const (
+	dayMS   = 24 * 60 * 60 * 1000
+	monthMS = 30 * dayMS
+	// indiaMS is how far India's midnight is before Greenwich's.
+	indiaMS = (5*60 + 30) * 60 * 1000
+	// aheadDays is how far ahead of today a booked cycle may start.
+	aheadDays = 29
+)
+
+// dayOf numbers India's days.
+func dayOf(ms int64) int64 {
+	ms += indiaMS
+	if ms < 0 {
+		ms -= dayMS - 1
+	}
+	return ms / dayMS
+}
+
+// midnightOf is when a day begins.
+func midnightOf(day int64) int64 { return day*dayMS - indiaMS }
+
+// meaning is what a purchase does to a subscription.
+type meaning struct{ starts, ends int64 }
+
+// activated is what an activation may mean: thirty days, or the plan's own
+// length where that is the setting. The setting is not kept with the operation.
+func activated(created, months int64) []meaning {
+	return []meaning{{created, created + monthMS}, {created, created + months*monthMS}}
+}
+
+// renewed runs from now, to the running expiry or now, whichever is later, and
+// so many months.
+func renewed(expiry, created, months int64) meaning {
+	return meaning{created, max(expiry, created) + months*monthMS}
+}
+
+// booked runs from the day after the expiry, at most 29 days ahead; today, if
+// it is over. No day that was paid for is lost to that.
+func booked(expiry, created, months int64) meaning {
+	day := dayOf(created)
+	if expiry > created {
+		day = min(dayOf(expiry)+1, day+aheadDays)
+	}
+	starts := midnightOf(day)
+	return meaning{starts, max(expiry, starts, created) + months*monthMS}
+}

@@ -1,0 +1,250 @@
+package audit
+
+import (
+	"database/sql"
+	"strings"
+)
+
+// operation is a row of operations, as far as it can be proved.
+type operation struct {
+	id, kind, channel, mobile, plan, planName, main, addon, status string
+	operator, planVersion, months, amount, bps, walletBefore       int64
+	epoch, created                                                 int64
+	lease, review, nextCheck, completed                            sql.NullInt64
+	needsPerson                                                    flag
+	addonStatus, reason                                            sql.NullString
+}
+
+func (op *operation) subject() string { return "operation " + op.id }
+func (op *operation) open() bool      { return op.status == "processing" || op.status == "needs_review" }
+
+// What hangs on an operation.
+type (
+	movement struct { // of a wallet
+		kind                                         string
+		operator, seq, amount, balanceAfter, created int64
+	}
+	bookLine struct {
+		kind, text                      string
+		operator, line, amount, created int64
+	}
+	commission struct{ operator, amount, rate, created int64 }
+	event      struct {
+		from           sql.NullString
+		to             string
+		seq, epoch, at int64
+	}
+	reference struct{ operation string }
+)
+
+// dossier is an operation with everything that hangs on it.
+type dossier struct {
+	movements   []movement
+	lines       []bookLine
+	commissions []commission
+	events      []event
+	cycles      int
+}
+
+// readOperations walks through the operations and all that hangs on them, side
+// by side.
+func (a *auditor) readOperations() {
+	operations := open(a, "operations", `
+		SELECT id, operator_id, kind, channel, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
+		       amount_paise, commission_bps, wallet_before_paise, status, epoch, lease_until, review_since,
+		       next_check_at, needs_person, addon_status, reason, created_at, completed_at
+		  FROM operations ORDER BY id `+bytewise,
+		func(row scanner, op *operation) string {
+			var addon sql.NullString
+			row(&op.id, &op.operator, &op.kind, &op.channel, &op.mobile, &op.plan, &op.planVersion, &op.planName, &op.months, &op.main, &addon,
+				&op.amount, &op.bps, &op.walletBefore, &op.status, &op.epoch, &op.lease, &op.review,
+				&op.nextCheck, &op.needsPerson, &op.addonStatus, &op.reason, &op.created, &op.completed)
+			op.addon = addon.String
+			return op.id
+		})
+	movements := open(a, "wallet_entries", `
+		SELECT operation_id, kind, operator_id, seq, amount_paise, balance_after, created_at
+		  FROM wallet_entries WHERE operation_id IS NOT NULL ORDER BY operation_id `+bytewise,
+		func(row scanner, m *movement) (id string) {
+			row(&id, &m.kind, &m.operator, &m.seq, &m.amount, &m.balanceAfter, &m.created)
+			return id
+		})
+	lines := open(a, "ledger", `
+		SELECT operation_id, kind, operator_id, line, amount_paise, description, created_at
+		  FROM ledger WHERE operation_id IS NOT NULL ORDER BY operation_id `+bytewise,
+		func(row scanner, l *bookLine) (id string) {
+			row(&id, &l.kind, &l.operator, &l.line, &l.amount, &l.text, &l.created)
+			return id
+		})
+	commissions := open(a, "commissions", `
+		SELECT operation_id, operator_id, amount_paise, rate_bps, created_at
+		  FROM commissions ORDER BY operation_id `+bytewise,
+		func(row scanner, c *commission) (id string) {
+			row(&id, &c.operator, &c.amount, &c.rate, &c.created)
+			return id
+		})
+	events := open(a, "operation_events", `
+		SELECT operation_id, seq, from_status, to_status, epoch, at
+		  FROM operation_events ORDER BY operation_id `+bytewise+`, seq`,
+		func(row scanner, e *event) (id string) {
+			row(&id, &e.seq, &e.from, &e.to, &e.epoch, &e.at)
+			return id
+		})
+	refer := func(row scanner, r *reference) string {
+		row(&r.operation)
+		return r.operation
+	}
+	cycles := open(a, "cycles", `SELECT operation_id FROM cycles WHERE operation_id IS NOT NULL ORDER BY operation_id `+bytewise, refer)
+	calls := open(a, "provider_calls", `SELECT operation_id FROM provider_calls ORDER BY operation_id `+bytewise, refer)
+	exceptions := open(a, "exceptions", `SELECT operation_id FROM exceptions ORDER BY operation_id `+bytewise, refer)
+
+	walk(func(id string) {
+		ops := operations.take(id)
+		d := dossier{
+			movements: movements.take(id), lines: lines.take(id), commissions: commissions.take(id), events: events.take(id),
+			cycles: len(cycles.take(id)),
+		}
+		asked, excepted := len(calls.take(id)), len(exceptions.take(id))
+		if len(ops) == 0 {
+			a.nameOrphans(id, d, asked, excepted)
+			return
+		}
+		if len(ops) > 1 {
+			a.found("M5", "operation "+id, "there are %d operations of this id; expected 1", len(ops))
+		}
+		a.judge(&ops[0], d)
+	}, operations, movements, lines, commissions, events, cycles, calls, exceptions)
+
+	counts := &a.report.Counts
+	counts.Operations.Total, counts.Commissions, counts.Events = operations.count, commissions.count, events.count
+	counts.ProviderCalls, counts.Exceptions = calls.count, exceptions.count
+}
+
+func (a *auditor) nameOrphans(id string, d dossier, calls, exceptions int) {
+	for _, orphan := range []struct {
+		what  string
+		count int
+	}{
+		{"wallet entries", len(d.movements)}, {"ledger lines", len(d.lines)}, {"commissions", len(d.commissions)},
+		{"events", len(d.events)}, {"cycles", d.cycles}, {"provider calls", calls}, {"exceptions", exceptions},
+	} {
+		if orphan.count > 0 {
+			a.found("O1", "operation "+id, "%d %s refer to it, and it is not there", orphan.count, orphan.what)
+		}
+	}
+}
+
+// judge holds an operation against everything that hangs on it.
+func (a *auditor) judge(op *operation, d dossier) {
+	a.demandOperator(op.operator, op.subject())
+	o, counts := a.operatorOf(op.operator), &a.report.Counts.Operations
+	switch op.status {
+	case "success":
+		counts.Success++
+		o.charged += op.amount
+	case "failed":
+		counts.Failed++
+	case "processing":
+		counts.Processing++
+		o.held += op.amount
+	case "needs_review":
+		counts.NeedsReview++
+		o.held += op.amount
+	}
+	a.judgeMoney(op, d)
+	a.judgePrice(op)
+	a.judgeCommission(op, d.commissions)
+	a.judgePath(op, d.events)
+	a.judgeOpen(op)
+	if expected := shapes[op.status].cycles; d.cycles != expected {
+		a.found("S5", op.subject(), "%d cycles came of it; expected %d, as it is %s", d.cycles, expected, op.status)
+	}
+}
+
+// shape is how many rows hang on an operation of a status, beside the one
+// reservation that each has.
+type shape struct{ refunds, lines, commissions, cycles int }
+
+var shapes = map[string]shape{
+	"success":      {lines: 1, commissions: 1, cycles: 1},
+	"failed":       {refunds: 1},
+	"processing":   {},
+	"needs_review": {},
+}
+
+func (a *auditor) judgeMoney(op *operation, d dossier) {
+	subject, expected := op.subject(), shapes[op.status]
+	reserves, refunds := 0, 0
+	for _, m := range d.movements {
+		amount, at := op.amount, op.completed
+		switch m.kind {
+		case "reserve":
+			reserves++
+			amount, at = -op.amount, sql.NullInt64{Int64: op.created, Valid: true}
+			if before := m.balanceAfter - m.amount; before != op.walletBefore {
+				a.found("M7", subject, "it saw %s in the wallet; expected %s, from entry %d", rupees(op.walletBefore), rupees(before), m.seq)
+			}
+		case "refund":
+			refunds++
+		default:
+			a.found("M8", subject, "wallet entry %d of lco %d is a %s for it; expected a reserve or a refund", m.seq, m.operator, m.kind)
+			continue
+		}
+		if m.amount != amount || m.operator != op.operator {
+			a.found("M4", subject, "wallet entry %d of lco %d, a %s, moves %s; expected %s of lco %d",
+				m.seq, m.operator, m.kind, rupees(m.amount), rupees(amount), op.operator)
+		}
+		a.together(subject, "its "+m.kind, m.created, at)
+	}
+	if reserves != 1 || refunds != expected.refunds {
+		a.found("M4", subject, "it has %d reserves and %d refunds; expected 1 and %d, as it is %s", reserves, refunds, expected.refunds, op.status)
+	}
+	if refunds > 1 {
+		a.found("M9", subject, "its money was given back %d times; expected once at most", refunds)
+	}
+	if len(d.lines) != expected.lines {
+		a.found("M4", subject, "it has %d ledger lines; expected %d, as it is %s", len(d.lines), expected.lines, op.status)
+	}
+	for _, l := range d.lines {
+		if l.kind != "debit" || l.amount != op.amount || l.operator != op.operator {
+			a.found("M4", subject, "ledger line %d of lco %d is a %s of %s; expected a debit of %s of lco %d",
+				l.line, l.operator, l.kind, rupees(l.amount), rupees(op.amount), op.operator)
+		}
+		if marked := strings.HasSuffix(l.text, "[API]"); marked != (op.channel == "api") {
+			a.found("M4", subject, "its ledger line reads %q; expected it to end with [API] only if it came through the API, and it came through %s",
+				l.text, op.channel)
+		}
+		a.together(subject, "its ledger line", l.created, op.completed)
+	}
+}
+
+func (a *auditor) judgeCommission(op *operation, commissions []commission) {
+	subject, expected := op.subject(), shapes[op.status].commissions
+	if len(commissions) != expected {
+		a.found("M4", subject, "it has %d commissions; expected %d, as it is %s", len(commissions), expected, op.status)
+	}
+	if o := a.operators[op.operator]; o.known && !o.rates[op.bps] {
+		a.found("C1", subject, "it pays %d basis points, a rate no act of staff ever gave lco %d", op.bps, op.operator)
+	}
+	for _, c := range commissions {
+		// Taken apart, so that no product can outgrow an int64.
+		share := op.amount/10_000*op.bps + (op.amount%10_000*op.bps+5_000)/10_000
+		if c.amount != share || c.rate != op.bps || c.operator != op.operator {
+			a.found("C1", subject, "the commission is %s at %d basis points from lco %d; expected %s at %d from lco %d",
+				rupees(c.amount), c.rate, c.operator, rupees(share), op.bps, op.operator)
+		}
+		if c.rate < 0 || c.rate > 10_000 {
+			a.found("C1", subject, "the commission's rate is %d basis points; expected 0 to 10000", c.rate)
+		}
+		a.report.Counts.Sums.Commission = plus(a.report.Counts.Sums.Commission, c.amount)
+		a.together(subject, "its commission", c.created, op.completed)
+	}
+}
+
+// together demands that what one commit wrote carries one time. What should not
+// be there at all has none, and is told elsewhere.
+func (a *auditor) together(subject, what string, at int64, expected sql.NullInt64) {
+	if expected.Valid && at != expected.Int64 {
+		a.found("T1", subject, "%s is of %s; expected %s, the operation's own time", what, moment(at), moment(expected.Int64))
+	}
+}

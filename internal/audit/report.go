@@ -1,0 +1,95 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// Counts is what was read, and what it comes to.
+type Counts struct {
+	Operators     int64      `json:"operators"`
+	Wallets       int64      `json:"wallets"`
+	WalletEntries int64      `json:"wallet_entries"`
+	LedgerLines   int64      `json:"ledger_lines"`
+	Operations    Operations `json:"operations"`
+	Commissions   int64      `json:"commissions"`
+	Events        int64      `json:"operation_events"`
+	ProviderCalls int64      `json:"provider_calls"`
+	Exceptions    int64      `json:"exceptions"`
+	Subscribers   int64      `json:"subscribers"`
+	Cycles        int64      `json:"cycles"`
+	Plans         int64      `json:"plans"`
+	PlanVersions  int64      `json:"plan_versions"`
+	Keys          int64      `json:"keys"`
+	Whitelist     int64      `json:"whitelist_entries"`
+	Acts          int64      `json:"acts"`
+	Sums          Sums       `json:"sums"`
+}
+
+// Operations counts operations by their status.
+type Operations struct {
+	Total       int64 `json:"total"`
+	Processing  int64 `json:"processing"`
+	NeedsReview int64 `json:"needs_review"`
+	Success     int64 `json:"success"`
+	Failed      int64 `json:"failed"`
+}
+
+// Sums is the money of all operators together.
+type Sums struct {
+	// Credited is what top-ups and adjustments brought.
+	Credited money.Amount `json:"credited"`
+	// Charged is what successful operations cost, Held what open ones hold.
+	Charged money.Amount `json:"charged"`
+	Held    money.Amount `json:"held"`
+	// Balance and Ledger are what the wallets say.
+	Balance    money.Amount `json:"balance"`
+	Ledger     money.Amount `json:"ledger"`
+	Commission money.Amount `json:"commission"`
+}
+
+// Invariant is something that must hold in every store at every moment.
+type Invariant struct {
+	ID      string
+	Promise string
+}
+
+// Invariants is everything the audit checks.
+var Invariants = []Invariant{
+	{"M1", "what came into a wallet is its balance, what was charged, and what is held"},
+	{"M2", "a wallet's entries have no gap and each balance follows from the one before"},
+	{"M2w", "a wallet is what its last entry says"},
+	{"M3", "no balance was ever below zero"},
+	{"M4", "an operation's money, books and commission are exactly those of its status"},
+	{"M5", "an operator's idempotency key stands for one operation, and an id for one"},
+	{"M6", "the charge is the price of the plan's version that was in force"},
+	{"M7", "the balance an operation saw before it is its wallet entry's"},
+	{"M8", "money comes in by staff under a reference used once, and moves otherwise only with an operation"},
+	{"M9", "money is given back at most once"},
+	{"L1", "a ledger has no gap and each sum follows from the one before"},
+	{"L2", "a wallet's ledger sum is its last ledger line's"},
+	{"L3", "a wallet's balance is its ledger's sum less what open operations hold"},
+	{"L4", "every top-up and adjustment has its ledger line, and no other line lacks an operation"},
+	{"C1", "a commission is the operator's rate of the price, rounded half up"},
+	{"P1", "a plan's versions have no gap and the plan is its newest one"},
+	{"S1", "an operation went only where the state machine allows, and is where its history says"},
+	{"S2", "a customer has at most one open operation at a time"},
+	{"S3", "a mobile number and a subscriber id belong to one subscriber"},
+	{"S4", "nothing is stuck: somebody or something will look at every open operation"},
+	{"S5", "a success has its subscriber and cycle, a pending subscriber its open activation, a failed activation neither"},
+	{"S6", "a subscriber's expiry is what the purchases, in their order, come to"},
+	{"I5", "no renewal repeats another of the same subscriber and plan within two minutes"},
+	{"T1", "what happened later carries a later time, and what happened together the same"},
+	{"O1", "no row refers to an operation that is not there"},
+	{"O2", "no row refers to an operator that is not there, and every operator has a wallet"},
+	{"A9", "every act of staff is in the chain, and everything staff can change is as the last act left it"},
+}
+
+var india = time.FixedZone("IST", 19_800)
+
+// moment writes Unix milliseconds for people.
+func moment(ms int64) string { return time.UnixMilli(ms).In(india).Format("2006-01-02 15:04:05.000") }
+
+// rupees writes paise for people.
+func rupees(paise int64) string { return money.Paise(paise).String() }

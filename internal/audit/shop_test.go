@@ -1,0 +1,260 @@
+package audit_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// opening is when every shop opens.
+var opening = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
+
+// shop is a store at work: real SQLite, the real processor, the real desk of
+// staff. Only the provider and the clock are the test's own.
+type shop struct {
+	testing.TB
+	store     *sqlite.DB
+	desk      *admin.Desk
+	processor *operation.Processor
+
+	mu      sync.Mutex
+	now     time.Time
+	tick    time.Duration // what a look at the clock costs
+	verdict func(operation.Order) operation.Verdict
+	dies    bool // the node dies before it can write what the provider said
+	keys    map[string]string
+}
+
+func openShop(t testing.TB, path string) *shop {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := access.NewMasterKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vault, err := access.OpenVault(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{TB: t, store: store, now: opening, keys: map[string]string{}}
+	s.desk = admin.NewDesk(store, vault, "cli:asha", s.clock)
+	s.processor = operation.NewProcessor(mortal{store, s}, catalogue.New(store), s, s.config(subscription.ThirtyDays))
+	return s
+}
+
+func (s *shop) config(term subscription.ActivationTerm) operation.Config {
+	return operation.Config{
+		Now: s.clock, Node: "node-1", ProviderName: "test", Timeout: 20 * time.Second, FirstCheck: 10 * time.Second, ActivationTerm: term,
+		Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
+	}
+}
+
+// mortal is a store whose node may die between the two commits.
+type mortal struct {
+	operation.Store
+	s *shop
+}
+
+func (m mortal) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
+	if m.s.dies {
+		return operation.Operation{}, false, errors.New("the node died")
+	}
+	return m.Store.Settle(ctx, st)
+}
+
+func (s *shop) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = s.now.Add(s.tick)
+	return s.now
+}
+
+// pass lets time go by.
+func (s *shop) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = s.now.Add(d)
+}
+
+func (s *shop) Apply(_ context.Context, order operation.Order) operation.Answer {
+	if s.tick == 0 {
+		s.pass(time.Second)
+	}
+	answer := operation.Answer{Verdict: s.verdict(order)}
+	if answer.Verdict == operation.Confirmed {
+		answer.Transaction = "P-" + order.Reference
+	}
+	if strings.HasSuffix(order.Reference, "-2") {
+		answer.Verdict = operation.Rejected // no add-on ever works here
+	}
+	return answer
+}
+
+func (s *shop) Status(context.Context, operation.Order) operation.Answer { return operation.Answer{} }
+func (s *shop) Void(context.Context, operation.Order) operation.Answer   { return operation.Answer{} }
+
+func must[T any](s *shop) func(T, error) T {
+	return func(value T, err error) T {
+		s.Helper()
+		if err != nil {
+			s.Fatal(err)
+		}
+		return value
+	}
+}
+
+func (s *shop) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func rupees(text string) money.Amount {
+	amount, err := money.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return amount
+}
+
+// order makes one operation, named by its key, that ends in success, failed or
+// review, or whose node dies over it.
+func (s *shop) order(operator int64, kind operation.Kind, key, plan, customer, end string) {
+	s.Helper()
+	s.orderBy(s.processor, operation.API, operator, kind, key, plan, customer, end)
+}
+
+func (s *shop) orderBy(processor *operation.Processor, channel operation.Channel, operator int64, kind operation.Kind, key, plan, customer, end string) {
+	s.Helper()
+	s.dies = end == "dies"
+	s.verdict = func(operation.Order) operation.Verdict {
+		return map[string]operation.Verdict{"success": operation.Confirmed, "failed": operation.Rejected}[end]
+	}
+	result, err := processor.Process(s.Context(), request(channel, operator, kind, key, plan, customer))
+	if end != "dies" {
+		s.ok(err)
+	}
+	op, found, err := s.store.OperationByKey(s.Context(), operator, key)
+	if err != nil || !found {
+		s.Fatalf("%s: %v, %v, %+v", key, found, err, result)
+	}
+	s.keys[key] = op.ID
+	s.pass(5 * time.Minute)
+}
+
+func request(channel operation.Channel, operator int64, kind operation.Kind, key, plan, customer string) operation.Request {
+	fields := map[string]string{"subscriber_id": customer, "plan_id": plan}
+	if kind == operation.Activate {
+		fields["full_name"], fields["mobile"] = "Customer "+customer, "9876"+customer
+	}
+	actor := "api:key 1"
+	if channel == operation.Web {
+		actor = "web:asha"
+	}
+	return operation.Request{
+		OperatorID: operator, Channel: channel, Actor: actor, IdempotencyKey: key, Kind: kind, Fields: fields, Content: []byte(key),
+	}
+}
+
+// settle ends what was in review.
+func (s *shop) settle(operator int64, key string, to operation.State) {
+	s.Helper()
+	op, _, err := s.store.OperationByKey(s.Context(), operator, key)
+	s.ok(err)
+	st := operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: to, At: s.clock(), Node: "node-2", Actor: "cli:asha", Why: "a person looked"}
+	if to == operation.Success {
+		st.ProviderTransaction = "P-" + op.ID
+	} else {
+		st.Reason = operation.RejectedByReview
+	}
+	_, settled, err := s.store.Settle(s.Context(), st)
+	if err != nil || !settled {
+		s.Fatalf("settle %s: %v, %v", key, settled, err)
+	}
+	s.pass(time.Minute)
+}
+
+// healthy is a closed shop's file, its moment of closing, and its operations by
+// their keys.
+type healthy struct {
+	path string
+	now  time.Time
+	keys map[string]string
+}
+
+var (
+	once     sync.Once
+	template healthy
+)
+
+// closedShop furnishes a shop once; every test gets a copy of its file.
+func closedShop(t testing.TB) healthy {
+	t.Helper()
+	once.Do(func() {
+		folder, err := os.MkdirTemp("", "coax-audit-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := openShop(t, filepath.Join(folder, "coax.db"))
+		s.furnish()
+		s.trade()
+		template = healthy{filepath.Join(folder, "coax.db"), s.clock(), s.keys}
+		s.ok(s.store.Close())
+	})
+	if template.path == "" {
+		t.Fatal("the shop could not be furnished")
+	}
+	text, err := os.ReadFile(template.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := template
+	copied.path = filepath.Join(t.TempDir(), "coax.db")
+	if err := os.WriteFile(copied.path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if template.path != "" {
+		_ = os.RemoveAll(filepath.Dir(template.path))
+	}
+	os.Exit(code)
+}
+
+// audited audits a file as the command does.
+func audited(t testing.TB, path string, now time.Time) (audit.Report, error) {
+	t.Helper()
+	pool, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	return audit.Run(t.Context(), tx, now, nil)
+}

@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What staff can change is held against the acts here, thing by thing.
+
+func (a *auditor) readOperators() {
+	type account struct {
+		id, rateLimit, bps, low int64
+		name, status, api       string
+	}
+	accounts := open(a, "operators", `
+		SELECT id, name, status, api, rate_limit, commission_bps, low_balance_paise
+		  FROM operators ORDER BY id`,
+		func(row scanner, o *account) int64 {
+			row(&o.id, &o.name, &o.status, &o.api, &o.rateLimit, &o.bps, &o.low)
+			return o.id
+		})
+	walk(func(id int64) {
+		subject := fmt.Sprintf("lco %d", id)
+		a.operatorOf(id).known = true
+		for i, o := range accounts.take(id) {
+			if i > 0 {
+				a.found("O2", subject, "there are two operators of this id; expected 1")
+				continue
+			}
+			h := a.claim(subject, "lco create")
+			if h == nil {
+				continue
+			}
+			if deleted := o.status == "deleted"; deleted != (h.last == "lco delete") {
+				a.found("A9", subject, "it is %s, and the last act of staff on it is %q", o.status, h.last)
+			}
+			a.holdAgainst(subject, "the account", h.state, map[string]string{
+				"name": o.name, "status": o.status, "api": o.api, "rate_limit": strconv.FormatInt(o.rateLimit, 10),
+				"commission_bps": strconv.FormatInt(o.bps, 10), "low_balance": rupees(o.low),
+			})
+		}
+	}, accounts)
+	a.report.Counts.Operators = accounts.count
+}
+
+func (a *auditor) readKeys() {
+	type key struct {
+		id, operator              int64
+		hint, permissions         string
+		revoked, expires, heiress sql.NullInt64
+	}
+	keys := open(a, "credentials", `
+		SELECT id, operator_id, hint, permissions, revoked_at, expires_at, replaced_by
+		  FROM credentials ORDER BY id`,
+		func(row scanner, k *key) int64 {
+			row(&k.id, &k.operator, &k.hint, &k.permissions, &k.revoked, &k.expires, &k.heiress)
+			return k.id
+		})
+	walk(func(id int64) {
+		subject := fmt.Sprintf("key %d", id)
+		keys.each(id, func(k *key) {
+			a.demandOperator(k.operator, subject)
+			h := a.claim(subject, "key issue", "key rotate")
+			if h == nil {
+				return
+			}
+			revocations := 0
+			if k.revoked.Valid {
+				revocations = 1
+			}
+			if h.actions["key revoke"] != revocations {
+				a.found("A9", subject, "%d acts of staff revoked it; expected %d", h.actions["key revoke"], revocations)
+			}
+			a.holdAgainst(subject, "the key", h.state, map[string]string{
+				"key": k.hint, "permissions": sorted(k.permissions), "revoked_at": second(k.revoked), "expires_at": second(k.expires),
+				"replaced_by": strconv.FormatInt(k.heiress.Int64, 10),
+			})
+		})
+	}, keys)
+	a.report.Counts.Keys = keys.count
+}
+
+func (a *auditor) readWhitelists() {
+	type entry struct {
+		operator int64
+		text     string
+	}
+	entries := open(a, "whitelist", `SELECT operator_id, entry FROM whitelist ORDER BY operator_id`,
+		func(row scanner, e *entry) int64 {
+			row(&e.operator, &e.text)
+			return e.operator
+		})
+	present := map[string]string{}
+	walk(func(id int64) {
+		subject := fmt.Sprintf("whitelist of lco %d", id)
+		a.demandOperator(id, subject)
+		var texts []string
+		entries.each(id, func(e *entry) { texts = append(texts, asPeopleWrite(e.text)) })
+		slices.Sort(texts)
+		present[subject] = strings.Join(texts, ",")
+		if a.histories[subject] == nil {
+			a.found("A9", subject, "it has %s, and no act of staff put that there", present[subject])
+		}
+	}, entries)
+	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
+		if h := a.histories[subject]; kindOf(subject) == "whitelist of lco" {
+			h.claimed = true // an empty list has no rows to be found by
+			a.holdAgainst(subject, "it", h.state, map[string]string{"list": present[subject]})
+		}
+	}
+	a.report.Counts.Whitelist = entries.count
+}
+
+// demandOperator names a row whose operator is not there.
+func (a *auditor) demandOperator(id int64, subject string) {
+	if o := a.operators[id]; o == nil || !o.known {
+		a.found("O2", subject, "it belongs to lco %d, which is not there", id)
+	}
+}
+
+// asPeopleWrite writes a single address without its length, as the acts do.
+func asPeopleWrite(entry string) string {
+	if prefix, err := netip.ParsePrefix(entry); err == nil && prefix.IsSingleIP() {
+		return prefix.Addr().String()
+	}
+	return entry
+}
+
+func sorted(list string) string {
+	if list == "" {
+		return ""
+	}
+	parts := strings.Split(list, ",")
+	slices.Sort(parts)
+	return strings.Join(parts, ",")
+}
+
+// second is a moment as the acts write it; empty if there is none.
+func second(ms sql.NullInt64) string {
+	if !ms.Valid {
+		return ""
+	}
+	return time.UnixMilli(ms.Int64).In(india).Format("2006-01-02 15:04:05")
+}

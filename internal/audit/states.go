@@ -1,0 +1,94 @@
+package audit
+
+import "database/sql"
+
+// legal is every step an operation may take. The empty status is before it
+// began.
+var legal = map[[2]string]bool{
+	{"", "processing"}:             true,
+	{"processing", "success"}:      true,
+	{"processing", "failed"}:       true,
+	{"processing", "needs_review"}: true,
+	{"needs_review", "success"}:    true,
+	{"needs_review", "failed"}:     true,
+}
+
+// judgePath holds an operation against its history.
+func (a *auditor) judgePath(op *operation, events []event) {
+	subject := op.subject()
+	status, epoch, at := "", int64(0), int64(0)
+	for i, e := range events {
+		if e.seq != int64(i)+1 {
+			a.found("S1", subject, "event %d stands where event %d is expected", e.seq, i+1)
+		}
+		if e.from.String != status {
+			a.found("S1", subject, "event %d goes from %q; expected from %q, where the event before ended", e.seq, e.from.String, status)
+		}
+		if !legal[[2]string{e.from.String, e.to}] {
+			a.found("S1", subject, "event %d goes from %q to %q; no operation may", e.seq, e.from.String, e.to)
+		}
+		if e.epoch < epoch {
+			a.found("S1", subject, "event %d is of epoch %d; expected %d or later", e.seq, e.epoch, epoch)
+		}
+		if e.at < at-clockSlackMS {
+			a.found("T1", subject, "event %d is of %s; expected no earlier than the event before, %s", e.seq, moment(e.at), moment(at))
+		}
+		status, epoch, at = e.to, e.epoch, e.at
+	}
+	if status != op.status {
+		a.found("S1", subject, "it is %s; expected %q, where its history ends", op.status, status)
+	}
+	if op.epoch < epoch {
+		a.found("S1", subject, "its epoch is %d; expected %d or later, as in its history", op.epoch, epoch)
+	}
+	if over := op.status == "success" || op.status == "failed"; over != op.completed.Valid {
+		a.found("S1", subject, "it is %s, and whether it is completed says otherwise", op.status)
+	}
+	if (op.status == "failed") != op.reason.Valid {
+		a.found("S1", subject, "it is %s with the reason %q; expected a reason if it failed, and only then", op.status, op.reason.String)
+	}
+	if (op.addon != "") != op.addonStatus.Valid {
+		a.found("S1", subject, "its add-on is %q and stands at %q; expected both or neither", op.addon, op.addonStatus.String)
+	}
+	if len(events) > 0 {
+		a.together(subject, "its first event", events[0].at, sql.NullInt64{Int64: op.created, Valid: true})
+		a.together(subject, "its last event", at, op.completed)
+	}
+	if op.completed.Valid && op.completed.Int64 < op.created-clockSlackMS {
+		a.found("T1", subject, "it was completed at %s; expected no earlier than it was created, %s", moment(op.completed.Int64), moment(op.created))
+	}
+}
+
+const (
+	// stuckAfterMS is how long after a lease somebody must have taken over.
+	stuckAfterMS = 30_000
+	// waitMostMS is the longest wait between two checks that can be set.
+	waitMostMS = 24 * 60 * 60 * 1000
+)
+
+// judgeOpen finds what nobody will ever look at again.
+func (a *auditor) judgeOpen(op *operation) {
+	if !op.open() {
+		return
+	}
+	subject := op.subject()
+	if op.kind == "activate" {
+		if other, taken := a.activations[op.mobile]; taken {
+			a.found("S2", subject, "its mobile is being activated by operation %s too; expected one open activation of a number", other)
+		}
+		a.activations[op.mobile] = op.id
+	}
+	switch {
+	case op.status == "processing" && !op.lease.Valid && op.created+stuckAfterMS < a.now:
+		a.found("S4", subject, "it has been processing since %s and nobody holds it; expected a lease", moment(op.created))
+	case op.status == "processing" && op.lease.Valid && op.lease.Int64+stuckAfterMS < a.now:
+		a.found("S4", subject, "it is still processing, and its lease ended at %s; expected it taken over by %s",
+			moment(op.lease.Int64), moment(op.lease.Int64+stuckAfterMS))
+	case op.status != "needs_review" || bool(op.needsPerson):
+		// Under way, or on the list for a person.
+	case !op.nextCheck.Valid && max(op.review.Int64, op.created)+stuckAfterMS < a.now:
+		a.found("S4", subject, "it is in review, and neither a check nor a person is expected; expected one of them")
+	case op.nextCheck.Valid && op.nextCheck.Int64 > a.now+waitMostMS+stuckAfterMS:
+		a.found("S4", subject, "it is in review and looked at next at %s; expected within a day", moment(op.nextCheck.Int64))
+	}
+}

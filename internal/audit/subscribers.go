@@ -1,0 +1,294 @@
+package audit
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+type (
+	subscriber struct {
+		id, mobile                  string
+		operator                    int64
+		expires, activated, renewed sql.NullInt64
+	}
+	cycle struct {
+		seq, starts, ends, created int64
+		operation                  sql.NullString
+		plan                       string
+	}
+	// purchase is an operation as a subscription sees it.
+	purchase struct {
+		id, kind, plan, mobile, status             string
+		operator, months, planned, starts, created int64
+		previous, completed                        sql.NullInt64
+		place                                      int64 // the number of its cycle; 0 if it has none
+	}
+)
+
+func (p *purchase) open() bool    { return p.status == "processing" || p.status == "needs_review" }
+func (p *purchase) where() string { return "operation " + p.id }
+
+// readSubscribers walks through subscribers, cycles and operations side by side
+// and works out every expiry anew.
+func (a *auditor) readSubscribers() {
+	subscribers := open(a, "subscribers", `
+		SELECT id, operator_id, mobile, expires_at, activated_at, renewed_at FROM subscribers ORDER BY id `+bytewise,
+		func(row scanner, s *subscriber) string {
+			row(&s.id, &s.operator, &s.mobile, &s.expires, &s.activated, &s.renewed)
+			return s.id
+		})
+	cycles := open(a, "cycles", `
+		SELECT subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at
+		  FROM cycles ORDER BY subscriber_id `+bytewise+`, seq`,
+		func(row scanner, c *cycle) (id string) {
+			row(&id, &c.seq, &c.operation, &c.plan, &c.starts, &c.ends, &c.created)
+			return id
+		})
+	purchases := open(a, "operations", `
+		SELECT subscriber_id, id, operator_id, kind, plan_id, plan_months, mobile, expiry_previous, expiry_planned,
+		       cycle_starts_at, status, created_at, completed_at
+		  FROM operations ORDER BY subscriber_id `+bytewise,
+		func(row scanner, p *purchase) (id string) {
+			row(&id, &p.id, &p.operator, &p.kind, &p.plan, &p.months, &p.mobile, &p.previous, &p.planned,
+				&p.starts, &p.status, &p.created, &p.completed)
+			return id
+		})
+	walk(func(id string) {
+		life := life{a: a, subject: "subscriber " + id, cycles: cycles.take(id)}
+		present := subscribers.take(id)
+		for _, p := range purchases.take(id) {
+			switch {
+			case p.status == "success":
+				life.bought = append(life.bought, p)
+			case p.open():
+				life.open = append(life.open, p)
+			}
+			life.all = append(life.all, p)
+		}
+		if len(present) > 1 {
+			a.found("S3", life.subject, "%d subscribers have this id; expected 1", len(present))
+		}
+		life.judgeOneAtATime()
+		life.judgeDuplicates()
+		if len(present) == 0 {
+			life.judgeNobody()
+			return
+		}
+		a.demandOperator(present[0].operator, life.subject)
+		life.who = present[0]
+		life.judge()
+	}, subscribers, cycles, purchases)
+	for _, id := range slices.Sorted(maps.Keys(a.operators)) {
+		if o := a.operators[id]; o.imported != o.imports {
+			a.found("A9", fmt.Sprintf("lco %d", id), "%d of its subscribers came from elsewhere; expected %d, as acts of staff say", o.imported, o.imports)
+		}
+	}
+	a.report.Counts.Subscribers, a.report.Counts.Cycles = subscribers.count, cycles.count
+}
+
+// life is all that happened to one subscriber, or under one subscriber's id:
+// an activation that failed leaves its id to somebody else.
+type life struct {
+	a       *auditor
+	subject string
+	who     subscriber
+	cycles  []cycle
+	all     []purchase
+	bought  []purchase
+	open    []purchase
+}
+
+// judgeOneAtATime demands that no operation began while another was open.
+func (l *life) judgeOneAtATime() {
+	if len(l.open) > 1 {
+		l.a.found("S2", l.subject, "operations %s and %s are both open; expected one at most", l.open[0].id, l.open[1].id)
+	}
+	// Of two that began in the same millisecond the one that is over was first.
+	end := func(p purchase) int64 {
+		if p.completed.Valid {
+			return p.completed.Int64
+		}
+		return math.MaxInt64
+	}
+	slices.SortFunc(l.all, func(p, q purchase) int {
+		return cmp.Or(cmp.Compare(p.created, q.created), cmp.Compare(end(p), end(q)))
+	})
+	for i := 1; i < len(l.all); i++ {
+		before, p := l.all[i-1], l.all[i]
+		switch {
+		case before.open() && p.open():
+			// Told above.
+		case before.open():
+			l.a.found("S2", l.subject, "operation %s began at %s, while %s was open; expected one at a time", p.id, moment(p.created), before.id)
+		case before.completed.Valid && before.completed.Int64 > p.created+queueSlackMS:
+			l.a.found("S2", l.subject, "operation %s began at %s, before %s was completed at %s; expected one at a time",
+				p.id, moment(p.created), before.id, moment(before.completed.Int64))
+		}
+	}
+}
+
+// duplicateMS is how long a renewal keeps its like away.
+const duplicateMS = 120_000
+
+func (l *life) judgeDuplicates() {
+	slices.SortFunc(l.bought, func(p, q purchase) int {
+		return cmp.Or(cmp.Compare(p.completed.Int64, q.completed.Int64), cmp.Compare(p.created, q.created))
+	})
+	last := map[string]purchase{}
+	for _, p := range l.bought {
+		if p.kind == "activate" {
+			continue
+		}
+		if before, was := last[p.plan]; was && p.created < before.completed.Int64+duplicateMS {
+			l.a.found("I5", p.where(), "it renewed subscriber %s with plan %s at %s; expected two minutes since operation %s, completed at %s",
+				l.subject[len("subscriber "):], p.plan, moment(p.created), before.id, moment(before.completed.Int64))
+		}
+		last[p.plan] = p
+	}
+}
+
+// judgeNobody: where there is no subscriber nothing may have been bought, and
+// nothing may be held.
+func (l *life) judgeNobody() {
+	for _, p := range slices.Concat(l.bought, l.open) {
+		l.a.found("S5", p.where(), "it is %s, and its %s is not there", p.status, l.subject)
+	}
+	if len(l.cycles) > 0 {
+		l.a.found("S5", l.subject, "it has %d cycles, and is not there", len(l.cycles))
+	}
+}
+
+func (l *life) judge() {
+	for _, p := range slices.Concat(l.bought, l.open) {
+		if p.operator != l.who.operator || p.mobile != l.who.mobile {
+			l.a.found("S5", p.where(), "it is lco %d's, for the mobile ending in %s; expected lco %d's, ending in %s, as %s is",
+				p.operator, ending(p.mobile), l.who.operator, ending(l.who.mobile), l.subject)
+		}
+	}
+	activating := slices.ContainsFunc(l.open, func(p purchase) bool { return p.kind == "activate" })
+	if pending := !l.who.expires.Valid; pending != activating {
+		l.a.found("S5", l.subject, "it has an expiry: %v, and an open activation: %v; expected exactly one of them", !pending, activating)
+	}
+	if activating && len(l.cycles)+len(l.bought) > 0 {
+		l.a.found("S5", l.subject, "it is being activated, and had %d cycles and %d purchases before; expected none", len(l.cycles), len(l.bought))
+	}
+	l.placeCycles()
+	l.replay()
+}
+
+// placeCycles holds every cycle against the purchase it came of.
+func (l *life) placeCycles() {
+	for i, c := range l.cycles {
+		where := fmt.Sprintf("%s, cycle %d", l.subject, c.seq)
+		if c.seq != int64(i)+1 {
+			l.a.found("S6", where, "it stands where cycle %d is expected", i+1)
+		}
+		if !c.operation.Valid {
+			if i > 0 {
+				l.a.found("S6", where, "no operation bought it; expected one behind every cycle but an imported first")
+			}
+			if l.a.plans[c.plan] == nil || c.starts != min(c.created, c.ends) {
+				l.a.found("S6", where, "it is plan %s from %s; expected a plan that is there, from its import at %s or its end", c.plan, moment(c.starts), moment(c.created))
+			}
+			continue
+		}
+		at := slices.IndexFunc(l.bought, func(p purchase) bool { return p.id == c.operation.String })
+		if at < 0 {
+			l.a.found("S6", where, "operation %s is to have bought it, which is no successful one of this subscriber", c.operation.String)
+			continue
+		}
+		p := &l.bought[at]
+		p.place = int64(i) + 1
+		if c.starts != p.starts || c.ends != p.planned || c.plan != p.plan {
+			l.a.found("S6", where, "it is plan %s from %s to %s; expected what operation %s bought, %s from %s to %s",
+				c.plan, moment(c.starts), moment(c.ends), p.id, p.plan, moment(p.starts), moment(p.planned))
+		}
+		l.a.together(where, "it", c.created, p.completed)
+	}
+}
+
+// replay works the expiry out from the purchases alone.
+func (l *life) replay() {
+	// Cycles are numbered as they were settled. Where one is missing, the times
+	// have to do.
+	if !slices.ContainsFunc(l.bought, func(p purchase) bool { return p.place == 0 }) {
+		slices.SortFunc(l.bought, func(p, q purchase) int { return cmp.Compare(p.place, q.place) })
+	}
+	var expiry, activatedAt, renewedAt sql.NullInt64
+	imported := len(l.cycles) > 0 && !l.cycles[0].operation.Valid
+	if imported {
+		first := l.cycles[0]
+		expiry = sql.NullInt64{Int64: first.ends, Valid: true}
+		activatedAt = sql.NullInt64{Int64: first.created, Valid: true}
+		l.a.operatorOf(l.who.operator).imported++
+	}
+	for _, p := range l.bought {
+		l.a.judgeMeaning(p, expiry)
+		expiry = sql.NullInt64{Int64: p.planned, Valid: true}
+		if p.kind == "activate" {
+			activatedAt = p.completed
+		} else {
+			renewedAt = p.completed
+		}
+	}
+	for _, p := range l.open {
+		l.a.judgeMeaning(p, expiry)
+	}
+	if l.who.expires != expiry {
+		l.a.found("S6", l.subject, "it expires %s; expected %s, from %d purchases", orNever(l.who.expires), orNever(expiry), len(l.bought))
+	}
+	if l.who.activated != activatedAt {
+		l.a.found("S6", l.subject, "it was activated %s; expected %s", orNever(l.who.activated), orNever(activatedAt))
+	}
+	if l.who.renewed != renewedAt {
+		l.a.found("S6", l.subject, "it was last renewed %s; expected %s", orNever(l.who.renewed), orNever(renewedAt))
+	}
+}
+
+// judgeMeaning holds what a purchase says it does against the rules.
+func (a *auditor) judgeMeaning(p purchase, expiry sql.NullInt64) {
+	if p.previous != expiry {
+		a.found("S6", p.where(), "it found the expiry %s; expected %s", orNever(p.previous), orNever(expiry))
+	}
+	if (p.kind == "activate") == p.previous.Valid {
+		a.found("S6", p.where(), "it is %s and found the expiry %s; expected an activation of somebody new, anything else of somebody known",
+			p.kind, orNever(p.previous))
+		return
+	}
+	var lawful []meaning
+	switch p.kind {
+	case "activate":
+		lawful = activated(p.created, p.months)
+	case "renew":
+		lawful = []meaning{renewed(p.previous.Int64, p.created, p.months)}
+	case "advance_renew":
+		lawful = []meaning{booked(p.previous.Int64, p.created, p.months)}
+	default:
+		a.found("S6", p.where(), "it is a %q, which is nothing one can buy", p.kind)
+		return
+	}
+	if !slices.Contains(lawful, meaning{p.starts, p.planned}) {
+		expected := lawful[len(lawful)-1]
+		a.found("S6", p.where(), "it runs from %s to %s; expected from %s to %s", moment(p.starts), moment(p.planned),
+			moment(expected.starts), moment(expected.ends))
+	}
+}
+
+func orNever(ms sql.NullInt64) string {
+	if !ms.Valid {
+		return "never"
+	}
+	return moment(ms.Int64)
+}
+
+// ending shows as much of a mobile number as it takes to recognise it.
+func ending(mobile string) string {
+	if len(mobile) > 4 {
+		return mobile[len(mobile)-4:]
+	}
+	return mobile
+}

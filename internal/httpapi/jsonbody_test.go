@@ -1,0 +1,186 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+func TestABodyIsOneObjectReadStrictly(t *testing.T) {
+	deep := func(n int) string { return `{"x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
+	good := []string{
+		`{}`, " \t\r\n{ } \n", `{"a":"1"}`, `{"a":1,"b":[true,false,null,-0.5e+3],"c":{"d":{}}}`, `{"a":"\u00e9\ud83d\ude00\"\\\/\b\f\n\r\t"}`,
+		`{"":""}`, `{"a":"1","A":"2"}`, deep(31),
+	}
+	for _, text := range good {
+		if _, err := parseBody([]byte(text)); err != nil {
+			t.Errorf("%s: %v; want it taken", text, err)
+		}
+	}
+	bad := []string{
+		``, ` `, `null`, `[]`, `"{}"`, `1`, `{`, `}`, `{"a"}`, `{"a":}`, `{"a":"1",}`, `{,}`, `{"a":"1" "b":"2"}`, `{a:"1"}`, `{'a':'1'}`,
+		`{}{}`, `{} x`, `{"a":"1","a":"2"}`, `{"a":"1","\u0061":"2"}`, `{"x":{"a":1,"a":2}}`, `{"x":[{"a":1,"a":2}]}`,
+		"{\"a\":\"\xff\"}", "\xef\xbb\xbf{}", "{\"a\":\"\n\"}", `{"a":"\x"}`, `{"a":"\u12"}`, `{"a":"\u+123"}`, `{"a":"\ud800"}`, `{"a":"\udc00\ud800"}`, `{"a":"\ud800x"}`,
+		`{"a":01}`, `{"a":1.}`, `{"a":.5}`, `{"a":+1}`, `{"a":1e}`, `{"a":-}`, `{"a":NaN}`, `{"a":tru}`, `{"a":"1`, `{"a":[1,]}`, `{"a":[1 2]}`, `{"a":[`, `{/**/}`,
+		deep(32), "{\"a\":\"1\"}\x00",
+	}
+	for _, text := range bad {
+		if _, err := parseBody([]byte(text)); fault.CodeOf(err) != fault.InvalidJSON {
+			t.Errorf("%s: %v; want INVALID_JSON", text, err)
+		}
+	}
+}
+
+func TestTheCanonicalFormForgetsOnlyWhatDoesNotMatter(t *testing.T) {
+	canonical := func(text string) string {
+		t.Helper()
+		body, err := parseBody([]byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return string(body.canonical)
+	}
+	base := canonical(`{"plan_id":"P","mobile":"98","extra":{"b":[1,{"y":1,"x":2}],"a":null}}`)
+	for _, same := range []string{
+		` { "mobile" : "98" , "extra" : { "a" : null , "b" : [ 1 , { "x" : 2 , "y" : 1 } ] } , "plan_id" : "P" } `,
+		`{"plan_id":"\u0050","mobile":"9\u0038","extra":{"b":[1,{"y":1,"x":2}],"a":null}}`,
+	} {
+		if got := canonical(same); got != base {
+			t.Errorf("%s\nis %s\nwant %s", same, got, base)
+		}
+	}
+	for _, other := range []string{
+		`{"plan_id":"P","mobile":"98"}`,
+		`{"plan_id":"P","mobile":"99","extra":{"b":[1,{"y":1,"x":2}],"a":null}}`,
+		`{"plan_id":"P","mobile":"98","extra":{"b":[{"y":1,"x":2},1],"a":null}}`,
+		`{"plan_id":"P","mobile":"98","extra":{"b":[1,{"y":"1","x":2}],"a":null}}`,
+		`{"plan_id":"P","Mobile":"98","extra":{"b":[1,{"y":1,"x":2}],"a":null}}`,
+	} {
+		if got := canonical(other); got == base {
+			t.Errorf("%s counts as the same body", other)
+		}
+	}
+}
+
+func TestTextsAreToldFromEverythingElse(t *testing.T) {
+	body, err := parseBody([]byte(`{"mobile":9876543210,"plan_id":"P","address":null,"email":["a"],"full_name":{"a":"b"},"price":"1","x":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body.texts["plan_id"] != "P" || body.texts["price"] != "1" || len(body.texts) != 2 {
+		t.Errorf("texts %v", body.texts)
+	}
+	slices.Sort(body.others)
+	if want := []string{"address", "email", "full_name", "mobile", "x"}; !slices.Equal(body.others, want) {
+		t.Errorf("others %v; want %v", body.others, want)
+	}
+}
+
+// Whatever this parser takes, encoding/json takes too, with the same value; and
+// the canonical form is a fixed point.
+func FuzzBody(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":"1","b":[1,2.5e-3,{"c":null}]}`, `{"a":"\ud83d\ude00"}`, `{"a":"<&>\u2028"}`, ` {"x" : [ ] } `, `{"a":1,"a":2}`, `{"a":"\ud800"}`, `[`, "{\"a\":\"\u007f\"}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		body, err := parseBody(text)
+		if err != nil {
+			if fault.CodeOf(err) != fault.InvalidJSON {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		if !utf8.Valid(body.canonical) {
+			t.Fatalf("%q: the canonical form is not UTF-8", text)
+		}
+		again, err := parseBody(body.canonical)
+		if err != nil || !bytes.Equal(again.canonical, body.canonical) {
+			t.Fatalf("%q: canonical %s, then %s, %v", text, body.canonical, again.canonical, err)
+		}
+		var ours, theirs any
+		if err := json.Unmarshal(body.canonical, &ours); err != nil {
+			t.Fatalf("%q: canonical %s: %v", text, body.canonical, err)
+		}
+		if err := json.Unmarshal(text, &theirs); err != nil {
+			t.Fatalf("%q was taken, but is no JSON: %v", text, err)
+		}
+		a, _ := json.Marshal(ours)
+		b, _ := json.Marshal(theirs)
+		if !bytes.Equal(a, b) {
+			t.Fatalf("%q: read as %s; want %s", text, a, b)
+		}
+	})
+}
+
+func TestTheMediaTypeIsJSONInUTF8(t *testing.T) {
+	for value, good := range map[string]bool{
+		"application/json": true, "application/json; charset=utf-8": true, "Application/JSON;charset=UTF-8": true, `application/json; charset="utf-8"`: true,
+		"": false, "text/plain": false, "application/json; charset=latin1": false, "application/json; boundary=x": false, "application/jsonx": false,
+		"application/json, application/json": false, "application/problem+json": false,
+	} {
+		if err := judgeMediaType([]string{value}); (err == nil) != good {
+			t.Errorf("%q: %v; want taken: %v", value, err, good)
+		}
+	}
+	if judgeMediaType(nil) == nil || judgeMediaType([]string{"application/json", "application/json"}) == nil {
+		t.Error("none, or two, are taken")
+	}
+}
+
+func TestAnIdempotencyKeyHasEightToAHundredOfItsCharacters(t *testing.T) {
+	rows := []struct {
+		values []string
+		want   fault.Code
+	}{
+		{nil, fault.MissingIdempotencyKey}, {[]string{""}, fault.MissingIdempotencyKey},
+		{[]string{"1234567"}, fault.InvalidIdempotencyKey}, {[]string{"12345678"}, fault.OK},
+		{[]string{strings.Repeat("k", 100)}, fault.OK}, {[]string{strings.Repeat("k", 101)}, fault.InvalidIdempotencyKey},
+		{[]string{"AZaz09_.:-"}, fault.OK}, {[]string{"with blank"}, fault.InvalidIdempotencyKey}, {[]string{"slash/1234"}, fault.InvalidIdempotencyKey},
+		{[]string{"ключ-ключ"}, fault.InvalidIdempotencyKey}, {[]string{"12345678", "12345678"}, fault.InvalidIdempotencyKey},
+	}
+	for _, row := range rows {
+		if _, err := judgeIdempotencyKey(row.values); fault.CodeOf(err) != row.want {
+			t.Errorf("%q: %v; want %s", row.values, err, row.want)
+		}
+	}
+}
+
+func TestALookUpTakesOneOfTwoNames(t *testing.T) {
+	rows := []struct {
+		raw   string
+		wrong string
+		first string
+	}{
+		{"subscriber_id=100001", "", "100001"},
+		{"mobile=9876543210", "", ""},
+		{"subscriber_id=100001&mobile=junk", "", "100001"},
+		{"subscriber_id=&mobile=9876543210", "", ""},
+		{"other=1&subscriber_id=%31", "", "1"},
+		{"", "subscriber_id", ""},
+		{"subscriber_id=", "subscriber_id", ""},
+		{"mobile=98", "mobile", ""},
+		{"mobile=98765432१0", "mobile", ""},
+		{"subscriber_id=1&subscriber_id=1", "subscriber_id", ""},
+		{"subscriber_id=1&mobile=9876543210&mobile=9876543210", "mobile", ""},
+		{"subscriber_id=%00", "subscriber_id", ""},
+		{"subscriber_id=%FF", "subscriber_id", ""},
+		{"Subscriber_id=1", "subscriber_id", ""},
+	}
+	for _, row := range rows {
+		got, err := readQuery(row.raw, "subscriber_id", "mobile")
+		fields, _ := fault.From(err).Data["fields"].(map[string]string)
+		switch {
+		case row.wrong == "" && (err != nil || got["subscriber_id"] != row.first):
+			t.Errorf("%s: %v, %v; want %q", row.raw, got, err, row.first)
+		case row.wrong != "" && (fault.CodeOf(err) != fault.ValidationError || fields[row.wrong] == ""):
+			t.Errorf("%s: %v %v; want an error on %s", row.raw, err, fields, row.wrong)
+		}
+	}
+}

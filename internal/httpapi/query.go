@@ -1,0 +1,60 @@
+package httpapi
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/signing"
+)
+
+// readQuery reads the parameters of a look-up that takes one of two names, of
+// which the first wins. It reads what was signed, in the way it was signed.
+func readQuery(raw, first, second string) (map[string]string, error) {
+	values := map[string]string{}
+	problems := map[string]string{}
+	for pair := range strings.SplitSeq(signing.CanonicalQuery(raw), "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		name, value = unescape(name), unescape(value)
+		if !slices.Contains([]string{first, second}, name) {
+			continue
+		}
+		if _, twice := values[name]; twice {
+			problems[name] = "It is given twice."
+		}
+		values[name] = value
+	}
+	for name, value := range values {
+		if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+			problems[name] = "It contains what is no text."
+		}
+	}
+	if len(problems) == 0 && values[first] == "" {
+		switch {
+		case values[second] == "":
+			problems[first] = "Give a " + first + " or a " + second + "."
+		case second == "mobile" && !tenDigits(values[second]):
+			problems[second] = "It has to be exactly 10 digits."
+		}
+	}
+	if len(problems) > 0 {
+		return nil, fault.New(fault.ValidationError, "The query is not valid; data.fields says why.").With("fields", problems)
+	}
+	return values, nil
+}
+
+// unescape undoes what CanonicalQuery wrote, which is always well formed.
+func unescape(text string) string {
+	plain, err := url.PathUnescape(text)
+	if err != nil {
+		return text
+	}
+	return plain
+}
+
+func tenDigits(text string) bool {
+	return len(text) == 10 && strings.Trim(text, "0123456789") == ""
+}

@@ -1,0 +1,196 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// addonFailed is the one warning there is: the main plan runs, its add-on does
+// not, and the service follows it up.
+const addonFailed = "COMBO_SECONDARY_FAILED"
+
+// operationData is an operation as the contract shows it. The first answer, a
+// replay and a look-up all show this; only the password is given once.
+type operationData struct {
+	TransactionID       string            `json:"transaction_id"`
+	IdempotencyKey      string            `json:"idempotency_key"`
+	Operation           operation.Kind    `json:"operation"`
+	Status              operation.State   `json:"status"`
+	Channel             operation.Channel `json:"channel"`
+	Customer            customerData      `json:"customer"`
+	Provider            string            `json:"provider"`
+	ProviderTransaction *string           `json:"provider_transaction_id"`
+	Plan                boughtPlanData    `json:"plan"`
+	Amount              money.Amount      `json:"amount"`
+	Currency            string            `json:"currency"`
+	Expiry              expiryData        `json:"expiry"`
+	Wallet              walletData        `json:"wallet"`
+	Warnings            []string          `json:"warnings"`
+	CreatedAt           string            `json:"created_at"`
+	CompletedAt         *string           `json:"completed_at"`
+	// These two are there when an operation failed, and only then.
+	ProviderMessage *string `json:"provider_message,omitempty"`
+	Reason          *string `json:"reason,omitempty"`
+}
+
+type customerData struct {
+	SubscriberID string `json:"subscriber_id"`
+	Name         string `json:"name"`
+	Mobile       string `json:"mobile"`
+	Password     string `json:"password,omitempty"`
+}
+
+type boughtPlanData struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Months int    `json:"duration_months"`
+}
+
+type expiryData struct {
+	Previous  *string `json:"previous"`
+	New       *string `json:"new"`
+	StartDate *string `json:"start_date"`
+}
+
+type walletData struct {
+	Before   money.Amount `json:"before"`
+	After    money.Amount `json:"after"`
+	Charged  money.Amount `json:"charged"`
+	Refunded bool         `json:"refunded"`
+	Held     bool         `json:"held"`
+}
+
+type transactionData struct {
+	operationData
+	ResultCode    fault.Code `json:"result_code"`
+	ResultMessage string     `json:"result_message"`
+}
+
+func viewOperation(op operation.Operation) operationData {
+	data := operationData{
+		TransactionID:       op.ID,
+		IdempotencyKey:      op.IdempotencyKey,
+		Operation:           op.Kind,
+		Status:              op.State,
+		Channel:             op.Channel,
+		Customer:            customerData{SubscriberID: op.SubscriberID, Name: op.CustomerName, Mobile: op.Mobile},
+		Provider:            op.Provider,
+		ProviderTransaction: orNull(op.ProviderTransaction),
+		Plan:                boughtPlanData{ID: op.PlanID, Name: op.PlanName, Months: op.PlanMonths},
+		Amount:              op.Amount,
+		Currency:            money.Currency,
+		Expiry:              expiryData{Previous: dateTime(op.ExpiryPrevious)},
+		Wallet: walletData{
+			Before: op.WalletBefore, After: op.WalletAfter(), Charged: op.Charged(),
+			Refunded: op.State == operation.Failed, Held: op.State.Open(),
+		},
+		Warnings:    []string{},
+		CreatedAt:   *dateTime(op.CreatedAt),
+		CompletedAt: dateTime(op.CompletedAt),
+	}
+	if op.State == operation.Success {
+		data.Expiry.New = dateTime(op.ExpiryPlanned)
+	}
+	if op.Kind == operation.AdvanceRenew {
+		data.Expiry.StartDate = orNull(op.CycleStartsAt.In(subscription.IST).Format(time.DateOnly))
+	}
+	if op.AddonMissing() {
+		data.Warnings = append(data.Warnings, addonFailed)
+	}
+	if op.State == operation.Failed {
+		reason := string(op.Reason)
+		data.ProviderMessage, data.Reason = &op.ProviderMessage, &reason
+	}
+	return data
+}
+
+// subscriptionData is a subscriber as the contract shows one.
+type subscriptionData struct {
+	Customer struct {
+		SubscriberID   string `json:"subscriber_id"`
+		Name           string `json:"name"`
+		Mobile         string `json:"mobile"`
+		Email          string `json:"email"`
+		ConnectionType string `json:"connection_type"`
+	} `json:"customer"`
+	Provider                string                        `json:"provider"`
+	Plan                    namedPlanData                 `json:"plan"`
+	Status                  subscription.SubscriberStatus `json:"status"`
+	Active                  bool                          `json:"active"`
+	ExpiryDate              *string                       `json:"expiry_date"`
+	DaysRemaining           int                           `json:"days_remaining"`
+	CreatedAt               *string                       `json:"created_at"`
+	RenewedAt               *string                       `json:"renewed_at"`
+	LastProviderTransaction *string                       `json:"last_provider_transaction"`
+	PendingOperations       []pendingData                 `json:"pending_operations"`
+}
+
+type namedPlanData struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+type pendingData struct {
+	TransactionID  string          `json:"transaction_id"`
+	IdempotencyKey string          `json:"idempotency_key"`
+	Operation      operation.Kind  `json:"operation"`
+	Status         operation.State `json:"status"`
+	Plan           namedPlanData   `json:"plan"`
+	Amount         money.Amount    `json:"amount"`
+	CreatedAt      string          `json:"created_at"`
+}
+
+// viewSubscription shows a subscriber. One that was brought in from elsewhere
+// has no operation yet to name the provider.
+func viewSubscription(s operation.Subscription, now time.Time, providerName string) subscriptionData {
+	status := subscription.StatusAt(s.Expires, now)
+	data := subscriptionData{
+		Provider:                s.Provider,
+		Status:                  status,
+		Active:                  status == subscription.SubscriberActive,
+		ExpiryDate:              dateTime(s.Expires),
+		DaysRemaining:           subscription.DaysRemaining(s.Expires, now),
+		CreatedAt:               dateTime(s.CreatedAt),
+		RenewedAt:               dateTime(s.RenewedAt),
+		LastProviderTransaction: orNull(s.LastProviderTransaction),
+		PendingOperations:       []pendingData{},
+	}
+	data.Customer.SubscriberID, data.Customer.Name, data.Customer.Mobile = s.ID, s.Name, s.Mobile
+	data.Customer.Email, data.Customer.ConnectionType = s.Email, s.ConnectionType
+	if data.Provider == "" {
+		data.Provider = providerName
+	}
+	for _, op := range s.Pending {
+		data.PendingOperations = append(data.PendingOperations, pendingData{
+			TransactionID: op.ID, IdempotencyKey: op.IdempotencyKey, Operation: op.Kind, Status: op.State,
+			Plan: namedPlanData{ID: op.PlanID, Name: op.PlanName}, Amount: op.Amount, CreatedAt: *dateTime(op.CreatedAt),
+		})
+	}
+	if id, found := subscription.LatestPlan(s.Cycles, now); found {
+		data.Plan = namedPlanData{ID: id, Name: s.Plans[id]}
+	} else if len(s.Pending) > 0 {
+		data.Plan = data.PendingOperations[0].Plan
+	}
+	return data
+}
+
+// dateTime writes a moment as the contract does, in Indian time; null if there
+// is none.
+func dateTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := t.In(subscription.IST).Format(time.DateTime)
+	return &text
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

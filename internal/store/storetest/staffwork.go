@@ -1,0 +1,217 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var staffWorkTests = []test{
+	{"an adjustment moves wallet and ledger, and never below zero", adjustments},
+	{"an adjustment leaves what is held alone", adjustmentsAndHolds},
+	{"commissions are listed at the rate of their time", commissions},
+	{"an operation's history has every state and every call", histories},
+	{"operations are listed newest first, by operator, state and subscriber", operationLists},
+	{"an import brings in what is not there, and can be repeated", imports},
+	{"an import of a bad batch changes nothing", badImports},
+}
+
+func adjustments(h *house) {
+	s := h.shop("100")
+	for _, row := range []struct{ amount, balance string }{{"50.50", "150.50"}, {"-150.50", "0"}, {"1", "1"}} {
+		wallet, err := s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees(row.amount))
+		s.must(err)
+		if wallet.Balance != rupees(row.balance) {
+			s.Errorf("after %s: %s; want %s", row.amount, wallet.Balance, row.balance)
+		}
+	}
+	_, err := s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees("-1.01"))
+	s.refused("below zero", err)
+	_, err = s.Adjust(s.Context(), act("wallet adjust"), 4711, rupees("1"))
+	s.refused("nobody's wallet", err)
+	s.money("after all", "1", "0")
+	lines, err := s.Ledger(s.Context(), s.operator.ID)
+	s.must(err)
+	var got []string
+	for _, line := range lines[1:] {
+		got = append(got, fmt.Sprintf("%v %s %s %s", line.Credit, line.Amount, line.BalanceAfter, line.Description))
+	}
+	want := []string{"true 50.50 150.50 Adjustment: because", "false 150.50 0.00 Adjustment: because", "true 1.00 1.00 Adjustment: because"}
+	if !slices.Equal(got, want) {
+		s.Errorf("the ledger is %q; want %q", got, want)
+	}
+}
+
+func adjustmentsAndHolds(h *house) {
+	s := h.shop("199")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	_, err := s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees("-0.01"))
+	s.refused("taking what is held", err)
+	s.settle(op, operation.Failed)
+	s.money("after the refund", "199", "0")
+}
+
+func commissions(h *house) {
+	s := h.shop("10000")
+	first := s.subscriber("100001", "9800000001")
+	rate := 1000
+	_, err := s.ChangeOperator(s.Context(), act("lco set"), s.operator.ID, admin.OperatorChange{CommissionBPS: &rate})
+	s.must(err)
+	second := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Success)
+	s.settle(s.reserve(s.renewal("renew-2", "100001")), operation.Failed)
+	for _, id := range []int64{0, s.operator.ID} {
+		entries, err := s.Commissions(s.Context(), id)
+		s.must(err)
+		got := map[string]string{}
+		for _, e := range entries {
+			got[e.TransactionID] = fmt.Sprintf("%s at %d of %d", e.Amount, e.RateBPS, e.OperatorID)
+		}
+		want := map[string]string{
+			first.ID: fmt.Sprintf("4.98 at 250 of %d", s.operator.ID), second.ID: fmt.Sprintf("19.90 at 1000 of %d", s.operator.ID),
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			s.Errorf("of %d: %v; want %v", id, got, want)
+		}
+	}
+	if entries, err := s.Commissions(s.Context(), h.operator("other").ID); err != nil || len(entries) != 0 {
+		s.Errorf("another operator's: %v, %v", entries, err)
+	}
+}
+
+func histories(h *house) {
+	s := h.shop("10000")
+	op := s.settle(s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview), operation.Success)
+	history, err := s.OperationHistory(s.Context(), op.ID)
+	s.must(err)
+	var steps []string
+	for _, e := range history.Events {
+		steps = append(steps, string(e.From)+">"+string(e.To))
+	}
+	if want := []string{">processing", "processing>needs_review", "needs_review>success"}; !slices.Equal(steps, want) {
+		s.Errorf("steps %v; want %v", steps, want)
+	}
+	if len(history.Calls) != 2 || history.Calls[0].Reference != op.ID || history.Calls[0].Outcome != "unknown" || history.State != operation.Success {
+		s.Errorf("the history is %+v", history)
+	}
+	_, err = s.OperationHistory(s.Context(), "CX-none")
+	s.refused("an unknown transaction", err)
+}
+
+func operationLists(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	failed := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Failed)
+	open := s.reserve(s.activation("key-2", "9800000002", "100002"))
+	list := func(filter admin.OperationFilter) string {
+		if filter.Most == 0 {
+			filter.Most = 10
+		}
+		operations, err := s.ListOperations(s.Context(), filter)
+		s.must(err)
+		var ids []string
+		for _, op := range operations {
+			ids = append(ids, op.ID)
+		}
+		return strings.Join(ids, " ")
+	}
+	for _, row := range []struct {
+		filter admin.OperationFilter
+		want   string
+	}{
+		{admin.OperationFilter{}, "CXrenew-1 CXkey-2 CXact-100001"},
+		{admin.OperationFilter{Most: 1}, "CXrenew-1"},
+		{admin.OperationFilter{State: operation.Failed}, failed.ID},
+		{admin.OperationFilter{State: operation.Processing, OperatorID: s.operator.ID}, open.ID},
+		{admin.OperationFilter{Subscriber: "100001"}, "CXrenew-1 CXact-100001"},
+		{admin.OperationFilter{OperatorID: h.operator("other").ID}, ""},
+	} {
+		if got := list(row.filter); got != row.want {
+			s.Errorf("%+v: %s; want %s", row.filter, got, row.want)
+		}
+	}
+	_, err := s.ListOperations(s.Context(), admin.OperationFilter{OperatorID: 4711, Most: 1})
+	s.refused("an unknown operator's", err)
+}
+
+func (s *shop) importRow(line int, id, mobile string) admin.ImportRow {
+	return admin.ImportRow{
+		Line: line, OperatorID: s.operator.ID, SubscriberID: id, Mobile: mobile, Name: "Asha", PlanID: s.plan.ID,
+		Expires: noon.Add(5 * 24 * time.Hour),
+	}
+}
+
+func imports(h *house) {
+	s := h.shop("10000")
+	rows := []admin.ImportRow{s.importRow(2, "200001", "9700000001"), s.importRow(3, "200002", "9700000002")}
+	for i, want := range []int{2, 0} {
+		added, err := s.ImportSubscribers(s.Context(), act("subscriber import"), rows)
+		if err != nil || added != want {
+			s.Errorf("time %d: %d, %v; want %d", i+1, added, err, want)
+		}
+	}
+	operatorID, found, err := s.FindSubscriber(s.Context(), "200001")
+	s.must(err)
+	plan, active := subscription.PlanAt(found.Cycles, found.Expires, noon)
+	if operatorID != s.operator.ID || !found.Expires.Equal(rows[0].Expires) || plan != s.plan.ID || !active || found.Busy {
+		s.Errorf("imported %d %+v", operatorID, found)
+	}
+	// An imported subscriber is renewed like any other.
+	renewed := s.settle(s.reserve(s.renewal("renew-1", "200001")), operation.Success)
+	if !renewed.ExpiryPrevious.Equal(rows[0].Expires) {
+		s.Errorf("renewed from %s; want %s", renewed.ExpiryPrevious, rows[0].Expires)
+	}
+	if acts := s.acts(); acts[len(acts)-1].Action != "subscriber import" {
+		s.Errorf("the last act is %q", acts[len(acts)-1].Action)
+	}
+	_, _, err = s.FindSubscriber(s.Context(), "999999")
+	s.refused("nobody", err)
+}
+
+func badImports(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	stranger := s.importRow(2, "200009", "9700000009")
+	stranger.OperatorID = 4711
+	unplanned := s.importRow(3, "200008", "9700000008")
+	unplanned.PlanID = "NONE-1"
+	other := s.importRow(6, "100001", "9800000001")
+	other.OperatorID = h.operator("other").ID
+	rows := []struct {
+		row     admin.ImportRow
+		problem string
+		known   bool
+	}{
+		{stranger, "there is no operator 4711", false},
+		{unplanned, "there is no plan NONE-1", false},
+		{s.importRow(4, "100001", "9700000007"), "subscriber_id 100001 belongs to another subscriber", false},
+		{s.importRow(5, "200007", "9800000001"), "mobile 9800000001 belongs to another subscriber", false},
+		{other, "subscriber_id 100001 belongs to another subscriber", false},
+		{s.importRow(7, "100001", "9800000001"), "", true},
+		{s.importRow(8, "200006", "9700000006"), "", false},
+	}
+	good := s.importRow(9, "200005", "9700000005")
+	acts := len(s.acts())
+	for _, row := range rows {
+		verdicts, err := s.CheckImport(s.Context(), []admin.ImportRow{row.row})
+		s.must(err)
+		if want := (admin.ImportVerdict{Known: row.known, Problem: row.problem}); verdicts[0] != want {
+			s.Errorf("line %d: %+v; want %+v", row.row.Line, verdicts[0], want)
+		}
+		if row.problem == "" {
+			continue
+		}
+		_, err = s.ImportSubscribers(s.Context(), act("subscriber import"), []admin.ImportRow{good, row.row})
+		s.refused(row.problem, err)
+	}
+	if _, _, err := s.FindSubscriber(s.Context(), "200005"); err == nil {
+		s.Error("a good row of a bad batch was imported")
+	}
+	if got := len(s.acts()); got != acts {
+		s.Errorf("%d acts were logged for what was refused", got-acts)
+	}
+}
