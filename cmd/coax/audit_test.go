@@ -88,6 +88,23 @@ func TestAuditRunsBesideANodeThatHoldsTheFolder(t *testing.T) {
 	cliSays(t, "the audit", cliOK(t, cliRun(t, "audit", "--config", h.config)).out, "credited              10005.00\n")
 }
 
+func TestAuditReadsWhatAKilledNodeLeft(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	node, err := sqlite.Open(context.Background(), auditPath(h), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	cliOK(t, h.admin("wallet", "topup", "--lco", "1", "--amount", "5", "--reference", "the last before it died"))
+	// The file and its log, as they are on the disk at this moment.
+	path := filepath.Join(t.TempDir(), "coax.db")
+	cliWrite(t, path, cliRead(t, auditPath(h)))
+	cliWrite(t, path+"-wal", cliRead(t, auditPath(h)+"-wal"))
+	got := cliOK(t, cliRun(t, "audit", "--config", h.config, "--set", "store.url=sqlite:"+path))
+	cliSays(t, "the audit", got.out, "credited              10005.00\n")
+}
+
 func TestAuditTakesTheClockOfTheService(t *testing.T) {
 	t.Parallel()
 	h := cliNewHouse(t)

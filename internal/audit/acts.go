@@ -164,8 +164,8 @@ func (a *auditor) closeHistories() {
 	}
 	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
 		h := a.histories[subject]
-		if description, is := a.descriptions[strings.TrimPrefix(subject, "plan ")]; is {
-			a.holdAgainst(subject, "it", h.state, map[string]string{"description": description})
+		if id, is := strings.CutPrefix(subject, "plan "); is && h.claimed {
+			a.holdAgainst(subject, "it", h.state, map[string]string{"description": a.descriptions[id]})
 		}
 		if !h.claimed {
 			a.found("A9", subject, "an act of staff made it (%s), and it is not there", h.born)
