@@ -27,7 +27,7 @@ With --json a command prints one JSON object, a list command one array. A refuse
 command changes nothing, says why in one line and exits with 1; a command that was not
 understood exits with 2.`,
 		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(),
-		a.subscriberCommand(), a.operationCommand(), a.logCommand(),
+		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.logCommand(),
 	)
 	command.Example = `  coax admin --config coax.toml lco create --name "Asha Cable"
   coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-123

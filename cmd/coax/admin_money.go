@@ -77,9 +77,8 @@ touched.`,
 	}
 	lcoFlag(command, &id)
 	command.Flags().StringVar(&sum, "amount", "", "rupees to add, or to take away with a minus sign")
-	command.Flags().StringVar(&reason, "reason", "", "why; it is kept")
 	_ = command.MarkFlagRequired("amount")
-	_ = command.MarkFlagRequired("reason")
+	reasonFlag(command, &reason)
 	return command
 }
 

@@ -76,8 +76,7 @@ func (a *app) operationShow() *cobra.Command {
 			})
 		},
 	}
-	command.Flags().StringVar(&id, "transaction", "", "the transaction's `ID`")
-	_ = command.MarkFlagRequired("transaction")
+	transactionFlag(command, &id)
 	return command
 }
 

@@ -205,7 +205,7 @@ func (w *world) untouched(what string, run func()) {
 
 // Every refusal before the reservation, each with what it needs to happen.
 func TestARefusalBeforeTheReservationLeavesNoTrace(t *testing.T) {
-	w := newWorld(t, "provider.timeout=300ms", "limits.failed_auth_per_minute=100000")
+	w := newWorld(t, "provider.timeout=300ms", "limits.failed_auth_per_minute=100000", "review.first_check=1h")
 	me, poor := w.rich("me", "5000"), w.rich("poor", "198.99")
 	other := w.rich("other", "5000")
 	subscriber := w.activated(me, "9811111111", "BASIC-1")

@@ -42,6 +42,7 @@ type node struct {
 	catalogue  *catalogue.Catalogue
 	provider   *gateway.Gateway
 	operations *operation.Processor
+	reviewer   *operation.Reviewer
 
 	certificate *certificate
 	door        *httpapi.FrontDoor
@@ -86,7 +87,13 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	// This node is the only one on the store, so whatever is processing was left
+	// behind by one that is no more.
+	if err := store.TakeOver(ctx, now()); err != nil {
+		return nil, errors.Join(fmt.Errorf("take over what was left open: %w", err), store.Close())
+	}
 	plans := catalogue.New(store)
+	name := nodeName()
 	return &node{
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics,
 		gate:      access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
@@ -94,12 +101,21 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		provider:  provider,
 		operations: operation.NewProcessor(store, plans, provider, operation.Config{
 			Now:            now,
-			Node:           nodeName(),
+			Node:           name,
 			ProviderName:   config.Provider.Name,
 			Timeout:        config.Provider.Timeout,
 			FirstCheck:     config.Review.FirstCheck,
 			ActivationTerm: config.Rules.ActivationTerm,
 			Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
+		}),
+		reviewer: operation.NewReviewer(store, provider, operation.ReviewConfig{
+			Now:         now,
+			Node:        name,
+			Timeout:     config.Provider.Timeout,
+			FirstCheck:  config.Review.FirstCheck,
+			MaxInterval: config.Review.MaxInterval,
+			RefundAfter: config.Review.RefundAfter,
+			Problem:     func(err error) { log.Warn("follow up operations", "error", err) },
 		}),
 		ended: make(chan error, 3),
 	}, nil
@@ -229,6 +245,7 @@ func (n *node) patience() time.Duration { return 2*n.config.Provider.Timeout + 1
 func (n *node) serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
+	n.background.Go(func() { n.reviewer.Run(working) })
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)

@@ -21,7 +21,7 @@ type store interface {
 	access.Store
 	admin.Store
 	catalogue.Store
-	operation.Store
+	operation.ReviewStore
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Broken() <-chan struct{}

@@ -24,22 +24,31 @@ type Mutation struct {
 // No value is replaced by null, which some fields may be. A schema that tells
 // right from wrong refuses all of these, but for the removal of a field that may
 // be missing.
-func Mutations(body []byte) []Mutation { return mutations(body, others) }
-
-func mutations(body []byte, others func(any) []any) []Mutation {
-	root, err := decode(body)
-	if err != nil {
-		return nil
-	}
-	m := &mutator{root: root, others: others}
-	m.value("", root, func(value any) { m.root = value })
-	return m.made
+func Mutations(body []byte) []Mutation {
+	return (&mutator{others: others, shapes: true}).of(body)
 }
 
 type mutator struct {
 	root   any
 	others func(any) []any // what to put in place of a value
+	shapes bool            // whether to remove, to add and to rewrite, too
 	made   []Mutation
+}
+
+func (m *mutator) of(body []byte) []Mutation {
+	var err error
+	if m.root, err = decode(body); err != nil {
+		return nil
+	}
+	m.value("", m.root, func(value any) { m.root = value })
+	return m.made
+}
+
+// reshape takes the tree as it is, if shapes are to be changed.
+func (m *mutator) reshape(format string, args ...any) {
+	if m.shapes {
+		m.keep(format, args...)
+	}
 }
 
 // keep takes the tree as it is at the moment.
@@ -59,7 +68,7 @@ func (m *mutator) value(at string, value any, set func(any)) {
 	}
 	if number, ok := value.(json.Number); ok {
 		set(anotherDecimal(number))
-		m.keep("rewrite %s as %s", name(at), anotherDecimal(number))
+		m.reshape("rewrite %s as %s", name(at), anotherDecimal(number))
 	}
 	set(value)
 
@@ -68,19 +77,19 @@ func (m *mutator) value(at string, value any, set func(any)) {
 		for _, field := range slices.Sorted(maps.Keys(value)) {
 			kept := value[field]
 			delete(value, field)
-			m.keep("remove %s", join(at, field))
+			m.reshape("remove %s", join(at, field))
 			value[field] = kept
 			m.value(join(at, field), kept, func(other any) { value[field] = other })
 		}
 		value[alienField] = alien()
-		m.keep("add %s", join(at, alienField))
+		m.reshape("add %s", join(at, alienField))
 		delete(value, alienField)
 	case []any:
 		for i, element := range value {
 			m.value(fmt.Sprintf("%s[%d]", at, i), element, func(other any) { value[i] = other })
 		}
 		set(append(slices.Clone(value), alien()))
-		m.keep("append to %s", name(at))
+		m.reshape("append to %s", name(at))
 		set(value)
 	}
 }

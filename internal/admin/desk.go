@@ -149,9 +149,8 @@ func (d *Desk) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wall
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
 func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
-	act := d.act("wallet adjust")
-	act.Reason = strings.TrimSpace(reason)
-	if err := checkText("reason", act.Reason, 1, 500); err != nil {
+	act, err := d.reasoned("wallet adjust", reason)
+	if err != nil {
 		return subscription.Wallet{}, err
 	}
 	if amount.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -71,4 +72,9 @@ func moment(t time.Time) string {
 		return ""
 	}
 	return t.In(subscription.IST).Format("2006-01-02 15:04:05")
+}
+
+// OperationState describes an operation for the log.
+func OperationState(o operation.Operation) map[string]any {
+	return map[string]any{"status": o.State, "reason": o.Reason, "addon_status": o.AddonState}
 }

@@ -60,6 +60,16 @@ type Store interface {
 	ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error)
 	OperationHistory(ctx context.Context, id string) (OperationHistory, error)
 
+	// SettleReview settles an operation in review, whoever holds it, as the
+	// settlement says; its epoch is the store's to find.
+	SettleReview(ctx context.Context, act Act, settlement operation.Settlement) (operation.Operation, error)
+	// Exceptions lists what only a person can decide, closed ones too if asked.
+	Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error)
+	CloseException(ctx context.Context, act Act, id int64) error
+	// MissingAddons lists the combos whose add-on is being followed up.
+	MissingAddons(ctx context.Context) ([]operation.Operation, error)
+	CloseAddon(ctx context.Context, act Act, transactionID string) error
+
 	// FindSubscriber reads a subscriber of any operator.
 	FindSubscriber(ctx context.Context, id string) (operatorID int64, s operation.Subscription, err error)
 	// CheckImport says of each row what stands in the way of importing it, or
@@ -110,6 +120,18 @@ type CommissionEntry struct {
 	Amount        money.Amount
 	RateBPS       int
 	CreatedAt     time.Time
+}
+
+// ExceptionEntry is something that only a person can decide.
+type ExceptionEntry struct {
+	ID            int64
+	TransactionID string
+	Kind          operation.ExceptionKind
+	Detail        string
+	CreatedAt     time.Time
+	ClosedAt      time.Time
+	ClosedBy      string
+	CloseReason   string
 }
 
 // OperationFilter picks operations; a zero field picks all.

@@ -27,15 +27,17 @@ func readQuery(raw, first, second string) (map[string]string, error) {
 		}
 		values[name] = value
 	}
-	for name, value := range values {
-		if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
-			problems[name] = "It contains what is no text."
-		}
+	used := first
+	if values[first] == "" {
+		used = second
 	}
-	if len(problems) == 0 && values[first] == "" {
+	if value := values[used]; !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		problems[used] = "It contains what is no text."
+	}
+	if len(problems) == 0 && used == second {
 		switch {
 		case values[second] == "":
-			problems[first] = "Give a " + first + " or a " + second + "."
+			problems[first] = "Give " + first + " or " + second + "."
 		case second == "mobile" && !tenDigits(values[second]):
 			problems[second] = "It has to be exactly 10 digits."
 		}

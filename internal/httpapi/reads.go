@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,6 +26,10 @@ type Plans interface {
 // away is the answer when a read did not come back: the store cannot be reached,
 // which passes, and nothing was done that could have gone wrong.
 func away(cause error) error {
+	var refusal *fault.Error
+	if errors.As(cause, &refusal) {
+		return cause // it says itself what is the matter
+	}
 	return fault.New(fault.ServiceUnavailable, "The service is temporarily unavailable. Retry with backoff.").Because(cause)
 }
 

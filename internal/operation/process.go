@@ -94,7 +94,11 @@ func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
 		// finishes it.
 		return Result{}, fmt.Errorf("settle %s: %w", op.ID, err)
 	}
-	if done.State == Failed {
+	switch done.State {
+	case Processing:
+		// Another node has taken it over and not finished. It will.
+		return Result{}, requestInProgress()
+	case Failed:
 		password = ""
 	}
 	return Result{Operation: done, Password: password}, nil
@@ -242,19 +246,14 @@ func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settl
 	case Confirmed:
 		s.AddonState = AddonSuccess
 	case Rejected:
-		s.AddonState = AddonFailed
+		s.AddonState, s.AddonAttempt = AddonFailed, 1
 	default:
 		s.AddonState = AddonUnknown
 	}
 }
 
 func (p *Processor) apply(ctx context.Context, order Order) (Answer, ProviderCall) {
-	asked := p.config.Now()
-	answer := p.provider.Apply(ctx, order)
-	return answer, ProviderCall{
-		Reference: order.Reference, What: string(order.Kind), Component: order.Component, Answer: answer,
-		AskedAt: asked, AnsweredAt: p.config.Now(),
-	}
+	return asked(p.config.Now, string(order.Kind), order, func() Answer { return p.provider.Apply(ctx, order) })
 }
 
 // orderOf is what the provider is asked for the main component.
@@ -265,24 +264,30 @@ func orderOf(op Operation) Order {
 	}
 }
 
-// addonOrderOf is what it is asked for the add-on, under a reference of its own.
+// addonOrderOf is what it is asked for the add-on, under a reference of its own:
+// another one after each definite rejection.
 func addonOrderOf(op Operation) Order {
 	order := orderOf(op)
 	order.Reference, order.Component = op.ID+"-2", op.Addon
+	if op.AddonAttempt > 0 {
+		order.Reference += fmt.Sprintf(".%d", op.AddonAttempt)
+	}
 	return order
 }
 
-// settle writes the outcome. A commit that may or may not have taken hold is
-// tried again: the second try either does it or finds it done.
+// settle writes the outcome. Somebody else may have settled meanwhile, if this
+// node slept through its lease: then what they decided stands, and a success that
+// comes after their refund is for a person to decide.
 func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error) {
-	var op Operation
-	var err error
-	for range ambiguousAttempts {
-		if op, _, err = p.store.Settle(ctx, s); !errors.Is(err, ErrAmbiguous) {
-			break
-		}
+	op, settled, err := settleFor(ctx, p.store, s)
+	if err != nil {
+		return op, err
 	}
-	return op, err
+	answer := Answer{}
+	if s.To == Success {
+		answer = Answer{Verdict: Confirmed, Transaction: s.ProviderTransaction}
+	}
+	return op, noteLateSuccess(ctx, p.store, op, settled, answer, s.At)
 }
 
 func requestInProgress() error {

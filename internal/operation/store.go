@@ -35,9 +35,94 @@ type Store interface {
 	// is empty, by mobile.
 	SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (s Subscription, found bool, err error)
 
+	// RaiseException writes down what only a person can decide, once for each
+	// operation and kind.
+	RaiseException(ctx context.Context, e Exception) error
+
 	// ExtendLease keeps an open operation in the given hands for longer; false
 	// if it has left them.
 	ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (held bool, err error)
+}
+
+// ReviewStore is what following operations up needs kept.
+type ReviewStore interface {
+	Store
+
+	// TakeOver ends every lease at once, for a node that knows that it is the
+	// only one: whatever is processing was left behind by an earlier process.
+	TakeOver(ctx context.Context, now time.Time) error
+
+	// Due reports whether there is anything to claim, without claiming it.
+	Due(ctx context.Context, now time.Time) (bool, error)
+
+	// ClaimReviews takes operations that wait for somebody into the given hands:
+	// those in review whose time has come, and those whose lease has ended while
+	// processing, which are in review from then on. Each has a new epoch, so
+	// that whoever held it before can no longer settle it.
+	ClaimReviews(ctx context.Context, claim Claim) ([]Operation, error)
+
+	// Postpone lets go of a claimed operation until it is looked at again; false
+	// if it has left the given hands.
+	Postpone(ctx context.Context, p Postponement) (held bool, err error)
+
+	// ClaimAddons takes add-ons that are missing and due.
+	ClaimAddons(ctx context.Context, claim Claim) ([]Operation, error)
+
+	// SettleAddon writes what became of a claimed add-on.
+	SettleAddon(ctx context.Context, s AddonSettlement) error
+
+	// ClaimLateChecks takes failed operations that are to be asked about once
+	// more, in case the provider carried one out after all.
+	ClaimLateChecks(ctx context.Context, claim Claim) ([]Operation, error)
+
+	// CloseLateCheck ends the asking, or puts it off to a later moment.
+	CloseLateCheck(ctx context.Context, id string, again time.Time) error
+}
+
+// Claim is who takes work, and how much.
+type Claim struct {
+	Now  time.Time
+	Node string
+	// Until is when the work is anybody's again if nothing is heard.
+	Until time.Time
+	Most  int
+}
+
+// Postponement puts an operation in review off.
+type Postponement struct {
+	OperationID string
+	Epoch       int64
+	NextCheckAt time.Time
+	// NeedsPerson puts the operation on the list for a person.
+	NeedsPerson bool
+	Node        string
+	Calls       []ProviderCall
+}
+
+// AddonSettlement is what became of an add-on that was followed up.
+type AddonSettlement struct {
+	OperationID string
+	State       AddonState
+	// Attempt counts definite rejections; the next reference is named by it.
+	Attempt int
+	NextAt  time.Time // zero if there is nothing left to do
+	Node    string
+	Calls   []ProviderCall
+}
+
+// ExceptionKind is what went beyond the rules.
+type ExceptionKind string
+
+// LateSuccess is an operation that was refunded and then turned out to have been
+// carried out. No money moves by itself: a person decides.
+const LateSuccess ExceptionKind = "LATE_SUCCESS"
+
+// Exception is something that only a person can decide.
+type Exception struct {
+	OperationID string
+	Kind        ExceptionKind
+	Detail      string
+	At          time.Time
 }
 
 // ErrMoved is what Reserve returns when the facts are no longer what they were.
@@ -134,6 +219,7 @@ type Settlement struct {
 	Reason              Reason // of a failure
 	ProviderMessage     string
 	AddonState          AddonState
+	AddonAttempt        int       // definite rejections of the add-on so far
 	AddonNextAt         time.Time // when an add-on that is missing is tried again
 	NextCheckAt         time.Time // when an operation in review is looked at again
 

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"math"
 	"net/mail"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func validate(r Request) (wish, error) {
 	} else {
 		// The mobile is looked at only where there is no id, not even for
 		// being well formed.
-		w.subscriberID = form.text(fieldSubscriber, 0, 1_000)
+		w.subscriberID = form.text(fieldSubscriber, 0, math.MaxInt)
 		if w.subscriberID == "" && form.errors[fieldSubscriber] == "" {
 			w.mobile = form.digits(fieldMobile, 10, false)
 			if w.mobile == "" && form.errors[fieldMobile] == "" {

@@ -13,9 +13,8 @@ import (
 // subscriber, history, evidence.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	var op operation.Operation
-	settled := false
+	var settled bool
 	err := db.writer.do(ctx, func(tx *tx) error {
-		settled = false
 		before, found, err := oneOperation(tx, `id = ?1`, s.OperationID)
 		if err != nil {
 			return err
@@ -23,26 +22,8 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 		if !found {
 			return fmt.Errorf("there is no operation %s", s.OperationID)
 		}
-		if op = before; before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
-			return nil // somebody else settled it, or holds it now
-		}
-		if op, err = moveOperation(tx, s); err != nil {
-			return err
-		}
-		switch s.To {
-		case operation.Success:
-			err = succeed(tx, op)
-		case operation.Failed:
-			err = refund(tx, op, s)
-		}
-		if err != nil {
-			return err
-		}
-		if err := writeCalls(tx, s); err != nil {
-			return err
-		}
-		settled = true
-		return writeEvent(tx, op.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
+		op, settled, err = settle(tx, before, s)
+		return err
 	})
 	if err != nil {
 		return operation.Operation{}, false, err
@@ -50,7 +31,34 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 	return op, settled, nil
 }
 
+// settle moves an operation, if it is open in the hands that the settlement
+// names, and writes everything that follows.
+func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
+	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
+		return before, false, nil // somebody else settled it, or holds it now
+	}
+	op, err := moveOperation(tx, s)
+	if err != nil {
+		return op, false, err
+	}
+	switch s.To {
+	case operation.Success:
+		err = succeed(tx, op)
+	case operation.Failed:
+		err = refund(tx, op, s)
+	}
+	if err != nil {
+		return op, false, err
+	}
+	if err := writeCalls(tx, s.OperationID, s.Node, s.Calls); err != nil {
+		return op, false, err
+	}
+	err = writeEvent(tx, op.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
+	return op, err == nil, err
+}
+
 func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) {
+	// checks counts from the beginning for what comes after the settlement.
 	var completed, review any
 	if s.To.Open() {
 		review = s.At.UnixMilli()
@@ -60,14 +68,15 @@ func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) 
 	op, err := readOperation(tx.queryRow(`
 		UPDATE operations
 		   SET status = ?3, completed_at = ?4, review_since = coalesce(review_since, ?5), lease_until = NULL,
-		       next_check_at = ?6, needs_person = 0,
+		       next_check_at = ?6, checks = 0, needs_person = 0,
 		       provider_transaction_id = coalesce(?7, provider_transaction_id), reason = ?8, provider_message = ?9,
-		       addon_status = CASE WHEN addon IS NULL THEN NULL ELSE coalesce(?10, addon_status) END, addon_next_at = ?11
+		       addon_status = CASE WHEN addon IS NULL THEN NULL ELSE coalesce(?10, addon_status) END, addon_next_at = ?11,
+		       addon_attempt = max(addon_attempt, ?12)
 		 WHERE id = ?1 AND epoch = ?2 AND status IN ('processing', 'needs_review')
 		RETURNING `+operationColumns,
 		s.OperationID, s.Epoch, s.To, completed, review, millis(s.NextCheckAt),
 		textOrNull(s.ProviderTransaction), textOrNull(string(s.Reason)), s.ProviderMessage,
-		textOrNull(string(s.AddonState)), millis(s.AddonNextAt)))
+		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt))
 	if err != nil {
 		return op, fmt.Errorf("move operation %s: %w", s.OperationID, err)
 	}
@@ -161,13 +170,13 @@ func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	return nil
 }
 
-func writeCalls(tx *tx, s operation.Settlement) error {
-	for _, call := range s.Calls {
+func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall) error {
+	for _, call := range calls {
 		_, err := tx.exec(`
 			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
-			s.OperationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
-			call.Answer.Detail, s.Node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
+			operationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
+			call.Answer.Detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
 		if err != nil {
 			return fmt.Errorf("write down a provider call: %w", err)
 		}

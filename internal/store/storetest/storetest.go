@@ -23,7 +23,7 @@ type Store interface {
 	access.Store
 	admin.Store
 	catalogue.Store
-	operation.Store
+	operation.ReviewStore
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error

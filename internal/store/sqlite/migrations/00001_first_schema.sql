@@ -219,6 +219,7 @@ CREATE TABLE operations (
 CREATE UNIQUE INDEX operations_one_open ON operations (subscriber_id) WHERE status IN ('processing', 'needs_review');
 CREATE INDEX operations_open_by_lease ON operations (lease_until) WHERE status = 'processing';
 CREATE INDEX operations_open_by_check ON operations (next_check_at) WHERE status = 'needs_review';
+CREATE INDEX operations_late_checks ON operations (next_check_at) WHERE status = 'failed' AND next_check_at IS NOT NULL;
 CREATE INDEX operations_addon_due ON operations (addon_next_at) WHERE addon_next_at IS NOT NULL;
 CREATE INDEX operations_of_subscriber ON operations (subscriber_id, plan_id, completed_at);
 CREATE INDEX operations_of_operator ON operations (operator_id, created_at);

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+func (a *app) reviewCommand() *cobra.Command {
+	return group("review", "Operations whose outcome is not known", `Operations whose outcome is not known: the provider did not say. The service keeps asking;
+those that it cannot find out about wait for a person, who asks the provider and decides.`,
+		a.reviewList(), a.reviewSettle())
+}
+
+func (a *app) reviewList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the operations in review",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				operations, err := desk.InReview(ctx)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, op := range operations {
+					rows = append(rows, append(operationObject(op),
+						field{"in_review_since", when(op.ReviewSince)}, field{"checks", op.Checks}, field{"next_check_at", when(op.NextCheckAt)}, field{"needs_person", op.NeedsPerson}))
+				}
+				return a.list("No operation is in review.", rows)
+			})
+		},
+	}
+}
+
+func (a *app) reviewSettle() *cobra.Command {
+	var id, reason string
+	var confirm, reject bool
+	command := &cobra.Command{
+		Use:   "settle --transaction ID (--confirm|--reject) --reason TEXT",
+		Short: "Decide an operation in review",
+		Long: `Decide an operation in review, after asking the provider. Confirmed, it is charged and the
+subscription runs as if the provider had answered; rejected, the held amount goes back.
+If a rejected one turns out to have been carried out, that becomes an exception.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if confirm == reject {
+				return usage("give either --confirm or --reject")
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				op, err := desk.SettleReview(ctx, id, confirm, reason)
+				if err != nil {
+					return err
+				}
+				return a.show(operationObject(op))
+			})
+		},
+	}
+	transactionFlag(command, &id)
+	command.Flags().BoolVar(&confirm, "confirm", false, "the provider carried it out")
+	command.Flags().BoolVar(&reject, "reject", false, "the provider did not carry it out")
+	reasonFlag(command, &reason)
+	return command
+}
+
+func transactionFlag(command *cobra.Command, id *string) {
+	command.Flags().StringVar(id, "transaction", "", "the transaction's `ID`")
+	_ = command.MarkFlagRequired("transaction")
+}
+
+func reasonFlag(command *cobra.Command, reason *string) {
+	command.Flags().StringVar(reason, "reason", "", "why; it is kept")
+	_ = command.MarkFlagRequired("reason")
+}
+
+func (a *app) exceptionCommand() *cobra.Command {
+	return group("exception", "What only a person can decide", `What only a person can decide, such as an operation that was refunded and then turned out
+to have been carried out. No money moves by itself.`,
+		a.exceptionList(), a.exceptionClose())
+}
+
+func (a *app) exceptionList() *cobra.Command {
+	var all bool
+	command := &cobra.Command{
+		Use:   "list",
+		Short: "List the exceptions that are open",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				entries, err := desk.Exceptions(ctx, all)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, e := range entries {
+					rows = append(rows, object{
+						{"id", e.ID}, {"transaction_id", e.TransactionID}, {"kind", e.Kind}, {"detail", e.Detail}, {"created_at", when(e.CreatedAt)},
+						{"closed_at", when(e.ClosedAt)}, {"closed_by", orNull(e.ClosedBy)}, {"close_reason", orNull(e.CloseReason)},
+					})
+				}
+				return a.list("No exception is open.", rows)
+			})
+		},
+	}
+	command.Flags().BoolVar(&all, "all", false, "closed ones too")
+	return command
+}
+
+func (a *app) exceptionClose() *cobra.Command {
+	var id int64
+	var reason string
+	command := &cobra.Command{
+		Use:   "close --id ID --reason TEXT",
+		Short: "Note that an exception was dealt with",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				if err := desk.CloseException(ctx, id, reason); err != nil {
+					return err
+				}
+				return a.show(object{{"id", id}, {"status", "closed"}})
+			})
+		},
+	}
+	command.Flags().Int64Var(&id, "id", 0, "the exception's `ID`")
+	_ = command.MarkFlagRequired("id")
+	reasonFlag(command, &reason)
+	return command
+}
+
+func (a *app) addonCommand() *cobra.Command {
+	return group("addon", "Combos whose add-on is missing", `Combos whose add-on is missing: the main plan runs, and the service keeps asking for the
+add-on until it works or a person closes the matter.`,
+		a.addonList(), a.addonClose())
+}
+
+func (a *app) addonList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the add-ons that are being followed up",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				operations, err := desk.MissingAddons(ctx)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, op := range operations {
+					rows = append(rows, object{
+						{"transaction_id", op.ID}, {"lco_id", op.OperatorID}, {"subscriber_id", op.SubscriberID}, {"plan_id", op.PlanID}, {"addon", op.Addon},
+						{"addon_status", op.AddonState}, {"rejections", op.AddonAttempt}, {"next_try_at", when(op.AddonNextAt)},
+					})
+				}
+				return a.list("No add-on is missing.", rows)
+			})
+		},
+	}
+}
+
+func (a *app) addonClose() *cobra.Command {
+	var id, reason string
+	command := &cobra.Command{
+		Use:   "close --transaction ID --reason TEXT",
+		Short: "Stop following an add-on up",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				if err := desk.CloseAddon(ctx, id, reason); err != nil {
+					return err
+				}
+				return a.show(object{{"transaction_id", id}, {"addon_status", operation.AddonClosed}})
+			})
+		},
+	}
+	transactionFlag(command, &id)
+	reasonFlag(command, &reason)
+	return command
+}

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// lateCheckAfter is how long after a refund by a person's word the provider is
+// asked once more.
+const lateCheckAfter = 10 * time.Minute
+
+// reasoned is an act that needs a reason.
+func (d *Desk) reasoned(action, reason string) (Act, error) {
+	act := d.act(action)
+	act.Reason = strings.TrimSpace(reason)
+	return act, checkText("reason", act.Reason, 1, 500)
+}
+
+// InReview lists the operations that are in review, those that wait for a person
+// among them.
+func (d *Desk) InReview(ctx context.Context) ([]operation.Operation, error) {
+	return d.store.ListOperations(ctx, OperationFilter{State: operation.NeedsReview, Most: 10_000})
+}
+
+// SettleReview decides an operation in review by a person's word: confirmed, it
+// is charged and the subscription runs; rejected, the money goes back.
+func (d *Desk) SettleReview(ctx context.Context, transactionID string, confirm bool, reason string) (operation.Operation, error) {
+	act, err := d.reasoned("review settle", reason)
+	if err != nil {
+		return operation.Operation{}, err
+	}
+	s := operation.Settlement{
+		OperationID: transactionID, To: operation.Success, At: act.At, Actor: d.actor, Why: act.Reason, AddonNextAt: act.At,
+	}
+	if !confirm {
+		s.To, s.Reason, s.AddonNextAt = operation.Failed, operation.RejectedByReview, time.Time{}
+		s.ProviderMessage = "The operation was reviewed and not confirmed."
+		s.NextCheckAt = act.At.Add(lateCheckAfter)
+	}
+	return d.store.SettleReview(ctx, act, s)
+}
+
+// Exceptions lists what only a person can decide.
+func (d *Desk) Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error) {
+	return d.store.Exceptions(ctx, closed)
+}
+
+// CloseException notes that a person has dealt with an exception.
+func (d *Desk) CloseException(ctx context.Context, id int64, reason string) error {
+	act, err := d.reasoned("exception close", reason)
+	if err != nil {
+		return err
+	}
+	return d.store.CloseException(ctx, act, id)
+}
+
+// MissingAddons lists the combos whose add-on is being followed up.
+func (d *Desk) MissingAddons(ctx context.Context) ([]operation.Operation, error) {
+	return d.store.MissingAddons(ctx)
+}
+
+// CloseAddon ends the following up of an add-on. The operation keeps its
+// warning: the add-on was never had.
+func (d *Desk) CloseAddon(ctx context.Context, transactionID, reason string) error {
+	act, err := d.reasoned("addon close", reason)
+	if err != nil {
+		return err
+	}
+	return d.store.CloseAddon(ctx, act, transactionID)
+}

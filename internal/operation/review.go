@@ -1,0 +1,262 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// reviewPoll is how often the store is asked whether something is due.
+	reviewPoll = 250 * time.Millisecond
+	// reviewWorkers is how many questions are put to the provider at once: one
+	// slow answer must not keep every other operation waiting.
+	reviewWorkers = 8
+	// lateChecks is how often a refunded operation is asked about afterwards.
+	lateChecks = 3
+)
+
+// ReviewConfig is how patiently operations are followed up.
+type ReviewConfig struct {
+	Now  func() time.Time
+	Node string
+	// Timeout is of one provider call. FirstCheck is the first wait, doubled
+	// from check to check up to MaxInterval. RefundAfter is how long a provider
+	// must keep saying that it does not know an operation to be believed.
+	Timeout     time.Duration
+	FirstCheck  time.Duration
+	MaxInterval time.Duration
+	RefundAfter time.Duration
+	// Problem is told what could not be done; it will be tried again.
+	Problem func(error)
+}
+
+// Reviewer follows up what is open or doubtful: operations in review, those that
+// a crash left behind, add-ons that are missing, refunds that may have been
+// premature. It asks and never sends an operation again.
+type Reviewer struct {
+	store    ReviewStore
+	provider Provider
+	config   ReviewConfig
+}
+
+// NewReviewer returns a reviewer.
+func NewReviewer(store ReviewStore, provider Provider, config ReviewConfig) *Reviewer {
+	return &Reviewer{store: store, provider: provider, config: config}
+}
+
+// Run follows up until ctx ends, and then finishes what it has begun.
+func (r *Reviewer) Run(ctx context.Context) {
+	ticker := time.NewTicker(reviewPoll)
+	defer ticker.Stop()
+	for {
+		if _, err := r.RunOnce(ctx); err != nil && ctx.Err() == nil {
+			r.config.Problem(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// RunOnce does what is due now, and says how much that was.
+func (r *Reviewer) RunOnce(ctx context.Context) (done int, err error) {
+	due, err := r.store.Due(ctx, r.config.Now())
+	if err != nil || !due {
+		return 0, err
+	}
+	// Two calls, a question and a void, and time to write down what they came to.
+	now := r.config.Now()
+	claim := Claim{Now: now, Node: r.config.Node, Until: now.Add(2*r.config.Timeout + 2*leaseSlack), Most: reviewWorkers}
+	reviews, err := r.store.ClaimReviews(ctx, claim)
+	addons, addonErr := r.store.ClaimAddons(ctx, claim)
+	late, lateErr := r.store.ClaimLateChecks(ctx, claim)
+
+	// What was claimed is carried through, whoever stops the loop.
+	ctx = context.WithoutCancel(ctx)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	problems := []error{err, addonErr, lateErr}
+	work := func(ops []Operation, do func(context.Context, Operation) error) {
+		for _, op := range ops {
+			group.Go(func() {
+				if err := do(ctx, op); err != nil {
+					mu.Lock()
+					problems = append(problems, err)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	work(reviews, r.review)
+	work(addons, r.followAddon)
+	work(late, r.checkLate)
+	group.Wait()
+	return len(reviews) + len(addons) + len(late), errors.Join(problems...)
+}
+
+// review asks the provider what became of an operation, and settles it if the
+// answer is definite.
+func (r *Reviewer) review(ctx context.Context, op Operation) error {
+	answer, calls := r.question(ctx, op)
+	switch {
+	case answer.Verdict == Confirmed:
+		return r.settle(ctx, op, Success, answer, "", "the provider says that it was carried out", calls)
+	case answer.Verdict == Rejected && answer.Message != "":
+		return r.settle(ctx, op, Failed, answer, ProviderRejected, "the provider says that it was rejected", calls)
+	case answer.Verdict == Rejected:
+		return r.settle(ctx, op, Failed, answer, NotConfirmed, "the provider says that it will never be carried out", calls)
+	}
+	return r.postpone(ctx, op, answer, calls)
+}
+
+// question asks for the status. A provider that has not known the operation for
+// long enough is told never to carry it out, before anything is refunded.
+func (r *Reviewer) question(ctx context.Context, op Operation) (Answer, []ProviderCall) {
+	order := orderOf(op)
+	answer, call := asked(r.config.Now, "status", order, func() Answer { return r.provider.Status(ctx, order) })
+	calls := []ProviderCall{call}
+	if !answer.NotFound || r.config.Now().Before(op.ReviewSince.Add(r.config.RefundAfter)) {
+		return answer, calls
+	}
+	answer, call = asked(r.config.Now, "void", order, func() Answer { return r.provider.Void(ctx, order) })
+	return answer, append(calls, call)
+}
+
+func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer Answer, reason Reason, why string, calls []ProviderCall) error {
+	now := r.config.Now()
+	s := Settlement{
+		OperationID: op.ID, Epoch: op.Epoch, To: to, At: now, Node: r.config.Node, Why: why, Reason: reason,
+		ProviderTransaction: answer.Transaction, ProviderMessage: answer.Message, AddonState: op.AddonState, Calls: calls,
+	}
+	if to == Failed && s.ProviderMessage == "" {
+		s.ProviderMessage = "The provider did not carry out the request."
+	}
+	if to == Success && op.Addon != "" {
+		s.AddonNextAt = now
+	}
+	if reason == NotConfirmed {
+		s.NextCheckAt = now.Add(r.config.MaxInterval)
+	}
+	settled, did, err := settleFor(ctx, r.store, s)
+	if err != nil {
+		return err
+	}
+	return noteLateSuccess(ctx, r.store, settled, did, answer, now)
+}
+
+// postpone waits twice as long as before. An operation whose outcome stays
+// unknowable is put on the list for a person; it is asked about all the same.
+func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Answer, calls []ProviderCall) error {
+	now := r.config.Now()
+	wait := r.config.FirstCheck
+	for range op.Checks {
+		if wait *= 2; wait >= r.config.MaxInterval {
+			break
+		}
+	}
+	_, err := r.store.Postpone(ctx, Postponement{
+		OperationID: op.ID, Epoch: op.Epoch, NextCheckAt: now.Add(min(max(wait, reviewPoll), r.config.MaxInterval)),
+		NeedsPerson: !answer.NotFound && !now.Before(op.ReviewSince.Add(r.config.RefundAfter)),
+		Node:        r.config.Node, Calls: calls,
+	})
+	return err
+}
+
+// followAddon gets a combo's second component. Where the last answer is not
+// known, what became of it is asked first, and only a reference that the
+// provider does not know is sent again; after a definite rejection the next
+// attempt has a reference of its own.
+func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
+	s := AddonSettlement{OperationID: op.ID, State: op.AddonState, Attempt: op.AddonAttempt, Node: r.config.Node}
+	order := addonOrderOf(op)
+	var answer Answer
+	var call ProviderCall
+	send := op.AddonState == AddonFailed
+	if !send {
+		answer, call = asked(r.config.Now, "status", order, func() Answer { return r.provider.Status(ctx, order) })
+		s.Calls = append(s.Calls, call)
+		send = answer.NotFound
+	}
+	if send {
+		answer, call = asked(r.config.Now, string(order.Kind), order, func() Answer { return r.provider.Apply(ctx, order) })
+		s.Calls = append(s.Calls, call)
+		if answer.NeverLeft {
+			// That this call did not leave says nothing of an earlier one with
+			// the same reference.
+			answer.Verdict = Unknown
+		}
+	}
+	switch answer.Verdict {
+	case Confirmed:
+		s.State = AddonSuccess
+	case Rejected:
+		s.State, s.Attempt = AddonFailed, op.AddonAttempt+1
+	default:
+		s.State = AddonUnknown
+	}
+	if s.State != AddonSuccess {
+		s.NextAt = r.config.Now().Add(r.addonWait(s.Attempt))
+	}
+	return r.store.SettleAddon(ctx, s)
+}
+
+func (r *Reviewer) addonWait(attempts int) time.Duration {
+	wait := max(r.config.FirstCheck, reviewPoll)
+	for range attempts {
+		if wait *= 2; wait >= r.config.MaxInterval {
+			break
+		}
+	}
+	return min(wait, r.config.MaxInterval)
+}
+
+// checkLate asks about an operation that was refunded without the provider's
+// word, a few times, in case it was carried out after all.
+func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
+	now := r.config.Now()
+	answer := r.provider.Status(ctx, orderOf(op))
+	if err := noteLateSuccess(ctx, r.store, op, false, answer, now); err != nil {
+		return err
+	}
+	again := time.Time{}
+	if answer.Verdict == Unknown && op.Checks < lateChecks {
+		again = now.Add(r.config.MaxInterval)
+	}
+	return r.store.CloseLateCheck(ctx, op.ID, again)
+}
+
+// noteLateSuccess raises an exception where the provider says that it carried
+// out what has been refunded.
+func noteLateSuccess(ctx context.Context, store Store, op Operation, settled bool, answer Answer, now time.Time) error {
+	if settled || answer.Verdict != Confirmed || op.State != Failed {
+		return nil
+	}
+	return store.RaiseException(ctx, Exception{
+		OperationID: op.ID, Kind: LateSuccess, At: now,
+		Detail: "refunded as " + string(op.Reason) + "; the provider says that it was carried out as " + answer.Transaction,
+	})
+}
+
+// asked puts one question and writes down what came of it.
+func asked(now func() time.Time, what string, order Order, ask func() Answer) (Answer, ProviderCall) {
+	at := now()
+	answer := ask()
+	return answer, ProviderCall{
+		Reference: order.Reference, What: what, Component: order.Component, Answer: answer, AskedAt: at, AnsweredAt: now(),
+	}
+}
+
+// settleFor settles. A commit that may or may not have taken hold is tried
+// again: the second try either does it or finds it done.
+func settleFor(ctx context.Context, store Store, s Settlement) (op Operation, settled bool, err error) {
+	for range ambiguousAttempts {
+		if op, settled, err = store.Settle(ctx, s); !errors.Is(err, ErrAmbiguous) {
+			break
+		}
+	}
+	return op, settled, err
+}
