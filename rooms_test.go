@@ -32,7 +32,7 @@ type room struct {
 
 var (
 	// What computes, and touches nothing.
-	pure = []string{"signing", "internal/fault", "internal/money", "internal/subscription"}
+	pure = []string{"signing", "internal/fault", "internal/money", "internal/subscription", "internal/failpoint"}
 
 	// What wires or drives the whole house.
 	everywhere = []string{"..."}
@@ -56,6 +56,7 @@ var rooms = []room{
 	{path: "internal/fault", never: both(netHTTP, database), timeless: true},
 	{path: "internal/money", never: both(netHTTP, database), timeless: true},
 	{path: "internal/telemetry", never: database},
+	{path: "internal/failpoint", never: both(netHTTP, database), stdlib: true, timeless: true},
 	{path: "client", doors: []string{"signing"}, never: database},
 
 	// What decides.

@@ -106,6 +106,12 @@ func (p *cliProcess) awaitReady() {
 // cliLaunch starts the program and waits for nothing.
 func cliLaunch(t testing.TB, args ...string) *cliProcess {
 	t.Helper()
+	return cliLaunchProgram(t, os.Args[0], nil, args...)
+}
+
+// cliLaunchProgram does that with another build of the program.
+func cliLaunchProgram(t testing.TB, program string, environ []string, args ...string) *cliProcess {
+	t.Helper()
 	p := &cliProcess{t: t, out: newCLIOutput(), err: newCLIOutput(), ended: make(chan struct{})}
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -113,8 +119,8 @@ func cliLaunch(t testing.TB, args ...string) *cliProcess {
 	}
 	defer theirs.Close()
 	p.parent = ours
-	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = cliEnviron(cliParentPipe + "=1")
+	p.cmd = exec.Command(program, args...)
+	p.cmd.Env = append(cliEnviron(cliParentPipe+"=1"), environ...)
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	if err := p.cmd.Start(); err != nil {
@@ -175,7 +181,7 @@ func (p *cliProcess) Wait() int {
 		_ = p.cmd.Process.Kill()
 		p.t.Fatalf("the process did not end:\n%s", p.err)
 	}
-	if text := p.err.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
+	if text := p.err.String(); strings.Contains(text, "DATA RACE") || strings.Contains("\n"+text, "\npanic:") {
 		p.t.Errorf("the process said:\n%s", text)
 	}
 	return p.cmd.ProcessState.ExitCode()

@@ -115,8 +115,8 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	line.CACert = filepath.Join(folder, "ca.pem")
 	line.Config = filepath.Join(folder, "coax.toml")
 	line.SimulatorURL = provider.url
-	line.InternalURL = "http://" + reachable(node.internalAddr)
-	line.PlainURL = "http://" + reachable(node.plainAddr)
+	line.InternalURL = plainURL(node.internalAddr)
+	line.PlainURL = plainURL(node.plainAddr)
 	line.ClockOffset = ""
 	if config.Clock.Offset != 0 {
 		line.ClockOffset = config.Clock.Offset.String()
@@ -312,6 +312,14 @@ func writeDraft(path string, mode os.FileMode, content []byte) (string, error) {
 		return "", err
 	}
 	return draft.Name(), nil
+}
+
+// plainURL is the address of a plain HTTP listener; empty if there is none.
+func plainURL(addr net.Addr) string {
+	if addr == nil {
+		return ""
+	}
+	return "http://" + reachable(addr)
 }
 
 // reachable is an address as a client on this machine would dial it.

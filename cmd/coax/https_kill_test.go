@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/contract/contracttest"
 	"github.com/coaxhq/coax/internal/fault"
 )
 
@@ -22,6 +24,27 @@ func (w *world) sendNow(c call) answer {
 	w.t.Helper()
 	w.time.Store(time.Now().UnixMilli())
 	return w.send(c)
+}
+
+// tryOperate asks for an operation of a process that may die meanwhile; false if
+// no answer came.
+func (w *world) tryOperate(as caller, endpoint, key string, o order) (answer, bool) {
+	w.t.Helper()
+	w.time.Store(time.Now().UnixMilli())
+	request := w.request(call{
+		as: as, method: "POST", path: "/api/v1/" + endpoint, body: o.json(), header: map[string][]string{"Idempotency-Key": {key}},
+	})
+	response, err := w.http.Do(request)
+	if err != nil {
+		return answer{}, false
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, false
+	}
+	contracttest.Check(w.t, request.Method, request.URL.Path, response.StatusCode, response.Header, raw)
+	return readAnswer(w.t, response.StatusCode, response.Header, raw), true
 }
 
 // A process that is killed while it serves has forgotten nothing of what it

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coaxhq/coax/client"
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/httpapi"
@@ -151,7 +152,8 @@ func nodeName() string {
 	if err != nil {
 		host = "node"
 	}
-	return fmt.Sprintf("%s-%d", host, os.Getpid())
+	// Containers share a process id, and sometimes a host name.
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), client.NewNonce()[:8])
 }
 
 // batches tells the metrics about the writer's batches.

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -173,7 +174,14 @@ func (g *Gate) admit(ctx context.Context, c claim, who subject) (subject, Admitt
 	for range admitRounds {
 		refusal := judgeStanding(who.record, c.req.Address)
 
-		admitted, err := g.store.Admit(ctx, admissionOf(c, who.record, refusal == nil))
+		err := failpoint.Hit("N.before")
+		var admitted Admitted
+		if err == nil {
+			admitted, err = g.store.Admit(ctx, admissionOf(c, who.record, refusal == nil))
+		}
+		if err == nil {
+			err = failpoint.Hit("N.after")
+		}
 		if err != nil {
 			// Whatever it was, the next request starts from a fresh read.
 			g.cache.forget(c.hash)

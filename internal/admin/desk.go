@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/coaxhq/coax/internal/access"
@@ -122,8 +121,8 @@ func checkText(name, text string, least, most int) error {
 	switch n := utf8.RuneCountInString(text); {
 	case n < least || n > most:
 		return Refuse("the %s has %d characters; give %d to %d", name, n, least, most)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-		return Refuse("the %s %q holds what cannot be printed on a line", name, text)
+	case subscription.Unprintable(text) != "":
+		return Refuse("the %s is not fit to be shown: %s", name, subscription.Unprintable(text))
 	case strings.TrimSpace(text) != text:
 		return Refuse("the %s has blanks around it", name)
 	}

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -91,6 +89,9 @@ func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool
 		added, err := d.store.ImportSubscribers(ctx, d.act("subscriber import"), chunk)
 		report.Added += added
 		if err != nil {
+			if report.Added > 0 {
+				err = fmt.Errorf("%w; %d lines before it were imported: mend it and give the file again", err, report.Added)
+			}
 			return report, err
 		}
 		progress(report.Added, len(fresh))
@@ -120,8 +121,13 @@ func readImport(file io.Reader) ([]ImportRow, []RowError, error) {
 		if errors.Is(err, io.EOF) {
 			return rows, problems, nil
 		}
+		var broken *csv.ParseError
+		if errors.As(err, &broken) {
+			problems = append(problems, RowError{broken.Line, "it is not CSV: " + broken.Err.Error()})
+			continue
+		}
 		if err != nil {
-			return nil, nil, Refuse("the file is not CSV: %v", err)
+			return nil, nil, fmt.Errorf("read the file: %w", err)
 		}
 		line, _ := reader.FieldPos(0)
 		row, err := readImportRow(line, record)
@@ -167,14 +173,16 @@ func readImportRow(line int, record []string) (ImportRow, error) {
 	if !digits(row.Mobile, 10, 10) {
 		complain("mobile %q is not 10 digits", row.Mobile)
 	}
-	if n := utf8.RuneCountInString(row.Name); n < 1 || n > 100 || !utf8.ValidString(row.Name) || strings.ContainsFunc(row.Name, unicode.IsControl) {
-		complain("name %q is not 1 to 100 printable characters", row.Name)
+	if err := checkText("name", row.Name, 1, 100); err != nil {
+		complain("%v", err)
 	}
 	if row.PlanID == "" {
 		complain("plan_id is missing")
 	}
 	if row.Expires, err = readExpiry(record[5]); err != nil {
 		complain("%v", err)
+	} else if year := row.Expires.Year(); year < 2000 || year > 2100 {
+		complain("expiry %q is not in the years 2000 to 2100", record[5])
 	}
 	if len(problems) > 0 {
 		return row, errors.New(strings.Join(problems, "; "))

@@ -108,7 +108,7 @@ type LedgerEntry struct {
 	Amount       money.Amount
 	BalanceAfter money.Amount
 	Description  string
-	// TransactionID is the operation that was paid for; empty for a credit.
+	// TransactionID is the operation that was paid for; empty for what staff moved.
 	TransactionID string
 	CreatedAt     time.Time
 }

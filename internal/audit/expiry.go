@@ -40,13 +40,13 @@ func renewed(expiry, created, months int64) meaning {
 	return meaning{created, max(expiry, created) + months*monthMS}
 }
 
-// booked runs from the day after the expiry, at most 29 days ahead; today, if
+// booked runs from the day after the expiry, at most 29 days ahead; from now, if
 // it is over. No day that was paid for is lost to that.
 func booked(expiry, created, months int64) meaning {
 	day := dayOf(created)
 	if expiry > created {
 		day = min(dayOf(expiry)+1, day+aheadDays)
 	}
-	starts := midnightOf(day)
-	return meaning{starts, max(expiry, starts, created) + months*monthMS}
+	starts := max(midnightOf(day), created)
+	return meaning{starts, max(expiry, starts) + months*monthMS}
 }

@@ -30,7 +30,7 @@ func TestTheTwoWritingsOfTheExpiryRulesAgree(t *testing.T) {
 		if got, want := renewed(expires.UnixMilli(), now.UnixMilli(), months), of(now, subscription.RenewedUntil(expires, now, int(months))); got != want {
 			t.Fatalf("renewed: %+v; the product says %+v", got, want)
 		}
-		start := subscription.AdvanceStart(expires, now)
+		start := subscription.AdvanceCycleStart(expires, now)
 		want := of(start, subscription.AdvancedUntil(expires, start, now, int(months)))
 		if got := booked(expires.UnixMilli(), now.UnixMilli(), months); got != want {
 			t.Fatalf("booked: %+v; the product says %+v", got, want)
@@ -51,7 +51,7 @@ func TestWhatTheExpiryRulesComeTo(t *testing.T) {
 		starts, ends       string
 	}{
 		{"nine days left: the day after", "2027-03-10 08:00", "2027-03-01 12:00", "2027-03-11 00:00", "2027-04-10 00:00"},
-		{"ended an hour ago: today, from now", "2027-03-01 11:00", "2027-03-01 12:00", "2027-03-01 00:00", "2027-03-31 12:00"},
+		{"ended an hour ago: today, from now", "2027-03-01 11:00", "2027-03-01 12:00", "2027-03-01 12:00", "2027-03-31 12:00"},
 		{"beyond the cap: no paid day is lost", "2027-04-10 09:00", "2027-03-01 12:00", "2027-03-30 00:00", "2027-05-10 09:00"},
 		{"at the edge of an Indian day", "2027-03-05 23:59", "2027-03-01 00:00", "2027-03-06 00:00", "2027-04-05 00:00"},
 	}

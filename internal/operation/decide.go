@@ -17,7 +17,7 @@ func sprint(format string, args ...any) string { return fmt.Sprintf(format, args
 
 // judgeCustomer is the business checks, in their order: not found, in progress,
 // duplicate, plan already active.
-func judgeCustomer(kind Kind, w wish, plan subscription.Plan, facts Facts, now time.Time) error {
+func judgeCustomer(kind Kind, plan subscription.Plan, facts Facts, now time.Time) error {
 	customer := facts.Subscriber
 	if kind == Activate {
 		switch {
@@ -93,7 +93,7 @@ func (p *Processor) draft(id string, r Request, w wish, plan subscription.Plan, 
 		d.ExpiryPlanned = subscription.RenewedUntil(customer.Expires, now, plan.Months)
 		return d, nil
 	}
-	d.CycleStartsAt = subscription.AdvanceStart(customer.Expires, now)
+	d.CycleStartsAt = subscription.AdvanceCycleStart(customer.Expires, now)
 	d.ExpiryPlanned = subscription.AdvancedUntil(customer.Expires, d.CycleStartsAt, now, plan.Months)
 	return d, nil
 }

@@ -43,7 +43,7 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 		{"of nobody, in advance", AdvanceRenew, Facts{}, fault.SubscriberNotFound},
 	}
 	for _, row := range rows {
-		err := judgeCustomer(row.kind, wish{}, subscription.Plan{ID: "P"}, row.facts, noon)
+		err := judgeCustomer(row.kind, subscription.Plan{ID: "P"}, row.facts, noon)
 		if got := fault.CodeOf(err); got != row.want {
 			t.Errorf("%s: %s; want %s", row.name, got, row.want)
 		}

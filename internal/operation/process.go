@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -78,6 +79,9 @@ func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
 
 	// Money has moved, so the caller's hanging up no longer counts.
 	ctx = context.WithoutCancel(ctx)
+	if err := failpoint.Hit("P.before"); err != nil {
+		return Result{}, err
+	}
 	password := ""
 	if op.Kind == Activate && w.password == "" {
 		password = newPassword()
@@ -86,9 +90,15 @@ func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
 
 	// 7. Call the provider. Nothing is held or locked meanwhile.
 	settlement := p.ask(ctx, op, w)
+	if err := failpoint.Hit("P.after"); err != nil {
+		return Result{}, err
+	}
 
 	// 8. Settle. Silence is not a refusal.
 	done, err := p.settle(ctx, settlement)
+	if err == nil {
+		err = failpoint.Hit("S.after")
+	}
 	if err != nil {
 		// Still open in the store: a retry is told so, and settling later
 		// finishes it.
@@ -125,34 +135,20 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 			return known, w, true, p.judgeReplay(r, known)
 		}
 
-		// 3. Shape, then price.
-		if w, err = validate(r); err != nil {
-			return op, w, false, err
-		}
-		plan, err := p.prices.Plan(ctx, w.planID)
-		if err != nil {
-			return op, w, false, err
-		}
-
-		// 4 and 5. The facts, and what the rules say to them.
-		now := p.config.Now()
-		facts, err := p.store.Facts(ctx, Question{
-			OperatorID: r.OperatorID, Kind: r.Kind, SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: plan.ID,
-			DuplicatesSince: now.Add(-duplicateWindow),
-		})
-		if err != nil {
-			return op, w, false, unavailable(fmt.Errorf("read the facts: %w", err))
-		}
-		if err := judgeCustomer(r.Kind, w, plan, facts, now); err != nil {
-			return op, w, false, err
-		}
-		if err := judgeBalance(facts.Balance, plan.Price); err != nil {
+		// 3 to 5. Shape, price, customer, balance.
+		var draft Draft
+		if w, draft, err = p.judge(ctx, id, r); err != nil {
+			// A twin of this request may have got in between the look-up above
+			// and the facts, which then show its own effects: the key is looked
+			// up once more, lest it be refused because of itself.
+			if twin, found, lookErr := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey); lookErr == nil && found && twin.ID != id {
+				return twin, w, true, p.judgeReplay(r, twin)
+			}
 			return op, w, false, err
 		}
 
 		// 6. Reserve: all or nothing.
-		draft, err := p.draft(id, r, w, plan, facts, now)
-		if err != nil {
+		if err := failpoint.Hit("R.before"); err != nil {
 			return op, w, false, err
 		}
 		op, err = p.store.Reserve(ctx, draft)
@@ -162,12 +158,47 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 		case errors.Is(err, ErrMoved):
 			continue
 		case errors.Is(err, ErrAmbiguous) && doubts < ambiguousAttempts:
+			// The money may have moved, so the caller's hanging up no longer
+			// counts.
+			ctx = context.WithoutCancel(ctx)
 			doubts++
 			continue
 		}
 		return op, w, false, unavailable(fmt.Errorf("reserve: %w", err))
 	}
 	return op, w, false, unavailable(errors.New("the facts moved faster than the request could be judged"))
+}
+
+// judge takes a request through everything that can refuse it, and drafts the
+// operation that it asks for.
+func (p *Processor) judge(ctx context.Context, id string, r Request) (wish, Draft, error) {
+	// 3. Shape, then price.
+	w, err := validate(r)
+	if err != nil {
+		return w, Draft{}, err
+	}
+	plan, err := p.prices.Plan(ctx, w.planID)
+	if err != nil {
+		return w, Draft{}, err
+	}
+
+	// 4 and 5. The facts, and what the rules say to them.
+	now := p.config.Now()
+	facts, err := p.store.Facts(ctx, Question{
+		OperatorID: r.OperatorID, Kind: r.Kind, SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: plan.ID,
+		DuplicatesSince: now.Add(-duplicateWindow),
+	})
+	if err != nil {
+		return w, Draft{}, unavailable(fmt.Errorf("read the facts: %w", err))
+	}
+	if err := judgeCustomer(r.Kind, plan, facts, now); err != nil {
+		return w, Draft{}, err
+	}
+	if err := judgeBalance(facts.Balance, plan.Price); err != nil {
+		return w, Draft{}, err
+	}
+	draft, err := p.draft(id, r, w, plan, facts, now)
+	return w, draft, err
 }
 
 func (p *Processor) confirmReservation(ctx context.Context, op Operation, w wish) (Operation, wish, bool, error) {

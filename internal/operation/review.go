@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/coaxhq/coax/internal/failpoint"
 )
 
 const (
@@ -75,6 +77,11 @@ func (r *Reviewer) RunOnce(ctx context.Context) (done int, err error) {
 	addons, addonErr := r.store.ClaimAddons(ctx, claim)
 	late, lateErr := r.store.ClaimLateChecks(ctx, claim)
 
+	if len(reviews) > 0 {
+		if err := failpoint.Hit("V.claimed"); err != nil {
+			return 0, err
+		}
+	}
 	// What was claimed is carried through, whoever stops the loop.
 	ctx = context.WithoutCancel(ctx)
 	var group sync.WaitGroup
@@ -102,6 +109,9 @@ func (r *Reviewer) RunOnce(ctx context.Context) (done int, err error) {
 // answer is definite.
 func (r *Reviewer) review(ctx context.Context, op Operation) error {
 	answer, calls := r.question(ctx, op)
+	if err := failpoint.Hit("V.answered"); err != nil {
+		return err
+	}
 	switch {
 	case answer.Verdict == Confirmed:
 		return r.settle(ctx, op, Success, answer, "", "the provider says that it was carried out", calls)
@@ -142,6 +152,9 @@ func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer An
 		s.NextCheckAt = now.Add(r.config.MaxInterval)
 	}
 	settled, did, err := settleFor(ctx, r.store, s)
+	if err == nil {
+		err = failpoint.Hit("V.settled")
+	}
 	if err != nil {
 		return err
 	}

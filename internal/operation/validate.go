@@ -9,11 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/subscription"
 )
-
-// defaultConnectionType is what a customer has unless the request says
-// otherwise.
-const defaultConnectionType = "OTT + Live TV"
 
 // The fields of a request, by the contract's names.
 const (
@@ -61,7 +58,7 @@ func validate(r Request) (wish, error) {
 			ConnectionType: form.text(fieldConnectionType, 0, 100),
 		}
 		if w.profile.ConnectionType == "" {
-			w.profile.ConnectionType = defaultConnectionType
+			w.profile.ConnectionType = subscription.DefaultConnectionType
 		}
 	} else {
 		// The mobile is looked at only where there is no id, not even for
@@ -86,14 +83,15 @@ type form struct {
 	errors  map[string]string
 }
 
-// given returns a field's text; false if it is not there or not a text.
-func (f *form) given(name string) (string, bool) {
+// given returns a field's text, trimmed if asked; false if it is not a text that
+// can be kept.
+func (f *form) given(name string, trim func(string) string) (string, bool) {
 	if slices.Contains(f.request.NotText, name) {
 		f.errors[name] = "It has to be a text in quotes."
 		return "", false
 	}
-	text := f.request.Fields[name]
-	if problem := unprintable(text); problem != "" {
+	text := trim(f.request.Fields[name])
+	if problem := subscription.Unprintable(text); problem != "" {
 		f.errors[name] = problem
 		return "", false
 	}
@@ -102,11 +100,10 @@ func (f *form) given(name string) (string, bool) {
 
 // text reads a field of so many characters, blanks around it cut off.
 func (f *form) text(name string, least, most int) string {
-	text, ok := f.given(name)
+	text, ok := f.given(name, strings.TrimSpace)
 	if !ok {
 		return ""
 	}
-	text = strings.TrimSpace(text)
 	switch length := utf8.RuneCountInString(text); {
 	case length == 0 && least > 0:
 		f.errors[name] = "It is required."
@@ -118,11 +115,10 @@ func (f *form) text(name string, least, most int) string {
 
 // digits reads a field of exactly so many ASCII digits.
 func (f *form) digits(name string, count int, required bool) string {
-	text, ok := f.given(name)
+	text, ok := f.given(name, strings.TrimSpace)
 	if !ok {
 		return ""
 	}
-	text = strings.TrimSpace(text)
 	switch {
 	case text == "" && required:
 		f.errors[name] = "It is required."
@@ -134,7 +130,7 @@ func (f *form) digits(name string, count int, required bool) string {
 
 // password is taken as it is: blanks belong to it.
 func (f *form) password() string {
-	text, ok := f.given(fieldPassword)
+	text, ok := f.given(fieldPassword, func(as string) string { return as })
 	if ok && utf8.RuneCountInString(text) > 64 {
 		f.errors[fieldPassword] = "It has more than 64 characters."
 	}
@@ -142,9 +138,8 @@ func (f *form) password() string {
 }
 
 func (f *form) email() string {
-	before := f.errors[fieldEmail]
 	text := f.text(fieldEmail, 0, 150)
-	if text != "" && f.errors[fieldEmail] == before && !isEmail(text) {
+	if text != "" && f.errors[fieldEmail] == "" && !isEmail(text) {
 		f.errors[fieldEmail] = "It is not an e-mail address."
 	}
 	return text
@@ -185,21 +180,4 @@ func isEmail(text string) bool {
 		}
 	}
 	return true
-}
-
-// unprintable finds what has no place in a text that people will read: control
-// characters, marks that turn the direction of what follows, and code points
-// that are no characters. Joiners are parts of Indian letters, and stay.
-func unprintable(text string) string {
-	for _, r := range text {
-		switch {
-		case r < 0x20 || r >= 0x7f && r <= 0x9f:
-			return sprint("It contains the control character U+%04X.", r)
-		case r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
-			return sprint("It contains U+%04X, which turns the direction of the text.", r)
-		case r >= 0xfdd0 && r <= 0xfdef || r&0xfffe == 0xfffe:
-			return sprint("It contains U+%04X, which is not a character.", r)
-		}
-	}
-	return ""
 }

@@ -30,6 +30,7 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 		{Activate, "full_name", letters(100), true}, {Activate, "full_name", letters(101), false},
 		{Activate, "full_name", " " + letters(100) + "\u00a0", true},
 		{Activate, "full_name", "क\u200dष", true}, {Activate, "full_name", "a\u0000b", false}, {Activate, "full_name", "a\u0085b", false},
+		{Activate, "full_name", "\tAsha\r\n", true}, {Activate, "full_name", "\u0085Asha", true}, {Activate, "mobile", "9876543210\t", true},
 		{Activate, "full_name", "a\nb", false}, {Activate, "full_name", "a\u007fb", false},
 		{Activate, "full_name", "a\u202eb", false}, {Activate, "full_name", "a\u2066b", false},
 		{Activate, "full_name", "a\ufdd0b", false}, {Activate, "full_name", "a\U0001fffeb", false}, {Activate, "full_name", "a\ufffdb", true},

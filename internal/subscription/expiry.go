@@ -56,6 +56,13 @@ func AdvanceStart(expires, now time.Time) time.Time {
 	return start
 }
 
+// AdvanceCycleStart is the moment on that day from which the new plan holds: its
+// midnight, or now if that has passed, so that what is bought now comes after
+// whatever began earlier today.
+func AdvanceCycleStart(expires, now time.Time) time.Time {
+	return latest(AdvanceStart(expires, now), now)
+}
+
 // AdvancedUntil is the expiry after an advance renewal that starts on the given
 // day. Where the cap pulls the start before the current expiry, the term still
 // counts from that expiry: no day that was paid for is lost.

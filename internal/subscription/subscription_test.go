@@ -82,6 +82,9 @@ func TestAnAdvanceRenewalStartsTheDayAfterExpiryWithinTheCap(t *testing.T) {
 		if !start.Equal(at(t, row.start)) {
 			t.Errorf("%s: starts %s; want %s", row.name, start, row.start)
 		}
+		if from := AdvanceCycleStart(expires, now); from.Before(now) || from.Before(start) || from.After(latest(start, now)) {
+			t.Errorf("%s: the plan holds from %s; want the start, but not before now", row.name, from)
+		}
 		if until := AdvancedUntil(expires, start, now, row.months); !until.Equal(at(t, row.until)) {
 			t.Errorf("%s: until %s; want %s", row.name, until.In(IST), row.until)
 		}

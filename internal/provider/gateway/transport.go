@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/coaxhq/coax/internal/failpoint"
 )
 
 // maxAnswer is how much of an answer is read, headers and body each.
@@ -105,7 +107,8 @@ func (g *Gateway) exchange(request *http.Request) (reply, *failure) {
 	// bytes. Only a call that never got one provably sent nothing.
 	var connected atomic.Bool
 	ctx := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
+		WroteRequest: func(httptrace.WroteRequestInfo) { _ = failpoint.Hit("P.sent") },
 	})
 	response, err := g.transport.RoundTrip(request.WithContext(ctx))
 	if err != nil && !connected.Load() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
@@ -17,11 +18,25 @@ func (db *DB) ListOperations(ctx context.Context, filter admin.OperationFilter) 
 			return nil, err
 		}
 	}
+	// Only what was asked stands in the condition, so that an index can serve it.
+	conditions, args := []string{"1 = 1"}, []any{filter.Most}
+	for _, wanted := range []struct {
+		column string
+		value  any
+		given  bool
+	}{
+		{"operator_id", filter.OperatorID, filter.OperatorID != 0},
+		{"status", string(filter.State), filter.State != ""},
+		{"subscriber_id", filter.Subscriber, filter.Subscriber != ""},
+	} {
+		if wanted.given {
+			args = append(args, wanted.value)
+			conditions = append(conditions, fmt.Sprintf("%s = ?%d", wanted.column, len(args)))
+		}
+	}
 	rows, err := db.read(ctx).query(`
-		SELECT `+operationColumns+` FROM operations
-		 WHERE (?1 = 0 OR operator_id = ?1) AND (?2 = '' OR status = ?2) AND (?3 = '' OR subscriber_id = ?3)
-		 ORDER BY created_at DESC, id DESC LIMIT ?4`,
-		filter.OperatorID, string(filter.State), filter.Subscriber, filter.Most)
+		SELECT `+operationColumns+` FROM operations WHERE `+strings.Join(conditions, " AND ")+`
+		 ORDER BY created_at DESC, id DESC LIMIT ?1`, args...)
 	return collect(rows, err, readOperation)
 }
 

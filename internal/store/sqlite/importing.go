@@ -11,9 +11,6 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// importedAs is how a subscriber gets to have a connection that nobody named.
-const importedAs = "OTT + Live TV"
-
 // CheckImport judges rows against what is there.
 func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow) ([]admin.ImportVerdict, error) {
 	verdicts := make([]admin.ImportVerdict, len(rows))
@@ -47,16 +44,24 @@ func judgeImport(from querier, row admin.ImportRow) (admin.ImportVerdict, error)
 	if !known {
 		return admin.ImportVerdict{Problem: fmt.Sprintf("there is no plan %s", row.PlanID)}, nil
 	}
-	found, err := from.query(`SELECT id, mobile, operator_id FROM subscribers WHERE id = ?1 OR mobile = ?2`, row.SubscriberID, row.Mobile)
+	// Known is who was imported with these very values, whatever was bought since.
+	found, err := from.query(`
+		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
+		  FROM subscribers s LEFT JOIN cycles c ON c.subscriber_id = s.id AND c.seq = 1 AND c.operation_id IS NULL
+		 WHERE s.id = ?1 OR s.mobile = ?2`, row.SubscriberID, row.Mobile)
 	verdicts, err := collect(found, err, func(r scanner) (admin.ImportVerdict, error) {
-		var id, mobile string
+		var id, mobile, name, plan string
 		var operatorID int64
-		if err := r.Scan(&id, &mobile, &operatorID); err != nil {
+		var ends sql.NullInt64
+		if err := r.Scan(&id, &mobile, &operatorID, &name, &plan, &ends); err != nil {
 			return admin.ImportVerdict{}, err
 		}
+		same := id == row.SubscriberID && mobile == row.Mobile && operatorID == row.OperatorID
 		switch {
-		case id == row.SubscriberID && mobile == row.Mobile && operatorID == row.OperatorID:
+		case same && name == row.Name && plan == row.PlanID && moment(ends).Equal(row.Expires):
 			return admin.ImportVerdict{Known: true}, nil
+		case same:
+			return admin.ImportVerdict{Problem: fmt.Sprintf("subscriber %s is there already, with another name, plan or expiry", id)}, nil
 		case id == row.SubscriberID:
 			return admin.ImportVerdict{Problem: fmt.Sprintf("subscriber_id %s belongs to another subscriber", id)}, nil
 		}
@@ -117,7 +122,7 @@ func addImported(tx *tx, act admin.Act, row admin.ImportRow) error {
 	_, err := tx.exec(`
 		INSERT INTO subscribers (id, operator_id, mobile, name, connection_type, expires_at, activated_at, created_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)`,
-		row.SubscriberID, row.OperatorID, row.Mobile, row.Name, importedAs, expires, now)
+		row.SubscriberID, row.OperatorID, row.Mobile, row.Name, subscription.DefaultConnectionType, expires, now)
 	if err != nil {
 		return fmt.Errorf("add subscriber %s: %w", row.SubscriberID, err)
 	}

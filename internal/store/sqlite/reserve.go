@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 )
@@ -30,7 +31,10 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 		if err := insertOperation(tx, op); err != nil {
 			return err
 		}
-		return writeReservation(tx, op, seq, after)
+		if err := writeReservation(tx, op, seq, after); err != nil {
+			return err
+		}
+		return failpoint.Hit("R.in")
 	})
 	if err != nil {
 		return operation.Operation{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -22,8 +23,10 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 		if !found {
 			return fmt.Errorf("there is no operation %s", s.OperationID)
 		}
-		op, settled, err = settle(tx, before, s)
-		return err
+		if op, settled, err = settle(tx, before, s); err != nil {
+			return err
+		}
+		return failpoint.Hit("S.in")
 	})
 	if err != nil {
 		return operation.Operation{}, false, err
@@ -35,7 +38,9 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 // names, and writes everything that follows.
 func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
 	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
-		return before, false, nil // somebody else settled it, or holds it now
+		// Somebody else settled it, or holds it now. What the provider said is
+		// evidence all the same.
+		return before, false, writeCalls(tx, s.OperationID, s.Node, s.Calls)
 	}
 	op, err := moveOperation(tx, s)
 	if err != nil {
@@ -159,10 +164,14 @@ func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	if err != nil {
 		return fmt.Errorf("write the wallet entry: %w", err)
 	}
+	var changed int64
 	if op.Kind != operation.Activate {
-		_, err = tx.exec(`UPDATE subscribers SET version = version + 1 WHERE id = ?1`, op.SubscriberID)
+		changed, err = tx.exec(`UPDATE subscribers SET version = version + 1 WHERE id = ?1`, op.SubscriberID)
 	} else {
-		_, err = tx.exec(`DELETE FROM subscribers WHERE id = ?1 AND expires_at IS NULL`, op.SubscriberID)
+		changed, err = tx.exec(`DELETE FROM subscribers WHERE id = ?1 AND expires_at IS NULL`, op.SubscriberID)
+	}
+	if err == nil && changed != 1 {
+		err = fmt.Errorf("there is no subscriber %s", op.SubscriberID)
 	}
 	if err != nil {
 		return fmt.Errorf("let go of the subscriber: %w", err)

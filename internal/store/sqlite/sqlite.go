@@ -44,6 +44,7 @@ type Observer interface {
 // DB is an open store.
 type DB struct {
 	path    string
+	role    Role
 	writer  *writer
 	pool    *sql.DB // the writer's connection comes from it, and no other
 	readers *sql.DB
@@ -58,7 +59,7 @@ func Open(ctx context.Context, path string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the store's file: %w", err)
 	}
-	db := &DB{path: path}
+	db := &DB{path: path, role: options.Role}
 	if err := db.open(ctx, options); err != nil {
 		db.release()
 		return nil, err

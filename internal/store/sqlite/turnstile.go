@@ -48,10 +48,15 @@ type turnstile struct {
 // writers apart, so going on is safe.
 const turnstilePatience = 2 * time.Second
 
+// courtesy is how long a tool steps aside before each turn, so that one with much
+// to write, such as an import, does not keep the node from writing at all.
+const courtesy = 2 * time.Millisecond
+
 // enter waits for the turn and returns what ends it.
 func (t turnstile) enter() (leave func(), err error) {
 	fd := int(t.file.Fd())
 	if t.holds {
+		time.Sleep(courtesy)
 		if err := retryInterrupted(func() error { return syscall.Flock(fd, syscall.LOCK_EX) }); err != nil {
 			return nil, fmt.Errorf("wait for the turn to write: %w", err)
 		}

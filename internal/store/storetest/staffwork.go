@@ -191,7 +191,7 @@ func badImports(h *house) {
 		{s.importRow(4, "100001", "9700000007"), "subscriber_id 100001 belongs to another subscriber", false},
 		{s.importRow(5, "200007", "9800000001"), "mobile 9800000001 belongs to another subscriber", false},
 		{other, "subscriber_id 100001 belongs to another subscriber", false},
-		{s.importRow(7, "100001", "9800000001"), "", true},
+		{s.importRow(7, "100001", "9800000001"), "subscriber 100001 is there already, with another name, plan or expiry", false},
 		{s.importRow(8, "200006", "9700000006"), "", false},
 	}
 	good := s.importRow(9, "200005", "9700000005")

@@ -222,7 +222,8 @@ CREATE INDEX operations_open_by_check ON operations (next_check_at) WHERE status
 CREATE INDEX operations_late_checks ON operations (next_check_at) WHERE status = 'failed' AND next_check_at IS NOT NULL;
 CREATE INDEX operations_addon_due ON operations (addon_next_at) WHERE addon_next_at IS NOT NULL;
 CREATE INDEX operations_of_subscriber ON operations (subscriber_id, plan_id, completed_at);
-CREATE INDEX operations_of_operator ON operations (operator_id, created_at);
+CREATE INDEX operations_of_operator ON operations (operator_id, created_at, id);
+CREATE INDEX operations_by_age ON operations (created_at, id);
 
 CREATE TABLE operation_events (
     operation_id TEXT    NOT NULL REFERENCES operations (id),

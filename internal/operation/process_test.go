@@ -1,0 +1,232 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
+
+// willing is a provider that confirms everything, and counts.
+type willing struct{ applied atomic.Int32 }
+
+func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answer {
+	return operation.Answer{Verdict: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
+}
+func (p *willing) Status(context.Context, operation.Order) operation.Answer {
+	return operation.Answer{}
+}
+func (p *willing) Void(context.Context, operation.Order) operation.Answer { return operation.Answer{} }
+
+// troubled is a real store whose commits can be told to lose their answer, before
+// or after they took hold.
+type troubled struct {
+	*sqlite.DB
+	beforeFacts   func()
+	reserve       []string // what befalls each call: lost, undone, or nothing
+	settle        []string
+	reserved, set int
+}
+
+var errCut = fmt.Errorf("%w: the connection was cut", operation.ErrAmbiguous)
+
+func (s *troubled) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+	if f := s.beforeFacts; f != nil {
+		s.beforeFacts = nil
+		f()
+	}
+	return s.DB.Facts(ctx, q)
+}
+
+func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
+	fate := next(s.reserve, &s.reserved)
+	if fate == "undone" {
+		return operation.Operation{}, errCut
+	}
+	op, err := s.DB.Reserve(ctx, d)
+	if fate == "lost" && err == nil {
+		return operation.Operation{}, errCut
+	}
+	return op, err
+}
+
+func (s *troubled) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
+	fate := next(s.settle, &s.set)
+	if fate == "undone" {
+		return operation.Operation{}, false, errCut
+	}
+	op, did, err := s.DB.Settle(ctx, st)
+	if fate == "lost" && err == nil {
+		return operation.Operation{}, false, errCut
+	}
+	return op, did, err
+}
+
+func next(fates []string, at *int) string {
+	*at++
+	if *at <= len(fates) {
+		return fates[*at-1]
+	}
+	return ""
+}
+
+// shop is a processor on a real store, with an operator who has money.
+type shop struct {
+	*operation.Processor
+	store    *troubled
+	provider *willing
+	operator int64
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	now := func() time.Time { return noon }
+	desk := admin.NewDesk(db, nil, "test", now)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(db.RecordComparison(t.Context(), catalogue.Comparison{
+		Provider: "test", At: noon, Components: []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}},
+	}))
+	_, err = desk.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(19900), Months: 1, Type: subscription.Standard, Main: "TV"})
+	must(err)
+	operator, err := desk.CreateOperator(t.Context(), "shop", admin.OperatorChange{})
+	must(err)
+	_, _, err = desk.TopUp(t.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1000_00), Reference: "r"})
+	must(err)
+	store, provider := &troubled{DB: db}, &willing{}
+	return &shop{
+		Processor: operation.NewProcessor(store, catalogue.New(db), provider, operation.Config{
+			Now: now, Node: "node", ProviderName: "test", Timeout: time.Second, FirstCheck: time.Second, ActivationTerm: subscription.ThirtyDays,
+			Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
+		}),
+		store: store, provider: provider, operator: operator.ID,
+	}
+}
+
+func (s *shop) request(kind operation.Kind, key string, fields map[string]string) operation.Request {
+	return operation.Request{
+		OperatorID: s.operator, Channel: operation.API, Actor: "api:key 1", IdempotencyKey: key, Kind: kind,
+		Fields: fields, Content: fmt.Append(nil, fields),
+	}
+}
+
+func (s *shop) balance(t *testing.T) string {
+	t.Helper()
+	wallet, err := s.store.Wallet(t.Context(), s.operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wallet.Balance.String() + " held " + wallet.Held.String()
+}
+
+// A twin of the request gets in between the look-up of the key and the facts,
+// which then show what the twin did. It is a replay all the same.
+func TestATwinThatGetsInBetweenIsAReplayNotARefusal(t *testing.T) {
+	s := newShop(t)
+	activate := s.request(operation.Activate, "twin-activate", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
+	renew := s.request(operation.Renew, "twin-renew", map[string]string{"mobile": "9800000001", "plan_id": "P-1"})
+	for _, r := range []operation.Request{activate, renew} {
+		var first operation.Result
+		s.store.beforeFacts = func() {
+			var err error
+			if first, err = s.Process(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		second, err := s.Process(t.Context(), r)
+		if err != nil || !second.Replayed || second.ID != first.ID {
+			t.Errorf("%s: %v, replayed %v as %s; want a replay of %s", r.Kind, err, second.Replayed, second.ID, first.ID)
+		}
+	}
+	if got := s.balance(t); got != "602.00 held 0.00" || s.provider.applied.Load() != 2 {
+		t.Errorf("%s, %d applied; want two charges", got, s.provider.applied.Load())
+	}
+}
+
+// Commits that lose their answer, before or after they took hold: one charge,
+// one order, or an honest failure.
+func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
+	rows := []struct {
+		name            string
+		reserve, settle []string
+		want            fault.Code
+		balance         string
+		applied         int32
+	}{
+		{"reserve, after it took hold", []string{"lost"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, before it took hold", []string{"undone"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, twice undone and then lost", []string{"undone", "undone", "lost"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, for good", []string{"undone", "undone", "undone", "undone"}, nil, fault.ServiceUnavailable, "1000.00 held 0.00", 0},
+		{"settle, after it took hold", nil, []string{"lost"}, fault.OK, "801.00 held 0.00", 1},
+		{"settle, before it took hold", nil, []string{"undone", "undone"}, fault.OK, "801.00 held 0.00", 1},
+		{"settle, for good", nil, []string{"undone", "undone", "undone"}, fault.InternalError, "801.00 held 199.00", 1},
+		{"both", []string{"lost"}, []string{"lost"}, fault.OK, "801.00 held 0.00", 1},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := newShop(t)
+			s.store.reserve, s.store.settle = row.reserve, row.settle
+			r := s.request(operation.Activate, "doubtful-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
+			result, err := s.Process(t.Context(), r)
+			if fault.CodeOf(err) != row.want {
+				t.Errorf("answered %v; want %s", err, row.want)
+			}
+			if got := s.balance(t); got != row.balance || s.provider.applied.Load() != row.applied {
+				t.Errorf("the wallet has %s after %d orders; want %s after %d", got, s.provider.applied.Load(), row.balance, row.applied)
+			}
+			again, err := s.Process(t.Context(), r)
+			switch row.want {
+			case fault.OK:
+				if err != nil || !again.Replayed || again.ID != result.ID {
+					t.Errorf("again: %v, %+v; want a replay", err, again)
+				}
+			case fault.ServiceUnavailable:
+				if err != nil || again.State != operation.Success {
+					t.Errorf("again: %v; want the key to be usable", err)
+				}
+			default:
+				if !fault.Is(err, fault.RequestInProgress) {
+					t.Errorf("again: %v; want it in progress", err)
+				}
+			}
+		})
+	}
+}
+
+// In doubt about its reservation, a request is carried through even if its
+// caller hangs up: the money may have moved.
+func TestInDoubtTheCallersHangingUpNoLongerCounts(t *testing.T) {
+	s := newShop(t)
+	ctx, hangUp := context.WithCancel(t.Context())
+	s.store.reserve = []string{"lost"}
+	s.store.beforeFacts = func() { defer hangUp() }
+	r := s.request(operation.Activate, "hang-up-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
+	if _, err := s.Process(ctx, r); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if got := s.balance(t); got != "801.00 held 0.00" && got != "1000.00 held 0.00" {
+		t.Errorf("the wallet has %s; want the money charged or untouched, never left held", got)
+	}
+}
