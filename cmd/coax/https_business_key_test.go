@@ -84,8 +84,8 @@ func bizFreeKeys(t *testing.T, b *biz) {
 			return sent(c, func() { b.topUp(b.me, "100000") })
 		})
 		add("an operation in review that fails", fault.OperationInProgress, func(key string) (call, func(), call) {
-			body := bizBody{}
-			doubtful := ""
+			var body bizBody
+			var doubtful string
 			if endpoint == "activate" {
 				body = b.good(endpoint)
 				doubtful = b.doubt(b.me, endpoint, body["mobile"].(string), body)

@@ -44,6 +44,7 @@ type node struct {
 	provider   *gateway.Gateway
 	operations *operation.Processor
 	reviewer   *operation.Reviewer
+	breaker    *operation.Breaker
 
 	certificate *certificate
 	door        *httpapi.FrontDoor
@@ -93,14 +94,18 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err := store.TakeOver(ctx, now()); err != nil {
 		return nil, errors.Join(fmt.Errorf("take over what was left open: %w", err), store.Close())
 	}
-	plans := catalogue.New(store)
+	plans := catalogue.New(store, provider, catalogue.Config{
+		Now: now, Provider: config.Provider.Name, Refresh: config.Catalogue.Refresh, MaxAge: config.Catalogue.MaxAge,
+	})
+	breaker := operation.NewBreaker(provider.Probe)
 	name := nodeName()
 	return &node{
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics,
 		gate:      access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
 		catalogue: plans,
 		provider:  provider,
-		operations: operation.NewProcessor(store, plans, provider, operation.Config{
+		breaker:   breaker,
+		operations: operation.NewProcessor(store, plans, provider, breaker, operation.Config{
 			Now:            now,
 			Node:           name,
 			ProviderName:   config.Provider.Name,
@@ -248,6 +253,10 @@ func (n *node) serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
 	n.background.Go(func() { n.reviewer.Run(working) })
+	n.background.Go(func() { n.breaker.Run(working) })
+	n.background.Go(func() {
+		n.catalogue.Run(working, func(err error) { n.log.Warn("verify prices with the provider", "error", err) })
+	})
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)

@@ -56,8 +56,13 @@ func openShop(t testing.TB, path string) *shop {
 	}
 	s := &shop{TB: t, store: store, now: opening, keys: map[string]string{}}
 	s.desk = admin.NewDesk(store, vault, "cli:asha", s.clock)
-	s.processor = operation.NewProcessor(mortal{store, s}, catalogue.New(store), s, s.config(subscription.ThirtyDays))
+	s.processor = operation.NewProcessor(mortal{store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.ThirtyDays))
 	return s
+}
+
+// prices is the catalogue as it was once compared; that is long enough ago here.
+func (s *shop) prices() *catalogue.Catalogue {
+	return catalogue.New(s.store, nil, catalogue.Config{Now: s.clock, Provider: "test", MaxAge: 100 * 365 * 24 * time.Hour})
 }
 
 func (s *shop) config(term subscription.ActivationTerm) operation.Config {

@@ -76,7 +76,7 @@ func (s *shop) trade() {
 	s.order(1, activate, "activate-3", "BASIC-1", "100003", "failed")
 	s.order(2, activate, "activate-4", "BASIC-1", "100003", "success") // the id is free again, for anybody
 	s.order(2, activate, "activate-5", "COMBO-1", "100005", "success")
-	plansTerm := operation.NewProcessor(mortal{s.store, s}, catalogue.New(s.store), s, s.config(subscription.PlanTerm))
+	plansTerm := operation.NewProcessor(mortal{s.store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.PlanTerm))
 	s.orderBy(plansTerm, operation.API, 2, activate, "activate-6", "FAMILY-3", "100006", "success")
 	s.orderBy(s.processor, operation.Web, 1, activate, "activate-7", "BASIC-1", "100007", "success")
 	s.order(1, activate, "activate-8", "BASIC-1", "100008", "review")

@@ -1,11 +1,13 @@
-// Package catalogue says which plans can be bought and at what price. What the
-// provider no longer sells takes its plans out of the catalogue; it never makes
-// up a price.
+// Package catalogue says which plans can be bought and at what price. Prices
+// count while the last good look at the provider's own catalogue is recent
+// enough; after that they are openly not verified, and nothing is sold. What the
+// provider no longer sells takes its plans out. It never makes up a price.
 package catalogue
 
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/coaxhq/coax/internal/fault"
@@ -45,17 +47,54 @@ type Store interface {
 	SellablePlan(ctx context.Context, id string) (plan subscription.Plan, found bool, err error)
 	// RecordComparison replaces what is known of the provider's catalogue.
 	RecordComparison(ctx context.Context, comparison Comparison) error
+	// RecordFailure notes that a comparison could not be made, and why.
+	RecordFailure(ctx context.Context, provider, problem string, at time.Time) error
+	// Compared is when the last good comparison was made, and when one was last
+	// tried; zero if never.
+	Compared(ctx context.Context, provider string) (good, tried time.Time, err error)
 }
+
+// Source is the provider's own catalogue.
+type Source interface {
+	Catalogue(ctx context.Context) ([]Component, error)
+}
+
+// Config is what a catalogue is told beside its parts.
+type Config struct {
+	Now      func() time.Time
+	Provider string
+	// Refresh is how often prices are compared; MaxAge is how old the last
+	// good comparison may be.
+	Refresh time.Duration
+	MaxAge  time.Duration
+}
+
+const (
+	// comparePoll is how often a node looks whether a comparison is due.
+	comparePoll = 250 * time.Millisecond
+	// comparePatience bounds a comparison that a caller waits for.
+	comparePatience = 2 * time.Second
+)
 
 // Catalogue answers from the store each time: a price changed on one node a
 // moment ago is the price here.
-type Catalogue struct{ store Store }
+type Catalogue struct {
+	store     Store
+	source    Source
+	config    Config
+	comparing sync.Mutex
+}
 
 // New returns a catalogue kept in the given store.
-func New(store Store) *Catalogue { return &Catalogue{store: store} }
+func New(store Store, source Source, config Config) *Catalogue {
+	return &Catalogue{store: store, source: source, config: config}
+}
 
 // Plans lists what can be bought now.
 func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
+	if err := c.verified(ctx); err != nil {
+		return nil, err
+	}
 	plans, err := c.store.SellablePlans(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
@@ -65,13 +104,86 @@ func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
 
 // Plan returns one plan as it can be bought now.
 func (c *Catalogue) Plan(ctx context.Context, id string) (subscription.Plan, error) {
+	if err := c.verified(ctx); err != nil {
+		return subscription.Plan{}, err
+	}
 	plan, found, err := c.store.SellablePlan(ctx, id)
 	if err != nil {
-		return plan, fault.New(fault.ServiceUnavailable, "The service is temporarily unavailable. Retry with backoff and the same Idempotency-Key.").
-			Because(fmt.Errorf("read plan %s: %w", id, err))
+		return plan, unavailable(fmt.Errorf("read plan %s: %w", id, err))
 	}
 	if !found {
 		return plan, fault.New(fault.InvalidPlan, "There is no such plan in the catalogue. GET /plans lists what can be bought.")
 	}
 	return plan, nil
+}
+
+// verified refuses while prices are not verified. A node that slept through its
+// comparisons makes up for one on the spot; of many who ask, one does that, and
+// nobody queues up behind it.
+func (c *Catalogue) verified(ctx context.Context) error {
+	fresh, err := c.fresh(ctx)
+	if err != nil || fresh {
+		return err
+	}
+	if c.comparing.TryLock() {
+		defer c.comparing.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, comparePatience)
+		defer cancel()
+		if err := c.compare(ctx); err == nil {
+			return nil
+		}
+	}
+	return fault.New(fault.PlansUnavailable, "Prices cannot be verified with the provider at the moment. Retry later.")
+}
+
+func (c *Catalogue) fresh(ctx context.Context) (bool, error) {
+	good, _, err := c.store.Compared(ctx, c.config.Provider)
+	if err != nil {
+		return false, unavailable(fmt.Errorf("read when prices were verified: %w", err))
+	}
+	return !good.IsZero() && c.config.Now().Sub(good) <= c.config.MaxAge, nil
+}
+
+// Compare looks at the provider's catalogue now.
+func (c *Catalogue) Compare(ctx context.Context) error {
+	c.comparing.Lock()
+	defer c.comparing.Unlock()
+	return c.compare(ctx)
+}
+
+func (c *Catalogue) compare(ctx context.Context) error {
+	components, err := c.source.Catalogue(ctx)
+	if err != nil {
+		// Noted for staff; what was known stays known, and ages.
+		if noted := c.store.RecordFailure(context.WithoutCancel(ctx), c.config.Provider, err.Error(), c.config.Now()); noted != nil {
+			return fmt.Errorf("note that prices could not be verified: %w", noted)
+		}
+		return err
+	}
+	return c.store.RecordComparison(ctx, Comparison{Provider: c.config.Provider, At: c.config.Now(), Components: components})
+}
+
+// Run compares prices as often as they are to be, until ctx ends. Nodes share
+// their comparisons: one that another made a moment ago is as good.
+func (c *Catalogue) Run(ctx context.Context, problem func(error)) {
+	ticker := time.NewTicker(comparePoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		_, tried, err := c.store.Compared(ctx, c.config.Provider)
+		if err == nil && c.config.Now().Sub(tried) >= c.config.Refresh {
+			err = c.Compare(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			problem(err)
+		}
+	}
+}
+
+func unavailable(cause error) error {
+	return fault.New(fault.ServiceUnavailable, "The service is temporarily unavailable. Retry with backoff and the same Idempotency-Key.").Because(cause)
 }

@@ -46,12 +46,13 @@ type Processor struct {
 	store    Store
 	prices   Prices
 	provider Provider
+	breaker  *Breaker
 	config   Config
 }
 
 // NewProcessor returns a processor.
-func NewProcessor(store Store, prices Prices, provider Provider, config Config) *Processor {
-	return &Processor{store: store, prices: prices, provider: provider, config: config}
+func NewProcessor(store Store, prices Prices, provider Provider, breaker *Breaker, config Config) *Processor {
+	return &Processor{store: store, prices: prices, provider: provider, breaker: breaker, config: config}
 }
 
 // Result is what became of a request.
@@ -197,6 +198,9 @@ func (p *Processor) judge(ctx context.Context, id string, r Request) (wish, Draf
 	if err := judgeBalance(facts.Balance, plan.Price); err != nil {
 		return w, Draft{}, err
 	}
+	if err := p.breaker.Allow(); err != nil {
+		return w, Draft{}, err
+	}
 	draft, err := p.draft(id, r, w, plan, facts, now)
 	return w, draft, err
 }
@@ -284,7 +288,9 @@ func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settl
 }
 
 func (p *Processor) apply(ctx context.Context, order Order) (Answer, ProviderCall) {
-	return asked(p.config.Now, string(order.Kind), order, func() Answer { return p.provider.Apply(ctx, order) })
+	answer, call := asked(p.config.Now, string(order.Kind), order, func() Answer { return p.provider.Apply(ctx, order) })
+	p.breaker.Heard(answer)
+	return answer, call
 }
 
 // orderOf is what the provider is asked for the main component.

@@ -116,8 +116,9 @@ func newShop(t *testing.T) *shop {
 	_, _, err = desk.TopUp(t.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1000_00), Reference: "r"})
 	must(err)
 	store, provider := &troubled{DB: db}, &willing{}
+	prices := catalogue.New(db, nil, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour})
 	return &shop{
-		Processor: operation.NewProcessor(store, catalogue.New(db), provider, operation.Config{
+		Processor: operation.NewProcessor(store, prices, provider, operation.NewBreaker(nil), operation.Config{
 			Now: now, Node: "node", ProviderName: "test", Timeout: time.Second, FirstCheck: time.Second, ActivationTerm: subscription.ThirtyDays,
 			Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
 		}),

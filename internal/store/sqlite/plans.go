@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
@@ -155,6 +156,27 @@ func (db *DB) SellablePlan(ctx context.Context, id string) (subscription.Plan, b
 		return plan, false, nil
 	}
 	return plan, err == nil, err
+}
+
+// Compared reads when prices were last compared, with success and at all.
+func (db *DB) Compared(ctx context.Context, provider string) (good, tried time.Time, err error) {
+	var verified, attempted sql.NullInt64
+	err = db.read(ctx).queryRow(`SELECT verified_at, attempted_at FROM catalogue_comparisons WHERE provider = ?1`, provider).Scan(&verified, &attempted)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return good, tried, fmt.Errorf("read when prices were compared: %w", err)
+	}
+	return moment(verified), moment(attempted), nil
+}
+
+// RecordFailure notes a comparison that could not be made; the last good one
+// stays.
+func (db *DB) RecordFailure(ctx context.Context, provider, problem string, at time.Time) error {
+	return db.writer.do(ctx, func(tx *tx) error {
+		_, err := tx.exec(`
+			INSERT INTO catalogue_comparisons (provider, attempted_at, problem) VALUES (?1, ?2, ?3)
+			    ON CONFLICT (provider) DO UPDATE SET attempted_at = ?2, problem = ?3`, provider, at.UnixMilli(), problem)
+		return err
+	})
 }
 
 // RecordComparison replaces what is known of the provider's catalogue. What it

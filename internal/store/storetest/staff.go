@@ -221,6 +221,7 @@ var planTests = []test{
 	{"a plan's every version is kept and the newest counts", planVersions},
 	{"a withdrawn component takes only its own plans out", withdrawnComponent},
 	{"a retired plan leaves the catalogue and may come back", retiredPlan},
+	{"the last good comparison outlives failures and restarts", comparisons},
 }
 
 func planComponents(h *house) {
@@ -518,4 +519,27 @@ func masterKeys(h *house) {
 	}
 	h.reopen()
 	h.must(check(map[uint32][]byte{7: []byte("seven"), 8: []byte("eight")}))
+}
+
+func comparisons(h *house) {
+	compared := func() (good, tried time.Time) {
+		h.Helper()
+		good, tried, err := h.Compared(h.Context(), "test")
+		h.must(err)
+		return good, tried
+	}
+	if good, tried := compared(); !good.IsZero() || !tried.IsZero() {
+		h.Errorf("never compared: %s, %s", good, tried)
+	}
+	later := noon.Add(time.Minute)
+	h.must(h.RecordFailure(h.Context(), "test", "no answer", noon))
+	if good, tried := compared(); !good.IsZero() || !tried.Equal(noon) {
+		h.Errorf("after a failure: %s, %s", good, tried)
+	}
+	h.components("TV-BASIC")
+	h.must(h.RecordFailure(h.Context(), "test", "no answer", later))
+	h.reopen()
+	if good, tried := compared(); !good.Equal(noon) || !tried.Equal(later) {
+		h.Errorf("after a comparison and a failure: %s, %s", good, tried)
+	}
 }

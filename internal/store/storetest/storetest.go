@@ -50,6 +50,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"MasterKeys", masterKeyTests},
 		{"Operations", operationTests},
 		{"StaffWork", staffWorkTests},
+		{"Reviews", reviewTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

@@ -1,0 +1,447 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const cliImportHeader = "lco,subscriber_id,mobile,name,plan_id,expiry\n"
+
+var (
+	cliImportShape     = []string{"rows int", "imported int", "already_there int", "problems any"}
+	cliSubscriberShape = []string{
+		"subscriber_id text", "lco_id int", "name any", "mobile text", "email string", "address string", "connection_type text", "status text", "plan_id text?",
+		"expiry_date moment?", "created_at moment?", "renewed_at moment?", "last_provider_transaction text?", "cycles any", "pending_operations any",
+	}
+)
+
+// cliCSV writes a file of subscribers, as it is given.
+func cliCSV(t testing.TB, content string) string {
+	t.Helper()
+	return cliWrite(t, filepath.Join(t.TempDir(), "customers.csv"), content)
+}
+
+// imports brings in a file and demands how many came in, and how many were
+// there.
+func (h *cliHouse) imports(content string, imported, there int, args ...string) {
+	h.t.Helper()
+	got := h.admin(append([]string{"subscriber", "import", cliCSV(h.t, content), "--json"}, args...)...)
+	if got.code != exitDone || strings.Count(got.out, "\n") != 1 {
+		h.t.Fatalf("the import was to succeed; %s", got)
+	}
+	report := cliShape(h.t, got.out, cliImportShape...)
+	want := fmt.Sprint(imported+there, " ", imported, " ", there, " []")
+	if slices.Contains(args, "--check") {
+		want = fmt.Sprint(imported+there, " 0 ", there, " []")
+	} else if progress := fmt.Sprintf("imported %d of %d\n", imported, imported); imported > 0 != strings.HasSuffix(got.err, progress) {
+		h.t.Errorf("standard error ends with %q; want %q", got.err, progress)
+	}
+	if text := cliBare(report["rows"], report["imported"], report["already_there"], report["problems"]); text != want {
+		h.t.Errorf("the report is %s; want %s", text, want)
+	}
+}
+
+// cliCustomer is a subscriber as "name mobile lco plan status expiry".
+func cliCustomer(t testing.TB, h *cliHouse, id string) string {
+	t.Helper()
+	s := cliShape(t, h.json("subscriber", "show", "--subscriber", id), cliSubscriberShape...)
+	for _, raw := range cliArray(t, s["cycles"]) {
+		if c := cliShape(t, raw, "plan_id text", "starts_at moment", "ends_at moment"); c["plan_id"] != s["plan_id"] || c["ends_at"] != s["expiry_date"] {
+			t.Errorf("the cycle of %s is %v", id, c)
+		}
+	}
+	return cliBare(s["name"], s["mobile"], s["lco_id"], s["plan_id"], s["status"], s["expiry_date"])
+}
+
+func TestCLIImportBringsSubscribersIn(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	h.json("lco", "create", "--name", "Second")
+	h.json("plan", "retire", "--id", "FAMILY-3")
+	ledger := h.json("ledger", "--lco", "1")
+	h.imports(cliImportHeader+
+		"1,100001,9800000001,Asha Rao,BASIC-1,2090-01-31\n"+
+		"2,100002,9800000002,रवि कुमार,FAMILY-1,2090-01-31 10:00:05\n"+
+		"\n"+
+		" 1 , 1000000003 ,9800000003,\"Rao, Ben \"\"Bo\"\"\",\"COMBO-1\",2020-02-29\n"+ // lapsed
+		"1,100004,9000030004,"+strings.Repeat("ब", 100)+",FAMILY-3,2090-01-31", // no longer sold; no last line feed
+		4, 0)
+	for id, want := range map[string]string{
+		"100001":     "Asha Rao 9800000001 1 BASIC-1 active 2090-01-31 23:59:59",
+		"100002":     "रवि कुमार 9800000002 2 FAMILY-1 active 2090-01-31 10:00:05",
+		"1000000003": `Rao, Ben \Bo\ 9800000003 1 COMBO-1 expired 2020-02-29 23:59:59`,
+		"100004":     strings.Repeat("ब", 100) + " 9000030004 1 FAMILY-3 active 2090-01-31 23:59:59",
+	} {
+		if got := cliCustomer(t, h, id); got != want {
+			t.Errorf("%s is %s; want %s", id, got, want)
+		}
+	}
+	if after := h.json("ledger", "--lco", "1"); after != ledger {
+		t.Errorf("an import has cost something: %s", after)
+	}
+	for lco, count := range map[string]string{"1": `{"imported":3}`, "2": `{"imported":1}`} {
+		acts := cliArray(t, h.json("log", "--lco", lco))
+		cliSays(t, "the last act", acts[len(acts)-1], `"action":"subscriber import"`, `"after":`+count)
+	}
+	cliSays(t, "a subscriber for people", cliOK(t, h.admin("subscriber", "show", "--subscriber", "100001")).out, "Asha Rao", "2090-01-31 23:59:59", "BASIC-1")
+	if counts, _, _ := cliAudited(t, h); counts["subscribers"] != "4" || counts["cycles"] != "4" {
+		t.Errorf("the audit counted %v", counts)
+	}
+}
+
+func TestCLIImportReadsWhatSpreadsheetsWrite(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	const row = "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n"
+	before := h.dump()
+	for name, content := range map[string]string{
+		"as it is":                cliImportHeader + row,
+		"a byte order mark":       "\ufeff" + cliImportHeader + row,
+		"CRLF":                    strings.ReplaceAll(cliImportHeader+row, "\n", "\r\n"),
+		"both":                    "\ufeff" + strings.ReplaceAll(cliImportHeader+row, "\n", "\r\n"),
+		"everything in quotes":    `"lco","subscriber_id","mobile","name","plan_id","expiry"` + "\n" + `"1","100001","9800000001","Asha","BASIC-1","2090-01-31"` + "\n",
+		"no line feed at its end": strings.TrimSuffix(cliImportHeader+row, "\n"),
+		"blank lines":             cliImportHeader + "\n\r\n" + row + "\n\n",
+		"blanks around a field":   cliImportHeader + "1, 100001,9800000001 ,\tAsha ,BASIC-1, 2090-01-31\n",
+	} {
+		cliSays(t, name, cliOK(t, h.admin("subscriber", "import", cliCSV(t, content), "--check")).out, "rows           1\n", "imported       0\n", "is fine")
+	}
+	h.imports(cliImportHeader, 0, 0)
+	if after := h.dump(); !slices.Equal(before, after) {
+		t.Errorf("--check has changed the store:\n%s", cliDifference(before, after))
+	}
+	h.imports("\ufeff"+strings.ReplaceAll(cliImportHeader+row, "\n", "\r\n"), 1, 0)
+	if got := cliCustomer(t, h, "100001"); got != "Asha 9800000001 1 BASIC-1 active 2090-01-31 23:59:59" {
+		t.Errorf("it is %s", got)
+	}
+}
+
+func TestCLIImportRefusesWhatIsNoFileOfSubscribers(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	before := h.dump()
+	for _, test := range []struct {
+		name, content string
+		want          []string
+	}{
+		{"an empty file", "", []string{"header", strings.TrimSpace(cliImportHeader)}},
+		{"an empty file with a byte order mark", "\ufeff", []string{"header"}},
+		{"no header", "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n", []string{"header"}},
+		{"columns in another order", "subscriber_id,lco,mobile,name,plan_id,expiry\n", []string{"header"}},
+		{"a column too few", "lco,subscriber_id,mobile,name,plan_id\n", []string{"header"}},
+		{"a column too many", "lco,subscriber_id,mobile,name,plan_id,expiry,email\n", []string{"header"}},
+		{"columns in capitals", strings.ToUpper(cliImportHeader), []string{"header"}},
+		{"semicolons", strings.ReplaceAll(cliImportHeader, ",", ";") + "1;100001;9800000001;Asha;BASIC-1;2090-01-31\n", []string{"header"}},
+		{"UTF-16", "\xff\xfel\x00c\x00o\x00,\x00", []string{"header"}},
+		{"a picture", "\x89PNG\r\n\x1a\n\x00\x00", []string{"header"}},
+		{"a quote in the middle", cliImportHeader + "1,100001,9800000001,As\"ha,BASIC-1,2090-01-31\n", []string{"not CSV", "line 2"}},
+		{"a quote that never ends", cliImportHeader + "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n1,100002,9800000002,\"Ben,BASIC-1,2090-01-31\n", []string{"not CSV", "line 3"}},
+		{"a good line and one that is no CSV", cliImportHeader + "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n\"x\"y\n", []string{"not CSV", "line 3"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cliRefusal(t, h.in(t).admin("subscriber", "import", cliCSV(t, test.content)), test.want...)
+		})
+	}
+	for _, flag := range []string{"--check", "--json"} {
+		cliRefusal(t, h.admin("subscriber", "import", cliCSV(t, "nothing of the kind"), flag), "header")
+	}
+	cliRefusal(t, h.admin("subscriber", "import", h.folder), h.folder)
+	if diff := cliDifference(before, h.dump()); diff != "" {
+		t.Errorf("what was refused changed the store all the same:\n%s", diff)
+	}
+}
+
+// cliWrongRows is a file in which every line but three is wrong, and what is to
+// be said about each.
+var cliWrongRows = []struct{ row, want string }{
+	{"x,1,2,,,", "2: lco; subscriber_id; mobile; name; plan_id; expiry"},
+	{"1,100011", "3: 2 fields; 6"},
+	{"1,100012,9800000012,Ben,BASIC-1,2090-01-31,more", "4: 7 fields; 6"},
+	{"99,100013,9800000013,Ben,BASIC-1,2090-01-31", "5: no operator 99"},
+	{"2,100014,9800000014,Ben,BASIC-1,2090-01-31", "6: operator 2; deleted"},
+	{"0,100015,9800000015,Ben,BASIC-1,2090-01-31", `7: lco "0"`},
+	{"1,100016,9800000016,Ben,NONE-1,2090-01-31", "8: no plan NONE-1"},
+	{"1,100017,9800000017,Ben,basic-1,2090-01-31", "9: no plan basic-1"},
+	{"1,100001,9800000018,Ben,BASIC-1,2090-01-31", "10: subscriber_id 100001; another"},
+	{"1,100019,9800000002,Ben,BASIC-1,2090-01-31", "11: mobile 9800000002; another"},
+	{"3,100003,9800000003,Ben,BASIC-1,2090-01-31", "12: subscriber_id 100003; another"}, // operator 1's
+	{"1,100021,9800000021,Ben,BASIC-1,2090-02-30", `13: expiry "2090-02-30"; YYYY-MM-DD`},
+	{"1,100022,9800000022,Ben,BASIC-1,31/01/2090", `14: expiry "31/01/2090"`},
+	{"1,100023,9800000023,Ben,BASIC-1,2090-01-31T10:00:00Z", "15: expiry"},
+	{"1,100024,9800000024,Ben,BASIC-1,2090-01-31 24:00:00", "16: expiry"},
+	{"1,100025,9800000025,Ben,BASIC-1,never", `17: expiry "never"`},
+	{"1,10002,9800000026,Ben,BASIC-1,2090-01-31", `18: subscriber_id "10002"`},
+	{"1,10002700000,9800000027,Ben,BASIC-1,2090-01-31", "19: subscriber_id"},
+	{"1,1000२८,9800000028,Ben,BASIC-1,2090-01-31", "20: subscriber_id"},
+	{"1,100029,+919800000029,Ben,BASIC-1,2090-01-31", `21: mobile "+919800000029"`},
+	{"1,100030,98000 00030,Ben,BASIC-1,2090-01-31", "22: mobile"},
+	{"1,100031,9800000031," + strings.Repeat("ब", 101) + ",BASIC-1,2090-01-31", "23: name; 100"},
+	{"1,100032,9800000032,\"Ben\nRao\",BASIC-1,2090-01-31", `24: name "Ben\nRao"`}, // two lines
+	{"1,100033,9800000033,B\x1bn,BASIC-1,2090-01-31", `26: name "B\x1bn"`},
+	{"1,100034,9800000034,B\xffn,BASIC-1,2090-01-31", "27: name"},
+	{"1,100035,9800000035,Ben,BASIC-1,2090-01-31", ""},
+	{"1,100035,9800000036,Ben,BASIC-1,2090-01-31", "29: subscriber_id 100035; line 28"},
+	{"1,100037,9800000035,Ben,BASIC-1,2090-01-31", "30: mobile 9800000035; line 28"},
+	{"1,100035,9800000035,Ben,BASIC-1,2090-01-31", "31: subscriber_id 100035; line 28"},
+	{"", ""}, // nothing is no subscriber
+	{"1,100004,9800000004,Asha,BASIC-1,2090-01-31", ""}, // there already
+	{"1,100039,9800000039,Ben,BASIC-1,", "34: expiry"},
+}
+
+func TestCLIImportTellsEveryRowsErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	h := cliRefusingHouse(t) // operator 2 is deleted
+	h.json("lco", "create", "--name", "Third")
+	for i := range 4 {
+		h.imports(cliImportHeader+fmt.Sprintf("1,%d,%d,Asha,BASIC-1,2090-01-31\n", 100001+i, 9800000001+i), 1, 0)
+	}
+	content, want := cliImportHeader, []string{}
+	for _, row := range cliWrongRows {
+		content += row.row + "\n"
+		if row.want != "" {
+			want = append(want, row.want)
+		}
+	}
+	file, before := cliCSV(t, content), h.dump()
+	for _, more := range [][]string{nil, {"--check"}, {"--json"}} {
+		got := h.admin(append([]string{"subscriber", "import", file}, more...)...)
+		refusal := fmt.Sprintf("coax: %d of %d lines are not right, so nothing was imported; mend them and give the file again\n", len(want), len(want)+2)
+		if got.code != exitRefused || got.err != refusal {
+			t.Errorf("%q: exit %d and %q; want 1 and %q", more, got.code, got.err, refusal)
+		}
+		var told []string
+		if slices.Contains(more, "--json") {
+			report := cliShape(t, got.out, cliImportShape...)
+			if cliBare(report["rows"], report["imported"], report["already_there"]) != fmt.Sprint(len(want)+2, " 0 1") {
+				t.Errorf("%q: the report is %v", more, report)
+			}
+			for _, raw := range cliArray(t, report["problems"]) {
+				p := cliShape(t, raw, "line int", "problem any")
+				problem, err := strconv.Unquote(p["problem"])
+				if err != nil {
+					t.Fatal(err)
+				}
+				told = append(told, p["line"]+": "+problem)
+			}
+		} else {
+			for _, line := range regexp.MustCompile(`(?m)^line (.*)$`).FindAllStringSubmatch(got.out, -1) {
+				told = append(told, line[1])
+			}
+		}
+		if len(told) != len(want) {
+			t.Fatalf("%q: told are %d errors; want %d:\n%s", more, len(told), len(want), got.out)
+		}
+		for i := range want {
+			number, parts, _ := strings.Cut(want[i], ": ")
+			if !strings.HasPrefix(told[i], number+": ") {
+				t.Errorf("%q: error %d is %q; want it on line %s", more, i+1, told[i], number)
+			}
+			cliSays(t, "line "+number, told[i], strings.Split(parts, "; ")...)
+		}
+	}
+	if diff := cliDifference(before, h.dump()); diff != "" {
+		t.Errorf("a refused import has changed the store:\n%s", diff)
+	}
+}
+
+// cliManyRows are so many subscribers of operator 1.
+func cliManyRows(many int) string {
+	var text strings.Builder
+	for i := range many {
+		fmt.Fprintf(&text, "1,%06d,98%08d,Customer %d,BASIC-1,2090-01-31\n", 200000+i, i, i)
+	}
+	return text.String()
+}
+
+func TestCLIImportCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	h.imports(cliImportHeader+cliManyRows(3), 3, 0, "--check")
+	h.imports(cliImportHeader+cliManyRows(3), 3, 0)
+	state := h.dump()
+	h.imports(cliImportHeader+cliManyRows(3), 0, 3)
+	h.imports(cliImportHeader+cliManyRows(3), 0, 3, "--check")
+	// What happened since to those who are there is not undone by the file.
+	h.imports(cliImportHeader+"1,200001,9800000001,Another Name,FAMILY-1,2091-01-31\n", 0, 1)
+	if after := h.dump(); !slices.Equal(state, after) {
+		t.Errorf("the same file again has changed the store:\n%s", cliDifference(state, after))
+	}
+	h.imports(cliImportHeader+cliManyRows(5), 2, 3)
+}
+
+// Killed in the middle, the same file brings in the rest. It tells how far it
+// is, batch by batch.
+func TestCLIImportOfAThousandSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	const many, batch = 1000, 200
+	file := cliCSV(t, cliImportHeader+cliManyRows(many))
+	p := cliLaunch(t, "admin", "--config", h.config, "subscriber", "import", file)
+	t.Cleanup(p.Kill)
+	if !p.err.until("imported 200 of 1000", p.ended) {
+		t.Fatalf("the import did not begin:\n%s", p.err)
+	}
+	p.Kill()
+	there := len(cliRows(t, cliOpenStore(t, filepath.Join(h.folder, "data", "coax.db")), "SELECT id FROM subscribers"))
+	if there < batch || there%batch != 0 {
+		t.Errorf("%d are there after the kill; want whole batches", there)
+	}
+	got := h.admin("subscriber", "import", file)
+	report := fmt.Sprintf("rows           %d\nimported       %d\nalready_there  %d\n", many, many-there, there)
+	progress := ""
+	for done := batch; done <= many-there; done += batch {
+		end := "\r" // a terminal writes the next one over it
+		if done == many-there {
+			end = "\n"
+		}
+		progress += fmt.Sprintf("imported %d of %d%s", done, many-there, end)
+	}
+	if got.code != exitDone || got.out != report || got.err != progress {
+		t.Errorf("exit %d, report %q, progress %q; want 0, %q, %q", got.code, got.out, got.err, report, progress)
+	}
+	if counts, _, _ := cliAudited(t, h); counts["subscribers"] != "1000" || counts["cycles"] != "1000" {
+		t.Errorf("the audit counted %v", counts)
+	}
+}
+
+// cliImportAtOnce gives the same file several times at once and returns what
+// each was told.
+func cliImportAtOnce(t *testing.T, h *cliHouse, rows, times int) (reports []map[string]string) {
+	t.Helper()
+	file := cliCSV(t, cliImportHeader+cliManyRows(rows))
+	ended := make(chan cliResult, times)
+	for range times {
+		go func() { ended <- cliRun(t, "admin", "--config", h.config, "subscriber", "import", file, "--json") }()
+	}
+	for range times {
+		got := <-ended
+		if got.code != exitDone {
+			t.Errorf("given at once: %s", got)
+		}
+		reports = append(reports, cliShape(t, got.out, cliImportShape...))
+	}
+	return reports
+}
+
+func TestCLIImportInARaceBringsEachInOnce(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	imported := 0
+	for _, report := range cliImportAtOnce(t, h, 40, 4) {
+		n, _ := strconv.Atoi(report["imported"])
+		imported += n
+	}
+	counts, _, _ := cliAudited(t, h)
+	if imported != 40 || counts["subscribers"] != "40" || counts["cycles"] != "40" {
+		t.Errorf("%d were imported, %s are there; want 40", imported, counts["subscribers"])
+	}
+}
+
+// Beside a running demo, from standard input; and the API knows them at once.
+func TestCLIImportFromStandardInputBesideADemo(t *testing.T) {
+	t.Parallel()
+	p := cliDemo(t)
+	h := p.house(t)
+	lco, me := cliCaller(t, h, p.line, "1000")
+	n, _ := strconv.Atoi(lco)
+	id, mobile := fmt.Sprintf("3%05d", n), fmt.Sprintf("96%08d", n)
+	row := lco + "," + id + "," + mobile + ",Asha Rao,BASIC-1,2090-01-31\n"
+	feed := func(content string, more ...string) (string, error) {
+		command := exec.Command(os.Args[0], append([]string{"admin", "--config", h.config, "subscriber", "import", "-", "--json"}, more...)...)
+		command.Env, command.Stdin = cliEnviron(), strings.NewReader(content)
+		out, err := command.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	if out, err := feed(cliImportHeader+row, "--check"); err != nil || out != `{"rows":1,"imported":0,"already_there":0,"problems":[]}` {
+		t.Errorf("checked: %v, %s", err, out)
+	}
+	if out, err := feed(cliImportHeader + row); err != nil || out != `{"rows":1,"imported":1,"already_there":0,"problems":[]}` {
+		t.Errorf("imported: %v, %s", err, out)
+	}
+	if out, err := feed(""); err == nil || out != "" {
+		t.Errorf("nothing on standard input: %v, %s; want a refusal", err, out)
+	}
+	found := cliOK(t, cliRun(t, "call", "GET", "subscription?mobile="+mobile, "--credentials", me)).out
+	cliSays(t, "the subscription", found, `"subscriber_id": "`+id+`"`, `"status": "active"`, `"expiry_date": "2090-01-31 23:59:59"`, `"id": "BASIC-1"`)
+	if got := cliOperate(t, me, "renew", "key-"+id, `{"subscriber_id":"`+id+`","plan_id":"FAMILY-1"}`); got.status != 200 {
+		t.Errorf("renewing who was imported: %+v", got)
+	}
+	h.imports(cliImportHeader+row, 0, 1)
+	s := cliShape(t, h.json("subscriber", "show", "--subscriber", id), cliSubscriberShape...)
+	if cliBare(s["plan_id"], s["expiry_date"]) != "FAMILY-1 2090-03-02 23:59:59" || len(cliArray(t, s["cycles"])) != 2 {
+		t.Errorf("after its renewal it is %v", s)
+	}
+	cliAudited(t, h)
+}
+
+func TestCLIImportReadsAByteOrderMarkBeforeAQuote(t *testing.T) {
+	t.Skip("a bug that was reported: the mark is cut off only after the quote was stumbled over")
+	t.Parallel()
+	content := "\ufeff" + `"lco","subscriber_id","mobile","name","plan_id","expiry"` + "\n" + `"1","100001","9800000001","Asha","BASIC-1","2090-01-31"` + "\n"
+	cliNewHouse(t).imports(content, 1, 0)
+}
+
+// What an activation would not take has no place in an import either.
+func TestCLIImportJudgesEveryFieldAsStrictlyAsTheAPI(t *testing.T) {
+	t.Skip("a bug that was reported: these are imported")
+	t.Parallel()
+	h := cliNewHouse(t)
+	for name, row := range map[string]string{
+		"a name that turns the text around": "1,100001,9800000001,A\u202eb,BASIC-1,2090-01-31",
+		"a name with a noncharacter":        "1,100001,9800000001,A\ufffeb,BASIC-1,2090-01-31",
+		"an expiry in year 1":               "1,100001,9800000001,Asha,BASIC-1,0001-01-01 05:30:00", // counts as none
+		"an expiry in year 0":               "1,100001,9800000001,Asha,BASIC-1,0000-06-01",
+		"an expiry that never comes":        "1,100001,9800000001,Asha,BASIC-1,9999-12-31", // cannot be renewed
+		"a fraction of a second":            "1,100001,9800000001,Asha,BASIC-1,2090-01-31 10:00:00.5",
+		"an hour of one digit":              "1,100001,9800000001,Asha,BASIC-1,2090-01-31 1:00:00",
+	} {
+		if got := h.admin("subscriber", "import", cliCSV(t, cliImportHeader+row+"\n"), "--check"); got.code != exitRefused || !strings.Contains(got.out, "line 2: ") {
+			t.Errorf("%s: %s; want it refused", name, got)
+		}
+	}
+}
+
+// Mending what was told must be enough.
+func TestCLIImportHidesNoErrorBehindAnother(t *testing.T) {
+	t.Skip("a bug that was reported: one error of a row keeps others from being told")
+	t.Parallel()
+	h := cliNewHouse(t)
+	for _, test := range []struct {
+		name, rows string
+		want       []string
+	}{
+		{"a repetition of a line that is wrong itself", "1,100001,9800000001,,BASIC-1,2090-01-31\n1,100001,9800000002,Ben,BASIC-1,2090-01-31\n", []string{"line 2: name", "line 3: subscriber_id 100001"}},
+		{"operator and plan", "99,100001,9800000001,Ben,NONE-1,2090-01-31\n", []string{"operator 99", "plan NONE-1"}},
+		{"expiry and plan", "1,100001,9800000001,Ben,NONE-1,never\n", []string{"expiry", "plan NONE-1"}},
+		{"id and mobile of two lines", "1,100001,9800000001,A,BASIC-1,2090-01-31\n1,100002,9800000002,B,BASIC-1,2090-01-31\n1,100001,9800000002,C,BASIC-1,2090-01-31\n", []string{"line 4", "line 2 already", "line 3 already"}},
+	} {
+		cliSays(t, test.name, h.admin("subscriber", "import", cliCSV(t, cliImportHeader+test.rows)).out, test.want...)
+	}
+}
+
+func TestCLIImportPrintsNothingOfTheFileAsItIs(t *testing.T) {
+	t.Skip("a bug that was reported: an unknown plan_id is printed raw")
+	t.Parallel()
+	got := cliNewHouse(t).admin("subscriber", "import", cliCSV(t, cliImportHeader+"1,100001,9800000001,Ben,\"NO\nline 9: \x1b[2J\",2090-01-31\n"))
+	if strings.Contains(got.out, "\x1b") || strings.Contains(got.out, "\nline 9") {
+		t.Errorf("the file writes on the terminal: %q", got.out)
+	}
+}
+
+// rows = imported + already_there, also for the one of two who came late.
+func TestCLIImportReportAddsUpInARace(t *testing.T) {
+	t.Skip("a bug that was reported: who is there by the time of the commit is counted nowhere")
+	t.Parallel()
+	for _, report := range cliImportAtOnce(t, cliNewHouse(t), 40, 4) {
+		if text := cliBare(report["imported"], report["already_there"]); text != "40 0" && text != "0 40" {
+			t.Errorf("of 40 lines imported and already there are %s", text)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package storetest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+var reviewTests = []test{
+	{"an operation whose lease has ended is taken over, once", takenOverOnce},
+	{"who lost an operation to a claim settles nothing", claimedAway},
+	{"an operation in review is claimed when its time has come", claimedInTime},
+	{"a new node takes over everything that is processing", newNodeTakesOver},
+	{"a missing add-on is claimed, settled, and closed by a person", addons},
+	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
+	{"a person settles what is in review, and nothing else", personSettles},
+}
+
+func claim(now time.Time) operation.Claim {
+	return operation.Claim{Now: now, Node: "node-2", Until: now.Add(time.Minute), Most: 8}
+}
+
+func (s *shop) due(what string, now time.Time, want bool) {
+	s.Helper()
+	if due, err := s.Due(s.Context(), now); err != nil || due != want {
+		s.Errorf("%s: due %v, %v; want %v", what, due, err, want)
+	}
+}
+
+func takenOverOnce(h *house) {
+	s := h.shop("10000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	end := op.LeaseUntil
+	s.due("before the lease has ended", end.Add(-time.Millisecond), false)
+	if early, err := s.ClaimReviews(s.Context(), claim(end.Add(-time.Millisecond))); err != nil || len(early) != 0 {
+		s.Errorf("claimed early: %v, %v", early, err)
+	}
+	s.due("when it has", end, true)
+	var claimed atomic.Int32
+	together(8, func(int) {
+		ops, err := s.ClaimReviews(s.Context(), claim(end))
+		if err != nil {
+			s.Errorf("claim: %v", err)
+		}
+		for _, taken := range ops {
+			claimed.Add(1)
+			if taken.State != operation.NeedsReview || taken.Epoch != op.Epoch+1 || taken.Node != "node-2" || !taken.ReviewSince.Equal(end) {
+				s.Errorf("taken over as %+v", taken)
+			}
+		}
+	})
+	if claimed.Load() != 1 {
+		s.Errorf("claimed %d times; want once", claimed.Load())
+	}
+	s.money("in review", "9801", "199")
+	history, err := s.OperationHistory(s.Context(), op.ID)
+	if err != nil || len(history.Events) != 2 || history.Events[1].To != operation.NeedsReview {
+		s.Errorf("its history is %+v, %v", history.Events, err)
+	}
+}
+
+func claimedAway(h *house) {
+	s := h.shop("10000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	ops, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
+	s.must(err)
+	// The node that slept wakes up with its answer.
+	for _, to := range []operation.State{operation.Success, operation.Failed, operation.NeedsReview} {
+		if now, settled, err := s.Settle(s.Context(), settlement(op, to)); err != nil || settled || now.State != operation.NeedsReview {
+			s.Errorf("the sleeper settles as %s: %v, %v", to, settled, err)
+		}
+	}
+	if held, err := s.ExtendLease(s.Context(), op.ID, op.Epoch, noon.Add(time.Hour)); err != nil || held {
+		s.Errorf("the sleeper extends its lease: %v, %v", held, err)
+	}
+	s.settle(ops[0], operation.Success)
+	s.money("settled by the other", "9801", "0")
+}
+
+func claimedInTime(h *house) {
+	s := h.shop("10000")
+	op := s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview)
+	at := op.NextCheckAt
+	s.due("before its time", at.Add(-time.Millisecond), false)
+	ops, err := s.ClaimReviews(s.Context(), claim(at))
+	s.must(err)
+	if len(ops) != 1 || ops[0].Epoch != op.Epoch+1 || ops[0].Checks != 1 || !ops[0].NextCheckAt.Equal(at.Add(time.Minute)) {
+		s.Fatalf("claimed %+v", ops)
+	}
+	s.due("while it is held", at, false)
+	p := operation.Postponement{OperationID: op.ID, Epoch: ops[0].Epoch, NextCheckAt: at.Add(time.Hour), NeedsPerson: true, Node: "node-2"}
+	for epoch, want := range map[int64]bool{op.Epoch: false, ops[0].Epoch: true} {
+		p.Epoch = epoch
+		if held, err := s.Postpone(s.Context(), p); err != nil || held != want {
+			s.Errorf("postponed with epoch %d: %v, %v; want %v", epoch, held, err, want)
+		}
+	}
+	read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
+	s.must(err)
+	if !read.NeedsPerson || !read.NextCheckAt.Equal(at.Add(time.Hour)) {
+		s.Errorf("postponed as %+v", read)
+	}
+	h.reopen()
+	s.due("after a restart, before its time", at, false)
+	s.due("after a restart, in time", at.Add(time.Hour), true)
+}
+
+func newNodeTakesOver(h *house) {
+	s := h.shop("10000")
+	for i := range 3 {
+		s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
+	}
+	s.due("while the leases run", noon, false)
+	s.must(s.TakeOver(s.Context(), noon))
+	ops, err := s.ClaimReviews(s.Context(), claim(noon))
+	if err != nil || len(ops) != 3 {
+		s.Errorf("taken over: %d, %v; want all three", len(ops), err)
+	}
+}
+
+func addons(h *house) {
+	s := h.shop("10000")
+	draft := s.activation("key-1", "9800000001", "100001")
+	draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
+	st := settlement(s.reserve(draft), operation.Success)
+	st.AddonState, st.AddonAttempt, st.AddonNextAt = operation.AddonFailed, 1, noon.Add(time.Minute)
+	op, _, err := s.Settle(s.Context(), st)
+	s.must(err)
+	if !op.AddonMissing() || op.AddonAttempt != 1 {
+		s.Errorf("settled as %+v", op)
+	}
+	if early, err := s.ClaimAddons(s.Context(), claim(noon)); err != nil || len(early) != 0 {
+		s.Errorf("claimed early: %v, %v", early, err)
+	}
+	claimed, err := s.ClaimAddons(s.Context(), claim(noon.Add(time.Minute)))
+	if err != nil || len(claimed) != 1 {
+		s.Fatalf("claimed %v, %v", claimed, err)
+	}
+	if again, err := s.ClaimAddons(s.Context(), claim(noon.Add(time.Minute))); err != nil || len(again) != 0 {
+		s.Errorf("claimed twice: %v, %v", again, err)
+	}
+	missing, err := s.MissingAddons(s.Context())
+	if err != nil || len(missing) != 1 {
+		s.Errorf("missing: %v, %v", missing, err)
+	}
+	s.must(s.SettleAddon(s.Context(), operation.AddonSettlement{OperationID: op.ID, State: operation.AddonUnknown, Attempt: 2, NextAt: noon.Add(time.Hour)}))
+	s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
+	s.refused("close it again", s.CloseAddon(s.Context(), act("addon close"), op.ID))
+	s.refused("close nobody's", s.CloseAddon(s.Context(), act("addon close"), "CX-none"))
+	// Who was following it up when a person closed it changes nothing any more.
+	s.must(s.SettleAddon(s.Context(), operation.AddonSettlement{OperationID: op.ID, State: operation.AddonUnknown, Attempt: 3, NextAt: noon}))
+	read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
+	s.must(err)
+	if read.AddonState != operation.AddonClosed || !read.AddonNextAt.IsZero() || !read.AddonMissing() {
+		s.Errorf("closed as %+v", read)
+	}
+	s.due("when it is closed", noon.Add(24*time.Hour), false)
+}
+
+func lateChecks(h *house) {
+	s := h.shop("10000")
+	st := settlement(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.Failed)
+	st.NextCheckAt = noon.Add(time.Minute)
+	op, _, err := s.Settle(s.Context(), st)
+	s.must(err)
+	claimed, err := s.ClaimLateChecks(s.Context(), claim(noon.Add(time.Minute)))
+	if err != nil || len(claimed) != 1 || claimed[0].ID != op.ID || claimed[0].State != operation.Failed {
+		s.Fatalf("claimed %v, %v", claimed, err)
+	}
+	exception := operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "it was", At: noon}
+	for range 3 {
+		s.must(s.RaiseException(s.Context(), exception))
+	}
+	s.must(s.CloseLateCheck(s.Context(), op.ID, time.Time{}))
+	s.due("when the asking is over", noon.Add(24*time.Hour), false)
+	entries, err := s.Exceptions(s.Context(), false)
+	if err != nil || len(entries) != 1 || entries[0].TransactionID != op.ID {
+		s.Fatalf("exceptions %+v, %v; want one", entries, err)
+	}
+	s.must(s.CloseException(s.Context(), act("exception close"), entries[0].ID))
+	s.refused("close it again", s.CloseException(s.Context(), act("exception close"), entries[0].ID))
+	s.refused("close nobody's", s.CloseException(s.Context(), act("exception close"), 4711))
+	open, err := s.Exceptions(s.Context(), false)
+	s.must(err)
+	all, err := s.Exceptions(s.Context(), true)
+	if err != nil || len(open) != 0 || len(all) != 1 || all[0].ClosedBy != "test:asha" || all[0].CloseReason != "because" {
+		s.Errorf("open %v, all %+v, %v", open, all, err)
+	}
+	s.money("all along", "10000", "0")
+}
+
+func personSettles(h *house) {
+	s := h.shop("10000")
+	decide := func(id string, to operation.State) (operation.Operation, error) {
+		st := operation.Settlement{OperationID: id, To: to, At: noon.Add(time.Minute), Actor: "test:asha", Why: "because"}
+		if to == operation.Failed {
+			st.Reason, st.ProviderMessage = operation.RejectedByReview, "No."
+		}
+		return s.SettleReview(s.Context(), act("review settle"), st)
+	}
+	processing := s.reserve(s.activation("key-0", "9800000000", "100000"))
+	_, err := decide(processing.ID, operation.Success)
+	s.refused("one that is processing", err)
+	_, err = decide("CX-none", operation.Success)
+	s.refused("nobody's", err)
+	s.settle(processing, operation.Failed)
+	_, err = decide(processing.ID, operation.Success)
+	s.refused("one that has failed", err)
+
+	acts := len(s.acts())
+	for i, to := range []operation.State{operation.Success, operation.Failed} {
+		op := s.settle(s.reserve(s.activation(name("key", i+1), fmt.Sprintf("981000000%d", i), fmt.Sprintf("11000%d", i))), operation.NeedsReview)
+		held, err := s.ClaimReviews(s.Context(), claim(op.NextCheckAt))
+		if err != nil || len(held) != 1 {
+			s.Fatalf("held %v, %v", held, err)
+		}
+		decided, err := decide(op.ID, to)
+		s.must(err)
+		if decided.State != to {
+			s.Errorf("decided as %s; want %s", decided.State, to)
+		}
+		// Whoever was asking the provider finds it decided.
+		if _, settled, err := s.Settle(s.Context(), settlement(held[0], operation.Success)); err != nil || settled {
+			s.Errorf("settled over a person's word: %v, %v", settled, err)
+		}
+	}
+	s.money("one charged, one refunded", "9801", "0")
+	if logged := s.acts()[acts:]; len(logged) != 2 || logged[0].Action != "review settle" || logged[0].Reason != "because" {
+		s.Errorf("logged %+v", logged)
+	}
+}
