@@ -141,9 +141,7 @@ func TestCLIImportRefusesWhatIsNoFileOfSubscribers(t *testing.T) {
 		{"semicolons", strings.ReplaceAll(cliImportHeader, ",", ";") + "1;100001;9800000001;Asha;BASIC-1;2090-01-31\n", []string{"header"}},
 		{"UTF-16", "\xff\xfel\x00c\x00o\x00,\x00", []string{"header"}},
 		{"a picture", "\x89PNG\r\n\x1a\n\x00\x00", []string{"header"}},
-		{"a quote in the middle", cliImportHeader + "1,100001,9800000001,As\"ha,BASIC-1,2090-01-31\n", []string{"not CSV", "line 2"}},
-		{"a quote that never ends", cliImportHeader + "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n1,100002,9800000002,\"Ben,BASIC-1,2090-01-31\n", []string{"not CSV", "line 3"}},
-		{"a good line and one that is no CSV", cliImportHeader + "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n\"x\"y\n", []string{"not CSV", "line 3"}},
+		{"a quote that never ends, from the first line on", "\"" + cliImportHeader + "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n", []string{"not CSV"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cliRefusal(t, h.in(t).admin("subscriber", "import", cliCSV(t, test.content)), test.want...)
@@ -183,8 +181,8 @@ var cliWrongRows = []struct{ row, want string }{
 	{"1,100029,+919800000029,Ben,BASIC-1,2090-01-31", `21: mobile "+919800000029"`},
 	{"1,100030,98000 00030,Ben,BASIC-1,2090-01-31", "22: mobile"},
 	{"1,100031,9800000031," + strings.Repeat("ब", 101) + ",BASIC-1,2090-01-31", "23: name; 100"},
-	{"1,100032,9800000032,\"Ben\nRao\",BASIC-1,2090-01-31", `24: name "Ben\nRao"`}, // two lines
-	{"1,100033,9800000033,B\x1bn,BASIC-1,2090-01-31", `26: name "B\x1bn"`},
+	{"1,100032,9800000032,\"Ben\nRao\",BASIC-1,2090-01-31", "24: name; U+000A"}, // two lines
+	{"1,100033,9800000033,B\x1bn,BASIC-1,2090-01-31", "26: name; U+001B"},
 	{"1,100034,9800000034,B\xffn,BASIC-1,2090-01-31", "27: name"},
 	{"1,100035,9800000035,Ben,BASIC-1,2090-01-31", ""},
 	{"1,100035,9800000036,Ben,BASIC-1,2090-01-31", "29: subscriber_id 100035; line 28"},
@@ -193,15 +191,27 @@ var cliWrongRows = []struct{ row, want string }{
 	{"", ""}, // nothing is no subscriber
 	{"1,100004,9800000004,Asha,BASIC-1,2090-01-31", ""}, // there already
 	{"1,100039,9800000039,Ben,BASIC-1,", "34: expiry"},
+	{"1,100040,9800000040,B\u202en,BASIC-1,2090-01-31", "35: name; U+202E"},
+	{"1,100041,9800000041,B\ufffen,BASIC-1,2090-01-31", "36: name; U+FFFE"},
+	{"1,100042,9800000042,Ben,BASIC-1,0001-01-01 05:30:00", "37: expiry; 2000 to 2100"},
+	{"1,100043,9800000043,Ben,BASIC-1,1999-12-31", "38: expiry; 2000 to 2100"},
+	{"1,100044,9800000044,Ben,BASIC-1,9999-12-31", "39: expiry; 2000 to 2100"},
+	{"1,100045,9800000045,B\"en,BASIC-1,2090-01-31", "40: not CSV"},
+	{"1,100046,9800000046,\"Ben\"x,BASIC-1,2090-01-31", "41: not CSV"},
+	{"1,100005,9800000005,Another,BASIC-1,2090-01-31", "42: subscriber 100005; there already; another name"},
+	{"1,100006,9800000006,Asha,FAMILY-1,2090-01-31", "43: subscriber 100006; plan"},
+	{"1,100007,9800000007,Asha,BASIC-1,2090-02-28", "44: subscriber 100007; expiry"},
 }
 
 func TestCLIImportTellsEveryRowsErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	h := cliRefusingHouse(t) // operator 2 is deleted
 	h.json("lco", "create", "--name", "Third")
-	for i := range 4 {
-		h.imports(cliImportHeader+fmt.Sprintf("1,%d,%d,Asha,BASIC-1,2090-01-31\n", 100001+i, 9800000001+i), 1, 0)
+	there := ""
+	for i := range 7 {
+		there += fmt.Sprintf("1,%d,%d,Asha,BASIC-1,2090-01-31\n", 100001+i, 9800000001+i)
 	}
+	h.imports(cliImportHeader+there, 7, 0)
 	content, want := cliImportHeader, []string{}
 	for _, row := range cliWrongRows {
 		content += row.row + "\n"
@@ -268,8 +278,6 @@ func TestCLIImportCanBeRepeated(t *testing.T) {
 	state := h.dump()
 	h.imports(cliImportHeader+cliManyRows(3), 0, 3)
 	h.imports(cliImportHeader+cliManyRows(3), 0, 3, "--check")
-	// What happened since to those who are there is not undone by the file.
-	h.imports(cliImportHeader+"1,200001,9800000001,Another Name,FAMILY-1,2091-01-31\n", 0, 1)
 	if after := h.dump(); !slices.Equal(state, after) {
 		t.Errorf("the same file again has changed the store:\n%s", cliDifference(state, after))
 	}
@@ -382,42 +390,40 @@ func TestCLIImportFromStandardInputBesideADemo(t *testing.T) {
 }
 
 func TestCLIImportReadsAByteOrderMarkBeforeAQuote(t *testing.T) {
-	t.Skip("a bug that was reported: the mark is cut off only after the quote was stumbled over")
 	t.Parallel()
 	content := "\ufeff" + `"lco","subscriber_id","mobile","name","plan_id","expiry"` + "\n" + `"1","100001","9800000001","Asha","BASIC-1","2090-01-31"` + "\n"
 	cliNewHouse(t).imports(content, 1, 0)
 }
 
-// What an activation would not take has no place in an import either.
-func TestCLIImportJudgesEveryFieldAsStrictlyAsTheAPI(t *testing.T) {
-	t.Skip("a bug that was reported: these are imported")
+// An expiry has one way to be written; a finer one is not kept, so that the same
+// file would not be known again.
+func TestCLIImportTakesNoExpiryButTheDocumented(t *testing.T) {
 	t.Parallel()
 	h := cliNewHouse(t)
-	for name, row := range map[string]string{
-		"a name that turns the text around": "1,100001,9800000001,A\u202eb,BASIC-1,2090-01-31",
-		"a name with a noncharacter":        "1,100001,9800000001,A\ufffeb,BASIC-1,2090-01-31",
-		"an expiry in year 1":               "1,100001,9800000001,Asha,BASIC-1,0001-01-01 05:30:00", // counts as none
-		"an expiry in year 0":               "1,100001,9800000001,Asha,BASIC-1,0000-06-01",
-		"an expiry that never comes":        "1,100001,9800000001,Asha,BASIC-1,9999-12-31", // cannot be renewed
-		"a fraction of a second":            "1,100001,9800000001,Asha,BASIC-1,2090-01-31 10:00:00.5",
-		"an hour of one digit":              "1,100001,9800000001,Asha,BASIC-1,2090-01-31 1:00:00",
-	} {
-		if got := h.admin("subscriber", "import", cliCSV(t, cliImportHeader+row+"\n"), "--check"); got.code != exitRefused || !strings.Contains(got.out, "line 2: ") {
-			t.Errorf("%s: %s; want it refused", name, got)
+	for _, expiry := range []string{"2090-01-31 10:00:00.1234", "2090-01-31 10:00:00.5", "2090-01-31 10:00:00,5", "2090-01-31 1:00:00"} {
+		got := h.admin("subscriber", "import", cliCSV(t, cliImportHeader+"1,100001,9800000001,Asha,BASIC-1,\""+expiry+"\"\n"), "--check")
+		if got.code != exitRefused || !strings.Contains(got.out, "line 2: expiry") {
+			t.Errorf("%s: %s; want it refused", expiry, got)
 		}
 	}
 }
 
+// The mistake is where the quote was opened, not where the file ended.
+func TestCLIImportNamesTheLineOfAnOpenQuote(t *testing.T) {
+	t.Parallel()
+	content := cliImportHeader + "1,100001,9800000001,\"Asha,BASIC-1,2090-01-31\n1,100002,9800000002,Ben,BASIC-1,2090-01-31\n1,100003,9800000003,Chitra,BASIC-1,2090-01-31\n"
+	cliSays(t, "the report", cliNewHouse(t).admin("subscriber", "import", cliCSV(t, content)).out, "line 2: it is not CSV")
+}
+
 // Mending what was told must be enough.
 func TestCLIImportHidesNoErrorBehindAnother(t *testing.T) {
-	t.Skip("a bug that was reported: one error of a row keeps others from being told")
 	t.Parallel()
 	h := cliNewHouse(t)
 	for _, test := range []struct {
 		name, rows string
 		want       []string
 	}{
-		{"a repetition of a line that is wrong itself", "1,100001,9800000001,,BASIC-1,2090-01-31\n1,100001,9800000002,Ben,BASIC-1,2090-01-31\n", []string{"line 2: name", "line 3: subscriber_id 100001"}},
+		{"a repetition of a line that is wrong itself", "1,100001,9800000001,,BASIC-1,2090-01-31\n1,100001,9800000002,Ben,BASIC-1,2090-01-31\n", []string{"line 2: the name", "line 3: subscriber_id 100001"}},
 		{"operator and plan", "99,100001,9800000001,Ben,NONE-1,2090-01-31\n", []string{"operator 99", "plan NONE-1"}},
 		{"expiry and plan", "1,100001,9800000001,Ben,NONE-1,never\n", []string{"expiry", "plan NONE-1"}},
 		{"id and mobile of two lines", "1,100001,9800000001,A,BASIC-1,2090-01-31\n1,100002,9800000002,B,BASIC-1,2090-01-31\n1,100001,9800000002,C,BASIC-1,2090-01-31\n", []string{"line 4", "line 2 already", "line 3 already"}},
@@ -427,7 +433,6 @@ func TestCLIImportHidesNoErrorBehindAnother(t *testing.T) {
 }
 
 func TestCLIImportPrintsNothingOfTheFileAsItIs(t *testing.T) {
-	t.Skip("a bug that was reported: an unknown plan_id is printed raw")
 	t.Parallel()
 	got := cliNewHouse(t).admin("subscriber", "import", cliCSV(t, cliImportHeader+"1,100001,9800000001,Ben,\"NO\nline 9: \x1b[2J\",2090-01-31\n"))
 	if strings.Contains(got.out, "\x1b") || strings.Contains(got.out, "\nline 9") {
@@ -437,7 +442,6 @@ func TestCLIImportPrintsNothingOfTheFileAsItIs(t *testing.T) {
 
 // rows = imported + already_there, also for the one of two who came late.
 func TestCLIImportReportAddsUpInARace(t *testing.T) {
-	t.Skip("a bug that was reported: who is there by the time of the commit is counted nowhere")
 	t.Parallel()
 	for _, report := range cliImportAtOnce(t, cliNewHouse(t), 40, 4) {
 		if text := cliBare(report["imported"], report["already_there"]); text != "40 0" && text != "0 40" {

@@ -149,7 +149,11 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	}
 	// The simulator has another port at each start; whoever wants another
 	// provider says so each time.
-	overrides := append([]string{"provider.url=" + providerURL}, a.sets...)
+	var overrides []string
+	if !inEnvironment(a.environ, "provider.url") {
+		overrides = append(overrides, "provider.url="+providerURL)
+	}
+	overrides = append(overrides, a.sets...)
 	if addr != "" {
 		overrides = append(overrides, "server.addr="+addr)
 	}
@@ -160,8 +164,11 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	if err != nil {
 		return config, err
 	}
-	kept["provider.url"] = providerURL
+	if _, err := openProvider(config); err != nil {
+		return config, err
+	}
 	maps.Copy(kept, given)
+	kept["provider.url"] = config.Provider.URL
 	if err := replaceFile(file, 0o600, renderConfig(demoHead, kept)); err != nil {
 		return config, fmt.Errorf("write the configuration: %w", err)
 	}

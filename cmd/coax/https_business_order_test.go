@@ -1,28 +1,35 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/provider/simulator"
 )
 
 // bizWrongs is everything that can stand in the way of one operation at once.
 type bizWrongs struct {
-	media     bool
-	json      bool
-	key       string // missing, malformed, reused, running, or done: the same request before
-	field     bool
-	plan      string // unknown or retired
-	customer  string // unknown or another's; for an activation mine or another's
-	busy      string // in review or processing
-	duplicate bool
-	active    bool
-	poor      bool
+	media      bool
+	json       bool
+	key        string // missing, malformed, reused or taken; running or done: the same request before
+	field      bool
+	plan       string // unknown or retired
+	customer   string // unknown or another's; for an activation mine or another's
+	busy       string // in review or processing
+	duplicate  bool
+	active     bool
+	poor       bool
+	unverified bool // prices
+	outage     bool
 }
 
 // bizStates is the contract's order of checks from the media type on. Of two
@@ -38,9 +45,11 @@ var bizStates = []struct {
 	{"no key", fault.MissingIdempotencyKey, "all", func(w *bizWrongs) { w.key = "missing" }},
 	{"a malformed key", fault.InvalidIdempotencyKey, "all", func(w *bizWrongs) { w.key = "malformed" }},
 	{"a key used for another body", fault.IdempotencyKeyReused, "all", func(w *bizWrongs) { w.key = "reused" }},
+	{"a key that runs with another body", fault.IdempotencyKeyReused, "all", func(w *bizWrongs) { w.key = "taken" }},
 	{"the same request still running", fault.RequestInProgress, "all", func(w *bizWrongs) { w.key = "running" }},
 	{"the same request done before", fault.OK, "all", func(w *bizWrongs) { w.key = "done" }},
 	{"a field that is not valid", fault.ValidationError, "all", func(w *bizWrongs) { w.field = true }},
+	{"prices not verified", fault.PlansUnavailable, "all", func(w *bizWrongs) { w.unverified = true }},
 	{"an unknown plan", fault.InvalidPlan, "all", func(w *bizWrongs) { w.plan = "unknown" }},
 	{"a retired plan", fault.InvalidPlan, "all", func(w *bizWrongs) { w.plan = "retired" }},
 	{"nobody", fault.SubscriberNotFound, "renew advance-renew", func(w *bizWrongs) { w.customer = "unknown" }},
@@ -52,6 +61,7 @@ var bizStates = []struct {
 	{"the same renewal a moment ago", fault.DuplicateRequest, "renew advance-renew", func(w *bizWrongs) { w.duplicate = true }},
 	{"the active plan", fault.PlanAlreadyActive, "advance-renew", func(w *bizWrongs) { w.active = true }},
 	{"too little money", fault.InsufficientBalance, "all", func(w *bizWrongs) { w.poor = true }},
+	{"a provider that is down", fault.ServiceUnavailable, "all", func(w *bizWrongs) { w.outage = true }},
 }
 
 // meets tells whether one request can have all these wrongs.
@@ -84,6 +94,7 @@ type bizOrder struct {
 	*biz
 	other caller
 	used  string // a key that stands for another body
+	taken string // one whose request is still running
 	made  map[string]bizSituation
 }
 
@@ -98,7 +109,7 @@ func (o *bizOrder) owner(w bizWrongs) caller {
 // then what is under way, then what became of the plan.
 func (o *bizOrder) situation(endpoint string, w bizWrongs) bizSituation {
 	o.t.Helper()
-	w.media, w.json, w.field, w.poor = false, false, false, false
+	w.media, w.json, w.field, w.poor, w.unverified, w.outage = false, false, false, false, false, false
 	if w.key != "running" && w.key != "done" {
 		w.key = ""
 	}
@@ -220,6 +231,8 @@ func (o *bizOrder) try(endpoint string, w bizWrongs) answer {
 		key = "short"
 	case "reused":
 		key = o.used
+	case "taken":
+		key = o.taken
 	case "running", "done":
 		key = s.key
 	}
@@ -237,13 +250,50 @@ func (o *bizOrder) try(endpoint string, w bizWrongs) answer {
 		}
 		c.drop = []string{"Idempotency-Key"}
 	}
-	if !w.poor {
-		return o.send(c)
+	if w.unverified {
+		defer o.unverify()()
 	}
-	had := o.money(o.me)[0]
-	o.leave(o.me, "198.99") // less than any plan here costs
-	defer o.leave(o.me, fmt.Sprintf("%d.%02d", had/100, had%100))
+	if w.outage {
+		defer o.breakDown()()
+	}
+	if w.poor {
+		had := o.money(o.me)[0]
+		o.leave(o.me, "198.99") // less than any plan here costs
+		defer o.leave(o.me, fmt.Sprintf("%d.%02d", had/100, had%100))
+	}
 	return o.send(c)
+}
+
+// unverify makes prices old that cannot be verified anew, until what it returns
+// is called.
+func (o *bizOrder) unverify() (undo func()) {
+	o.t.Helper()
+	ctx := context.Background()
+	o.steer("status", `{"catalogue":"down"}`)
+	old := catalogue.Comparison{Provider: o.node.config.Provider.Name, At: o.now().Add(-time.Hour), Components: simulator.Components()}
+	if err := o.node.store.RecordComparison(ctx, old); err != nil {
+		o.t.Fatal(err)
+	}
+	return func() {
+		o.steer("status", `{"catalogue":"up"}`)
+		if err := o.node.catalogue.Compare(ctx); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+// breakDown is an outage of the provider's that the service has noticed, until
+// what it returns is called.
+func (o *bizOrder) breakDown() (undo func()) {
+	o.t.Helper()
+	o.steer("status", `{"mode":"down"}`)
+	for range 3 {
+		o.node.breaker.Heard(operation.Answer{NeverLeft: true})
+	}
+	return func() {
+		o.steer("status", `{"mode":"up"}`)
+		o.node.breaker.Heard(operation.Answer{Verdict: operation.Confirmed})
+	}
 }
 
 func TestEveryPairOfObjectionsToAnOperationAnswersTheEarlierOne(t *testing.T) {
@@ -251,8 +301,10 @@ func TestEveryPairOfObjectionsToAnOperationAnswersTheEarlierOne(t *testing.T) {
 		t.Run(endpoint, func(t *testing.T) {
 			// A call that the provider holds must not end before the test does.
 			b := newBiz(t, "provider.timeout=5m")
-			o := &bizOrder{biz: b, other: b.rich("other", "100000"), used: b.key(), made: map[string]bizSituation{}}
+			o := &bizOrder{biz: b, other: b.rich("other", "100000"), used: b.key(), taken: b.key(), made: map[string]bizSituation{}}
 			o.ok(o.me, "activate", o.used, o.good("activate"))
+			running := o.good("activate")
+			o.hold(bizCall(o.me, "activate", o.taken, running.json()), running["mobile"].(string))
 			cases := o.pairs(endpoint)
 			// With nothing in its way it is carried out: none of the above was
 			// refused for a reason that nobody knows of.

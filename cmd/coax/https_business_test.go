@@ -237,7 +237,7 @@ func bizShortfall(t *testing.T, b *biz) {
 				continue // the active plan
 			}
 			what := fmt.Sprintf("%s for %s with %s", endpoint, row.price, row.wallet)
-			calls := len(b.simulator.Calls(""))
+			orders := b.orders()
 			got := b.must(what, b.post(poor, endpoint, b.key(), body), fault.InsufficientBalance)
 			for name, amount := range map[string]string{"wallet_balance": row.wallet, "required_amount": row.price, "shortfall": row.shortfall} {
 				if !strings.Contains(string(got.raw), fmt.Sprintf(`"%s":%s,`, name, amount)) && !strings.Contains(string(got.raw), fmt.Sprintf(`"%s":%s}`, name, amount)) {
@@ -248,8 +248,8 @@ func bizShortfall(t *testing.T, b *biz) {
 			if !strings.Contains(got.message, row.shortfall) {
 				t.Errorf("%s: the message %q does not say what is short", what, got.message)
 			}
-			if len(got.data) != 4 || len(b.simulator.Calls("")) != calls {
-				t.Errorf("%s: %s, %d calls", what, got.raw, len(b.simulator.Calls(""))-calls)
+			if len(got.data) != 4 || b.orders() != orders {
+				t.Errorf("%s: %s, and %d orders", what, got.raw, b.orders()-orders)
 			}
 		}
 		// The very price is enough, and nothing is left.

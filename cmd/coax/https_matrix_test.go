@@ -274,6 +274,7 @@ var endpoints = []struct{ method, path string }{
 }
 
 func TestEveryFailingStateAndEveryPairAnswersTheEarlierOne(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	codes := map[fault.Code]bool{}
 	cases, skipped := 0, map[string]bool{}
@@ -323,6 +324,7 @@ func TestEveryFailingStateAndEveryPairAnswersTheEarlierOne(t *testing.T) {
 // what is wrong with the request: its nonce must be as good as new afterwards,
 // unless the signature was right.
 func TestOnlyARightSignatureUsesUpANonce(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	for _, state := range states {
 		w := wrongs{}
@@ -342,6 +344,7 @@ func TestOnlyARightSignatureUsesUpANonce(t *testing.T) {
 }
 
 func TestARefusedRequestTakesNoPlaceInTheMinute(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	left := func() (places int) {
 		t.Helper()

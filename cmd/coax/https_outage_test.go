@@ -27,6 +27,7 @@ func (w *world) steer(path, text string) {
 // over a restart too; then nothing is sold, and what is wrong with the request
 // still comes first.
 func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "catalogue.max_age=30m", "catalogue.refresh=5m")
 	me := w.rich("me", "10000")
 	o := order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
@@ -64,6 +65,7 @@ func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
 }
 
 func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me := w.rich("me", "10000")
 	w.steer("components", `{"code":"TV-FAMILY","sellable":false}`)
@@ -87,6 +89,7 @@ func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
 // An outage of the provider as a whole is refused before any reservation; what
 // was in doubt when it began is found out when it ends.
 func TestAnOutageIsRefusedBeforeAnyReservation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1s", "review.refund_after=2m")
 	me := w.rich("me", "1000000")
 	w.steer("status", `{"mode":"down"}`)

@@ -31,6 +31,7 @@ func (w *world) race(n int, ask func(i int) answer) (map[fault.Code]int, []answe
 }
 
 func TestOneKeyFromFiftyClientsIsOneCharge(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me := w.rich("me", "10000")
 	w.script("9811111111", "slow") // so that some come while it runs
@@ -67,6 +68,7 @@ func TestOneKeyFromFiftyClientsIsOneCharge(t *testing.T) {
 }
 
 func TestOneCustomerFromFiftyClientsIsServedOneAtATime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me := w.rich("me", "100000")
 	subscriber := w.activated(me, "9811111111", "BASIC-1")
@@ -96,6 +98,7 @@ func TestOneCustomerFromFiftyClientsIsServedOneAtATime(t *testing.T) {
 }
 
 func TestAWalletForSevenServesSevenOfThirty(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me := w.rich("me", "1393") // 7 × 199
 	codes, _ := w.race(30, func(i int) answer {
@@ -113,6 +116,7 @@ func TestAWalletForSevenServesSevenOfThirty(t *testing.T) {
 }
 
 func TestOneMobileActivatedByTwoOperatorsIsWonByOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one, two := w.rich("one", "10000"), w.rich("two", "10000")
 	for round := range 10 {
@@ -133,6 +137,7 @@ func TestOneMobileActivatedByTwoOperatorsIsWonByOne(t *testing.T) {
 
 // A client that hangs up changes nothing: what was reserved is carried through.
 func TestAClientThatHangsUpChangesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me := w.rich("me", "10000")
 	w.script("9811111111", "slow")

@@ -37,6 +37,7 @@ func (w *world) settled(me caller, key string) answer {
 // What the provider left open is found out by the service itself, both ways, for
 // each operation and each way of leaving it open.
 func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "provider.timeout=250ms", "review.first_check=10s", "review.refund_after=2m")
 	me := w.rich("me", "100000")
 	rows := []struct {
@@ -110,6 +111,7 @@ func (w *world) asked(mobile, kind string) int {
 // What nobody can find out stays in review, its money held, until a person
 // decides; both ways.
 func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1s", "review.max_interval=1m", "review.refund_after=2m")
 	me := w.rich("me", "100000")
 	for i, endpoint := range []string{"activate", "renew", "advance-renew"} {
@@ -153,6 +155,7 @@ func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
 
 // A success that turns up after a refund changes no money: it is an exception.
 func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1h", "review.max_interval=1h")
 	me := w.rich("me", "1000")
 	_, first := w.inReview(me, "activate", "timeout_applied", "9811111111", "late-success")
@@ -184,6 +187,7 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 // A failed add-on is followed up until it works, each attempt after a definite
 // rejection under a reference of its own, or until a person closes the matter.
 func TestAMissingAddonIsFollowedUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "provider.timeout=250ms", "review.first_check=10s", "review.max_interval=1m")
 	me := w.rich("me", "100000")
 	rows := []struct {

@@ -96,6 +96,11 @@ func bizShapesOfJSON(t *testing.T, b *biz) {
 	})
 	deep := strings.Replace(bizNested(32, "[", "]"), "{", whole[:len(whole)-1]+",", 1)
 	b.must("an activation with an ignored field 32 deep", b.post(b.me, "activate", b.key(), deep), fault.OK)
+	// 16 KB to the byte.
+	full := b.good("activate").json()
+	full += strings.Repeat(" ", 16_384-len(full))
+	b.must("a body of 16,385 bytes", b.post(b.me, "activate", b.key(), full+" "), fault.PayloadTooLarge)
+	b.must("a body of 16,384 bytes", b.post(b.me, "activate", b.key(), full), fault.OK)
 	escaped := `{"full_\u006eame":"\u0906\u0936\u093e \ud83d\ude00","mobile":"` + b.mobile() + `","plan_id":"BASIC\u002d1"}`
 	got := b.must("an activation with escapes", b.post(b.me, "activate", b.key(), escaped), fault.OK)
 	b.mustShow("an activation with escapes", got, map[string]string{"customer.name": "आशा 😀", "plan.id": "BASIC-1"})

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // simulatorListener is where a simulator listens that nobody told otherwise: on
@@ -26,13 +29,22 @@ type runningSimulator struct {
 // startSimulator runs a simulator, whose books are kept in a file if one is
 // named.
 func startSimulator(addr, stateFile string) (*runningSimulator, error) {
+	var lock io.Closer
+	if stateFile != "" {
+		// Two that keep the same books would write over each other.
+		file, err := sqlite.LockFolder(stateFile + ".lock")
+		if err != nil {
+			return nil, err
+		}
+		lock = file
+	}
 	provider, err := simulator.New(simulator.Config{Now: time.Now, StateFile: stateFile})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeLock(lock))
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("listen for the simulator: %w", err)
+		return nil, errors.Join(fmt.Errorf("listen for the simulator: %w", err), closeLock(lock))
 	}
 	served := make(chan struct{})
 	go func() {
@@ -45,8 +57,16 @@ func startSimulator(addr, stateFile string) (*runningSimulator, error) {
 		stop: sync.OnceFunc(func() {
 			_ = provider.Shutdown(context.Background())
 			<-served
+			_ = closeLock(lock)
 		}),
 	}, nil
+}
+
+func closeLock(lock io.Closer) error {
+	if lock == nil {
+		return nil
+	}
+	return lock.Close()
 }
 
 func (a *app) simulatorCommand() *cobra.Command {
@@ -65,6 +85,9 @@ number: success. /control/script, /control/status and /control/calls steer and s
 		Example: "  coax simulator --addr 127.0.0.1:9500 --state provider.json\n  coax serve --config coax.toml --set provider.url=http://127.0.0.1:9500",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := findSetting("server.addr").read(&Config{}, addr); err != nil {
+				return usage("--addr: %v", err)
+			}
 			provider, err := startSimulator(addr, state)
 			if err != nil {
 				return err

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Act is who does what, why and when.
@@ -55,7 +57,14 @@ func (a LoggedAct) ChainHash(previous []byte) []byte {
 // Refusal is an act that was not done, with a reason a person can act on.
 type Refusal struct{ Reason string }
 
-// Refuse returns a refusal.
-func Refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
+// Refuse returns a refusal, on one line whatever was typed: it goes to a terminal.
+func Refuse(format string, args ...any) *Refusal {
+	return &Refusal{strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, fmt.Sprintf(format, args...))}
+}
 
 func (r *Refusal) Error() string { return r.Reason }

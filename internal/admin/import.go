@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -59,135 +60,150 @@ type ImportReport struct {
 // that are there already are passed over, so that a file can be given again.
 // With check set nothing is changed.
 func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool, progress func(done, total int)) (ImportReport, error) {
-	rows, problems, err := readImport(file)
+	lines, err := readImport(file)
 	if err != nil {
 		return ImportReport{}, err
 	}
-	report := ImportReport{Rows: len(rows) + len(problems), Problems: problems}
-	fresh := make([]ImportRow, 0, len(rows))
-	for chunk := range slices.Chunk(rows, importBatch) {
-		verdicts, err := d.store.CheckImport(ctx, chunk)
+	report := ImportReport{Rows: len(lines)}
+	fresh := make([]ImportRow, 0, len(lines))
+	for chunk := range slices.Chunk(lines, importBatch) {
+		rows := make([]ImportRow, len(chunk))
+		for i, line := range chunk {
+			rows[i] = line.ImportRow
+		}
+		verdicts, err := d.store.CheckImport(ctx, rows)
 		if err != nil {
 			return report, err
 		}
 		for i, verdict := range verdicts {
+			problems := chunk[i].problems
+			if verdict.Problem != "" {
+				problems = append(problems, verdict.Problem)
+			}
 			switch {
-			case verdict.Problem != "":
-				report.Problems = append(report.Problems, RowError{chunk[i].Line, verdict.Problem})
+			case len(problems) > 0:
+				report.Problems = append(report.Problems, RowError{rows[i].Line, strings.Join(problems, "; ")})
 			case verdict.Known:
 				report.Known++
 			default:
-				fresh = append(fresh, chunk[i])
+				fresh = append(fresh, rows[i])
 			}
 		}
 	}
-	slices.SortStableFunc(report.Problems, func(a, b RowError) int { return a.Line - b.Line })
 	if check || len(report.Problems) > 0 {
 		return report, nil
 	}
+	done := 0
 	for chunk := range slices.Chunk(fresh, importBatch) {
 		added, err := d.store.ImportSubscribers(ctx, d.act("subscriber import"), chunk)
-		report.Added += added
 		if err != nil {
-			if report.Added > 0 {
-				err = fmt.Errorf("%w; %d lines before it were imported: mend it and give the file again", err, report.Added)
+			if done > 0 {
+				err = fmt.Errorf("%w; %d lines before it were imported: mend it and give the file again", err, done)
 			}
 			return report, err
 		}
-		progress(report.Added, len(fresh))
+		// Whoever came in between the check and now is there already.
+		report.Added += added
+		report.Known += len(chunk) - added
+		done += len(chunk)
+		progress(done, len(fresh))
 	}
 	return report, nil
 }
 
-// readImport reads a file's rows and judges each by itself.
-func readImport(file io.Reader) ([]ImportRow, []RowError, error) {
-	reader := csv.NewReader(file)
+// importLine is a line of the file, with what is wrong with it by itself.
+type importLine struct {
+	ImportRow
+	problems []string
+}
+
+// readImport reads a file's lines and judges each by itself.
+func readImport(file io.Reader) ([]importLine, error) {
+	// Spreadsheets put a mark at the beginning, which is no part of the text.
+	text := bufio.NewReader(file)
+	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
+		_, _ = text.Discard(len(mark))
+	}
+	reader := csv.NewReader(text)
 	reader.FieldsPerRecord = -1
 	header, err := reader.Read()
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, Refuse("the file is not CSV: %v", err)
-	}
-	if len(header) > 0 {
-		header[0] = strings.TrimPrefix(header[0], "\ufeff") // spreadsheets put it there
+		return nil, Refuse("the file is not CSV: %v", err)
 	}
 	if !slices.Equal(header, importColumns) {
-		return nil, nil, Refuse("the first line is not the header %s", strings.Join(importColumns, ","))
+		return nil, Refuse("the first line is not the header %s", strings.Join(importColumns, ","))
 	}
-	var rows []ImportRow
-	var problems []RowError
+	var lines []importLine
 	seen := map[string]int{}
 	for {
 		record, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return rows, problems, nil
+			return lines, nil
 		}
 		var broken *csv.ParseError
 		if errors.As(err, &broken) {
-			problems = append(problems, RowError{broken.Line, "it is not CSV: " + broken.Err.Error()})
+			lines = append(lines, importLine{ImportRow{Line: broken.StartLine}, []string{"it is not CSV: " + broken.Err.Error()}})
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the file: %w", err)
+			return nil, fmt.Errorf("read the file: %w", err)
 		}
-		line, _ := reader.FieldPos(0)
-		row, err := readImportRow(line, record)
-		if err == nil {
-			err = once(seen, row)
-		}
-		if err != nil {
-			problems = append(problems, RowError{line, err.Error()})
-			continue
-		}
-		rows = append(rows, row)
+		at, _ := reader.FieldPos(0)
+		lines = append(lines, readImportLine(at, record, seen))
 	}
 }
 
-// once refuses an id or a number that an earlier line has.
-func once(seen map[string]int, row ImportRow) error {
-	for _, key := range []string{"subscriber_id " + row.SubscriberID, "mobile " + row.Mobile} {
-		if earlier, twice := seen[key]; twice {
-			return fmt.Errorf("%s is on line %d already", key, earlier)
-		}
-		seen[key] = row.Line
-	}
-	return nil
-}
-
-func readImportRow(line int, record []string) (ImportRow, error) {
+// readImportLine reads one line. What is wrong with a field is emptied, so that
+// the rest of the line can still be held against what is there.
+func readImportLine(at int, record []string, seen map[string]int) importLine {
+	line := importLine{ImportRow: ImportRow{Line: at}}
 	if len(record) != len(importColumns) {
-		return ImportRow{}, fmt.Errorf("it has %d fields; want %d", len(record), len(importColumns))
+		line.problems = []string{fmt.Sprintf("it has %d fields; want %d", len(record), len(importColumns))}
+		return line
 	}
+	complain := func(format string, args ...any) { line.problems = append(line.problems, fmt.Sprintf(format, args...)) }
 	for i := range record {
 		record[i] = strings.TrimSpace(record[i])
 	}
-	row := ImportRow{Line: line, SubscriberID: record[1], Mobile: record[2], Name: record[3], PlanID: record[4]}
-	var problems []string
-	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	once := func(what, value string) {
+		if earlier, twice := seen[what+value]; twice {
+			complain("%s %s is on line %d already", what, value, earlier)
+			return
+		}
+		seen[what+value] = at
+	}
 	var err error
-	if row.OperatorID, err = strconv.ParseInt(record[0], 10, 64); err != nil || row.OperatorID < 1 {
+	if line.OperatorID, err = strconv.ParseInt(record[0], 10, 64); err != nil || line.OperatorID < 1 {
+		line.OperatorID = 0
 		complain("lco %q is not an operator's id", record[0])
 	}
-	if !digits(row.SubscriberID, 6, 10) {
-		complain("subscriber_id %q is not 6 to 10 digits", row.SubscriberID)
+	if digits(record[1], 6, 10) {
+		line.SubscriberID = record[1]
+		once("subscriber_id", line.SubscriberID)
+	} else {
+		complain("subscriber_id %q is not 6 to 10 digits", record[1])
 	}
-	if !digits(row.Mobile, 10, 10) {
-		complain("mobile %q is not 10 digits", row.Mobile)
+	if digits(record[2], 10, 10) {
+		line.Mobile = record[2]
+		once("mobile", line.Mobile)
+	} else {
+		complain("mobile %q is not 10 digits", record[2])
 	}
-	if err := checkText("name", row.Name, 1, 100); err != nil {
+	line.Name = record[3]
+	if err := checkText("name", line.Name, 1, 100); err != nil {
 		complain("%v", err)
 	}
-	if row.PlanID == "" {
-		complain("plan_id is missing")
-	}
-	if row.Expires, err = readExpiry(record[5]); err != nil {
+	if err := checkText("plan_id", record[4], 1, 100); err != nil {
 		complain("%v", err)
-	} else if year := row.Expires.Year(); year < 2000 || year > 2100 {
+	} else {
+		line.PlanID = record[4]
+	}
+	if line.Expires, err = readExpiry(record[5]); err != nil {
+		complain("%v", err)
+	} else if year := line.Expires.Year(); year < 2000 || year > 2100 {
 		complain("expiry %q is not in the years 2000 to 2100", record[5])
 	}
-	if len(problems) > 0 {
-		return row, errors.New(strings.Join(problems, "; "))
-	}
-	return row, nil
+	return line
 }
 
 func digits(text string, least, most int) bool {
@@ -196,11 +212,13 @@ func digits(text string, least, most int) bool {
 
 // readExpiry reads a moment in Indian time; a day alone lasts to its end.
 func readExpiry(text string) (time.Time, error) {
-	if moment, err := time.ParseInLocation(time.DateTime, text, subscription.IST); err == nil {
+	// Parse takes more than it writes, such as fractions of a second, which
+	// would be cut off and then not be the same on the next import.
+	if moment, err := time.ParseInLocation(time.DateTime, text, subscription.IST); err == nil && moment.Format(time.DateTime) == text {
 		return moment, nil
 	}
 	day, err := time.ParseInLocation(time.DateOnly, text, subscription.IST)
-	if err != nil {
+	if err != nil || day.Format(time.DateOnly) != text {
 		return time.Time{}, fmt.Errorf("expiry %q is neither YYYY-MM-DD HH:MM:SS nor YYYY-MM-DD", text)
 	}
 	return day.Add(24*time.Hour - time.Second), nil

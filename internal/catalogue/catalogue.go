@@ -7,7 +7,6 @@ package catalogue
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/coaxhq/coax/internal/fault"
@@ -79,15 +78,16 @@ const (
 // Catalogue answers from the store each time: a price changed on one node a
 // moment ago is the price here.
 type Catalogue struct {
-	store     Store
-	source    Source
-	config    Config
-	comparing sync.Mutex
+	store  Store
+	source Source
+	config Config
+	// comparing has room for one: comparisons are made one at a time.
+	comparing chan struct{}
 }
 
 // New returns a catalogue kept in the given store.
 func New(store Store, source Source, config Config) *Catalogue {
-	return &Catalogue{store: store, source: source, config: config}
+	return &Catalogue{store: store, source: source, config: config, comparing: make(chan struct{}, 1)}
 }
 
 // Plans lists what can be bought now.
@@ -118,20 +118,24 @@ func (c *Catalogue) Plan(ctx context.Context, id string) (subscription.Plan, err
 }
 
 // verified refuses while prices are not verified. A node that slept through its
-// comparisons makes up for one on the spot; of many who ask, one does that, and
-// nobody queues up behind it.
+// comparisons makes up for one on the spot, and whoever asks meanwhile waits a
+// moment for that one.
 func (c *Catalogue) verified(ctx context.Context) error {
-	fresh, err := c.fresh(ctx)
-	if err != nil || fresh {
+	if fresh, err := c.fresh(ctx); err != nil || fresh {
 		return err
 	}
-	if c.comparing.TryLock() {
-		defer c.comparing.Unlock()
-		ctx, cancel := context.WithTimeout(ctx, comparePatience)
-		defer cancel()
-		if err := c.compare(ctx); err == nil {
+	waiting, cancel := context.WithTimeout(ctx, comparePatience)
+	defer cancel()
+	select {
+	case c.comparing <- struct{}{}:
+		defer func() { <-c.comparing }()
+		if fresh, err := c.fresh(ctx); err != nil || fresh {
+			return err
+		}
+		if err := c.compare(waiting); err == nil {
 			return nil
 		}
+	case <-waiting.Done():
 	}
 	return fault.New(fault.PlansUnavailable, "Prices cannot be verified with the provider at the moment. Retry later.")
 }
@@ -146,9 +150,13 @@ func (c *Catalogue) fresh(ctx context.Context) (bool, error) {
 
 // Compare looks at the provider's catalogue now.
 func (c *Catalogue) Compare(ctx context.Context) error {
-	c.comparing.Lock()
-	defer c.comparing.Unlock()
-	return c.compare(ctx)
+	select {
+	case c.comparing <- struct{}{}:
+		defer func() { <-c.comparing }()
+		return c.compare(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (c *Catalogue) compare(ctx context.Context) error {

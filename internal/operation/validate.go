@@ -169,8 +169,12 @@ func isEmail(text string) bool {
 	if len(local) > 64 || len(labels) < 2 {
 		return false
 	}
+	// The last label is a top-level domain, and never a number.
+	if strings.Trim(labels[len(labels)-1], "0123456789") == "" {
+		return false
+	}
 	for _, label := range labels {
-		if label == "" || strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") {
+		if label == "" || len(label) > 63 || strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") {
 			return false
 		}
 		for _, r := range label {

@@ -46,7 +46,8 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 		{Activate, "email", "a@b", false}, {Activate, "email", "a", false}, {Activate, "email", "@example.com", false},
 		{Activate, "email", "a@example..com", false}, {Activate, "email", "A <a@example.com>", false}, {Activate, "email", "a b@example.com", false},
 		{Activate, "email", "a@-example.com", false}, {Activate, "email", "a@example.com,b@example.com", false},
-		{Activate, "email", "a@[127.0.0.1]", false},
+		{Activate, "email", "a@[127.0.0.1]", false}, {Activate, "email", "a@1.2.3.4", false}, {Activate, "email", "a@example.123", false},
+		{Activate, "email", "a@" + strings.Repeat("b", 63) + ".com", true}, {Activate, "email", "a@" + strings.Repeat("b", 64) + ".com", false},
 		{Activate, "email", strings.Repeat("a", 60) + "@" + strings.Repeat("b", 60) + "." + strings.Repeat("c", 24) + ".com", true}, // 150
 		{Activate, "email", strings.Repeat("a", 60) + "@" + strings.Repeat("b", 60) + "." + strings.Repeat("c", 25) + ".com", false},
 

@@ -57,6 +57,8 @@ func (g *Gateway) judge(got reply, order operation.Order, meanings map[string]me
 		return violation("status %q with HTTP %d", said.status, got.code).judged()
 	case said.status == "applied" && said.transaction == "":
 		return violation("status %q without a transaction_id", said.status).judged()
+	case g.reveals(said.transaction, order.Password):
+		return violation("status %q with a transaction_id that repeats a secret", said.status).judged()
 	case said.status == "rejected" && tidy(said.message) == "":
 		return violation("status %q without a message", said.status).judged()
 	}

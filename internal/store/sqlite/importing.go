@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
@@ -26,24 +27,40 @@ func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow) ([]admin.
 	return verdicts, err
 }
 
+// judgeImport says everything that stands in the way of a row. What the row does
+// not have is not looked for.
 func judgeImport(from querier, row admin.ImportRow) (admin.ImportVerdict, error) {
-	operator, err := operatorByID(from, row.OperatorID)
-	var refusal *admin.Refusal
-	switch {
-	case errors.As(err, &refusal):
-		return admin.ImportVerdict{Problem: refusal.Reason}, nil
-	case err != nil:
+	var problems []string
+	if row.OperatorID != 0 {
+		operator, err := operatorByID(from, row.OperatorID)
+		var refusal *admin.Refusal
+		switch {
+		case errors.As(err, &refusal):
+			problems = append(problems, refusal.Reason)
+		case err != nil:
+			return admin.ImportVerdict{}, err
+		case operator.Status == subscription.OperatorDeleted:
+			problems = append(problems, fmt.Sprintf("operator %d was deleted", row.OperatorID))
+		}
+	}
+	if row.PlanID != "" {
+		var known bool
+		if err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM plans WHERE id = ?1)`, row.PlanID).Scan(&known); err != nil {
+			return admin.ImportVerdict{}, fmt.Errorf("look up plan %s: %w", row.PlanID, err)
+		}
+		if !known {
+			problems = append(problems, fmt.Sprintf("there is no plan %s", row.PlanID))
+		}
+	}
+	found, known, err := foundForImport(from, row)
+	if err != nil {
 		return admin.ImportVerdict{}, err
-	case operator.Status == subscription.OperatorDeleted:
-		return admin.ImportVerdict{Problem: fmt.Sprintf("operator %d was deleted", row.OperatorID)}, nil
 	}
-	var known bool
-	if err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM plans WHERE id = ?1)`, row.PlanID).Scan(&known); err != nil {
-		return admin.ImportVerdict{}, fmt.Errorf("look up plan %s: %w", row.PlanID, err)
-	}
-	if !known {
-		return admin.ImportVerdict{Problem: fmt.Sprintf("there is no plan %s", row.PlanID)}, nil
-	}
+	return admin.ImportVerdict{Known: known, Problem: strings.Join(append(problems, found...), "; ")}, nil
+}
+
+// foundForImport looks for who has the row's id or number.
+func foundForImport(from querier, row admin.ImportRow) (problems []string, known bool, err error) {
 	// Known is who was imported with these very values, whatever was bought since.
 	found, err := from.query(`
 		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
@@ -68,14 +85,14 @@ func judgeImport(from querier, row admin.ImportRow) (admin.ImportVerdict, error)
 		return admin.ImportVerdict{Problem: fmt.Sprintf("mobile %s belongs to another subscriber", mobile)}, nil
 	})
 	if err != nil {
-		return admin.ImportVerdict{}, fmt.Errorf("look for subscriber %s: %w", row.SubscriberID, err)
+		return nil, false, fmt.Errorf("look for subscriber %s: %w", row.SubscriberID, err)
 	}
 	for _, verdict := range verdicts {
 		if verdict.Problem != "" {
-			return verdict, nil
+			problems = append(problems, verdict.Problem)
 		}
 	}
-	return admin.ImportVerdict{Known: len(verdicts) > 0}, nil
+	return problems, len(verdicts) > 0 && len(problems) == 0, nil
 }
 
 // ImportSubscribers adds the rows that are not there yet, all or none: what has

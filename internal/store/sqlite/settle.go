@@ -181,11 +181,16 @@ func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 
 func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall) error {
 	for _, call := range calls {
+		// Our own word for staff, or else the provider's for people.
+		detail := call.Answer.Detail
+		if detail == "" {
+			detail = call.Answer.Message
+		}
 		_, err := tx.exec(`
 			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
 			operationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
-			call.Answer.Detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
+			detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
 		if err != nil {
 			return fmt.Errorf("write down a provider call: %w", err)
 		}

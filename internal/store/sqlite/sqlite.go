@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,7 +49,7 @@ type DB struct {
 	writer  *writer
 	pool    *sql.DB // the writer's connection comes from it, and no other
 	readers *sql.DB
-	locks   []*os.File
+	locks   []io.Closer
 	closing sync.Once
 }
 
@@ -142,7 +143,10 @@ func createPrivately(path string) error {
 // comes first: the other settings may have to wait for it.
 func dsn(path string, extra ...string) string {
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+	// Never mode=rwc: a connection that finds the file gone must fail, not begin
+	// an empty store in its place.
 	settings := append([]string{
+		"mode=rw",
 		"_pragma=busy_timeout(5000)",
 		"_pragma=journal_mode(WAL)",
 		"_pragma=synchronous(FULL)",

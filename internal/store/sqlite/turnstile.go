@@ -9,9 +9,18 @@ import (
 	"time"
 )
 
+// FolderLock is a folder that one process has to itself.
+type FolderLock struct{ file *os.File }
+
+// Close lets others in. It unlocks before it closes: a child that is being
+// started at this moment still shares the file, and would share the lock.
+func (l *FolderLock) Close() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
+}
+
 // LockFolder keeps a second node out of a folder, by a file in it. The lock goes
 // with the process, however it ends.
-func LockFolder(path string) (*os.File, error) {
+func LockFolder(path string) (*FolderLock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the folder's lock: %w", err)
@@ -29,7 +38,7 @@ func LockFolder(path string) (*os.File, error) {
 	if err := file.Truncate(0); err == nil {
 		_, _ = fmt.Fprintln(file, os.Getpid())
 	}
-	return file, nil
+	return &FolderLock{file}, nil
 }
 
 // turnstile lets `coax admin` write beside a busy node. SQLite's own lock has

@@ -187,7 +187,12 @@ func (w *writer) commit(batch []*fact) error {
 
 	ctx := context.Background()
 	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return w.judge(fmt.Errorf("begin: %w", err))
+		// A transaction that could not be rolled back is still open, and would
+		// be in the way of every other for ever.
+		_, _ = w.conn.ExecContext(ctx, "ROLLBACK")
+		if _, err = w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+			return w.judge(fmt.Errorf("begin: %w", err))
+		}
 	}
 	for _, f := range batch {
 		if f.err = w.runAlone(f); fatal(f.err) {

@@ -256,6 +256,17 @@ func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
 	}
 }
 
+func TestATransactionLeftOpenIsNotInTheWayForEver(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	if _, err := db.writer.conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.writer.do(t.Context(), note("after")); err != nil || notes(t, db) != "after" {
+		t.Errorf("%v, kept %q; want the store to go on", err, notes(t, db))
+	}
+}
+
 func TestFactsAfterCloseAreTurnedAway(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
 	scratch(t, db)
