@@ -164,7 +164,7 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if _, err := openProvider(config); err != nil {
+	if _, err := openProvider(config, nil); err != nil {
 		return config, err
 	}
 	maps.Copy(kept, given)

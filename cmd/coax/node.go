@@ -76,11 +76,11 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	provider, err := openProvider(config)
+	metrics := telemetry.NewMetrics()
+	provider, err := openProvider(config, func(o gateway.Observation) { metrics.ProviderAsked(o.What, string(o.Cause)) })
 	if err != nil {
 		return nil, err
 	}
-	metrics := telemetry.NewMetrics()
 	store, err := openStore(ctx, config, sqlite.Options{Role: sqlite.Node, Observe: batches{metrics}})
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 
 // openProvider makes the way to the provider. It is not called yet: one that is
 // down must not keep the service from starting.
-func openProvider(config Config) (*gateway.Gateway, error) {
+func openProvider(config Config, observe func(gateway.Observation)) (*gateway.Gateway, error) {
 	if config.Provider.URL == "" {
 		return nil, errors.New("provider.url is not set: give the provider's address, such as https://provider.example " +
 			"(`coax simulator` runs one to try)")
@@ -144,6 +144,7 @@ func openProvider(config Config) (*gateway.Gateway, error) {
 	}
 	provider, err := gateway.New(gateway.Config{
 		URL: config.Provider.URL, Timeout: config.Provider.Timeout, CAFile: config.Provider.CA, Token: gateway.Token(token),
+		Observe: observe,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the provider: %w", err)

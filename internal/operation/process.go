@@ -313,8 +313,8 @@ func addonOrderOf(op Operation) Order {
 }
 
 // settle writes the outcome. Somebody else may have settled meanwhile, if this
-// node slept through its lease: then what they decided stands, and a success that
-// comes after their refund is for a person to decide.
+// node slept through its lease: then what they decided stands, and where the
+// provider's word goes against it, a person decides.
 func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error) {
 	op, settled, err := settleFor(ctx, p.store, s)
 	if err != nil {
@@ -324,7 +324,7 @@ func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error)
 	if s.To == Success {
 		answer = Answer{Verdict: Confirmed, Transaction: s.ProviderTransaction}
 	}
-	return op, noteLateSuccess(ctx, p.store, op, settled, answer, s.At)
+	return op, noteContradiction(ctx, p.store, op, settled, answer, s.At)
 }
 
 func requestInProgress() error {

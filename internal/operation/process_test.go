@@ -21,15 +21,34 @@ import (
 var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
 
 // willing is a provider that confirms everything, and counts.
-type willing struct{ applied atomic.Int32 }
+type willing struct {
+	applied atomic.Int32
+	// during is what happens while an order is under way; status answers what is
+	// asked about one, in turn.
+	during func(operation.Order)
+	status []operation.Answer
+	asked  int
+	silent bool // it carries out nothing, and says nothing
+}
 
 func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answer {
+	if p.during != nil {
+		p.during(order)
+	}
+	if p.silent {
+		return operation.Answer{}
+	}
 	return operation.Answer{Verdict: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
 }
+
 func (p *willing) Status(context.Context, operation.Order) operation.Answer {
-	return operation.Answer{}
+	p.asked++
+	return p.status[min(p.asked, len(p.status))-1]
 }
-func (p *willing) Void(context.Context, operation.Order) operation.Answer { return operation.Answer{} }
+
+func (p *willing) Void(context.Context, operation.Order) operation.Answer {
+	return operation.Answer{Verdict: operation.Rejected}
+}
 
 // troubled is a real store whose commits can be told to lose their answer, before
 // or after they took hold.
@@ -229,5 +248,109 @@ func TestInDoubtTheCallersHangingUpNoLongerCounts(t *testing.T) {
 	}
 	if got := s.balance(t); got != "801.00 held 0.00" && got != "1000.00 held 0.00" {
 		t.Errorf("the wallet has %s; want the money charged or untouched, never left held", got)
+	}
+}
+
+// While a node sleeps over a call, another takes its operation over and settles
+// it. The sleeper wakes up with a success: nothing is settled twice, and where its
+// word goes against what was settled, a person is told.
+func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
+	rows := []struct {
+		name string
+		to   operation.State
+		as   string // the provider's number that the other node was given
+		want []operation.ExceptionKind
+	}{
+		{"settled alike", operation.Success, "P-1", nil},
+		{"settled under another number", operation.Success, "P-other", []operation.ExceptionKind{operation.DuplicateEffect}},
+		{"refunded", operation.Failed, "", []operation.ExceptionKind{operation.LateSuccess}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := newShop(t)
+			s.provider.during = func(order operation.Order) {
+				later := noon.Add(time.Hour)
+				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Most: 1})
+				if err != nil || len(claimed) != 1 {
+					t.Fatalf("claimed %v, %v", claimed, err)
+				}
+				settlement := operation.Settlement{OperationID: order.Reference, Epoch: claimed[0].Epoch, To: row.to, At: later, Node: "other", ProviderTransaction: row.as}
+				if row.to == operation.Failed {
+					settlement.Reason, settlement.ProviderMessage = operation.NotConfirmed, "No."
+				}
+				if _, settled, err := s.store.DB.Settle(t.Context(), settlement); err != nil || !settled {
+					t.Fatalf("settled %v, %v", settled, err)
+				}
+			}
+			result, err := s.Process(t.Context(), s.request(operation.Activate, "sleepy-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+			if err != nil || result.State != row.to || result.Password != "" && row.to == operation.Failed {
+				t.Errorf("the sleeper answers %s, %v; want what the other decided", result.State, err)
+			}
+			entries, err := s.store.Exceptions(t.Context(), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kinds []operation.ExceptionKind
+			for _, e := range entries {
+				kinds = append(kinds, e.Kind)
+			}
+			if fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+				t.Errorf("exceptions %v; want %v", kinds, row.want)
+			}
+			want := map[operation.State]string{operation.Success: "801.00 held 0.00", operation.Failed: "1000.00 held 0.00"}[row.to]
+			if got := s.balance(t); got != want {
+				t.Errorf("the wallet has %s; want %s", got, want)
+			}
+		})
+	}
+}
+
+// A provider that first does not know an operation and then does is believed when
+// it does; one that keeps not knowing is believed after the set time, and told
+// never to carry it out before the refund.
+func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
+	unknown := operation.Answer{NotFound: true}
+	for name, row := range map[string]struct {
+		answers []operation.Answer
+		want    operation.State
+		checks  int
+	}{
+		"not known, then carried out": {[]operation.Answer{unknown, unknown, {Verdict: operation.Confirmed, Transaction: "P-9"}}, operation.Success, 3},
+		"never known":                 {[]operation.Answer{unknown}, operation.Failed, 4},
+		"silent, then rejected":       {[]operation.Answer{{}, {Verdict: operation.Rejected, Message: "No."}}, operation.Failed, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t)
+			s.provider.status, s.provider.silent = row.answers, true
+			result, err := s.Process(t.Context(), s.request(operation.Activate, "doubtful-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+			if err != nil || result.State != operation.NeedsReview {
+				t.Fatalf("%s, %v; want it in review", result.State, err)
+			}
+			now, op := noon, result.Operation
+			reviewer := operation.NewReviewer(s.store, s.provider, operation.ReviewConfig{
+				Now: func() time.Time { return now }, Node: "node", Timeout: time.Second, FirstCheck: 10 * time.Second,
+				MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, Problem: func(err error) { t.Error(err) },
+			})
+			settledAt := time.Duration(0)
+			for settledAt == 0 && now.Sub(noon) < time.Hour {
+				now = now.Add(time.Second)
+				if _, err := reviewer.RunOnce(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				found, _, err := s.store.OperationByID(t.Context(), s.operator, op.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if op = found; !op.State.Open() {
+					settledAt = now.Sub(noon)
+				}
+			}
+			if op.State != row.want || s.provider.asked != row.checks {
+				t.Errorf("settled as %s after %s and %d questions; want %s after %d", op.State, settledAt, s.provider.asked, row.want, row.checks)
+			}
+			if op.Reason == operation.NotConfirmed && settledAt < 2*time.Minute {
+				t.Errorf("believed after %s", settledAt)
+			}
+		})
 	}
 }

@@ -158,7 +158,7 @@ func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer An
 	if err != nil {
 		return err
 	}
-	return noteLateSuccess(ctx, r.store, settled, did, answer, now)
+	return noteContradiction(ctx, r.store, settled, did, answer, now)
 }
 
 // postpone waits twice as long as before. An operation whose outcome stays
@@ -232,7 +232,7 @@ func (r *Reviewer) addonWait(attempts int) time.Duration {
 func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	now := r.config.Now()
 	answer := r.provider.Status(ctx, orderOf(op))
-	if err := noteLateSuccess(ctx, r.store, op, false, answer, now); err != nil {
+	if err := noteContradiction(ctx, r.store, op, false, answer, now); err != nil {
 		return err
 	}
 	again := time.Time{}
@@ -242,16 +242,25 @@ func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	return r.store.CloseLateCheck(ctx, op.ID, again)
 }
 
-// noteLateSuccess raises an exception where the provider says that it carried
-// out what has been refunded.
-func noteLateSuccess(ctx context.Context, store Store, op Operation, settled bool, answer Answer, now time.Time) error {
-	if settled || answer.Verdict != Confirmed || op.State != Failed {
+// noteContradiction raises an exception where the provider's word goes against
+// what has been settled: it carried out what was refunded, or carried out under
+// another number what it had confirmed already.
+func noteContradiction(ctx context.Context, store Store, op Operation, settled bool, answer Answer, now time.Time) error {
+	if settled || answer.Verdict != Confirmed {
 		return nil
 	}
-	return store.RaiseException(ctx, Exception{
-		OperationID: op.ID, Kind: LateSuccess, At: now,
-		Detail: "refunded as " + string(op.Reason) + "; the provider says that it was carried out as " + answer.Transaction,
-	})
+	e := Exception{OperationID: op.ID, At: now}
+	switch {
+	case op.State == Failed:
+		e.Kind = LateSuccess
+		e.Detail = "refunded as " + string(op.Reason) + "; the provider says that it was carried out as " + answer.Transaction
+	case op.State == Success && op.ProviderTransaction != "" && answer.Transaction != op.ProviderTransaction:
+		e.Kind = DuplicateEffect
+		e.Detail = "settled as " + op.ProviderTransaction + "; the provider also says that it was carried out as " + answer.Transaction
+	default:
+		return nil
+	}
+	return store.RaiseException(ctx, e)
 }
 
 // asked puts one question and writes down what came of it.

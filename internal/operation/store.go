@@ -114,8 +114,12 @@ type AddonSettlement struct {
 type ExceptionKind string
 
 // LateSuccess is an operation that was refunded and then turned out to have been
-// carried out. No money moves by itself: a person decides.
-const LateSuccess ExceptionKind = "LATE_SUCCESS"
+// carried out; DuplicateEffect is one that the provider says it carried out twice,
+// under two numbers of its own. No money moves by itself: a person decides.
+const (
+	LateSuccess     ExceptionKind = "LATE_SUCCESS"
+	DuplicateEffect ExceptionKind = "DUPLICATE_EFFECT"
+)
 
 // Exception is something that only a person can decide.
 type Exception struct {

@@ -25,6 +25,8 @@ type Metrics struct {
 	facts        prometheus.Counter
 	batchSeconds prometheus.Histogram
 	purged       prometheus.Counter
+
+	providerCalls *prometheus.CounterVec
 }
 
 // Signed reads take well under a millisecond and a provider may take many
@@ -73,6 +75,10 @@ func NewMetrics() *Metrics {
 			Help:    "Time a commit took, the wait for the disk included.",
 			Buckets: batchBuckets,
 		}),
+		providerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coax_provider_calls_total",
+			Help: "Questions put to the provider, by what was asked and how it ended; certificate and contract_violation deserve an alarm.",
+		}, []string{"what", "cause"}),
 		purged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_purged_rows_total",
 			Help: "Used nonces and old rate counters that were removed.",
@@ -81,7 +87,7 @@ func NewMetrics() *Metrics {
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.requestSeconds, m.connections, m.refused, m.faults,
-		m.batches, m.facts, m.batchSeconds, m.purged,
+		m.batches, m.facts, m.batchSeconds, m.purged, m.providerCalls,
 	)
 	return m
 }
@@ -127,6 +133,11 @@ func (m *Metrics) StoreQueue(length func() int) {
 		Name: "coax_store_queue",
 		Help: "Facts that wait for a commit.",
 	}, func() float64 { return float64(length()) }))
+}
+
+// ProviderAsked counts a question to the provider and how it ended.
+func (m *Metrics) ProviderAsked(what, cause string) {
+	m.providerCalls.WithLabelValues(what, cause).Inc()
 }
 
 // RowsPurged counts rows that were removed because their time was over.
