@@ -460,6 +460,16 @@ func TestAnUnknownOutcomeIsHeldAndAnsweredAsPending(t *testing.T) {
 			}
 		}
 	}
+	// An answer about something else is for a person to see; silence is not.
+	entries, err := w.desk.Exceptions(t.Context(), false)
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("exceptions %+v, %v; want one for each wrong reference", entries, err)
+	}
+	for _, e := range entries {
+		if e.Kind != "WRONG_ANSWER" || !strings.Contains(e.Detail, "another reference") {
+			t.Errorf("exception %+v", e)
+		}
+	}
 	w.audited()
 }
 

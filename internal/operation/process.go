@@ -320,6 +320,9 @@ func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error)
 	if err != nil {
 		return op, err
 	}
+	if err := noteMisfits(ctx, p.store, s.OperationID, s.Calls, s.At); err != nil {
+		return op, err
+	}
 	answer := Answer{}
 	if s.To == Success {
 		answer = Answer{Verdict: Confirmed, Transaction: s.ProviderTransaction}

@@ -70,6 +70,9 @@ type Answer struct {
 	// NotFound: the provider says, on Status, that it does not know the
 	// reference. The verdict is then Unknown: it may not know it yet.
 	NotFound bool
+	// Misfit: what came back was about something else than was asked. The
+	// verdict is then Unknown.
+	Misfit bool
 	// Transaction is the provider's own number, if it gave one.
 	Transaction string
 	// Message is the provider's word for people; Detail is ours, for staff.

@@ -112,6 +112,9 @@ func (r *Reviewer) review(ctx context.Context, op Operation) error {
 	if err := failpoint.Hit("V.answered"); err != nil {
 		return err
 	}
+	if err := noteMisfits(ctx, r.store, op.ID, calls, r.config.Now()); err != nil {
+		return err
+	}
 	switch {
 	case answer.Verdict == Confirmed:
 		return r.settle(ctx, op, Success, answer, "", "the provider says that it was carried out", calls)
@@ -261,6 +264,20 @@ func noteContradiction(ctx context.Context, store Store, op Operation, settled b
 		return nil
 	}
 	return store.RaiseException(ctx, e)
+}
+
+// noteMisfits raises an exception where the provider answered about something
+// else: whatever it mixed up, somebody should ask them.
+func noteMisfits(ctx context.Context, store Store, id string, calls []ProviderCall, now time.Time) error {
+	for _, call := range calls {
+		if !call.Answer.Misfit {
+			continue
+		}
+		if err := store.RaiseException(ctx, Exception{OperationID: id, Kind: WrongAnswer, Detail: call.Reference + ": " + call.Answer.Detail, At: now}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // asked puts one question and writes down what came of it.

@@ -115,10 +115,12 @@ type ExceptionKind string
 
 // LateSuccess is an operation that was refunded and then turned out to have been
 // carried out; DuplicateEffect is one that the provider says it carried out twice,
-// under two numbers of its own. No money moves by itself: a person decides.
+// under two numbers of its own; WrongAnswer is one that it answered as if it had
+// been asked something else. No money moves by itself: a person decides.
 const (
 	LateSuccess     ExceptionKind = "LATE_SUCCESS"
 	DuplicateEffect ExceptionKind = "DUPLICATE_EFFECT"
+	WrongAnswer     ExceptionKind = "WRONG_ANSWER"
 )
 
 // Exception is something that only a person can decide.

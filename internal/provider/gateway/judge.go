@@ -42,11 +42,13 @@ var (
 // judge holds an answer against the order it should be about.
 func (g *Gateway) judge(got reply, order operation.Order, meanings map[string]meaning) judged {
 	said, wrong := readAnswer(got.fields)
-	if wrong == "" {
-		wrong = g.misfit(said, order)
-	}
 	if wrong != "" {
 		return violation("HTTP %d, but %s", got.code, wrong).judged()
+	}
+	if wrong := g.misfit(said, order); wrong != "" {
+		result := violation("HTTP %d, but %s", got.code, wrong).judged()
+		result.answer.Misfit = true
+		return result
 	}
 
 	means, known := meanings[said.status]
