@@ -1,10 +1,16 @@
 package client_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +72,190 @@ func TestWhatArrivesIsWhatWasSigned(t *testing.T) {
 	}
 }
 
+// PATH begins at /api/v1/, also where a proxy has the service under a name of
+// its own.
+func TestWhatAProxyPutsBeforeThePathIsNotSigned(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, behind := strings.CutPrefix(r.RequestURI, "/coax")
+		signed := signing.Request{Method: r.Method, Path: path, Timestamp: r.Header.Get("X-Timestamp"), Nonce: r.Header.Get("X-Nonce")}
+		if !behind || !signed.Verify(secret, r.Header.Get("X-Signature")) {
+			t.Errorf("%s does not verify", r.RequestURI)
+		}
+	}))
+	defer server.Close()
+	c, err := client.New(client.Config{BaseURL: server.URL + "/coax/api/v1/", Key: "k", Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"balance", "/api/v1/balance"} {
+		if _, err := c.Send(t.Context(), "GET", path, nil, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// When a kept connection is closed under a request, net/http sends a GET, and a
+// POST that has an Idempotency-Key, again by itself: with a nonce that is used up.
+func TestARequestIsNeverSentTwiceWithOneNonce(t *testing.T) {
+	var mu sync.Mutex
+	nonces := map[string]int{}
+	seen := map[net.Conn]int{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		nonces[r.Header.Get("X-Nonce")]++
+		mu.Unlock()
+		hijacker, ok := w.(http.Hijacker)
+		if !ok {
+			t.Error("cannot get at the connection")
+			return
+		}
+		// The second request on each connection is read, and cut off.
+		conn, buffer, err := hijacker.Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		body := `{"success":true,"request_id":"req_1","code":"OK","message":"","data":{"transaction_id":"CX1","status":"success"}}`
+		for {
+			mu.Lock()
+			seen[conn]++
+			second := seen[conn] == 2
+			mu.Unlock()
+			if second {
+				conn.Close()
+				return
+			}
+			fmt.Fprintf(buffer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			buffer.Flush()
+			next, err := http.ReadRequest(buffer.Reader)
+			if err != nil {
+				conn.Close()
+				return
+			}
+			io.Copy(io.Discard, next.Body)
+			mu.Lock()
+			nonces[next.Header.Get("X-Nonce")]++
+			mu.Unlock()
+		}
+	}))
+	server.Start()
+	defer server.Close()
+	c, err := client.New(client.Config{
+		BaseURL: server.URL + "/api/v1", Key: "k", Secret: secret, HTTP: &http.Client{Transport: &http.Transport{}},
+		Retry: client.Retry{Pause: time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := c.Balance(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Renew(t.Context(), "order-4711", renewal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := 0
+	for nonce, times := range nonces {
+		if times != 1 {
+			t.Errorf("nonce %s was sent %d times", nonce, times)
+		}
+	}
+	for _, requests := range seen {
+		cut += requests / 2
+	}
+	if cut < 5 || len(nonces) != 10+cut {
+		t.Errorf("%d connections were cut and %d nonces sent; want at least 5 cuts, and a nonce for each attempt", cut, len(nonces))
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was sent on to somebody else", r.Method, r.RequestURI)
+	}))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	c, err := client.New(client.Config{BaseURL: server.URL + "/api/v1", Key: "k", Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failure *client.Error
+	if _, err := c.Balance(t.Context()); !errors.As(err, &failure) || failure.Status != http.StatusTemporaryRedirect || failure.Attempts != 1 {
+		t.Errorf("came back as %v", err)
+	}
+}
+
+func TestSecretsDoNotShowThemselves(t *testing.T) {
+	config := client.Config{BaseURL: "https://coax.example/api/v1", Key: "k", Secret: secret}
+	c, err := client.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	activation := client.Activation{FullName: "Asha Rao", Password: "hunter2"}
+	var logged strings.Builder
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("calling", "secret", config.Secret, "password", activation.Password)
+	printed := logged.String()
+	for _, form := range []string{"%v", "%+v", "%#v", "%s"} {
+		printed += fmt.Sprintf(form+form+form, config, c, activation)
+	}
+	for _, hidden := range []string{secret, "hunter2"} {
+		if strings.Contains(printed, hidden) {
+			t.Errorf("%s shows in %s", hidden, printed)
+		}
+	}
+	if body, err := json.Marshal(activation); err != nil || !strings.Contains(string(body), "hunter2") {
+		t.Errorf("the service would get %s, %v", body, err)
+	}
+}
+
+func TestAmountsAreExact(t *testing.T) {
+	for text, want := range map[string]client.Amount{
+		"0": 0, "0.00": 0, "199.00": 199_00, "199.5": 199_50, "199": 199_00, "-0.05": -5, "-12.30": -12_30, "92233720368547758.07": 1<<63 - 1,
+	} {
+		var got client.Amount
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s is read as %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"0.001", "1e3", `"1.00"`, "null", "92233720368547758.08", "1.-5"} {
+		var got client.Amount
+		if err := got.UnmarshalJSON([]byte(text)); err == nil {
+			t.Errorf("%s is read as %d", text, got)
+		}
+	}
+	for amount, want := range map[client.Amount]string{0: "0.00", 5: "0.05", 199_00: "199.00", -5: "-0.05", -1 << 63: "-92233720368547758.08"} {
+		if text, err := json.Marshal(amount); err != nil || string(text) != want || amount.String() != want {
+			t.Errorf("%d is written %s, %v; want %s", int64(amount), text, err, want)
+		}
+	}
+}
+
+func TestMomentsAreInIndianTime(t *testing.T) {
+	want := time.Date(2026, 11, 15, 5, 30, 38, 0, time.UTC)
+	for _, text := range []string{`"2026-11-15 11:00:38"`, `"2026-11-15T11:00:38+05:30"`, `"2026-11-15T05:30:38Z"`} {
+		var got client.Moment
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !got.Equal(want) {
+			t.Errorf("%s is read as %v, %v", text, got, err)
+		}
+		if again, err := json.Marshal(got); err != nil || string(again) != `"2026-11-15 11:00:38"` {
+			t.Errorf("%s is written %s, %v", text, again, err)
+		}
+	}
+	var none client.Moment
+	if err := json.Unmarshal([]byte("null"), &none); err != nil || !none.IsZero() || none.String() != "" {
+		t.Errorf("null is read as %q, %v", none, err)
+	}
+	if text, err := json.Marshal(none); err != nil || string(text) != "null" {
+		t.Errorf("no moment is written %s, %v", text, err)
+	}
+	for _, text := range []string{`"2026-11-15"`, `"soon"`, "7"} {
+		if err := none.UnmarshalJSON([]byte(text)); err == nil {
+			t.Errorf("%s is read as %v", text, none)
+		}
+	}
+}
+
 func TestAClientSaysWhatIsMissing(t *testing.T) {
 	good := client.Config{BaseURL: "https://coax.example/api/v1", Key: "k", Secret: "s"}
 	if _, err := client.New(good); err != nil {
@@ -74,6 +264,12 @@ func TestAClientSaysWhatIsMissing(t *testing.T) {
 	for name, spoil := range map[string]func(*client.Config){
 		"no address":       func(c *client.Config) { c.BaseURL = "" },
 		"no scheme":        func(c *client.Config) { c.BaseURL = "coax.example/api/v1" },
+		"no host":          func(c *client.Config) { c.BaseURL = "https:///api/v1" },
+		"no version":       func(c *client.Config) { c.BaseURL = "https://coax.example" },
+		"a query":          func(c *client.Config) { c.BaseURL += "?a=b" },
+		"no encryption":    func(c *client.Config) { c.BaseURL = "http://coax.example/api/v1" },
+		"another protocol": func(c *client.Config) { c.BaseURL = "ftp://127.0.0.1/api/v1" },
+		"less than none":   func(c *client.Config) { c.Retry.Attempts = -1 },
 		"a broken address": func(c *client.Config) { c.BaseURL = "https://[" },
 		"no key":           func(c *client.Config) { c.Key = "" },
 		"no secret":        func(c *client.Config) { c.Secret = "" },

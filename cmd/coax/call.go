@@ -164,7 +164,7 @@ func newClient(given credentials) (*client.Client, error) {
 		now = clock(offset)
 	}
 	return client.New(client.Config{
-		BaseURL: given.BaseURL, Key: given.APIKey, Secret: given.APISecret, Now: now,
+		BaseURL: given.BaseURL, Key: given.APIKey, Secret: client.Secret(given.APISecret), Now: now,
 		HTTP: &http.Client{Transport: transport, Timeout: 2 * time.Minute},
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -263,38 +263,51 @@ func (w *world) request(c call) *http.Request {
 	if base == "" {
 		base = strings.TrimSuffix(w.line.BaseURL, "/api/v1")
 	}
-	request, err := http.NewRequest(c.method, base+c.path, strings.NewReader(c.body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	// Without this the transport would silently send again what must not be
-	// sent twice.
-	request.GetBody = nil
-	if c.timestamp == "" {
-		c.timestamp = strconv.FormatInt(w.now().Unix(), 10)
-	}
-	if c.nonce == "" {
-		c.nonce = client.NewNonce()
-	}
-	path, query, _ := strings.Cut(c.path, "?")
-	if c.signature == "" {
-		c.signature = signing.Request{
-			Method: c.method, Path: path, RawQuery: query, Timestamp: c.timestamp, Nonce: c.nonce, Body: []byte(c.body),
-		}.Sign(c.as.secret)
-	}
-	request.Header.Set("X-API-Key", c.as.key)
-	request.Header.Set("X-Timestamp", c.timestamp)
-	request.Header.Set("X-Nonce", c.nonce)
-	request.Header.Set("X-Signature", c.signature)
+	request := w.signed(base, c)
 	if c.method == http.MethodPost {
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Idempotency-Key", "key-"+c.nonce)
+		request.Header.Set("Idempotency-Key", "key-"+request.Header.Get("X-Nonce"))
 	}
 	for name, values := range c.header {
 		request.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	for _, name := range c.drop {
 		request.Header.Del(name)
+	}
+	return request
+}
+
+// signed has the client make the request, and then puts in what the test wants
+// otherwise.
+func (w *world) signed(base string, c call) *http.Request {
+	w.t.Helper()
+	speaker, err := client.New(client.Config{
+		BaseURL: base + "/api/v1", Key: cmp.Or(c.as.key, "none"), Secret: client.Secret(cmp.Or(c.as.secret, "none")), Now: w.now,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	request, err := speaker.Sign(context.Background(), c.method, c.path, []byte(c.body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if c.as.key == "" {
+		request.Header.Set("X-API-Key", "")
+	}
+	if c.timestamp != "" {
+		request.Header.Set("X-Timestamp", c.timestamp)
+	}
+	if c.nonce != "" {
+		request.Header.Set("X-Nonce", c.nonce)
+	}
+	switch {
+	case c.signature != "":
+		request.Header.Set("X-Signature", c.signature)
+	case c.timestamp != "" || c.nonce != "":
+		path, query, _ := strings.Cut(c.path, "?")
+		request.Header.Set("X-Signature", signing.Request{
+			Method: c.method, Path: path, RawQuery: query, Body: []byte(c.body),
+			Timestamp: request.Header.Get("X-Timestamp"), Nonce: request.Header.Get("X-Nonce"),
+		}.Sign(c.as.secret))
 	}
 	return request
 }

@@ -1,0 +1,198 @@
+package client
+
+// IdempotencyKey names one business action of the caller's, for good: 8 to 100
+// characters from A-Z, a-z, 0-9, underscore, period, colon and hyphen. Make it
+// from what the action is about (an order's number), or at random, and store it
+// before the first call.
+type IdempotencyKey string
+
+// Activation asks for a new subscriber with a plan. The first three fields are
+// required; a field that is left empty is not sent.
+type Activation struct {
+	FullName string `json:"full_name,omitempty"`
+	Mobile   string `json:"mobile,omitempty"`
+	PlanID   string `json:"plan_id,omitempty"`
+	Email    string `json:"email,omitempty"`
+	// Password is the customer's for the app. Without one the service makes one
+	// and gives it in its first answer only: if that answer is lost, so is the
+	// password. Give one if it must survive that.
+	Password       Secret `json:"password,omitempty"`
+	ConnectionType string `json:"connection_type,omitempty"`
+	Address        string `json:"address,omitempty"`
+	// SubscriberID is a preferred id of six digits; the subscriber gets another
+	// if it is taken.
+	SubscriberID string `json:"subscriber_id,omitempty"`
+}
+
+// Renewal asks for a further term for a subscriber, who is named by id or, if
+// that is empty, by mobile number.
+type Renewal struct {
+	SubscriberID string `json:"subscriber_id,omitempty"`
+	Mobile       string `json:"mobile,omitempty"`
+	PlanID       string `json:"plan_id,omitempty"`
+}
+
+// Subscriber says whom a look-up is about: by id or, if that is empty, by mobile
+// number.
+type Subscriber struct {
+	ID     string
+	Mobile string
+}
+
+// Status is what has become of an operation.
+type Status string
+
+// Every operation is in one of these.
+const (
+	Processing  Status = "processing"
+	Success     Status = "success"
+	Failed      Status = "failed"
+	NeedsReview Status = "needs_review"
+)
+
+// Settled reports whether the status is final.
+func (s Status) Settled() bool { return s == Success || s == Failed }
+
+// Operation is an activation, a renewal or an advance renewal as it stands.
+type Operation struct {
+	// TransactionID is the service's name for it; store it with the order.
+	TransactionID  string         `json:"transaction_id"`
+	IdempotencyKey IdempotencyKey `json:"idempotency_key"`
+	// Operation is activate, renew or advance_renew.
+	Operation string `json:"operation"`
+	Status    Status `json:"status"`
+	// Channel is api, or web for what was done in the operator's panel.
+	Channel  string   `json:"channel"`
+	Customer Customer `json:"customer"`
+	Provider string   `json:"provider"`
+	// ProviderTransactionID is empty if the provider gave none.
+	ProviderTransactionID string     `json:"provider_transaction_id"`
+	Plan                  BoughtPlan `json:"plan"`
+	// Amount is the catalogue's price; Wallet says whether it was charged.
+	Amount   Amount `json:"amount"`
+	Currency string `json:"currency"`
+	Expiry   Expiry `json:"expiry"`
+	Wallet   Wallet `json:"wallet"`
+	// Warnings may hold ComboSecondaryFailed.
+	Warnings    []string `json:"warnings"`
+	CreatedAt   Moment   `json:"created_at"`
+	CompletedAt Moment   `json:"completed_at"`
+	// ProviderMessage and Reason say why it failed, if it did; the message is
+	// for showing to people.
+	ProviderMessage string `json:"provider_message,omitempty"`
+	Reason          string `json:"reason,omitempty"`
+	// ResultCode and ResultMessage are what the operation would be answered
+	// with now. They come with look-ups.
+	ResultCode    Code   `json:"result_code,omitempty"`
+	ResultMessage string `json:"result_message,omitempty"`
+	// Replayed is true if this is what an earlier request with the same key had
+	// come to.
+	Replayed bool `json:"-"`
+}
+
+// ComboSecondaryFailed is the warning that a combo's main plan runs while its
+// add-on does not yet; the service sees to it.
+const ComboSecondaryFailed = "COMBO_SECONDARY_FAILED"
+
+// Customer is whom an operation was for.
+type Customer struct {
+	SubscriberID string `json:"subscriber_id"`
+	Name         string `json:"name"`
+	Mobile       string `json:"mobile"`
+	// Password is there only if the service made it, and only in the first
+	// answer to an activation.
+	Password Secret `json:"password,omitempty"`
+}
+
+// BoughtPlan is the plan an operation was about.
+type BoughtPlan struct {
+	ID             string `json:"id"`
+	Name           string `json:"name"`
+	DurationMonths int    `json:"duration_months"`
+}
+
+// Expiry is what an operation does to a subscriber's expiry.
+type Expiry struct {
+	Previous Moment `json:"previous"`
+	New      Moment `json:"new"`
+	// StartDate is the first day of a cycle that was booked in advance, as
+	// YYYY-MM-DD; otherwise empty.
+	StartDate string `json:"start_date"`
+}
+
+// Wallet is what an operation does to the operator's wallet.
+type Wallet struct {
+	Before   Amount `json:"before"`
+	After    Amount `json:"after"`
+	Charged  Amount `json:"charged"`
+	Refunded bool   `json:"refunded"`
+	Held     bool   `json:"held"`
+}
+
+// Balance is the operator's wallet.
+type Balance struct {
+	LCOID         int64  `json:"lco_id"`
+	WalletBalance Amount `json:"wallet_balance"`
+	Currency      string `json:"currency"`
+	LowBalance    bool   `json:"low_balance"`
+	AsOf          Moment `json:"as_of"`
+	Note          string `json:"note"`
+}
+
+// Catalogue is what can be bought. It may be kept for about five minutes.
+type Catalogue struct {
+	Provider string `json:"provider"`
+	Currency string `json:"currency"`
+	Plans    []Plan `json:"plans"`
+}
+
+// Plan is one thing that can be bought.
+type Plan struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Price       Amount `json:"price"`
+	// Duration is in months of 30 days.
+	Duration int `json:"duration"`
+	// Type is standard or combo.
+	Type string `json:"type"`
+}
+
+// Subscription is a subscriber as the service knows one.
+type Subscription struct {
+	Customer struct {
+		SubscriberID   string `json:"subscriber_id"`
+		Name           string `json:"name"`
+		Mobile         string `json:"mobile"`
+		Email          string `json:"email"`
+		ConnectionType string `json:"connection_type"`
+	} `json:"customer"`
+	Provider string    `json:"provider"`
+	Plan     NamedPlan `json:"plan"`
+	// Status is active, expired, or pending while the activation is not settled.
+	Status                  string             `json:"status"`
+	Active                  bool               `json:"active"`
+	ExpiryDate              Moment             `json:"expiry_date"`
+	DaysRemaining           int                `json:"days_remaining"`
+	CreatedAt               Moment             `json:"created_at"`
+	RenewedAt               Moment             `json:"renewed_at"`
+	LastProviderTransaction string             `json:"last_provider_transaction"`
+	PendingOperations       []PendingOperation `json:"pending_operations"`
+}
+
+// NamedPlan is a plan by id and name.
+type NamedPlan struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// PendingOperation is an operation of a subscriber's that is not settled yet.
+type PendingOperation struct {
+	TransactionID  string         `json:"transaction_id"`
+	IdempotencyKey IdempotencyKey `json:"idempotency_key"`
+	Operation      string         `json:"operation"`
+	Status         Status         `json:"status"`
+	Plan           NamedPlan      `json:"plan"`
+	Amount         Amount         `json:"amount"`
+	CreatedAt      Moment         `json:"created_at"`
+}
