@@ -159,6 +159,14 @@ type Response struct {
 // given are added to the signed ones. It is for what the other methods do not
 // cover; they retry, and Send does not.
 func (c *Client) Send(ctx context.Context, method, path string, body []byte, header http.Header) (*Response, error) {
+	response, err := c.send(ctx, method, path, body, header)
+	if err != nil {
+		return nil, fmt.Errorf("send %s %s: %w", method, path, err)
+	}
+	return response, nil
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*Response, error) {
 	request, err := c.Sign(ctx, method, path, body)
 	if err != nil {
 		return nil, err
@@ -168,12 +176,12 @@ func (c *Client) Send(ctx context.Context, method, path string, body []byte, hea
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("send %s %s: %w", method, path, err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("read the answer to %s %s: %w", method, path, err)
+		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	return &Response{Status: response.StatusCode, Header: response.Header, Body: text}, nil
 }

@@ -109,7 +109,7 @@ func (c *Client) attempt(ctx context.Context, asked call) *Error {
 	if asked.key != "" {
 		header.Set("Idempotency-Key", string(asked.key))
 	}
-	response, err := c.Send(ctx, asked.method, asked.path, asked.body, header)
+	response, err := c.send(ctx, asked.method, asked.path, asked.body, header)
 	if err != nil {
 		return &Error{Err: err}
 	}
