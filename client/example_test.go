@@ -1,0 +1,139 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/coaxhq/coax/client"
+)
+
+func Example() {
+	c, err := client.New(client.Config{
+		BaseURL: os.Getenv("COAX_BASE_URL"), // https://HOST/api/v1
+		Key:     os.Getenv("COAX_API_KEY"),
+		Secret:  client.Secret(os.Getenv("COAX_API_SECRET")),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	// The key is made from the order and stored with it before this call.
+	op, err := c.Activate(ctx, "order-1001-activate", client.Activation{
+		FullName: "Asha Rao", Mobile: "9876543210", PlanID: "BASIC-1", SubscriberID: "424242",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(op.Operation, op.Status, op.Customer.SubscriberID, "for", op.Wallet.Charged, op.Currency)
+
+	// The same key and the same request again: the same operation, not another.
+	again, err := c.Activate(ctx, "order-1001-activate", client.Activation{
+		FullName: "Asha Rao", Mobile: "9876543210", PlanID: "BASIC-1", SubscriberID: "424242",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("replayed:", again.Replayed, "and the same:", again.TransactionID == op.TransactionID)
+	// Output:
+	// activate success 424242 for 199.00 INR
+	// replayed: true and the same: true
+}
+
+// How an order is carried out whatever happens: the same key until it is decided.
+func ExampleClient_Renew() {
+	c, ctx := connect()
+	order := struct {
+		Key        client.IdempotencyKey // made and stored before the first call
+		Subscriber string
+		Plan       string
+	}{"order-1002-renew", "424242", "FAMILY-1"}
+
+	op, err := c.Renew(ctx, order.Key, client.Renewal{SubscriberID: order.Subscriber, PlanID: order.Plan})
+	switch {
+	case err == nil:
+		fmt.Println("renewed for", op.Wallet.Charged)
+	case errors.Is(err, client.PendingReview):
+		fmt.Println("the money is held; Await the key, and start nothing else for this customer")
+	case errors.Is(err, client.ProviderError):
+		fmt.Println("refunded:", op.ProviderMessage) // another attempt needs another key
+	case errors.Is(err, client.InsufficientBalance):
+		fmt.Println("top up, then call again with the same key")
+	case client.Undecided(err):
+		fmt.Println("call again later, with the same key")
+	default:
+		fmt.Println("refused, and nothing charged:", err)
+	}
+	// Output:
+	// renewed for 349.00
+}
+
+// A provider that carries an activation out and answers too late: nobody knows,
+// until the service has found out.
+func ExampleClient_Await() {
+	c, ctx := connect()
+	op, err := c.Activate(ctx, "order-1003-activate", client.Activation{
+		FullName: "Ravi Nair", Mobile: "9000020001", PlanID: "BASIC-1", // the demo's number for it
+	})
+	fmt.Println(errors.Is(err, client.PendingReview), op.Status, "held:", op.Wallet.Held)
+
+	op, err = c.Await(ctx, "order-1003-activate")
+	fmt.Println(err, op.Status, "charged:", op.Wallet.Charged)
+	// Output:
+	// true needs_review held: true
+	// <nil> success charged: 199.00
+}
+
+// What an error brings with it.
+func ExampleError() {
+	c, ctx := connect()
+	_, err := c.Activate(ctx, "order-1004-activate", client.Activation{FullName: "Meera", Mobile: "98765", PlanID: "BASIC-1"})
+	var refusal *client.Error
+	if errors.As(err, &refusal) {
+		fmt.Println(refusal.Status, refusal.Code)
+		fmt.Println("mobile:", refusal.Fields["mobile"])
+		fmt.Println("undecided:", client.Undecided(err))
+	}
+
+	op, err := c.Activate(ctx, "order-1005-activate", client.Activation{
+		FullName: "Meera", Mobile: "9000010001", PlanID: "BASIC-1", // the provider rejects this number
+	})
+	fmt.Println(errors.Is(err, client.ProviderError), op.Status, "refunded:", op.Wallet.Refunded, op.Reason)
+	// Output:
+	// 422 VALIDATION_ERROR
+	// mobile: It has to be exactly 10 digits.
+	// undecided: false
+	// true failed refunded: true PROVIDER_REJECTED
+}
+
+func ExampleClient_Plans() {
+	c, ctx := connect()
+	catalogue, err := c.Plans(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, plan := range catalogue.Plans {
+		fmt.Printf("%-9s %8s %s\n", plan.ID, plan.Price, plan.Type)
+	}
+	// Output:
+	// BASIC-1     199.00 standard
+	// COMBO-1     499.00 combo
+	// FAMILY-1    349.00 standard
+	// FAMILY-3    999.00 standard
+}
+
+// connect is what Example shows at length.
+func connect() (*client.Client, context.Context) {
+	c, err := client.New(client.Config{
+		BaseURL: os.Getenv("COAX_BASE_URL"), Key: os.Getenv("COAX_API_KEY"), Secret: client.Secret(os.Getenv("COAX_API_SECRET")),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, context.Background()
+}

@@ -1,0 +1,91 @@
+package client_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// The examples call a real service: a demo of this very source, in a process of
+// its own. What it prints goes into the environment, which is where a program
+// that calls a service would have it from.
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		stop, err := startService()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "the examples' service:", err)
+			return 1
+		}
+		defer stop()
+		return m.Run()
+	}())
+}
+
+func startService() (stop func(), err error) {
+	folder, err := os.MkdirTemp("", "coax-client-")
+	if err != nil {
+		return nil, err
+	}
+	remove := func() { _ = os.RemoveAll(folder) }
+	defer func() {
+		if err != nil {
+			remove()
+		}
+	}()
+	binary := filepath.Join(folder, "coax")
+	build := exec.Command("go", "build", "-trimpath", "-o", binary, "github.com/coaxhq/coax/cmd/coax")
+	// As the product is built, whatever the tests are built with.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%v: %w\n%s", build, err, text)
+	}
+	service := exec.Command(binary, "demo", "--dir", filepath.Join(folder, "demo"), "--addr", "127.0.0.1:0", "--json",
+		"--set", "provider.timeout=1s", "--set", "review.first_check=100ms", "--set", "log.level=error")
+	service.Stderr = os.Stderr
+	service.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no service outlives its tests
+	output, err := service.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := service.Start(); err != nil {
+		return nil, err
+	}
+	stop = func() {
+		_ = service.Process.Signal(syscall.SIGTERM)
+		_, _ = io.Copy(io.Discard, output)
+		_ = service.Wait()
+		remove()
+	}
+	printed, err := bufio.NewReader(output).ReadBytes('\n')
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("it ended before it was ready: %w", err)
+	}
+	var line struct {
+		BaseURL   string `json:"base_url"`
+		CACert    string `json:"ca_cert"`
+		APIKey    string `json:"api_key"`
+		APISecret string `json:"api_secret"`
+	}
+	if err := json.Unmarshal(printed, &line); err != nil {
+		stop()
+		return nil, fmt.Errorf("%s: %w", printed, err)
+	}
+	for name, value := range map[string]string{
+		"COAX_BASE_URL": line.BaseURL, "COAX_API_KEY": line.APIKey, "COAX_API_SECRET": line.APISecret,
+		// Go reads the trusted roots once, at the first connection.
+		"SSL_CERT_FILE": line.CACert,
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			stop()
+			return nil, err
+		}
+	}
+	return stop, nil
+}
