@@ -75,7 +75,8 @@ type Answer struct {
 	Misfit bool
 	// Transaction is the provider's own number, if it gave one.
 	Transaction string
-	// Message is the provider's word for people; Detail is ours, for staff.
+	// Message is the provider's word for people; Detail is ours, for staff. A
+	// rejection with a message is the provider's own no; one without is a void.
 	Message string
 	Detail  string
 }

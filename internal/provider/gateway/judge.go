@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 
@@ -73,6 +74,11 @@ func (g *Gateway) judge(got reply, order operation.Order, meanings map[string]me
 	}}
 	if means.verdict == operation.Unknown {
 		result.cause = Undecided
+	}
+	if said.status == "voided" {
+		// A message with a rejection is why the provider refused the order. What
+		// it says beside a void is not: it never judged the order at all.
+		result.answer.Message, result.answer.Detail = "", cmp.Or(result.answer.Detail, result.answer.Message)
 	}
 	return result
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/operation"
 )
 
 func TestCatalogueIsTakenAsAWholeOrNotAtAll(t *testing.T) {
@@ -81,6 +82,17 @@ func TestProbeBelievesOnlyAnAnswer(t *testing.T) {
 	}
 	if err := open(t, Config{URL: "http://127.77.1.9:9"}).Probe(context.Background()); err == nil {
 		t.Error("Probe of nobody = nil")
+	}
+}
+
+// Review takes a rejection with a message for the provider's own no, and asks no
+// more. A void is none, however much is said beside it.
+func TestWhatIsSaidBesideAVoidIsNoRejection(t *testing.T) {
+	g := open(t, Config{URL: answering(t, 200, `{"reference":"`+order.Reference+`","status":"voided","message":"Cancelled."}`).URL})
+	for name, ask := range map[string]func(context.Context, operation.Order) operation.Answer{"status": g.Status, "void": g.Void} {
+		if got := ask(t.Context(), order); got.Verdict != operation.Rejected || got.Message != "" || got.Detail == "" {
+			t.Errorf("%s = %+v; want it rejected, what was said kept for staff alone", name, got)
+		}
 	}
 }
 
