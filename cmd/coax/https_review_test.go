@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,6 +199,7 @@ func TestAMissingAddonIsFollowedUp(t *testing.T) {
 		{"rejected twice", []string{"success", "reject", "reject", "success"}, []string{"-2", "-2.1", "-2.2"}},
 		{"not answered, and not carried out", []string{"success", "timeout_not_applied", "success"}, []string{"-2", "-2"}},
 		{"not answered, but carried out", []string{"success", "timeout_applied"}, []string{"-2"}},
+		{"answered about something else when it was followed up", []string{"success", "reject", "wrong_reference"}, []string{"-2", "-2.1"}},
 	}
 	for i, row := range rows {
 		mobile, key := fmt.Sprintf("96%d0000000", i), fmt.Sprintf("addon-%d-key", i)
@@ -227,6 +229,11 @@ func TestAMissingAddonIsFollowedUp(t *testing.T) {
 		if fmt.Sprint(sent) != fmt.Sprint(row.references) {
 			t.Errorf("%s: sent as %v; want %v", row.what, sent, row.references)
 		}
+	}
+
+	entries, err := w.desk.Exceptions(t.Context(), false)
+	if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "-2.1: ") {
+		t.Errorf("exceptions %+v, %v; want one, for the answer about something else", entries, err)
 	}
 
 	w.script("9690000000", "success", "reject", "reject", "reject", "reject", "reject", "reject")

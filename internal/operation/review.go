@@ -217,6 +217,9 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 	if s.State != AddonSuccess {
 		s.NextAt = r.config.Now().Add(r.addonWait(s.Attempt))
 	}
+	if err := noteMisfits(ctx, r.store, op.ID, s.Calls, r.config.Now()); err != nil {
+		return err
+	}
 	return r.store.SettleAddon(ctx, s)
 }
 
