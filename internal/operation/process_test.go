@@ -29,6 +29,8 @@ type willing struct {
 	status []operation.Answer
 	asked  int
 	silent bool // it carries out nothing, and says nothing
+	void   *operation.Answer
+	voids  int
 }
 
 func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answer {
@@ -47,6 +49,10 @@ func (p *willing) Status(context.Context, operation.Order) operation.Answer {
 }
 
 func (p *willing) Void(context.Context, operation.Order) operation.Answer {
+	p.voids++
+	if p.void != nil {
+		return *p.void
+	}
 	return operation.Answer{Verdict: operation.Rejected}
 }
 
