@@ -147,6 +147,36 @@ func TestEveryOutcomeHasAnExample(t *testing.T) {
 	})
 }
 
+// An operation has one code and several stories: each reason it may fail for, a
+// replay, an add-on that is missing.
+func TestEveryStoryOfAnOperationHasAnExample(t *testing.T) {
+	for _, path := range []string{"/activate", "/renew", "/advance-renew"} {
+		promised := publishedDocument(t).operations[path][http.MethodPost]
+
+		var got []string
+		for _, example := range promised[http.StatusBadGateway].examples {
+			reason, _ := at(example.Value.Value, []string{"data", "reason"})
+			got = append(got, fmt.Sprint(reason))
+		}
+		want := []string{"NOT_CONFIRMED", "PROVIDER_REJECTED", "PROVIDER_UNREACHABLE", "REJECTED_BY_REVIEW"}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("POST %s has examples with the reasons %q; want %q", path, got, want)
+		}
+
+		succeeded := promised[http.StatusOK]
+		if example := succeeded.examples["OK replayed"]; example == nil || succeeded.outcomes["OK"].givesOnce(example.Value.Value) {
+			t.Errorf("POST %s has no example of a replay, or one with a password", path)
+		}
+		var warnings any
+		if example := succeeded.examples["OK add-on failed"]; example != nil {
+			warnings, _ = at(example.Value.Value, []string{"data", "warnings"})
+		}
+		if list, _ := warnings.([]any); len(list) != 1 {
+			t.Errorf("POST %s has no example of an add-on that failed", path)
+		}
+	}
+}
+
 // A look-up has one code and several shapes.
 func TestEveryShapeOfALookupHasAnExample(t *testing.T) {
 	for path, want := range map[string][]string{
