@@ -45,3 +45,16 @@ func Violations(method, path string, status int, header http.Header, body []byte
 	}
 	return fmt.Errorf("%s %s answered %d against the contract:\n- %s", method, path, status, strings.Join(found, "\n- "))
 }
+
+// CheckPrinted fails the test if a body that a program printed, without its status
+// and its headers, is none that the document promises for the request.
+func CheckPrinted(t testing.TB, method, path string, body []byte) {
+	t.Helper()
+	doc, err := published()
+	if err != nil {
+		t.Fatalf("read contract/openapi.yaml: %v", err)
+	}
+	if found := doc.judgePrinted(method, path, body); len(found) > 0 {
+		t.Errorf("%s %s is said to be answered against the contract:\n- %s\nbody: %s", method, path, strings.Join(found, "\n- "), body)
+	}
+}

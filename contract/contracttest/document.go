@@ -55,10 +55,11 @@ type header struct {
 
 // outcome is one code's part of an answer.
 type outcome struct {
-	body *jsonschema.Schema
-	rate string     // always, never or sometimes
-	once [][]string // the paths of what is given once
-	maps [][]string // the paths of objects with any number of names
+	schema *openapi3.Schema // as published
+	body   *jsonschema.Schema
+	rate   string     // always, never or sometimes
+	once   [][]string // the paths of what is given once
+	maps   [][]string // the paths of objects with any number of names
 }
 
 // Where there is no operation, these responses of the document may be given. A
@@ -222,7 +223,7 @@ func (b *builder) outcome(made *answer, ref *openapi3.SchemaRef, at string) {
 	case !slices.Contains([]string{"always", "never", "sometimes"}, rate):
 		b.complain(at, "%s is %q; want always, never or sometimes", rateKeyword, rate)
 	}
-	result := outcome{body: b.schema(at), rate: rate}
+	result := outcome{schema: ref.Value, body: b.schema(at), rate: rate}
 	result.remark(ref.Value, nil)
 	made.outcomes[code] = result
 }

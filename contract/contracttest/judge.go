@@ -71,6 +71,24 @@ func (d *document) promised(method, path string) (promised answers, allow string
 	return d.wrongMethod, strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
 }
 
+// judgePrinted names what is wrong with a body of which nothing else is known. A
+// code has one schema wherever an endpoint answers with it.
+func (d *document) judgePrinted(method, path string, body []byte) (found []string) {
+	value, err := decode(body)
+	if err != nil {
+		return []string{"the body: " + err.Error()}
+	}
+	envelope, _ := value.(map[string]any)
+	code, _ := envelope["code"].(string)
+	promised, _ := d.promised(method, path)
+	for _, answer := range promised {
+		if outcome, known := answer.outcomes[code]; known {
+			return wrongs(outcome.body.Validate(value))
+		}
+	}
+	return []string{fmt.Sprintf("the code %q is not documented here", code)}
+}
+
 // canonical spells header names as net/http does. The contract's spelling is not
 // always that, and a recorder may have kept either.
 func canonical(header http.Header) http.Header {

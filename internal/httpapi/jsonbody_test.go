@@ -174,7 +174,7 @@ func TestALookUpTakesOneOfTwoNames(t *testing.T) {
 		{"Subscriber_id=1", "subscriber_id", ""},
 	}
 	for _, row := range rows {
-		got, err := readQuery(row.raw, "subscriber_id", "mobile")
+		got, err := readQuery(row.raw, askSubscription)
 		fields, _ := fault.From(err).Data["fields"].(map[string]string)
 		switch {
 		case row.wrong == "" && (err != nil || got["subscriber_id"] != row.first):

@@ -100,11 +100,11 @@ func wellFormedIdempotencyKey(key string) bool {
 
 // transaction looks up an operation. The id wins over the key.
 func (a *API) transaction(ctx context.Context, call Call) (Answer, error) {
-	asked, err := readQuery(call.RawQuery, "transaction_id", "idempotency_key")
+	asked, err := readQuery(call.RawQuery, askTransaction)
 	if err != nil {
 		return Answer{}, err
 	}
-	op, err := a.operations.Transaction(ctx, call.Caller.Operator.ID, asked["transaction_id"], asked["idempotency_key"])
+	op, err := a.operations.Transaction(ctx, call.Caller.Operator.ID, asked[askTransaction.first], asked[askTransaction.second])
 	if err != nil {
 		return Answer{}, err
 	}
@@ -114,11 +114,11 @@ func (a *API) transaction(ctx context.Context, call Call) (Answer, error) {
 
 // subscription looks up a subscriber. The id wins over the mobile.
 func (a *API) subscription(ctx context.Context, call Call) (Answer, error) {
-	asked, err := readQuery(call.RawQuery, "subscriber_id", "mobile")
+	asked, err := readQuery(call.RawQuery, askSubscription)
 	if err != nil {
 		return Answer{}, err
 	}
-	found, err := a.operations.Subscription(ctx, call.Caller.Operator.ID, asked["subscriber_id"], asked["mobile"])
+	found, err := a.operations.Subscription(ctx, call.Caller.Operator.ID, asked[askSubscription.first], asked[askSubscription.second])
 	if err != nil {
 		return Answer{}, err
 	}

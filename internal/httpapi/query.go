@@ -11,9 +11,19 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// readQuery reads the parameters of a look-up that takes one of two names, of
-// which the first wins. It reads what was signed, in the way it was signed.
-func readQuery(raw, first, second string) (map[string]string, error) {
+// asks are the two names by which something can be looked up; the first wins.
+type asks struct{ first, second string }
+
+// What the look-ups take. The other endpoints read no query at all.
+var (
+	askTransaction  = asks{"transaction_id", "idempotency_key"}
+	askSubscription = asks{"subscriber_id", "mobile"}
+)
+
+// readQuery reads the parameters of a look-up. It reads what was signed, in the
+// way it was signed.
+func readQuery(raw string, by asks) (map[string]string, error) {
+	first, second := by.first, by.second
 	values := map[string]string{}
 	problems := map[string]string{}
 	for pair := range strings.SplitSeq(signing.CanonicalQuery(raw), "&") {
