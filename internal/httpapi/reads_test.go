@@ -90,7 +90,10 @@ func TestPlans(t *testing.T) {
 func TestALongAnswerPassesWhole(t *testing.T) {
 	var sold planList
 	for i := range 2000 {
-		sold = append(sold, subscription.Plan{ID: fmt.Sprintf("P%04d", i), Name: "HTTP/1.1 400 Bad Request", Description: strings.Repeat("HTTP/1.1 500 ", i%7)})
+		sold = append(sold, subscription.Plan{
+			ID: fmt.Sprintf("P%04d", i), Name: "HTTP/1.1 400 Bad Request", Description: strings.Repeat("HTTP/1.1 500 ", i%7),
+			Price: money.Paise(19_900), Months: 1, Type: subscription.Standard,
+		})
 	}
 	h := build(t, func(api *Config, _ *FrontDoorConfig) { api.Plans = sold })
 	w := h.dialTLS()

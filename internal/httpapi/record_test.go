@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/contract/contracttest"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -94,6 +95,7 @@ func TestDataThatDoesNotEncodeIsOurFailure(t *testing.T) {
 		}}
 		w := httptest.NewRecorder()
 		api.ServeHTTP(w, overEncrypted(httptest.NewRequest("GET", "/x", nil)))
+		contracttest.Check(t, "GET", "/x", w.Code, w.Header(), w.Body.Bytes())
 		if w.Code != 500 || !strings.Contains(w.Body.String(), `"code":"INTERNAL_ERROR"`) {
 			t.Errorf("%s: answered %d %s; want INTERNAL_ERROR", name, w.Code, w.Body)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/contract/contracttest"
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/fault"
 )
@@ -249,6 +250,7 @@ func TestServedWithoutAFrontDoorEverythingIsPlain(t *testing.T) {
 	w := httptest.NewRecorder()
 	api := New(Config{Now: func() time.Time { return noon }, Gate: &fakeGate{}})
 	api.ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/renew", strings.NewReader("{}")))
+	contracttest.Check(t, "POST", "/api/v1/renew", w.Code, w.Header(), w.Body.Bytes())
 	if w.Code != 403 {
 		t.Errorf("answered %d %s; want 403", w.Code, w.Body)
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -14,14 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/contract/contracttest"
 	"github.com/coaxhq/coax/internal/fault"
 )
 
 // wire is a client's end of a connection, by hand.
 type wire struct {
 	net.Conn
-	t *testing.T
-	r *bufio.Reader
+	t    *testing.T
+	r    *bufio.Reader
+	sent []byte // and not answered yet
 }
 
 // dialTLS and dialPlain connect and give the connection a deadline, so that a
@@ -48,6 +51,29 @@ func (h *house) dial(address string, config *tls.Config) *wire {
 	return &wire{Conn: c, t: h.t, r: bufio.NewReader(c)}
 }
 
+// Write sends, and remembers what: answers come in the order of what they answer.
+func (w *wire) Write(p []byte) (int, error) {
+	w.sent = append(w.sent, p...)
+	return w.Conn.Write(p)
+}
+
+// answered takes the request that the next response answers from what was sent.
+// Both are empty if it cannot be read as one.
+func (w *wire) answered() (method, path string) {
+	w.sent = bytes.TrimLeft(w.sent, "\r\n") // HTTP overlooks them between requests
+	rest := bytes.NewReader(w.sent)
+	buffered := bufio.NewReader(rest)
+	request, err := http.ReadRequest(buffered)
+	if err != nil {
+		w.sent = nil
+		return "", ""
+	}
+	_, _ = io.Copy(io.Discard, request.Body) // it may have been sent in part
+	w.sent = w.sent[len(w.sent)-buffered.Buffered()-rest.Len():]
+	path, _ = splitTarget(request.RequestURI)
+	return request.Method, path
+}
+
 func (w *wire) send(format string, args ...any) {
 	w.t.Helper()
 	if _, err := fmt.Fprintf(w, format, args...); err != nil {
@@ -69,7 +95,8 @@ type got struct {
 var shape = regexp.MustCompile(`^\{"success":(?:true|false),"request_id":"req_[0-9a-f]{32}","code":"[A-Z_]+",` +
 	`"message":"(?:[^"\\]|\\.)+","data":\{.*\}\}$`)
 
-// receive reads the next response and checks what every response has to have.
+// receive reads the next response, holds it against the document, and checks what
+// every response has to have.
 func (w *wire) receive() got {
 	w.t.Helper()
 	return w.receiveTo("GET")
@@ -86,6 +113,8 @@ func (w *wire) receiveTo(method string) got {
 		w.t.Fatalf("read the response's body: %v", err)
 	}
 	g := got{Response: response, body: string(body)}
+	asked, path := w.answered()
+	contracttest.Check(w.t, asked, path, response.StatusCode, response.Header, body)
 	for name, want := range map[string]string{
 		"Content-Type":  "application/json; charset=utf-8",
 		"Cache-Control": "no-store",
