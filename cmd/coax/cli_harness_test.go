@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/contract/contracttest"
 )
 
 // cliPatience is how long anything here may take before it counts as stuck. No
@@ -47,7 +50,50 @@ func cliRunIn(t testing.TB, environ []string, args ...string) cliResult {
 	if ctx.Err() != nil {
 		t.Fatalf("coax %q did not end by itself\nstderr: %s", args, err.String())
 	}
+	cliCheckPrinted(t, args, out.String())
 	return cliResult{code, out.String(), err.String()}
+}
+
+// cliCheckPrinted holds what call printed against the contract: all of the answer
+// if its head was asked for, else its body. Other commands print something else,
+// and a call that got no answer nothing.
+func cliCheckPrinted(t testing.TB, args []string, printed string) {
+	t.Helper()
+	var words []string
+	include := false
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-i" || arg == "--include":
+			include = true
+		case slices.Contains([]string{"--credentials", "--data", "--idempotency-key"}, arg):
+			i++
+		case !strings.HasPrefix(arg, "-"):
+			words = append(words, arg)
+		}
+	}
+	if printed == "" || len(words) != 3 || words[0] != "call" || slices.Contains(args, "--help") {
+		return
+	}
+	method, path := strings.ToUpper(words[1]), words[2]
+	if !strings.HasPrefix(path, "/") {
+		path = "/api/v1/" + path
+	}
+	if !include {
+		contracttest.CheckPrinted(t, method, path, []byte(printed))
+		return
+	}
+	head, body, _ := strings.Cut(printed, "\n\n")
+	first, rest, _ := strings.Cut(head, "\n")
+	var status int
+	if _, err := fmt.Sscanf(first, "HTTP %d ", &status); err != nil {
+		t.Errorf("coax %q prints %q first; want the status", args, first)
+	}
+	header := http.Header{}
+	for line := range strings.Lines(rest) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		header.Add(name, value)
+	}
+	contracttest.Check(t, method, path, status, header, []byte(body))
 }
 
 // cliOK demands that a command was done without a word on standard error.

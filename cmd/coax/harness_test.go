@@ -211,8 +211,7 @@ type answer struct {
 // spoiled has the kinds of answers whose check was checked.
 var spoiled sync.Map
 
-// send sends a call, holds the answer against the contract, and reads the
-// envelope.
+// send sends a call and receives the answer.
 func (w *world) send(c call) answer {
 	w.t.Helper()
 	request := w.request(c)
@@ -220,19 +219,32 @@ func (w *world) send(c call) answer {
 	if err != nil {
 		w.t.Fatalf("%s %s: %v", request.Method, c.path, err)
 	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
+	got, err := w.receive(request, c.path, response)
 	if err != nil {
 		w.t.Fatalf("%s %s: read the answer: %v", request.Method, c.path, err)
 	}
-	contracttest.Check(w.t, request.Method, c.path, response.StatusCode, response.Header, raw)
+	return got
+}
+
+// receive reads an answer to its end, holds it against the contract, notes its
+// code, and opens the envelope. Whatever the service answers comes through here.
+func (w *world) receive(request *http.Request, path string, response *http.Response) (answer, error) {
+	w.t.Helper()
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	contracttest.Check(w.t, request.Method, path, response.StatusCode, response.Header, raw)
 	got := readAnswer(w.t, response.StatusCode, response.Header, raw)
+	kind := request.Method + " " + request.URL.Path + " " + string(got.code)
+	received.note(got.code, kind)
 	// One answer of each kind is spoiled in every way, to see that the check
 	// would have noticed.
-	if _, known := spoiled.LoadOrStore(request.Method+" "+request.URL.Path+" "+string(got.code), true); !known {
-		contracttest.CheckMutations(w.t, request.Method, c.path, response.StatusCode, response.Header, raw)
+	if _, known := spoiled.LoadOrStore(kind, true); !known {
+		contracttest.CheckMutations(w.t, request.Method, path, response.StatusCode, response.Header, raw)
 	}
-	return got
+	return got, nil
 }
 
 func readAnswer(t testing.TB, status int, header http.Header, raw []byte) answer {

@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/client"
-	"github.com/coaxhq/coax/contract/contracttest"
 	"github.com/coaxhq/coax/internal/fault"
 )
 
@@ -38,13 +36,8 @@ func (w *world) tryOperate(as caller, endpoint, key string, o order) (answer, bo
 	if err != nil {
 		return answer{}, false
 	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		return answer{}, false
-	}
-	contracttest.Check(w.t, request.Method, request.URL.Path, response.StatusCode, response.Header, raw)
-	return readAnswer(w.t, response.StatusCode, response.Header, raw), true
+	got, err := w.receive(request, request.URL.Path, response)
+	return got, err == nil
 }
 
 // A process that is killed while it serves has forgotten nothing of what it

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/fault"
 )
 
 const (
@@ -24,6 +26,9 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	cliEndShared()
+	if code == 0 && everyTestRan() {
+		code = received.report(os.Stderr, fault.Contract)
+	}
 	os.Exit(code)
 }
 

@@ -232,6 +232,33 @@ func TestCheckFailsTheTest(t *testing.T) {
 	}
 }
 
+func TestCheckPrintedFailsTheTest(t *testing.T) {
+	all := recorded(t)
+	for name, r := range all {
+		if r.method == http.MethodHead {
+			continue // nothing is printed of it
+		}
+		f := &fakeTB{TB: t}
+		if CheckPrinted(f, r.method, r.path, r.body); f.failed != 0 {
+			t.Errorf("%s: CheckPrinted failed for a body that is right", name)
+		}
+	}
+	balance := all["balance"]
+	for name, change := range map[string]func(*response){
+		"another endpoint's body": func(r *response) { r.path = "/api/v1/plans" },
+		"a code of nobody's":      func(r *response) { r.body = bytes.Replace(r.body, []byte(`"OK"`), []byte(`"FINE"`), 1) },
+		"a field too many":        func(r *response) { r.body = bytes.Replace(r.body, []byte(`"data":{`), []byte(`"data":{"x":1,`), 1) },
+		"no JSON":                 func(r *response) { r.body = []byte("OK") },
+	} {
+		r := balance
+		change(&r)
+		f := &fakeTB{TB: t}
+		if CheckPrinted(f, r.method, r.path, r.body); f.failed != 1 {
+			t.Errorf("%s: CheckPrinted did not fail", name)
+		}
+	}
+}
+
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		if _, err := load(contract.OpenAPI); err != nil {
