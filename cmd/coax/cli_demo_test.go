@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/fault"
 )
 
 // cliLineShape is the documented line. What comes with later releases has a
@@ -58,10 +60,9 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 		}
 	}
 
-	for path, want := range map[string]string{"/": "", "/api/v1/balance": "", "/nothing?x=1": ""} {
-		status, body := cliGet(t, p.line.PlainURL+path)
-		if status != http.StatusForbidden || !strings.Contains(body, `"HTTPS_REQUIRED"`) {
-			t.Errorf("plain_url%s: %d %s; want 403 HTTPS_REQUIRED%s", path, status, body, want)
+	for _, path := range []string{"/", "/api/v1/balance", "/nothing?x=1"} {
+		if got := remote(t, p).sendNow(call{base: p.line.PlainURL, path: path}); got.code != fault.HTTPSRequired {
+			t.Errorf("plain_url%s: %s; want 403 HTTPS_REQUIRED", path, got.raw)
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
