@@ -5,7 +5,8 @@
 //
 // It is for tests and knows nothing but the document: no code of the service is
 // asked what it meant to say. It judges responses only, never requests, and no
-// message's wording.
+// message's wording. Describe says what the document has, for those who compare
+// it with what the service has.
 package contracttest
 
 import (

@@ -84,6 +84,10 @@ func TestTheDocumentHasTheSevenEndpoints(t *testing.T) {
 }
 
 func TestEveryRequestIsDescribedWithItsHeaders(t *testing.T) {
+	scheme := publishedDocument(t).api.Components.SecuritySchemes["ApiKey"]
+	if scheme == nil || scheme.Value.Type != "apiKey" || scheme.Value.In != "header" || scheme.Value.Name != "X-API-Key" {
+		t.Errorf("the security scheme is %v; want the key in its header", scheme)
+	}
 	for path, item := range publishedDocument(t).api.Paths.Map() {
 		for method, operation := range item.Operations() {
 			want := []string{"X-API-Key", "X-Timestamp", "X-Nonce", "X-Signature"}
