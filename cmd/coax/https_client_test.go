@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -24,13 +27,29 @@ func (w *world) speaker(as caller, config client.Config) *client.Client {
 		config.BaseURL = w.line.BaseURL
 	}
 	if config.HTTP == nil {
-		config.HTTP = w.http
+		config.HTTP = &http.Client{Transport: checked{w}}
 	}
 	c, err := client.New(config)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return c
+}
+
+// checked holds what the client receives against the contract before it sees it.
+type checked struct{ w *world }
+
+func (c checked) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := c.w.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.w.receive(request, request.URL.RequestURI(), response)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(got.raw))
+	return response, nil
 }
 
 // The client's words for everything there is to call, against the real service.

@@ -20,11 +20,11 @@ import (
 // the middle and answers in the service's place. What it does is drawn from a
 // seed; when it happens to whom is up to the machine.
 type badLine struct {
-	t        testing.TB
-	server   *httptest.Server
-	upstream *http.Client
-	target   *url.URL
-	late     sync.WaitGroup
+	t      testing.TB
+	world  *world
+	server *httptest.Server
+	target *url.URL
+	late   sync.WaitGroup
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -103,7 +103,7 @@ func newBadLine(t testing.TB, w *world, seed uint64) *badLine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &badLine{t: t, upstream: w.http, target: target, random: rand.New(rand.NewPCG(seed, 0)), did: map[string]int{}}
+	l := &badLine{t: t, world: w, target: target, random: rand.New(rand.NewPCG(seed, 0)), did: map[string]int{}}
 	l.server = httptest.NewTLSServer(l)
 	t.Cleanup(func() {
 		l.server.Close()
@@ -176,23 +176,22 @@ func (l *badLine) deliver(r heldRequest) answer {
 	}
 	request.Header = r.header.Clone()
 	request.GetBody = nil
-	response, err := l.upstream.Do(request)
+	response, err := l.world.http.Do(request)
 	if err != nil {
 		l.t.Errorf("the service did not answer: %v", err)
 		panic(http.ErrAbortHandler)
 	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
+	got, err := l.world.receive(request, r.target, response)
 	if err != nil {
 		l.t.Errorf("the service did not answer whole: %v", err)
 		panic(http.ErrAbortHandler)
 	}
-	return answer{status: response.StatusCode, header: response.Header, raw: raw}
+	return got
 }
 
 // deliverCut sends the head of a request and a part of its body, and hangs up.
 func (l *badLine) deliverCut(r heldRequest) {
-	conn, err := tls.Dial("tcp", l.target.Host, l.upstream.Transport.(*http.Transport).TLSClientConfig)
+	conn, err := tls.Dial("tcp", l.target.Host, l.world.http.Transport.(*http.Transport).TLSClientConfig)
 	if err != nil {
 		l.t.Errorf("reach the service: %v", err)
 		return
