@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/user"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -110,11 +111,21 @@ func (a *app) show(o object) error {
 	if a.asJSON {
 		return json.NewEncoder(a.out).Encode(o)
 	}
-	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	// Not a tabwriter: a value of several lines would end its column.
+	width := 0
 	for _, f := range o {
-		fmt.Fprintf(table, "%s\t%s\n", f.name, cell(f.value))
+		width = max(width, len(f.name))
 	}
-	return table.Flush()
+	for _, f := range o {
+		line := fmt.Sprintf("%-*s  %s", width, f.name, cell(f.value))
+		if head, rest, several := strings.Cut(line, "\n"); several {
+			line = strings.TrimRight(head, " ") + "\n" + rest
+		}
+		if _, err := fmt.Fprintln(a.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // list prints several things of one kind: as a JSON array, or as a table.
@@ -130,15 +141,17 @@ func (a *app) list(none string, rows []object) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	var cells []string
 	for _, f := range rows[0] {
-		fmt.Fprintf(table, "%s\t", f.name)
+		cells = append(cells, f.name)
 	}
-	fmt.Fprintln(table)
+	fmt.Fprintln(table, strings.Join(cells, "\t"))
 	for _, row := range rows {
+		cells = cells[:0]
 		for _, f := range row {
-			fmt.Fprintf(table, "%s\t", cell(f.value))
+			cells = append(cells, cell(f.value))
 		}
-		fmt.Fprintln(table)
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	return table.Flush()
 }
