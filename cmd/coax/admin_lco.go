@@ -205,7 +205,7 @@ func (a *app) whitelistChange(use, short string, change func(*admin.Desk, contex
 	command := &cobra.Command{
 		Use:   use + " --lco ID CIDR_OR_ADDRESS",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
+		Args:  wants(1, "one address or range, such as 203.0.113.7 or 203.0.113.0/24"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
 				if _, err := change(desk, ctx, id, args[0]); err != nil {

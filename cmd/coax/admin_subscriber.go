@@ -31,7 +31,7 @@ An expiry is YYYY-MM-DD HH:MM:SS in Indian time, or a day, which lasts to its en
 charged. Every line's error is told at once, and with one error nothing is imported. Lines
 that are there already are passed over, so a file can safely be given again.`,
 		Example: "  coax admin --config coax.toml subscriber import customers.csv --check\n  coax admin --config coax.toml subscriber import customers.csv",
-		Args:    cobra.ExactArgs(1),
+		Args:    wants(1, "one FILE.csv"),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := openInput(args[0], c.InOrStdin())
 			if err != nil {

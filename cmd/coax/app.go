@@ -124,6 +124,16 @@ func (a *app) markBeginnings(command *cobra.Command) {
 	}
 }
 
+// wants demands so many words behind a command, and says what they are.
+func wants(count int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != count {
+			return usage("give %s; %s given", what, counted(int64(len(args)), "word"))
+		}
+		return nil
+	}
+}
+
 // group is a command that only holds others.
 func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -103,7 +104,7 @@ COAX_API_SECRET, COAX_CA_CERT), which wins.`,
 		Example: `  coax call GET /api/v1/balance --credentials .demo/demo.json
   coax call GET '/api/v1/subscription?mobile=9876543210' --credentials .demo/demo.json
   coax call POST renew --data '{"subscriber_id":"100001","plan_id":"BASIC-1"}' --idempotency-key order-4711 --credentials .demo/demo.json`,
-		Args: cobra.ExactArgs(2),
+		Args: wants(2, "a METHOD and a PATH, such as GET /api/v1/balance"),
 		RunE: func(c *cobra.Command, args []string) error {
 			body, err := r.body(c.InOrStdin())
 			if err != nil {
@@ -123,7 +124,7 @@ COAX_API_SECRET, COAX_CA_CERT), which wins.`,
 			}
 			response, err := sender.Send(c.Context(), strings.ToUpper(args[0]), args[1], body, header)
 			if err != nil {
-				return err
+				return sendError(err, given)
 			}
 			if include {
 				printHead(a.out, response)
@@ -139,6 +140,18 @@ COAX_API_SECRET, COAX_CA_CERT), which wins.`,
 	command.Flags().BoolVarP(&include, "include", "i", false, "print the status and the headers too")
 	command.Flags().BoolVarP(&failing, "fail", "f", false, "exit with 1 if the status is 400 or above")
 	return command
+}
+
+// sendError adds what to do about a CA that nobody named.
+func sendError(err error, given credentials) error {
+	var unknown x509.UnknownAuthorityError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	if given.CACert == "" {
+		return fmt.Errorf("%w; if it is an installation's own CA, name its file as ca_cert in the credentials, or set %s", err, environmentName("ca_cert"))
+	}
+	return fmt.Errorf("%w; it does not come from the CA in %s", err, given.CACert)
 }
 
 // newClient makes a client that trusts the credentials' CA, if they name one.
@@ -204,7 +217,7 @@ signature, to compare with one's own code. Nothing is sent. With --timestamp and
 the result is always the same.`,
 		Example: `  coax sign GET '/api/v1/subscription?mobile=98765+43210' --credentials .demo/demo.json
   COAX_API_SECRET=cxs_… coax sign POST /api/v1/renew --data @body.json --timestamp 1800000000 --nonce 0123456789abcdef`,
-		Args: cobra.ExactArgs(2),
+		Args: wants(2, "a METHOD and a PATH, such as GET /api/v1/balance"),
 		RunE: func(c *cobra.Command, args []string) error {
 			body, err := r.body(c.InOrStdin())
 			if err != nil {

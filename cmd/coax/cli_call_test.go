@@ -55,10 +55,10 @@ func TestCLICallTakesCredentialsFromFileAndEnvironment(t *testing.T) {
 
 	// The environment wins over the file, variable by variable.
 	file := p.credentials()
-	other := cliRunIn(t, []string{"COAX_API_KEY=cxk_0000000000000000000000000000dead"}, "call", "GET", "balance", "--credentials", file)
-	cliSays(t, "a call with another key", cliOK(t, other).out, `"INVALID_API_KEY"`)
-	other = cliRunIn(t, []string{"COAX_API_SECRET=cxs_wrong"}, "call", "GET", "balance", "--credentials", file)
-	cliSays(t, "a call with another secret", cliOK(t, other).out, `"INVALID_SIGNATURE"`)
+	another := cliRunIn(t, []string{"COAX_API_KEY=cxk_0000000000000000000000000000dead"}, "call", "GET", "balance", "--credentials", file)
+	cliSays(t, "a call with another key", cliOK(t, another).out, `"INVALID_API_KEY"`)
+	another = cliRunIn(t, []string{"COAX_API_SECRET=cxs_wrong"}, "call", "GET", "balance", "--credentials", file)
+	cliSays(t, "a call with another secret", cliOK(t, another).out, `"INVALID_SIGNATURE"`)
 	mended := cliWrite(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:1/api/v1","api_key":"x","api_secret":"y"}`)
 	cliSays(t, "a call by both", cliOK(t, cliRunIn(t, environ, "call", "GET", "balance", "--credentials", mended)).out, `"success": true`)
 	// An empty variable is none.
@@ -71,7 +71,9 @@ func TestCLICallTakesCredentialsFromFileAndEnvironment(t *testing.T) {
 		cliHidesSecret(t, got, line.APISecret)
 	}
 	without := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "COAX_CA_CERT=") })
-	cliRefusal(t, cliRunIn(t, without, "call", "GET", "balance"), "certificate")
+	cliRefusal(t, cliRunIn(t, without, "call", "GET", "balance"), "certificate", "COAX_CA_CERT")
+	other := cliNewHouse(t).folder + "/ca.pem"
+	cliRefusal(t, cliRunIn(t, append(without, "COAX_CA_CERT="+other), "call", "GET", "balance"), "does not come from the CA in "+other)
 }
 
 func cliHidesSecret(t testing.TB, got cliResult, secret string) {
