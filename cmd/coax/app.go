@@ -107,20 +107,52 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 			command.Args, command.RunE = cobra.NoArgs, needsCommand
 		}
 	}
-	a.markBeginnings(root)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		// The flags of a command that was mistyped are nobody's; the command is
+		// what is wrong.
+		if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
+			return unknownCommand(c, words[0])
+		}
+		return err
+	})
+	a.prepare(root)
 	return root
 }
 
-// markBeginnings notes for every command when its own code begins.
-func (a *app) markBeginnings(command *cobra.Command) {
+// unknownCommand says so, with the command that was probably meant.
+func unknownCommand(c *cobra.Command, word string) error {
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(word); len(near) > 0 {
+		return usage("unknown command %q for %q; is %s meant?", word, c.CommandPath(), strings.Join(near, " or "))
+	}
+	return usage("unknown command %q for %q", word, c.CommandPath())
+}
+
+// prepare notes for every command when its own code begins, and what to say
+// about a word that has no place behind it.
+func (a *app) prepare(command *cobra.Command) {
 	if runE := command.RunE; runE != nil {
 		command.RunE = func(c *cobra.Command, args []string) error {
 			a.began = true
 			return runE(c, args)
 		}
 	}
+	if check := command.Args; check != nil {
+		command.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			var ours *usageError
+			switch {
+			case err == nil || errors.As(err, &ours):
+				return err
+			case c.HasSubCommands():
+				return unknownCommand(c, args[0])
+			}
+			// cobra calls it an unknown command, as if there were others.
+			return usage("%s takes no word behind it: %q", c.CommandPath(), args[0])
+		}
+	}
 	for _, inner := range command.Commands() {
-		a.markBeginnings(inner)
+		a.prepare(inner)
 	}
 }
 
