@@ -147,7 +147,7 @@ func openProvider(config Config, observe func(gateway.Observation)) (*gateway.Ga
 		Observe: observe,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the provider: %w", err)
+		return nil, fmt.Errorf("provider.url or provider.ca: %w", err)
 	}
 	return provider, nil
 }

@@ -133,9 +133,13 @@ func TestRubbishInTheFilesPlaceIsNotTakenForAStore(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if db, err := Open(t.Context(), path, Options{}); err == nil {
+	db, err := Open(t.Context(), path, Options{})
+	if err == nil {
 		db.Close()
-		t.Error("rubbish was opened as a store")
+		t.Fatal("rubbish was opened as a store")
+	}
+	if !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("the error %q does not say what to do", err)
 	}
 	kept, err := os.ReadFile(path)
 	if err != nil || !strings.HasPrefix(string(kept), "not a database") {

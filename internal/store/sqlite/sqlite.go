@@ -14,7 +14,8 @@ import (
 	"strings"
 	"sync"
 
-	_ "modernc.org/sqlite" // the driver
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Role is what a process does with the file.
@@ -162,6 +163,10 @@ func checkDurability(ctx context.Context, pool *sql.DB) error {
 	var synchronous, foreignKeys int
 	for name, target := range map[string]any{"journal_mode": &journal, "synchronous": &synchronous, "foreign_keys": &foreignKeys} {
 		if err := pool.QueryRowContext(ctx, "PRAGMA "+name).Scan(target); err != nil {
+			var failure *sqlite.Error
+			if errors.As(err, &failure) && failure.Code() == sqlite3.SQLITE_NOTADB {
+				return fmt.Errorf("another program's file is there: name another one, or move it away: %w", err)
+			}
 			return fmt.Errorf("open the store: read back %s: %w", name, err)
 		}
 	}
