@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -273,54 +272,6 @@ func TestCLIDemoSaysHowToGetAnotherPort(t *testing.T) {
 	defer taken.Close()
 	// What the message recommends has to work for a demo: --addr does.
 	cliRefusal(t, cliRun(t, "demo", "--dir", t.TempDir(), "--addr", taken.Addr().String()), taken.Addr().String(), "--addr")
-}
-
-func TestCLIDemoForPeople(t *testing.T) {
-	t.Parallel()
-	folder := filepath.Join(t.TempDir(), "asha's demo")
-	s := cliServe(t, nil, "Ctrl-C ends it", "demo", "--dir", folder, "--addr", "127.0.0.1:0")
-	out := s.out.String()
-	var line demoLine
-	if err := json.Unmarshal([]byte(cliRead(t, filepath.Join(folder, "demo.json"))), &line); err != nil {
-		t.Fatal(err)
-	}
-	cliSays(t, "the greeting", out, line.BaseURL, line.APIKey, line.APISecret, line.CACert, line.InternalURL, "lco 1")
-
-	commands := cliPasteable(out)
-	if len(commands) < 2 {
-		t.Fatalf("there is too little to paste:\n%s", out)
-	}
-	for i, command := range commands {
-		shell := exec.Command("sh", "-c", command)
-		shell.Env, shell.Dir = cliEnviron(), "/"
-		got, err := shell.CombinedOutput()
-		if err != nil || strings.Contains(command, " call ") && !strings.Contains(string(got), `"success": true`) {
-			t.Errorf("pasted %q: %v\n%s", command, err, got)
-		}
-		if i == 0 {
-			cliSays(t, "the first signed call", string(got), `"wallet_balance": 10000.00`)
-		}
-	}
-}
-
-// cliPasteable are the commands in a text for people: what is indented by four,
-// with the lines that a backslash joins to it.
-func cliPasteable(text string) []string {
-	var commands []string
-	joined := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case joined:
-			commands[len(commands)-1] += "\n" + line
-		case strings.HasPrefix(line, "    ") && strings.TrimSpace(line) != "":
-			commands = append(commands, strings.TrimSpace(line))
-		default:
-			continue
-		}
-		joined = strings.HasSuffix(line, `\`)
-	}
-	return commands
 }
 
 // The folder of a demo that runs belongs to it: a second start is refused and

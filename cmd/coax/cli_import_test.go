@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -350,43 +348,6 @@ func TestCLIImportInARaceBringsEachInOnce(t *testing.T) {
 	if imported != 40 || counts["subscribers"] != "40" || counts["cycles"] != "40" {
 		t.Errorf("%d were imported, %s are there; want 40", imported, counts["subscribers"])
 	}
-}
-
-// Beside a running demo, from standard input; and the API knows them at once.
-func TestCLIImportFromStandardInputBesideADemo(t *testing.T) {
-	t.Parallel()
-	p := cliDemo(t)
-	h := p.house(t)
-	lco, me := cliCaller(t, h, p.line, "1000")
-	n, _ := strconv.Atoi(lco)
-	id, mobile := fmt.Sprintf("3%05d", n), fmt.Sprintf("96%08d", n)
-	row := lco + "," + id + "," + mobile + ",Asha Rao,BASIC-1,2090-01-31\n"
-	feed := func(content string, more ...string) (string, error) {
-		command := exec.Command(os.Args[0], append([]string{"admin", "--config", h.config, "subscriber", "import", "-", "--json"}, more...)...)
-		command.Env, command.Stdin = cliEnviron(), strings.NewReader(content)
-		out, err := command.Output()
-		return strings.TrimSpace(string(out)), err
-	}
-	if out, err := feed(cliImportHeader+row, "--check"); err != nil || out != `{"rows":1,"imported":0,"already_there":0,"problems":[]}` {
-		t.Errorf("checked: %v, %s", err, out)
-	}
-	if out, err := feed(cliImportHeader + row); err != nil || out != `{"rows":1,"imported":1,"already_there":0,"problems":[]}` {
-		t.Errorf("imported: %v, %s", err, out)
-	}
-	if out, err := feed(""); err == nil || out != "" {
-		t.Errorf("nothing on standard input: %v, %s; want a refusal", err, out)
-	}
-	found := cliOK(t, cliRun(t, "call", "GET", "subscription?mobile="+mobile, "--credentials", me)).out
-	cliSays(t, "the subscription", found, `"subscriber_id": "`+id+`"`, `"status": "active"`, `"expiry_date": "2090-01-31 23:59:59"`, `"id": "BASIC-1"`)
-	if got := cliOperate(t, me, "renew", "key-"+id, `{"subscriber_id":"`+id+`","plan_id":"FAMILY-1"}`); got.status != 200 {
-		t.Errorf("renewing who was imported: %+v", got)
-	}
-	h.imports(cliImportHeader+row, 0, 1)
-	s := cliShape(t, h.json("subscriber", "show", "--subscriber", id), cliSubscriberShape...)
-	if cliBare(s["plan_id"], s["expiry_date"]) != "FAMILY-1 2090-03-02 23:59:59" || len(cliArray(t, s["cycles"])) != 2 {
-		t.Errorf("after its renewal it is %v", s)
-	}
-	cliAudited(t, h)
 }
 
 func TestCLIImportReadsAByteOrderMarkBeforeAQuote(t *testing.T) {

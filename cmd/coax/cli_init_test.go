@@ -94,28 +94,3 @@ func TestCLIInitPrintsCommandsForAShell(t *testing.T) {
 		t.Errorf("a shell takes %q as %q (%v); want %q", command, words, err, want)
 	}
 }
-
-// The three steps that init prints lead to a running service with an operator.
-func TestCLIInitLeadsToARunningService(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	cliOK(t, cliRun(t, "init", "--dir", folder))
-	config := filepath.Join(folder, "coax.toml")
-
-	// Whoever the provider is, it is not asked here.
-	provider := []string{"--set", "provider.url=http://127.0.0.1:9"}
-	cliRefusal(t, cliRun(t, append([]string{"serve", "--config", config}, provider...)...), "TLS certificate", "server.tls_cert", "server.tls_key", filepath.Join(folder, "tls.pem"))
-
-	if err := ensureCertificate(folder, "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	serving := cliServe(t, nil, `"serving"`, append(append([]string{"serve", "--config", config}, provider...), cliFreePorts...)...)
-	h := cliHouseAt(t, folder)
-	cliShape(t, h.json("lco", "create", "--name", "Asha"), cliOperatorShape...)
-	if code := serving.Stop(); code != exitDone {
-		t.Errorf("serve ended with %d; want 0\n%s", code, serving.err)
-	}
-	if got := cliArray(t, h.json("lco", "list")); len(got) != 1 {
-		t.Errorf("after the service ended there are %d operators; want 1", len(got))
-	}
-}

@@ -112,23 +112,31 @@ func cliLaunch(t testing.TB, args ...string) *cliProcess {
 // cliLaunchProgram does that with another build of the program.
 func cliLaunchProgram(t testing.TB, program string, environ []string, args ...string) *cliProcess {
 	t.Helper()
-	p := &cliProcess{t: t, out: newCLIOutput(), err: newCLIOutput(), ended: make(chan struct{})}
+	command := exec.Command(program, args...)
+	command.Env = append(cliEnviron(), environ...)
+	return cliLaunchCommand(t, command)
+}
+
+// cliLaunchCommand does that with a command of which folder, environment and
+// arguments are set.
+func cliLaunchCommand(t testing.TB, command *exec.Cmd) *cliProcess {
+	t.Helper()
+	p := &cliProcess{t: t, cmd: command, out: newCLIOutput(), err: newCLIOutput(), ended: make(chan struct{})}
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
 	p.parent = ours
-	p.cmd = exec.Command(program, args...)
-	p.cmd.Env = append(cliEnviron(cliParentPipe+"=1"), environ...)
-	p.cmd.ExtraFiles = []*os.File{theirs}
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
-	if err := p.cmd.Start(); err != nil {
+	command.Env = append(command.Env, cliParentPipe+"=1")
+	command.ExtraFiles = []*os.File{theirs}
+	command.Stdout, command.Stderr = p.out, p.err
+	if err := command.Start(); err != nil {
 		ours.Close()
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait()
+		_ = command.Wait()
 		ours.Close()
 		close(p.ended)
 	}()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -10,69 +9,6 @@ import (
 
 	"github.com/coaxhq/coax/internal/fault"
 )
-
-// cliDoubtful is a demo in a process of its own with one operation in review,
-// whose outcome the provider cannot say.
-func cliDoubtful(t *testing.T, mobile string) (*cliProcess, *world, string) {
-	t.Helper()
-	p := cliStart(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.timeout=200ms", "--set", "review.first_check=1h")
-	w := remote(t, p)
-	got, _ := w.tryOperate(w.demoCaller(), "activate", "doubtful-order", order{"full_name": "Asha", "mobile": mobile, "plan_id": "BASIC-1"})
-	if got.code != fault.PendingReview {
-		t.Fatalf("in review: %s", got.raw)
-	}
-	return p, w, got.text("transaction_id")
-}
-
-func TestCLIReviewIsSettledByAPersonBothWays(t *testing.T) {
-	t.Parallel()
-	for _, decision := range []struct{ flag, status, balance, held string }{
-		{"--confirm", "success", "9801.00", "0.00"}, {"--reject", "failed", "10000.00", "0.00"},
-	} {
-		p, w, id := cliDoubtful(t, "9000080001")
-		h := p.house(t)
-		var listed []map[string]any
-		if err := json.Unmarshal([]byte(h.json("review", "list")), &listed); err != nil || len(listed) != 1 ||
-			listed[0]["transaction_id"] != id || listed[0]["operation"] != "activate" || listed[0]["status"] != "needs_review" {
-			t.Errorf("the list is %v, %v", listed, err)
-		}
-		for _, wrong := range [][]string{
-			{"--transaction", id, "--reason", "r"}, {"--transaction", id, "--reason", "r", "--confirm", "--reject"}, {"--transaction", id, "--confirm"},
-		} {
-			if got := h.admin(append([]string{"review", "settle"}, wrong...)...); got.code != exitUsage {
-				t.Errorf("%v: exit %d; want 2", wrong, got.code)
-			}
-		}
-		for _, refused := range [][]string{
-			{"--transaction", "CX-none", "--reason", "r", decision.flag}, {"--transaction", id, "--reason", " ", decision.flag},
-		} {
-			if got := h.admin(append([]string{"review", "settle"}, refused...)...); got.code != exitRefused {
-				t.Errorf("%v: exit %d; want 1", refused, got.code)
-			}
-		}
-		settled := h.json("review", "settle", "--transaction", id, decision.flag, "--reason", "asked them")
-		if !strings.Contains(settled, `"status":"`+decision.status+`"`) {
-			t.Errorf("settled as %s", settled)
-		}
-		if got := h.admin("review", "settle", "--transaction", id, decision.flag, "--reason", "again"); got.code != exitRefused {
-			t.Errorf("again: exit %d; want 1", got.code)
-		}
-		wallet := h.json("wallet", "show", "--lco", "1")
-		if !strings.Contains(wallet, `"wallet_balance":`+decision.balance) || !strings.Contains(wallet, `"held":`+decision.held) {
-			t.Errorf("the wallet is %s", wallet)
-		}
-		if log := h.json("log", "--lco", "1"); !strings.Contains(log, `"action":"review settle"`) || !strings.Contains(log, "asked them") {
-			t.Errorf("the log does not tell: %s", log)
-		}
-		w.time.Store(time.Now().UnixMilli())
-		if got := w.transaction(w.demoCaller(), "doubtful-order"); got.text("status") != decision.status {
-			t.Errorf("looked up as %s", got.raw)
-		}
-		if got := h.json("review", "list"); strings.TrimSpace(got) != "[]" {
-			t.Errorf("afterwards the list is %s", got)
-		}
-	}
-}
 
 func TestCLIExceptionsAndAddons(t *testing.T) {
 	t.Parallel()

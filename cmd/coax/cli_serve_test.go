@@ -169,14 +169,6 @@ func TestCLIServeNamesThePortThatIsTaken(t *testing.T) {
 	cliServe(t, nil, `"serving"`, append([]string{"serve", "--config", h.config}, cliFreePorts...)...)
 }
 
-func TestCLIServeRefusesABadCertificate(t *testing.T) {
-	t.Parallel()
-	h := cliNewHouse(t)
-	cliRefusal(t, h.serve("--set", "server.tls_cert=none.pem"), "server.tls_cert", filepath.Join(h.folder, "none.pem"))
-	cliRefusal(t, h.serve("--set", "server.tls_key=ca.key"), "server.tls_key", "does not match")
-	cliRefusal(t, h.serve("--set", "server.tls_cert=coax.toml"), "server.tls_cert", "coax.toml")
-}
-
 func TestCLIServeIsAloneInItsFolder(t *testing.T) {
 	t.Parallel()
 	h := cliNewHouse(t)

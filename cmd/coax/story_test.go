@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Stories are what people type at the command line and see, one script each in
+// testdata/script. The program runs in processes of its own, raced if the tests
+// are. Beside testscript's commands (stdout, cp, env, exec, …) a story has these:
+//
+//	coax ARGS                runs the program, which must do it: exit 0
+//	! coax ARGS              … must refuse it: exit 1
+//	misuse coax ARGS         … must not understand it: exit 2
+//	until PATTERN coax ARGS  runs it again and again until its stdout matches
+//	start NAME coax ARGS     runs demo, serve or simulator in the background and waits until it is ready. Sets $API,
+//	                         $INTERNAL, $PLAIN, $SIMULATOR, $KEY, $SECRET: those that it tells of. stdout is what it printed.
+//	end NAME                 SIGTERM, upon which it must exit 0. Its stdout and stderr can be looked at then.
+//	see FILE                 stdout must be as in the file, where … is anything on a line and $NAME a variable
+//	says LINE …              the same for stderr, line by line
+//	field PATH VALUE         the JSON on stdout must have this value there: data.customer.mobile, or 0.status
+//	keep NAME PATH [AGE]     sets $NAME to what stands there, or to that time with an age such as 720h added
+//	certificate FOLDER       puts tls.pem and tls.key there, as a CA would issue them for this machine, and that CA's ca.pem
+//	damage FILE SQL          changes a store behind everybody's back
+func TestStories(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                filepath.Join("testdata", "script"),
+		WorkdirRoot:        t.TempDir(), // testscript leaves its own behind where -run picks some stories
+		RequireUniqueNames: true,
+		Setup:              storySetup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"coax": storyCoax, "misuse": storyMisuse, "until": storyUntil,
+			"start": storyStart, "end": storyEnd,
+			"see": storySee, "says": storySays, "field": storyField, "keep": storyKeep,
+			"certificate": storyCertificate, "damage": storyDamage,
+		},
+	})
+}
+
+// story is what a script has under way.
+type story struct {
+	t        testing.TB
+	environ  []string // what services are started with
+	services map[string]*cliProcess
+}
+
+type storyKey struct{}
+
+func storySetup(env *testscript.Env) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(env.WorkDir, ".bin")
+	if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(program, filepath.Join(bin, "coax"))); err != nil {
+		return err
+	}
+	env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+	env.Setenv("PROGRAM", shellQuote(program)) // as demo prints it
+	env.Setenv(cliAsProgram, "1")
+	// The race detector otherwise lingers for a second at every exit.
+	env.Setenv("GORACE", "atexit_sleep_ms=0")
+	s := &story{t: env.T().(testing.TB), environ: slices.Clone(env.Vars), services: map[string]*cliProcess{}}
+	env.Values[storyKey{}] = s
+	env.Defer(func() {
+		for _, service := range s.services {
+			service.Kill()
+		}
+	})
+	return nil
+}
+
+// storyArgs demands a command's own words, and behind them coax with its
+// arguments, which it returns.
+func storyArgs(ts *testscript.TestScript, negated bool, own int, args []string) []string {
+	if negated || len(args) < own+2 || args[own] != "coax" {
+		ts.Fatalf("the command is not written as TestStories explains")
+	}
+	return args[own+1:]
+}
+
+// storyWords demands a number of words.
+func storyWords(ts *testscript.TestScript, negated bool, least, most int, args []string) {
+	if negated || len(args) < least || len(args) > most {
+		ts.Fatalf("the command is not written as TestStories explains")
+	}
+}
+
+// storyRun runs the program and returns its exit status.
+func storyRun(ts *testscript.TestScript, args []string) int {
+	err := ts.Exec("coax", args...)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("run coax: %v", err)
+	}
+	return exitDone
+}
+
+func storyDemand(ts *testscript.TestScript, args []string, want int) {
+	if code := storyRun(ts, args); code != want {
+		ts.Fatalf("it ended with %d; want %d", code, want)
+	}
+}
+
+func storyCoax(ts *testscript.TestScript, refused bool, args []string) {
+	want := exitDone
+	if refused {
+		want = exitRefused
+	}
+	storyDemand(ts, args, want)
+}
+
+func storyMisuse(ts *testscript.TestScript, negated bool, args []string) {
+	storyDemand(ts, storyArgs(ts, negated, 0, args), exitUsage)
+}
+
+func storyUntil(ts *testscript.TestScript, negated bool, args []string) {
+	command := storyArgs(ts, negated, 1, args)
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(cliPatience); time.Now().Before(deadline); {
+		if storyRun(ts, command) == exitDone && want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("it does not come to print %s", args[0])
+}
+
+func storyStart(ts *testscript.TestScript, negated bool, args []string) {
+	words := storyArgs(ts, negated, 1, args)
+	s, name := ts.Value(storyKey{}).(*story), args[0]
+	if s.services[name] != nil {
+		ts.Fatalf("%s runs already", name)
+	}
+	command := exec.Command(filepath.Join(ts.Getenv("WORK"), ".bin", "coax"), words...)
+	command.Dir, command.Env = ts.MkAbs("."), slices.Clone(s.environ)
+	p := cliLaunchCommand(s.t, command)
+	s.services[name] = p
+	await := func(from *cliOutput, ready string) string {
+		if !from.until(ready, p.ended) {
+			ts.Fatalf("%s did not come up:\n%s%s", name, p.out, p.err)
+		}
+		return from.String()
+	}
+	defer func() { storyOutput(ts, p) }()
+	switch words[0] {
+	case "demo":
+		if !slices.Contains(words, "--json") {
+			await(p.out, "finds everything again.\n\n")
+		} else {
+			await(p.out, "\n")
+		}
+		folder := words[slices.Index(words, "--dir")+1]
+		var line demoLine
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile(filepath.Join(folder, "demo.json"))), &line))
+		for name, value := range map[string]string{
+			"API": line.BaseURL, "INTERNAL": line.InternalURL, "PLAIN": line.PlainURL,
+			"SIMULATOR": line.SimulatorURL, "KEY": line.APIKey, "SECRET": line.APISecret,
+		} {
+			ts.Setenv(name, value)
+		}
+	case "serve":
+		found := regexp.MustCompile(`"msg":"serving","addr":"([^"]+)","internal_addr":"([^"]+)"`).FindStringSubmatch(await(p.err, "\"serving\""))
+		if found == nil {
+			ts.Fatalf("%s does not say where it serves:\n%s", name, p.err)
+		}
+		ts.Setenv("API", "https://"+found[1]+"/api/v1")
+		ts.Setenv("INTERNAL", "http://"+found[2])
+	case "simulator":
+		ts.Setenv("SIMULATOR", strings.TrimSpace(strings.TrimPrefix(await(p.out, "\n"), "The simulator listens on ")))
+		return
+	}
+	storyReady(ts, ts.Getenv("INTERNAL")+"/readyz")
+}
+
+// storyReady waits until a node says that it is ready.
+func storyReady(ts *testscript.TestScript, url string) {
+	for deadline := time.Now().Add(cliPatience); time.Now().Before(deadline); {
+		response, err := http.Get(url)
+		if err != nil {
+			continue
+		}
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	ts.Fatalf("%s does not become ready", url)
+}
+
+func storyEnd(ts *testscript.TestScript, negated bool, args []string) {
+	storyWords(ts, negated, 1, 1, args)
+	s := ts.Value(storyKey{}).(*story)
+	p := s.services[args[0]]
+	if p == nil {
+		ts.Fatalf("%s does not run", args[0])
+	}
+	delete(s.services, args[0])
+	code := p.Terminate()
+	storyOutput(ts, p)
+	if code != exitDone {
+		ts.Fatalf("%s ended with %d; want 0", args[0], code)
+	}
+}
+
+// storyOutput makes what a service wrote the story's stdout and stderr.
+func storyOutput(ts *testscript.TestScript, p *cliProcess) {
+	_, err := io.WriteString(ts.Stdout(), p.out.String())
+	ts.Check(err)
+	_, err = io.WriteString(ts.Stderr(), p.err.String())
+	ts.Check(err)
+}
+
+// storyCompare holds a text against what a story shows of it.
+func storyCompare(ts *testscript.TestScript, got, shown string) {
+	gotLines, want := strings.Split(got, "\n"), strings.Split(os.Expand(shown, ts.Getenv), "\n")
+	for i := range max(len(gotLines), len(want)) {
+		if i >= len(gotLines) || i >= len(want) {
+			ts.Fatalf("it has %d lines; want %d", len(gotLines), len(want))
+		}
+		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(want[i]), "…", ".*") + "$"
+		if !regexp.MustCompile(pattern).MatchString(gotLines[i]) {
+			ts.Fatalf("line %d is\n%s\nwant\n%s", i+1, gotLines[i], want[i])
+		}
+	}
+}
+
+func storySee(ts *testscript.TestScript, negated bool, args []string) {
+	storyWords(ts, negated, 1, 1, args)
+	storyCompare(ts, ts.ReadFile("stdout"), ts.ReadFile(args[0]))
+}
+
+func storySays(ts *testscript.TestScript, negated bool, args []string) {
+	storyWords(ts, negated, 1, 100, args)
+	storyCompare(ts, ts.ReadFile("stderr"), strings.Join(args, "\n")+"\n")
+}
+
+// storyValue finds a value in the JSON on stdout, which call -i prints below the
+// head. An amount keeps its digits.
+func storyValue(ts *testscript.TestScript, path string) string {
+	text := ts.ReadFile("stdout")
+	if head, body, found := strings.Cut(text, "\n\n"); found && strings.HasPrefix(head, "HTTP ") {
+		text = body
+	}
+	value := json.RawMessage(text)
+	for step := range strings.SplitSeq(path, ".") {
+		var list []json.RawMessage
+		var object map[string]json.RawMessage
+		if at, err := strconv.Atoi(step); err == nil {
+			ts.Check(json.Unmarshal(value, &list))
+			if at >= len(list) {
+				ts.Fatalf("%s: there are %d only", path, len(list))
+			}
+			value = list[at]
+			continue
+		}
+		ts.Check(json.Unmarshal(value, &object))
+		if value = object[step]; value == nil {
+			ts.Fatalf("%s: there is no %s", path, step)
+		}
+	}
+	var compact bytes.Buffer
+	ts.Check(json.Compact(&compact, value))
+	var plain string
+	if json.Unmarshal(value, &plain) == nil && compact.String() != "null" {
+		return plain
+	}
+	return compact.String()
+}
+
+func storyField(ts *testscript.TestScript, negated bool, args []string) {
+	storyWords(ts, negated, 2, 2, args)
+	if got := storyValue(ts, args[0]); got != args[1] {
+		ts.Fatalf("%s is %s; want %s", args[0], got, args[1])
+	}
+}
+
+func storyKeep(ts *testscript.TestScript, negated bool, args []string) {
+	storyWords(ts, negated, 2, 3, args)
+	value := storyValue(ts, args[1])
+	if len(args) == 3 {
+		const layout = "2006-01-02 15:04:05"
+		at, err := time.ParseInLocation(layout, value, subscription.IST)
+		ts.Check(err)
+		age, err := time.ParseDuration(args[2])
+		ts.Check(err)
+		value = at.Add(age).Format(layout)
+	}
+	ts.Setenv(args[0], value)
+}
+
+func storyCertificate(ts *testscript.TestScript, negated bool, args []string) {
+	storyWords(ts, negated, 1, 1, args)
+	ts.Check(ensureCertificate(ts.MkAbs(args[0]), "127.0.0.1:0"))
+}
+
+func storyDamage(ts *testscript.TestScript, negated bool, args []string) {
+	storyWords(ts, negated, 2, 2, args)
+	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_pragma=busy_timeout(5000)")
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(args[1])
+	ts.Check(err)
+}
