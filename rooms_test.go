@@ -99,6 +99,9 @@ var rooms = []room{
 	{path: "internal/web", doors: webDoors, never: database},
 	{path: "internal/web/*", doors: both(webDoors, []string{"internal/web"}), never: database},
 
+	// What pages show, as its readers would write it: from outside.
+	{path: "docs/examples", doors: []string{"client"}, sealed: true},
+
 	// What puts it all together. Nobody leans on it.
 	{path: "cmd/coax", doors: everywhere, sealed: true},
 	{path: "internal/sim", doors: everywhere, sealed: true},
@@ -158,6 +161,7 @@ func TestRoomsInspectionNotices(t *testing.T) {
 		{"fault knows no HTTP", "internal/fault/x.go", importing("net/http"), "imports net/http"},
 		{"telemetry needs nobody", "internal/telemetry/x.go", importing(coax + "/internal/fault"), "imports internal/fault"},
 		{"client sees signing only", "client/x.go", importing(coax + "/internal/money"), "imports internal/money"},
+		{"an example is written from outside", "docs/examples/renew/x.go", importing(coax + "/internal/money"), "imports internal/money"},
 		{"subscription does not sign", "internal/subscription/x.go", importing(coax + "/signing"), "imports signing"},
 		{"operation does not know catalogue", "internal/operation/x.go", importing(coax + "/internal/catalogue"), "imports internal/catalogue"},
 		{"catalogue does not know operation", "internal/catalogue/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},

@@ -1,0 +1,62 @@
+package rooms_test
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/coaxhq/coax/contract"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/httpapi"
+)
+
+var (
+	codeRow    = regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `([A-Z_]+)` \\| \\S.* \\| \\S.* \\|$")
+	pinnedCode = regexp.MustCompile(`(?m)^ +code: \{type: string, const: ([A-Z_]+)\}$`)
+)
+
+// Whoever writes a client works through the table of errors. A code that is
+// missing there is one that nobody handles.
+func TestThePageForIntegratorsHasEveryCodeWithItsStatus(t *testing.T) {
+	text, err := os.ReadFile("docs/integrating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[fault.Code]int{}
+	for _, row := range codeRow.FindAllStringSubmatch(string(text), -1) {
+		code := fault.Code(row[2])
+		if _, twice := shown[code]; twice {
+			t.Errorf("docs/integrating.md has %s twice", code)
+		}
+		shown[code], _ = strconv.Atoi(row[1])
+	}
+
+	published := map[fault.Code]bool{}
+	for _, found := range pinnedCode.FindAllSubmatch(contract.OpenAPI, -1) {
+		published[fault.Code(found[1])] = true
+	}
+	for _, code := range fault.Contract {
+		if !published[code] {
+			t.Errorf("contract/openapi.yaml has no answer with %s, which internal/fault names", code)
+		}
+		if status, is := shown[code]; !is {
+			t.Errorf("docs/integrating.md has no row for %s", code)
+		} else if want := httpapi.StatusOf(code); status != want {
+			t.Errorf("docs/integrating.md gives %s the status %d; it travels with %d", code, status, want)
+		}
+		delete(shown, code)
+		delete(published, code)
+	}
+	// The one code of ours is told in a sentence below the tables.
+	delete(published, fault.BadRequest)
+	for code := range published {
+		t.Errorf("contract/openapi.yaml answers with %s, which internal/fault does not name", code)
+	}
+	for code := range shown {
+		t.Errorf("docs/integrating.md has a row for %s, which internal/fault does not name", code)
+	}
+	if !regexp.MustCompile("`" + string(fault.BadRequest) + "`").Match(text) {
+		t.Errorf("docs/integrating.md does not mention %s", fault.BadRequest)
+	}
+}
