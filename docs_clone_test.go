@@ -1,0 +1,50 @@
+package rooms_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// copyTree copies what a clone would have.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := entry.Name()
+		switch {
+		case base == ".git" || base == ".demo" || base == "bin" || base == "dist" || base == "__pycache__":
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+		case entry.Type().IsRegular() && !strings.HasSuffix(base, ".test"):
+			copyFile(t, name, filepath.Join(to, name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, info.Mode().Perm()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,328 @@
+package rooms_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into the pages, where it differs")
+
+// needed is what the pages' commands use beside coax. `make test` installs it.
+var needed = []string{"bash", "make", "go", "python3", "curl", "openssl"}
+
+// Every page's console blocks run in order, in a folder that is a fresh clone of
+// the source. What differs from a reader's machine is told here and nowhere else:
+// ports are free ones, the folders in realRoots lie below a temporary one, and
+// systemd is played by the test.
+func TestEveryExampleOnAPageWorks(t *testing.T) {
+	for _, tool := range needed {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("CI needs %s to run the pages' examples: %v", tool, err)
+			}
+			t.Skipf("%s is not installed, so the pages' examples cannot be run: %v", tool, err)
+		}
+	}
+	built := t.TempDir()
+	copyTree(t, ".", built)
+	build := exec.CommandContext(t.Context(), "make", "build")
+	build.Dir, build.Env = built, cleanEnvironment()
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
+	}
+	all, ran := pages(t), 0
+	t.Run("mentioned commands", func(t *testing.T) {
+		t.Parallel()
+		mentionedCommandsExist(t, all, built)
+	})
+	for _, p := range all {
+		if !slices.ContainsFunc(p.blocks, func(b block) bool { return b.kind == "console" || b.kind == "toml" }) {
+			continue
+		}
+		ran++
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, p)
+			copyTree(t, ".", w.clone)
+			if p.name != "README.md" { // which builds from nothing, as its reader does
+				copyFile(t, filepath.Join(built, "bin", "coax"), filepath.Join(w.clone, "bin", "coax"))
+			}
+			w.play()
+		})
+	}
+	if ran == 0 {
+		t.Error("no page has an example: the search looks in the wrong place")
+	}
+}
+
+// realRoots are folders of a real machine that pages speak of.
+var realRoots = regexp.MustCompile(`(^|[\s='":])(/srv/coax|/var/backups/coax|/etc/systemd/system|/usr/local/bin)\b`)
+
+// homeOfClone is where pages say that the source lies.
+const homeOfClone = "/home/you/coax"
+
+// world is where one page's examples happen.
+type world struct {
+	t       *testing.T
+	page    *page
+	root    string
+	clone   string
+	known   map[string]string // the page's names, and what they are in this run
+	running []*server
+	edits   []edit
+	// compared: a node has read the provider's catalogue.
+	compared bool
+}
+
+type edit struct {
+	from, to int // lines of the page, from included
+	lines    []string
+}
+
+func newWorld(t *testing.T, p *page) *world {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, page: p, root: root, clone: filepath.Join(root, "coax"), known: map[string]string{}}
+	for _, folder := range []string{"coax", "srv", "var/backups/coax", "etc/systemd/system", "usr/local/bin", "played"} {
+		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.write("played/journalctl", "#!/bin/sh\nexec cat "+filepath.Join(root, "played/journal")+"\n", 0o755)
+	w.write("played/cwd", w.clone, 0o644)
+	return w
+}
+
+func (w *world) write(name, text string, mode os.FileMode) {
+	if err := os.WriteFile(filepath.Join(w.root, name), []byte(text), mode); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// cleanEnvironment is what a reader's shell has: nothing of ours, and nothing of
+// the make that may have started this test.
+func cleanEnvironment(more ...string) []string {
+	var clean []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "COAX_") && !strings.HasPrefix(name, "MAKE") && name != "MFLAGS" && name != "DEMO_DIR" && name != "ARGS" {
+			clean = append(clean, entry)
+		}
+	}
+	return append(clean, more...)
+}
+
+func (w *world) environment() []string {
+	return cleanEnvironment(
+		"PATH="+filepath.Join(w.root, "played")+":"+filepath.Join(w.root, "usr/local/bin")+":"+os.Getenv("PATH"),
+		// The standard ports may be taken; these are over what a file says.
+		"COAX_SERVER_ADDR=127.0.0.1:0", "COAX_SERVER_INTERNAL_ADDR=127.0.0.1:0",
+		"GOFLAGS=-trimpath", "CGO_ENABLED=0", "PYTHONDONTWRITEBYTECODE=1",
+	)
+}
+
+// play goes through the page.
+func (w *world) play() {
+	defer w.stopAll()
+	var printed []string
+	for _, b := range w.page.blocks {
+		switch b.kind {
+		case "toml":
+			w.configure(b)
+		case "console":
+			for _, s := range steps(b) {
+				if w.t.Failed() && !*update {
+					return // what follows leans on what went wrong
+				}
+				printed = append(printed, w.step(s)...)
+			}
+		}
+	}
+	// Last, so that it does not get into the page's own way.
+	for _, command := range printed {
+		w.paste(command)
+	}
+	w.rewrite()
+}
+
+// step does one command and compares what it printed. If it was a demo, it
+// returns the commands that the demo printed for its user.
+func (w *world) step(s step) (toPaste []string) {
+	w.t.Helper()
+	command := w.translate(s.command)
+	at := fmt.Sprintf("%s:%d: $ %s", w.page.name, s.line, s.command)
+	var got string
+	var status int
+	switch {
+	case s.command == "":
+		w.t.Errorf("%s:%d: a console block begins with a command, after `$ `", w.page.name, s.line)
+		return nil
+	case s.command == "make test":
+		// Which is what runs this test. That it is there is all that can be seen from here.
+		got, status = w.run("make --dry-run test >/dev/null")
+	case serves(s.command):
+		server := w.serve(command)
+		got = server.stdout.String()
+		if strings.Contains(got, "Coax is running.") {
+			toPaste = offered(got)
+			if len(toPaste) == 0 {
+				w.t.Errorf("%s\noffered its user nothing to try:\n%s", at, got)
+			}
+		}
+	case strings.HasPrefix(s.command, "systemctl "):
+		w.systemctl(strings.Fields(s.command)[1:])
+	default:
+		got, status = w.run(command)
+	}
+	if status != s.exits {
+		w.t.Errorf("%s\nexits %d; want %d. It printed:\n%s", at, status, s.exits, got)
+		return toPaste
+	}
+	w.compare(s, at, w.untranslate(got))
+	return toPaste
+}
+
+func (w *world) compare(s step, at, got string) {
+	w.t.Helper()
+	lines := strings.Split(strings.Trim(got, "\n"), "\n")
+	if strings.Trim(got, "\n") == "" {
+		lines = nil
+	}
+	want := s.want
+	for len(want) > 0 && want[len(want)-1] == "" {
+		want = want[:len(want)-1]
+	}
+	pairs, ok := match(want, lines)
+	if !ok {
+		if *update && !slices.Contains(want, anyLines) {
+			for i := range lines {
+				lines[i] = retranslate(w.known, lines[i])
+			}
+			w.edits = append(w.edits, edit{s.end - len(s.want), s.end, lines})
+			return
+		}
+		w.t.Errorf("%s\nprinted:\n%s\nthe page says:\n%s\n(go test . -run TestEveryExample -update writes it into the page)", at, strings.Join(lines, "\n"), strings.Join(want, "\n"))
+		return
+	}
+	for shown, printed := range pairs {
+		if err := learn(w.known, want[shown], lines[printed]); err != nil {
+			w.t.Errorf("%s\n%v", at, err)
+		}
+	}
+}
+
+// translate writes a page's command as it is run here.
+func (w *world) translate(command string) string {
+	return realRoots.ReplaceAllString(translate(w.known, command), "${1}"+w.root+"${2}")
+}
+
+// untranslate writes what was printed here as a reader would see it.
+func (w *world) untranslate(text string) string {
+	text = strings.ReplaceAll(text, w.clone, homeOfClone)
+	return strings.ReplaceAll(text, w.root, "")
+}
+
+// run does a command as a shell would that the reader has open all the time: the
+// folder and what was exported stay for the next one.
+func (w *world) run(command string) (printed string, status int) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-c", w.prelude()+command+"\nstatus=$?; export -p >\"$PLAYED/exports\"; pwd >\"$PLAYED/cwd\"; exit $status")
+	shell.Env = append(w.environment(), "PLAYED="+filepath.Join(w.root, "played"))
+	var out bytes.Buffer
+	shell.Stdout, shell.Stderr = &out, &out
+	err := shell.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.t.Fatalf("bash: %v", err)
+	}
+	return out.String(), shell.ProcessState.ExitCode()
+}
+
+func (w *world) prelude() string {
+	return `set -o pipefail; umask 022; if [ -f "$PLAYED/exports" ]; then . "$PLAYED/exports"; fi; cd "$(cat "$PLAYED/cwd")" || exit 99
+`
+}
+
+// configure reads a block of TOML with the product's own reader. If the page
+// says where it belongs, it is put there.
+func (w *world) configure(b block) {
+	w.t.Helper()
+	text := translate(w.known, b.String())
+	trial := filepath.Join(w.root, fmt.Sprintf("trial-%d", b.line))
+	if err := os.MkdirAll(trial, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(fmt.Sprintf("trial-%d/coax.toml", b.line), text, 0o600)
+	if out, status := w.run("bin/coax migrate --config " + filepath.Join(trial, "coax.toml")); status != 0 {
+		w.t.Errorf("%s:%d: the configuration is refused: %s", w.page.name, b.line, out)
+	}
+	if b.info != "" {
+		w.write(strings.TrimPrefix(b.info, "/"), text, 0o600)
+	}
+}
+
+// offered finds the commands that a demo prints for its user to paste.
+func offered(text string) []string {
+	var commands []string
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		if !strings.HasPrefix(lines[i], "    /") {
+			continue
+		}
+		command := lines[i]
+		for strings.HasSuffix(command, `\`) && i+1 < len(lines) {
+			i++
+			command += "\n" + lines[i]
+		}
+		commands = append(commands, command)
+	}
+	return commands
+}
+
+// paste does what the demo offered, word for word.
+func (w *world) paste(command string) {
+	w.t.Helper()
+	got, status := w.run(command)
+	if status != 0 {
+		w.t.Errorf("the demo offered\n%s\nwhich exits %d: %s", command, status, got)
+		return
+	}
+	if !strings.Contains(command, " call ") {
+		return
+	}
+	var answer struct{ Code string }
+	if err := json.Unmarshal([]byte(got), &answer); err != nil || answer.Code != "OK" {
+		w.t.Errorf("the demo offered\n%s\nwhich is answered %s; want the code OK (%v)", command, got, err)
+	}
+}
+
+// rewrite puts what was printed into the page.
+func (w *world) rewrite() {
+	if len(w.edits) == 0 {
+		return
+	}
+	lines := w.page.lines
+	for _, e := range slices.Backward(w.edits) {
+		lines = slices.Concat(lines[:e.from-1], e.lines, lines[e.to-1:])
+	}
+	if err := os.WriteFile(w.page.name, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Errorf("%s was updated in %d places: read what has changed", w.page.name, len(w.edits))
+}
