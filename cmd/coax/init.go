@@ -67,7 +67,7 @@ func (a *app) init(folder string) error {
 	}
 	fmt.Fprintf(a.out, `Made %[1]s:
   coax.toml    every setting with its standard value, to edit
-  master.key   seals the API secrets: keep a copy in a safe place, for without it every key must be issued anew
+  master.key   seals the API secrets: keep a copy in a safe place, for without it the store cannot be served
   data/        the store's folder
 
 Next:

@@ -176,6 +176,9 @@ func (n *node) listen() error {
 	if n.certificate, err = loadCertificate(n.config.Server.TLSCert, n.config.Server.TLSKey); err != nil {
 		return err
 	}
+	if err := n.catalogue.Begin(context.Background()); err != nil {
+		n.log.Warn("verify prices with the provider", "error", err)
+	}
 	api := httpapi.New(httpapi.Config{
 		Now:          n.now,
 		Gate:         n.gate,

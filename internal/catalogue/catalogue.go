@@ -171,6 +171,19 @@ func (c *Catalogue) compare(ctx context.Context) error {
 	return c.store.RecordComparison(ctx, Comparison{Provider: c.config.Provider, At: c.config.Now(), Components: components})
 }
 
+// Begin makes the first comparison there is, so that a new installation can set up
+// plans as soon as it runs. Where one was ever tried it does nothing, and a
+// provider that does not answer is not waited for.
+func (c *Catalogue) Begin(ctx context.Context) error {
+	_, tried, err := c.store.Compared(ctx, c.config.Provider)
+	if err != nil || !tried.IsZero() {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, comparePatience)
+	defer cancel()
+	return c.Compare(waiting)
+}
+
 // Run compares prices as often as they are to be, until ctx ends. Nodes share
 // their comparisons: one that another made a moment ago is as good.
 func (c *Catalogue) Run(ctx context.Context, problem func(error)) {

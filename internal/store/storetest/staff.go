@@ -225,8 +225,13 @@ var planTests = []test{
 }
 
 func planComponents(h *house) {
+	_, err := h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "TV-BASIC"))
+	h.refused("a component before the catalogue was read", err)
+	if err == nil || !strings.Contains(err.Error(), "has not been read yet") {
+		h.Errorf("it says %v; want that the catalogue has not been read", err)
+	}
 	h.components("TV-BASIC", "OTT-PLUS")
-	_, err := h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "TV-NONE"))
+	_, err = h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "TV-NONE"))
 	h.refused("an unknown component", err)
 	_, err = h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "OTT-PLUS"))
 	h.refused("an add-on as main", err)
