@@ -96,7 +96,7 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(
 		a.demoCommand(), a.serveCommand(), a.initCommand(), a.migrateCommand(), a.adminCommand(),
-		a.auditCommand(),
+		a.auditCommand(), a.benchCommand(),
 		a.simulatorCommand(), a.callCommand(), a.signCommand(), a.versionCommand(),
 	)
 	root.SetOut(a.out)

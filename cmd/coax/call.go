@@ -114,7 +114,7 @@ COAX_API_SECRET, COAX_CA_CERT), which wins.`,
 			if err != nil {
 				return err
 			}
-			sender, err := newClient(given)
+			sender, err := newClient(given, http.DefaultTransport.(*http.Transport).Clone())
 			if err != nil {
 				return err
 			}
@@ -154,32 +154,50 @@ func sendError(err error, given credentials) error {
 	return fmt.Errorf("%w; it does not come from the CA in %s", err, given.CACert)
 }
 
-// newClient makes a client that trusts the credentials' CA, if they name one.
-func newClient(given credentials) (*client.Client, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if given.CACert != "" {
-		text, err := os.ReadFile(given.CACert)
-		if err != nil {
-			return nil, fmt.Errorf("read the CA certificate: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM", given.CACert)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+// newClient makes a client that trusts the credentials' CA, if they name one, and
+// sends through a transport that may be told more than the standard one.
+func newClient(given credentials, transport *http.Transport) (*client.Client, error) {
+	if err := trust(transport, given.CACert); err != nil {
+		return nil, err
 	}
-	now := time.Now
-	if given.ClockOffset != "" {
-		offset, err := time.ParseDuration(given.ClockOffset)
-		if err != nil {
-			return nil, fmt.Errorf("the credentials' clock_offset: %w", err)
-		}
-		now = clock(offset)
+	now, err := given.clock()
+	if err != nil {
+		return nil, err
 	}
 	return client.New(client.Config{
 		BaseURL: given.BaseURL, Key: given.APIKey, Secret: client.Secret(given.APISecret), Now: now,
 		HTTP: &http.Client{Transport: transport, Timeout: 2 * time.Minute},
 	})
+}
+
+// clock is the service's clock, as far as the credentials tell.
+func (c credentials) clock() (func() time.Time, error) {
+	if c.ClockOffset == "" {
+		return time.Now, nil
+	}
+	offset, err := time.ParseDuration(c.ClockOffset)
+	if err != nil {
+		return nil, fmt.Errorf("the credentials' clock_offset: %w", err)
+	}
+	return clock(offset), nil
+}
+
+// trust makes a transport trust the CA in a file instead of the system's; no file
+// leaves it as it is.
+func trust(transport *http.Transport, caFile string) error {
+	if caFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(caFile)
+	if err != nil {
+		return fmt.Errorf("read the CA certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return fmt.Errorf("%s holds no certificate in PEM", caFile)
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return nil
 }
 
 func printHead(w io.Writer, response *client.Response) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net"
@@ -41,6 +42,7 @@ type demoLine struct {
 
 func (a *app) demoCommand() *cobra.Command {
 	var folder, addr string
+	var untilEOF bool
 	command := &cobra.Command{
 		Use:   "demo [--dir DIR] [--addr HOST:PORT]",
 		Short: "Run a whole Coax with nothing to configure",
@@ -58,12 +60,23 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 			} else if err := findSetting("server.addr").read(&Config{}, addr); err != nil {
 				return usage("--addr: %v", err)
 			}
-			return stoppedIsDone(c.Context(), a.demo(c.Context(), folder, addr))
+			ctx := c.Context()
+			if untilEOF {
+				var stop context.CancelFunc
+				ctx, stop = context.WithCancel(ctx)
+				defer stop()
+				go func() {
+					_, _ = io.Copy(io.Discard, c.InOrStdin())
+					stop()
+				}()
+			}
+			return stoppedIsDone(ctx, a.demo(ctx, folder, addr))
 		},
 	}
 	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` to keep everything in; made if it is not there")
 	command.Flags().StringVar(&addr, "addr", defaultAddr, "`HOST:PORT` to serve on; port 0 takes a free one")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one line of JSON once ready, for scripts")
+	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input does: whoever holds its other end takes the demo along, however they die")
 	a.addSetFlag(command)
 	return command
 }

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 // cliBeProgram is main, word for word, but for what a test needs.
 func cliBeProgram() int {
 	if os.Getenv(cliParentPipe) == "1" {
+		// What this process starts has no such pipe.
+		_ = os.Unsetenv(cliParentPipe)
 		// A test run that is killed must not leave services behind.
 		go func() {
 			_, _ = io.Copy(io.Discard, os.NewFile(3, "parent"))
