@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"unicode/utf8"
 )
@@ -15,55 +16,57 @@ import (
 // names this activation for good.
 //
 // On an error that says what has become of the operation (PendingReview,
-// ProviderError) the operation is returned as well.
+// ProviderError) the operation is returned as well. A password that the service
+// made is in the first answer alone, which may be one in review: keep it before
+// you Await.
 func (c *Client) Activate(ctx context.Context, key IdempotencyKey, activation Activation) (*Operation, error) {
-	return c.operate(ctx, "activate", key, activation, map[string]string{
-		"full_name": activation.FullName, "mobile": activation.Mobile, "plan_id": activation.PlanID,
-		"email": activation.Email, "password": string(activation.Password), "connection_type": activation.ConnectionType,
-		"address": activation.Address, "subscriber_id": activation.SubscriberID,
-	})
+	return c.operate(ctx, "activate", key, activation)
 }
 
 // Renew renews a subscriber, for the plan's price. The key names this renewal for
 // good. Errors are as for Activate.
 func (c *Client) Renew(ctx context.Context, key IdempotencyKey, renewal Renewal) (*Operation, error) {
-	return c.operate(ctx, "renew", key, renewal, renewal.texts())
+	return c.operate(ctx, "renew", key, renewal)
 }
 
 // AdvanceRenew books a subscriber's next cycle before the present one ends, for
 // the plan's price. The key names this booking for good. Errors are as for
 // Activate.
 func (c *Client) AdvanceRenew(ctx context.Context, key IdempotencyKey, renewal Renewal) (*Operation, error) {
-	return c.operate(ctx, "advance-renew", key, renewal, renewal.texts())
+	return c.operate(ctx, "advance-renew", key, renewal)
 }
 
-func (r Renewal) texts() map[string]string {
-	return map[string]string{"subscriber_id": r.SubscriberID, "mobile": r.Mobile, "plan_id": r.PlanID}
+// texts are the fields of a request by their names, without those left empty.
+func texts(request any) map[string]string {
+	of := reflect.ValueOf(request)
+	fields := map[string]string{}
+	for i := range of.NumField() {
+		if text := of.Field(i).String(); text != "" {
+			fields[of.Type().Field(i).Tag.Get("json")] = text
+		}
+	}
+	return fields
 }
 
 var wellFormedKey = regexp.MustCompile(`^[A-Za-z0-9_.:-]{8,100}$`)
 
 // operate carries out one operation: it is sent, and sent again where that is
 // safe, and followed while it runs.
-func (c *Client) operate(ctx context.Context, endpoint string, key IdempotencyKey, request any, texts map[string]string) (*Operation, error) {
+func (c *Client) operate(ctx context.Context, endpoint string, key IdempotencyKey, request any) (*Operation, error) {
 	asked := call{method: http.MethodPost, path: endpoint, key: key}
-	switch {
-	case key == "":
-		return nil, &Error{Call: asked.String(), Code: MissingIdempotencyKey,
-			Message: "An operation needs an idempotency key; make one, store it, and call with it. Nothing was sent."}
-	case !wellFormedKey.MatchString(string(key)):
-		return nil, &Error{Call: asked.String(), Code: InvalidIdempotencyKey,
-			Message: "An idempotency key has 8 to 100 characters from A-Z, a-z, 0-9, _ . : and -. Nothing was sent."}
+	if failure := key.check(asked); failure != nil {
+		return nil, failure
 	}
+	fields := texts(request)
 	// encoding/json would quietly put another character in the place of what is
 	// no text, and the customer would get another name.
-	for name, text := range texts {
+	for name, text := range fields {
 		if !utf8.ValidString(text) {
 			return nil, &Error{Call: asked.String(), Code: ValidationError, Message: "Texts have to be in UTF-8. Nothing was sent.",
 				Fields: map[string]string{name: "It is not in UTF-8."}}
 		}
 	}
-	body, err := json.Marshal(request)
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
@@ -82,10 +85,25 @@ func (c *Client) operate(ctx context.Context, endpoint string, key IdempotencyKe
 	}
 	// An earlier attempt got there, and its answer was lost on the way.
 	op, err = c.follow(ctx, key, func(s Status) bool { return s != Processing }, followPolls)
-	if errors.Is(err, TransactionNotFound) {
-		return nil, failure // it was under way a moment ago, so it cannot be known to be nothing
+	if op == nil {
+		// It was under way a moment ago, whatever keeps us from looking.
+		failure.Err = err
+		return nil, failure
 	}
 	return op, err
+}
+
+// check says what is wrong with a key, before anything is sent.
+func (k IdempotencyKey) check(asked call) *Error {
+	switch {
+	case k == "":
+		return &Error{Call: asked.String(), Code: MissingIdempotencyKey,
+			Message: "An operation needs an idempotency key; make one, store it, and call with it. Nothing was sent."}
+	case !wellFormedKey.MatchString(string(k)):
+		return &Error{Call: asked.String(), Code: InvalidIdempotencyKey,
+			Message: "An idempotency key has 8 to 100 characters from A-Z, a-z, 0-9, _ . : and -. Nothing was sent."}
+	}
+	return nil
 }
 
 func readOperation(answer envelope, header http.Header, key IdempotencyKey) (*Operation, error) {
@@ -94,7 +112,7 @@ func readOperation(answer envelope, header http.Header, key IdempotencyKey) (*Op
 		return nil, fmt.Errorf("read the operation: %w", err)
 	}
 	if op.TransactionID == "" || op.Status == "" {
-		return nil, errors.New("it is no operation")
+		return nil, errNoOperation
 	}
 	if !op.is(key) {
 		return nil, errOtherOperation
@@ -105,13 +123,13 @@ func readOperation(answer envelope, header http.Header, key IdempotencyKey) (*Op
 
 // Balance reads the operator's wallet.
 func (c *Client) Balance(ctx context.Context) (*Balance, error) {
-	return lookUp[Balance](ctx, c, "balance", nil)
+	return lookUp(ctx, c, "balance", nil, func(b *Balance) bool { return b.Currency != "" })
 }
 
 // Plans reads the catalogue. Its prices may be kept for about five minutes; what
 // an operation costs is the price at its moment.
 func (c *Client) Plans(ctx context.Context) (*Catalogue, error) {
-	return lookUp[Catalogue](ctx, c, "plans", nil)
+	return lookUp(ctx, c, "plans", nil, func(p *Catalogue) bool { return p.Plans != nil })
 }
 
 // Subscription reads one of the operator's subscribers.
@@ -122,30 +140,36 @@ func (c *Client) Subscription(ctx context.Context, of Subscriber) (*Subscription
 	} else if of.Mobile != "" {
 		query.Set("mobile", of.Mobile)
 	}
-	return lookUp[Subscription](ctx, c, "subscription", query)
+	return lookUp(ctx, c, "subscription", query, func(s *Subscription) bool { return s.Customer.SubscriberID != "" })
 }
 
 // Transaction reads what has become of an operation, by the service's id. That
 // the operation failed is no error here.
 func (c *Client) Transaction(ctx context.Context, transactionID string) (*Operation, error) {
-	return lookUp[Operation](ctx, c, "transaction", url.Values{"transaction_id": {transactionID}})
+	return lookUp(ctx, c, "transaction", url.Values{"transaction_id": {transactionID}},
+		func(op *Operation) bool { return op.TransactionID == transactionID && op.Status != "" })
 }
 
 // TransactionByKey reads what has become of an operation, by the caller's key.
 // That the operation failed is no error here.
 func (c *Client) TransactionByKey(ctx context.Context, key IdempotencyKey) (*Operation, error) {
-	return lookUp[Operation](ctx, c, "transaction", url.Values{"idempotency_key": {string(key)}})
+	return lookUp(ctx, c, "transaction", url.Values{"idempotency_key": {string(key)}},
+		func(op *Operation) bool { return op.IdempotencyKey == key && op.TransactionID != "" && op.Status != "" })
 }
 
-func lookUp[T any](ctx context.Context, c *Client, endpoint string, query url.Values) (*T, error) {
+// lookUp reads one thing, which has to be the one that was asked for, and whole.
+func lookUp[T any](ctx context.Context, c *Client, endpoint string, query url.Values, right func(*T) bool) (*T, error) {
 	found := new(T)
-	asked := call{method: http.MethodGet, path: endpoint}
-	if len(query) > 0 {
-		asked.path += "?" + query.Encode()
-	}
+	asked := call{method: http.MethodGet, path: endpoint, query: query.Encode()}
 	asked.read = func(answer envelope, _ http.Header) error {
 		*found = *new(T) // nothing of an attempt that could not be read stays
-		return json.Unmarshal(answer.Data, found)
+		if err := json.Unmarshal(answer.Data, found); err != nil {
+			return err
+		}
+		if !right(found) {
+			return errors.New("it is not what was asked for")
+		}
+		return nil
 	}
 	if failure := c.exchange(ctx, asked); failure != nil {
 		return nil, failure

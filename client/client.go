@@ -11,10 +11,10 @@
 //		// done, and charged
 //	case errors.Is(err, client.PendingReview):
 //		op, err = c.Await(ctx, "order-4711") // nobody knows yet; wait until somebody does
-//	case errors.Is(err, client.InsufficientBalance):
-//		// nothing was charged; top up and call again with the same key
 //	case client.Undecided(err):
 //		// no answer came: call again later with the same key, never with another
+//	case errors.Is(err, client.InsufficientBalance):
+//		// nothing was charged; top up and call again with the same key
 //	}
 //
 // A call is retried where that is safe and could help, with the same key and the
@@ -28,6 +28,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -51,8 +52,8 @@ const apiPath = "/api/v1"
 // maxAnswer bounds what is read of an answer; the service's are far smaller.
 const maxAnswer = 8 << 20
 
-// Secret is a text that does not show itself when it is printed or logged.
-// string(secret) is the text.
+// Secret is a text that does not show itself when it is printed, logged or written
+// as JSON. string(secret) is the text.
 type Secret string
 
 // String hides the text.
@@ -60,6 +61,9 @@ func (Secret) String() string { return "[secret]" }
 
 // GoString hides the text.
 func (Secret) GoString() string { return "[secret]" }
+
+// MarshalJSON hides the text: logs are written as JSON, too.
+func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"[secret]"`), nil }
 
 // LogValue hides the text.
 func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
@@ -71,9 +75,10 @@ type Config struct {
 	// Key and Secret are the operator's credentials.
 	Key    string
 	Secret Secret
-	// HTTP sends the requests. Nil is a client with a timeout of 60 seconds,
-	// which is longer than the service takes to answer even when its provider
-	// does not. Redirects are never followed: a signature is for one address.
+	// HTTP sends the requests; nil is a plain one. Its Timeout is for one
+	// attempt. Where it has none it gets 60 seconds, which is longer than the
+	// service takes to answer even when its provider does not. Redirects are
+	// never followed: a signature is for one address.
 	HTTP *http.Client
 	// Retry is how patient the client is; its zero is a good one.
 	Retry Retry
@@ -105,14 +110,19 @@ func New(config Config) (*Client, error) {
 	if config.Key == "" || config.Secret == "" {
 		return nil, fmt.Errorf("both an API key and its secret are needed")
 	}
+	// One read from a file often ends with a line feed, which no header can carry.
+	if strings.ContainsFunc(config.Key+string(config.Secret), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, fmt.Errorf("the API key or its secret has a space, a line feed or another character that none has: trim it")
+	}
 	retry, err := config.Retry.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	sender := http.Client{Timeout: 60 * time.Second}
+	sender := http.Client{}
 	if config.HTTP != nil {
 		sender = *config.HTTP
 	}
+	sender.Timeout = cmp.Or(sender.Timeout, 60*time.Second)
 	sender.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c := &Client{
 		origin: origin, key: config.Key, http: &sender, retry: retry, now: config.Now,

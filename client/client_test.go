@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coaxhq/coax/client"
@@ -115,7 +117,7 @@ func TestARequestIsNeverSentTwiceWithOneNonce(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		body := `{"success":true,"request_id":"req_1","code":"OK","message":"","data":{"transaction_id":"CX1","status":"success"}}`
+		body := `{"success":true,"request_id":"req_1","code":"OK","message":"","data":{"transaction_id":"CX1","status":"success","currency":"INR"}}`
 		for {
 			mu.Lock()
 			seen[conn]++
@@ -169,6 +171,31 @@ func TestARequestIsNeverSentTwiceWithOneNonce(t *testing.T) {
 	}
 }
 
+// A transport of one's own, for a CA of one's own, must not mean waiting for ever.
+func TestAnAttemptEndsAlsoWithAnHTTPClientOfOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		c, err := client.New(client.Config{
+			BaseURL: "https://coax.example/api/v1", Key: "k", Secret: secret, HTTP: &http.Client{Transport: silent}, Retry: client.Retry{Attempts: 2},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, err = c.Renew(context.Background(), "order-4711", renewal)
+		if took := time.Since(began); !client.Undecided(err) || took < 2*time.Minute || took > 3*time.Minute {
+			t.Errorf("after %v: %v; want two attempts of a minute each", took, err)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestARedirectIsNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s was sent on to somebody else", r.Method, r.RequestURI)
@@ -193,8 +220,12 @@ func TestSecretsDoNotShowThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	activation := client.Activation{FullName: "Asha Rao", Password: "hunter2"}
+	made := &client.Operation{Customer: client.Customer{Password: "hunter2"}}
 	var logged strings.Builder
-	slog.New(slog.NewTextHandler(&logged, nil)).Info("calling", "secret", config.Secret, "password", activation.Password)
+	for _, handler := range []slog.Handler{slog.NewTextHandler(&logged, nil), slog.NewJSONHandler(&logged, nil)} {
+		slog.New(handler).Info("calling", "secret", config.Secret, "password", activation.Password, "activation", activation,
+			"operation", made, "config", struct{ Secret client.Secret }{config.Secret})
+	}
 	printed := logged.String()
 	for _, form := range []string{"%v", "%+v", "%#v", "%s"} {
 		printed += fmt.Sprintf(form+form+form, config, c, activation)
@@ -204,8 +235,13 @@ func TestSecretsDoNotShowThemselves(t *testing.T) {
 			t.Errorf("%s shows in %s", hidden, printed)
 		}
 	}
-	if body, err := json.Marshal(activation); err != nil || !strings.Contains(string(body), "hunter2") {
-		t.Errorf("the service would get %s, %v", body, err)
+	wire := &script{t: t, answers: []reply{answer(202, client.PendingReview, strings.Replace(operation(client.NeedsReview), "{", `{"customer":{"password":"hunter2"},`, 1))}}
+	op, err := wire.client(client.Retry{}).Activate(t.Context(), "order-4711", activation)
+	if len(wire.got) != 1 || !strings.Contains(wire.got[0].body, `"password":"hunter2"`) || op.Customer.Password != "hunter2" {
+		t.Errorf("the service got %+v, and the caller %+v", wire.got, op)
+	}
+	if text, _ := json.Marshal(err); strings.Contains(string(text)+fmt.Sprintf("%v %+v", err, err), "hunter2") {
+		t.Errorf("the error shows it: %s", text)
 	}
 }
 
@@ -270,6 +306,8 @@ func TestAClientSaysWhatIsMissing(t *testing.T) {
 		"no encryption":    func(c *client.Config) { c.BaseURL = "http://coax.example/api/v1" },
 		"another protocol": func(c *client.Config) { c.BaseURL = "ftp://127.0.0.1/api/v1" },
 		"less than none":   func(c *client.Config) { c.Retry.Attempts = -1 },
+		"a key's line end": func(c *client.Config) { c.Key += "\n" },
+		"a secret's space": func(c *client.Config) { c.Secret += " " },
 		"a broken address": func(c *client.Config) { c.BaseURL = "https://[" },
 		"no key":           func(c *client.Config) { c.Key = "" },
 		"no secret":        func(c *client.Config) { c.Secret = "" },

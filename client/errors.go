@@ -31,8 +31,8 @@ type Error struct {
 	// Attempts is how often the request was sent.
 	Attempts int
 	// Undecided says that the operation may have been carried out, or may yet
-	// be. Keep its key and ask again with the same one; another key would be
-	// another operation, and could be charged as well.
+	// be, by an attempt of this call. Keep its key and ask again with the same
+	// one; another key would be another operation, and could be charged as well.
 	Undecided bool
 
 	// Fields says of each field that is wrong what is wrong with it
@@ -48,7 +48,7 @@ type Error struct {
 	IP string
 	// Operation is what the operation came to, if there is one.
 	Operation *Operation
-	// Data is all of the details as they came.
+	// Data is the details as they came, where they are not an operation's.
 	Data json.RawMessage
 
 	// Err is why there was no answer, if there was none.
@@ -104,8 +104,11 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Undecided reports whether an error leaves it open what has become or will
 // become of an operation: no answer came, or the service does not know yet. Then
-// the same call with the same key, or Await, finds out; another key must not be
-// used.
+// the same call with the same key finds out; another key must not be used.
+//
+// It speaks of one call. If an earlier call was undecided, a refusal of a later one
+// does not close it: a request that was held up on its way can be carried out for
+// five minutes yet. Stay with the key.
 func Undecided(err error) bool {
 	var failure *Error
 	return errors.As(err, &failure) && failure.Undecided
@@ -148,6 +151,7 @@ func readRefusal(status int, header http.Header, from envelope) *Error {
 			failure.Operation = nil
 		} else {
 			failure.Operation.Replayed = replayed(header)
+			failure.Data = nil // it may hold a password
 		}
 	}
 	return failure

@@ -62,10 +62,10 @@ func ExampleClient_Renew() {
 		fmt.Println("the money is held; Await the key, and start nothing else for this customer")
 	case errors.Is(err, client.ProviderError):
 		fmt.Println("refunded:", op.ProviderMessage) // another attempt needs another key
-	case errors.Is(err, client.InsufficientBalance):
-		fmt.Println("top up, then call again with the same key")
 	case client.Undecided(err):
 		fmt.Println("call again later, with the same key")
+	case errors.Is(err, client.InsufficientBalance):
+		fmt.Println("top up, then call again with the same key")
 	default:
 		fmt.Println("refused, and nothing charged:", err)
 	}
@@ -79,6 +79,9 @@ func ExampleClient_Await() {
 	c, ctx := connect()
 	op, err := c.Activate(ctx, "order-1003-activate", client.Activation{
 		FullName: "Ravi Nair", Mobile: "9000020001", PlanID: "BASIC-1", // the demo's number for it
+		// One that the service makes is in this answer only, and would have to be
+		// kept before awaiting the next.
+		Password: "the customer's choice",
 	})
 	fmt.Println(errors.Is(err, client.PendingReview), op.Status, "held:", op.Wallet.Held)
 

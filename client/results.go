@@ -9,27 +9,27 @@ type IdempotencyKey string
 // Activation asks for a new subscriber with a plan. The first three fields are
 // required; a field that is left empty is not sent.
 type Activation struct {
-	FullName string `json:"full_name,omitempty"`
-	Mobile   string `json:"mobile,omitempty"`
-	PlanID   string `json:"plan_id,omitempty"`
-	Email    string `json:"email,omitempty"`
+	FullName string `json:"full_name"`
+	Mobile   string `json:"mobile"`
+	PlanID   string `json:"plan_id"`
+	Email    string `json:"email"`
 	// Password is the customer's for the app. Without one the service makes one
 	// and gives it in its first answer only: if that answer is lost, so is the
 	// password. Give one if it must survive that.
-	Password       Secret `json:"password,omitempty"`
-	ConnectionType string `json:"connection_type,omitempty"`
-	Address        string `json:"address,omitempty"`
+	Password       Secret `json:"password"`
+	ConnectionType string `json:"connection_type"`
+	Address        string `json:"address"`
 	// SubscriberID is a preferred id of six digits; the subscriber gets another
 	// if it is taken.
-	SubscriberID string `json:"subscriber_id,omitempty"`
+	SubscriberID string `json:"subscriber_id"`
 }
 
 // Renewal asks for a further term for a subscriber, who is named by id or, if
 // that is empty, by mobile number.
 type Renewal struct {
-	SubscriberID string `json:"subscriber_id,omitempty"`
-	Mobile       string `json:"mobile,omitempty"`
-	PlanID       string `json:"plan_id,omitempty"`
+	SubscriberID string `json:"subscriber_id"`
+	Mobile       string `json:"mobile"`
+	PlanID       string `json:"plan_id"`
 }
 
 // Subscriber says whom a look-up is about: by id or, if that is empty, by mobile

@@ -63,6 +63,7 @@ func (r Retry) pause(n int) time.Duration {
 type call struct {
 	method string
 	path   string
+	query  string
 	body   []byte
 	key    IdempotencyKey // of an operation; empty for look-ups
 	// read takes the data of a success; an answer that it cannot read counts
@@ -70,12 +71,23 @@ type call struct {
 	read func(envelope, http.Header) error
 }
 
+// String leaves the query out, which may hold a customer's number.
 func (c call) String() string { return c.method + " " + c.path }
+
+func (c call) target() string {
+	if c.query == "" {
+		return c.path
+	}
+	return c.path + "?" + c.query
+}
 
 // exchange sends a call until there is an answer to keep, or no sense in going
 // on. Each attempt is signed anew; what it asks for stays the same, byte for byte.
 func (c *Client) exchange(ctx context.Context, asked call) *Error {
 	corrected, undecided := false, false
+	if err := ctx.Err(); err != nil {
+		return &Error{Call: asked.String(), Err: err} // nothing was sent
+	}
 	for attempt := 1; ; attempt++ {
 		failure := c.attempt(ctx, asked)
 		if failure == nil {
@@ -109,7 +121,7 @@ func (c *Client) attempt(ctx context.Context, asked call) *Error {
 	if asked.key != "" {
 		header.Set("Idempotency-Key", string(asked.key))
 	}
-	response, err := c.send(ctx, asked.method, asked.path, asked.body, header)
+	response, err := c.send(ctx, asked.method, asked.target(), asked.body, header)
 	if err != nil {
 		return &Error{Err: err}
 	}
@@ -122,6 +134,7 @@ func (c *Client) attempt(ctx context.Context, asked call) *Error {
 		if failure.Operation != nil && !failure.Operation.is(asked.key) {
 			return &Error{Status: response.Status, Err: errOtherOperation}
 		}
+		failure.completeOperation(asked.key)
 		return failure
 	}
 	if err := asked.read(answer, response.Header); err != nil {
@@ -130,7 +143,19 @@ func (c *Client) attempt(ctx context.Context, asked call) *Error {
 	return nil
 }
 
-var errOtherOperation = errors.New("it is about another operation")
+var (
+	errOtherOperation = errors.New("it is about another operation")
+	errNoOperation    = errors.New("it is no operation")
+)
+
+// completeOperation sees to it that the codes that say what has become of an
+// operation come with one, as callers were promised, if only with what is sure.
+func (e *Error) completeOperation(key IdempotencyKey) {
+	status, says := map[Code]Status{PendingReview: NeedsReview, ProviderError: Failed}[e.Code]
+	if says && key != "" && e.Operation == nil {
+		e.Operation = &Operation{IdempotencyKey: key, Status: status}
+	}
+}
 
 // is reports whether an operation is the one that has this key; a look-up may be
 // about any.

@@ -190,7 +190,7 @@ func TestEachAttemptIsSignedAnewAndAsksForTheSame(t *testing.T) {
 	nonces, stamps := map[string]bool{}, map[string]bool{}
 	for _, attempt := range wire.got {
 		nonces[attempt.nonce], stamps[attempt.timestamp] = true, true
-		if attempt.key != "order-4711" || attempt.body != `{"subscriber_id":"100001","plan_id":"BASIC-1"}` ||
+		if attempt.key != "order-4711" || attempt.body != `{"plan_id":"BASIC-1","subscriber_id":"100001"}` ||
 			attempt.method != "POST" || attempt.target != "/api/v1/renew" {
 			t.Errorf("an attempt asked for something else: %+v", attempt)
 		}
@@ -385,9 +385,13 @@ func TestAwaitAsksUntilItIsSettled(t *testing.T) {
 		for range 40 {
 			wire.answers = append(wire.answers, review)
 		}
-		wire.answers = append(wire.answers, reply{err: io.EOF}, answer(200, client.OK, operation(client.Success)))
+		for range 20 { // an upgrade
+			wire.answers = append(wire.answers, reply{err: io.EOF})
+		}
+		another := strings.Replace(operation(client.Success), "order-4711", "order-9999", 1)
+		wire.answers = append(wire.answers, answer(200, client.OK, another), answer(200, client.OK, `{}`), answer(200, client.OK, operation(client.Success)))
 		op, err := wire.client(client.Retry{}).Await(t.Context(), "order-4711")
-		if err != nil || op.Status != client.Success || len(wire.got) != 42 {
+		if err != nil || op.Status != client.Success || op.IdempotencyKey != "order-4711" || len(wire.got) != 63 {
 			t.Errorf("%d questions: %+v, %v", len(wire.got), op, err)
 		}
 	})
@@ -396,15 +400,16 @@ func TestAwaitAsksUntilItIsSettled(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		op, err := wire.client(client.Retry{}).Await(ctx, "order-4711")
-		if !errors.Is(err, context.DeadlineExceeded) || !client.Undecided(err) || op == nil || op.Status != client.NeedsReview {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.PendingReview) || !client.Undecided(err) || op == nil || op.Status != client.NeedsReview {
 			t.Errorf("%+v, %v; want the operation as it stands and that it is open", op, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		wire := &script{t: t, answers: []reply{answer(404, client.TransactionNotFound, `{}`)}}
 		op, err := wire.client(client.Retry{}).Await(t.Context(), "order-4711")
-		if !errors.Is(err, client.TransactionNotFound) || client.Undecided(err) || op != nil || len(wire.got) != 1 {
-			t.Errorf("%+v, %v; want that there is none", op, err)
+		// It may yet arrive.
+		if !errors.Is(err, client.TransactionNotFound) || !client.Undecided(err) || op != nil || len(wire.got) != 1 {
+			t.Errorf("%+v, %v; want that there is none so far", op, err)
 		}
 	})
 }
@@ -427,8 +432,57 @@ func TestNothingIsSentThatCannotBeMeant(t *testing.T) {
 			t.Errorf("%s: %v; want %s", name, err, row.code)
 		}
 	}
+	if op, err := c.Await(t.Context(), ""); !errors.Is(err, client.MissingIdempotencyKey) || op != nil {
+		t.Errorf("awaiting nothing: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Renew(ended, "order-4711", renewal); !errors.Is(err, context.Canceled) || client.Undecided(err) {
+		t.Errorf("a call that had ended before it began: %v, undecided %v", err, client.Undecided(err))
+	}
 	if len(wire.got) > 0 {
 		t.Errorf("sent %+v", wire.got)
+	}
+}
+
+// Whatever else an answer lacks, there is an operation to look at.
+func TestWhatBecameOfAnOperationComesWithOne(t *testing.T) {
+	for code, status := range map[client.Code]int{client.PendingReview: 202, client.ProviderError: 502} {
+		if _, op, err := renewThrough(t, client.Retry{}, answer(status, code, `{}`)); !errors.Is(err, code) || op == nil || op.IdempotencyKey != "order-4711" {
+			t.Errorf("%s: %+v, %v", code, op, err)
+		}
+	}
+}
+
+// Without the permission to look, what is under way stays what it is.
+func TestAnOperationThatCannotBeFollowedIsStillUnderWay(t *testing.T) {
+	_, op, err := renewThrough(t, client.Retry{}, answer(409, client.RequestInProgress, `{}`), answer(403, client.PermissionDenied, `{}`))
+	if !errors.Is(err, client.RequestInProgress) || !errors.Is(err, client.PermissionDenied) || !client.Undecided(err) || op != nil {
+		t.Errorf("%+v, %v", op, err)
+	}
+}
+
+func TestErrorsShowNoCustomer(t *testing.T) {
+	wire := &script{t: t, answers: []reply{answer(404, client.SubscriberNotFound, `{}`)}}
+	if _, err := wire.client(client.Retry{}).Subscription(t.Context(), client.Subscriber{Mobile: "9812345678"}); err == nil || strings.Contains(err.Error(), "9812345678") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestALookUpHasToBeWhatWasAskedFor(t *testing.T) {
+	for name, ask := range map[string]func(*client.Client) error{
+		"balance": func(c *client.Client) error { _, err := c.Balance(t.Context()); return err },
+		"plans":   func(c *client.Client) error { _, err := c.Plans(t.Context()); return err },
+		"subscription": func(c *client.Client) error {
+			_, err := c.Subscription(t.Context(), client.Subscriber{ID: "1"})
+			return err
+		},
+		"transaction": func(c *client.Client) error { _, err := c.Transaction(t.Context(), "CX9"); return err },
+	} {
+		wire := &script{t: t, answers: []reply{answer(200, client.OK, `{"transaction_id":"CX1","status":"success"}`)}}
+		if err := ask(wire.client(client.Retry{Attempts: 1})); err == nil {
+			t.Errorf("%s took something else for it", name)
+		}
 	}
 }
 
@@ -440,7 +494,7 @@ func TestAnErrorCarriesWhatItsCodeBrings(t *testing.T) {
 		if !errors.As(err, &failure) {
 			t.Fatalf("%s came back as %v", code, err)
 		}
-		if !json.Valid(failure.Data) || failure.RequestID != "req_1" || failure.Message != "So it is." {
+		if (failure.Operation == nil) != json.Valid(failure.Data) || failure.RequestID != "req_1" || failure.Message != "So it is." {
 			t.Errorf("%s lost something: %+v", code, failure)
 		}
 		return failure

@@ -43,7 +43,7 @@ func main() {
 	// The key is stored with the order before anything is sent. Whatever happens
 	// from here on, the same order has the same key.
 	paid, err := load(*number, order{
-		Key:     client.IdempotencyKey("order-" + *number),
+		Key:     client.IdempotencyKey("renewal-of-order-" + *number), // 8 characters at least
 		Renewal: client.Renewal{SubscriberID: *subscriber, PlanID: *plan},
 		State:   "open",
 	})
@@ -124,6 +124,7 @@ func load(number string, fresh order) (order, error) {
 	return stored, json.Unmarshal(text, &stored)
 }
 
+// store replaces the order's file as a whole: half a file would be no order at all.
 func store(number string, o order) error {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -132,7 +133,10 @@ func store(number string, o order) error {
 	if err := os.MkdirAll("orders", 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(path(number), text, 0o600)
+	if err := os.WriteFile(path(number)+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path(number)+".new", path(number))
 }
 
 func path(number string) string { return filepath.Join("orders", number+".json") }
