@@ -61,6 +61,7 @@ var forms = []struct {
 	{regexp.MustCompile(`\bcxk_[0-9a-f]{8}\b`), "cxk_HINT"},
 	{regexp.MustCompile(`: \d+ bytes$`), ": N bytes"},
 	{regexp.MustCompile(`"password": ?"[A-Za-z0-9]{12}"`), `"password": "PASSWORD"`},
+	{regexp.MustCompile(`^(app password for the customer: )[A-Za-z0-9]{12}$`), "${1}PASSWORD"},
 	{regexp.MustCompile(`(last act's hash +|"acts_head": ?")[0-9a-f]{64}`), "${1}HASH"},
 	{regexp.MustCompile(`\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT`), "DATE"},
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?`), "TIME"},
@@ -164,6 +165,21 @@ func retranslate(known map[string]string, text string) string {
 	})
 }
 
+var moments = regexp.MustCompile(`\b20\d\d-\d\d-\d\d([ T]\d\d:\d\d:\d\d)?`)
+
+// retimed writes a page's line with the times of one that was printed and matches it.
+func retimed(want, got string) string {
+	printed := moments.FindAllString(got, -1)
+	if len(printed) != len(moments.FindAllString(want, -1)) {
+		return want
+	}
+	return moments.ReplaceAllStringFunc(want, func(string) string {
+		next := printed[0]
+		printed = printed[1:]
+		return next
+	})
+}
+
 func TestPrintedLinesAreComparedWithThePages(t *testing.T) {
 	const one, two = "CX06GXWCDV0ZVHHH14RFTCP3ZT5W", "CX06GXWCDV51D382JV353V2ETVN8"
 	tests := []struct {
@@ -191,6 +207,10 @@ func TestPrintedLinesAreComparedWithThePages(t *testing.T) {
 				t.Errorf("match(%q, %q) = %t; want %t", tt.want, tt.got, got, tt.ok)
 			}
 		})
+	}
+
+	if got := retimed("from 2026-11-15 13:22:43 to 2026-11-16 by "+one, "from 2027-01-01 00:00:00 to  2027-01-02 by "+two); got != "from 2027-01-01 00:00:00 to 2027-01-02 by "+one {
+		t.Errorf("retimed: %q", got)
 	}
 
 	known := map[string]string{}

@@ -4,6 +4,9 @@
 
 CREDENTIALS is a JSON file with base_url, api_key, api_secret and, for a service whose
 certificate is its own, ca_cert. BODY is the JSON object to send.
+
+Exits 0 if it was done and 2 if it was refused. Anything else means that the
+outcome is not known: leave the order open and run the same again later, with the same key.
 """
 
 import decimal
@@ -42,18 +45,40 @@ def signature(secret, method, path, query, timestamp, nonce, body):
     return hmac.new(secret.encode(), "\n".join(lines).encode(), hashlib.sha256).hexdigest()
 
 
+ENVELOPE = {"success", "request_id", "code", "message", "data"}
+
+
+class Lost(Exception):
+    """No answer of the service's came; nobody knows whether the request arrived."""
+
+
+class Undecided(SystemExit):
+    def __init__(self, key, why):
+        super().__init__(f"undecided ({why}): keep the key {key} and run the same again later; never take a new one")
+
+
+def wanted(headers, pause):
+    """The seconds that Retry-After asks for; our own pause if it is absent, or a date from some proxy."""
+    after = headers.get("Retry-After", "")
+    return int(after) if re.fullmatch("[1-9][0-9]{0,3}", after) else pause
+
+
 class Service:
     def __init__(self, credentials):
         with open(credentials) as file:
             self.given = json.load(file)
-        self.base = urllib.parse.urlsplit(self.given["base_url"])
+        self.base = urllib.parse.urlsplit(self.given["base_url"].rstrip("/"))
+        if self.base.scheme != "https" or not self.base.path.endswith("/api/v1"):
+            raise SystemExit(f"{credentials}: base_url must begin with https:// and end in /api/v1")
         self.trust = ssl.create_default_context(cafile=self.given.get("ca_cert"))
+        self.ahead = None  # seconds by which the service's clock is ahead of ours, once it has said so
 
-    def send(self, method, target, body=b"", key=None):
-        """One signed request. Returns status, headers and the answer; raises if none came."""
-        path, _, query = (self.base.path + target).partition("?")
+    def once(self, method, target, body, key):
+        """Sends one signed request. Returns status, headers and the service's answer, or raises Lost."""
         # New for every sending, also when the same request is sent again.
-        timestamp, nonce = str(int(time.time())), secrets.token_hex(16)
+        timestamp, nonce = str(int(time.time() + (self.ahead or 0))), secrets.token_hex(16)
+        # What a proxy in front adds to the path is not signed.
+        path, _, query = ("/api/v1" + target).partition("?")
         headers = {
             "X-API-Key": self.given["api_key"],
             "X-Timestamp": timestamp,
@@ -67,40 +92,73 @@ class Service:
             connection.request(method, self.base.path + target, body or None, headers)
             response = connection.getresponse()
             # Money is read as decimals: 0.1 + 0.2 is not 0.3 in binary.
-            return response.status, response.headers, json.loads(response.read(), parse_float=decimal.Decimal)
+            answer = json.loads(response.read(), parse_float=decimal.Decimal)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Lost(str(error) or type(error).__name__)
         finally:
             connection.close()
+        # Only the envelope is the service's own word. A page or a JSON text of something in
+        # between says nothing about the operation, whatever its status.
+        if not isinstance(answer, dict) or not ENVELOPE <= answer.keys() or not isinstance(answer["data"], dict):
+            raise Lost(f"status {response.status}, but not from the service")
+        return response.status, response.headers, answer
+
+    def send(self, method, target, body=b"", key=None):
+        """The same, and once more by the service's clock if ours turns out to be wrong."""
+        status, headers, answer = self.once(method, target, body, key)
+        if answer["code"] == "TIMESTAMP_EXPIRED" and self.ahead is None:
+            self.ahead = answer["data"]["server_time"] - time.time()
+            status, headers, answer = self.once(method, target, body, key)
+        return status, headers, answer
 
     def operate(self, operation, key, body):
         """Carries out one operation, whatever the network does. The key must be stored already."""
+        unclear = None  # why an earlier sending may have been carried out, or may yet be
         for attempt in range(6):
-            pause = 2**attempt / 2
+            if attempt:
+                time.sleep(pause)
+            pause = 2 ** (attempt + 1)
             try:
                 status, headers, answer = self.send("POST", "/" + operation, body, key)
-            except (OSError, http.client.HTTPException, ValueError):
-                status = None  # lost on the way, in one direction or the other: nobody knows
-            if status is not None:
-                code = answer["code"]
-                if code in ("PENDING_REVIEW", "REQUEST_IN_PROGRESS"):
-                    return self.follow(key)
-                if status not in (429, 500, 503) and code != "OPERATION_IN_PROGRESS":
-                    return answer  # done, or refused for a reason that waiting does not mend
-                pause = int(headers.get("Retry-After", pause))
-            time.sleep(pause)
-        raise SystemExit(f"undecided: keep the key {key} and send the same again later; never take a new one")
+            except Lost as lost:
+                unclear = str(lost)
+                continue
+            code = answer["code"]
+            password = answer["data"].get("customer", {}).get("password")
+            if password:
+                # No other answer will have it, not a replay nor a look-up; this may be a 202.
+                print("app password for the customer: " + password, flush=True)
+            if code in ("PENDING_REVIEW", "REQUEST_IN_PROGRESS"):
+                return self.follow(key)
+            if code in ("INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "REPLAY_DETECTED"):
+                unclear = code
+            if status not in (429, 500, 503) and code not in ("OPERATION_IN_PROGRESS", "REPLAY_DETECTED"):
+                if unclear and code not in ("OK", "PROVIDER_ERROR"):
+                    # This sending was refused. The earlier one may still be on its way.
+                    raise Undecided(key, f"{code}: {answer['message']} And earlier: {unclear}")
+                return answer  # done, or refused for a reason that waiting does not mend
+            pause = wanted(headers, pause)
+        raise Undecided(key, unclear or code)
 
     def follow(self, key):
         """Asks until the operation is settled: minutes as a rule, longer if a person has to decide."""
-        while True:
-            time.sleep(1)
+        question = "/transaction?idempotency_key=" + urllib.parse.quote(key, safe="")
+        pause = 2
+        for _ in range(60):  # most of an hour
+            time.sleep(pause)
+            pause = min(pause * 1.5, 60)
             try:
-                status, _, answer = self.send("GET", "/transaction?idempotency_key=" + urllib.parse.quote(key, safe=""))
-            except (OSError, http.client.HTTPException, ValueError):
+                status, headers, answer = self.send("GET", question)
+            except Lost:
                 continue
-            if status == 200 and answer["data"]["status"] in ("success", "failed"):
-                return answer | {"code": answer["data"]["result_code"], "message": answer["data"]["result_message"]}
-            if status not in (200, 429, 500, 503):
-                return answer
+            data = answer["data"]
+            if status == 200 and data["status"] in ("success", "failed"):
+                return answer | {"code": data["result_code"], "message": data["result_message"]}
+            if status not in (200, 429, 500, 503) and answer["code"] != "REPLAY_DETECTED":
+                # The question was refused, which says nothing about the operation.
+                raise Undecided(key, f"{answer['code']}: {answer['message']}")
+            pause = wanted(headers, pause)
+        raise Undecided(key, "PENDING_REVIEW")
 
 
 if __name__ == "__main__":
@@ -110,7 +168,8 @@ if __name__ == "__main__":
     # These bytes are signed, and these are sent: the body is serialised once.
     answer = Service(credentials).operate(operation, key, body.encode())
     print(answer["code"] + ": " + answer["message"])
-    if answer["code"] == "OK":
-        data = answer["data"]
-        print(f"charged {data['wallet']['charged']} {data['currency']}, runs until {data['expiry']['new']}")
-        print(f"store with the order: {data['transaction_id']}")
+    if answer["code"] != "OK":
+        raise SystemExit(2)
+    data = answer["data"]
+    print(f"charged {data['wallet']['charged']} {data['currency']}, runs until {data['expiry']['new']}")
+    print(f"store with the order: {data['transaction_id']}")
