@@ -9,7 +9,7 @@ ARGS         ?=
 PKG          ?= ./...
 COUNT        ?= 1
 FUZZTIME     ?= 20s
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 25m
 
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck

@@ -46,7 +46,7 @@ func startService() (stop func(), err error) {
 		return nil, fmt.Errorf("%v: %w\n%s", build, err, text)
 	}
 	service := exec.Command(binary, "demo", "--dir", filepath.Join(folder, "demo"), "--addr", "127.0.0.1:0", "--json",
-		"--set", "provider.timeout=1s", "--set", "review.first_check=100ms", "--set", "log.level=error")
+		"--set", "provider.timeout=3s", "--set", "review.first_check=100ms", "--set", "log.level=error")
 	service.Stderr = os.Stderr
 	service.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no service outlives its tests
 	output, err := service.StdoutPipe()

@@ -108,13 +108,35 @@ func TestThePageForOperatorsHasEveryMetric(t *testing.T) {
 // them says, from the first answer to the end.
 func TestTheTenNumbersBehaveAsThePageSays(t *testing.T) {
 	t.Parallel()
-	// Longer than the slow number takes, and shorter than anybody likes to wait.
-	w := newWorld(t, "provider.timeout=3s", "review.first_check=10s", "review.refund_after=2m")
-	me := w.rich("me", "100000")
 	rows := docsRows(t, "integrating.md", "Trying it: ten numbers")
 	if len(rows) != 10 {
 		t.Fatalf("docs/integrating.md has %d numbers; want 10", len(rows))
 	}
+	var silent, answering [][]string
+	for _, row := range rows {
+		if strings.Contains(row[3], "after 20 s") {
+			silent = append(silent, row)
+		} else {
+			answering = append(answering, row)
+		}
+	}
+	// The slow number has all the time it wants, however busy the machine is; nobody
+	// likes to wait that long for one that will not answer.
+	t.Run("those that answer", func(t *testing.T) {
+		t.Parallel()
+		numbersBehave(t, answering, "provider.timeout=20s")
+	})
+	t.Run("those that stay silent", func(t *testing.T) {
+		t.Parallel()
+		numbersBehave(t, silent, "provider.timeout=3s")
+	})
+}
+
+// numbersBehave does what some rows of the page's table say, in a world of their own.
+func numbersBehave(t *testing.T, rows [][]string, timeout string) {
+	t.Helper()
+	w := newWorld(t, timeout, "review.first_check=10s", "review.refund_after=2m")
+	me := w.rich("me", "100000")
 	firsts := make([]answer, len(rows))
 	var group sync.WaitGroup
 	for i, row := range rows {
@@ -135,11 +157,10 @@ func TestTheTenNumbersBehaveAsThePageSays(t *testing.T) {
 	}
 	// Now, and when the provider has long enough not known what it was asked.
 	w.pass(11 * time.Second)
-	w.until("every review has begun", func() bool { return w.transaction(me, "number-9").text("status") == "success" })
-	for i := range rows {
-		if want := rows[i][4]; strings.HasPrefix(want, "success") {
-			if got := w.settled(me, "number-"+rows[i][0]); got.text("status") != "success" {
-				t.Errorf("%s ends as %s; the page says %s", rows[i][1], got.text("status"), want)
+	for _, row := range rows {
+		if want := row[4]; strings.HasPrefix(want, "success") {
+			if got := w.settled(me, "number-"+row[0]); got.text("status") != "success" {
+				t.Errorf("%s ends as %s; the page says %s", row[1], got.text("status"), want)
 			}
 		}
 	}

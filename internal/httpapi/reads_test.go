@@ -88,10 +88,12 @@ func TestPlans(t *testing.T) {
 }
 
 func TestALongAnswerPassesWhole(t *testing.T) {
+	// Long by its texts: each answer is held against the document plan by plan, which
+	// takes its time, and the connection has a deadline.
 	var sold planList
-	for i := range 2000 {
+	for i := range 100 {
 		sold = append(sold, subscription.Plan{
-			ID: fmt.Sprintf("P%04d", i), Name: "HTTP/1.1 400 Bad Request", Description: strings.Repeat("HTTP/1.1 500 ", i%7),
+			ID: fmt.Sprintf("P%04d", i), Name: "HTTP/1.1 400 Bad Request", Description: strings.Repeat("HTTP/1.1 500 ", 50*(i%7)),
 			Price: money.Paise(19_900), Months: 1, Type: subscription.Standard,
 		})
 	}
