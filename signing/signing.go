@@ -51,8 +51,8 @@ func (r Request) StringToSign() string {
 	}, "\n")
 }
 
-// Sign returns the request's signature: 64 lower-case hex characters. The key is
-// the whole secret as it was shown, its prefix included.
+// Sign returns the request's signature: 64 lower-case hex characters. Its
+// key is the secret with its prefix, every character of it.
 func (r Request) Sign(secret string) string {
 	sum := mac(secret, r.StringToSign())
 	return string(sum[:])

@@ -21,12 +21,12 @@ func (a *app) adminCommand() *cobra.Command {
 	command := group("admin", "Run the service: operators, wallets, plans, keys, whitelists",
 		`Run the service: operators, wallets, plans, keys, whitelists.
 
-Works on the store that --config names, also while nodes run, and takes effect at once
-on every node. Each act is written down with who did it (coax admin log).
+Acts on the store of --config. The service may be running: whatever is changed holds from
+its next request on. Each act is written down with who did it (coax admin log).
 
-With --json a command prints one JSON object, a list command one array. A refused
-command changes nothing, says why in one line and exits with 1; a command that was not
-understood exits with 2.`,
+With --json the output is an object, or an array where there may be several. What is
+refused changes nothing, says why in one line and exits with 1; what was not understood
+exits with 2.`,
 		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(),
 		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.logCommand(),
 	)

@@ -64,7 +64,7 @@ func (a *app) operationShow() *cobra.Command {
 	var id string
 	command := &cobra.Command{
 		Use:   "show --transaction ID",
-		Short: "Show an operation: every state, every question and answer of the provider",
+		Short: "Show an operation: its states, and what the provider was asked and said",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {

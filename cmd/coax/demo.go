@@ -46,8 +46,8 @@ func (a *app) demoCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "demo [--dir DIR] [--addr HOST:PORT]",
 		Short: "Run a whole Coax with nothing to configure",
-		Long: `Run a whole Coax with nothing to configure: a certificate of its own, an embedded store, an
-operator with 10,000.00 in its wallet, a small catalogue and an API key. It prints a first
+		Long: `Run a whole Coax with nothing to configure: a certificate of its own, an embedded store, a
+few plans, and an operator who has an API key and 10,000.00 to spend. It prints a first
 command to try. Ctrl-C ends it; started again in the same folder it finds everything again.
 
 Settings given with --set are kept in DIR/coax.toml, so that coax admin --config

@@ -80,8 +80,8 @@ Next:
 }
 
 const initHead = `Coax's configuration. What is commented out stands at its standard value. Paths are
-relative to this file. Every key can also come from the environment (COAX_SERVER_ADDR
-for server.addr) or the command line (--set server.addr=...), which win in that order.`
+relative to this file. The environment (COAX_SERVER_ADDR for server.addr) wins over
+it, and the command line (--set server.addr=...) over both.`
 
 // writeMasterKey makes a new master key, which only its owner can read and
 // nobody can overwrite by accident.

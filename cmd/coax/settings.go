@@ -83,13 +83,13 @@ const defaultAddr = "127.0.0.1:8443"
 
 // settings is every key there is, in the order the file shows them.
 var settings = []setting{
-	{key: "server.addr", standard: defaultAddr, doc: "HTTPS listener for the API and the panel",
+	{key: "server.addr", standard: defaultAddr, doc: "HTTPS listener for the API",
 		read: address(func(c *Config) *string { return &c.Server.Addr })},
 	{key: "server.plain_addr", standard: "", doc: "plain HTTP listener: everyone but a trusted proxy that ended TLS gets 403 HTTPS_REQUIRED; empty = none",
 		read: optionalAddress(func(c *Config) *string { return &c.Server.PlainAddr })},
 	{key: "server.internal_addr", standard: "127.0.0.1:9443", doc: "/healthz, /readyz and /metrics, never the API; keep it private",
 		read: address(func(c *Config) *string { return &c.Server.InternalAddr })},
-	{key: "server.trusted_proxies", standard: "", list: true, doc: "CIDRs whose X-Forwarded-For and X-Forwarded-Proto are believed",
+	{key: "server.trusted_proxies", standard: "", list: true, doc: "addresses and ranges (CIDR) of proxies that may say, with X-Forwarded-For and -Proto, who called and how",
 		read: readTrustedProxies},
 	{key: "server.tls_cert", standard: "tls.pem", path: true, doc: "certificate chain in PEM; read again on SIGHUP",
 		read: text(func(c *Config) *string { return &c.Server.TLSCert })},
@@ -117,25 +117,25 @@ var settings = []setting{
 	{key: "provider.token_file", standard: "", path: true, doc: "file with the token the provider wants; empty = none",
 		read: text(func(c *Config) *string { return &c.Provider.TokenFile })},
 
-	{key: "review.first_check", standard: "10s", doc: "wait before an operation in review is first verified with the provider",
+	{key: "review.first_check", standard: "10s", doc: "from the unclear answer to the first question what became of the operation",
 		read: duration(0, 24*time.Hour, func(c *Config) *time.Duration { return &c.Review.FirstCheck })},
-	{key: "review.max_interval", standard: "10m", doc: "longest wait between verifications",
+	{key: "review.max_interval", standard: "10m", doc: "longest pause between two such questions",
 		read: duration(time.Millisecond, 24*time.Hour, func(c *Config) *time.Duration { return &c.Review.MaxInterval })},
-	{key: "review.refund_after", standard: "2m", doc: "a provider that keeps saying it does not know the operation is believed after this long",
+	{key: "review.refund_after", standard: "2m", doc: "how long a provider must have known nothing of an operation before that is taken for a no",
 		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Review.RefundAfter })},
 
-	{key: "catalogue.refresh", standard: "5m", doc: "how often prices are verified with the provider",
+	{key: "catalogue.refresh", standard: "5m", doc: "how often our plans are compared with what the provider sells",
 		read: duration(time.Millisecond, 24*time.Hour, func(c *Config) *time.Duration { return &c.Catalogue.Refresh })},
-	{key: "catalogue.max_age", standard: "30m", doc: "older than this, prices count as not verified (503 PLANS_UNAVAILABLE)",
+	{key: "catalogue.max_age", standard: "30m", doc: "how old the last good comparison may be; beyond that nothing is sold (503 PLANS_UNAVAILABLE)",
 		read: duration(time.Millisecond, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Catalogue.MaxAge })},
 
-	{key: "clock.offset", standard: "0s", doc: "moves the service's whole sense of time, to try expiries; for demo only, serve refuses it",
+	{key: "clock.offset", standard: "0s", doc: "added to the clock, to try what happens later; demo takes it, serve refuses it",
 		read: duration(-10*365*24*time.Hour, 10*365*24*time.Hour, func(c *Config) *time.Duration { return &c.Clock.Offset })},
 
 	{key: "rules.activation_term", standard: "30d", doc: "how long an activation lasts: 30d, or plan for the plan's months of 30 days",
 		read: readActivationTerm},
 
-	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "failed authentications from one address before 429 TOO_MANY_FAILED_ATTEMPTS",
+	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
 
 	{key: "log.level", standard: "info", doc: "debug, info, warn or error",

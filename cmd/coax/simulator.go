@@ -74,14 +74,14 @@ func (a *app) simulatorCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "simulator [--addr HOST:PORT] [--state FILE]",
 		Short: "Run a provider to try things with, in a process of its own",
-		Long: `Run a provider to try things with, in a process of its own; demo runs the same inside. It
+		Long: `Run a provider to try things with, in a process of its own; demo has one inside. It
 remembers every reference it was given, carries out each at most once, and answers for it.
 
-The customer's mobile picks how it behaves: 90000Sxxxx, where S is 0 for success, 1 rejects,
-2 applies it but answers too late, 3 never answers and does not apply it, 4 answers 503,
-5 answers with a wrong reference, 6 fails a combo's add-on, 7 succeeds after 2 s, 8 never
-answers and cannot say later either, 9 drops the connection after applying it. Any other
-number: success. /control/script, /control/status and /control/calls steer and show it.`,
+The customer's mobile picks how it behaves: 90000Sxxxx, where S is 0 for success, 1 for a
+rejection, 2 for work done in silence, 3 for silence and no work, 4 for a 503, 5 for an
+answer with a wrong reference, 6 for a combo without its add-on, 7 for success that takes
+2 s, 8 for silence now and later, 9 for work done and a connection that drops. With any
+other number it succeeds. /control/script, /control/status and /control/calls steer and show it.`,
 		Example: "  coax simulator --addr 127.0.0.1:9500 --state provider.json\n  coax serve --config coax.toml --set provider.url=http://127.0.0.1:9500",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

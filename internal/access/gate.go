@@ -1,4 +1,4 @@
-// Package access decides who is calling and whether they are let in: by a signed
+// Package access says who is calling, and lets them in or not: by a signed
 // request's key, clock, signature and nonce, then by the account's standing, the
 // address, the rate and the key's permissions, in that order. It also holds what
 // those rest on: keys and their sealed secrets, whitelists, trusted proxies.

@@ -39,7 +39,7 @@ func (t TrustedProxies) Trusts(addr netip.Addr) bool {
 }
 
 // Caller is the address a request comes from: the peer's, or, if the peer is a
-// trusted proxy, the nearest address in X-Forwarded-For that is not one.
+// trusted proxy, the first stranger's in X-Forwarded-For, read from the right.
 //
 // Every proxy adds the address that it saw at the right, so what stands to the
 // left of the first stranger is only that stranger's claim and is never read.

@@ -172,8 +172,8 @@ func (c *Catalogue) compare(ctx context.Context) error {
 }
 
 // Begin makes the first comparison there is, so that a new installation can set up
-// plans as soon as it runs. Where one was ever tried it does nothing, and a
-// provider that does not answer is not waited for.
+// plans as soon as it runs. Where one was ever tried it does nothing. A provider
+// that does not answer holds it up for comparePatience, and no longer.
 func (c *Catalogue) Begin(ctx context.Context) error {
 	_, tried, err := c.store.Compared(ctx, c.config.Provider)
 	if err != nil || !tried.IsZero() {

@@ -18,8 +18,8 @@ const Currency = "INR"
 // numbers as doubles: a million crore rupees.
 const Max int64 = 1_000_000_000_000_000
 
-// Amount is a number of paise. The field is unexported so that nobody can add
-// a plain 5 or multiply by 1.18; the zero value is no money.
+// Amount is so many paise. Other packages cannot reach into it, to add a plain 5
+// or to multiply by 1.18; an Amount that was never set is no money.
 type Amount struct{ paise int64 }
 
 // Paise makes an amount from a whole number of paise.

@@ -15,8 +15,8 @@ const duplicateWindow = 2 * time.Minute
 
 func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// judgeCustomer is the business checks, in their order: not found, in progress,
-// duplicate, plan already active.
+// judgeCustomer is the business checks. Their order is a promise: whether the
+// customer is there, then busy, then served just now, then on that plan already.
 func judgeCustomer(kind Kind, plan subscription.Plan, facts Facts, now time.Time) error {
 	customer := facts.Subscriber
 	if kind == Activate {

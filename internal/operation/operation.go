@@ -41,7 +41,7 @@ const (
 	NeedsReview State = "needs_review"
 )
 
-// next is the whole state machine. What is not listed cannot happen.
+// next is where each state may lead. There is no other way.
 var next = map[State][]State{
 	Processing:  {Success, Failed, NeedsReview},
 	NeedsReview: {Success, Failed},

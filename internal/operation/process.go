@@ -78,7 +78,7 @@ func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
 		return Result{Operation: op, Replayed: replay}, err
 	}
 
-	// Money has moved, so the caller's hanging up no longer counts.
+	// From here on money has moved: a caller who hangs up changes nothing.
 	ctx = context.WithoutCancel(ctx)
 	if err := failpoint.Hit("P.before"); err != nil {
 		return Result{}, err
@@ -101,8 +101,8 @@ func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
 		err = failpoint.Hit("S.after")
 	}
 	if err != nil {
-		// Still open in the store: a retry is told so, and settling later
-		// finishes it.
+		// The store still has it as open. Repeating is answered with that,
+		// and review ends it.
 		return Result{}, fmt.Errorf("settle %s: %w", op.ID, err)
 	}
 	switch done.State {
@@ -159,8 +159,7 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 		case errors.Is(err, ErrMoved):
 			continue
 		case errors.Is(err, ErrAmbiguous) && doubts < ambiguousAttempts:
-			// The money may have moved, so the caller's hanging up no longer
-			// counts.
+			// Money may have moved: a caller who hangs up changes nothing.
 			ctx = context.WithoutCancel(ctx)
 			doubts++
 			continue

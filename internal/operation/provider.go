@@ -7,7 +7,7 @@ import (
 
 // Provider is the outside party that does what operators pay for.
 //
-// It never returns an error: not knowing is one of its answers. Every call
+// There is no error to return: that nobody knows is an answer, too. Every call
 // names a reference, and a provider applies a reference at most once.
 type Provider interface {
 	// Apply asks for an order to be carried out, once, and never asks again by
@@ -23,8 +23,8 @@ type Provider interface {
 
 // Order is what the provider is asked to do.
 type Order struct {
-	// Reference is the transaction id for the main component; ID-2 and what
-	// follows it for the add-on.
+	// Reference names this order alone: the main component's is the transaction
+	// id, the add-on's that with -2 behind it, or a higher number.
 	Reference    string
 	Kind         Kind
 	SubscriberID string
@@ -44,7 +44,7 @@ type Order struct {
 // Verdict is what an answer comes to.
 type Verdict int
 
-// Unknown is the zero value, so that forgetting to decide cannot refund.
+// Unknown comes first: code that forgets to decide must not refund.
 const (
 	Unknown Verdict = iota
 	Confirmed

@@ -38,8 +38,8 @@ type Plan struct {
 	UpdatedAt time.Time
 }
 
-// Commission is the MSO's share of a price, at a rate in basis points, rounded
-// half up to the paisa.
+// Commission is the MSO's share of a price, in whole paise, half a paisa being
+// one. The rate is in basis points.
 func Commission(price money.Amount, basisPoints int) money.Amount {
 	return price.ShareHalfUp(basisPoints)
 }

@@ -84,9 +84,9 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 	return nil
 }
 
-// debit takes the price from the wallet. The balance is checked in the WHERE
-// clause, not read first: two requests that both saw enough money must not both
-// spend it. The rate of the commission is the operator's at this moment.
+// debit takes the price from the wallet, if it is there. The UPDATE itself asks,
+// because two requests may have read the same balance before it. The rate of the
+// commission is the operator's at this moment.
 func debit(tx *tx, op *operation.Operation) (seq, after int64, err error) {
 	err = tx.queryRow(`
 		UPDATE wallets SET balance_paise = balance_paise - ?2, entries = entries + 1

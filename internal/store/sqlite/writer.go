@@ -27,10 +27,9 @@ const (
 // errClosed is what a fact gets that comes after Close.
 var errClosed = errors.New("the store is closed")
 
-// writer is the one hand that writes. While one commit is on its way to the
-// disk callers queue up, and the next transaction takes them all: each under
-// its own savepoint, so that one that is refused or fails leaves no trace in
-// its neighbours. Nobody is answered before the commit has returned.
+// writer is the one hand that writes. Facts that arrive during a commit wait, and
+// share the next transaction. Savepoints keep them apart there: one that is
+// refused or fails leaves no trace in its neighbours. Nobody is answered before the commit has returned.
 type writer struct {
 	conn     *sql.Conn
 	tx       *tx

@@ -166,8 +166,8 @@ CREATE TABLE cycles (
 
 -- epoch counts who holds the operation: whoever settles names the epoch it
 -- holds, and a holder that slept through its lease finds another one there.
--- What the operation will mean (expiry, start date, commission) is computed at
--- the reservation and applied at settlement, however much later that is.
+-- What the operation will mean (expiry, start date, commission) is fixed when
+-- the money is reserved; a settlement hours later only applies it.
 CREATE TABLE operations (
     id                      TEXT    PRIMARY KEY,
     operator_id             INTEGER NOT NULL REFERENCES operators (id),
