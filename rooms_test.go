@@ -84,6 +84,7 @@ var rooms = []room{
 	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
 	{path: "internal/store/*", doors: storeDoors, never: netHTTP, timeless: true},
 	{path: "internal/store/storetest", doors: storeDoors, never: netHTTP, timeless: true, sealed: true},
+	{path: "internal/store/pgtest", never: netHTTP, sealed: true},
 
 	// What proves the rows of a store by rules of its own.
 	{path: "internal/audit", doors: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, timeless: true},

@@ -13,7 +13,6 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
-	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -57,7 +56,7 @@ func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk)
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, config, sqlite.Options{Role: sqlite.Tool})
+	store, err := openStore(ctx, config, storeOptions{tool: true})
 	if err != nil {
 		return err
 	}

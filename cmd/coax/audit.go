@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -77,21 +78,53 @@ func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, er
 		progress, end = auditProgress(a.err, onTerminal)
 		defer end()
 	}
-	snapshot, done, err := openSnapshot(ctx, config.Store.Path)
+	snapshot, done, err := openSnapshot(ctx, config.Store)
 	if err != nil {
-		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.Path, err)
+		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.shown(), err)
 	}
 	defer done()
 	report, err := audit.Run(ctx, snapshot, now, progress)
 	if err != nil {
-		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.Path, err)
+		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.shown(), err)
 	}
 	return report, nil
 }
 
-// openSnapshot begins to read the SQLite file as it is at one moment. It takes
-// no lock that a node would notice, and could not write if it wanted to.
-func openSnapshot(ctx context.Context, path string) (snapshot audit.Snapshot, done func(), err error) {
+// openSnapshot begins to read a store as it is at one moment.
+func openSnapshot(ctx context.Context, from storeConfig) (audit.Snapshot, func(), error) {
+	if from.Kind == "postgres" {
+		return postgresSnapshot(ctx, from.URL)
+	}
+	return sqliteSnapshot(ctx, from.Path)
+}
+
+// postgresSnapshot reads from the primary: a standby may be behind, and what it
+// lacks would look like a loss.
+func postgresSnapshot(ctx context.Context, address string) (audit.Snapshot, func(), error) {
+	pool, err := postgres.OpenSQL(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	tx, err := pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		_ = pool.Close()
+		return nil, nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	var there bool
+	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('schema_tolerance') IS NOT NULL`).Scan(&there); err != nil || !there {
+		_ = tx.Rollback()
+		_ = pool.Close()
+		return nil, nil, errors.Join(errors.New("there is none; start a node or run `coax migrate` first"), err)
+	}
+	return audit.Postgres(tx), func() {
+		_ = tx.Rollback()
+		_ = pool.Close()
+	}, nil
+}
+
+// sqliteSnapshot takes no lock that a node would notice, and could not write if
+// it wanted to.
+func sqliteSnapshot(ctx context.Context, path string) (snapshot audit.Snapshot, done func(), err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, nil, err

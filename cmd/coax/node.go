@@ -23,7 +23,6 @@ import (
 	"github.com/coaxhq/coax/internal/httpapi"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
-	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
@@ -45,6 +44,7 @@ type node struct {
 	operations *operation.Processor
 	reviewer   *operation.Reviewer
 	breaker    *operation.Breaker
+	clockWatch *clockWatch // nil where the store has no clock of its own
 
 	certificate *certificate
 	door        *httpapi.FrontDoor
@@ -81,7 +81,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	store, err := openStore(ctx, config, sqlite.Options{Role: sqlite.Node, Observe: batches{metrics}})
+	store, err := openStore(ctx, config, storeOptions{observe: &batches{metrics}})
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +89,21 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	// This node is the only one on the store, so whatever is processing was left
-	// behind by one that is no more.
-	if err := store.TakeOver(ctx, now()); err != nil {
-		return nil, errors.Join(fmt.Errorf("take over what was left open: %w", err), store.Close())
+	// A node on a file is the only one there, so whatever is processing was left
+	// behind by one that is no more. Elsewhere others may hold it.
+	if config.Store.Kind == "sqlite" {
+		if err := store.TakeOver(ctx, now()); err != nil {
+			return nil, errors.Join(fmt.Errorf("take over what was left open: %w", err), store.Close())
+		}
+	}
+	watch := newClockWatch(store, func() time.Time { return now().Add(-config.Clock.Offset) })
+	if watch != nil {
+		if err := watch.look(ctx); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		if err := watch.err(); err != nil {
+			log.Error("not ready", "error", err)
+		}
 	}
 	plans := catalogue.New(store, provider, catalogue.Config{
 		Now: now, Provider: config.Provider.Name, Refresh: config.Catalogue.Refresh, MaxAge: config.Catalogue.MaxAge,
@@ -100,7 +111,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	breaker := operation.NewBreaker(provider.Probe)
 	name := nodeName()
 	return &node{
-		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics,
+		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		gate:      access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
 		catalogue: plans,
 		provider:  provider,
@@ -200,7 +211,7 @@ func (n *node) listen() error {
 		MaxPerAddress:  n.config.Server.MaxConnectionsPerAddress,
 		WriteTimeout:   n.patience(),
 	})
-	n.internal = httpapi.NewInternal(n.store.Ready, n.metrics.Handler())
+	n.internal = httpapi.NewInternal(n.ready, n.metrics.Handler())
 	n.private = &http.Server{
 		Handler: n.internal, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,
@@ -256,6 +267,7 @@ func (n *node) patience() time.Duration { return 2*n.config.Provider.Timeout + 1
 func (n *node) serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
+	n.background.Go(func() { n.watchClock(working) })
 	n.background.Go(func() { n.reviewer.Run(working) })
 	n.background.Go(func() { n.breaker.Run(working) })
 	n.background.Go(func() {

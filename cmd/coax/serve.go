@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -72,14 +70,14 @@ when they start; this is for those who want to see it done first.`,
 			if err != nil {
 				return err
 			}
-			store, err := openStore(c.Context(), config, sqlite.Options{Role: sqlite.Node})
+			store, err := openStore(c.Context(), config, storeOptions{})
 			if err != nil {
 				return err
 			}
 			if err := store.Close(); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "The schema of %s is up to date.\n", config.Store.Path)
+			fmt.Fprintf(a.out, "The schema of %s is up to date.\n", config.Store.shown())
 			return nil
 		},
 	}

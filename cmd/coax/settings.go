@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -26,12 +27,7 @@ type Config struct {
 		MaxConnections           int
 		MaxConnectionsPerAddress int
 	}
-	Store struct {
-		// Kind is sqlite or postgres; Path is the SQLite file's.
-		Kind string
-		Path string
-		URL  string
-	}
+	Store   storeConfig
 	Secrets struct {
 		MasterKeyFile string
 	}
@@ -100,7 +96,7 @@ var settings = []setting{
 	{key: "server.max_connections_per_address", standard: "256", number: true, doc: "connections open at once from one address that is not a trusted proxy",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerAddress })},
 
-	{key: "store.url", standard: "sqlite:data/coax.db", path: true, doc: "sqlite:PATH for one node",
+	{key: "store.url", standard: "sqlite:data/coax.db", path: true, doc: "sqlite:PATH for one node, postgres://USER:PASSWORD@HOST,HOST/DATABASE for several",
 		read: readStoreURL},
 
 	{key: "secrets.master_key_file", standard: "master.key", path: true, doc: "seals the API secrets; keep a copy elsewhere. The environment's COAX_MASTER_KEY wins over the file",
@@ -245,9 +241,10 @@ func readStoreURL(c *Config, value string) error {
 			return errors.New("sqlite: is not followed by a path, such as sqlite:data/coax.db")
 		}
 	case strings.HasPrefix(value, "postgres://"), strings.HasPrefix(value, "postgresql://"):
-		return errors.New("this release keeps its data in SQLite only: write sqlite:PATH")
+		c.Store.Kind = "postgres"
+		return postgres.CheckAddress(value)
 	default:
-		return errors.New("it begins with neither sqlite: nor postgres://; write sqlite:PATH")
+		return errors.New("it begins with neither sqlite: nor postgres://; write sqlite:PATH or postgres://USER@HOST/DATABASE")
 	}
 	return nil
 }
@@ -270,6 +267,14 @@ func readActivationTerm(c *Config, value string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is neither 30d nor plan", value)
+}
+
+// storeConfig says where everything is kept.
+type storeConfig struct {
+	// Kind is sqlite or postgres; Path is the SQLite file's.
+	Kind string
+	Path string
+	URL  string
 }
 
 // absolute turns a setting's path into one that holds from any folder. The

@@ -13,6 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
@@ -29,13 +30,54 @@ type store interface {
 	Close() error
 }
 
+// storeOptions are what opening a store can be told.
+type storeOptions struct {
+	// tool is for a command that works beside nodes, not for a node.
+	tool    bool
+	observe *batches
+}
+
 // openStore opens the store that the configuration names.
-func openStore(ctx context.Context, config Config, options sqlite.Options) (store, error) {
-	db, err := sqlite.Open(ctx, config.Store.Path, options)
-	if err != nil {
-		return nil, fmt.Errorf("store.url %s: %w", config.Store.URL, err)
+func openStore(ctx context.Context, config Config, options storeOptions) (opened store, err error) {
+	if config.Store.Kind == "postgres" {
+		opened, err = openPostgres(ctx, config.Store.URL, options)
+	} else {
+		opened, err = openSQLite(ctx, config.Store.Path, options)
 	}
-	return db, nil
+	if err != nil {
+		return nil, fmt.Errorf("store.url %s: %w", config.Store.shown(), err)
+	}
+	return opened, nil
+}
+
+func openSQLite(ctx context.Context, path string, options storeOptions) (store, error) {
+	chosen := sqlite.Options{}
+	if options.tool {
+		chosen.Role = sqlite.Tool
+	}
+	if options.observe != nil {
+		chosen.Observe = options.observe
+	}
+	return sqlite.Open(ctx, path, chosen)
+}
+
+func openPostgres(ctx context.Context, address string, options storeOptions) (store, error) {
+	chosen := postgres.Options{}
+	if options.tool {
+		chosen.Role = postgres.Tool
+	}
+	if options.observe != nil {
+		chosen.Observe = options.observe
+	}
+	return postgres.Open(ctx, address, chosen)
+}
+
+// shown is a store's address for messages, without a password.
+func (s storeConfig) shown() string {
+	if s.Kind == "postgres" {
+		return postgres.Redact(s.URL)
+	}
+	return s.URL
 }
 
 // masterKeyVariable holds the master key itself, where a file is not wanted.

@@ -1,0 +1,345 @@
+// Package pgtest starts real PostgreSQL servers for tests, from the programs that
+// Debian's packages install: as an unprivileged user, in a folder of their own, on
+// a free port. It is for tests alone, and knows nothing of what they keep there.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a running PostgreSQL.
+type Server struct {
+	Port    int
+	folder  string
+	bin     string
+	as      *syscall.Credential
+	process *exec.Cmd
+	ended   chan struct{}
+}
+
+// superuser is who everybody is to these servers.
+const superuser = "coax"
+
+// shared is one server for all the tests of a package that need just any.
+var shared struct {
+	sync.Once
+	server *Server
+	err    error
+}
+
+var databases atomic.Int64
+
+// NewDatabase makes an empty database on a server that all tests of this process
+// share, and returns its address. The database goes when the test ends; the
+// server goes with StopShared.
+func NewDatabase(t testing.TB) string {
+	t.Helper()
+	shared.Do(func() { shared.server, shared.err = start(nil) })
+	if shared.err != nil {
+		giveUp(t, shared.err)
+	}
+	return shared.server.NewDatabase(t)
+}
+
+// StopShared ends the shared server, if there is one; for TestMain.
+func StopShared() {
+	shared.Do(func() { shared.err = errors.New("the tests are over") })
+	if shared.server != nil {
+		shared.server.Stop()
+	}
+}
+
+// Start starts a server of the test's own, with settings such as
+// "synchronous_commit=on", which ends with it.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	server, err := start(settings)
+	if err != nil {
+		giveUp(t, err)
+	}
+	t.Cleanup(server.Stop)
+	return server
+}
+
+// giveUp skips where PostgreSQL is not installed, except where it has to be.
+func giveUp(t testing.TB, err error) {
+	t.Helper()
+	var missing *missingError
+	if errors.As(err, &missing) && os.Getenv("CI") != "true" {
+		t.Skipf("%v: `make tools-present` installs it", err)
+	}
+	t.Fatal(err)
+}
+
+type missingError struct{ what string }
+
+func (e *missingError) Error() string { return e.what + " is not installed" }
+
+// Bin is the folder of the newest PostgreSQL's programs.
+func Bin() (string, error) {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if err != nil || len(found) == 0 {
+		return "", &missingError{"PostgreSQL (Debian's package postgresql)"}
+	}
+	version := func(path string) int {
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+		return n
+	}
+	newest := slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })
+	return filepath.Dir(newest), nil
+}
+
+// unprivileged is who runs a server where the tests run as root, which PostgreSQL
+// refuses to: the packages' own user.
+func unprivileged() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		who, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(who.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(who.Gid, 10, 32)
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
+	}
+	return nil, errors.New("there is no unprivileged user to run PostgreSQL as")
+}
+
+func start(settings []string) (*Server, error) {
+	s, err := newServer()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.run("initdb", "--pgdata", s.data(), "--username", superuser, "--auth", "trust", "--encoding", "UTF8",
+		"--locale", "C", "--no-sync", "--no-instructions"); err != nil {
+		s.remove()
+		return nil, err
+	}
+	if err := s.Boot(settings...); err != nil {
+		s.remove()
+		return nil, err
+	}
+	return s, nil
+}
+
+// newServer finds the programs and makes a folder that the server's user may
+// enter: a test's own folder is its user's alone.
+func newServer() (*Server, error) {
+	bin, err := Bin()
+	if err != nil {
+		return nil, err
+	}
+	as, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	// Memory, where there is some: what these tests ask of a disk is that it
+	// keeps things while processes die.
+	parent := os.TempDir()
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		parent = "/dev/shm"
+	}
+	folder, err := os.MkdirTemp(parent, "coax-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{folder: folder, bin: bin, as: as}
+	if as != nil {
+		if err := os.Chown(folder, int(as.Uid), int(as.Gid)); err != nil {
+			s.remove()
+			return nil, err
+		}
+	}
+	if s.Port, err = freePort(); err != nil {
+		s.remove()
+		return nil, err
+	}
+	return s, nil
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+
+// command is one of PostgreSQL's programs, as its user.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	command := exec.Command(filepath.Join(s.bin, name), args...)
+	command.Dir = s.folder
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "PGUSER=" + superuser, "PGCONNECT_TIMEOUT=5"}
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
+	return command
+}
+
+func (s *Server) run(name string, args ...string) error {
+	if text, err := s.command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, text)
+	}
+	return nil
+}
+
+// Boot starts the server on its folder, also after a Kill, and waits until it
+// answers. Settings add to those it was started with before.
+func (s *Server) Boot(settings ...string) error {
+	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := []string{"-D", s.data()}
+	for _, setting := range append([]string{
+		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", s.Port), "unix_socket_directories=" + s.folder,
+		"max_connections=200", "shared_buffers=64MB", "log_min_messages=warning", "max_wal_size=512MB",
+	}, settings...) {
+		args = append(args, "-c", setting)
+	}
+	s.process = s.command("postgres", args...)
+	s.process.Stdout, s.process.Stderr = log, log
+	// A test run that is killed leaves no server behind.
+	s.process.SysProcAttr.Pdeathsig = syscall.SIGINT
+	if err := s.process.Start(); err != nil {
+		return err
+	}
+	s.ended = make(chan struct{})
+	go func(process *exec.Cmd, ended chan struct{}) {
+		_ = process.Wait()
+		close(ended)
+	}(s.process, s.ended)
+	return s.untilReady()
+}
+
+func (s *Server) untilReady() error {
+	patience := time.After(time.Minute)
+	for {
+		conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
+		if err == nil {
+			return conn.Close(context.Background())
+		}
+		select {
+		case <-s.ended:
+			text, _ := os.ReadFile(filepath.Join(s.folder, "log"))
+			return fmt.Errorf("PostgreSQL ended before it was ready:\n%s", text)
+		case <-patience:
+			s.Kill()
+			return fmt.Errorf("PostgreSQL is not ready after a minute: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// URL is the address of a database.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", superuser, s.Port, database)
+}
+
+// NewDatabase makes an empty database and returns its address. It goes when the
+// test ends.
+func (s *Server) NewDatabase(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	s.Exec(t, "postgres", "CREATE DATABASE "+name)
+	t.Cleanup(func() {
+		// Whoever still holds on to it has to let go.
+		conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
+		if err != nil {
+			return // the test has killed the server
+		}
+		defer conn.Close(context.Background())
+		_, _ = conn.Exec(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	})
+	return s.URL(name)
+}
+
+// Exec runs statements in a database.
+func (s *Server) Exec(t testing.TB, database, statements string) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), s.URL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.PgConn().Exec(context.Background(), statements).ReadAll(); err != nil {
+		t.Fatalf("%s: %v", statements, err)
+	}
+}
+
+// Kill ends the server and all its processes with kill -9, as a machine that loses
+// its power does. Boot starts it again.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	// The children first: a backend that outlives its postmaster for a moment
+	// could still answer.
+	for _, child := range children(s.process.Process.Pid) {
+		_ = syscall.Kill(child, syscall.SIGSTOP)
+	}
+	_ = s.process.Process.Kill()
+	for _, child := range children(s.process.Process.Pid) {
+		_ = syscall.Kill(child, syscall.SIGKILL)
+	}
+	<-s.ended
+}
+
+func children(parent int) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		// pid (name) state ppid …; the name may hold anything.
+		_, rest, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Stop ends the server at once and removes what it kept.
+func (s *Server) Stop() {
+	if s.process != nil {
+		_ = s.process.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-s.ended:
+		case <-time.After(10 * time.Second):
+			s.Kill()
+		}
+	}
+	s.remove()
+}
+
+func (s *Server) remove() { _ = os.RemoveAll(s.folder) }

@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+const actColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash`
+
+// logAct writes an act of staff down beside what it changed. The states are nil
+// where nothing was there before, or is there after.
+func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, after any) error {
+	logged := admin.LoggedAct{Act: act, OperatorID: operatorID, Subject: subject}
+	for _, state := range []struct {
+		value any
+		text  *string
+	}{{before, &logged.Before}, {after, &logged.After}} {
+		if state.value == nil {
+			continue
+		}
+		text, err := json.Marshal(state.value)
+		if err != nil {
+			return fmt.Errorf("write the act of staff: %w", err)
+		}
+		*state.text = string(text)
+	}
+	// The chain's end is locked until the commit, so that acts of several tools
+	// follow each other. Every act locks it last.
+	var last int64
+	var previous []byte
+	err := tx.queryRow(`SELECT last_id, head FROM staff_chain FOR NO KEY UPDATE`).Scan(&last, &previous)
+	if err != nil {
+		return fmt.Errorf("read the last act of staff: %w", err)
+	}
+	hash := logged.ChainHash(previous)
+	_, err = tx.exec(`
+		WITH chained AS (UPDATE staff_chain SET last_id = $1, head = $10)
+		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		last+1, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
+		logged.At.UnixMilli(), hash)
+	if err != nil {
+		return fmt.Errorf("write the act of staff: %w", err)
+	}
+	return nil
+}
+
+// Acts reads what staff did, oldest first.
+func (db *DB) Acts(ctx context.Context, operatorID int64) ([]admin.LoggedAct, error) {
+	if operatorID != 0 {
+		if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := db.read(ctx).query(`
+		SELECT `+actColumns+` FROM staff_acts WHERE $1::bigint = 0 OR operator_id = $1 ORDER BY id`, operatorID)
+	return collect(rows, err, func(row scanner) (admin.LoggedAct, error) {
+		var a admin.LoggedAct
+		var at sql.NullInt64
+		err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash)
+		a.At = moment(at)
+		return a, err
+	})
+}

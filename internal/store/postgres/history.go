@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// ListOperations reads operations, newest first.
+func (db *DB) ListOperations(ctx context.Context, filter admin.OperationFilter) ([]operation.Operation, error) {
+	if filter.OperatorID != 0 {
+		if _, err := operatorByID(db.read(ctx), filter.OperatorID); err != nil {
+			return nil, err
+		}
+	}
+	// Only what was asked stands in the condition, so that an index can serve it.
+	conditions, args := []string{"1 = 1"}, []any{filter.Most}
+	for _, wanted := range []struct {
+		column string
+		value  any
+		given  bool
+	}{
+		{"operator_id", filter.OperatorID, filter.OperatorID != 0},
+		{"status", string(filter.State), filter.State != ""},
+		{"subscriber_id", filter.Subscriber, filter.Subscriber != ""},
+	} {
+		if wanted.given {
+			args = append(args, wanted.value)
+			conditions = append(conditions, fmt.Sprintf("%s = $%d", wanted.column, len(args)))
+		}
+	}
+	rows, err := db.read(ctx).query(`
+		SELECT `+operationColumns+` FROM operations WHERE `+strings.Join(conditions, " AND ")+`
+		 ORDER BY created_at DESC, id DESC LIMIT $1`, args...)
+	return collect(rows, err, readOperation)
+}
+
+// OperationHistory reads an operation with all that happened to it.
+func (db *DB) OperationHistory(ctx context.Context, id string) (admin.OperationHistory, error) {
+	var history admin.OperationHistory
+	err := db.snapshot(ctx, func(from querier) error {
+		op, found, err := oneOperation(from, `id = $1`, id)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return admin.Refuse("there is no transaction %s", id)
+		}
+		history.Operation = op
+		rows, err := from.query(`
+			SELECT coalesce(from_status, ''), to_status, epoch, node, actor, reason, at
+			  FROM operation_events WHERE operation_id = $1 ORDER BY seq`, id)
+		history.Events, err = collect(rows, err, func(row scanner) (admin.OperationEvent, error) {
+			var e admin.OperationEvent
+			var at sql.NullInt64
+			err := row.Scan(&e.From, &e.To, &e.Epoch, &e.Node, &e.Actor, &e.Why, &at)
+			e.At = moment(at)
+			return e, err
+		})
+		if err != nil {
+			return fmt.Errorf("read the events of %s: %w", id, err)
+		}
+		rows, err = from.query(`
+			SELECT reference, kind, component, outcome, coalesce(provider_transaction_id, ''), detail, node, asked_at, answered_at
+			  FROM provider_calls WHERE operation_id = $1 ORDER BY id`, id)
+		history.Calls, err = collect(rows, err, func(row scanner) (admin.OperationCall, error) {
+			var c admin.OperationCall
+			var asked, answered sql.NullInt64
+			err := row.Scan(&c.Reference, &c.What, &c.Component, &c.Outcome, &c.Transaction, &c.Detail, &c.Node, &asked, &answered)
+			c.AskedAt, c.AnsweredAt = moment(asked), moment(answered)
+			return c, err
+		})
+		if err != nil {
+			return fmt.Errorf("read the provider calls of %s: %w", id, err)
+		}
+		return nil
+	})
+	return history, err
+}
+
+// Commissions reads what the MSO earned.
+func (db *DB) Commissions(ctx context.Context, operatorID int64) ([]admin.CommissionEntry, error) {
+	if operatorID != 0 {
+		if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := db.read(ctx).query(`
+		SELECT operation_id, operator_id, amount_paise, rate_bps, created_at
+		  FROM commissions WHERE $1::bigint = 0 OR operator_id = $1 ORDER BY created_at, operation_id`, operatorID)
+	return collect(rows, err, func(row scanner) (admin.CommissionEntry, error) {
+		var c admin.CommissionEntry
+		var amount int64
+		var at sql.NullInt64
+		err := row.Scan(&c.TransactionID, &c.OperatorID, &amount, &c.RateBPS, &at)
+		c.Amount, c.CreatedAt = money.Paise(amount), moment(at)
+		return c, err
+	})
+}

@@ -1,0 +1,170 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// CheckImport judges rows against what is there.
+func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow) ([]admin.ImportVerdict, error) {
+	verdicts := make([]admin.ImportVerdict, len(rows))
+	err := db.snapshot(ctx, func(from querier) error {
+		for i, row := range rows {
+			var err error
+			if verdicts[i], err = judgeImport(from, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return verdicts, err
+}
+
+// judgeImport says everything that stands in the way of a row. What the row does
+// not have is not looked for.
+func judgeImport(from querier, row admin.ImportRow) (admin.ImportVerdict, error) {
+	var problems []string
+	if row.OperatorID != 0 {
+		operator, err := operatorByID(from, row.OperatorID)
+		var refusal *admin.Refusal
+		switch {
+		case errors.As(err, &refusal):
+			problems = append(problems, refusal.Reason)
+		case err != nil:
+			return admin.ImportVerdict{}, err
+		case operator.Status == subscription.OperatorDeleted:
+			problems = append(problems, fmt.Sprintf("operator %d was deleted", row.OperatorID))
+		}
+	}
+	if row.PlanID != "" {
+		var known bool
+		if err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM plans WHERE id = $1)`, row.PlanID).Scan(&known); err != nil {
+			return admin.ImportVerdict{}, fmt.Errorf("look up plan %s: %w", row.PlanID, err)
+		}
+		if !known {
+			problems = append(problems, fmt.Sprintf("there is no plan %s", row.PlanID))
+		}
+	}
+	found, known, err := foundForImport(from, row)
+	if err != nil {
+		return admin.ImportVerdict{}, err
+	}
+	return admin.ImportVerdict{Known: known, Problem: strings.Join(append(problems, found...), "; ")}, nil
+}
+
+// foundForImport looks for who has the row's id or number.
+func foundForImport(from querier, row admin.ImportRow) (problems []string, known bool, err error) {
+	// Known is who was imported with these very values, whatever was bought since.
+	found, err := from.query(`
+		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
+		  FROM subscribers s LEFT JOIN cycles c ON c.subscriber_id = s.id AND c.seq = 1 AND c.operation_id IS NULL
+		 WHERE s.id = $1 OR s.mobile = $2`, row.SubscriberID, row.Mobile)
+	verdicts, err := collect(found, err, func(r scanner) (admin.ImportVerdict, error) {
+		var id, mobile, name, plan string
+		var operatorID int64
+		var ends sql.NullInt64
+		if err := r.Scan(&id, &mobile, &operatorID, &name, &plan, &ends); err != nil {
+			return admin.ImportVerdict{}, err
+		}
+		same := id == row.SubscriberID && mobile == row.Mobile && operatorID == row.OperatorID
+		switch {
+		case same && name == row.Name && plan == row.PlanID && moment(ends).Equal(row.Expires):
+			return admin.ImportVerdict{Known: true}, nil
+		case same:
+			return admin.ImportVerdict{Problem: fmt.Sprintf("subscriber %s is there already, with another name, plan or expiry", id)}, nil
+		case id == row.SubscriberID:
+			return admin.ImportVerdict{Problem: fmt.Sprintf("subscriber_id %s belongs to another subscriber", id)}, nil
+		}
+		return admin.ImportVerdict{Problem: fmt.Sprintf("mobile %s belongs to another subscriber", mobile)}, nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("look for subscriber %s: %w", row.SubscriberID, err)
+	}
+	for _, verdict := range verdicts {
+		if verdict.Problem != "" {
+			problems = append(problems, verdict.Problem)
+		}
+	}
+	return problems, len(verdicts) > 0 && len(problems) == 0, nil
+}
+
+// ImportSubscribers adds the rows that are not there yet, all or none: what has
+// come in the way since the check undoes the whole batch.
+func (db *DB) ImportSubscribers(ctx context.Context, act admin.Act, rows []admin.ImportRow) (int, error) {
+	added := 0
+	err := db.do(ctx, func(tx *tx) error {
+		added = 0
+		operators := map[int64]int{}
+		for _, row := range rows {
+			verdict, err := judgeImport(tx, row)
+			if err != nil {
+				return err
+			}
+			if verdict.Problem != "" {
+				return admin.Refuse("line %d: %s", row.Line, verdict.Problem)
+			}
+			if verdict.Known {
+				continue
+			}
+			if err := addImported(tx, act, row); err != nil {
+				return err
+			}
+			operators[row.OperatorID]++
+			added++
+		}
+		// One act an operator, so that each one's history shows its own.
+		for operatorID, count := range operators {
+			err := logAct(tx, act, operatorID, fmt.Sprintf("subscribers of lco %d", operatorID), nil, map[string]any{"imported": count})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return added, nil
+}
+
+func addImported(tx *tx, act admin.Act, row admin.ImportRow) error {
+	now, expires := act.At.UnixMilli(), row.Expires.UnixMilli()
+	_, err := tx.exec(`
+		INSERT INTO subscribers (id, operator_id, mobile, name, connection_type, expires_at, activated_at, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7)`,
+		row.SubscriberID, row.OperatorID, row.Mobile, row.Name, subscription.DefaultConnectionType, expires, now)
+	if err != nil {
+		return fmt.Errorf("add subscriber %s: %w", row.SubscriberID, err)
+	}
+	_, err = tx.exec(`
+		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
+		VALUES ($1, 1, NULL, $2, $3, $4, $5)`, row.SubscriberID, row.PlanID, min(now, expires), expires, now)
+	if err != nil {
+		return fmt.Errorf("add the cycle of subscriber %s: %w", row.SubscriberID, err)
+	}
+	return nil
+}
+
+// FindSubscriber reads a subscriber of any operator.
+func (db *DB) FindSubscriber(ctx context.Context, id string) (int64, operation.Subscription, error) {
+	var operatorID int64
+	err := db.read(ctx).queryRow(`SELECT operator_id FROM subscribers WHERE id = $1`, id).Scan(&operatorID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, operation.Subscription{}, admin.Refuse("there is no subscriber %s", id)
+	}
+	if err != nil {
+		return 0, operation.Subscription{}, fmt.Errorf("find subscriber %s: %w", id, err)
+	}
+	found, is, err := db.SubscriptionOf(ctx, operatorID, id, "")
+	if err == nil && !is {
+		err = admin.Refuse("there is no subscriber %s", id)
+	}
+	return operatorID, found, err
+}

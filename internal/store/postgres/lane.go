@@ -1,0 +1,171 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/coaxhq/coax/internal/access"
+)
+
+const (
+	// laneCount is how many batches of admissions are under way at a time. An
+	// operator's requests all go the same way, so that no two batches of a node
+	// wait for each other's counters.
+	laneCount = 4
+	// maxBatch bounds how long the first admission of a batch can wait for the
+	// last one.
+	maxBatch = 256
+	// maxQueue bounds how many callers wait at a lane's door.
+	maxQueue = 1024
+)
+
+var errClosed = errors.New("the store is closed")
+
+// lane admits requests together: while one batch is on its way to the disk,
+// callers queue up, and the next one takes them all.
+type lane struct {
+	db       *DB
+	observe  Observer
+	queue    chan *entrant
+	stopping chan struct{}
+	stopped  chan struct{}
+	stopOnce sync.Once
+}
+
+// entrant is one request that waits to be admitted.
+type entrant struct {
+	asks  access.Admission
+	gets  access.Admitted
+	err   error
+	state atomic.Int32
+	done  chan struct{}
+}
+
+const (
+	waiting int32 = iota
+	taken         // a batch has it: it runs, whether or not the caller still listens
+	dropped       // the caller hung up first: it never runs
+)
+
+func (db *DB) openLanes(observe Observer) {
+	for range laneCount {
+		l := &lane{
+			db: db, observe: observe, queue: make(chan *entrant, maxQueue),
+			stopping: make(chan struct{}), stopped: make(chan struct{}),
+		}
+		db.lanes = append(db.lanes, l)
+		go l.loop()
+	}
+}
+
+// Admit makes one request's admission true: the nonce is burned, the record is
+// found to be the one the caller was judged on, a place in the minute is taken.
+func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
+	l := db.lanes[uint64(a.OperatorID)%laneCount]
+	e := &entrant{asks: a, done: make(chan struct{})}
+	if err := l.enter(ctx, e); err != nil {
+		return access.Admitted{}, fmt.Errorf("admit a request: %w", err)
+	}
+	return e.gets, nil
+}
+
+func (l *lane) enter(ctx context.Context, e *entrant) error {
+	select {
+	case <-l.stopping:
+		return errClosed
+	default:
+	}
+	select {
+	case l.queue <- e:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.stopping:
+		return errClosed
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		if e.state.CompareAndSwap(waiting, dropped) {
+			return ctx.Err()
+		}
+		<-e.done
+	case <-l.stopped:
+		if e.state.CompareAndSwap(waiting, dropped) {
+			return errClosed
+		}
+		<-e.done
+	}
+	return e.err
+}
+
+func (l *lane) loop() {
+	defer close(l.stopped)
+	for {
+		var first *entrant
+		select {
+		case first = <-l.queue:
+		case <-l.stopping:
+			select {
+			case first = <-l.queue:
+			default:
+				return
+			}
+		}
+		l.admit(l.gather(first))
+	}
+}
+
+// gather adds whoever has queued up, and drops who has hung up.
+func (l *lane) gather(first *entrant) []*entrant {
+	batch := []*entrant{first}
+	for more := true; more && len(batch) < maxBatch; {
+		select {
+		case e := <-l.queue:
+			batch = append(batch, e)
+		default:
+			more = false
+		}
+	}
+	kept := batch[:0]
+	for _, e := range batch {
+		if e.state.CompareAndSwap(waiting, taken) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// admit carries a batch through one transaction and answers every caller.
+func (l *lane) admit(batch []*entrant) {
+	if len(batch) == 0 {
+		return
+	}
+	if l.observe != nil {
+		defer l.observe.Batch(len(batch))()
+	}
+	err := l.commit(batch)
+	for _, e := range batch {
+		e.err = err
+		close(e.done)
+	}
+}
+
+func (l *lane) commit(batch []*entrant) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("an admission panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+	defer cancel()
+	return l.db.do(ctx, func(tx *tx) error { return admitAll(tx, batch) })
+}
+
+func (l *lane) stop() {
+	l.stopOnce.Do(func() { close(l.stopping) })
+	<-l.stopped
+}

@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+)
+
+// CheckMasterKeys makes sure that the master keys in hand are the ones this
+// store was sealed with. A store that has seen none takes them as its own; one
+// that knows some demands all of them, each with its right proof. A tool only
+// compares: which keys a store lives under is for its node to say.
+func (db *DB) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error {
+	if db.role == Tool {
+		return compareMasterKeys(db.read(ctx), proofs)
+	}
+	return db.do(ctx, func(tx *tx) error {
+		// Of two first nodes with different keys, the second has to notice.
+		if _, err := tx.exec(`LOCK TABLE master_keys IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+			return fmt.Errorf("lock the master keys: %w", err)
+		}
+		if err := compareMasterKeys(tx, proofs); err != nil {
+			return err
+		}
+		for id, proof := range proofs {
+			_, err := tx.exec(`INSERT INTO master_keys (key_id, proof, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+				int64(id), proof, now.UnixMilli())
+			if err != nil {
+				return fmt.Errorf("write a master key's proof: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// compareMasterKeys demands every key that the store knows.
+func compareMasterKeys(from querier, proofs map[uint32][]byte) error {
+	type key struct {
+		id    uint32
+		proof []byte
+	}
+	rows, err := from.query(`SELECT key_id, proof FROM master_keys ORDER BY key_id`)
+	all, err := collect(rows, err, func(row scanner) (key, error) {
+		var k key
+		err := row.Scan(&k.id, &k.proof)
+		return k, err
+	})
+	if err != nil {
+		return fmt.Errorf("read the master keys' proofs: %w", err)
+	}
+	for _, k := range all {
+		if proof, held := proofs[k.id]; !held || !bytes.Equal(proof, k.proof) {
+			return fmt.Errorf("this is not the master key the store was sealed with (key id %d is missing or different): "+
+				"set secrets.master_key_file to the right file, or restore it from its backup", k.id)
+		}
+	}
+	return nil
+}

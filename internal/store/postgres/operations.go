@@ -1,0 +1,211 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var _ operation.Store = (*DB)(nil)
+
+const operationColumns = `id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
+	subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
+	amount_paise, commission_bps, wallet_before_paise, expiry_previous, expiry_planned, cycle_starts_at,
+	status, epoch, node, lease_until, review_since, checks, next_check_at, needs_person = 1,
+	addon_status, addon_attempt, addon_next_at,
+	provider, provider_transaction_id, reason, provider_message, created_at, completed_at`
+
+func readOperation(row scanner) (operation.Operation, error) {
+	var o operation.Operation
+	var addon, addonState, transaction, reason sql.NullString
+	var amount, before int64
+	var previous, planned, starts, lease, review, check, addonNext, created, completed sql.NullInt64
+	err := row.Scan(&o.ID, &o.OperatorID, &o.IdempotencyKey, &o.Fingerprint.Sum, &o.Fingerprint.KeyID, &o.Kind, &o.Channel, &o.Actor,
+		&o.SubscriberID, &o.CustomerName, &o.Mobile, &o.PlanID, &o.PlanVersion, &o.PlanName, &o.PlanMonths, &o.Main, &addon,
+		&amount, &o.CommissionBPS, &before, &previous, &planned, &starts,
+		&o.State, &o.Epoch, &o.Node, &lease, &review, &o.Checks, &check, &o.NeedsPerson,
+		&addonState, &o.AddonAttempt, &addonNext,
+		&o.Provider, &transaction, &reason, &o.ProviderMessage, &created, &completed)
+	o.Addon, o.AddonState = addon.String, operation.AddonState(addonState.String)
+	o.Amount, o.WalletBefore = money.Paise(amount), money.Paise(before)
+	o.ExpiryPrevious, o.ExpiryPlanned, o.CycleStartsAt = moment(previous), moment(planned), moment(starts)
+	o.LeaseUntil, o.ReviewSince, o.NextCheckAt, o.AddonNextAt = moment(lease), moment(review), moment(check), moment(addonNext)
+	o.ProviderTransaction, o.Reason = transaction.String, operation.Reason(reason.String)
+	o.CreatedAt, o.CompletedAt = moment(created), moment(completed)
+	return o, err
+}
+
+// OperationByKey finds the operation that an operator's key stands for.
+func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
+	return oneOperation(db.read(ctx), `operator_id = $1 AND idempotency_key = $2`, operatorID, key)
+}
+
+// OperationByID finds one of an operator's operations.
+func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (operation.Operation, bool, error) {
+	return oneOperation(db.read(ctx), `operator_id = $1 AND id = $2`, operatorID, id)
+}
+
+// oneOperation reads the operation that a condition, a literal of this package,
+// picks out.
+func oneOperation(from querier, condition string, args ...any) (operation.Operation, bool, error) {
+	op, err := readOperation(from.queryRow(`SELECT `+operationColumns+` FROM operations WHERE `+condition, args...))
+	if errors.Is(err, sql.ErrNoRows) {
+		return op, false, nil
+	}
+	if err != nil {
+		return op, false, fmt.Errorf("read an operation: %w", err)
+	}
+	return op, true, nil
+}
+
+// Facts reads what a request is judged on, in one snapshot.
+func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+	var facts operation.Facts
+	err := db.snapshot(ctx, func(from querier) error {
+		var balance int64
+		err := from.queryRow(`SELECT balance_paise FROM wallets WHERE operator_id = $1`, q.OperatorID).Scan(&balance)
+		if err != nil {
+			return fmt.Errorf("read the balance: %w", err)
+		}
+		facts.Balance = money.Paise(balance)
+		if q.Kind == operation.Activate {
+			// Whoever has the number, of any operator: it is unique in the service.
+			facts.Subscriber, err = subscriberWhere(from, `s.mobile = $1`, q.Mobile)
+			if err != nil || facts.Subscriber != nil {
+				return err
+			}
+			facts.FreeID, err = freeSubscriberID(from, q.SubscriberID)
+			return err
+		}
+		if q.SubscriberID != "" {
+			facts.Subscriber, err = subscriberWhere(from, `s.id = $1 AND s.operator_id = $2`, q.SubscriberID, q.OperatorID)
+		} else {
+			facts.Subscriber, err = subscriberWhere(from, `s.mobile = $1 AND s.operator_id = $2`, q.Mobile, q.OperatorID)
+		}
+		if err != nil || facts.Subscriber == nil {
+			return err
+		}
+		facts.Duplicate, err = duplicateOf(from, facts.Subscriber.ID, q)
+		return err
+	})
+	return facts, err
+}
+
+func duplicateOf(from querier, subscriberID string, q operation.Question) (string, error) {
+	var id string
+	err := from.queryRow(`
+		SELECT id FROM operations
+		 WHERE subscriber_id = $1 AND plan_id = $2 AND completed_at > $3
+		   AND status = 'success' AND kind IN ('renew', 'advance_renew')
+		 ORDER BY completed_at DESC LIMIT 1`, subscriberID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("look for a duplicate: %w", err)
+	}
+	return id, nil
+}
+
+// subscriberWhere reads the subscriber that a condition, a literal of this
+// package, picks out; nil if there is none.
+func subscriberWhere(from querier, condition string, args ...any) (*operation.Subscriber, error) {
+	var s operation.Subscriber
+	var expires sql.NullInt64
+	err := from.queryRow(`
+		SELECT s.id, s.mobile, s.name, s.expires_at, s.version,
+		       EXISTS (SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
+		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.Mobile, &s.Name, &expires, &s.Version, &s.Busy)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a subscriber: %w", err)
+	}
+	s.Expires = moment(expires)
+	rows, err := from.query(`SELECT plan_id, starts_at, ends_at FROM cycles WHERE subscriber_id = $1 ORDER BY seq`, s.ID)
+	s.Cycles, err = collect(rows, err, func(row scanner) (subscription.Cycle, error) {
+		var c subscription.Cycle
+		var starts, ends sql.NullInt64
+		err := row.Scan(&c.PlanID, &starts, &ends)
+		c.StartsAt, c.EndsAt = moment(starts), moment(ends)
+		return c, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read a subscriber's cycles: %w", err)
+	}
+	return &s, nil
+}
+
+// ExtendLease keeps an open operation in the given hands for longer.
+func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
+	var changed int64
+	err := db.do(ctx, func(tx *tx) error {
+		var err error
+		changed, err = tx.exec(`
+			UPDATE operations SET lease_until = $3
+			 WHERE id = $1 AND epoch = $2 AND status = 'processing'`, id, epoch, until.UnixMilli())
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("extend the lease of %s: %w", id, err)
+	}
+	return changed == 1, nil
+}
+
+// SubscriptionOf reads one of an operator's subscribers, with what is under way.
+func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
+	s := operation.Subscription{Plans: map[string]string{}}
+	found := false
+	err := db.snapshot(ctx, func(from querier) error {
+		condition, argument := `s.id = $1 AND s.operator_id = $2`, id
+		if id == "" {
+			condition, argument = `s.mobile = $1 AND s.operator_id = $2`, mobile
+		}
+		customer, err := subscriberWhere(from, condition, argument, operatorID)
+		if err != nil || customer == nil {
+			return err
+		}
+		found, s.Subscriber = true, *customer
+		var activated, renewed sql.NullInt64
+		var transaction, provider sql.NullString
+		err = from.queryRow(`
+			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
+			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
+			  FROM subscribers s WHERE s.id = $1`, customer.ID).
+			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
+		if err != nil {
+			return fmt.Errorf("read a subscriber's profile: %w", err)
+		}
+		s.CreatedAt, s.RenewedAt = moment(activated), moment(renewed)
+		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
+		rows, err := from.query(`
+			SELECT `+operationColumns+` FROM operations
+			 WHERE subscriber_id = $1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, customer.ID)
+		if s.Pending, err = collect(rows, err, readOperation); err != nil {
+			return fmt.Errorf("read pending operations: %w", err)
+		}
+		return planNames(from, customer.ID, s.Plans)
+	})
+	return s, found, err
+}
+
+func planNames(from querier, subscriberID string, names map[string]string) error {
+	rows, err := from.query(`
+		SELECT id, name FROM plans
+		 WHERE id IN (SELECT plan_id FROM cycles WHERE subscriber_id = $1)
+		    OR id IN (SELECT plan_id FROM operations WHERE subscriber_id = $1 AND status IN ('processing', 'needs_review'))`, subscriberID)
+	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		var id, name string
+		err := row.Scan(&id, &name)
+		names[id] = name
+		return struct{}{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("read plan names: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var _ admin.Store = (*DB)(nil)
+
+const operatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, created_at`
+
+func readOperator(row scanner) (subscription.Operator, error) {
+	var o subscription.Operator
+	var lowBalance int64
+	var created sql.NullInt64
+	err := row.Scan(&o.ID, &o.Name, &o.Status, &o.API, &o.RateLimit, &o.CommissionBPS, &lowBalance, &o.Version, &created)
+	o.LowBalance, o.CreatedAt = money.Paise(lowBalance), moment(created)
+	return o, err
+}
+
+// operatorByID refuses in words where there is no such operator.
+func operatorByID(from querier, id int64) (subscription.Operator, error) {
+	return operatorWhere(from, `id = $1`, id)
+}
+
+// operatorWhere reads the operator that a condition, a literal of this file,
+// picks out by its id.
+func operatorWhere(from querier, condition string, id int64) (subscription.Operator, error) {
+	operator, err := readOperator(from.queryRow(`SELECT `+operatorColumns+` FROM operators WHERE `+condition, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return operator, admin.Refuse("there is no operator %d", id)
+	}
+	if err != nil {
+		return operator, fmt.Errorf("read operator %d: %w", id, err)
+	}
+	return operator, nil
+}
+
+// livingOperator also refuses one that was deleted. It locks the account, so that
+// what two people do to it comes one after the other; operations, whose rows only
+// refer to it, go on.
+func livingOperator(tx *tx, id int64) (subscription.Operator, error) {
+	operator, err := operatorWhere(tx, `id = $1 FOR NO KEY UPDATE`, id)
+	if err == nil && operator.Status == subscription.OperatorDeleted {
+		err = admin.Refuse("operator %d was deleted; its account stays closed", id)
+	}
+	return operator, err
+}
+
+// CreateOperator opens an account and its empty wallet.
+func (db *DB) CreateOperator(ctx context.Context, act admin.Act, o subscription.Operator) (subscription.Operator, error) {
+	err := db.do(ctx, func(tx *tx) error {
+		err := tx.queryRow(`
+			INSERT INTO operators (name, status, api, rate_limit, commission_bps, low_balance_paise, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)
+			RETURNING id, version`,
+			o.Name, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.CreatedAt.UnixMilli(),
+		).Scan(&o.ID, &o.Version)
+		if err != nil {
+			return fmt.Errorf("add the operator: %w", err)
+		}
+		_, err = tx.exec(`
+			INSERT INTO wallets (operator_id, balance_paise, ledger_paise, entries, ledger_lines)
+			VALUES ($1, 0, 0, 0, 0)`, o.ID)
+		if err != nil {
+			return fmt.Errorf("open the wallet: %w", err)
+		}
+		return logAct(tx, act, o.ID, fmt.Sprintf("lco %d", o.ID), nil, admin.OperatorState(o))
+	})
+	return o, err
+}
+
+// ChangeOperator changes an account's terms; the version tells every node.
+func (db *DB) ChangeOperator(ctx context.Context, act admin.Act, id int64, change admin.OperatorChange) (subscription.Operator, error) {
+	var after subscription.Operator
+	err := db.do(ctx, func(tx *tx) error {
+		before, err := livingOperator(tx, id)
+		if err != nil {
+			return err
+		}
+		after, err = updateOperator(tx, change.Apply(before))
+		if err != nil {
+			return err
+		}
+		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
+	})
+	return after, err
+}
+
+// DeleteOperator closes an account. The row stays, so that its keys are known.
+func (db *DB) DeleteOperator(ctx context.Context, act admin.Act, id int64) error {
+	return db.do(ctx, func(tx *tx) error {
+		before, err := livingOperator(tx, id)
+		if err != nil {
+			return err
+		}
+		after := before
+		after.Status = subscription.OperatorDeleted
+		if after, err = updateOperator(tx, after); err != nil {
+			return err
+		}
+		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
+	})
+}
+
+func updateOperator(tx *tx, o subscription.Operator) (subscription.Operator, error) {
+	updated, err := readOperator(tx.queryRow(`
+		UPDATE operators
+		   SET status = $2, api = $3, rate_limit = $4, commission_bps = $5, low_balance_paise = $6, version = version + 1
+		 WHERE id = $1
+		RETURNING `+operatorColumns,
+		o.ID, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise()))
+	if err != nil {
+		return o, fmt.Errorf("change operator %d: %w", o.ID, err)
+	}
+	return updated, nil
+}
+
+// Operator reads one account.
+func (db *DB) Operator(ctx context.Context, id int64) (subscription.Operator, error) {
+	return operatorByID(db.read(ctx), id)
+}
+
+// Operators reads all accounts.
+func (db *DB) Operators(ctx context.Context) ([]subscription.Operator, error) {
+	rows, err := db.read(ctx).query(`SELECT ` + operatorColumns + ` FROM operators ORDER BY id`)
+	return collect(rows, err, readOperator)
+}
+
+// AllowAddress adds an entry to the whitelist where there is room for it.
+func (db *DB) AllowAddress(ctx context.Context, act admin.Act, operatorID int64, entry netip.Prefix, most int) error {
+	return db.changeWhitelist(ctx, act, operatorID, func(tx *tx, before []netip.Prefix) (changed int64, err error) {
+		changed, err = tx.exec(`
+			INSERT INTO whitelist (operator_id, entry, created_at)
+			SELECT $1, $2, $3 WHERE (SELECT count(*) FROM whitelist WHERE operator_id = $1) < $4
+			    ON CONFLICT DO NOTHING`, operatorID, entry.String(), act.At.UnixMilli(), most)
+		if err != nil || changed > 0 {
+			return changed, err
+		}
+		for _, there := range before {
+			if there == entry {
+				return 0, nil
+			}
+		}
+		return 0, admin.Refuse("the whitelist of operator %d is full: it holds %d entries, which is the most; remove one first", operatorID, most)
+	})
+}
+
+// DisallowAddress takes an entry off the whitelist.
+func (db *DB) DisallowAddress(ctx context.Context, act admin.Act, operatorID int64, entry netip.Prefix) error {
+	return db.changeWhitelist(ctx, act, operatorID, func(tx *tx, _ []netip.Prefix) (int64, error) {
+		changed, err := tx.exec(`DELETE FROM whitelist WHERE operator_id = $1 AND entry = $2`, operatorID, entry.String())
+		if err == nil && changed == 0 {
+			err = admin.Refuse("%s is not on the whitelist of operator %d", admin.EntryText(entry), operatorID)
+		}
+		return changed, err
+	})
+}
+
+func (db *DB) changeWhitelist(ctx context.Context, act admin.Act, operatorID int64, change func(*tx, []netip.Prefix) (int64, error)) error {
+	return db.do(ctx, func(tx *tx) error {
+		if _, err := livingOperator(tx, operatorID); err != nil {
+			return err
+		}
+		before, err := whitelistOf(tx, operatorID)
+		if err != nil {
+			return fmt.Errorf("read the whitelist: %w", err)
+		}
+		changed, err := change(tx, before)
+		if err != nil || changed == 0 {
+			return err
+		}
+		// The version tells every node that its copy of the list is old.
+		if _, err := tx.exec(`UPDATE operators SET version = version + 1 WHERE id = $1`, operatorID); err != nil {
+			return fmt.Errorf("mark the operator as changed: %w", err)
+		}
+		after, err := whitelistOf(tx, operatorID)
+		if err != nil {
+			return fmt.Errorf("read the whitelist: %w", err)
+		}
+		return logAct(tx, act, operatorID, fmt.Sprintf("whitelist of lco %d", operatorID), admin.WhitelistState(before), admin.WhitelistState(after))
+	})
+}
+
+// Whitelist reads where an operator may call from.
+func (db *DB) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
+	if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
+		return nil, err
+	}
+	return whitelistOf(db.read(ctx), operatorID)
+}

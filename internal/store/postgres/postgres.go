@@ -1,0 +1,356 @@
+// Package postgres remembers everything in a PostgreSQL, for an installation of
+// several nodes. It decides no business rule: each method makes one fact true in
+// a transaction of its own, whole or not at all, and each rule that must survive
+// a race rests on a constraint, a guarded UPDATE or a row lock.
+//
+// Whatever decides anything is read from the primary. Nothing here needs
+// advisory locks, notifications or procedures on the server.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// Role is what a process does with the store.
+type Role int
+
+const (
+	// Node serves, beside others.
+	Node Role = iota
+	// Tool works beside nodes for the length of a command.
+	Tool
+)
+
+// Options are what a store can be told; the zero value is a node's store that
+// reports nothing.
+type Options struct {
+	Role Role
+	// Observe is told of every batch of admissions.
+	Observe Observer
+}
+
+// Observer is told what the store does. It brings its own clock.
+type Observer interface {
+	// Batch is called when so many facts are about to share one commit, and
+	// what it returns when that commit has returned.
+	Batch(facts int) (done func())
+}
+
+// DB is an open store.
+type DB struct {
+	where string // the address without its password, for messages
+	role  Role
+	pool  *pgxpool.Pool
+	lanes []*lane
+	// waiting counts the facts that have no connection yet.
+	waiting atomic.Int64
+	broken  chan struct{} // never closed: another primary may come
+}
+
+const (
+	// poolSize is how many connections a node has unless its address says
+	// otherwise (pool_max_conns).
+	poolSize = 24
+	// connectTimeout is for one host; with several, the next one is tried.
+	connectTimeout = 2 * time.Second
+	// statementTimeout ends a statement that hangs; never a COMMIT.
+	statementTimeout = 10 * time.Second
+)
+
+// session is what every connection asks of the server. There is no
+// statement_timeout among them: a COMMIT that it ends while it waits for the
+// standby counts as done, although the standby may not have it.
+var session = map[string]string{
+	"application_name": "coax",
+	"lock_timeout":     "5s",
+	// A node that stands still in the middle of a transaction must not keep
+	// the others from its rows.
+	"idle_in_transaction_session_timeout": "5s",
+	// The server notices a node that is gone without a word.
+	"tcp_keepalives_idle":     "5",
+	"tcp_keepalives_interval": "2",
+	"tcp_keepalives_count":    "3",
+}
+
+// Open opens the store at a postgres:// address, which may name several hosts. A
+// node brings the schema up to date; a tool demands that it is.
+func Open(ctx context.Context, address string, options Options) (*DB, error) {
+	config, err := readAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", Redact(address), err)
+	}
+	db := &DB{where: Redact(address), role: options.Role, pool: pool, broken: make(chan struct{})}
+	if err := db.prepare(ctx, options.Role); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	db.openLanes(options.Observe)
+	return db, nil
+}
+
+func (db *DB) prepare(ctx context.Context, role Role) error {
+	if err := db.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("reach %s: %w", db.where, err)
+	}
+	if err := db.checkDurability(ctx); err != nil {
+		return err
+	}
+	return db.checkSchema(ctx, role)
+}
+
+// CheckAddress says what is wrong with an address, without trying it.
+func CheckAddress(address string) error {
+	_, err := readAddress(address)
+	return err
+}
+
+func readAddress(address string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		// pgx's own message leaves the password out.
+		return nil, fmt.Errorf("read the address: %w", err)
+	}
+	parameters := url.Values{}
+	if _, query, found := strings.Cut(address, "?"); found {
+		if parameters, err = url.ParseQuery(query); err != nil {
+			return nil, fmt.Errorf("read the address: %w", err)
+		}
+	}
+	if !parameters.Has("pool_max_conns") {
+		config.MaxConns = poolSize
+	}
+	if !parameters.Has("connect_timeout") {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if !parameters.Has("target_session_attrs") {
+		// Of several hosts, the one that takes writes.
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	for name, value := range session {
+		if !parameters.Has(name) {
+			config.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	dialer := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+		Control:         giveUpOnSilence,
+	}
+	config.ConnConfig.DialFunc = dialer.DialContext
+	return config, nil
+}
+
+// OpenSQL opens an address for database/sql, with one connection that stays open
+// for as long as it takes: for the audit, which walks through everything at its
+// own pace.
+func OpenSQL(address string) (*sql.DB, error) {
+	config, err := readAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	delete(config.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout")
+	pool := stdlib.OpenDB(*config.ConnConfig)
+	pool.SetMaxOpenConns(1)
+	return pool, nil
+}
+
+// Redact takes the password out of an address.
+func Redact(address string) string {
+	scheme, rest, found := strings.Cut(address, "://")
+	if !found {
+		return "postgres"
+	}
+	// Passwords may hold anything but these two, unescaped.
+	authority, path := rest, ""
+	if at := strings.IndexAny(rest, "/?"); at >= 0 {
+		authority, path = rest[:at], rest[at:]
+	}
+	if at := strings.LastIndex(authority, "@"); at >= 0 {
+		user, _, _ := strings.Cut(authority[:at], ":")
+		authority = user + authority[at:]
+	}
+	path, query, has := strings.Cut(path, "?")
+	if has {
+		kept := []string{}
+		for part := range strings.SplitSeq(query, "&") {
+			if !strings.HasPrefix(part, "password=") {
+				kept = append(kept, part)
+			}
+		}
+		path += "?" + strings.Join(kept, "&")
+	}
+	return scheme + "://" + authority + path
+}
+
+// checkDurability reads back what the promises rest on.
+func (db *DB) checkDurability(ctx context.Context) error {
+	var fsync, commits, pages string
+	err := db.pool.QueryRow(ctx, `
+		SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`).
+		Scan(&fsync, &commits, &pages)
+	if err != nil {
+		return fmt.Errorf("read back the settings of %s: %w", db.where, err)
+	}
+	if fsync != "on" || pages != "on" || commits != "on" && commits != "remote_apply" {
+		return fmt.Errorf("the store at %s would not be durable: fsync=%s full_page_writes=%s synchronous_commit=%s; "+
+			"on, on and on (or remote_apply) are needed: set them for the server, the database and the role", db.where, fsync, pages, commits)
+	}
+	return nil
+}
+
+// Ready reports whether the store can be read and written.
+func (db *DB) Ready(ctx context.Context) error {
+	var standby bool
+	var tolerances int
+	err := db.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM schema_tolerance)`).Scan(&standby, &tolerances)
+	if err != nil {
+		return fmt.Errorf("read the store: %w", err)
+	}
+	if standby {
+		return errors.New("the store is a standby, and takes no writes")
+	}
+	return nil
+}
+
+// ServerTime is the database's clock.
+func (db *DB) ServerTime(ctx context.Context) (time.Time, error) {
+	var at time.Time
+	if err := db.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at); err != nil {
+		return at, fmt.Errorf("ask the store for its time: %w", err)
+	}
+	return at, nil
+}
+
+// Broken is never closed: a primary that is gone may come back, or another be
+// promoted.
+func (db *DB) Broken() <-chan struct{} { return db.broken }
+
+// Queued is how many facts wait for a connection or for a batch.
+func (db *DB) Queued() int {
+	queued := int(db.waiting.Load())
+	for _, lane := range db.lanes {
+		queued += len(lane.queue)
+	}
+	return queued
+}
+
+// Close waits for the facts that were accepted and lets go of the connections.
+func (db *DB) Close() error {
+	for _, lane := range db.lanes {
+		lane.stop()
+	}
+	db.pool.Close()
+	return nil
+}
+
+// factTries is how often a fact is tried that the server undid for the sake of
+// another one, or that met a server that was just leaving.
+const factTries = 10
+
+// do makes a fact true, in a transaction of its own. It returns when the fact is
+// durable, was refused, or failed; the caller's hanging up counts only until a
+// connection is there. The fact may run several times, each from the beginning.
+func (db *DB) do(ctx context.Context, run func(*tx) error) error {
+	for try := 1; ; try++ {
+		err := db.try(ctx, run)
+		if err == nil || try == factTries || !undone(err) {
+			return err
+		}
+	}
+}
+
+func (db *DB) try(ctx context.Context, run func(*tx) error) (err error) {
+	db.waiting.Add(1)
+	conn, err := db.pool.Acquire(ctx)
+	db.waiting.Add(-1)
+	if err != nil {
+		return fmt.Errorf("reach the store: %w", err)
+	}
+	defer conn.Release()
+	working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	begun, err := conn.Begin(working)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	committed := false
+	defer func() {
+		if !committed {
+			// The server undoes what a closed connection had begun. A server that
+			// no longer takes writes is not to be asked again.
+			if begun.Rollback(working) != nil || readOnly(err) {
+				_ = conn.Conn().Close(working)
+			}
+		}
+	}()
+	if err := run(&tx{working, begun}); err != nil {
+		return err
+	}
+	committed = true
+	return commit(begun)
+}
+
+// commit ends a transaction without a deadline: a client that stops waiting makes
+// the server stop waiting for the standby, and then what others can see may be
+// gone after a failover. That a dead server is noticed is the connection's
+// business.
+func commit(begun pgx.Tx) error {
+	err := begun.Commit(context.Background())
+	if err == nil {
+		return nil
+	}
+	var failure *pgconn.PgError
+	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &failure) && failure.Severity == "ERROR" {
+		return fmt.Errorf("commit: %w", err) // the server said no
+	}
+	return fmt.Errorf("%w: commit: %w", operation.ErrAmbiguous, err)
+}
+
+// SQLSTATEs that the store acts on.
+const (
+	uniqueViolation      = "23505"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	readOnlyTransaction  = "25006"
+)
+
+func sqlState(err error) string {
+	var failure *pgconn.PgError
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+	return ""
+}
+
+// undone reports whether the server gave up a fact in favour of another one.
+func undone(err error) bool {
+	if errors.Is(err, operation.ErrAmbiguous) {
+		return false
+	}
+	code := sqlState(err)
+	return code == serializationFailure || code == deadlockDetected
+}
+
+// readOnly reports whether the server has stopped being the primary.
+func readOnly(err error) bool { return sqlState(err) == readOnlyTransaction }
+
+// violates reports whether err is a broken uniqueness rule.
+func violates(err error) bool { return sqlState(err) == uniqueViolation }

@@ -1,0 +1,32 @@
+package postgres
+
+import (
+	"os"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/storetest"
+)
+
+var _ storetest.Store = (*DB)(nil)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	pgtest.StopShared()
+	os.Exit(code)
+}
+
+// place is a database for storetest.
+type place string
+
+func (p place) Open(t testing.TB) storetest.Store {
+	db, err := Open(t.Context(), string(p)+"&pool_max_conns=8", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t testing.TB) storetest.Place { return place(pgtest.NewDatabase(t)) })
+}

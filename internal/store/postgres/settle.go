@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/failpoint"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Settle moves an operation that is still open in the given hands. Everything
+// that follows from it is written in the same stroke: money, books, commission,
+// subscriber, history, evidence.
+func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
+	var op operation.Operation
+	var settled bool
+	err := db.do(ctx, func(tx *tx) error {
+		before, found, err := oneOperation(tx, `id = $1 FOR NO KEY UPDATE`, s.OperationID)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("there is no operation %s", s.OperationID)
+		}
+		if op, settled, err = settle(tx, before, s); err != nil {
+			return err
+		}
+		return failpoint.Hit("S.in")
+	})
+	if err != nil {
+		return operation.Operation{}, false, err
+	}
+	return op, settled, nil
+}
+
+// settle moves an operation, if it is open in the hands that the settlement
+// names, and writes everything that follows.
+func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
+	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
+		// Somebody else settled it, or holds it now. What the provider said is
+		// evidence all the same.
+		return before, false, writeCalls(tx, s.OperationID, s.Node, s.Calls)
+	}
+	op, err := moveOperation(tx, s)
+	if err != nil {
+		return op, false, err
+	}
+	switch s.To {
+	case operation.Success:
+		err = succeed(tx, op)
+	case operation.Failed:
+		err = refund(tx, op, s)
+	}
+	if err != nil {
+		return op, false, err
+	}
+	if err := writeCalls(tx, s.OperationID, s.Node, s.Calls); err != nil {
+		return op, false, err
+	}
+	err = writeEvent(tx, op.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
+	return op, err == nil, err
+}
+
+func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) {
+	// checks counts from the beginning for what comes after the settlement.
+	var completed, review any
+	if s.To.Open() {
+		review = s.At.UnixMilli()
+	} else {
+		completed = s.At.UnixMilli()
+	}
+	op, err := readOperation(tx.queryRow(`
+		UPDATE operations
+		   SET status = $3, completed_at = $4, review_since = coalesce(review_since, $5::bigint), lease_until = NULL,
+		       next_check_at = $6, checks = 0, needs_person = 0,
+		       provider_transaction_id = coalesce($7::text, provider_transaction_id), reason = $8, provider_message = $9,
+		       addon_status = CASE WHEN addon IS NULL THEN NULL ELSE coalesce($10::text, addon_status) END, addon_next_at = $11,
+		       addon_attempt = greatest(addon_attempt, $12)
+		 WHERE id = $1 AND epoch = $2 AND status IN ('processing', 'needs_review')
+		RETURNING `+operationColumns,
+		s.OperationID, s.Epoch, s.To, completed, review, millis(s.NextCheckAt),
+		textOrNull(s.ProviderTransaction), textOrNull(string(s.Reason)), s.ProviderMessage,
+		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt))
+	if err != nil {
+		return op, fmt.Errorf("move operation %s: %w", s.OperationID, err)
+	}
+	return op, nil
+}
+
+// succeed writes what a confirmed operation means: the charge leaves the ledger,
+// the MSO earns, the subscription runs. The subscriber comes before the wallet, as
+// in a reservation: rows are locked in one order everywhere.
+func succeed(tx *tx, op operation.Operation) error {
+	if err := runSubscription(tx, op); err != nil {
+		return err
+	}
+	var sum, line int64
+	err := tx.queryRow(`
+		UPDATE wallets SET ledger_paise = ledger_paise - $2, ledger_lines = ledger_lines + 1
+		 WHERE operator_id = $1
+		RETURNING ledger_paise, ledger_lines`, op.OperatorID, op.Amount.Paise()).Scan(&sum, &line)
+	if err != nil {
+		return fmt.Errorf("charge the ledger: %w", err)
+	}
+	at := op.CompletedAt.UnixMilli()
+	_, err = tx.exec(`
+		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
+		VALUES ($1, $2, 'debit', $3, $4, $5, $6, $7)`,
+		op.OperatorID, line, op.Amount.Paise(), sum, op.LedgerText(), op.ID, at)
+	if err != nil {
+		return fmt.Errorf("write the ledger line: %w", err)
+	}
+	_, err = tx.exec(`
+		INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at) VALUES ($1, $2, $3, $4, $5)`,
+		op.ID, op.OperatorID, subscription.Commission(op.Amount, op.CommissionBPS).Paise(), op.CommissionBPS, at)
+	if err != nil {
+		return fmt.Errorf("write the commission: %w", err)
+	}
+	return nil
+}
+
+// runSubscription gives the subscriber the new expiry and cycle.
+func runSubscription(tx *tx, op operation.Operation) error {
+	stamp := `renewed_at = $4`
+	if op.Kind == operation.Activate {
+		stamp = `activated_at = $4`
+	}
+	changed, err := tx.exec(`
+		UPDATE subscribers
+		   SET expires_at = $2, last_provider_transaction = coalesce($3::text, last_provider_transaction), `+stamp+`, version = version + 1
+		 WHERE id = $1`, op.SubscriberID, op.ExpiryPlanned.UnixMilli(), textOrNull(op.ProviderTransaction), op.CompletedAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("run the subscription: %w", err)
+	}
+	if changed != 1 {
+		return fmt.Errorf("run the subscription: there is no subscriber %s", op.SubscriberID)
+	}
+	_, err = tx.exec(`
+		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
+		SELECT $1, coalesce(max(seq), 0) + 1, $2, $3, $4, $5, $6 FROM cycles WHERE subscriber_id = $1`,
+		op.SubscriberID, op.ID, op.PlanID, op.CycleStartsAt.UnixMilli(), op.ExpiryPlanned.UnixMilli(), op.CompletedAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("write the cycle: %w", err)
+	}
+	return nil
+}
+
+// refund gives the money back and lets go of the customer: of an activation that
+// failed nothing remains but the operation itself.
+func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
+	var changed int64
+	var err error
+	if op.Kind != operation.Activate {
+		changed, err = tx.exec(`UPDATE subscribers SET version = version + 1 WHERE id = $1`, op.SubscriberID)
+	} else {
+		changed, err = tx.exec(`DELETE FROM subscribers WHERE id = $1 AND expires_at IS NULL`, op.SubscriberID)
+	}
+	if err == nil && changed != 1 {
+		err = fmt.Errorf("there is no subscriber %s", op.SubscriberID)
+	}
+	if err != nil {
+		return fmt.Errorf("let go of the subscriber: %w", err)
+	}
+	var after, seq int64
+	err = tx.queryRow(`
+		UPDATE wallets SET balance_paise = balance_paise + $2, entries = entries + 1
+		 WHERE operator_id = $1
+		RETURNING balance_paise, entries`, op.OperatorID, op.Amount.Paise()).Scan(&after, &seq)
+	if err != nil {
+		return fmt.Errorf("refund the wallet: %w", err)
+	}
+	actor := cmp.Or(s.Actor, op.Actor)
+	_, err = tx.exec(`
+		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
+		VALUES ($1, $2, 'refund', $3, $4, $5, $6, $7)`,
+		op.OperatorID, seq, op.Amount.Paise(), after, op.ID, actor, op.CompletedAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("write the wallet entry: %w", err)
+	}
+	return nil
+}
+
+func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall) error {
+	for _, call := range calls {
+		// Our own word for staff, or else the provider's for people.
+		detail := call.Answer.Detail
+		if detail == "" {
+			detail = call.Answer.Message
+		}
+		_, err := tx.exec(`
+			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+			operationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
+			detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
+		if err != nil {
+			return fmt.Errorf("write down a provider call: %w", err)
+		}
+	}
+	return nil
+}

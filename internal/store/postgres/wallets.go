@@ -1,0 +1,198 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// TopUp credits a wallet, once per reference: the unique reference decides, not
+// a look beforehand.
+func (db *DB) TopUp(ctx context.Context, act admin.Act, topUp admin.TopUp) (subscription.Wallet, bool, error) {
+	var wallet subscription.Wallet
+	credited := false
+	err := db.do(ctx, func(tx *tx) error {
+		credited = false
+		if _, err := livingOperator(tx, topUp.OperatorID); err != nil {
+			return err
+		}
+		before, err := lockWallet(tx, topUp.OperatorID)
+		if err != nil {
+			return err
+		}
+		wallet = before
+		if known, err := sameTopUp(tx, topUp); known || err != nil {
+			return err
+		}
+		if before.Balance.Add(before.Held).Add(topUp.Amount).Paise() > money.Max {
+			return admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
+		}
+		if err := moveMoney(tx, act, movement{
+			operatorID: topUp.OperatorID, kind: "topup", amount: topUp.Amount,
+			reference: topUp.Reference, description: "Top-up " + topUp.Reference,
+		}); err != nil {
+			return err
+		}
+		credited = true
+		if wallet, err = walletOf(tx, topUp.OperatorID); err != nil {
+			return err
+		}
+		subject := fmt.Sprintf("wallet of lco %d, reference %s", topUp.OperatorID, topUp.Reference)
+		return logAct(tx, act, topUp.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	})
+	return wallet, credited && err == nil, err
+}
+
+// sameTopUp tells a repeated top-up from another payment under an old reference.
+func sameTopUp(tx *tx, topUp admin.TopUp) (bool, error) {
+	var paise int64
+	err := tx.queryRow(`SELECT amount_paise FROM wallet_entries WHERE operator_id = $1 AND reference = $2`,
+		topUp.OperatorID, topUp.Reference).Scan(&paise)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look up the reference: %w", err)
+	case paise != topUp.Amount.Paise():
+		return false, admin.Refuse("reference %s was used before, for %s: give this payment its own reference",
+			topUp.Reference, money.Paise(paise))
+	}
+	return true, nil
+}
+
+// Adjust corrects a wallet by hand. What is held is not touched, so that the
+// balance alone must stay above zero.
+func (db *DB) Adjust(ctx context.Context, act admin.Act, operatorID int64, amount money.Amount) (subscription.Wallet, error) {
+	var wallet subscription.Wallet
+	err := db.do(ctx, func(tx *tx) error {
+		if _, err := livingOperator(tx, operatorID); err != nil {
+			return err
+		}
+		before, err := lockWallet(tx, operatorID)
+		if err != nil {
+			return err
+		}
+		if before.Balance.Add(amount).IsNegative() {
+			return admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", operatorID, before.Balance, amount.Neg())
+		}
+		if before.Balance.Add(before.Held).Add(amount).Paise() > money.Max {
+			return admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
+		}
+		if err := moveMoney(tx, act, movement{
+			operatorID: operatorID, kind: "adjust", amount: amount, description: "Adjustment: " + act.Reason,
+		}); err != nil {
+			return err
+		}
+		if wallet, err = walletOf(tx, operatorID); err != nil {
+			return err
+		}
+		subject := fmt.Sprintf("wallet of lco %d", operatorID)
+		return logAct(tx, act, operatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	})
+	return wallet, err
+}
+
+// movement is money that staff move, in or out.
+type movement struct {
+	operatorID  int64
+	kind        string
+	amount      money.Amount
+	reference   string
+	description string
+}
+
+// moveMoney writes a movement: the wallet, its chain of entries, and the ledger.
+func moveMoney(tx *tx, act admin.Act, m movement) error {
+	var balance, ledgerSum, seq, line int64
+	err := tx.queryRow(`
+		UPDATE wallets
+		   SET balance_paise = balance_paise + $2, ledger_paise = ledger_paise + $2,
+		       entries = entries + 1, ledger_lines = ledger_lines + 1
+		 WHERE operator_id = $1
+		RETURNING balance_paise, ledger_paise, entries, ledger_lines`,
+		m.operatorID, m.amount.Paise()).Scan(&balance, &ledgerSum, &seq, &line)
+	if err != nil {
+		return fmt.Errorf("move the wallet: %w", err)
+	}
+	_, err = tx.exec(`
+		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, reference, actor, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		m.operatorID, seq, m.kind, m.amount.Paise(), balance, textOrNull(m.reference), act.Actor, act.At.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("write the wallet entry: %w", err)
+	}
+	kind, size := "credit", m.amount
+	if m.amount.IsNegative() {
+		kind, size = "debit", m.amount.Neg()
+	}
+	_, err = tx.exec(`
+		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		m.operatorID, line, kind, size.Paise(), ledgerSum, m.description, act.At.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("write the ledger line: %w", err)
+	}
+	return nil
+}
+
+// Wallet reads an operator's money.
+func (db *DB) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
+	return walletOf(db.read(ctx), operatorID)
+}
+
+func walletOf(from querier, operatorID int64) (subscription.Wallet, error) {
+	return walletWhere(from, `w.operator_id = $1`, operatorID)
+}
+
+// lockWallet reads a wallet that is about to be changed.
+func lockWallet(tx *tx, operatorID int64) (subscription.Wallet, error) {
+	return walletWhere(tx, `w.operator_id = $1 FOR NO KEY UPDATE OF w`, operatorID)
+}
+
+// walletWhere reads the wallet that a condition, a literal of this file, picks
+// out by its operator.
+func walletWhere(from querier, condition string, operatorID int64) (subscription.Wallet, error) {
+	var balance, held, low int64
+	err := from.queryRow(`
+		SELECT w.balance_paise, w.ledger_paise - w.balance_paise, o.low_balance_paise
+		  FROM wallets w JOIN operators o ON o.id = w.operator_id
+		 WHERE `+condition, operatorID).Scan(&balance, &held, &low)
+	if errors.Is(err, sql.ErrNoRows) {
+		return subscription.Wallet{}, admin.Refuse("there is no operator %d", operatorID)
+	}
+	if err != nil {
+		return subscription.Wallet{}, fmt.Errorf("read the wallet of operator %d: %w", operatorID, err)
+	}
+	return subscription.Wallet{
+		OperatorID: operatorID,
+		Balance:    money.Paise(balance),
+		Held:       money.Paise(held),
+		LowBelow:   money.Paise(low),
+	}, nil
+}
+
+// Ledger reads an operator's books, oldest line first.
+func (db *DB) Ledger(ctx context.Context, operatorID int64) ([]admin.LedgerEntry, error) {
+	if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
+		return nil, err
+	}
+	rows, err := db.read(ctx).query(`
+		SELECT id, kind, amount_paise, balance_after, description, operation_id, created_at
+		  FROM ledger WHERE operator_id = $1 ORDER BY line`, operatorID)
+	return collect(rows, err, func(row scanner) (admin.LedgerEntry, error) {
+		var e admin.LedgerEntry
+		var kind string
+		var amount, after int64
+		var operationID sql.NullString
+		var created sql.NullInt64
+		err := row.Scan(&e.ID, &kind, &amount, &after, &e.Description, &operationID, &created)
+		e.Credit, e.Amount, e.BalanceAfter = kind == "credit", money.Paise(amount), money.Paise(after)
+		e.TransactionID, e.CreatedAt = operationID.String, moment(created)
+		return e, err
+	})
+}
