@@ -18,7 +18,7 @@ var cliBadValues = map[string][][2]string{
 	"server.trusted_proxies":             {{"10.0.0.0/33", "10.0.0.0/33"}, {"10.1.2.3/8", "10.0.0.0/8"}, {"0.0.0.0/0", "trusts everyone"}, {"192.0.2.1,proxy.example", "proxy.example"}},
 	"server.max_connections":             {{"0", "1 to"}, {"many", "whole number"}, {"1.5", "whole number"}},
 	"server.max_connections_per_address": {{"-1", "1 to"}},
-	"store.url":                          {{"", "sqlite:"}, {"data/coax.db", "sqlite:PATH"}, {"sqlite:", "path"}, {"postgres://db/coax", "sqlite:PATH"}, {"mysql://db", "sqlite:PATH"}},
+	"store.url":                          {{"", "sqlite:"}, {"data/coax.db", "sqlite:PATH"}, {"sqlite:", "path"}, {"postgres://db:port/coax", "port"}, {"mysql://db", "sqlite:PATH"}},
 	"provider.name":                      {{"", "empty"}, {"  ", "empty"}},
 	"provider.url":                       {{"provider.example", "https://"}, {"ftp://provider.example", "https://"}, {"https://", "https://"}, {"http://a b", "https://"}},
 	"provider.timeout":                   {{"20", "duration"}, {"soon", "duration"}, {"0s", "outside"}, {"-1s", "outside"}, {"11m", "outside"}},

@@ -216,7 +216,7 @@ func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
 			}
 		}
 		// At the world's time: to a later one, what was under way would look stuck.
-		snapshot, end, err := openSnapshot(t.Context(), copied)
+		snapshot, end, err := openSnapshot(t.Context(), storeConfig{Kind: "sqlite", Path: copied})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,13 +39,15 @@ type storeOptions struct {
 
 // openStore opens the store that the configuration names.
 func openStore(ctx context.Context, config Config, options storeOptions) (opened store, err error) {
+	shown := config.Store.URL
 	if config.Store.Kind == "postgres" {
+		shown = postgres.Redact(shown)
 		opened, err = openPostgres(ctx, config.Store.URL, options)
 	} else {
 		opened, err = openSQLite(ctx, config.Store.Path, options)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("store.url %s: %w", config.Store.shown(), err)
+		return nil, fmt.Errorf("store.url %s: %w", shown, err)
 	}
 	return opened, nil
 }
@@ -72,12 +74,12 @@ func openPostgres(ctx context.Context, address string, options storeOptions) (st
 	return postgres.Open(ctx, address, chosen)
 }
 
-// shown is a store's address for messages, without a password.
+// shown says for people where a store is, without a password.
 func (s storeConfig) shown() string {
 	if s.Kind == "postgres" {
 		return postgres.Redact(s.URL)
 	}
-	return s.URL
+	return s.Path
 }
 
 // masterKeyVariable holds the master key itself, where a file is not wanted.

@@ -13,6 +13,9 @@ import (
 	"syscall"
 )
 
+// Enabled reports whether places can break at all.
+const Enabled = true
+
 // armed is the place that breaks and how: NAME=kill ends the process as a power
 // failure would, NAME=error fails once, NAME=panic panics once.
 var armed, action, _ = strings.Cut(os.Getenv("COAX_FAILPOINT"), "=")

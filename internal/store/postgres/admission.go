@@ -21,38 +21,29 @@ var _ access.Store = (*DB)(nil)
 type minute struct{ operatorID, at int64 }
 
 // admitAll admits a batch in two round trips: everything is asked for and locked
-// in the first, and what is counted is written with the second, before the commit.
+// in the first, and what is counted is written in the second, with the commit.
 //
 // Rows are locked in the order of their keys, so that batches of several nodes
 // wait for each other and never in a circle.
-func admitAll(tx *tx, batch []*entrant) error {
+func admitAll(p *pipe, batch []*entrant) error {
 	slices.SortFunc(batch, func(a, b *entrant) int {
 		return cmp.Or(cmp.Compare(a.asks.CredentialID, b.asks.CredentialID), cmp.Compare(a.asks.Nonce, b.asks.Nonce),
 			cmp.Compare(a.asks.RequestID, b.asks.RequestID))
 	})
 	q := newAdmissionQuery(batch)
-	sending := &pgx.Batch{}
-	q.burn(sending)
-	q.compare(sending)
-	q.lockCounters(sending)
-	results := tx.begun.SendBatch(tx.ctx, sending)
-	read := q.readBurned(results)
-	if read == nil {
-		read = q.readVersions(results)
-	}
-	if read == nil {
-		read = q.readCounters(results)
-	}
-	if err := results.Close(); read == nil {
-		read = err
-	}
-	if read != nil {
-		return read
-	}
-	if err := q.decide(tx); err != nil {
+	asking := &pgx.Batch{}
+	q.burn(asking)
+	q.compare(asking)
+	q.lockCounters(asking)
+	if err := p.send(asking); err != nil {
 		return err
 	}
-	return q.writeCounters(tx)
+	if err := q.decide(p); err != nil {
+		return err
+	}
+	writing := &pgx.Batch{}
+	q.writeCounters(writing)
+	return p.commit(writing, "N.in")
 }
 
 // admissionQuery is a batch on its way through the store.
@@ -98,25 +89,26 @@ func (q *admissionQuery) burn(sending *pgx.Batch) {
 	sending.Queue(`
 		SELECT n.credential_id, n.nonce, n.request_id
 		  FROM unnest($1::bigint[], $2::text[]) AS a (credential_id, nonce)
-		  JOIN nonces n ON n.credential_id = a.credential_id AND n.nonce = a.nonce COLLATE "C"`, credentials, nonces)
-}
-
-func (q *admissionQuery) readBurned(results pgx.BatchResults) error {
-	if _, err := results.Exec(); err != nil {
-		return fmt.Errorf("burn the nonces: %w", err)
-	}
-	rows, err := results.Query()
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		  JOIN nonces n ON n.credential_id = a.credential_id AND n.nonce = a.nonce COLLATE "C"`, credentials, nonces,
+	).Query(each(func(row scanner) error {
 		var credential int64
 		var nonce, owner string
 		err := row.Scan(&credential, &nonce, &owner)
 		q.burned[[2]any{credential, nonce}] = owner
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("read whose the nonces are: %w", err)
+		return err
+	}))
+}
+
+// each reads every row of a queued query.
+func each(read func(scanner) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := read(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
 	}
-	return nil
 }
 
 // compare asks which versions are current.
@@ -130,22 +122,14 @@ func (q *admissionQuery) compare(sending *pgx.Batch) {
 	sending.Queue(`
 		SELECT c.id, c.version, o.version
 		  FROM credentials c JOIN operators o ON o.id = c.operator_id
-		 WHERE c.id = ANY ($1::bigint[])`, credentials)
-}
-
-func (q *admissionQuery) readVersions(results pgx.BatchResults) error {
-	rows, err := results.Query()
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		 WHERE c.id = ANY ($1::bigint[])`, credentials,
+	).Query(each(func(row scanner) error {
 		var id int64
 		var versions [2]int64
 		err := row.Scan(&id, &versions[0], &versions[1])
 		q.versions[id] = versions
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("compare versions: %w", err)
-	}
-	return nil
+		return err
+	}))
 }
 
 // lockCounters makes sure that every counter is there, and locks it.
@@ -162,29 +146,18 @@ func (q *admissionQuery) lockCounters(sending *pgx.Batch) {
 		SELECT operator_id, minute, used FROM rate_counters
 		 WHERE (operator_id, minute) IN (SELECT * FROM unnest($1::bigint[], $2::bigint[]))
 		 ORDER BY operator_id, minute
-		   FOR NO KEY UPDATE`, operators, minutes)
-}
-
-func (q *admissionQuery) readCounters(results pgx.BatchResults) error {
-	if _, err := results.Exec(); err != nil {
-		return fmt.Errorf("begin a minute: %w", err)
-	}
-	rows, err := results.Query()
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		   FOR NO KEY UPDATE`, operators, minutes,
+	).Query(each(func(row scanner) error {
 		var key minute
 		var used int64
 		err := row.Scan(&key.operatorID, &key.at, &used)
 		q.used[key] = used
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("read the minute's counters: %w", err)
-	}
-	return nil
+		return err
+	}))
 }
 
 // decide answers each request on what was found.
-func (q *admissionQuery) decide(tx *tx) error {
+func (q *admissionQuery) decide(p *pipe) error {
 	for _, e := range q.batch {
 		a := e.asks
 		if q.burned[[2]any{a.CredentialID, a.Nonce}] != a.RequestID {
@@ -196,7 +169,7 @@ func (q *admissionQuery) decide(tx *tx) error {
 			return fmt.Errorf("compare versions: there is no credential %d", a.CredentialID)
 		}
 		if versions != [2]int64{a.CredentialVersion, a.OperatorVersion} {
-			record, err := recordWhere(tx, `c.id = $1`, a.CredentialID)
+			record, err := recordWhere(p, `c.id = $1`, a.CredentialID)
 			if err != nil {
 				return fmt.Errorf("read the record afresh: %w", err)
 			}
@@ -220,7 +193,7 @@ func (q *admissionQuery) decide(tx *tx) error {
 
 // writeCounters writes what the batch added up to. The rows are locked, so that
 // what was read is what is there.
-func (q *admissionQuery) writeCounters(tx *tx) error {
+func (q *admissionQuery) writeCounters(writing *pgx.Batch) {
 	var operators, minutes, used []int64
 	for _, key := range q.keys {
 		if q.counted[key] {
@@ -228,16 +201,12 @@ func (q *admissionQuery) writeCounters(tx *tx) error {
 		}
 	}
 	if len(operators) == 0 {
-		return nil
+		return
 	}
-	_, err := tx.exec(`
+	writing.Queue(`
 		UPDATE rate_counters r SET used = v.used
 		  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, minute, used)
 		 WHERE r.operator_id = v.operator_id AND r.minute = v.minute`, operators, minutes, used)
-	if err != nil {
-		return fmt.Errorf("count in the minute: %w", err)
-	}
-	return nil
 }
 
 // CredentialByHash reads a key's record as it stands now, in one snapshot.

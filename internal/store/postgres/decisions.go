@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 )
@@ -33,12 +35,12 @@ func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settl
 		if before.Addon == "" {
 			s.AddonNextAt = before.AddonNextAt
 		}
-		settled := false
-		if op, settled, err = settle(tx, before, s); err != nil {
-			return err
-		}
-		if !settled {
+		writing := &pgx.Batch{}
+		if !settle(writing, before, s, &op) {
 			return fmt.Errorf("operation %s was not settled in its own epoch", before.ID)
+		}
+		if err := tx.send(writing); err != nil {
+			return fmt.Errorf("settle %s: %w", before.ID, err)
 		}
 		return logAct(tx, act, op.OperatorID, "operation "+op.ID, admin.OperationState(before), admin.OperationState(op))
 	})

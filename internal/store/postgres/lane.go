@@ -162,7 +162,7 @@ func (l *lane) commit(batch []*entrant) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
-	return l.db.do(ctx, func(tx *tx) error { return admitAll(tx, batch) })
+	return l.db.pipelined(ctx, func(p *pipe) error { return admitAll(p, batch) })
 }
 
 func (l *lane) stop() {

@@ -8,19 +8,23 @@ import (
 )
 
 // CheckMasterKeys makes sure that the master keys in hand are the ones this
-// store was sealed with. A store that has seen none takes them as its own; one
-// that knows some demands all of them, each with its right proof. A tool only
-// compares: which keys a store lives under is for its node to say.
+// store was sealed with. A store that has seen none takes them as its own,
+// whoever comes first: what a tool seals before any node has run must be opened
+// by that node. A store that knows some demands all of them, each with its right
+// proof; from then on a tool only compares, for which keys are added is for a
+// node to say.
 func (db *DB) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error {
 	if db.role == Tool {
-		return compareMasterKeys(db.read(ctx), proofs)
+		if known, err := compareMasterKeys(db.read(ctx), proofs); err != nil || known > 0 {
+			return err
+		}
 	}
 	return db.do(ctx, func(tx *tx) error {
 		// Of two first nodes with different keys, the second has to notice.
 		if _, err := tx.exec(`LOCK TABLE master_keys IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return fmt.Errorf("lock the master keys: %w", err)
 		}
-		if err := compareMasterKeys(tx, proofs); err != nil {
+		if _, err := compareMasterKeys(tx, proofs); err != nil {
 			return err
 		}
 		for id, proof := range proofs {
@@ -34,8 +38,9 @@ func (db *DB) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now
 	})
 }
 
-// compareMasterKeys demands every key that the store knows.
-func compareMasterKeys(from querier, proofs map[uint32][]byte) error {
+// compareMasterKeys demands every key that the store knows, and says how many
+// those are.
+func compareMasterKeys(from querier, proofs map[uint32][]byte) (known int, err error) {
 	type key struct {
 		id    uint32
 		proof []byte
@@ -47,13 +52,13 @@ func compareMasterKeys(from querier, proofs map[uint32][]byte) error {
 		return k, err
 	})
 	if err != nil {
-		return fmt.Errorf("read the master keys' proofs: %w", err)
+		return 0, fmt.Errorf("read the master keys' proofs: %w", err)
 	}
 	for _, k := range all {
 		if proof, held := proofs[k.id]; !held || !bytes.Equal(proof, k.proof) {
-			return fmt.Errorf("this is not the master key the store was sealed with (key id %d is missing or different): "+
+			return 0, fmt.Errorf("this is not the master key the store was sealed with (key id %d is missing or different): "+
 				"set secrets.master_key_file to the right file, or restore it from its backup", k.id)
 		}
 	}
-	return nil
+	return len(all), nil
 }

@@ -124,7 +124,7 @@ func checkComponent(tx *tx, code string, role catalogue.Role) error {
 	err := tx.queryRow(`SELECT role, sellable = 1 FROM provider_components WHERE code = $1 FOR SHARE`, code).Scan(&found, &sellable)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return admin.Refuse("the provider's catalogue has no component %q", code)
+		return refuseComponent(tx, code)
 	case err != nil:
 		return fmt.Errorf("look up component %s: %w", code, err)
 	case !sellable:
@@ -133,6 +133,19 @@ func checkComponent(tx *tx, code string, role catalogue.Role) error {
 		return admin.Refuse("component %q is a %s component of the provider's; it cannot stand as %s", code, found, role)
 	}
 	return nil
+}
+
+// refuseComponent tells a component that the provider does not have from a
+// catalogue that nobody has read.
+func refuseComponent(tx *tx, code string) error {
+	var read bool
+	if err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM provider_components)`).Scan(&read); err != nil {
+		return fmt.Errorf("look up component %s: %w", code, err)
+	}
+	if !read {
+		return admin.Refuse("the provider's catalogue has not been read yet: a node does that when it starts; start one, or try again in a moment")
+	}
+	return admin.Refuse("the provider's catalogue has no component %q", code)
 }
 
 func planByID(tx *tx, id string) (subscription.Plan, bool, error) {

@@ -96,7 +96,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("reach %s: %w", Redact(address), err)
+		return nil, fmt.Errorf("prepare to connect: %w", err)
 	}
 	db := &DB{where: Redact(address), role: options.Role, pool: pool, broken: make(chan struct{})}
 	if err := db.prepare(ctx, options.Role); err != nil {
@@ -109,7 +109,9 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 
 func (db *DB) prepare(ctx context.Context, role Role) error {
 	if err := db.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("reach %s: %w", db.where, err)
+		// pgx writes a line for every host.
+		return fmt.Errorf("it cannot be reached: %s; is PostgreSQL running there, does it take writes, and may this user connect?",
+			strings.Join(strings.Fields(err.Error()), " "))
 	}
 	if err := db.checkDurability(ctx); err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -34,63 +36,49 @@ func (db *DB) Due(ctx context.Context, now time.Time) (bool, error) {
 }
 
 // ClaimReviews takes operations whose holder is gone, and those in review whose
-// time has come.
+// time has come. Nodes share the work without a leader: what another one is just
+// taking is skipped.
 func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	var claimed []operation.Operation
 	err := db.do(ctx, func(tx *tx) error {
-		claimed = nil
-		left, err := dueIDs(tx, `status = 'processing' AND lease_until <= $1 ORDER BY lease_until`, c)
+		left, err := claim(tx, `status = 'processing' AND lease_until <= $1 ORDER BY lease_until`,
+			`status = 'needs_review', epoch = epoch + 1, node = $3, lease_until = NULL, review_since = $1, next_check_at = $4`, c)
 		if err != nil {
 			return err
 		}
-		for _, id := range left {
-			op, err := readOperation(tx.queryRow(`
-				UPDATE operations
-				   SET status = 'needs_review', epoch = epoch + 1, node = $2, lease_until = NULL, review_since = $3, next_check_at = $4
-				 WHERE id = $1
-				RETURNING `+operationColumns, id, c.Node, c.Now.UnixMilli(), c.Until.UnixMilli()))
-			if err != nil {
-				return fmt.Errorf("take over operation %s: %w", id, err)
-			}
-			err = writeEvent(tx, id, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
-			if err != nil {
-				return err
-			}
-			claimed = append(claimed, op)
+		moves := &pgx.Batch{}
+		for _, op := range left {
+			event(moves, op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
+		}
+		if err := tx.send(moves); err != nil {
+			return fmt.Errorf("take over operations: %w", err)
 		}
 		rest := c
 		rest.Most -= len(left)
-		waiting, err := dueIDs(tx, `status = 'needs_review' AND next_check_at <= $1 ORDER BY next_check_at`, rest)
-		if err != nil {
-			return err
-		}
-		for _, id := range waiting {
-			op, err := readOperation(tx.queryRow(`
-				UPDATE operations SET epoch = epoch + 1, node = $2, next_check_at = $3, checks = checks + 1
-				 WHERE id = $1
-				RETURNING `+operationColumns, id, c.Node, c.Until.UnixMilli()))
-			if err != nil {
-				return fmt.Errorf("claim operation %s: %w", id, err)
-			}
-			claimed = append(claimed, op)
-		}
-		return nil
-	})
-	return claimed, err
-}
-
-// dueIDs picks the operations that a condition, a literal of this file, names.
-func dueIDs(tx *tx, condition string, c operation.Claim) ([]string, error) {
-	rows, err := tx.query(`SELECT id FROM operations WHERE `+condition+` LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED`, c.Now.UnixMilli(), c.Most)
-	ids, err := collect(rows, err, func(row scanner) (string, error) {
-		var id string
-		err := row.Scan(&id)
-		return id, err
+		due, err := claim(tx, `status = 'needs_review' AND next_check_at <= $1 ORDER BY next_check_at`,
+			`epoch = epoch + 1, node = $3, next_check_at = $4, checks = checks + 1`, rest)
+		claimed = append(left, due...)
+		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for what is due: %w", err)
+		return nil, err
 	}
-	return ids, nil
+	return claimed, nil
+}
+
+// claim takes the operations that a condition picks out and sets columns of them,
+// both by literals of this file. $1 is now, $2 how many, $3 the node, $4 until when.
+func claim(tx *tx, condition, set string, c operation.Claim) ([]operation.Operation, error) {
+	rows, err := tx.query(`
+		UPDATE operations SET `+set+`
+		 WHERE id IN (SELECT id FROM operations WHERE `+condition+` LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
+		   AND ($3::text IS NOT NULL OR $4::bigint IS NOT NULL)
+		RETURNING `+operationColumns, c.Now.UnixMilli(), c.Most, c.Node, c.Until.UnixMilli())
+	claimed, err := collect(rows, err, readOperation)
+	if err != nil {
+		return nil, fmt.Errorf("claim what is due: %w", err)
+	}
+	return claimed, nil
 }
 
 // Postpone lets go of an operation in review until later.
@@ -104,7 +92,9 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 		if err != nil || changed == 0 {
 			return err
 		}
-		return writeCalls(tx, p.OperationID, p.Node, p.Calls)
+		calls := &pgx.Batch{}
+		writeCalls(calls, p.OperationID, p.Node, p.Calls)
+		return tx.send(calls)
 	})
 	if err != nil {
 		return false, fmt.Errorf("postpone operation %s: %w", p.OperationID, err)
@@ -115,31 +105,20 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 // ClaimAddons takes add-ons that are missing and due; the moment that they are
 // taken until keeps others away.
 func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	return db.claimBy(ctx, c, `addon_next_at IS NOT NULL AND addon_next_at <= $1 ORDER BY addon_next_at`, `addon_next_at = $2`)
+	return db.claimBy(ctx, c, `addon_next_at IS NOT NULL AND addon_next_at <= $1 ORDER BY addon_next_at`, `addon_next_at = $4`)
 }
 
 // ClaimLateChecks takes refunded operations that are to be asked about again.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimBy(ctx, c, `status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1 ORDER BY next_check_at`,
-		`next_check_at = $2, checks = checks + 1`)
+		`next_check_at = $4, checks = checks + 1`)
 }
 
 func (db *DB) claimBy(ctx context.Context, c operation.Claim, condition, set string) ([]operation.Operation, error) {
 	var claimed []operation.Operation
-	err := db.do(ctx, func(tx *tx) error {
-		claimed = nil
-		ids, err := dueIDs(tx, condition, c)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			op, err := readOperation(tx.queryRow(`UPDATE operations SET `+set+` WHERE id = $1 RETURNING `+operationColumns, id, c.Until.UnixMilli()))
-			if err != nil {
-				return fmt.Errorf("claim operation %s: %w", id, err)
-			}
-			claimed = append(claimed, op)
-		}
-		return nil
+	err := db.do(ctx, func(tx *tx) (err error) {
+		claimed, err = claim(tx, condition, set, c)
+		return err
 	})
 	return claimed, err
 }
@@ -155,7 +134,9 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 		if err != nil {
 			return fmt.Errorf("settle the add-on of %s: %w", s.OperationID, err)
 		}
-		return writeCalls(tx, s.OperationID, s.Node, s.Calls)
+		calls := &pgx.Batch{}
+		writeCalls(calls, s.OperationID, s.Node, s.Calls)
+		return tx.send(calls)
 	})
 }
 

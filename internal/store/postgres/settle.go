@@ -3,67 +3,71 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
-	"github.com/coaxhq/coax/internal/failpoint"
+	"github.com/jackc/pgx/v5"
+
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Settle moves an operation that is still open in the given hands. Everything
 // that follows from it is written in the same stroke: money, books, commission,
-// subscriber, history, evidence.
+// subscriber, history, evidence. It takes two round trips: the operation is
+// locked and looked at, and then everything is written.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	var op operation.Operation
 	var settled bool
-	err := db.do(ctx, func(tx *tx) error {
-		before, found, err := oneOperation(tx, `id = $1 FOR NO KEY UPDATE`, s.OperationID)
-		if err != nil {
+	err := db.pipelined(ctx, func(p *pipe) error {
+		var before operation.Operation
+		looking := &pgx.Batch{}
+		looking.Queue(`SELECT `+operationColumns+` FROM operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID).
+			QueryRow(func(row pgx.Row) (err error) {
+				before, err = readOperation(row)
+				return err
+			})
+		if err := p.send(looking); err != nil {
 			return err
 		}
-		if !found {
-			return fmt.Errorf("there is no operation %s", s.OperationID)
-		}
-		if op, settled, err = settle(tx, before, s); err != nil {
-			return err
-		}
-		return failpoint.Hit("S.in")
+		writing := &pgx.Batch{}
+		settled = settle(writing, before, s, &op)
+		return p.commit(writing, "S.in")
 	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return operation.Operation{}, false, fmt.Errorf("there is no operation %s", s.OperationID)
+	}
 	if err != nil {
-		return operation.Operation{}, false, err
+		return operation.Operation{}, false, fmt.Errorf("settle %s: %w", s.OperationID, err)
 	}
 	return op, settled, nil
 }
 
-// settle moves an operation, if it is open in the hands that the settlement
-// names, and writes everything that follows.
-func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
+// settle queues everything that a settlement writes, if the operation, whose row
+// is locked, is open in the hands that it names. The operation as it then stands
+// is put into op when the answers are read.
+func settle(batch *pgx.Batch, before operation.Operation, s operation.Settlement, op *operation.Operation) bool {
 	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
 		// Somebody else settled it, or holds it now. What the provider said is
 		// evidence all the same.
-		return before, false, writeCalls(tx, s.OperationID, s.Node, s.Calls)
+		*op = before
+		writeCalls(batch, s.OperationID, s.Node, s.Calls)
+		return false
 	}
-	op, err := moveOperation(tx, s)
-	if err != nil {
-		return op, false, err
-	}
+	moveOperation(batch, s, op)
 	switch s.To {
 	case operation.Success:
-		err = succeed(tx, op)
+		succeed(batch, before, s)
 	case operation.Failed:
-		err = refund(tx, op, s)
+		refund(batch, before, s)
 	}
-	if err != nil {
-		return op, false, err
-	}
-	if err := writeCalls(tx, s.OperationID, s.Node, s.Calls); err != nil {
-		return op, false, err
-	}
-	err = writeEvent(tx, op.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
-	return op, err == nil, err
+	writeCalls(batch, s.OperationID, s.Node, s.Calls)
+	event(batch, before.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
+	return true
 }
 
-func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) {
+func moveOperation(batch *pgx.Batch, s operation.Settlement, op *operation.Operation) {
 	// checks counts from the beginning for what comes after the settlement.
 	var completed, review any
 	if s.To.Open() {
@@ -71,7 +75,7 @@ func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) 
 	} else {
 		completed = s.At.UnixMilli()
 	}
-	op, err := readOperation(tx.queryRow(`
+	batch.Queue(`
 		UPDATE operations
 		   SET status = $3, completed_at = $4, review_since = coalesce(review_since, $5::bigint), lease_until = NULL,
 		       next_check_at = $6, checks = 0, needs_person = 0,
@@ -82,121 +86,73 @@ func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) 
 		RETURNING `+operationColumns,
 		s.OperationID, s.Epoch, s.To, completed, review, millis(s.NextCheckAt),
 		textOrNull(s.ProviderTransaction), textOrNull(string(s.Reason)), s.ProviderMessage,
-		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt))
-	if err != nil {
-		return op, fmt.Errorf("move operation %s: %w", s.OperationID, err)
-	}
-	return op, nil
-}
-
-// succeed writes what a confirmed operation means: the charge leaves the ledger,
-// the MSO earns, the subscription runs. The subscriber comes before the wallet, as
-// in a reservation: rows are locked in one order everywhere.
-func succeed(tx *tx, op operation.Operation) error {
-	if err := runSubscription(tx, op); err != nil {
+		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt,
+	).QueryRow(func(row pgx.Row) (err error) {
+		*op, err = readOperation(row)
 		return err
-	}
-	var sum, line int64
-	err := tx.queryRow(`
-		UPDATE wallets SET ledger_paise = ledger_paise - $2, ledger_lines = ledger_lines + 1
-		 WHERE operator_id = $1
-		RETURNING ledger_paise, ledger_lines`, op.OperatorID, op.Amount.Paise()).Scan(&sum, &line)
-	if err != nil {
-		return fmt.Errorf("charge the ledger: %w", err)
-	}
-	at := op.CompletedAt.UnixMilli()
-	_, err = tx.exec(`
-		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
-		VALUES ($1, $2, 'debit', $3, $4, $5, $6, $7)`,
-		op.OperatorID, line, op.Amount.Paise(), sum, op.LedgerText(), op.ID, at)
-	if err != nil {
-		return fmt.Errorf("write the ledger line: %w", err)
-	}
-	_, err = tx.exec(`
-		INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at) VALUES ($1, $2, $3, $4, $5)`,
-		op.ID, op.OperatorID, subscription.Commission(op.Amount, op.CommissionBPS).Paise(), op.CommissionBPS, at)
-	if err != nil {
-		return fmt.Errorf("write the commission: %w", err)
-	}
-	return nil
+	})
 }
 
-// runSubscription gives the subscriber the new expiry and cycle.
-func runSubscription(tx *tx, op operation.Operation) error {
+// succeed queues what a confirmed operation means: the subscription runs, the
+// charge leaves the ledger, the MSO earns. The subscriber comes before the wallet,
+// as in a reservation: rows are locked in one order everywhere.
+func succeed(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
+	at := s.At.UnixMilli()
 	stamp := `renewed_at = $4`
 	if op.Kind == operation.Activate {
 		stamp = `activated_at = $4`
 	}
-	changed, err := tx.exec(`
-		UPDATE subscribers
-		   SET expires_at = $2, last_provider_transaction = coalesce($3::text, last_provider_transaction), `+stamp+`, version = version + 1
-		 WHERE id = $1`, op.SubscriberID, op.ExpiryPlanned.UnixMilli(), textOrNull(op.ProviderTransaction), op.CompletedAt.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("run the subscription: %w", err)
-	}
-	if changed != 1 {
-		return fmt.Errorf("run the subscription: there is no subscriber %s", op.SubscriberID)
-	}
-	_, err = tx.exec(`
+	batch.Queue(`
+		WITH running AS (
+		     UPDATE subscribers
+		        SET expires_at = $2, last_provider_transaction = coalesce($3::text, last_provider_transaction), `+stamp+`, version = version + 1
+		      WHERE id = $1
+		     RETURNING id)
+		`+guarded(`SELECT FROM running`),
+		op.SubscriberID, op.ExpiryPlanned.UnixMilli(), textOrNull(cmp.Or(s.ProviderTransaction, op.ProviderTransaction)), at)
+	batch.Queue(`
 		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
-		SELECT $1, coalesce(max(seq), 0) + 1, $2, $3, $4, $5, $6 FROM cycles WHERE subscriber_id = $1`,
-		op.SubscriberID, op.ID, op.PlanID, op.CycleStartsAt.UnixMilli(), op.ExpiryPlanned.UnixMilli(), op.CompletedAt.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("write the cycle: %w", err)
-	}
-	return nil
+		SELECT $1, coalesce(max(seq), 0) + 1, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint FROM cycles WHERE subscriber_id = $1`,
+		op.SubscriberID, op.ID, op.PlanID, op.CycleStartsAt.UnixMilli(), op.ExpiryPlanned.UnixMilli(), at)
+	batch.Queue(`
+		WITH charged AS (
+		     UPDATE wallets SET ledger_paise = ledger_paise - $2, ledger_lines = ledger_lines + 1
+		      WHERE operator_id = $1
+		     RETURNING ledger_paise, ledger_lines),
+		earned AS (
+		     INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at)
+		     SELECT $4::text, $1, $6::bigint, $7::bigint, $5::bigint FROM charged)
+		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
+		SELECT $1, ledger_lines, 'debit', $2, ledger_paise, $3::text, $4::text, $5::bigint FROM charged`,
+		op.OperatorID, op.Amount.Paise(), op.LedgerText(), op.ID, at,
+		subscription.Commission(op.Amount, op.CommissionBPS).Paise(), op.CommissionBPS)
 }
 
-// refund gives the money back and lets go of the customer: of an activation that
-// failed nothing remains but the operation itself.
-func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
-	var changed int64
-	var err error
-	if op.Kind != operation.Activate {
-		changed, err = tx.exec(`UPDATE subscribers SET version = version + 1 WHERE id = $1`, op.SubscriberID)
-	} else {
-		changed, err = tx.exec(`DELETE FROM subscribers WHERE id = $1 AND expires_at IS NULL`, op.SubscriberID)
+// refund queues that the customer is let go of and the money goes back: of an
+// activation that failed nothing remains but the operation itself.
+func refund(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
+	leaving := `UPDATE subscribers SET version = version + 1 WHERE id = $1 RETURNING id`
+	if op.Kind == operation.Activate {
+		leaving = `DELETE FROM subscribers WHERE id = $1 AND expires_at IS NULL RETURNING id`
 	}
-	if err == nil && changed != 1 {
-		err = fmt.Errorf("there is no subscriber %s", op.SubscriberID)
-	}
-	if err != nil {
-		return fmt.Errorf("let go of the subscriber: %w", err)
-	}
-	var after, seq int64
-	err = tx.queryRow(`
-		UPDATE wallets SET balance_paise = balance_paise + $2, entries = entries + 1
-		 WHERE operator_id = $1
-		RETURNING balance_paise, entries`, op.OperatorID, op.Amount.Paise()).Scan(&after, &seq)
-	if err != nil {
-		return fmt.Errorf("refund the wallet: %w", err)
-	}
-	actor := cmp.Or(s.Actor, op.Actor)
-	_, err = tx.exec(`
+	batch.Queue(`WITH leaving AS (`+leaving+`) `+guarded(`SELECT FROM leaving`), op.SubscriberID)
+	batch.Queue(`
+		WITH refunded AS (
+		     UPDATE wallets SET balance_paise = balance_paise + $2, entries = entries + 1
+		      WHERE operator_id = $1
+		     RETURNING balance_paise, entries)
 		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
-		VALUES ($1, $2, 'refund', $3, $4, $5, $6, $7)`,
-		op.OperatorID, seq, op.Amount.Paise(), after, op.ID, actor, op.CompletedAt.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("write the wallet entry: %w", err)
-	}
-	return nil
+		SELECT $1, entries, 'refund', $2, balance_paise, $3::text, $4::text, $5::bigint FROM refunded`,
+		op.OperatorID, op.Amount.Paise(), op.ID, cmp.Or(s.Actor, op.Actor), s.At.UnixMilli())
 }
 
-func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall) error {
+func writeCalls(batch *pgx.Batch, operationID, node string, calls []operation.ProviderCall) {
 	for _, call := range calls {
-		// Our own word for staff, or else the provider's for people.
-		detail := call.Answer.Detail
-		if detail == "" {
-			detail = call.Answer.Message
-		}
-		_, err := tx.exec(`
+		batch.Queue(`
 			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 			operationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
-			detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
-		if err != nil {
-			return fmt.Errorf("write down a provider call: %w", err)
-		}
+			// Our own word for staff, or else the provider's for people.
+			cmp.Or(call.Answer.Detail, call.Answer.Message), node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
 	}
-	return nil
 }

@@ -33,6 +33,9 @@ func (t *tx) query(query string, args ...any) (pgx.Rows, error) {
 	return t.begun.Query(t.ctx, query, args...)
 }
 
+// send runs statements together, in one round trip.
+func (t *tx) send(batch *pgx.Batch) error { return t.begun.SendBatch(t.ctx, batch).Close() }
+
 // scanner is a row to be read.
 type scanner interface{ Scan(into ...any) error }
 

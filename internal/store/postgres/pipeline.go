@@ -1,0 +1,144 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/coaxhq/coax/internal/failpoint"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// pipe is a transaction whose statements travel together, so that a fact costs
+// one or two round trips however many rows it writes: the first batch carries
+// the BEGIN, the last one the COMMIT.
+//
+// What is sent with the COMMIT cannot be called back. So whatever must hold for
+// it to happen has to stop the server itself: a constraint, or guarded.
+type pipe struct {
+	conn  *pgxpool.Conn
+	begun bool
+	done  bool
+}
+
+// guarded makes a query that returns no row fail, which undoes the transaction.
+// Dividing by a count is the one way to say so in plain SQL.
+func guarded(query string) string { return `SELECT 1 / count(*) FROM (` + query + `) AS guarded` }
+
+const divisionByZero = "22012"
+
+// moved reports whether err is a guard that did not hold.
+func moved(err error) bool { return sqlState(err) == divisionByZero || violates(err) }
+
+// pipelined makes a fact true, in a transaction of its own; see do. The fact may
+// run several times, each from the beginning.
+func (db *DB) pipelined(ctx context.Context, run func(*pipe) error) error {
+	for try := 1; ; try++ {
+		err := db.tryPipelined(ctx, run)
+		if err == nil || try == factTries || !undone(err) {
+			return err
+		}
+	}
+}
+
+func (db *DB) tryPipelined(ctx context.Context, run func(*pipe) error) error {
+	db.waiting.Add(1)
+	conn, err := db.pool.Acquire(ctx)
+	db.waiting.Add(-1)
+	if err != nil {
+		return fmt.Errorf("reach the store: %w", err)
+	}
+	defer conn.Release()
+	p := &pipe{conn: conn}
+	err = run(p)
+	if !p.done || err != nil {
+		p.abandon(err)
+	}
+	return err
+}
+
+// send sends a batch and waits for its answers.
+func (p *pipe) send(batch *pgx.Batch) error {
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+	defer cancel()
+	return p.conn.SendBatch(ctx, p.opened(batch)).Close()
+}
+
+// queryRow reads one row in between, where it is seldom needed; sql.ErrNoRows if
+// there is none.
+func (p *pipe) queryRow(query string, args ...any) scanner {
+	return p.conn.QueryRow(context.Background(), query, args...)
+}
+
+// query reads several rows in between, which the caller closes.
+func (p *pipe) query(query string, args ...any) (pgx.Rows, error) {
+	return p.conn.Query(context.Background(), query, args...)
+}
+
+// commit sends the last batch, with the COMMIT behind it. It has no deadline; see
+// the function commit.
+func (p *pipe) commit(batch *pgx.Batch, place string) error {
+	if failpoint.Enabled {
+		// A place inside the transaction is one between the rows and the COMMIT.
+		if err := p.send(batch); err != nil {
+			return err
+		}
+		if err := failpoint.Hit(place); err != nil {
+			return err
+		}
+		batch = &pgx.Batch{}
+	}
+	sending := p.opened(batch)
+	sending.Queue(`commit`).Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return pgx.ErrTxCommitRollback
+		}
+		return nil
+	})
+	err := p.conn.SendBatch(context.Background(), sending).Close()
+	p.done = err == nil
+	return judgeCommit(err)
+}
+
+func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
+	if p.begun {
+		return batch
+	}
+	p.begun = true
+	sending := &pgx.Batch{}
+	sending.Queue(`begin`)
+	sending.QueuedQueries = append(sending.QueuedQueries, batch.QueuedQueries...)
+	return sending
+}
+
+// abandon undoes what was begun. The server undoes what a closed connection had
+// begun, and one that no longer takes writes is not to be asked again.
+func (p *pipe) abandon(cause error) {
+	if p.conn.Conn().IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
+	defer cancel()
+	if p.conn.Conn().PgConn().TxStatus() != 'I' {
+		if _, err := p.conn.Exec(ctx, `rollback`); err != nil {
+			cause = err
+		}
+	}
+	if readOnly(cause) || p.conn.Conn().PgConn().TxStatus() != 'I' {
+		_ = p.conn.Conn().Close(ctx)
+	}
+}
+
+// judgeCommit tells a transaction that the server refused from one whose fate is
+// not known: without the server's word, the COMMIT may have been carried out.
+func judgeCommit(err error) error {
+	var failure *pgconn.PgError
+	if err == nil || errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &failure) && failure.Severity == "ERROR" {
+		return err
+	}
+	return fmt.Errorf("%w: commit: %w", operation.ErrAmbiguous, err)
+}
