@@ -80,12 +80,12 @@ func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, er
 	}
 	snapshot, done, err := openSnapshot(ctx, config.Store)
 	if err != nil {
-		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.shown(), err)
+		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
 	}
 	defer done()
 	report, err := audit.Run(ctx, snapshot, now, progress)
 	if err != nil {
-		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.shown(), err)
+		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.place(), err)
 	}
 	return report, nil
 }

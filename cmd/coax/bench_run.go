@@ -24,7 +24,7 @@ func (a *app) benchStore(ctx context.Context, f benchFlags, given credentials, r
 	if err != nil {
 		return err
 	}
-	report.Server.Store = config.Store.URL
+	report.Server.Store = config.Store.address()
 	target := bench.Target{BaseURL: given.BaseURL, Now: clock(config.Clock.Offset)}
 	transport := benchTransport(f.connections)
 	if err := trust(transport, given.CACert); err != nil {
@@ -111,9 +111,9 @@ func (a *app) benchPhases(ctx context.Context, f benchFlags, grounds *bench.Grou
 	if err != nil {
 		return err
 	}
-	snapshot, done, err := openSnapshot(ctx, config.Store.Path)
+	snapshot, done, err := openSnapshot(ctx, config.Store)
 	if err != nil {
-		return fmt.Errorf("open the store at %s: %w", config.Store.Path, err)
+		return fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
 	}
 	defer done()
 	books, err := grounds.ReadBooks(ctx, snapshot, answered)

@@ -77,7 +77,7 @@ when they start; this is for those who want to see it done first.`,
 			if err := store.Close(); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "The schema of %s is up to date.\n", config.Store.shown())
+			fmt.Fprintf(a.out, "The schema of %s is up to date.\n", config.Store.place())
 			return nil
 		},
 	}

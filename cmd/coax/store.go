@@ -39,15 +39,13 @@ type storeOptions struct {
 
 // openStore opens the store that the configuration names.
 func openStore(ctx context.Context, config Config, options storeOptions) (opened store, err error) {
-	shown := config.Store.URL
 	if config.Store.Kind == "postgres" {
-		shown = postgres.Redact(shown)
 		opened, err = openPostgres(ctx, config.Store.URL, options)
 	} else {
 		opened, err = openSQLite(ctx, config.Store.Path, options)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("store.url %s: %w", shown, err)
+		return nil, fmt.Errorf("store.url %s: %w", config.Store.address(), err)
 	}
 	return opened, nil
 }
@@ -74,10 +72,18 @@ func openPostgres(ctx context.Context, address string, options storeOptions) (st
 	return postgres.Open(ctx, address, chosen)
 }
 
-// shown says for people where a store is, without a password.
-func (s storeConfig) shown() string {
+// address is a store's address without a password.
+func (s storeConfig) address() string {
 	if s.Kind == "postgres" {
 		return postgres.Redact(s.URL)
+	}
+	return s.URL
+}
+
+// place says for people where a store is: a file's path, or an address.
+func (s storeConfig) place() string {
+	if s.Kind == "postgres" {
+		return s.address()
 	}
 	return s.Path
 }

@@ -64,80 +64,101 @@ func oneOperation(from querier, condition string, args ...any) (operation.Operat
 	return op, true, nil
 }
 
-// Facts reads what a request is judged on, in one snapshot.
+// Facts reads what a request is judged on, in one statement and so at one moment.
 func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+	// Whoever has the number, of any operator, for an activation: it is unique in
+	// the service. Otherwise only the operator's own.
+	who := `s.id = $2 AND s.operator_id = $1 AND $3::text IS NOT NULL`
+	switch {
+	case q.Kind == operation.Activate:
+		who = `s.mobile = $3 AND $2::text IS NOT NULL`
+	case q.SubscriberID == "":
+		who = `s.mobile = $3 AND s.operator_id = $1 AND $2::text IS NOT NULL`
+	}
+	candidates := []string{}
+	if q.Kind == operation.Activate {
+		candidates = candidateIDs(q.SubscriberID)
+	}
 	var facts operation.Facts
-	err := db.snapshot(ctx, func(from querier) error {
-		var balance int64
-		err := from.queryRow(`SELECT balance_paise FROM wallets WHERE operator_id = $1`, q.OperatorID).Scan(&balance)
-		if err != nil {
-			return fmt.Errorf("read the balance: %w", err)
-		}
-		facts.Balance = money.Paise(balance)
-		if q.Kind == operation.Activate {
-			// Whoever has the number, of any operator: it is unique in the service.
-			facts.Subscriber, err = subscriberWhere(from, `s.mobile = $1`, q.Mobile)
-			if err != nil || facts.Subscriber != nil {
-				return err
-			}
-			facts.FreeID, err = freeSubscriberID(from, q.SubscriberID)
-			return err
-		}
-		if q.SubscriberID != "" {
-			facts.Subscriber, err = subscriberWhere(from, `s.id = $1 AND s.operator_id = $2`, q.SubscriberID, q.OperatorID)
-		} else {
-			facts.Subscriber, err = subscriberWhere(from, `s.mobile = $1 AND s.operator_id = $2`, q.Mobile, q.OperatorID)
-		}
-		if err != nil || facts.Subscriber == nil {
-			return err
-		}
-		facts.Duplicate, err = duplicateOf(from, facts.Subscriber.ID, q)
-		return err
-	})
+	var balance int64
+	var subscriber possibleSubscriber
+	var free, duplicate sql.NullString
+	err := db.read(ctx).queryRow(`
+		SELECT w.balance_paise, `+subscriberColumns+`,
+		       (SELECT o.id FROM operations o
+		         WHERE o.subscriber_id = s.id AND o.plan_id = $4 AND o.completed_at > $5
+		           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
+		         ORDER BY o.completed_at DESC LIMIT 1),
+		       (SELECT c.id FROM unnest($6::text[]) WITH ORDINALITY AS c (id, n)
+		         WHERE NOT EXISTS (SELECT 1 FROM subscribers x WHERE x.id = c.id COLLATE "C") ORDER BY c.n LIMIT 1)
+		  FROM wallets w LEFT JOIN subscribers s ON `+who+`
+		 WHERE w.operator_id = $1`,
+		q.OperatorID, q.SubscriberID, q.Mobile, q.PlanID, q.DuplicatesSince.UnixMilli(), candidates,
+	).Scan(append(append([]any{&balance}, subscriber.targets()...), &duplicate, &free)...)
+	if err != nil {
+		return facts, fmt.Errorf("read the facts: %w", err)
+	}
+	facts.Balance, facts.Subscriber = money.Paise(balance), subscriber.found()
+	switch {
+	case q.Kind != operation.Activate:
+		facts.Duplicate = duplicate.String
+	case facts.Subscriber == nil && free.Valid:
+		facts.FreeID = free.String
+	case facts.Subscriber == nil:
+		facts.FreeID, err = searchFreeID(db.read(ctx))
+	}
 	return facts, err
 }
 
-func duplicateOf(from querier, subscriberID string, q operation.Question) (string, error) {
-	var id string
-	err := from.queryRow(`
-		SELECT id FROM operations
-		 WHERE subscriber_id = $1 AND plan_id = $2 AND completed_at > $3
-		   AND status = 'success' AND kind IN ('renew', 'advance_renew')
-		 ORDER BY completed_at DESC LIMIT 1`, subscriberID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("look for a duplicate: %w", err)
+// subscriberColumns are what a request is judged on, of a subscriber s who may not
+// be there. Cycles come as one text, so that one statement is enough.
+const subscriberColumns = `s.id, s.mobile, s.name, s.expires_at, s.version,
+	EXISTS (SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review')),
+	(SELECT json_agg(json_build_object('plan', c.plan_id, 'starts', c.starts_at, 'ends', c.ends_at) ORDER BY c.seq)
+	   FROM cycles c WHERE c.subscriber_id = s.id)`
+
+// possibleSubscriber is read by subscriberColumns.
+type possibleSubscriber struct {
+	id, mobile, name sql.NullString
+	expires, version sql.NullInt64
+	busy             bool
+	cycles           []struct {
+		Plan   string `json:"plan"`
+		Starts int64  `json:"starts"`
+		Ends   int64  `json:"ends"`
 	}
-	return id, nil
+}
+
+func (p *possibleSubscriber) targets() []any {
+	return []any{&p.id, &p.mobile, &p.name, &p.expires, &p.version, &p.busy, &p.cycles}
+}
+
+// found is nil if nobody was there.
+func (p *possibleSubscriber) found() *operation.Subscriber {
+	if !p.id.Valid {
+		return nil
+	}
+	s := &operation.Subscriber{
+		ID: p.id.String, Mobile: p.mobile.String, Name: p.name.String, Expires: moment(p.expires), Version: p.version.Int64, Busy: p.busy,
+		Cycles: []subscription.Cycle{},
+	}
+	for _, c := range p.cycles {
+		s.Cycles = append(s.Cycles, subscription.Cycle{
+			PlanID: c.Plan, StartsAt: time.UnixMilli(c.Starts).UTC(), EndsAt: time.UnixMilli(c.Ends).UTC(),
+		})
+	}
+	return s
 }
 
 // subscriberWhere reads the subscriber that a condition, a literal of this
 // package, picks out; nil if there is none.
 func subscriberWhere(from querier, condition string, args ...any) (*operation.Subscriber, error) {
-	var s operation.Subscriber
-	var expires sql.NullInt64
-	err := from.queryRow(`
-		SELECT s.id, s.mobile, s.name, s.expires_at, s.version,
-		       EXISTS (SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
-		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.Mobile, &s.Name, &expires, &s.Version, &s.Busy)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
+	var subscriber possibleSubscriber
+	err := from.queryRow(`SELECT `+subscriberColumns+` FROM subscribers s WHERE `+condition, args...).Scan(subscriber.targets()...)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read a subscriber: %w", err)
 	}
-	s.Expires = moment(expires)
-	rows, err := from.query(`SELECT plan_id, starts_at, ends_at FROM cycles WHERE subscriber_id = $1 ORDER BY seq`, s.ID)
-	s.Cycles, err = collect(rows, err, func(row scanner) (subscription.Cycle, error) {
-		var c subscription.Cycle
-		var starts, ends sql.NullInt64
-		err := row.Scan(&c.PlanID, &starts, &ends)
-		c.StartsAt, c.EndsAt = moment(starts), moment(ends)
-		return c, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read a subscriber's cycles: %w", err)
-	}
-	return &s, nil
+	return subscriber.found(), nil
 }
 
 // ExtendLease keeps an open operation in the given hands for longer.
