@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 const (
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	cliEndShared()
+	pgtest.StopShared()
 	if code == 0 && everyTestRan() {
 		code = received.report(os.Stderr, fault.Contract)
 	}
