@@ -7,7 +7,9 @@ package failpoint
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,7 +19,8 @@ import (
 const Enabled = true
 
 // armed is the place that breaks and how: NAME=kill ends the process as a power
-// failure would, NAME=error fails once, NAME=panic panics once.
+// failure would, NAME=error fails once, NAME=panic panics once, NAME=hold says
+// so on stderr and stays there until the process is continued (SIGCONT).
 var armed, action, _ = strings.Cut(os.Getenv("COAX_FAILPOINT"), "=")
 
 var sprung atomic.Bool
@@ -31,6 +34,13 @@ func Hit(name string) error {
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
+	case "hold":
+		continued := make(chan os.Signal, 1)
+		signal.Notify(continued, syscall.SIGCONT)
+		fmt.Fprintln(os.Stderr, "failpoint", name, "holds")
+		<-continued
+		signal.Stop(continued)
+		return nil
 	case "panic":
 		panic("failpoint " + name)
 	}
