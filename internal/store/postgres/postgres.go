@@ -77,10 +77,11 @@ const (
 // standby counts as done, although the standby may not have it.
 var session = map[string]string{
 	"application_name": "coax",
-	"lock_timeout":     "5s",
 	// A node that stands still in the middle of a transaction must not keep
-	// the others from its rows.
+	// the others from its rows. Whoever waits for them waits for longer than
+	// that, and is served.
 	"idle_in_transaction_session_timeout": "5s",
+	"lock_timeout":                        "7s",
 	// The server notices a node that is gone without a word.
 	"tcp_keepalives_idle":     "5",
 	"tcp_keepalives_interval": "2",
