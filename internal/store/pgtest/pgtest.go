@@ -217,7 +217,7 @@ func (s *Server) Boot(settings ...string) error {
 	args := []string{"-D", s.data()}
 	for _, setting := range append([]string{
 		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", s.Port), "unix_socket_directories=" + s.folder,
-		"max_connections=200", "shared_buffers=64MB", "log_min_messages=warning", "max_wal_size=512MB",
+		"max_connections=500", "shared_buffers=64MB", "log_min_messages=warning", "max_wal_size=512MB",
 	}, settings...) {
 		args = append(args, "-c", setting)
 	}
