@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/store/pgtest"
@@ -200,7 +201,7 @@ func (c *cluster) clean() {
 func (c *cluster) awaitSettled(nodes []int, as caller, endpoint, key string, o order) answer {
 	c.t.Helper()
 	var got answer
-	c.until("the operation "+key+" is settled", func() bool {
+	c.patiently("the operation "+key+" is settled", func() bool {
 		got = c.operateAt(nodes[0], as, endpoint, key, o)
 		return got.text("status") == "success" || got.text("status") == "failed"
 	})
@@ -211,6 +212,20 @@ func (c *cluster) awaitSettled(nodes []int, as caller, endpoint, key string, o o
 		}
 	}
 	return got
+}
+
+// patiently is until for what takes seconds: clusters that are asked without a
+// pause would have no time to do anything.
+func (c *cluster) patiently(what string, condition func() bool) {
+	c.t.Helper()
+	patience := time.After(cliPatience)
+	for !condition() {
+		select {
+		case <-patience:
+			c.t.Fatalf("gave up waiting until %s", what)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // together runs subtests that mostly wait, all at once, however few processors

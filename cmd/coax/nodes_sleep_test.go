@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// A node stands still, through its lease, wherever it was: another takes over and
+// settles. When it wakes up and goes on where it was, nothing happens twice, and
+// while it sleeps it is in nobody's way for long.
+func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		point, outcome string
+		want           fault.Code
+	}
+	rows := []row{
+		{"R.in", "success", fault.OK},                // nothing of it was committed: the key is free
+		{"P.before", "success", fault.ProviderError}, // refunded; what it then sends comes too late
+		{"", "timeout_applied", fault.OK},            // the provider has the order
+		{"P.after", "success", fault.OK},
+		{"P.after", "reject", fault.ProviderError},
+		{"S.in", "success", fault.OK},
+		{"S.in", "reject", fault.ProviderError},
+		{"V.claimed", "timeout_applied", fault.OK},
+		{"V.answered", "timeout_applied", fault.OK},
+		{"V.answered", "timeout_not_applied", fault.ProviderError},
+	}
+	if _, err := breakable(); err != nil {
+		t.Fatal(err)
+	}
+	together(t, rows, func(r row) string { return cmp.Or(r.point, "the provider's turn") + " " + r.outcome }, func(t *testing.T, r row) {
+		c := foundCluster(t, impatient...)
+		c.furnish()
+		sleeper, other := c.breakableNode(r.point+"=hold"), c.breakableNode("")
+		sleeper.await()
+		other.await()
+		if strings.HasPrefix(r.point, "V.") {
+			other.stop() // so that the follow-up is the sleeper's
+		}
+		me := c.rich("me", "10000")
+		const mobile, key = "9811111111", "sleepy-order"
+		c.script(mobile, r.outcome)
+		type outcome struct {
+			answer
+			came bool
+		}
+		answered := make(chan outcome, 1)
+		go func() {
+			got, came := c.tryAt(0, me, "activate", key, activation(mobile))
+			answered <- outcome{got, came}
+		}()
+		if r.point == "" {
+			c.patiently("the provider has the order", func() bool { return len(c.simulator.Calls(mobile)) > 0 })
+		} else if !sleeper.err.until("failpoint "+r.point+" holds", sleeper.ended) {
+			t.Fatalf("the node did not come to %s:\n%s", r.point, sleeper.err)
+		}
+		sleeper.stop()
+		other.wake()
+
+		// The wallet is the sleeper's for as long as the server lets it.
+		began := time.Now()
+		if got := c.operateAt(1, me, "activate", "another-order", activation("9822222222")); got.code != fault.OK {
+			t.Errorf("another order of the operator, meanwhile: %s", got.raw)
+		}
+		t.Logf("another order of the operator took %s", time.Since(began).Round(time.Millisecond))
+
+		got := c.awaitSettled([]int{1}, me, "activate", key, activation(mobile))
+		if got.code != r.want {
+			t.Errorf("it ended as %s; want %s", got.raw, r.want)
+		}
+		var woken outcome
+		c.patiently("the sleeper has answered", func() bool {
+			sleeper.tell(syscall.SIGCONT)
+			select {
+			case woken = <-answered:
+				return true
+			default:
+				return false
+			}
+		})
+		if id := woken.text("transaction_id"); !woken.came || id != "" && id != got.text("transaction_id") || woken.code == fault.OK && got.code != fault.OK {
+			t.Errorf("woken, it answers %v %s; it was settled as %s", woken.came, woken.raw, got.raw)
+		}
+		c.awaitSettled([]int{1, 0}, me, "activate", key, activation(mobile))
+		want := [2]int64{10_000_00 - 199_00, 0}
+		if r.want == fault.OK {
+			want[0] -= 199_00
+		}
+		if money := c.money(me); money != want {
+			t.Errorf("the wallet is %v; want %v", money, want)
+		}
+		effects := 1
+		if r.want == fault.OK {
+			effects = 2
+		}
+		if carried := len(c.simulator.Effects()); carried != effects {
+			t.Errorf("the provider carried out %d orders; want %d", carried, effects)
+		}
+		if kept := c.rows(`SELECT id FROM operations`); len(kept) != 2 {
+			t.Errorf("%d operations; want 2", len(kept))
+		}
+		c.clean()
+		for _, node := range c.nodes {
+			if status := node.Terminate(); status != exitDone {
+				t.Errorf("a node ended with %d", status)
+			}
+		}
+	})
+}
