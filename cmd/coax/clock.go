@@ -62,9 +62,6 @@ func (c *clockWatch) look(ctx context.Context) error {
 
 // err says that the clocks are too far apart, if they are.
 func (c *clockWatch) err() error {
-	if c == nil {
-		return nil
-	}
 	if off := time.Duration(c.off.Load()); off.Abs() > clockTolerance {
 		return fmt.Errorf("this node's clock and the store's are %s apart, which is more than %s: set the clock of whichever is wrong",
 			off.Abs().Round(time.Millisecond), clockTolerance)
@@ -101,9 +98,16 @@ func (n *node) watchClock(ctx context.Context) {
 	}
 }
 
-// ready reports whether requests should come here.
+// ready reports whether requests should come here. The clocks are compared each
+// time: what was true ten seconds ago is no answer to who asks now.
 func (n *node) ready(ctx context.Context) error {
 	if err := n.store.Ready(ctx); err != nil {
+		return err
+	}
+	if n.clockWatch == nil {
+		return nil
+	}
+	if err := n.clockWatch.look(ctx); err != nil {
 		return err
 	}
 	return n.clockWatch.err()
