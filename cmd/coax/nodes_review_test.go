@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// What is in review is shared among the nodes by nobody: each takes what is due
+// and not taken.
+func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
+	t.Parallel()
+	const operations = 60
+	// They become due while none of the nodes is far behind the others.
+	c := newCluster(t, 3, "provider.timeout=500ms", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
+	me := c.rich("me", "100000")
+	outcomes := []string{"timeout_applied", "timeout_not_applied", "reset_applied"}
+	mobile := func(i int) string { return fmt.Sprintf("98000000%02d", i) }
+	key := func(i int) string { return fmt.Sprintf("review-order-%02d", i) }
+	for i := range operations {
+		c.script(mobile(i), outcomes[i%3])
+	}
+	if codes, _ := c.race(operations, func(i int) answer {
+		return c.operateAt(i, me, "activate", key(i), activation(mobile(i)))
+	}); codes[fault.PendingReview] != operations {
+		t.Fatalf("answered %v; want all in review", codes)
+	}
+	for i := range operations {
+		got := c.awaitSettled([]int{i, i + 1}, me, "activate", key(i), activation(mobile(i)))
+		want := fault.OK
+		if outcomes[i%3] == "timeout_not_applied" {
+			want = fault.ProviderError
+		}
+		if got.code != want {
+			t.Errorf("%s %s: %s; want %s", mobile(i), outcomes[i%3], got.raw, want)
+		}
+		if c.asked(mobile(i), "status") == 0 {
+			t.Errorf("%s was never asked about", mobile(i))
+		}
+	}
+	nodes := c.rows(`SELECT DISTINCT node FROM operation_events WHERE from_status = 'needs_review'`)
+	t.Logf("settled by %d nodes: %v", len(nodes), c.rows(`SELECT count(*) FROM operation_events WHERE from_status = 'needs_review' GROUP BY node`))
+	if len(nodes) < 2 {
+		t.Errorf("all were settled by %v; want the work shared", nodes)
+	}
+	if settled := c.rows(`SELECT operation_id FROM operation_events WHERE from_status = 'needs_review'`); len(settled) != operations ||
+		len(slices.Compact(settled)) != operations {
+		t.Errorf("%d settlements; want one for each of %d", len(settled), operations)
+	}
+	if got := c.money(me); got != [2]int64{100_000_00 - 40*199_00, 0} {
+		t.Errorf("the wallet is %v; want 40 charges", got)
+	}
+	if carried := len(c.simulator.Effects()); carried != 40 {
+		t.Errorf("the provider carried out %d orders; want 40", carried)
+	}
+	c.clean()
+}
