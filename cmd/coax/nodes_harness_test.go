@@ -130,6 +130,17 @@ func (n *clusterNode) await() {
 	n.t.Fatalf("the node does not say where it serves:\n%s", n.err)
 }
 
+// about is what a node's log says of a request.
+func (n *clusterNode) about(request string) string {
+	var said []string
+	for line := range strings.SplitSeq(n.err.String(), "\n") {
+		if request != "" && strings.Contains(line, request) {
+			said = append(said, line)
+		}
+	}
+	return strings.Join(said, "\n")
+}
+
 // in is the same cluster for a subtest.
 func (c *cluster) in(t testing.TB) *cluster {
 	return &cluster{
@@ -176,6 +187,19 @@ func (c *cluster) rows(query string) []string {
 	}
 	defer db.Close()
 	return rowsOf(c.t, db, query)
+}
+
+// exec changes the store behind everybody's back.
+func (c *cluster) exec(statement string) {
+	c.t.Helper()
+	db, err := postgres.OpenSQL(c.address)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		c.t.Fatalf("%s: %v", statement, err)
+	}
 }
 
 // clean demands that the books agree, that the provider did nothing twice, and

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// newer is the program with one more migration, as a next release would have it.
+// It is built once, over the present code.
+var newer = sync.OnceValues(func() (string, error) {
+	present, err := breakable()
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Dir(present)
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(root, "internal/store/postgres/migrations/00002_next_release.sql"): filepath.Join(root, "cmd/coax/testdata/next_release.sql"),
+	}})
+	if err != nil {
+		return "", err
+	}
+	file, path := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "coax-newer")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-tags", "failpoints", "-overlay", file, "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the next release: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// traffic is orders that come in without a pause, to whichever nodes there are.
+type traffic struct {
+	c      *cluster
+	as     caller
+	mu     sync.Mutex
+	nodes  []int // that are in the load balancer
+	served map[int]int
+	orders atomic.Int64
+	stop   func()
+}
+
+// traffic begins to send orders, of which each must succeed: at another node, if
+// one does not answer.
+func (c *cluster) traffic(as caller, nodes ...int) *traffic {
+	l := &traffic{c: c, as: as, nodes: nodes, served: map[int]int{}}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				l.order(l.orders.Add(1))
+			}
+		})
+	}
+	l.stop = sync.OnceFunc(func() { close(done); group.Wait() })
+	c.t.Cleanup(l.stop)
+	return l
+}
+
+func (l *traffic) order(i int64) {
+	key, o := fmt.Sprintf("traffic-%06d", i), activation(fmt.Sprintf("98%08d", i))
+	for try := 0; ; try++ {
+		l.mu.Lock()
+		node := l.nodes[(int(i)+try)%len(l.nodes)]
+		l.mu.Unlock()
+		got, answered := l.c.tryAt(node, l.as, "activate", key, o)
+		if answered && got.code == fault.OK {
+			l.mu.Lock()
+			l.served[node]++
+			l.mu.Unlock()
+			return
+		}
+		// A node that has just been stopped does not answer; that one answers
+		// with a refusal is never right.
+		if answered && got.code != fault.RequestInProgress || try > 100 {
+			l.c.t.Errorf("%s: %v %s\n%s", key, answered, got.raw, l.c.nodes[node].about(got.id))
+			return
+		}
+	}
+}
+
+// over has the traffic go to these nodes, and waits until each of them has served
+// some of it.
+func (l *traffic) over(nodes ...int) {
+	l.c.t.Helper()
+	l.mu.Lock()
+	l.nodes = nodes
+	clear(l.served)
+	l.mu.Unlock()
+	l.c.patiently(fmt.Sprintf("orders are served by %v", nodes), func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, node := range nodes {
+			if l.served[node] < 15 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// An older and a newer binary work side by side on one store, whichever came
+// first, while orders come in: not one of them fails.
+func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
+	t.Parallel()
+	present, err := breakable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := newer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		name          string
+		first, second string
+	}
+	together(t, []row{{"the older first", present, next}, {"the newer first", next, present}}, func(r row) string { return r.name }, func(t *testing.T, r row) {
+		c := foundCluster(t)
+		c.launch(r.first, nil).await()
+		c.furnish() // by the older one, in this process
+		me := c.rich("me", "1000000")
+		if r.first == present {
+			tool := cliLaunchProgram(t, next, nil, "admin", "--config", c.config, "lco", "list")
+			if status := tool.Wait(); status != exitRefused {
+				t.Errorf("a newer tool beside older nodes ended with %d", status)
+			}
+			cliSays(t, "the refusal", tool.err.String(), "older than this binary", "coax migrate")
+		}
+
+		l := c.traffic(me, 0)
+		l.over(0)
+		c.launch(r.second, nil).await()
+		l.over(0, 1)
+		for i, node := range c.nodes {
+			if status := readiness(t, node.internal); status != 200 {
+				t.Errorf("node %d: /readyz says %d", i, status)
+			}
+		}
+		// Out of the load balancer, then down, as one does it; then the other
+		// way about.
+		l.over(1)
+		if status := c.nodes[0].Terminate(); status != exitDone {
+			t.Errorf("the first node ended with %d", status)
+		}
+		c.launch(r.first, nil).await()
+		l.over(1, 2)
+		if status := c.nodes[1].Terminate(); status != exitDone {
+			t.Errorf("the second node ended with %d", status)
+		}
+		l.over(2)
+		l.stop()
+
+		if got := c.rows(`SELECT version_id FROM goose_db_version WHERE version_id > 0`); !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("the migrations are %v; want both, once", got)
+		}
+		orders := l.orders.Load()
+		t.Logf("%d orders", orders)
+		if got := c.money(me); got != [2]int64{1_000_000_00 - orders*199_00, 0} {
+			t.Errorf("the wallet is %v; want %d charges", got, orders)
+		}
+		if carried := int64(len(c.simulator.Effects())); carried != orders {
+			t.Errorf("the provider carried out %d of %d orders", carried, orders)
+		}
+		cliOK(t, cliRun(t, "admin", "--config", c.config, "lco", "list"))
+		c.clean()
+	})
+}
+
+// A schema that an older binary cannot live with says so, and it does not start.
+func TestAnOlderReleaseKeepsOutOfASchemaThatDoesNotTolerateIt(t *testing.T) {
+	t.Parallel()
+	c := foundCluster(t)
+	c.furnish()
+	c.exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (2, 2)`)
+	for _, args := range [][]string{append([]string{"serve", "--config", c.config}, cliFreePorts...), {"admin", "--config", c.config, "lco", "list"}} {
+		cliRefusal(t, cliRun(t, args...), "newer release", "generation 2")
+	}
+}
