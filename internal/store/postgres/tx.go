@@ -54,16 +54,42 @@ type reading struct {
 
 func (db *DB) read(ctx context.Context) reading { return reading{ctx, db.pool} }
 
-func (r reading) queryRow(query string, args ...any) scanner {
-	return r.pool.QueryRow(r.ctx, query, args...)
+func (r reading) queryRow(query string, args ...any) scanner { return oneRow{r, query, args} }
+
+// oneRow is asked for when it is scanned.
+type oneRow struct {
+	from  reading
+	query string
+	args  []any
+}
+
+func (r oneRow) Scan(into ...any) error {
+	return unlessUndone(func() error { return r.from.pool.QueryRow(r.from.ctx, r.query, r.args...).Scan(into...) })
+}
+
+// unlessUndone reads again what the server gave up: a migration wants its tables
+// for itself, one after the other, and may meet a read that has them the other
+// way round.
+func unlessUndone(read func() error) error {
+	for try := 1; ; try++ {
+		err := read()
+		if err == nil || try == factTries || !undone(err) {
+			return err
+		}
+	}
 }
 
 func (r reading) query(query string, args ...any) (pgx.Rows, error) {
 	return r.pool.Query(r.ctx, query, args...)
 }
 
-// snapshot runs several reads as one moment.
+// snapshot runs several reads as one moment. They may run several times, each from
+// the beginning.
 func (db *DB) snapshot(ctx context.Context, read func(querier) error) error {
+	return unlessUndone(func() error { return db.trySnapshot(ctx, read) })
+}
+
+func (db *DB) trySnapshot(ctx context.Context, read func(querier) error) error {
 	begun, err := db.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return fmt.Errorf("begin to read: %w", err)
