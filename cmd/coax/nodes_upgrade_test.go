@@ -78,24 +78,30 @@ func (c *cluster) traffic(as caller, nodes ...int) *traffic {
 	return l
 }
 
+// order activates a subscriber and renews it.
 func (l *traffic) order(i int64) {
-	key, o := fmt.Sprintf("traffic-%06d", i), activation(fmt.Sprintf("98%08d", i))
+	first := l.insist(i, "activate", activation(fmt.Sprintf("98%08d", i)))
+	l.insist(i, "renew", order{"subscriber_id": first.text("customer.subscriber_id"), "plan_id": "FAMILY-1"})
+}
+
+func (l *traffic) insist(i int64, endpoint string, o order) answer {
+	key := fmt.Sprintf("traffic-%s-%06d", endpoint, i)
 	for try := 0; ; try++ {
 		l.mu.Lock()
 		node := l.nodes[(int(i)+try)%len(l.nodes)]
 		l.mu.Unlock()
-		got, answered := l.c.tryAt(node, l.as, "activate", key, o)
+		got, answered := l.c.tryAt(node, l.as, endpoint, key, o)
 		if answered && got.code == fault.OK {
 			l.mu.Lock()
 			l.served[node]++
 			l.mu.Unlock()
-			return
+			return got
 		}
 		// A node that has just been stopped does not answer; that one answers
 		// with a refusal is never right.
 		if answered && got.code != fault.RequestInProgress || try > 100 {
 			l.c.t.Errorf("%s: %v %s\n%s", key, answered, got.raw, l.c.nodes[node].about(got.id))
-			return
+			return got
 		}
 	}
 }
@@ -177,11 +183,11 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 		}
 		orders := l.orders.Load()
 		t.Logf("%d orders", orders)
-		if got := c.money(me); got != [2]int64{1_000_000_00 - orders*199_00, 0} {
-			t.Errorf("the wallet is %v; want %d charges", got, orders)
+		if got := c.money(me); got != [2]int64{1_000_000_00 - orders*(199_00+349_00), 0} {
+			t.Errorf("the wallet is %v; want %d activations and renewals", got, orders)
 		}
-		if carried := int64(len(c.simulator.Effects())); carried != orders {
-			t.Errorf("the provider carried out %d of %d orders", carried, orders)
+		if carried := int64(len(c.simulator.Effects())); carried != 2*orders {
+			t.Errorf("the provider carried out %d of %d orders", carried, 2*orders)
 		}
 		cliOK(t, cliRun(t, "admin", "--config", c.config, "lco", "list"))
 		c.clean()
