@@ -241,6 +241,9 @@ func cliEndShared() {
 	if cliSharedDir != "" {
 		_ = os.RemoveAll(cliSharedDir)
 	}
+	if breakableDir != "" {
+		_ = os.RemoveAll(breakableDir)
+	}
 	cliRemoveTemplate()
 }
 

@@ -12,12 +12,16 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
+// breakableDir is where other builds of the program are; empty if nobody asked.
+var breakableDir string
+
 // breakable is the program with its failpoints compiled in, built once.
 var breakable = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "coax-breakable-")
 	if err != nil {
 		return "", err
 	}
+	breakableDir = folder
 	path := filepath.Join(folder, "coax")
 	build := exec.Command("go", "build", "-tags", "failpoints", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
