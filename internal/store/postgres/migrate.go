@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -19,9 +20,17 @@ const generation = 1
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrateTries is how often a node tries to bring the schema up to date while
-// others do so, too.
-const migrateTries = 20
+const (
+	// migrateTries is how often a node tries to bring the schema up to date
+	// while others do so, too.
+	migrateTries = 20
+	// A migration wants tables for itself, and whoever else wants them queues up
+	// behind it. Where it does not get them soon, because an audit or a backup
+	// reads them, it stands back, and comes again.
+	migrateLockTimeout = "500ms"
+	migratePause       = time.Second
+	migrateStandsBack  = 200
+)
 
 // checkSchema makes sure that binary and schema fit. Only a node changes the
 // schema: a tool that runs beside one must not.
@@ -34,7 +43,9 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 		return fmt.Errorf("the store at %s was migrated by a newer release, and needs a binary of generation %d or later "+
 			"(this one is %d): install the newer release", db.where, oldest, generation)
 	}
-	handle := stdlib.OpenDBFromPool(db.pool)
+	config := db.pool.Config().ConnConfig
+	config.RuntimeParams["lock_timeout"] = migrateLockTimeout
+	handle := stdlib.OpenDB(*config)
 	defer handle.Close()
 	provider, err := newProvider(handle)
 	if err != nil {
@@ -78,16 +89,29 @@ var migrating sync.Mutex
 func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 	migrating.Lock()
 	defer migrating.Unlock()
-	for try := 1; ; try++ {
+	for tries, waits := 1, 0; ; {
 		_, err := provider.Up(ctx)
 		if err == nil {
 			return nil
 		}
-		if try == migrateTries || ctx.Err() != nil {
-			return fmt.Errorf("migrate %s: %w", db.where, err)
-		}
 		if pending, look := provider.HasPending(ctx); look == nil && !pending {
 			return nil
+		}
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("migrate %s: %w", db.where, err)
+		case sqlState(err) == lockNotAvailable && waits < migrateStandsBack:
+			waits++
+			select {
+			case <-ctx.Done():
+			case <-time.After(migratePause):
+			}
+		case sqlState(err) == lockNotAvailable:
+			return fmt.Errorf("migrate %s: %w; something has held its tables for minutes: wait for the audit or backup that does, or end it", db.where, err)
+		case tries == migrateTries:
+			return fmt.Errorf("migrate %s: %w", db.where, err)
+		default:
+			tries++
 		}
 	}
 }
