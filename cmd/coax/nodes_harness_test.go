@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -178,28 +179,21 @@ func activation(mobile string) order {
 	return order{"full_name": "Asha", "mobile": mobile, "plan_id": "BASIC-1"}
 }
 
+// open opens the store for looking into, over one connection.
+func (c *cluster) open() *sql.DB {
+	c.t.Helper()
+	db, err := postgres.OpenSQL(c.address)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { db.Close() })
+	return db
+}
+
 // rows is what a query finds in the store, as texts.
 func (c *cluster) rows(query string) []string {
 	c.t.Helper()
-	db, err := postgres.OpenSQL(c.address)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer db.Close()
-	return rowsOf(c.t, db, query)
-}
-
-// exec changes the store behind everybody's back.
-func (c *cluster) exec(statement string) {
-	c.t.Helper()
-	db, err := postgres.OpenSQL(c.address)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(statement); err != nil {
-		c.t.Fatalf("%s: %v", statement, err)
-	}
+	return rowsOf(c.t, c.open(), query)
 }
 
 // clean demands that the books agree, that the provider did nothing twice, and

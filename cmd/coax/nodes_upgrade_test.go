@@ -7,9 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/fault"
 )
@@ -51,8 +53,10 @@ type traffic struct {
 	mu     sync.Mutex
 	nodes  []int // that are in the load balancer
 	served map[int]int
-	orders atomic.Int64
-	stop   func()
+	// slowest is how long the slowest answer took.
+	slowest time.Duration
+	orders  atomic.Int64
+	stop    func()
 }
 
 // traffic begins to send orders, of which each must succeed: at another node, if
@@ -90,9 +94,11 @@ func (l *traffic) insist(i int64, endpoint string, o order) answer {
 		l.mu.Lock()
 		node := l.nodes[(int(i)+try)%len(l.nodes)]
 		l.mu.Unlock()
+		began := time.Now()
 		got, answered := l.c.tryAt(node, l.as, endpoint, key, o)
 		if answered && got.code == fault.OK {
 			l.mu.Lock()
+			l.slowest = max(l.slowest, time.Since(began))
 			l.served[node]++
 			l.mu.Unlock()
 			return got
@@ -194,12 +200,66 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 	})
 }
 
+// Somebody reads the tables that a migration wants, for a long time. It waits for
+// them, and the nodes that serve do not have to wait with it.
+func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	present, err := breakable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := newer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := foundCluster(t)
+	c.furnish()
+	c.launch(present, nil).await()
+	me := c.rich("me", "1000000")
+	l := c.traffic(me, 0)
+	l.over(0)
+
+	audit, err := c.open().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = audit.Rollback() }()
+	if _, err := audit.Exec(`SELECT count(*) FROM subscribers`); err != nil {
+		t.Fatal(err)
+	}
+	beside := c.open()
+	// It comes, waits for the read and stands back, again and again.
+	upgraded := c.launch(next, nil)
+	waiting := func() bool {
+		return rowsOf(t, beside, `SELECT count(*) FROM pg_locks
+			WHERE relation = 'subscribers'::regclass AND NOT granted AND mode = 'AccessExclusiveLock'`)[0] == "1"
+	}
+	for range 2 {
+		c.until("the migration waits", waiting)
+		c.until("the migration stands back", func() bool { return !waiting() })
+	}
+	l.over(0)
+	if strings.Contains(upgraded.err.String(), `"serving"`) {
+		t.Error("the newer node serves, although its migration cannot have been made")
+	}
+	if err := audit.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	upgraded.await()
+	l.over(0, 1)
+	l.stop()
+	t.Logf("the slowest of %d orders took %s", l.orders.Load(), l.slowest.Round(time.Millisecond))
+	c.clean()
+}
+
 // A schema that an older binary cannot live with says so, and it does not start.
 func TestAnOlderReleaseKeepsOutOfASchemaThatDoesNotTolerateIt(t *testing.T) {
 	t.Parallel()
 	c := foundCluster(t)
 	c.furnish()
-	c.exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (2, 2)`)
+	if _, err := c.open().Exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (2, 2)`); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{append([]string{"serve", "--config", c.config}, cliFreePorts...), {"admin", "--config", c.config, "lco", "list"}} {
 		cliRefusal(t, cliRun(t, args...), "newer release", "generation 2")
 	}
