@@ -1,0 +1,118 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Chosen reports whether the tests of a package that knows two stores are to run
+// on PostgreSQL. Where they are, it has to be there.
+func Chosen() bool {
+	switch store := os.Getenv("COAX_TEST_STORE"); store {
+	case "postgres":
+		return true
+	case "", "sqlite":
+		return false
+	default:
+		panic("COAX_TEST_STORE is " + store + "; it can be sqlite or postgres")
+	}
+}
+
+var databases atomic.Int64
+
+// NewDatabase makes an empty database and returns its address. It goes when the
+// test ends.
+func (s *Server) NewDatabase(t testing.TB) string {
+	t.Helper()
+	return s.newDatabase(t, "")
+}
+
+// KeptDatabase makes an empty database on the shared server that stays until
+// StopShared, for what several tests share.
+func KeptDatabase() (string, error) {
+	s, err := theShared()
+	if err != nil {
+		return "", err
+	}
+	return s.create("")
+}
+
+// CopyDatabase copies a database of the shared server to which nobody is
+// connected. The copy goes when the test ends.
+func CopyDatabase(t testing.TB, from string) string {
+	t.Helper()
+	s, err := theShared()
+	if err != nil {
+		giveUp(t, err)
+	}
+	return s.newDatabase(t, " TEMPLATE "+databaseOf(from))
+}
+
+// DropDatabase takes a database of the shared server away, whoever is connected.
+func DropDatabase(t testing.TB, address string) {
+	t.Helper()
+	s, err := theShared()
+	if err != nil {
+		giveUp(t, err)
+	}
+	s.Exec(t, "postgres", "DROP DATABASE "+databaseOf(address)+" WITH (FORCE)")
+}
+
+// SharedLog is what the shared server has logged.
+func SharedLog() string {
+	s, err := theShared()
+	if err != nil {
+		return ""
+	}
+	text, _ := os.ReadFile(filepath.Join(s.folder, "log"))
+	return string(text)
+}
+
+func (s *Server) newDatabase(t testing.TB, how string) string {
+	t.Helper()
+	address, err := s.create(how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.drop(address) })
+	return address
+}
+
+func (s *Server) create(how string) (string, error) {
+	conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(context.Background())
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	if _, err := conn.Exec(context.Background(), "CREATE DATABASE "+name+how); err != nil {
+		return "", fmt.Errorf("make a database: %w", err)
+	}
+	return s.URL(name), nil
+}
+
+func (s *Server) drop(address string) {
+	conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
+	if err != nil {
+		return // the test has killed the server
+	}
+	defer conn.Close(context.Background())
+	// Whoever still holds on to it has to let go.
+	_, _ = conn.Exec(context.Background(), "DROP DATABASE IF EXISTS "+databaseOf(address)+" WITH (FORCE)")
+}
+
+func databaseOf(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		panic(err) // it came from URL
+	}
+	return strings.TrimPrefix(parsed.Path, "/")
+}
