@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -98,9 +99,23 @@ func foundForImport(from querier, row admin.ImportRow) (problems []string, known
 // ImportSubscribers adds the rows that are not there yet, all or none: what has
 // come in the way since the check undoes the whole batch.
 func (db *DB) ImportSubscribers(ctx context.Context, act admin.Act, rows []admin.ImportRow) (int, error) {
+	for try := 1; ; try++ {
+		added, err := db.importSubscribers(ctx, act, rows)
+		if try == factTries || !violates(err) {
+			return added, err
+		}
+		// Somebody took an id or a number since it was judged; judged again,
+		// the batch finds them there.
+	}
+}
+
+func (db *DB) importSubscribers(ctx context.Context, act admin.Act, rows []admin.ImportRow) (int, error) {
 	added := 0
 	err := db.do(ctx, func(tx *tx) error {
 		added = 0
+		if err := lockOperators(tx, rows); err != nil {
+			return err
+		}
 		operators := map[int64]int{}
 		for _, row := range rows {
 			verdict, err := judgeImport(tx, row)
@@ -132,6 +147,23 @@ func (db *DB) ImportSubscribers(ctx context.Context, act admin.Act, rows []admin
 		return 0, err
 	}
 	return added, nil
+}
+
+// lockOperators has batches for the same operators follow each other, so that the
+// second finds what the first brought in; and keeps an operator from being deleted
+// meanwhile.
+func lockOperators(tx *tx, rows []admin.ImportRow) error {
+	var ids []int64
+	for _, row := range rows {
+		if !slices.Contains(ids, row.OperatorID) {
+			ids = append(ids, row.OperatorID)
+		}
+	}
+	_, err := tx.exec(`SELECT id FROM operators WHERE id = ANY ($1::bigint[]) ORDER BY id FOR NO KEY UPDATE`, ids)
+	if err != nil {
+		return fmt.Errorf("lock the operators: %w", err)
+	}
+	return nil
 }
 
 func addImported(tx *tx, act admin.Act, row admin.ImportRow) error {

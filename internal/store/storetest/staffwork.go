@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -19,6 +21,8 @@ var staffWorkTests = []test{
 	{"operations are listed newest first, by operator, state and subscriber", operationLists},
 	{"an import brings in what is not there, and can be repeated", imports},
 	{"an import of a bad batch changes nothing", badImports},
+	{"the same batch imported by many at once comes in once", importRaces},
+	{"an import and activations that race for a number leave one subscriber", importAgainstActivations},
 }
 
 func adjustments(h *house) {
@@ -170,6 +174,60 @@ func imports(h *house) {
 	}
 	_, _, err = s.FindSubscriber(s.Context(), "999999")
 	s.refused("nobody", err)
+}
+
+func importRaces(h *house) {
+	s := h.shop("10000")
+	var rows, backwards []admin.ImportRow
+	for i := range 20 {
+		rows = append(rows, s.importRow(i+2, fmt.Sprintf("2000%02d", i), fmt.Sprintf("97000000%02d", i)))
+	}
+	for _, row := range slices.Backward(rows) {
+		backwards = append(backwards, row)
+	}
+	var total atomic.Int64
+	together(8, func(i int) {
+		batch := rows
+		if i%2 == 1 {
+			batch = backwards // whoever waits for another must not wait in a circle
+		}
+		added, err := s.ImportSubscribers(s.Context(), act("subscriber import"), batch)
+		if err != nil || added != 0 && added != len(rows) {
+			s.Errorf("%d were added, %v; want all of them or none", added, err)
+		}
+		total.Add(int64(added))
+	})
+	if total.Load() != int64(len(rows)) {
+		s.Errorf("%d were added in all; want %d", total.Load(), len(rows))
+	}
+}
+
+func importAgainstActivations(h *house) {
+	s := h.shop("10000")
+	for i := range 5 {
+		mobile := fmt.Sprintf("97000000%02d", i)
+		var wins atomic.Int64
+		together(4, func(j int) {
+			id := fmt.Sprintf("2%02d%03d", i, j)
+			if j == 0 {
+				added, err := s.ImportSubscribers(s.Context(), act("subscriber import"), []admin.ImportRow{s.importRow(2, id, mobile)})
+				wins.Add(int64(added))
+				if err != nil {
+					s.refused("an import of a number that is taken", err)
+				}
+				return
+			}
+			_, err := s.Reserve(s.Context(), s.activation("key-"+id, mobile, id))
+			if err == nil {
+				wins.Add(1)
+			} else if !errors.Is(err, operation.ErrMoved) {
+				s.Errorf("an activation of a number that is taken: %v", err)
+			}
+		})
+		if wins.Load() != 1 {
+			s.Errorf("%d have the number %s; want one", wins.Load(), mobile)
+		}
+	}
 }
 
 func badImports(h *house) {
