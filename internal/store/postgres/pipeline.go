@@ -50,7 +50,7 @@ func (db *DB) tryPipelined(ctx context.Context, run func(*pipe) error) error {
 	conn, err := db.pool.Acquire(ctx)
 	db.waiting.Add(-1)
 	if err != nil {
-		return fmt.Errorf("reach the store: %w", err)
+		return fmt.Errorf("reach the store: %w", inOneLine(err))
 	}
 	defer conn.Release()
 	p := &pipe{conn: conn}

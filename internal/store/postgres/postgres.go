@@ -111,8 +111,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 func (db *DB) prepare(ctx context.Context, role Role) error {
 	if err := db.pool.Ping(ctx); err != nil {
 		// pgx writes a line for every host.
-		return fmt.Errorf("it cannot be reached: %s; is PostgreSQL running there, does it take writes, and may this user connect?",
-			strings.Join(strings.Fields(err.Error()), " "))
+		return fmt.Errorf("it cannot be reached: %w; is PostgreSQL running there, does it take writes, and may this user connect?", inOneLine(err))
 	}
 	if err := db.checkDurability(ctx); err != nil {
 		return err
@@ -129,13 +128,15 @@ func CheckAddress(address string) error {
 func readAddress(address string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		// pgx's own message leaves the password out.
-		return nil, fmt.Errorf("read the address: %w", err)
+		return nil, addressProblem(address, err)
+	}
+	if err := checkHosts(config.ConnConfig); err != nil {
+		return nil, addressProblem(address, err)
 	}
 	parameters := url.Values{}
 	if _, query, found := strings.Cut(address, "?"); found {
 		if parameters, err = url.ParseQuery(query); err != nil {
-			return nil, fmt.Errorf("read the address: %w", err)
+			return nil, addressProblem(address, err)
 		}
 	}
 	if !parameters.Has("pool_max_conns") {
@@ -173,34 +174,6 @@ func OpenSQL(address string) (*sql.DB, error) {
 	pool := stdlib.OpenDB(*config.ConnConfig)
 	pool.SetMaxOpenConns(1)
 	return pool, nil
-}
-
-// Redact takes the password out of an address.
-func Redact(address string) string {
-	scheme, rest, found := strings.Cut(address, "://")
-	if !found {
-		return "postgres"
-	}
-	// Passwords may hold anything but these two, unescaped.
-	authority, path := rest, ""
-	if at := strings.IndexAny(rest, "/?"); at >= 0 {
-		authority, path = rest[:at], rest[at:]
-	}
-	if at := strings.LastIndex(authority, "@"); at >= 0 {
-		user, _, _ := strings.Cut(authority[:at], ":")
-		authority = user + authority[at:]
-	}
-	path, query, has := strings.Cut(path, "?")
-	if has {
-		kept := []string{}
-		for part := range strings.SplitSeq(query, "&") {
-			if !strings.HasPrefix(part, "password=") {
-				kept = append(kept, part)
-			}
-		}
-		path += "?" + strings.Join(kept, "&")
-	}
-	return scheme + "://" + authority + path
 }
 
 // checkDurability reads back what the promises rest on.
@@ -285,7 +258,7 @@ func (db *DB) try(ctx context.Context, run func(*tx) error) (err error) {
 	conn, err := db.pool.Acquire(ctx)
 	db.waiting.Add(-1)
 	if err != nil {
-		return fmt.Errorf("reach the store: %w", err)
+		return fmt.Errorf("reach the store: %w", inOneLine(err))
 	}
 	defer conn.Release()
 	working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
