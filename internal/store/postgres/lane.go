@@ -154,15 +154,21 @@ func (l *lane) admit(batch []*entrant) {
 	}
 }
 
-func (l *lane) commit(batch []*entrant) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("an admission panicked: %v\n%s", r, debug.Stack())
-		}
-	}()
+func (l *lane) commit(batch []*entrant) error {
 	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
 	return l.db.pipelined(ctx, func(p *pipe) error { return admitAll(p, batch) })
+}
+
+// contained runs a fact; one that panics has failed, as on the other store, and
+// is undone.
+func contained[T any](run func(T) error, with T) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the fact panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return run(with)
 }
 
 func (l *lane) stop() {

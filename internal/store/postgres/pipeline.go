@@ -54,7 +54,7 @@ func (db *DB) tryPipelined(ctx context.Context, run func(*pipe) error) error {
 	}
 	defer conn.Release()
 	p := &pipe{conn: conn}
-	err = run(p)
+	err = contained(run, p)
 	if !p.done || err != nil {
 		p.abandon(err)
 	}

@@ -277,7 +277,7 @@ func (db *DB) try(ctx context.Context, run func(*tx) error) (err error) {
 			}
 		}
 	}()
-	if err := run(&tx{working, begun}); err != nil {
+	if err := contained(run, &tx{working, begun}); err != nil {
 		return err
 	}
 	committed = true
