@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"os"
 	"testing"
 
 	"github.com/coaxhq/coax/internal/store/pgtest"
@@ -9,12 +8,6 @@ import (
 )
 
 var _ storetest.Store = (*DB)(nil)
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	pgtest.StopShared()
-	os.Exit(code)
-}
 
 // place is a database for storetest.
 type place string
