@@ -55,13 +55,13 @@ var operationDamage = []damage{
 		sql: `UPDATE operations SET lease_until = lease_until - 86400000 WHERE id = '{open-4}'`,
 	}, {
 		name: "an operation without a lease", want: []string{"S4", "T1", "M6", "S6"}, subject: "operation {open-3}",
-		sql: `UPDATE operations SET lease_until = NULL, created_at = created_at - 86400000 * 60 WHERE id = '{open-3}'`,
+		sql: `UPDATE operations SET lease_until = NULL, created_at = created_at - 5184000000 WHERE id = '{open-3}'`,
 	}, {
 		name: "a review nobody looks at", want: []string{"S4"}, subject: "operation {open-1}",
 		sql: `UPDATE operations SET next_check_at = NULL WHERE id = '{open-1}'`,
 	}, {
 		name: "a review put off for a month", want: []string{"S4"}, subject: "operation {open-1}",
-		sql: `UPDATE operations SET next_check_at = next_check_at + 86400000 * 30 WHERE id = '{open-1}'`,
+		sql: `UPDATE operations SET next_check_at = next_check_at + 2592000000 WHERE id = '{open-1}'`,
 	}, {
 		name: "completed before it began", want: []string{"T1"}, subject: "operation {renew-1}",
 		sql: `UPDATE operations SET completed_at = created_at - 60000 WHERE id = '{renew-1}';
@@ -113,7 +113,7 @@ var subscriberDamage = []damage{
 	}, {
 		name: "a subscriber id twice", want: []string{"S3"}, subject: "subscriber 100001", loosen: []string{"subscribers"},
 		sql: `INSERT INTO subscribers SELECT * FROM subscribers WHERE id = '100001';
-		      UPDATE subscribers SET mobile = '9000000000' WHERE rowid = (SELECT max(rowid) FROM subscribers)`,
+		      UPDATE subscribers SET mobile = '9999999999' WHERE rowid = (SELECT max(rowid) FROM subscribers)`,
 	}, {
 		name: "a success without its subscriber", want: []string{"S5"}, subject: "operation {bulk-0}",
 		sql: `DELETE FROM subscribers WHERE id = '300000'`,
