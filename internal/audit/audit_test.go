@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,15 +15,13 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 	s := closedShop(t)
-	before, err := os.ReadFile(s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := content(t, s.path)
 	report, err := audited(t, s.path, s.now)
 	if err != nil {
 		t.Fatal(err)
@@ -35,16 +32,12 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 	for _, violation := range report.Violations {
 		t.Error(violation)
 	}
-	if after, err := os.ReadFile(s.path); err != nil || string(after) != string(before) {
-		t.Errorf("the audit changed the file, or lost it: %v", err)
+	if content(t, s.path) != before {
+		t.Error("the audit changed the store")
 	}
 
 	c := report.Counts
-	db, err := sql.Open("sqlite", "file:"+s.path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := peek(t, s.path)
 	for query, got := range map[string]int64{
 		"count(*) FROM operators":                                                 c.Operators,
 		"count(*) FROM wallets":                                                   c.Wallets,
@@ -86,6 +79,27 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 	}
 }
 
+// content is all that is in a place: the bytes of a file, or the rows of a
+// database, whose files are its own business.
+func content(t testing.TB, place string) string {
+	t.Helper()
+	if !pgtest.Chosen() {
+		text, err := os.ReadFile(place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var text string
+	err := peek(t, place).QueryRow(`
+		SELECT string_agg(query_to_xml('SELECT * FROM ' || quote_ident(tablename) || ' ORDER BY 1, 2', true, false, '')::text, '' ORDER BY tablename)
+		  FROM pg_tables WHERE schemaname = 'public'`).Scan(&text)
+	if err != nil || !strings.Contains(text, "lco create") {
+		t.Fatalf("the rows of %s: %v", place, err)
+	}
+	return text
+}
+
 func TestTheReportAsJSON(t *testing.T) {
 	s := closedShop(t)
 	damage{sql: `DELETE FROM wallets WHERE operator_id = 4`}.plant(t, s)
@@ -108,7 +122,7 @@ func TestTheReportAsJSON(t *testing.T) {
 }
 
 func TestAnEmptyStoreIsClean(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newPlace(t)
 	if err := openShop(t, path).store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +133,18 @@ func TestAnEmptyStoreIsClean(t *testing.T) {
 }
 
 func TestWhatIsNoStoreIsRefused(t *testing.T) {
+	if pgtest.Chosen() {
+		empty, other := pgtest.NewDatabase(t), pgtest.NewDatabase(t)
+		if _, err := peek(t, other).Exec(`CREATE TABLE operators (name text)`); err != nil {
+			t.Fatal(err)
+		}
+		for name, place := range map[string]string{"nothing": empty, "another program's": other} {
+			if _, err := audited(t, place, opening); err == nil || !strings.Contains(err.Error(), "no store of Coax") {
+				t.Errorf("%s: %v; want it refused", name, err)
+			}
+		}
+		return
+	}
 	files := map[string]string{"text": strings.Repeat("This is no database. ", 500), "nothing": ""}
 	for name, content := range files {
 		path := filepath.Join(t.TempDir(), name)
@@ -142,6 +168,9 @@ func TestAStoreThatCannotBeReadWholeIsRefused(t *testing.T) {
 		d := damage{sql: row.sql}
 		if strings.Contains(row.sql, "loosened") {
 			d = damage{loosen: []string{"commissions"}, sql: strings.Replace(row.sql, "loosened", "commissions", 1)}
+			if pgtest.Chosen() {
+				d.sql = `ALTER TABLE commissions ALTER amount_paise TYPE text USING 'much'`
+			}
 		}
 		d.plant(t, s)
 		report, err := audited(t, s.path, s.now)
@@ -153,11 +182,7 @@ func TestAStoreThatCannotBeReadWholeIsRefused(t *testing.T) {
 
 func TestWhatIsUnderWayIsStuckHalfAMinuteAfterItsLease(t *testing.T) {
 	s := closedShop(t)
-	db, err := sql.Open("sqlite", "file:"+s.path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := peek(t, s.path)
 	var lease int64
 	if err := db.QueryRow(`SELECT min(lease_until) FROM operations WHERE status = 'processing'`).Scan(&lease); err != nil {
 		t.Fatal(err)
@@ -172,7 +197,7 @@ func TestWhatIsUnderWayIsStuckHalfAMinuteAfterItsLease(t *testing.T) {
 }
 
 func TestAnAuditBesideANodeAtWorkFindsNothingWrong(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newPlace(t)
 	s := openShop(t, path)
 	defer s.store.Close()
 	s.furnish()
@@ -244,16 +269,8 @@ func TestAnAuditBesideANodeAtWorkFindsNothingWrong(t *testing.T) {
 
 func TestAnAuditThatIsGivenUpSaysSo(t *testing.T) {
 	s := closedShop(t)
-	db, err := sql.Open("sqlite", "file:"+s.path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
+	db := peek(t, s.path)
+	tx := snapshot(t, db)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if report, err := audit.Run(ctx, tx, s.now, nil); !errors.Is(err, context.Canceled) || report.OK {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // BenchmarkAudit audits a store of many operations: COAX_AUDIT_OPERATIONS of
@@ -19,6 +20,9 @@ func BenchmarkAudit(b *testing.B) {
 	count := 10_000
 	if text := os.Getenv("COAX_AUDIT_OPERATIONS"); text != "" {
 		count, _ = strconv.Atoi(text)
+	}
+	if pgtest.Chosen() {
+		b.Skip("it fills a file of SQLite's")
 	}
 	path := filepath.Join(b.TempDir(), "coax.db")
 	now := manyOperations(b, path, count)

@@ -1,8 +1,6 @@
 package audit_test
 
 import (
-	"database/sql"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -30,17 +28,13 @@ var keyed = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
 
 func (d damage) plant(t *testing.T, s healthy) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+s.path+"?_pragma=foreign_keys(0)&_pragma=ignore_check_constraints(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openUnruled(t, s.path)
 	defer db.Close()
-	db.SetMaxOpenConns(1)
 	var script strings.Builder
 	for _, table := range d.loosen {
-		fmt.Fprintf(&script, "CREATE TABLE loose AS SELECT * FROM %[1]s; DROP TABLE %[1]s; ALTER TABLE loose RENAME TO %[1]s;\n", table)
+		script.WriteString(loosened(table))
 	}
-	script.WriteString(s.fill(t, d.sql))
+	script.WriteString(s.fill(t, inDialect(d.sql)))
 	for statement := range strings.SplitSeq(script.String(), ";") {
 		if strings.TrimSpace(statement) == "" {
 			continue
@@ -227,7 +221,7 @@ var moneyDamage = []damage{
 		      UPDATE plans SET updated_at = (SELECT since FROM plan_history WHERE plan_id = 'BASIC-1' AND version = 2) WHERE id = 'BASIC-1'`,
 	}, {
 		name: "a price that was not yet", want: []string{"M6"}, subject: "operation {renew-5}",
-		sql: `UPDATE plan_history SET since = since + 86400000 * 90 WHERE plan_id = 'BASIC-1' AND version = 2;
+		sql: `UPDATE plan_history SET since = since + 7776000000 WHERE plan_id = 'BASIC-1' AND version = 2;
 		      UPDATE plans SET updated_at = (SELECT since FROM plan_history WHERE plan_id = 'BASIC-1' AND version = 2) WHERE id = 'BASIC-1'`,
 	}, {
 		name: "more months than were sold", want: []string{"M6", "S6"}, subject: "operation {renew-1}",

@@ -2,10 +2,8 @@ package audit_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,18 +15,18 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
-	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // opening is when every shop opens.
 var opening = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
 
-// shop is a store at work: real SQLite, the real processor, the real desk of
+// shop is a store at work: a real one, the real processor, the real desk of
 // staff. Only the provider and the clock are the test's own.
 type shop struct {
 	testing.TB
-	store     *sqlite.DB
+	store     shopStore
 	desk      *admin.Desk
 	processor *operation.Processor
 
@@ -42,7 +40,7 @@ type shop struct {
 
 func openShop(t testing.TB, path string) *shop {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	store, err := openStore(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +196,7 @@ func (s *shop) settle(operator int64, key string, to operation.State) {
 	s.pass(time.Minute)
 }
 
-// healthy is a closed shop's file, its moment of closing, and its operations by
+// healthy is a closed shop's place, its moment of closing, and its operations by
 // their keys.
 type healthy struct {
 	path string
@@ -209,57 +207,43 @@ type healthy struct {
 var (
 	once     sync.Once
 	template healthy
+	forget   = func() {}
 )
 
-// closedShop furnishes a shop once; every test gets a copy of its file.
+// closedShop furnishes a shop once; every test gets a copy of its place.
 func closedShop(t testing.TB) healthy {
 	t.Helper()
 	once.Do(func() {
-		folder, err := os.MkdirTemp("", "coax-audit-")
+		place, remove, err := keptPlace()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := openShop(t, filepath.Join(folder, "coax.db"))
+		forget = remove
+		s := openShop(t, place)
 		s.furnish()
 		s.trade()
-		template = healthy{filepath.Join(folder, "coax.db"), s.clock(), s.keys}
+		template = healthy{place, s.clock(), s.keys}
 		s.ok(s.store.Close())
 	})
 	if template.path == "" {
 		t.Fatal("the shop could not be furnished")
 	}
-	text, err := os.ReadFile(template.path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	copied := template
-	copied.path = filepath.Join(t.TempDir(), "coax.db")
-	if err := os.WriteFile(copied.path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	copied.path = copyPlace(t, template.path)
 	return copied
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if template.path != "" {
-		_ = os.RemoveAll(filepath.Dir(template.path))
-	}
+	forget()
+	pgtest.StopShared()
 	os.Exit(code)
 }
 
-// audited audits a file as the command does.
+// audited audits a place as the command does.
 func audited(t testing.TB, path string, now time.Time) (audit.Report, error) {
 	t.Helper()
-	pool, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	return audit.Run(t.Context(), tx, now, nil)
+	db := peek(t, path)
+	defer db.Close()
+	return audit.Run(t.Context(), snapshot(t, db), now, nil)
 }
