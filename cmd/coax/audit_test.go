@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,16 +20,7 @@ func auditPath(h *cliHouse) string { return filepath.Join(h.folder, "data", "coa
 // auditDamage changes a house's store behind its back.
 func auditDamage(h *cliHouse, statements ...string) {
 	h.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+auditPath(h)+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer db.Close()
-	for _, statement := range statements {
-		if _, err := db.Exec(statement); err != nil {
-			h.t.Fatalf("%s: %v", statement, err)
-		}
-	}
+	damageStore(h.t, h.store(), statements...)
 }
 
 // auditJSON audits with --json and returns the exit status and the object.
@@ -64,7 +55,7 @@ func TestAuditOfAFreshHouseIsClean(t *testing.T) {
 func TestAuditRunsBesideANodeThatHoldsTheFolder(t *testing.T) {
 	t.Parallel()
 	h := cliNewHouse(t)
-	node, err := sqlite.Open(context.Background(), auditPath(h), sqlite.Options{})
+	node, err := openStore(context.Background(), Config{Store: h.store()}, storeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +65,7 @@ func TestAuditRunsBesideANodeThatHoldsTheFolder(t *testing.T) {
 }
 
 func TestAuditReadsWhatAKilledNodeLeft(t *testing.T) {
+	aboutSQLite(t, "the file and its log are copied")
 	t.Parallel()
 	h := cliNewHouse(t)
 	node, err := sqlite.Open(context.Background(), auditPath(h), sqlite.Options{})
@@ -98,17 +90,11 @@ func TestAuditTakesTheClockOfTheService(t *testing.T) {
 		return slices.ContainsFunc(report.Violations, func(v audit.Violation) bool { return v.Invariant == "S4" })
 	}
 	lease := clock(0)().UnixMilli() + 60*60*1000
-	db, err := sql.Open("sqlite", "file:"+auditPath(h))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(`INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
+	auditDamage(h, fmt.Sprintf(`INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
 		subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, amount_paise, commission_bps,
 		wallet_before_paise, expiry_planned, cycle_starts_at, status, epoch, node, lease_until, provider, created_at)
-		VALUES ('CX1', 1, 'k', x'00', 1, 'activate', 'api', 'a', '1', 'n', '9', 'BASIC-1', 1, 'n', 1, 'm', 1, 0, 0, 0, 0, 'processing', 1, 'n', ?, 'p', 0)`, lease); err != nil {
-		t.Fatal(err)
-	}
+		VALUES ('CX1', 1, 'k', %s, 1, 'activate', 'api', 'a', '1', 'n', '9', 'BASIC-1', 1, 'n', 1, 'm', 1, 0, 0, 0, 0, 'processing', 1, 'n', %d, 'p', 0)`,
+		blob("00"), lease))
 	if stuck() {
 		t.Error("an operation is called stuck whose lease runs")
 	}
@@ -134,6 +120,7 @@ func TestAuditRefusesWhatItCannotRead(t *testing.T) {
 }
 
 func TestAuditFindsAStoreInAnyFolder(t *testing.T) {
+	aboutSQLite(t, "its file is moved")
 	t.Parallel()
 	h := cliNewHouse(t)
 	path := filepath.Join(t.TempDir(), "50% off? #1, märz.db")

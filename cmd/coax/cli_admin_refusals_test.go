@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // cliRefusingHouse has one of everything that can be refused: operator 2 is
@@ -210,6 +212,16 @@ func TestCLIAdminAcceptsTheLastOfTheRange(t *testing.T) {
 		{"plan", "set", "--id", "A", "--name", "A", "--price", "0.01", "--duration", "120", "--component", "main=TV-BASIC"},
 	} {
 		cliOK(t, h.admin(args...))
+	}
+}
+
+func TestCLIToolsOnAnEmptyDatabaseSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	folder, empty := t.TempDir(), pgtest.NewDatabase(t)
+	cliOK(t, cliRun(t, "init", "--dir", folder))
+	for _, command := range [][]string{{"admin", "lco", "list"}, {"audit"}} {
+		got := cliRun(t, append(command, "--config", folder+"/coax.toml", "--set", "store.url="+empty)...)
+		cliRefusal(t, got, empty, "coax migrate")
 	}
 }
 

@@ -38,8 +38,8 @@ func TestBenchNoticesMoneyThatMovedBesideIt(t *testing.T) {
 	folder := t.TempDir()
 	cliDemoIn(t, folder)
 	// Whatever is renewed is charged a paisa too much, behind the service's back.
-	auditDamage(cliHouseAt(t, folder), `CREATE TRIGGER thief AFTER UPDATE OF balance_paise ON wallets WHEN new.balance_paise < old.balance_paise AND new.entries = 5
-		BEGIN UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = new.operator_id; END`)
+	auditDamage(cliHouseAt(t, folder), storeTrigger("AFTER UPDATE OF balance_paise ON wallets", "new.balance_paise < old.balance_paise AND new.entries = 5",
+		"UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = new.operator_id"))
 	got, report := benchAgainst(t, folder, "--only", "renewals")
 	if got.code != exitRefused || report.OK || !strings.Contains(strings.Join(report.Problems, "\n"), "the wallets hold ") {
 		t.Errorf("want exit 1 and the wallets named; %s", got)
@@ -61,8 +61,7 @@ func TestBenchCountsAnswersThatNoSoundServerGives(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)
-	auditDamage(cliHouseAt(t, folder), `CREATE TRIGGER broken BEFORE INSERT ON operations WHEN new.plan_id LIKE 'BENCH-%-2'
-		BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+	auditDamage(cliHouseAt(t, folder), storeTrigger("BEFORE INSERT ON operations", "new.plan_id LIKE 'BENCH-%-2'", "SELECT RAISE(ABORT, 'broken')"))
 	got, report := benchAgainst(t, folder, "--only", "renewals", "--duration", "1h", "--subscribers", "40")
 	if got.code != exitRefused || report.OK || !report.Audit.OK {
 		t.Errorf("want exit 1 for the answers, though the books agree; %s", got)

@@ -11,10 +11,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // cliKillMoments are points of a demo's first start, as they show from outside.
-// A query is a moment in the store: when its answer is above zero.
+// A query is a moment in the store: when its answer is above zero. What lies in
+// the data folder is SQLite's.
 var cliKillMoments = []struct{ name, file, query string }{
 	{name: "its folder is made", file: "."},
 	{name: "its configuration is written", file: "coax.toml"},
@@ -27,7 +30,7 @@ var cliKillMoments = []struct{ name, file, query string }{
 	{name: "the store is locked", file: "data/coax.db.lock"},
 	{name: "the store is made", file: "data/coax.db"},
 	{name: "the store is first written", file: "data/coax.db-wal"},
-	{name: "the schema is there", query: `SELECT count(*) FROM sqlite_master WHERE name = 'staff_acts'`},
+	{name: "the schema is there", query: `SELECT 1 + count(*) FROM staff_acts`},
 	{name: "the master key is known", query: `SELECT count(*) FROM master_keys`},
 	{name: "the operator is there", query: `SELECT count(*) FROM operators`},
 	{name: "a plan is there", query: `SELECT count(*) FROM plans`},
@@ -41,8 +44,12 @@ func TestCLIDemoSurvivesBeingKilledInItsFirstStart(t *testing.T) {
 	t.Parallel()
 	for _, moment := range cliKillMoments {
 		t.Run(moment.name, func(t *testing.T) {
+			if strings.HasPrefix(moment.file, "data") {
+				aboutSQLite(t, "its files")
+			}
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "demo")
+			cliEmptyStore(t, folder)
 			victim := cliLaunch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 			t.Cleanup(victim.Kill)
 			cliAwaitMoment(t, victim, folder, moment.file, moment.query)
@@ -61,15 +68,19 @@ func cliAwaitMoment(t testing.TB, p *cliProcess, folder, file, query string) {
 		return err == nil
 	}
 	if query != "" {
-		path := filepath.Join(folder, "data", "coax.db")
+		file, log := filepath.Join(folder, "coax.toml"), filepath.Join(folder, "data", "coax.db-wal")
 		var db *sql.DB
 		reached = func() bool {
 			if db == nil {
 				// Looking earlier would make the store in the demo's stead.
-				if _, err := os.Stat(path + "-wal"); err != nil {
+				await := log
+				if pgtest.Chosen() {
+					await = file
+				}
+				if _, err := os.Stat(await); err != nil {
 					return false
 				}
-				db = cliOpenStore(t, path)
+				db = peekStore(t, storeAt(t, file))
 			}
 			var n int
 			return db.QueryRow(query).Scan(&n) == nil && n > 0
@@ -94,7 +105,7 @@ func cliComesUpWhole(t testing.TB, folder string) {
 	s, _ := cliDemoIn(t, folder)
 	got := cliOK(t, cliRun(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
 	cliSays(t, "the balance", got.out, `"success": true`, `"wallet_balance": 10000.00`)
-	db := cliOpenStore(t, filepath.Join(folder, "data", "coax.db"))
+	db := peekStore(t, storeAt(t, filepath.Join(folder, "coax.toml")))
 	for table, want := range map[string]string{"operators": "1", "wallets": "1", "ledger": "1", "plans": "4", "whitelist": "2", "master_keys": "1"} {
 		if got := cliRows(t, db, "SELECT count(*) FROM "+table)[0]; got != want {
 			t.Errorf("%s has %s rows; want %s", table, got, want)
@@ -124,6 +135,7 @@ func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
 			cliLeave(t, folder, "ca.key")
 		}},
 		{"a store that was made and not written", false, func(t *testing.T, folder string) {
+			cliEmptyStore(t, folder)
 			if err := os.Mkdir(filepath.Join(folder, "data"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -191,8 +203,12 @@ func TestCLIDemoStoppedInItsFirstStartEndsCleanly(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"coax.toml", "master.key", "tls.pem", "data/coax.db", "data/coax.db-wal"} {
 		t.Run(strings.ReplaceAll(file, "/", " "), func(t *testing.T) {
+			if strings.HasPrefix(file, "data") {
+				aboutSQLite(t, "its files")
+			}
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "demo")
+			cliEmptyStore(t, folder)
 			p := cliLaunch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 			t.Cleanup(p.Kill)
 			cliAwaitMoment(t, p, folder, file, "")

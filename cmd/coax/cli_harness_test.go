@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/contract/contracttest"
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // cliPatience is how long anything here may take before it counts as stuck. No
@@ -46,7 +47,7 @@ func cliRunIn(t testing.TB, environ []string, args ...string) cliResult {
 	defer cancel()
 	var out, err bytes.Buffer
 	// Never nil: cobra would take the arguments of the test binary instead.
-	code := run(ctx, append([]string{}, args...), &out, &err, environ)
+	code := run(ctx, append([]string{}, cliOnStore(t, args)...), &out, &err, environ)
 	if ctx.Err() != nil {
 		t.Fatalf("coax %q did not end by itself\nstderr: %s", args, err.String())
 	}
@@ -151,6 +152,12 @@ func cliHouseAt(t testing.TB, folder string) *cliHouse {
 	return &cliHouse{t: t, folder: folder, config: filepath.Join(folder, "coax.toml")}
 }
 
+// store is where the house keeps things.
+func (h *cliHouse) store() storeConfig {
+	h.t.Helper()
+	return storeAt(h.t, h.config)
+}
+
 // in is the same house for a subtest.
 func (h *cliHouse) in(t testing.TB) *cliHouse {
 	inner := *h
@@ -169,6 +176,13 @@ var cliTemplate = sync.OnceValues(func() (string, error) {
 	}
 	cliTemplateDir = folder
 	a := &app{out: io.Discard, err: io.Discard}
+	if pgtest.Chosen() {
+		address, err := pgtest.KeptDatabase()
+		if err != nil {
+			return folder, err
+		}
+		a.sets = []string{"store.url=" + address}
+	}
 	config, err := a.prepareDemo(folder, "127.0.0.1:0", "http://127.0.0.1:9")
 	if err != nil {
 		return folder, err
@@ -198,7 +212,13 @@ func cliNewHouse(t testing.TB) *cliHouse {
 	}
 	folder := filepath.Join(t.TempDir(), "house")
 	cliCopy(t, template, folder)
-	return cliHouseAt(t, folder)
+	h := cliHouseAt(t, folder)
+	if from := h.store(); from.Kind == "postgres" {
+		own := pgtest.CopyDatabase(t, from.URL)
+		cliWrite(t, h.config, strings.Replace(cliRead(t, h.config), from.URL, own, 1))
+		demoStores.Store(folder, []string{"store.url=" + own})
+	}
+	return h
 }
 
 // cliCopy copies a folder with the modes of its files, which os.CopyFS does not
@@ -263,30 +283,38 @@ func (h *cliHouse) refusesAfter(before, args []string, want ...string) []string 
 func (h *cliHouse) dump() []string {
 	h.t.Helper()
 	if h.db == nil {
-		h.db = cliOpenStore(h.t, filepath.Join(h.folder, "data", "coax.db"))
+		h.db = peekStore(h.t, h.store())
 	}
 	var all []string
-	for _, table := range cliRows(h.t, h.db, `SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`) {
+	for _, table := range storeTables(h.t, h.db) {
 		for _, row := range cliRows(h.t, h.db, `SELECT * FROM "`+table+`"`) {
 			all = append(all, table+": "+row)
 		}
 	}
+	slices.Sort(all) // rows come in no order
 	return all
-}
-
-// cliOpenStore opens a store for looking only, until the test ends.
-func cliOpenStore(t testing.TB, path string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
 }
 
 // cliRows reads rows as texts.
 func cliRows(t testing.TB, db *sql.DB, query string) []string {
+	t.Helper()
+	var all []string
+	eachRow(t, db, query, func(values []any) {
+		var parts []string
+		for _, value := range values {
+			if bytes, ok := value.([]byte); ok {
+				parts = append(parts, fmt.Sprintf("%x", bytes))
+			} else {
+				parts = append(parts, fmt.Sprint(value))
+			}
+		}
+		all = append(all, strings.Join(parts, " | "))
+	})
+	return all
+}
+
+// eachRow reads rows as they come.
+func eachRow(t testing.TB, db *sql.DB, query string, visit func(values []any)) {
 	t.Helper()
 	rows, err := db.Query(query)
 	if err != nil {
@@ -297,29 +325,19 @@ func cliRows(t testing.TB, db *sql.DB, query string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
 	for rows.Next() {
-		values := make([]any, len(columns))
+		values, into := make([]any, len(columns)), make([]any, len(columns))
 		for i := range values {
-			values[i] = new(any)
+			into[i] = &values[i]
 		}
-		if err := rows.Scan(values...); err != nil {
+		if err := rows.Scan(into...); err != nil {
 			t.Fatal(err)
 		}
-		var parts []string
-		for _, value := range values {
-			if bytes, ok := (*value.(*any)).([]byte); ok {
-				parts = append(parts, fmt.Sprintf("%x", bytes))
-			} else {
-				parts = append(parts, fmt.Sprint(*value.(*any)))
-			}
-		}
-		all = append(all, strings.Join(parts, " | "))
+		visit(values)
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
-	return all
 }
 
 func cliDifference(before, after []string) string {

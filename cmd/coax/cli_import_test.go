@@ -295,7 +295,7 @@ func TestCLIImportOfAThousandSurvivesAKill(t *testing.T) {
 		t.Fatalf("the import did not begin:\n%s", p.err)
 	}
 	p.Kill()
-	there := len(cliRows(t, cliOpenStore(t, filepath.Join(h.folder, "data", "coax.db")), "SELECT id FROM subscribers"))
+	there := len(cliRows(t, peekStore(t, h.store()), "SELECT id FROM subscribers"))
 	if there < batch || there%batch != 0 {
 		t.Errorf("%d are there after the kill; want whole batches", there)
 	}

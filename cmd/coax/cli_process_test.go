@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // cliOutput gathers what a program writes, for a test that waits for some of it.
@@ -112,7 +114,7 @@ func cliLaunch(t testing.TB, args ...string) *cliProcess {
 // cliLaunchProgram does that with another build of the program.
 func cliLaunchProgram(t testing.TB, program string, environ []string, args ...string) *cliProcess {
 	t.Helper()
-	command := exec.Command(program, args...)
+	command := exec.Command(program, cliOnStore(t, args)...)
 	command.Env = append(cliEnviron(), environ...)
 	return cliLaunchCommand(t, command)
 }
@@ -220,6 +222,13 @@ func cliDemo(t *testing.T) *cliProcess {
 		if cliSharedDir, err = os.MkdirTemp("", "coax-cli-demo-"); err != nil {
 			t.Fatal(err)
 		}
+		if pgtest.Chosen() {
+			address, err := pgtest.KeptDatabase()
+			if err != nil {
+				t.Fatal(err)
+			}
+			demoStores.Store(cliSharedDir, []string{"store.url=" + address})
+		}
 		p := cliLaunch(t, "demo", "--dir", cliSharedDir, "--addr", "127.0.0.1:0", "--json", "--set", "limits.failed_auth_per_minute=100000")
 		p.awaitReady()
 		// Many tests call; none of them is about limits.
@@ -262,9 +271,10 @@ func cliServe(t testing.TB, environ []string, ready string, args ...string) *cli
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &cliService{t: t, out: newCLIOutput(), err: newCLIOutput(), cancel: cancel, ended: make(chan struct{})}
+	given := cliOnStore(t, args)
 	go func() {
 		defer close(s.ended)
-		s.code = run(ctx, args, s.out, s.err, environ)
+		s.code = run(ctx, given, s.out, s.err, environ)
 	}()
 	t.Cleanup(func() { s.Stop() })
 	from := s.out

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"database/sql"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // cliFreePorts are settings that keep a node out of everybody's way.
@@ -101,6 +102,7 @@ func TestCLIServeTakesTheMasterKeyFromTheEnvironment(t *testing.T) {
 }
 
 func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
+	aboutSQLite(t, "where its file may be")
 	t.Parallel()
 	h := cliNewHouse(t)
 	file := cliWrite(t, filepath.Join(h.folder, "file"), "this is not a database, and long enough to be seen as none\n"+strings.Repeat("x", 4096))
@@ -125,17 +127,44 @@ func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
 	}
 }
 
-func TestCLIServeRefusesASchemaFromTheFuture(t *testing.T) {
+func TestCLIServeRefusesADatabaseItCannotUse(t *testing.T) {
 	t.Parallel()
 	h := cliNewHouse(t)
-	db, err := sql.Open("sqlite", filepath.Join(h.folder, "data", "coax.db"))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.Exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1000)`)
-	if err != nil || db.Close() != nil {
-		t.Fatal(err)
+	nobody := taken.Addr().String()
+	taken.Close()
+	there := pgtest.NewDatabase(t)
+	for _, test := range []struct {
+		name, url string
+		want      []string
+	}{
+		{"nobody listens", "postgres://coax:hunter2@" + nobody + "/coax", []string{nobody}},
+		{"nobody listens at either", "postgres://coax:hunter2@" + nobody + "," + nobody + "/coax", []string{nobody}},
+		{"no such database", strings.Replace(there, "?", "_none?", 1), []string{"does not exist"}},
+		{"no such role", strings.Replace(there, "postgres://coax@", "postgres://nobody:hunter2@", 1), []string{"nobody"}},
+		{"not durable", there + "&synchronous_commit=off", []string{"would not be durable", "synchronous_commit=off"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := append(test.want, "store.url")
+			for _, got := range []cliResult{
+				h.in(t).serve("--set", "store.url="+test.url), cliRun(t, "migrate", "--config", h.config, "--set", "store.url="+test.url),
+			} {
+				cliRefusal(t, got, want...)
+				if strings.Contains(got.err, "hunter2") {
+					t.Errorf("the password is shown: %s", got.err)
+				}
+			}
+		})
 	}
+}
+
+func TestCLIServeRefusesASchemaFromTheFuture(t *testing.T) {
+	t.Parallel()
+	h := cliNewHouse(t)
+	damageStore(t, h.store(), `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1000)`)
 	cliRefusal(t, h.serve(), "newer release", "1000", "install")
 	cliRefusal(t, h.admin("lco", "list"), "newer release", "1000", "install")
 	cliRefusal(t, cliRun(t, "migrate", "--config", h.config), "newer release")
@@ -148,7 +177,7 @@ func TestCLIServeRefusesAMovedClock(t *testing.T) {
 	cliRefusal(t, h.serve("--set", "clock.offset=744h"), "clock.offset", "demo only", "remove")
 	environ := []string{"COAX_CLOCK_OFFSET=-1s"}
 	cliRefusal(t, cliRunIn(t, environ, append([]string{"serve", "--config", h.config}, cliFreePorts...)...), "clock.offset")
-	cliWrite(t, h.config, "[clock]\noffset = \"744h\"\n")
+	cliWrite(t, h.config, "[store]\nurl = "+tomlQuote(h.store().URL)+"\n[clock]\noffset = \"744h\"\n")
 	cliRefusal(t, h.serve(), "clock.offset")
 	// Staff go on working beside a demo whose clock was moved.
 	cliOK(t, h.admin("lco", "list"))
@@ -170,6 +199,7 @@ func TestCLIServeNamesThePortThatIsTaken(t *testing.T) {
 }
 
 func TestCLIServeIsAloneInItsFolder(t *testing.T) {
+	aboutSQLite(t, "one node has the folder to itself")
 	t.Parallel()
 	h := cliNewHouse(t)
 	first := cliServe(t, nil, `"serving"`, append([]string{"serve", "--config", h.config}, cliFreePorts...)...)

@@ -28,8 +28,8 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// world is a whole service in this process: real TLS, a real SQLite file, the
-// demo's operator and catalogue, and a clock that stands still unless moved.
+// world is a whole service in this process: real TLS, a real store, the demo's
+// operator and catalogue, and a clock that stands still unless moved.
 type world struct {
 	t      testing.TB
 	folder string
@@ -68,7 +68,7 @@ func newWorld(t testing.TB, sets ...string) *world {
 	t.Helper()
 	w := &world{t: t, folder: t.TempDir(), logged: &synchronised{}}
 	w.time.Store(time.Now().Truncate(time.Minute).Add(10 * time.Second).UnixMilli())
-	w.start(sets...)
+	w.start(append(ownStore(t), sets...)...)
 	t.Cleanup(func() { w.stop() })
 	return w
 }

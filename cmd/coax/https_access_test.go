@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 const balance = "/api/v1/balance"
@@ -220,14 +220,7 @@ func TestARestartForgetsNoNonceNoCountAndNoRevocation(t *testing.T) {
 func TestASecretThatCannotBeOpenedIsOurFaultAndSaysNothing(t *testing.T) {
 	w := newWorld(t)
 	me := w.newOperator("one", access.AllPermissions)
-	db, err := sql.Open("sqlite", filepath.Join(w.folder, "data", "coax.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(`UPDATE credentials SET sealed_secret = x'00' WHERE id = ?`, me.id); err != nil {
-		t.Fatal(err)
-	}
+	damageStore(t, w.node.config.Store, fmt.Sprintf(`UPDATE credentials SET sealed_secret = %s WHERE id = %d`, blob("00"), me.id))
 	got := w.expect("a damaged row", call{as: me, path: balance}, fault.InternalError)
 	if got.status != http.StatusInternalServerError || strings.Contains(string(got.raw), "tink") || strings.Contains(string(got.raw), "aead") {
 		t.Errorf("a damaged row: %d %s; want 500 without inner details", got.status, got.raw)
@@ -239,6 +232,13 @@ func TestASecretThatCannotBeOpenedIsOurFaultAndSaysNothing(t *testing.T) {
 
 func TestWithTheStoreAwayTheServiceSaysSo(t *testing.T) {
 	w := newWorld(t)
+	// A node is not ready either while its clock is not its store's.
+	w.time.Store(time.Now().UnixMilli())
+	if watch := w.node.clockWatch; watch != nil {
+		if err := watch.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ready := func() int {
 		response, err := http.Get(w.line.InternalURL + "/readyz")
 		if err != nil {
@@ -250,14 +250,15 @@ func TestWithTheStoreAwayTheServiceSaysSo(t *testing.T) {
 	if got := ready(); got != http.StatusOK {
 		t.Errorf("readyz %d; want 200", got)
 	}
-	if err := os.Rename(filepath.Join(w.folder, "data", "coax.db"), filepath.Join(w.folder, "data", "gone.db")); err != nil {
-		t.Fatal(err)
-	}
+	takeStoreAway(t, w.node.config.Store)
 	if got := ready(); got != http.StatusServiceUnavailable {
 		t.Errorf("readyz without a store: %d; want 503", got)
 	}
-	if err := w.node.store.Close(); err != nil {
-		t.Fatal(err)
+	if !pgtest.Chosen() {
+		// Whoever holds a file open still has it.
+		if err := w.node.store.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got := w.expect("without a store", call{as: w.demoCaller(), path: balance}, fault.ServiceUnavailable)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "" {
@@ -345,7 +346,7 @@ func TestNothingSecretIsWrittenDown(t *testing.T) {
 		t.Error("revoked twice")
 	}
 
-	texts := map[string]string{"the log": w.logged.String()}
+	texts := map[string]string{"the log": w.logged.String(), "the store": storeText(t, w.node.config.Store)}
 	files := 0
 	for _, pattern := range []string{"data/*", "coax.toml", "simulator.json"} {
 		names, err := filepath.Glob(filepath.Join(w.folder, pattern))
@@ -361,8 +362,13 @@ func TestNothingSecretIsWrittenDown(t *testing.T) {
 			files++
 		}
 	}
-	if files < 4 || len(texts["coax.db-wal"]) == 0 {
+	if pgtest.Chosen() {
+		texts["the server's log"] = pgtest.SharedLog()
+	} else if files < 4 || len(texts["coax.db-wal"]) == 0 {
 		t.Fatalf("only %d files were searched; the write-ahead log must be among them", files)
+	}
+	if !strings.Contains(texts["the store"], mobile[:6]) {
+		t.Fatal("the customers' numbers are not found where they are kept: this proves nothing")
 	}
 	for _, number := range []string{mobile, "9812345600"} {
 		if strings.Contains(texts["the log"], number) {

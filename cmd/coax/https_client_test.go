@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -292,12 +290,7 @@ func TestThroughABadLineEveryOperationIsChargedOnce(t *testing.T) {
 	if got := client.Amount(before[0] - after[0]); got != charged || after[1] != 0 {
 		t.Errorf("%v left the wallet and %v is held; want %v for %d successes, and nothing", got, client.Amount(after[1]), charged, succeeded)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.folder, "data", "coax.db")+"?mode=ro&_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if kept := rowsOf(t, db, `SELECT idempotency_key FROM operations`); len(kept) != len(errands) {
+	if kept := cliRows(t, peekStore(t, w.node.config.Store), `SELECT idempotency_key FROM operations`); len(kept) != len(errands) {
 		t.Errorf("%d operations for %d errands: %v", len(kept), len(errands), kept)
 	}
 	w.audited()

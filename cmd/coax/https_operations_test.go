@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -130,16 +128,11 @@ func (w *world) orders() int {
 // audited demands clean books, and a provider that did each thing once.
 func (w *world) audited() {
 	w.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.folder, "data", "coax.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+	snapshot, done, err := openSnapshot(context.Background(), w.node.config.Store)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer db.Close()
-	snapshot, err := db.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() { _ = snapshot.Rollback() }()
+	defer done()
 	report, err := audit.Run(context.Background(), snapshot, w.now(), nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -157,51 +150,17 @@ func (w *world) audited() {
 // tables hashes every table but those that a refused request may touch.
 func (w *world) tables() map[string]string {
 	w.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.folder, "data", "coax.db")+"?mode=ro&_pragma=busy_timeout(5000)")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	db := peekStore(w.t, w.node.config.Store)
 	defer db.Close()
-	names := rowsOf(w.t, db, `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('nonces', 'rate_counters', 'sqlite_sequence')`)
 	hashes := map[string]string{}
-	for _, name := range names {
-		hashes[name] = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(rowsOf(w.t, db, `SELECT * FROM `+name), "\n"))))
-	}
-	if len(hashes) < 15 {
-		w.t.Fatalf("only %d tables were hashed", len(hashes))
+	for _, name := range storeTables(w.t, db) {
+		if name != "nonces" && name != "rate_counters" && name != "sqlite_sequence" {
+			rows := cliRows(w.t, db, `SELECT * FROM `+name)
+			slices.Sort(rows) // they come in no order
+			hashes[name] = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(rows, "\n"))))
+		}
 	}
 	return hashes
-}
-
-func rowsOf(t testing.TB, db *sql.DB, query string) []string {
-	t.Helper()
-	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for rows.Next() {
-		values := make([]any, len(columns))
-		into := make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
-		if len(columns) == 1 {
-			all = append(all, fmt.Sprint(values[0]))
-			continue
-		}
-		all = append(all, fmt.Sprintf("%q", values))
-	}
-	slices.Sort(all)
-	return all
 }
 
 // untouched demands that something leaves no trace.

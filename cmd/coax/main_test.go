@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	if code == 0 && everyTestRan() {
 		code = received.report(os.Stderr, fault.Contract)
 	}
+	pgtest.StopShared()
 	os.Exit(code)
 }
 

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -39,6 +40,9 @@ import (
 //	keep NAME PATH [AGE]     sets $NAME to what stands there, or to that time with an age such as 720h added
 //	certificate FOLDER       puts tls.pem and tls.key there, as a CA would issue them for this machine, and that CA's ca.pem
 //	damage FILE SQL          changes a store behind everybody's back
+//
+// Where the suite runs on PostgreSQL, each story has a database of its own, which
+// its environment names. [postgres] stands before what is only for then.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -46,6 +50,12 @@ func TestStories(t *testing.T) {
 		WorkdirRoot:        t.TempDir(), // testscript leaves its own behind where -run picks some stories
 		RequireUniqueNames: true,
 		Setup:              storySetup,
+		Condition: func(condition string) (bool, error) {
+			if condition != "postgres" {
+				return false, fmt.Errorf("there is no condition %s", condition)
+			}
+			return pgtest.Chosen(), nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"coax": storyCoax, "misuse": storyMisuse, "until": storyUntil,
 			"start": storyStart, "end": storyEnd,
@@ -78,7 +88,11 @@ func storySetup(env *testscript.Env) error {
 	env.Setenv(cliAsProgram, "1")
 	// The race detector otherwise lingers for a second at every exit.
 	env.Setenv("GORACE", "atexit_sleep_ms=0")
-	s := &story{t: env.T().(testing.TB), environ: slices.Clone(env.Vars), services: map[string]*cliProcess{}}
+	t := env.T().(testing.TB)
+	for _, set := range ownStore(t) {
+		env.Setenv("COAX_STORE_URL", strings.TrimPrefix(set, "store.url="))
+	}
+	s := &story{t: t, environ: slices.Clone(env.Vars), services: map[string]*cliProcess{}}
 	env.Values[storyKey{}] = s
 	env.Defer(func() {
 		for _, service := range s.services {
@@ -317,9 +331,5 @@ func storyCertificate(ts *testscript.TestScript, negated bool, args []string) {
 
 func storyDamage(ts *testscript.TestScript, negated bool, args []string) {
 	storyWords(ts, negated, 2, 2, args)
-	db, err := sql.Open("sqlite", "file:"+ts.MkAbs(args[0])+"?_pragma=busy_timeout(5000)")
-	ts.Check(err)
-	defer db.Close()
-	_, err = db.Exec(args[1])
-	ts.Check(err)
+	damageStore(ts.Value(storyKey{}).(*story).t, storeConfig{Kind: "sqlite", Path: ts.MkAbs(args[0])}, args[1])
 }
