@@ -10,6 +10,11 @@ PKG          ?= ./...
 COUNT        ?= 1
 FUZZTIME     ?= 20s
 TEST_TIMEOUT ?= 25m
+STORE        ?= sqlite
+
+# Packages whose tests run on either store, as COAX_TEST_STORE says: SQLite, or a
+# PostgreSQL that they start themselves.
+BOTH_STORES = ./cmd/coax ./internal/audit
 
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
@@ -32,12 +37,13 @@ demo: build ## Run a whole Coax with nothing to configure (DEMO_DIR=.demo ARGS="
 	bin/coax demo --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
-test: tools-present lint ## Everything: lint, then the whole suite under the race detector
+test: tools-present lint ## Everything: lint, then the whole suite under the race detector, on SQLite and on PostgreSQL
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
+	COAX_TEST_STORE=postgres CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
 
 .PHONY: race
-race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve")
-	CGO_ENABLED=1 go test -race -count=$(COUNT) -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
+	COAX_TEST_STORE=$(STORE) CGO_ENABLED=1 go test -race -count=$(COUNT) -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck; needs only Go
