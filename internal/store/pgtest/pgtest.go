@@ -31,6 +31,8 @@ type Server struct {
 	as      *syscall.Credential
 	process *exec.Cmd
 	ended   chan struct{}
+	// settings are what it was told at every start so far.
+	settings []string
 }
 
 // superuser is who everybody is to these servers.
@@ -97,7 +99,10 @@ func (e *missingError) Error() string { return e.what + " is not installed" }
 // Bin is the folder of the newest PostgreSQL's programs.
 func Bin() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		return filepath.Dir(path), nil
+		// A link to it stands alone: its neighbours are where it points.
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path), nil
+		}
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil || len(found) == 0 {
@@ -211,6 +216,7 @@ func (s *Server) run(name string, args ...string) error {
 // Boot starts the server on its folder, also after a Kill, and waits until it
 // answers. Settings add to those it was started with before.
 func (s *Server) Boot(settings ...string) error {
+	s.settings = append(s.settings, settings...)
 	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -220,7 +226,7 @@ func (s *Server) Boot(settings ...string) error {
 	for _, setting := range append([]string{
 		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", s.Port), "unix_socket_directories=" + s.folder,
 		"max_connections=500", "shared_buffers=64MB", "log_min_messages=warning", "max_wal_size=512MB",
-	}, settings...) {
+	}, s.settings...) {
 		args = append(args, "-c", setting)
 	}
 	s.process = s.command("postgres", args...)
@@ -278,18 +284,44 @@ func (s *Server) Exec(t testing.TB, database, statements string) {
 // Kill ends the server and all its processes with kill -9, as a machine that loses
 // its power does. Boot starts it again.
 func (s *Server) Kill() {
-	if s.process == nil {
+	if s.process == nil || s.hasEnded() {
 		return
 	}
-	// The postmaster stands still first, so that it makes no more children, and
-	// these die before it: a backend that outlives it for a moment could still
-	// answer, and has another parent by then.
-	_ = s.process.Process.Signal(syscall.SIGSTOP)
-	for _, child := range children(s.process.Process.Pid) {
-		_ = syscall.Kill(child, syscall.SIGKILL)
+	// A postmaster that stands still starts no more children, and none of those
+	// it has can outlive it and still answer somebody.
+	for _, pid := range s.Freeze() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	_ = s.process.Process.Kill()
 	<-s.ended
+}
+
+func (s *Server) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Freeze makes the server stand still, as a machine that hangs does: its
+// connections stay open and nothing comes of them. It returns its processes.
+func (s *Server) Freeze() []int {
+	pids := []int{s.process.Process.Pid}
+	_ = syscall.Kill(pids[0], syscall.SIGSTOP)
+	for _, child := range children(pids[0]) {
+		_ = syscall.Kill(child, syscall.SIGSTOP)
+		pids = append(pids, child)
+	}
+	return pids
+}
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() {
+	for _, child := range children(s.process.Process.Pid) {
+		_ = syscall.Kill(child, syscall.SIGCONT)
+	}
+	_ = syscall.Kill(s.process.Process.Pid, syscall.SIGCONT)
 }
 
 func children(parent int) (pids []int) {

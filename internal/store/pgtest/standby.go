@@ -1,0 +1,132 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Standby starts a second server that follows this one, in a folder of its own,
+// and makes this one wait for it: from here on no commit is acknowledged that the
+// standby does not have on its disk.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := newServer()
+	if err != nil {
+		giveUp(t, err)
+	}
+	t.Cleanup(standby.Stop)
+	err = standby.run("pg_basebackup", "--pgdata", standby.data(), "--host", "127.0.0.1", "--port", fmt.Sprint(s.Port),
+		"--write-recovery-conf", "--wal-method", "stream", "--checkpoint", "fast", "--no-sync")
+	if err == nil {
+		err = standby.Boot(s.settings...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.WaitForStandby(t)
+	return standby
+}
+
+// WaitForStandby makes the server acknowledge a commit only after a standby has
+// it, and returns when one is connected that it waits for.
+func (s *Server) WaitForStandby(t testing.TB) {
+	t.Helper()
+	s.Exec(t, "postgres", `ALTER SYSTEM SET synchronous_standby_names = '*'`)
+	s.Exec(t, "postgres", `SELECT pg_reload_conf()`)
+	s.until(t, "a standby is in step", `SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'`)
+}
+
+// Promote makes a standby the primary, as whoever watches over the servers does,
+// and returns when it takes writes. There is nobody behind it yet whom it could
+// wait for.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	s.Exec(t, "postgres", `SELECT pg_promote()`)
+	s.until(t, "it is promoted", `SELECT NOT pg_is_in_recovery()`)
+	s.StandAlone(t)
+}
+
+// StandAlone makes the server acknowledge commits without a standby. Commits that
+// wait for one are acknowledged, too: whoever does this answers for it that the
+// standby will not be promoted.
+func (s *Server) StandAlone(t testing.TB) {
+	t.Helper()
+	s.Exec(t, "postgres", `ALTER SYSTEM RESET synchronous_standby_names`)
+	s.Exec(t, "postgres", `SELECT pg_reload_conf()`)
+}
+
+// Shutdown ends the server in order: everybody is sent away, and a standby that
+// follows has everything before it is over. Boot starts it again.
+func (s *Server) Shutdown(t testing.TB) {
+	t.Helper()
+	_ = s.process.Process.Signal(syscall.SIGINT)
+	select {
+	case <-s.ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the server did not shut down within half a minute")
+	}
+}
+
+// Follow starts a server that was shut down in order as the standby of the one
+// that took its place.
+func (s *Server) Follow(t testing.TB, primary *Server) {
+	t.Helper()
+	signal := filepath.Join(s.data(), "standby.signal")
+	err := os.WriteFile(signal, nil, 0o600)
+	if err == nil && s.as != nil {
+		err = os.Chown(signal, int(s.as.Uid), int(s.as.Gid))
+	}
+	if err == nil {
+		err = s.Boot(fmt.Sprintf("primary_conninfo=host=127.0.0.1 port=%d user=%s", primary.Port, superuser))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	primary.WaitForStandby(t)
+}
+
+// until asks a server until the answer is yes.
+func (s *Server) until(t testing.TB, what, question string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for {
+		var yes bool
+		if err := conn.QueryRow(ctx, question).Scan(&yes); err != nil {
+			t.Fatalf("gave up waiting until %s: %v", what, err)
+		}
+		if yes {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("gave up waiting until %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Cluster is the address of a database on several servers, of which the one that
+// takes writes is meant.
+func Cluster(database string, servers ...*Server) string {
+	hosts := ""
+	for i, server := range servers {
+		if i > 0 {
+			hosts += ","
+		}
+		hosts += fmt.Sprintf("127.0.0.1:%d", server.Port)
+	}
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", superuser, hosts, database)
+}
