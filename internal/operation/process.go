@@ -119,11 +119,15 @@ func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
 // top, when something they rest on moved before the reservation was made.
 func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wish, replay bool, err error) {
 	id, doubts := newID(p.config.Now()), 0
+	patience := patience{length: p.lease()}
 	for range reserveAttempts {
 		// 2. Idempotency: a known key keeps its result, whatever has changed
 		// since. A known key with another body is refused before that body is
 		// judged.
 		known, found, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
+		if err != nil && doubts > 0 && patience.pause() {
+			continue // a doubt is not left behind while it can be resolved
+		}
 		if err != nil {
 			return op, w, false, unavailable(fmt.Errorf("look up the key: %w", err))
 		}
@@ -162,6 +166,8 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 			// Money may have moved: a caller who hangs up changes nothing.
 			ctx = context.WithoutCancel(ctx)
 			doubts++
+			continue
+		case doubts > 0 && errors.Is(err, ErrUnavailable) && patience.pause():
 			continue
 		}
 		return op, w, false, unavailable(fmt.Errorf("reserve: %w", err))
@@ -205,7 +211,11 @@ func (p *Processor) judge(ctx context.Context, id string, r Request) (wish, Draf
 }
 
 func (p *Processor) confirmReservation(ctx context.Context, op Operation, w wish) (Operation, wish, bool, error) {
-	held, err := p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
+	var held bool
+	err := persist(p.lease(), func() (err error) {
+		held, err = p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
+		return err
+	})
 	if err != nil {
 		return op, w, false, unavailable(fmt.Errorf("confirm the reservation of %s: %w", op.ID, err))
 	}
@@ -315,7 +325,7 @@ func addonOrderOf(op Operation) Order {
 // node slept through its lease: then what they decided stands, and where the
 // provider's word goes against it, a person decides.
 func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error) {
-	op, settled, err := settleFor(ctx, p.store, s)
+	op, settled, err := settleFor(ctx, p.store, s, p.lease())
 	if err != nil {
 		return op, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,9 +65,32 @@ type troubled struct {
 	reserve       []string // what befalls each call: lost, undone, or nothing
 	settle        []string
 	reserved, set int
+	away          int // how many calls from now on find nobody
 }
 
-var errCut = fmt.Errorf("%w: the connection was cut", operation.ErrAmbiguous)
+var (
+	errCut  = fmt.Errorf("%w: the connection was cut", operation.ErrAmbiguous)
+	errAway = fmt.Errorf("%w: nobody is there", operation.ErrUnavailable)
+)
+
+func (s *troubled) isAway() bool {
+	s.away--
+	return s.away >= 0
+}
+
+func (s *troubled) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
+	if s.isAway() {
+		return operation.Operation{}, false, errAway
+	}
+	return s.DB.OperationByKey(ctx, operatorID, key)
+}
+
+func (s *troubled) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
+	if s.isAway() {
+		return false, errAway
+	}
+	return s.DB.ExtendLease(ctx, id, epoch, until)
+}
 
 func (s *troubled) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
 	if f := s.beforeFacts; f != nil {
@@ -77,8 +101,11 @@ func (s *troubled) Facts(ctx context.Context, q operation.Question) (operation.F
 }
 
 func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
+	if s.isAway() {
+		return operation.Operation{}, errAway
+	}
 	fate := next(s.reserve, &s.reserved)
-	if fate == "undone" {
+	if fate, s.away = thenAway(fate); fate == "undone" {
 		return operation.Operation{}, errCut
 	}
 	op, err := s.DB.Reserve(ctx, d)
@@ -89,8 +116,11 @@ func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Op
 }
 
 func (s *troubled) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
+	if s.isAway() {
+		return operation.Operation{}, false, errAway
+	}
 	fate := next(s.settle, &s.set)
-	if fate == "undone" {
+	if fate, s.away = thenAway(fate); fate == "undone" {
 		return operation.Operation{}, false, errCut
 	}
 	op, did, err := s.DB.Settle(ctx, st)
@@ -98,6 +128,16 @@ func (s *troubled) Settle(ctx context.Context, st operation.Settlement) (operati
 		return operation.Operation{}, false, errCut
 	}
 	return op, did, err
+}
+
+// thenAway reads a fate such as "lost, then away": the server that had the answer
+// is gone, and the next one takes a moment.
+func thenAway(fate string) (string, int) {
+	before, away := strings.CutSuffix(fate, ", then away")
+	if !away {
+		return fate, 0
+	}
+	return before, 4
 }
 
 func next(fates []string, at *int) string {
@@ -209,6 +249,10 @@ func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
 		{"settle, before it took hold", nil, []string{"undone", "undone"}, fault.OK, "801.00 held 0.00", 1},
 		{"settle, for good", nil, []string{"undone", "undone", "undone"}, fault.InternalError, "801.00 held 199.00", 1},
 		{"both", []string{"lost"}, []string{"lost"}, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, after it took hold, and the server with it", []string{"lost, then away"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, before it took hold, and the server with it", []string{"undone, then away"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"settle, after it took hold, and the server with it", nil, []string{"lost, then away"}, fault.OK, "801.00 held 0.00", 1},
+		{"settle, before it took hold, and the server with it", nil, []string{"undone, then away"}, fault.OK, "801.00 held 0.00", 1},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

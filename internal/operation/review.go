@@ -154,7 +154,7 @@ func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer An
 	if reason == NotConfirmed {
 		s.NextCheckAt = now.Add(r.config.MaxInterval)
 	}
-	settled, did, err := settleFor(ctx, r.store, s)
+	settled, did, err := settleFor(ctx, r.store, s, r.config.Timeout+leaseSlack)
 	if err == nil {
 		err = failpoint.Hit("V.settled")
 	}
@@ -292,13 +292,12 @@ func asked(now func() time.Time, what string, order Order, ask func() Answer) (A
 	}
 }
 
-// settleFor settles. A commit that may or may not have taken hold is tried
-// again: the second try either does it or finds it done.
-func settleFor(ctx context.Context, store Store, s Settlement) (op Operation, settled bool, err error) {
-	for range ambiguousAttempts {
-		if op, settled, err = store.Settle(ctx, s); !errors.Is(err, ErrAmbiguous) {
-			break
-		}
-	}
+// settleFor settles, and goes on trying for a while: the second try either does it
+// or finds it done. What is not settled then is found by its lease.
+func settleFor(ctx context.Context, store Store, s Settlement, length time.Duration) (op Operation, settled bool, err error) {
+	err = persist(length, func() (err error) {
+		op, settled, err = store.Settle(ctx, s)
+		return err
+	})
 	return op, settled, err
 }
