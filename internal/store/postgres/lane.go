@@ -7,8 +7,10 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/operation"
 )
 
 const (
@@ -21,9 +23,15 @@ const (
 	maxBatch = 256
 	// maxQueue bounds how many callers wait at a lane's door.
 	maxQueue = 1024
+	// admissionPatience is how long a caller waits. A batch whose COMMIT waits for
+	// the standby goes on without a deadline; whoever asked is told to come again.
+	admissionPatience = 10 * time.Second
 )
 
-var errClosed = errors.New("the store is closed")
+var (
+	errClosed = errors.New("the store is closed")
+	errBusy   = fmt.Errorf("%w in time", operation.ErrUnavailable)
+)
 
 // lane admits requests together: while one batch is on its way to the disk,
 // callers queue up, and the next one takes them all.
@@ -79,26 +87,34 @@ func (l *lane) enter(ctx context.Context, e *entrant) error {
 		return errClosed
 	default:
 	}
+	patience := time.NewTimer(admissionPatience)
+	defer patience.Stop()
 	select {
 	case l.queue <- e:
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-patience.C:
+		return errBusy
 	case <-l.stopping:
 		return errClosed
 	}
 	select {
 	case <-e.done:
+		return e.err
+	case <-patience.C:
+		// If a batch has it, its nonce is or will be burned, and nothing else.
+		e.state.CompareAndSwap(waiting, dropped)
+		return errBusy
 	case <-ctx.Done():
 		if e.state.CompareAndSwap(waiting, dropped) {
 			return ctx.Err()
 		}
-		<-e.done
 	case <-l.stopped:
 		if e.state.CompareAndSwap(waiting, dropped) {
 			return errClosed
 		}
-		<-e.done
 	}
+	<-e.done
 	return e.err
 }
 

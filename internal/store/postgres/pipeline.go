@@ -2,15 +2,12 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coaxhq/coax/internal/failpoint"
-	"github.com/coaxhq/coax/internal/operation"
 )
 
 // pipe is a transaction whose statements travel together, so that a fact costs
@@ -37,28 +34,14 @@ func moved(err error) bool { return sqlState(err) == divisionByZero || violates(
 // pipelined makes a fact true, in a transaction of its own; see do. The fact may
 // run several times, each from the beginning.
 func (db *DB) pipelined(ctx context.Context, run func(*pipe) error) error {
-	for try := 1; ; try++ {
-		err := db.tryPipelined(ctx, run)
-		if err == nil || try == factTries || !undone(err) {
-			return err
+	return db.repeat(ctx, func(conn *pgxpool.Conn) error {
+		p := &pipe{conn: conn}
+		err := contained(run, p)
+		if !p.done || err != nil {
+			p.abandon()
 		}
-	}
-}
-
-func (db *DB) tryPipelined(ctx context.Context, run func(*pipe) error) error {
-	db.waiting.Add(1)
-	conn, err := db.pool.Acquire(ctx)
-	db.waiting.Add(-1)
-	if err != nil {
-		return fmt.Errorf("reach the store: %w", inOneLine(err))
-	}
-	defer conn.Release()
-	p := &pipe{conn: conn}
-	err = contained(run, p)
-	if !p.done || err != nil {
-		p.abandon(err)
-	}
-	return err
+		return err
+	})
 }
 
 // send sends a batch and waits for its answers.
@@ -99,9 +82,11 @@ func (p *pipe) commit(batch *pgx.Batch, place string) error {
 		}
 		return nil
 	})
+	line := lineOf(p.conn.Conn())
+	line.committing()
 	err := p.conn.SendBatch(context.Background(), sending).Close()
 	p.done = err == nil
-	return judgeCommit(err)
+	return line.committed(err)
 }
 
 func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
@@ -116,29 +101,14 @@ func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
 }
 
 // abandon undoes what was begun. The server undoes what a closed connection had
-// begun, and one that no longer takes writes is not to be asked again.
-func (p *pipe) abandon(cause error) {
-	if p.conn.Conn().IsClosed() {
+// begun.
+func (p *pipe) abandon() {
+	if p.conn.Conn().IsClosed() || p.conn.Conn().PgConn().TxStatus() == 'I' {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
-	if p.conn.Conn().PgConn().TxStatus() != 'I' {
-		if _, err := p.conn.Exec(ctx, `rollback`); err != nil {
-			cause = err
-		}
-	}
-	if readOnly(cause) || p.conn.Conn().PgConn().TxStatus() != 'I' {
+	if _, err := p.conn.Exec(ctx, `rollback`); err != nil {
 		_ = p.conn.Conn().Close(ctx)
 	}
-}
-
-// judgeCommit tells a transaction that the server refused from one whose fate is
-// not known: without the server's word, the COMMIT may have been carried out.
-func judgeCommit(err error) error {
-	var failure *pgconn.PgError
-	if err == nil || errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &failure) && failure.Severity == "ERROR" {
-		return err
-	}
-	return fmt.Errorf("%w: commit: %w", operation.ErrAmbiguous, err)
 }

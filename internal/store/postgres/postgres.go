@@ -18,12 +18,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-
-	"github.com/coaxhq/coax/internal/operation"
 )
 
 // Role is what a process does with the store.
@@ -59,7 +56,9 @@ type DB struct {
 	lanes []*lane
 	// waiting counts the facts that have no connection yet.
 	waiting atomic.Int64
-	broken  chan struct{} // never closed: another primary may come
+	// primaries counts the servers that were lost; a connection belongs to one.
+	primaries atomic.Int64
+	broken    chan struct{} // never closed: another primary may come
 }
 
 const (
@@ -70,6 +69,10 @@ const (
 	connectTimeout = 2 * time.Second
 	// statementTimeout ends a statement that hangs; never a COMMIT.
 	statementTimeout = 10 * time.Second
+	// acquireTimeout is for a connection; longer than two dead hosts take.
+	acquireTimeout = 3 * connectTimeout
+	// readyTimeout is for the question whether requests should come here.
+	readyTimeout = 3 * time.Second
 )
 
 // session is what every connection asks of the server. There is no
@@ -95,13 +98,13 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
+	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{})}
+	config.BeforeConnect = db.keepLine
+	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("prepare to connect: %w", err)
 	}
-	db := &DB{where: Redact(address), role: options.Role, pool: pool, broken: make(chan struct{})}
 	if err := db.prepare(ctx, options.Role); err != nil {
-		pool.Close()
+		db.pool.Close()
 		return nil, err
 	}
 	db.openLanes(options.Observe)
@@ -192,8 +195,11 @@ func (db *DB) checkDurability(ctx context.Context) error {
 	return nil
 }
 
-// Ready reports whether the store can be read and written.
+// Ready reports whether the store can be read and written, within a time that
+// whoever spreads the load can wait.
 func (db *DB) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
 	var standby bool
 	var tolerances int
 	err := db.pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), (SELECT count(*) FROM schema_tolerance)`).Scan(&standby, &tolerances)
@@ -236,98 +242,3 @@ func (db *DB) Close() error {
 	db.pool.Close()
 	return nil
 }
-
-// factTries is how often a fact is tried that the server undid for the sake of
-// another one, or that met a server that was just leaving.
-const factTries = 10
-
-// do makes a fact true, in a transaction of its own. It returns when the fact is
-// durable, was refused, or failed; the caller's hanging up counts only until a
-// connection is there. The fact may run several times, each from the beginning.
-func (db *DB) do(ctx context.Context, run func(*tx) error) error {
-	for try := 1; ; try++ {
-		err := db.try(ctx, run)
-		if err == nil || try == factTries || !undone(err) {
-			return err
-		}
-	}
-}
-
-func (db *DB) try(ctx context.Context, run func(*tx) error) (err error) {
-	db.waiting.Add(1)
-	conn, err := db.pool.Acquire(ctx)
-	db.waiting.Add(-1)
-	if err != nil {
-		return fmt.Errorf("reach the store: %w", inOneLine(err))
-	}
-	defer conn.Release()
-	working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
-	defer cancel()
-	begun, err := conn.Begin(working)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	committed := false
-	defer func() {
-		if !committed {
-			// The server undoes what a closed connection had begun. A server that
-			// no longer takes writes is not to be asked again.
-			if begun.Rollback(working) != nil || readOnly(err) {
-				_ = conn.Conn().Close(working)
-			}
-		}
-	}()
-	if err := contained(run, &tx{working, begun}); err != nil {
-		return err
-	}
-	committed = true
-	return commit(begun)
-}
-
-// commit ends a transaction without a deadline: a client that stops waiting makes
-// the server stop waiting for the standby, and then what others can see may be
-// gone after a failover. That a dead server is noticed is the connection's
-// business.
-func commit(begun pgx.Tx) error {
-	err := begun.Commit(context.Background())
-	if err == nil {
-		return nil
-	}
-	var failure *pgconn.PgError
-	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &failure) && failure.Severity == "ERROR" {
-		return fmt.Errorf("commit: %w", err) // the server said no
-	}
-	return fmt.Errorf("%w: commit: %w", operation.ErrAmbiguous, err)
-}
-
-// SQLSTATEs that the store acts on.
-const (
-	uniqueViolation      = "23505"
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	lockNotAvailable     = "55P03"
-	readOnlyTransaction  = "25006"
-)
-
-func sqlState(err error) string {
-	var failure *pgconn.PgError
-	if errors.As(err, &failure) {
-		return failure.Code
-	}
-	return ""
-}
-
-// undone reports whether the server gave up a fact in favour of another one.
-func undone(err error) bool {
-	if errors.Is(err, operation.ErrAmbiguous) {
-		return false
-	}
-	code := sqlState(err)
-	return code == serializationFailure || code == deadlockDetected
-}
-
-// readOnly reports whether the server has stopped being the primary.
-func readOnly(err error) bool { return sqlState(err) == readOnlyTransaction }
-
-// violates reports whether err is a broken uniqueness rule.
-func violates(err error) bool { return sqlState(err) == uniqueViolation }
