@@ -16,6 +16,10 @@ STORE        ?= sqlite
 # PostgreSQL that they start themselves.
 BOTH_STORES = ./cmd/coax ./internal/audit
 
+ROUNDS       ?= 20
+# A round takes about half a minute where two processors share everything.
+FAILOVER_TIMEOUT ?= $(shell expr 10 + $(ROUNDS) '*' 3)m
+
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
@@ -44,6 +48,11 @@ test: tools-present lint ## Everything: lint, then the whole suite under the rac
 .PHONY: race
 race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
 	COAX_TEST_STORE=$(STORE) CGO_ENABLED=1 go test -race -count=$(COUNT) -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+
+.PHONY: failover
+failover: tools-present ## Kill the primary under load, again and again, and switch over as often (ROUNDS=20)
+	CGO_ENABLED=1 COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) go test -race -count=1 -v -timeout $(FAILOVER_TIMEOUT) \
+		-run '^(TestThePrimaryDies|TestASwitchover|TestWithoutItsStandby)' ./cmd/coax
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck; needs only Go

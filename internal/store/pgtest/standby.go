@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,16 +23,27 @@ func (s *Server) Standby(t testing.TB) *Server {
 		giveUp(t, err)
 	}
 	t.Cleanup(standby.Stop)
-	err = standby.run("pg_basebackup", "--pgdata", standby.data(), "--host", "127.0.0.1", "--port", fmt.Sprint(s.Port),
+	standby.settings = s.settings
+	standby.Rejoin(t, s)
+	return standby
+}
+
+// Rejoin makes a server that does not run a fresh copy of the primary and its
+// standby, where it listened before.
+func (s *Server) Rejoin(t testing.TB, primary *Server) {
+	t.Helper()
+	if err := os.RemoveAll(s.data()); err != nil {
+		t.Fatal(err)
+	}
+	err := s.run("pg_basebackup", "--pgdata", s.data(), "--host", "127.0.0.1", "--port", fmt.Sprint(primary.Port),
 		"--write-recovery-conf", "--wal-method", "stream", "--checkpoint", "fast", "--no-sync")
 	if err == nil {
-		err = standby.Boot(s.settings...)
+		err = s.Boot()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.WaitForStandby(t)
-	return standby
+	primary.WaitForStandby(t)
 }
 
 // WaitForStandby makes the server acknowledge a commit only after a standby has
@@ -40,7 +52,7 @@ func (s *Server) WaitForStandby(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "postgres", `ALTER SYSTEM SET synchronous_standby_names = '*'`)
 	s.Exec(t, "postgres", `SELECT pg_reload_conf()`)
-	s.until(t, "a standby is in step", `SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'`)
+	s.Until(t, "a standby is in step", `SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'`)
 }
 
 // Promote makes a standby the primary, as whoever watches over the servers does,
@@ -49,7 +61,7 @@ func (s *Server) WaitForStandby(t testing.TB) {
 func (s *Server) Promote(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "postgres", `SELECT pg_promote()`)
-	s.until(t, "it is promoted", `SELECT NOT pg_is_in_recovery()`)
+	s.Until(t, "it is promoted", `SELECT NOT pg_is_in_recovery()`)
 	s.StandAlone(t)
 }
 
@@ -78,13 +90,13 @@ func (s *Server) Shutdown(t testing.TB) {
 // that took its place.
 func (s *Server) Follow(t testing.TB, primary *Server) {
 	t.Helper()
-	signal := filepath.Join(s.data(), "standby.signal")
-	err := os.WriteFile(signal, nil, 0o600)
-	if err == nil && s.as != nil {
-		err = os.Chown(signal, int(s.as.Uid), int(s.as.Gid))
+	err := s.write("standby.signal", "")
+	if err == nil {
+		// The last line counts, as with ALTER SYSTEM.
+		err = s.write("postgresql.auto.conf", fmt.Sprintf("primary_conninfo = 'host=127.0.0.1 port=%d user=%s'\n", primary.Port, superuser))
 	}
 	if err == nil {
-		err = s.Boot(fmt.Sprintf("primary_conninfo=host=127.0.0.1 port=%d user=%s", primary.Port, superuser))
+		err = s.Boot()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +104,22 @@ func (s *Server) Follow(t testing.TB, primary *Server) {
 	primary.WaitForStandby(t)
 }
 
-// until asks a server until the answer is yes.
-func (s *Server) until(t testing.TB, what, question string) {
+// write adds a line to one of the server's files, which stays its own.
+func (s *Server) write(name, line string) error {
+	path := filepath.Join(s.data(), name)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(line)
+	if s.as != nil {
+		err = errors.Join(err, file.Chown(int(s.as.Uid), int(s.as.Gid)))
+	}
+	return errors.Join(err, file.Close())
+}
+
+// Until asks a server until the answer is yes.
+func (s *Server) Until(t testing.TB, what, question string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -78,9 +78,17 @@ func (l *line) committed(err error) error {
 	case err == nil:
 		l.open.Store(false)
 		return fmt.Errorf("%w: commit: the server warns: %s", operation.ErrAmbiguous, l.warning)
-	case errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &failure) && severity(failure) == "ERROR":
+	case neverSent(err), errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &failure) && severity(failure) == "ERROR":
 		l.open.Store(false)
 		return fmt.Errorf("commit: %w", err)
 	}
 	return fmt.Errorf("%w: commit: %w", operation.ErrAmbiguous, err)
+}
+
+// neverSent reports whether a COMMIT provably did not leave, nor what travels with
+// it: statements that a connection does not know yet are prepared before any of
+// them is sent.
+func neverSent(err error) bool {
+	var preparing pgx.ErrPreprocessingBatch
+	return errors.As(err, &preparing) || pgconn.SafeToRetry(err)
 }

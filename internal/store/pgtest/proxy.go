@@ -1,0 +1,192 @@
+package pgtest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Proxy is a way to a server that can be cut at any moment: after so many bytes,
+// between a COMMIT and its answer, or all at once. The server itself stays well.
+type Proxy struct {
+	server   *Server
+	listener net.Listener
+
+	mu    sync.Mutex
+	lines map[*proxied]bool
+	// left are the bytes until the next cut, by direction; below zero if none is
+	// to come.
+	left map[Direction]int
+	// commits is how many answers to a COMMIT come through before one is lost;
+	// below zero if none is to be.
+	commits int
+	cuts    int
+}
+
+// Direction is where bytes go.
+type Direction int
+
+// ToServer is what clients send, ToClient what they are answered.
+const (
+	ToServer Direction = iota
+	ToClient
+)
+
+// proxied is one connection through the proxy.
+type proxied struct{ client, server net.Conn }
+
+func (p *proxied) close() {
+	_ = p.client.Close()
+	_ = p.server.Close()
+}
+
+// NewProxy opens a way to a server, which is there until the test ends.
+func NewProxy(t testing.TB, server *Server) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{server: server, listener: listener, lines: map[*proxied]bool{}, left: map[Direction]int{ToServer: -1, ToClient: -1}, commits: -1}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.CutAll()
+	})
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go p.carry(client)
+		}
+	}()
+	return p
+}
+
+// URL is the address of a database on the way through the proxy.
+func (p *Proxy) URL(database string) string {
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", superuser, p.listener.Addr(), database)
+}
+
+// CutAll cuts every connection that there is now.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range p.lines {
+		line.close()
+	}
+}
+
+// CutAfter cuts a connection once, in the middle of whatever passes, when so many
+// bytes more have gone one way on all of them.
+func (p *Proxy) CutAfter(way Direction, bytes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left[way] = bytes
+}
+
+// LoseCommit cuts a connection once, in the place of the answer to a COMMIT that
+// the server has carried out, after so many others.
+func (p *Proxy) LoseCommit(after int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.commits = after
+}
+
+// Cuts is how often a connection was cut as it had been told; what was not cut yet
+// will not be any more.
+func (p *Proxy) Cuts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left[ToServer], p.left[ToClient], p.commits = -1, -1, -1
+	return p.cuts
+}
+
+func (p *Proxy) carry(client net.Conn) {
+	server, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p.server.Port))
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	line := &proxied{client, server}
+	p.mu.Lock()
+	p.lines[line] = true
+	p.mu.Unlock()
+	var group sync.WaitGroup
+	group.Go(func() { p.toServer(line) })
+	group.Go(func() { p.toClient(line) })
+	group.Wait()
+	p.mu.Lock()
+	delete(p.lines, line)
+	p.mu.Unlock()
+}
+
+func (p *Proxy) toServer(line *proxied) {
+	defer line.close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := line.client.Read(buffer)
+		if !p.pass(ToServer, line.server, buffer[:n]) || err != nil {
+			return
+		}
+	}
+}
+
+// toClient passes messages whole, to know what they say: a byte for the kind, four
+// for the length, and the rest.
+func (p *Proxy) toClient(line *proxied) {
+	defer line.close()
+	from := bufio.NewReader(line.server)
+	for {
+		message := make([]byte, 5)
+		if _, err := io.ReadFull(from, message); err != nil {
+			return
+		}
+		rest := make([]byte, binary.BigEndian.Uint32(message[1:])-4)
+		if _, err := io.ReadFull(from, rest); err != nil {
+			return
+		}
+		if message[0] == 'C' && string(rest) == "COMMIT\x00" && p.loses() {
+			return
+		}
+		if !p.pass(ToClient, line.client, append(message, rest...)) {
+			return
+		}
+	}
+}
+
+func (p *Proxy) loses() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.commits < 0 {
+		return false
+	}
+	if p.commits--; p.commits >= 0 {
+		return false
+	}
+	p.cuts++
+	return true
+}
+
+// pass sends bytes on, or as many as may pass before the cut; false after it.
+func (p *Proxy) pass(way Direction, to net.Conn, bytes []byte) bool {
+	p.mu.Lock()
+	cut := false
+	if left := p.left[way]; left >= 0 {
+		cut = len(bytes) > left
+		bytes = bytes[:min(left, len(bytes))]
+		p.left[way] -= len(bytes)
+		if cut {
+			p.left[way] = -1
+			p.cuts++
+		}
+	}
+	p.mu.Unlock()
+	_, err := to.Write(bytes)
+	return err == nil && !cut
+}
