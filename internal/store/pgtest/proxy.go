@@ -25,6 +25,7 @@ type Proxy struct {
 	// below zero if none is to be.
 	commits int
 	cuts    int
+	seen    int // answers to a COMMIT, lost or not
 }
 
 // Direction is where bytes go.
@@ -107,6 +108,13 @@ func (p *Proxy) Cuts() int {
 	return p.cuts
 }
 
+// Commits is how many COMMITs the server has answered so far.
+func (p *Proxy) Commits() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
 func (p *Proxy) carry(client net.Conn) {
 	server, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p.server.Port))
 	if err != nil {
@@ -163,6 +171,7 @@ func (p *Proxy) toClient(line *proxied) {
 func (p *Proxy) loses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.seen++
 	if p.commits < 0 {
 		return false
 	}

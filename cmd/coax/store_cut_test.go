@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+// cutWorld is a service whose way to its database can be cut.
+type cutWorld struct {
+	*world
+	proxy *pgtest.Proxy
+	url   string // of the database, by another way
+	me    caller
+	asked int
+}
+
+func newCutWorld(t *testing.T) *cutWorld {
+	t.Helper()
+	server := pgtest.Start(t)
+	server.Exec(t, "postgres", "CREATE DATABASE coax")
+	proxy := pgtest.NewProxy(t, server)
+	w := &cutWorld{proxy: proxy, url: server.URL("coax")}
+	// Nothing but what the test asks for is to be committed, apart from what a
+	// node does once when it starts.
+	w.world = newWorld(t, "store.url="+proxy.URL("coax"), "provider.timeout=5s", "review.first_check=1s",
+		"catalogue.refresh=24h", "catalogue.max_age=48h")
+	w.me = w.rich("me", "10000000")
+	commits, since := -1, time.Now()
+	w.until("nobody commits anything by himself", func() bool {
+		if now := proxy.Commits(); now != commits {
+			commits, since = now, time.Now()
+		}
+		return time.Since(since) > 500*time.Millisecond
+	})
+	return w
+}
+
+// operation asks for something with the line cut as arm says, and then goes on
+// with the same key until it is decided, as a client would. It returns what the
+// first answer was.
+func (w *cutWorld) operation(what string, arm func()) (first fault.Code, cut bool) {
+	w.t.Helper()
+	w.asked++
+	o := order{"full_name": "Asha", "mobile": fmt.Sprintf("98%08d", w.asked), "plan_id": "BASIC-1"}
+	if w.asked%4 == 0 { // somebody whom the provider rejects
+		o["mobile"] = fmt.Sprintf("900001%04d", w.asked)
+	}
+	key := fmt.Sprintf("cut-%06d", w.asked)
+	before := w.proxy.Cuts()
+	arm()
+	got := w.operate(w.me, "activate", key, o)
+	cut = w.proxy.Cuts() > before
+	first = got.code
+
+	id := got.text("transaction_id")
+	w.until("the key is decided: "+what, func() bool {
+		switch got.code {
+		case fault.OK, fault.ProviderError:
+			return true
+		case fault.RequestInProgress, fault.PendingReview:
+			w.pass(time.Second) // until its lease is over, and somebody asks
+		case fault.ServiceUnavailable, fault.InternalError:
+		default:
+			w.t.Fatalf("%s: %s", what, got.raw)
+		}
+		got = w.operate(w.me, "activate", key, o)
+		return false
+	})
+	if now := got.text("transaction_id"); id != "" && now != id {
+		w.t.Errorf("%s: answered with %s, and then with %s", what, id, now)
+	}
+	want := map[fault.Code]int{fault.OK: 1}[got.code]
+	if effects := w.simulator.Effects()[got.text("transaction_id")]; effects != want {
+		w.t.Errorf("%s: %s, and carried out %d times", what, got.code, effects)
+	}
+	orders := 0
+	for _, c := range w.simulator.Calls(o["mobile"]) {
+		if c.Kind == "activate" {
+			orders++
+		}
+	}
+	if orders > 1 {
+		w.t.Errorf("%s: the provider was sent the order %d times", what, orders)
+	}
+	return first, cut
+}
+
+// audited demands clean books of the database.
+func (w *cutWorld) audited() {
+	w.t.Helper()
+	snapshot, done, err := openSnapshot(context.Background(), storeConfig{Kind: "postgres", URL: w.url})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer done()
+	report, err := audit.Run(context.Background(), snapshot, w.now(), nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, violation := range report.Violations {
+		w.t.Errorf("audit: %+v", violation)
+	}
+}
+
+// An operation is three commits. The database carries each of them out, and the
+// answer is lost on the way: of the admission, the caller is told to come again;
+// of the reservation and the settlement nothing is to be noticed at all.
+func TestACommitWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	w := newCutWorld(t)
+	for range 8 { // so that those who are rejected come to each
+		for at, want := range []struct {
+			fact  string
+			first map[fault.Code]bool
+		}{
+			{"the admission", only(fault.ServiceUnavailable)},
+			{"the reservation", map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}},
+			{"the settlement", map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}},
+		} {
+			first, cut := w.operation(want.fact, func() { w.proxy.LoseCommit(at) })
+			if !cut || !want.first[first] {
+				t.Errorf("the answer to %s was lost (%v), and the caller was told %s", want.fact, cut, first)
+			}
+		}
+	}
+	w.audited()
+}
+
+// The line is cut at one byte after another of everything an operation says to the
+// database and hears from it.
+func TestTheWayToTheDatabaseIsCutAnywhere(t *testing.T) {
+	t.Parallel()
+	for way, line := range map[pgtest.Direction]struct {
+		name   string
+		stride int // bytes; a prime, so that all parts of messages are met
+	}{pgtest.ToServer: {"to the database", 97}, pgtest.ToClient: {"from the database", 47}} {
+		t.Run(line.name, func(t *testing.T) {
+			t.Parallel()
+			w := newCutWorld(t)
+			w.operation("nothing is cut", func() {})
+			codes := map[fault.Code]int{}
+			tried, reached := 0, true
+			for bytes := 0; reached; bytes += line.stride {
+				if tried++; tried > 500 {
+					t.Fatal("there is no end to what an operation says")
+				}
+				var first fault.Code
+				first, reached = w.operation(fmt.Sprintf("cut after %d bytes", bytes), func() { w.proxy.CutAfter(way, bytes) })
+				codes[first]++
+			}
+			if codes[fault.OK] == 0 || codes[fault.ServiceUnavailable] == 0 || tried < 20 {
+				t.Errorf("%d cuts, answered %v; want some to be survived and some to be refused", tried, codes)
+			}
+			t.Logf("%d cuts, first answered %v", tried, codes)
+			w.audited()
+		})
+	}
+}
