@@ -54,6 +54,10 @@ failover: tools-present ## Kill the primary under load, again and again, and swi
 	CGO_ENABLED=1 COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) go test -race -count=1 -v -timeout $(FAILOVER_TIMEOUT) \
 		-run '^(TestThePrimaryDies|TestASwitchover|TestWithoutItsStandby)' ./cmd/coax
 
+.PHONY: ha-demo
+ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)
+	scripts/ha-demo $(ARGS)
+
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck; needs only Go
 	@echo 'gofmt -l .'
