@@ -158,8 +158,12 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 		}
 		op, err = p.store.Reserve(ctx, draft)
 		switch {
-		case err == nil:
+		case err == nil && p.config.Now().Before(op.LeaseUntil):
 			return op, w, false, nil
+		case err == nil:
+			// The commit took longer than the lease, as one that waits for a
+			// standby may: somebody else may hold the operation already.
+			return p.confirmReservation(ctx, op, w)
 		case errors.Is(err, ErrMoved):
 			continue
 		case errors.Is(err, ErrAmbiguous) && doubts < ambiguousAttempts:

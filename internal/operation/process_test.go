@@ -66,6 +66,10 @@ type troubled struct {
 	settle        []string
 	reserved, set int
 	away          int // how many calls from now on find nobody
+	// late is how far the clock has gone on; committing is called when a
+	// reservation has taken hold.
+	late       time.Duration
+	committing func()
 }
 
 var (
@@ -109,6 +113,9 @@ func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Op
 		return operation.Operation{}, errCut
 	}
 	op, err := s.DB.Reserve(ctx, d)
+	if s.committing != nil {
+		s.committing()
+	}
 	if fate == "lost" && err == nil {
 		return operation.Operation{}, errCut
 	}
@@ -163,7 +170,8 @@ func newShop(t *testing.T) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	now := func() time.Time { return noon }
+	store, provider := &troubled{DB: db}, &willing{}
+	now := func() time.Time { return noon.Add(store.late) }
 	desk := admin.NewDesk(db, nil, "test", now)
 	must := func(err error) {
 		t.Helper()
@@ -180,7 +188,6 @@ func newShop(t *testing.T) *shop {
 	must(err)
 	_, _, err = desk.TopUp(t.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1000_00), Reference: "r"})
 	must(err)
-	store, provider := &troubled{DB: db}, &willing{}
 	prices := catalogue.New(db, nil, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour})
 	return &shop{
 		Processor: operation.NewProcessor(store, prices, provider, operation.NewBreaker(nil), operation.Config{
@@ -280,6 +287,38 @@ func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
 				if !fault.Is(err, fault.RequestInProgress) {
 					t.Errorf("again: %v; want it in progress", err)
 				}
+			}
+		})
+	}
+}
+
+// A reservation whose commit takes longer than its lease may be somebody else's by
+// the time it is there: the provider is called only by who still has it.
+func TestAReservationThatOutlastsItsLeaseIsConfirmedFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		taken   bool
+		want    fault.Code
+		applied int32
+	}{
+		"nobody took it":   {false, fault.OK, 1},
+		"another node did": {true, fault.RequestInProgress, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t)
+			s.store.committing = func() {
+				s.store.late = time.Minute
+				if !row.taken {
+					return
+				}
+				later := noon.Add(s.store.late)
+				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Most: 1})
+				if err != nil || len(claimed) != 1 {
+					t.Errorf("claimed %v, %v", claimed, err)
+				}
+			}
+			_, err := s.Process(t.Context(), s.request(operation.Activate, "slow-commit-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+			if fault.CodeOf(err) != row.want || s.provider.applied.Load() != row.applied {
+				t.Errorf("answered %v after %d orders; want %s after %d", err, s.provider.applied.Load(), row.want, row.applied)
 			}
 		})
 	}
