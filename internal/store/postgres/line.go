@@ -87,8 +87,10 @@ func (l *line) committed(err error) error {
 
 // neverSent reports whether a COMMIT provably did not leave, nor what travels with
 // it: statements that a connection does not know yet are prepared before any of
-// them is sent.
+// them is sent. pgconn.SafeToRetry is not to be asked: of a simple query whose
+// answer is cut off, pgx 5.11 says that the connection was closed, and that this
+// was before anything was sent.
 func neverSent(err error) bool {
 	var preparing pgx.ErrPreprocessingBatch
-	return errors.As(err, &preparing) || pgconn.SafeToRetry(err)
+	return errors.As(err, &preparing)
 }

@@ -75,11 +75,13 @@ const (
 	readyTimeout = 3 * time.Second
 )
 
-// session is what every connection asks of the server. There is no
-// statement_timeout among them: a COMMIT that it ends while it waits for the
-// standby counts as done, although the standby may not have it.
+// session is what every connection asks of the server.
 var session = map[string]string{
 	"application_name": "coax",
+	// None, whatever the role or the database says: a COMMIT that it ends while
+	// it waits for the standby counts as done, although the standby may not have
+	// it.
+	"statement_timeout": "0",
 	// A node that stands still in the middle of a transaction must not keep
 	// the others from its rows. Whoever waits for them waits for longer than
 	// that, and is served.
@@ -140,6 +142,11 @@ func readAddress(address string) (*pgxpool.Config, error) {
 	if _, query, found := strings.Cut(address, "?"); found {
 		if parameters, err = url.ParseQuery(query); err != nil {
 			return nil, addressProblem(address, err)
+		}
+	}
+	for _, deadline := range []string{"statement_timeout", "transaction_timeout"} {
+		if parameters.Has(deadline) {
+			return nil, fmt.Errorf("read the address: %s would end a COMMIT that waits for the standby: remove it", deadline)
 		}
 	}
 	if !parameters.Has("pool_max_conns") {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,8 @@ func newPair(t testing.TB) *pair {
 	p := &pair{t: t, primary: pgtest.Start(t)}
 	p.primary.Exec(t, "postgres", `CREATE DATABASE coax`)
 	p.primary.Exec(t, "coax", `CREATE TABLE notes (what text PRIMARY KEY)`)
+	// Somebody means well.
+	p.primary.Exec(t, "coax", `ALTER DATABASE coax SET statement_timeout = '3s'`)
 	p.standby = p.primary.Standby(t)
 	p.proxy = pgtest.NewProxy(t, p.primary)
 	db, err := Open(t.Context(), p.proxy.URL("coax"), Options{})
@@ -208,5 +211,14 @@ func TestAPrimaryThatIsGoneIsForgotten(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAnAddressThatPutsADeadlineOnCommitIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, parameter := range []string{"statement_timeout=30s", "sslmode=disable&transaction_timeout=1000"} {
+		if err := CheckAddress("postgres://coax@127.0.0.1/coax?" + parameter); err == nil || !strings.Contains(err.Error(), "would end a COMMIT") {
+			t.Errorf("%s: %v; want it refused for what it does to a COMMIT", parameter, err)
+		}
 	}
 }
