@@ -193,7 +193,7 @@ func (c *cluster) open() *sql.DB {
 // rows is what a query finds in the store, as texts.
 func (c *cluster) rows(query string) []string {
 	c.t.Helper()
-	return rowsOf(c.t, c.open(), query)
+	return cliRows(c.t, c.open(), query)
 }
 
 // clean demands that the books agree, that the provider did nothing twice, and

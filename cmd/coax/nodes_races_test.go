@@ -14,6 +14,7 @@ import (
 
 // No caller can tell which of three nodes answers.
 func TestThreeNodesAreOneService(t *testing.T) {
+	aboutPostgres(t)
 	t.Parallel()
 	c := newCluster(t, 3)
 	for _, story := range []struct {

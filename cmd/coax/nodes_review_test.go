@@ -11,6 +11,7 @@ import (
 // What is in review is shared among the nodes by nobody: each takes what is due
 // and not taken.
 func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
+	aboutPostgres(t)
 	t.Parallel()
 	const operations = 60
 	// They become due while none of the nodes is far behind the others.

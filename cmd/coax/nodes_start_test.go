@@ -11,6 +11,7 @@ import (
 // Nodes that are started together on nothing make the schema once, and agree on
 // the master key.
 func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
+	aboutPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
 	c.start(3)
@@ -46,6 +47,7 @@ func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
 
 // The same with more of them than one would start, and nothing but the migration.
 func TestManyMigrationsAtOnceAreOne(t *testing.T) {
+	aboutPostgres(t)
 	t.Parallel()
 	program, err := breakable()
 	if err != nil {

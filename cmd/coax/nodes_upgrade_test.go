@@ -135,6 +135,7 @@ func (l *traffic) over(nodes ...int) {
 // An older and a newer binary work side by side on one store, whichever came
 // first, while orders come in: not one of them fails.
 func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
+	aboutPostgres(t)
 	t.Parallel()
 	present, err := breakable()
 	if err != nil {
@@ -203,6 +204,7 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 // Somebody reads the tables that a migration wants, for a long time. It waits for
 // them, and the nodes that serve do not have to wait with it.
 func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
+	aboutPostgres(t)
 	t.Parallel()
 	present, err := breakable()
 	if err != nil {
@@ -231,7 +233,7 @@ func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
 	// It comes, waits for the read and stands back, again and again.
 	upgraded := c.launch(next, nil)
 	waiting := func() bool {
-		return rowsOf(t, beside, `SELECT count(*) FROM pg_locks
+		return cliRows(t, beside, `SELECT count(*) FROM pg_locks
 			WHERE relation = 'subscribers'::regclass AND NOT granted AND mode = 'AccessExclusiveLock'`)[0] == "1"
 	}
 	for range 2 {
@@ -254,6 +256,7 @@ func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
 
 // A schema that an older binary cannot live with says so, and it does not start.
 func TestAnOlderReleaseKeepsOutOfASchemaThatDoesNotTolerateIt(t *testing.T) {
+	aboutPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
 	c.furnish()

@@ -27,6 +27,15 @@ func aboutSQLite(t testing.TB, what string) {
 	}
 }
 
+// aboutPostgres skips a test that is on PostgreSQL whatever the suite runs on, where
+// the suite does, too: it was run with the others on SQLite.
+func aboutPostgres(t testing.TB) {
+	t.Helper()
+	if pgtest.Chosen() {
+		t.Skip("on PostgreSQL always, and run when the others are on SQLite")
+	}
+}
+
 // migrated is a database with the schema and nothing else, to copy: making the
 // schema anew for every test takes longer than all else in many of them. What
 // makes it on an empty database has tests of its own.
