@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -186,13 +187,19 @@ func newServer() (*Server, error) {
 	return s, nil
 }
 
+// freePort finds a port below those that the system hands out by itself: a server
+// comes back to its port after a kill, and meanwhile any connection to anywhere
+// could have been given it.
 func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var err error
+	for range 100 {
+		port := 12_000 + rand.N(20_000)
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, listener.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }

@@ -146,7 +146,7 @@ func readAddress(address string) (*pgxpool.Config, error) {
 	}
 	for _, deadline := range []string{"statement_timeout", "transaction_timeout"} {
 		if parameters.Has(deadline) {
-			return nil, fmt.Errorf("read the address: %s would end a COMMIT that waits for the standby: remove it", deadline)
+			return nil, fmt.Errorf("%s has %s, which would end a COMMIT that waits for the standby: remove it", Redact(address), deadline)
 		}
 	}
 	if !parameters.Has("pool_max_conns") {

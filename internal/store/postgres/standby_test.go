@@ -217,7 +217,7 @@ func TestAPrimaryThatIsGoneIsForgotten(t *testing.T) {
 func TestAnAddressThatPutsADeadlineOnCommitIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, parameter := range []string{"statement_timeout=30s", "sslmode=disable&transaction_timeout=1000"} {
-		if err := CheckAddress("postgres://coax@127.0.0.1/coax?" + parameter); err == nil || !strings.Contains(err.Error(), "would end a COMMIT") {
+		if err := CheckAddress("postgres://coax@127.0.0.1/coax?" + parameter); err == nil || !strings.Contains(err.Error(), "which would end a COMMIT") {
 			t.Errorf("%s: %v; want it refused for what it does to a COMMIT", parameter, err)
 		}
 	}
