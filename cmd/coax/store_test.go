@@ -118,6 +118,7 @@ func peekStore(t testing.TB, from storeConfig) *sql.DB {
 func damageStore(t testing.TB, from storeConfig, statements ...string) {
 	t.Helper()
 	db := openBehind(t, from, "?_pragma=busy_timeout(5000)")
+	defer db.Close() // at once: the file may be put back
 	for _, statement := range statements {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
