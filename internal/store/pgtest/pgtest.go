@@ -243,7 +243,7 @@ func (s *Server) Boot(settings ...string) error {
 	s.process = s.command("postgres", args...)
 	s.process.Stdout, s.process.Stderr = log, log
 	// A test run that is killed leaves no server behind.
-	s.process.SysProcAttr.Pdeathsig = syscall.SIGINT
+	s.process.SysProcAttr.Pdeathsig = syscall.SIGQUIT
 	if err := s.process.Start(); err != nil {
 		return err
 	}
