@@ -137,8 +137,10 @@ func TestAChangeByTheCommandLineHoldsForEveryRequestThatBeginsAfterIt(t *testing
 			t.Fatalf("%v: exit %d: %s", change.args, status, errs.String())
 		}
 		made := time.Now()
-		if took := made.Sub(began); took > time.Second {
-			t.Errorf("%v took %s beside the load; want under a second", change.args, took)
+		// A process of its own, raced, on a busy machine: what is looked for here is
+		// the waiting of four seconds and more that SQLite's own lock makes.
+		if took := made.Sub(began); took > 3*time.Second {
+			t.Errorf("%v took %s beside the load; want no waiting", change.args, took)
 		}
 		periods[len(periods)-1].until = began
 		periods = append(periods, period{from: made, want: change.want})
