@@ -137,7 +137,7 @@ func TestAChangeByTheCommandLineHoldsForEveryRequestThatBeginsAfterIt(t *testing
 			t.Fatalf("%v: exit %d: %s", change.args, status, errs.String())
 		}
 		made := time.Now()
-		// A process of its own, raced, on a busy machine: what is looked for here is
+		// Raced, and on a busy machine perhaps: what is looked for here is
 		// the waiting of four seconds and more that SQLite's own lock makes.
 		if took := made.Sub(began); took > 3*time.Second {
 			t.Errorf("%v took %s beside the load; want no waiting", change.args, took)
