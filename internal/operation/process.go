@@ -143,10 +143,15 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 		// 3 to 5. Shape, price, customer, balance.
 		var draft Draft
 		if w, draft, err = p.judge(ctx, id, r); err != nil {
-			// A twin of this request may have got in between the look-up above
-			// and the facts, which then show its own effects: the key is looked
-			// up once more, lest it be refused because of itself.
-			if twin, found, lookErr := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey); lookErr == nil && found && twin.ID != id {
+			// A twin of this request, or our own reservation that was in doubt, may
+			// have got in between the look-up above and the facts, which then show
+			// its effects: the key is looked up once more, lest the request be
+			// refused because of itself.
+			twin, found, lookErr := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
+			switch {
+			case lookErr == nil && found && twin.ID == id, lookErr != nil && doubts > 0 && patience.pause():
+				continue
+			case lookErr == nil && found:
 				return twin, w, true, p.judgeReplay(r, twin)
 			}
 			return op, w, false, err

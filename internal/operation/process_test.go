@@ -66,6 +66,7 @@ type troubled struct {
 	settle        []string
 	reserved, set int
 	away          int // how many calls from now on find nobody
+	unseen        int // how many look-ups from now on come before the commit
 	// late is how far the clock has gone on; committing is called when a
 	// reservation has taken hold.
 	late       time.Duration
@@ -85,6 +86,9 @@ func (s *troubled) isAway() bool {
 func (s *troubled) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
 	if s.isAway() {
 		return operation.Operation{}, false, errAway
+	}
+	if s.unseen--; s.unseen >= 0 {
+		return operation.Operation{}, false, nil
 	}
 	return s.DB.OperationByKey(ctx, operatorID, key)
 }
@@ -111,6 +115,10 @@ func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Op
 	fate := next(s.reserve, &s.reserved)
 	if fate, s.away = thenAway(fate); fate == "undone" {
 		return operation.Operation{}, errCut
+	}
+	if fate == "lost, and done late" {
+		// The server is still at it when the key is looked up.
+		fate, s.unseen = "lost", 1
 	}
 	op, err := s.DB.Reserve(ctx, d)
 	if s.committing != nil {
@@ -249,6 +257,7 @@ func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
 		applied         int32
 	}{
 		{"reserve, after it took hold", []string{"lost"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, as it took hold", []string{"lost, and done late"}, nil, fault.OK, "801.00 held 0.00", 1},
 		{"reserve, before it took hold", []string{"undone"}, nil, fault.OK, "801.00 held 0.00", 1},
 		{"reserve, twice undone and then lost", []string{"undone", "undone", "lost"}, nil, fault.OK, "801.00 held 0.00", 1},
 		{"reserve, for good", []string{"undone", "undone", "undone", "undone"}, nil, fault.ServiceUnavailable, "1000.00 held 0.00", 0},
