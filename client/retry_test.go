@@ -139,13 +139,13 @@ func TestOnlyWhatTheContractAllowsIsSentAgain(t *testing.T) {
 		client.InternalError: true, client.ServiceUnavailable: true,
 	}
 	for _, code := range client.Codes() {
+		if code == client.OK || code == client.RequestInProgress {
+			continue // a success, and what is followed: both have tests of their own
+		}
 		t.Run(string(code), func(t *testing.T) {
 			status, known := statuses[code]
 			if !known {
 				t.Fatal("is not in this table")
-			}
-			if code == client.OK || code == client.RequestInProgress {
-				t.Skip("has a test of its own")
 			}
 			wire, _, err := renewThrough(t, client.Retry{Attempts: 3}, answer(status, code, `{}`))
 			want := 1

@@ -43,7 +43,7 @@ func admitAll(p *pipe, batch []*entrant) error {
 	}
 	writing := &pgx.Batch{}
 	q.writeCounters(writing)
-	return p.commit(writing, "N.in")
+	return p.commit(writing)
 }
 
 // admissionQuery is a batch on its way through the store.

@@ -62,19 +62,25 @@ func (p *pipe) query(query string, args ...any) (pgx.Rows, error) {
 	return p.conn.Query(context.Background(), query, args...)
 }
 
+// commitAt is commit for a fact that has a crash point inside its transaction.
+// That is a place between the rows and the COMMIT, so where places can break, the
+// two travel apart.
+func (p *pipe) commitAt(batch *pgx.Batch, place func() error) error {
+	if !failpoint.Enabled {
+		return p.commit(batch)
+	}
+	if err := p.send(batch); err != nil {
+		return err
+	}
+	if err := place(); err != nil {
+		return err
+	}
+	return p.commit(&pgx.Batch{})
+}
+
 // commit sends the last batch, with the COMMIT behind it. It has no deadline; see
 // the function commit.
-func (p *pipe) commit(batch *pgx.Batch, place string) error {
-	if failpoint.Enabled {
-		// A place inside the transaction is one between the rows and the COMMIT.
-		if err := p.send(batch); err != nil {
-			return err
-		}
-		if err := failpoint.Hit(place); err != nil {
-			return err
-		}
-		batch = &pgx.Batch{}
-	}
+func (p *pipe) commit(batch *pgx.Batch) error {
 	sending := p.opened(batch)
 	sending.Queue(`commit`).Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {

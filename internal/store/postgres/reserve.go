@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 )
@@ -25,7 +26,7 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 		guardPlan(batch, d)
 		claimCustomer(batch, d)
 		record(batch, d, &op)
-		return p.commit(batch, "R.in")
+		return p.commitAt(batch, func() error { return failpoint.Hit("R.in") })
 	})
 	if moved(err) {
 		return operation.Operation{}, operation.ErrMoved

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -33,7 +34,7 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 		}
 		writing := &pgx.Batch{}
 		settled = settle(writing, before, s, &op)
-		return p.commit(writing, "S.in")
+		return p.commitAt(writing, func() error { return failpoint.Hit("S.in") })
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.Operation{}, false, fmt.Errorf("there is no operation %s", s.OperationID)

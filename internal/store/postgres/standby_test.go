@@ -52,7 +52,7 @@ var ways = map[string]func(*DB, context.Context, string) error{
 		return db.pipelined(ctx, func(p *pipe) error {
 			batch := &pgx.Batch{}
 			batch.Queue(`INSERT INTO notes VALUES ($1)`, what)
-			return p.commit(batch, "")
+			return p.commit(batch)
 		})
 	},
 }
