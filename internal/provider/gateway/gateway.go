@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -28,6 +29,8 @@ type Config struct {
 	CAFile string
 	// Token goes with every call as a bearer token; empty means none.
 	Token Token
+	// Dial makes connections in place of the network's own way; nil for that.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Observe is told what became of each call, for metrics and alarms. It may
 	// be nil, and is called from many goroutines.
 	Observe func(Observation)

@@ -43,10 +43,13 @@ func newTransport(config Config) (*http.Transport, error) {
 	protocols.SetHTTP1(true)
 	// A dial can outlive its call, since net/http keeps the connection for the
 	// next one; so it has a limit of its own.
-	dialer := &net.Dialer{Timeout: config.Timeout}
+	dial := config.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: config.Timeout}).DialContext
+	}
 	return &http.Transport{
 		Proxy:                  nil,
-		DialContext:            dialer.DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        trust,
 		TLSHandshakeTimeout:    config.Timeout,
 		DisableCompression:     true,

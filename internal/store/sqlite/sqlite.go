@@ -34,6 +34,10 @@ type Options struct {
 	Role Role
 	// Observe is told of every batch.
 	Observe Observer
+	// Commit stands around every COMMIT, for tests of a disk that fails: it
+	// runs the commit or does not, and what it returns is what the writer
+	// believes. Nil commits.
+	Commit func(commit func() error) error
 }
 
 // Observer is told what the writer does. It brings its own clock.
@@ -98,7 +102,7 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	if err != nil {
 		return fmt.Errorf("open the writer of %s: %w", db.path, err)
 	}
-	db.writer = startWriter(conn, turn, options.Observe)
+	db.writer = startWriter(conn, turn, options)
 	return nil
 }
 

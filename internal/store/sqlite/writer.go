@@ -35,6 +35,7 @@ type writer struct {
 	tx       *tx
 	turn     turnstile
 	observe  Observer
+	around   func(commit func() error) error
 	queue    chan *fact
 	stopping chan struct{} // closed by stop: no new facts
 	stopped  chan struct{} // closed when the loop has ended
@@ -58,12 +59,13 @@ const (
 	dropped       // the caller hung up first: it never runs
 )
 
-func startWriter(conn *sql.Conn, turn turnstile, observe Observer) *writer {
+func startWriter(conn *sql.Conn, turn turnstile, options Options) *writer {
 	w := &writer{
 		conn:     conn,
 		tx:       &tx{conn: conn, prepared: map[string]*sql.Stmt{}},
 		turn:     turn,
-		observe:  observe,
+		observe:  options.Observe,
+		around:   options.Commit,
 		queue:    make(chan *fact, maxQueue),
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
@@ -78,6 +80,10 @@ func startWriter(conn *sql.Conn, turn turnstile, observe Observer) *writer {
 func (w *writer) do(ctx context.Context, run func(*tx) error) error {
 	f := &fact{run: run, done: make(chan struct{})}
 	select {
+	case <-ctx.Done():
+		// Asked on its own: of two cases that are both ready, the select below
+		// takes either.
+		return ctx.Err()
 	case <-w.stopping:
 		return errClosed
 	case <-w.dead:
@@ -200,7 +206,15 @@ func (w *writer) commit(batch []*fact) error {
 			return w.abandon(cause)
 		}
 	}
-	if _, err := w.conn.ExecContext(ctx, "COMMIT"); err != nil {
+	commit := func() error {
+		_, err := w.conn.ExecContext(ctx, "COMMIT")
+		return err
+	}
+	if w.around != nil {
+		unguarded := commit
+		commit = func() error { return w.around(unguarded) }
+	}
+	if err := commit(); err != nil {
 		return w.abandon(fmt.Errorf("commit: %w", err))
 	}
 	return nil
