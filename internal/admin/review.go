@@ -8,10 +8,6 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// lateCheckAfter is how long after a refund by a person's word the provider is
-// asked once more.
-const lateCheckAfter = 10 * time.Minute
-
 // reasoned is an act that needs a reason.
 func (d *Desk) reasoned(action, reason string) (Act, error) {
 	act := d.act(action)
@@ -38,7 +34,8 @@ func (d *Desk) SettleReview(ctx context.Context, transactionID string, confirm b
 	if !confirm {
 		s.To, s.Reason, s.AddonNextAt = operation.Failed, operation.RejectedByReview, time.Time{}
 		s.ProviderMessage = "The operation was reviewed and not confirmed."
-		s.NextCheckAt = act.At.Add(lateCheckAfter)
+		// The provider has not been told: the nodes see to that at once.
+		s.NextCheckAt = act.At
 	}
 	return d.store.SettleReview(ctx, act, s)
 }

@@ -15,8 +15,6 @@ const (
 	// reviewWorkers is how many questions are put to the provider at once: one
 	// slow answer must not keep every other operation waiting.
 	reviewWorkers = 8
-	// lateChecks is how often a refunded operation is asked about afterwards.
-	lateChecks = 3
 )
 
 // ReviewConfig is how patiently operations are followed up.
@@ -233,16 +231,17 @@ func (r *Reviewer) addonWait(attempts int) time.Duration {
 	return min(wait, r.config.MaxInterval)
 }
 
-// checkLate asks about an operation that was refunded without the provider's
-// word, a few times, in case it was carried out after all.
+// checkLate makes sure that an operation which was refunded without the
+// provider's own no is never carried out: it is told so, again and again until it
+// answers. If it turns out to have been carried out after all, a person decides.
 func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	now := r.config.Now()
-	answer := r.provider.Status(ctx, orderOf(op))
+	answer := r.provider.Void(ctx, orderOf(op))
 	if err := noteContradiction(ctx, r.store, op, false, answer, now); err != nil {
 		return err
 	}
 	again := time.Time{}
-	if answer.Verdict == Unknown && op.Checks < lateChecks {
+	if answer.Verdict == Unknown {
 		again = now.Add(r.config.MaxInterval)
 	}
 	return r.store.CloseLateCheck(ctx, op.ID, again)

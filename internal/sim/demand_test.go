@@ -1,0 +1,45 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// demand fails a run of histories in which something that they are for never
+// happened: a simulation that only ever sees fair weather proves little.
+func demand(t *testing.T, happened map[string]int) {
+	t.Helper()
+	var wanted []string
+	for _, code := range fault.Contract {
+		wanted = append(wanted, "code "+string(code))
+	}
+	for _, kind := range faultKinds {
+		if kind.rate < 1000 {
+			wanted = append(wanted, "fault: "+kind.name)
+		}
+	}
+	for _, list := range []struct {
+		prefix  string
+		weights []weight
+	}{{"turn: ", turns}, {"staff: ", acts}, {"provider order: ", ways}, {"provider status: ", questionWays}} {
+		for _, w := range list.weights {
+			if w.name != "ok" {
+				wanted = append(wanted, list.prefix+w.name)
+			}
+		}
+	}
+	for _, step := range steps {
+		wanted = append(wanted, "operation "+step)
+	}
+	wanted = append(wanted,
+		"a batch of three facts or more", "the commit of three facts or more fails before it took hold", "the commit of three facts or more fails after it took hold",
+		"an operation is taken over", "a client hangs up", "a node crashes", "exception LATE_SUCCESS", "exception WRONG_ANSWER", "nobody is there",
+	)
+	missing := slices.DeleteFunc(wanted, func(what string) bool { return happened[what] > 0 })
+	if len(missing) > 0 {
+		t.Errorf("these never happened:\n  %s", strings.Join(missing, "\n  "))
+	}
+}

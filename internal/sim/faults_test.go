@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"strings"
+	"time"
+)
+
+// faults is what may go wrong in a history, and how often. Which kinds a history
+// has is drawn with its seed: one in which everything fails at once finds other
+// things than one in which a single kind does.
+type faults struct {
+	w  *world
+	on bool // off in the last part, when everything has to come right
+	// plan, for a history whose faults are told and not drawn; nil otherwise.
+	plan *planned
+
+	rates      map[string]int // in a thousand
+	nextCommit string
+}
+
+// planned are faults that are told: each at the n-th place where its kind is
+// possible.
+type planned struct{ faults []*plannedFault }
+
+type plannedFault struct {
+	kind string
+	n    int
+	seen int
+	// fired: the place came. A history in which none is reached is a clean one.
+	fired bool
+}
+
+// The kinds of faults, with their rates where a history has them.
+var faultKinds = []struct {
+	name string
+	rate int
+}{
+	{"read fails", 8}, {"write fails before", 15}, {"write fails after", 15}, {"commit fails before", 20}, {"commit fails after", 20},
+	{"crash", 3}, {"sleep", 2}, {"answer lost", 40}, {"hang up", 60}, {"provider", 1000}, {"clock", 1000}, {"leap", 1000}, {"outage", 1000}, {"power", 1000},
+}
+
+func newFaults(w *world, plan program) *faults {
+	f := &faults{w: w, on: true, plan: plan.planned, rates: map[string]int{}}
+	if plan.planned != nil || w.chance.odds(100, "a quiet history") {
+		return f
+	}
+	for _, kind := range faultKinds {
+		if w.chance.odds(600, "has", kind.name) && !plan.without[kind.name] {
+			f.rates[kind.name] = kind.rate
+		}
+	}
+	return f
+}
+
+func (f *faults) has(kind string) bool { return f.on && f.rates[kind] > 0 }
+
+func (f *faults) drawn(kind string, what ...string) bool {
+	if !f.on || f.rates[kind] == 0 || !f.w.chance.odds(f.rates[kind], append([]string{kind}, what...)...) {
+		return false
+	}
+	f.w.sometimes("fault: " + kind)
+	return true
+}
+
+func (f *faults) provider() bool { return f.has("provider") }
+
+func (f *faults) losesAnswer(fl *flight) bool { return f.drawn("answer lost", fl.task) }
+
+// meet decides what somebody meets at a gate.
+func (f *faults) meet(s *stop) verdict {
+	if f.plan != nil {
+		return f.meetPlanned(s)
+	}
+	if s.life != nil {
+		if f.drawn("crash", s.name()) {
+			f.w.fell(s.life)
+			return die
+		}
+		if f.drawn("sleep", s.name()) {
+			s.life.asleepUntil = time.Now().Add(f.w.chance.between(time.Second, 20*time.Second, "sleeps", s.name()))
+			s.life.troubled = true
+			f.w.wakeAt(s.life)
+		}
+	}
+	v := goOn
+	switch {
+	case strings.HasPrefix(s.where, "read ") && f.drawn("read fails", s.name()):
+		v = pick(f.w.chance, []verdict{failUnavailable, failPlainly}, "how", s.name())
+	case strings.HasPrefix(s.where, "before ") && f.drawn("write fails before", s.name()):
+		v = pick(f.w.chance, []verdict{failUnavailable, failAmbiguous, failPlainly}, "how", s.name())
+	case strings.HasPrefix(s.where, "after ") && f.drawn("write fails after", s.name()):
+		v = failAmbiguous
+	case s.where == "commit" && f.drawn("commit fails before", s.name()):
+		f.failCommit("before")
+	case s.where == "commit" && f.drawn("commit fails after", s.name()):
+		f.failCommit("after")
+	}
+	if v != goOn {
+		f.w.model.excuse(s.who)
+	}
+	return v
+}
+
+// meetPlanned is meet for faults that are told.
+func (f *faults) meetPlanned(s *stop) verdict {
+	for _, p := range f.plan.faults {
+		if p.fired || !f.on || !possible(p.kind, s) {
+			continue
+		}
+		if p.seen++; p.seen <= p.n {
+			continue
+		}
+		p.fired = true
+		switch p.kind {
+		case "crash":
+			f.w.fell(s.life)
+			return die
+		case "sleep":
+			s.life.asleepUntil = time.Now().Add(leaseLength + 5*time.Second)
+			s.life.troubled = true
+			f.w.wakeAt(s.life)
+		case "commit fails before":
+			f.failCommit("before")
+		case "commit fails after":
+			f.failCommit("after")
+		default:
+			f.w.model.excuse(s.who)
+			return map[string]verdict{
+				"read fails": failUnavailable, "write is unavailable": failUnavailable, "write fails before": failAmbiguous, "write fails after": failAmbiguous,
+			}[p.kind]
+		}
+	}
+	return goOn
+}
+
+// possible reports whether a kind of fault can happen to somebody at a gate.
+func possible(kind string, s *stop) bool {
+	switch kind {
+	case "crash", "sleep":
+		return s.life != nil
+	case "read fails":
+		return strings.HasPrefix(s.where, "read ")
+	case "write is unavailable", "write fails before":
+		return strings.HasPrefix(s.where, "before ")
+	case "write fails after":
+		return strings.HasPrefix(s.where, "after ")
+	}
+	return s.where == "commit"
+}
+
+// failCommit makes the commit that is let through fail, and excuses everybody
+// whose fact is in it.
+func (f *faults) failCommit(how string) {
+	f.nextCommit = how
+	f.w.mu.Lock()
+	facts := f.w.batch
+	f.w.mu.Unlock()
+	if facts >= 3 {
+		f.w.sometimes("the commit of three facts or more fails " + how + " it took hold")
+	}
+	for _, task := range f.w.writers() {
+		f.w.model.excuse(task)
+	}
+}
+
+func (f *faults) commit() string {
+	fault := f.nextCommit
+	f.nextCommit = ""
+	return fault
+}
+
+// fell: a process died. It comes back after a while.
+func (w *world) fell(l *life) {
+	n := l.node
+	l.crash()
+	w.sometimes("a node crashes")
+	w.background.Go(func() {
+		time.Sleep(w.chance.between(100*time.Millisecond, 10*time.Second, "down", l.name()))
+		w.gates.pass(n.name+" restart", "restart", nil, false)
+		if n.life == nil {
+			w.startNode(n)
+		}
+	})
+}
+
+// wakeAt stirs the scheduler when a process wakes.
+func (w *world) wakeAt(l *life) {
+	wait := time.Until(l.asleepUntil)
+	w.background.Go(func() {
+		select {
+		case <-time.After(wait):
+			w.stir()
+		case <-l.ended:
+		}
+	})
+}

@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+)
+
+// gates is where everything that could happen in either order waits for its turn.
+// One goroutine runs at a time: the scheduler lets one through, waits until the
+// whole world stands still again, and only then picks the next.
+type gates struct {
+	w *world
+
+	mu      sync.Mutex
+	waiting []*stop
+	visits  map[string]int
+	arrived chan struct{} // holds one: somebody came to a gate
+	steps   int
+	open    bool // nobody waits: the world is being made
+	closed  bool // nobody goes on: it is being taken down
+}
+
+// stop is a goroutine that waits at a gate.
+type stop struct {
+	who   string // the task: a client's action, a node's loop, the provider
+	where string // the gate
+	visit string // how often this task came to this gate before
+	life  *life  // of the node it belongs to; nil if to none
+	since time.Time
+	write bool // about to ask the store for something durable
+	lets  chan verdict
+}
+
+func (s *stop) name() string { return s.who + " " + s.where + " " + s.visit }
+
+// verdict is what a gate lets a goroutine meet.
+type verdict int
+
+const (
+	goOn verdict = iota
+	die          // the node is no more
+	failUnavailable
+	failAmbiguous
+	failPlainly
+)
+
+func newGates(w *world) *gates {
+	return &gates{w: w, visits: map[string]int{}, arrived: make(chan struct{}, 1)}
+}
+
+// pass waits for a turn. A goroutine whose node has died does not come back.
+func (g *gates) pass(who, where string, of *life, write bool) verdict {
+	s := &stop{who: who, where: where, life: of, since: time.Now(), write: write, lets: make(chan verdict, 1)}
+	g.mu.Lock()
+	if of != nil && of.dead {
+		g.mu.Unlock()
+		runtime.Goexit()
+	}
+	if g.closed && who != "writer" && !strings.HasPrefix(who, "provider ") {
+		g.mu.Unlock()
+		runtime.Goexit()
+	}
+	if g.open || g.closed {
+		g.mu.Unlock()
+		return goOn
+	}
+	label := who + " " + where
+	s.visit = strconv.Itoa(g.visits[label])
+	g.visits[label]++
+	g.waiting = append(g.waiting, s)
+	g.mu.Unlock()
+	select {
+	case g.arrived <- struct{}{}:
+	default:
+	}
+	v := <-s.lets
+	if v == die {
+		runtime.Goexit()
+	}
+	return v
+}
+
+// next takes the stop whose turn it is: the seed gives every stop a number, and
+// the highest goes first. Who sleeps is passed over.
+func (g *gates) next() *stop {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	best, bestAt, bestRank := (*stop)(nil), 0, uint64(0)
+	now := time.Now()
+	for i, s := range g.waiting {
+		if s.life != nil && s.life.asleepUntil.After(now) {
+			continue
+		}
+		rank := g.w.chance.of("turn", s.who, s.where, s.visit)
+		if best == nil || rank > bestRank || rank == bestRank && s.name() < best.name() {
+			best, bestAt, bestRank = s, i, rank
+		}
+	}
+	if best != nil {
+		g.waiting = slices.Delete(g.waiting, bestAt, bestAt+1)
+	}
+	return best
+}
+
+// bury ends every goroutine of a node's life that waits at a gate.
+func (g *gates) bury(l *life) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(s *stop) bool {
+		if s.life == l {
+			s.lets <- die
+		}
+		return s.life == l
+	})
+}
+
+// writers are the tasks that have asked the store for something durable and not
+// heard yet; the scheduler fills it as it lets them through.
+func (w *world) writers() []string { return keys(w.writing) }
+
+// run lets one after the other through until the condition holds, or until so
+// much fake time has passed. It says whether the condition came to hold.
+func (g *gates) run(until func() bool, limit time.Duration) bool {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for {
+		synctest.Wait()
+		if until() {
+			return true
+		}
+		if g.w.broken() {
+			return false
+		}
+		s := g.next()
+		if s == nil {
+			select {
+			case <-g.arrived:
+				continue
+			case <-g.w.stirred:
+				continue
+			case <-deadline.C:
+				return false
+			}
+		}
+		g.steps++
+		g.let(s)
+	}
+}
+
+// let lets one through, into whatever the seed has in store for it there.
+func (g *gates) let(s *stop) {
+	w := g.w
+	v := w.faults.meet(s)
+	w.trace.note(s, v)
+	if s.write {
+		if strings.HasPrefix(s.where, "before ") && v == goOn {
+			w.writing[s.who] = true
+		} else {
+			delete(w.writing, s.who)
+		}
+	}
+	w.model.look(s)
+	s.lets <- v
+	synctest.Wait()
+	w.journal.read()
+}
+
+type taskKey struct{}
+
+// as names the task that works under a context.
+func as(ctx context.Context, task string) context.Context {
+	return context.WithValue(ctx, taskKey{}, task)
+}
+
+func taskOf(ctx context.Context) string {
+	task, _ := ctx.Value(taskKey{}).(string)
+	return task
+}

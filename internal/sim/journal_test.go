@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// journal is the simulation's own eyes on the store: triggers write down, within
+// each transaction, every row that it adds, changes or takes away. So the model
+// sees what was committed, in the order in which it was, whatever anybody was
+// told about it.
+type journal struct {
+	w     *world
+	eyes  *sql.DB
+	query *sql.Stmt
+	last  int64
+	seen  int // commits up to which it was read
+}
+
+// line is one row of the journal.
+type line struct {
+	n     int64
+	table string
+	act   string // insert, update, delete
+	text  []byte
+}
+
+func (l line) into(v any) {
+	if err := json.Unmarshal(l.text, v); err != nil {
+		panic(fmt.Sprintf("journal line %d (%s): %v", l.n, l.table, err))
+	}
+}
+
+// watched are the tables and columns that the model looks at.
+var watched = map[string]string{
+	"operators":             "id status api rate_limit commission_bps low_balance_paise",
+	"whitelist":             "operator_id entry",
+	"credentials":           "id operator_id permissions revoked_at expires_at",
+	"nonces":                "credential_id nonce request_id used_at",
+	"rate_counters":         "operator_id minute used",
+	"catalogue_comparisons": "verified_at",
+	"provider_components":   "code sellable",
+	"plans":                 "id name price_paise months type main addon retired version",
+	"subscribers":           "id operator_id mobile name expires_at activated_at renewed_at",
+	"cycles":                "subscriber_id seq operation_id plan_id starts_at ends_at",
+	"operations": "id operator_id idempotency_key kind channel subscriber_id customer_name mobile plan_id plan_name plan_months main addon " +
+		"amount_paise commission_bps wallet_before_paise expiry_previous expiry_planned cycle_starts_at status epoch node " +
+		"addon_status addon_attempt provider_transaction_id reason created_at completed_at",
+	"operation_events": "operation_id seq from_status to_status epoch node actor reason at",
+	"exceptions":       "operation_id kind",
+	"wallets":          "operator_id balance_paise ledger_paise",
+	"wallet_entries":   "operator_id seq kind amount_paise balance_after operation_id reference actor",
+	"ledger":           "operator_id line kind amount_paise balance_after operation_id description",
+	"commissions":      "operation_id operator_id amount_paise rate_bps",
+}
+
+// journalSchema is what the template of every history's store has beside the
+// product's own schema.
+func journalSchema() string {
+	var b strings.Builder
+	b.WriteString("CREATE TABLE sim_journal (n INTEGER PRIMARY KEY, tab TEXT NOT NULL, act TEXT NOT NULL, body TEXT NOT NULL);\n")
+	for _, table := range keys(watched) {
+		for act, row := range map[string]string{"insert": "NEW", "update": "NEW", "delete": "OLD"} {
+			fields := []string{}
+			for _, column := range strings.Fields(watched[table]) {
+				fields = append(fields, fmt.Sprintf("'%s', %s.%s", column, row, column))
+			}
+			fmt.Fprintf(&b, "CREATE TRIGGER sim_%s_%s AFTER %s ON %s BEGIN INSERT INTO sim_journal (tab, act, body) VALUES ('%s', '%s', json_object(%s)); END;\n",
+				table, act, act, table, table, act, strings.Join(fields, ", "))
+		}
+	}
+	return b.String()
+}
+
+func openJournal(w *world, path string) (*journal, error) {
+	eyes, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)")
+	if err != nil {
+		return nil, err
+	}
+	eyes.SetMaxOpenConns(1)
+	stmt, err := eyes.Prepare(`SELECT n, tab, act, body FROM sim_journal WHERE n > ?1 ORDER BY n`)
+	if err != nil {
+		return nil, err
+	}
+	return &journal{w: w, eyes: eyes, query: stmt}, nil
+}
+
+// read takes in what was committed since it was last read, and lets the model
+// judge it.
+func (j *journal) read() {
+	if j.seen == j.w.commits {
+		return
+	}
+	j.seen = j.w.commits
+	rows, err := j.query.Query(j.last)
+	if err != nil {
+		panic(err)
+	}
+	defer rows.Close()
+	var lines []line
+	for rows.Next() {
+		var l line
+		if err := rows.Scan(&l.n, &l.table, &l.act, &l.text); err != nil {
+			panic(err)
+		}
+		lines = append(lines, l)
+		j.last = l.n
+	}
+	if err := rows.Err(); err != nil {
+		panic(err)
+	}
+	if len(lines) > 0 {
+		j.w.model.committed(lines)
+	}
+}
+
+func (j *journal) close() {
+	_ = j.query.Close()
+	_ = j.eyes.Close()
+}

@@ -1,0 +1,295 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// program is what a history is told to do: which of its actions, and with which
+// faults. What each action is follows from the seed and the action's number.
+type program struct {
+	actions []int
+	without map[string]bool // kinds of faults that are left out
+	planned *planned        // faults that are told; nil if they are drawn
+}
+
+// historyLength is how many actions a history has.
+const historyLength = 200
+
+func wholeProgram() program {
+	p := program{without: map[string]bool{}}
+	for i := range historyLength {
+		p.actions = append(p.actions, i)
+	}
+	return p
+}
+
+// The world's furniture.
+
+const (
+	operatorsPerWorld   = 2
+	customersPerWorld   = 9 // of each operator, brought in at the start
+	newcomersPerWorld   = 30
+	home, away, strange = "203.0.113.7", "198.51.100.9", "192.0.2.66"
+)
+
+// planIDs are what can be bought; NOPE cannot, and GONE is retired at the start.
+var planIDs = []string{"BASIC-1", "FAMILY-3", "COMBO-1", "ODD-1"}
+
+func (w *world) furnish() error {
+	ctx, c := context.Background(), w.chance
+	var components []catalogue.Component
+	for _, s := range sold {
+		components = append(components, catalogue.Component{Code: s.code, Name: s.code, Role: catalogue.Role(s.role)})
+	}
+	if err := w.db.RecordComparison(ctx, catalogue.Comparison{Provider: providerName, At: w.now().UTC().Truncate(time.Millisecond), Components: components}); err != nil {
+		return err
+	}
+	for i, id := range planIDs {
+		if _, err := w.desk.SetPlan(ctx, w.planOf(id, c.below(40_000, "price", id)+1+i)); err != nil {
+			return err
+		}
+	}
+	csv := "lco,subscriber_id,mobile,name,plan_id,expiry\n"
+	for i := range operatorsPerWorld {
+		o := strconv.Itoa(i + 1)
+		terms := admin.OperatorChange{
+			RateLimit:     new(pick(c, []int{5, 40, 600, 600, 600}, "limit", o)),
+			CommissionBPS: new(pick(c, []int{0, 1, 5, 15, 25, 115, 235, 250, 1005, 3333, 10000}, "bps", o)),
+		}
+		operator, err := w.desk.CreateOperator(ctx, "Operator "+o, terms)
+		if err != nil {
+			return err
+		}
+		for range 1 + c.below(2, "keys", o) {
+			if err := w.issueKey(operator.ID); err != nil {
+				return err
+			}
+		}
+		for _, entry := range []string{home, "198.51.100.0/24"} {
+			if _, err := w.desk.AllowAddress(ctx, operator.ID, entry); err != nil {
+				return err
+			}
+		}
+		if _, _, err := w.desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 1_000_000, 4_000_000}, "purse", o), "wallet", o) + 1)), Reference: "opening"}); err != nil {
+			return err
+		}
+		for k := range customersPerWorld {
+			n := fmt.Sprintf("%d%d", i+1, k)
+			expiry := w.now().Add(c.between(0, 60*24*time.Hour, "expiry", n) - 20*24*time.Hour).Add(indiaAhead * time.Millisecond).UTC()
+			csv += fmt.Sprintf("%d,%s,%s,Customer %s,%s,%s\n", operator.ID, customerID(i, k), "98110000"+n, n,
+				pick(c, planIDs, "has", n), expiry.Format("2006-01-02 15:04:05"))
+		}
+	}
+	report, err := w.desk.ImportSubscribers(ctx, strings.NewReader(csv), false, func(int, int) {})
+	if err == nil && report.Added != operatorsPerWorld*customersPerWorld {
+		err = fmt.Errorf("the customers were not brought in: %+v", report)
+	}
+	return err
+}
+
+func customerID(operator, k int) string { return fmt.Sprintf("10%d00%d", operator+1, k) }
+
+// planOf is a plan at a price; its shape follows from its id.
+func (w *world) planOf(id string, price int) subscription.Plan {
+	p := subscription.Plan{ID: id, Name: "Plan " + id, Price: paise(int64(price)), Months: 1, Type: subscription.Standard, Main: "TV-BASIC"}
+	switch id {
+	case "FAMILY-3":
+		p.Months, p.Main = 3, "TV-FAMILY"
+	case "COMBO-1":
+		p.Type, p.Addon = subscription.Combo, "OTT-PLUS"
+	}
+	return p
+}
+
+func paise(n int64) money.Amount { return money.Paise(n) }
+
+func (w *world) issueKey(operator int64) error {
+	issued, err := w.desk.IssueKey(context.Background(), operator, access.AllPermissions)
+	if err == nil {
+		w.keys = append(w.keys, &apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal(), since: w.now()})
+	}
+	return err
+}
+
+// kinds are what an action may be, with their weights.
+var kinds = []weight{
+	{"activate", 17}, {"renew", 30}, {"advance_renew", 15}, {"balance", 5}, {"plans", 2}, {"subscription", 4}, {"transaction", 5},
+	{"flawed", 9}, {"replay", 5}, {"staff", 10}, {"world", 3},
+}
+
+// action is one thing that somebody does.
+type action struct {
+	w     *world
+	i     int
+	label string
+	kind  string
+	at    time.Duration
+}
+
+func (w *world) action(i int) action {
+	label := "a" + strconv.Itoa(i)
+	a := action{w: w, i: i, label: label, kind: weighted(w.chance, kinds, label, "kind")}
+	// Some come by themselves, some together: half of all on the full second.
+	a.at = time.Duration(i)*200*time.Millisecond + a.between(0, 400*time.Millisecond, "at")
+	if a.odds(500, "together") {
+		a.at = a.at.Truncate(time.Second)
+	}
+	return a
+}
+
+func (a action) odds(n int, what string) bool { return a.w.chance.odds(n, a.label, what) }
+func (a action) below(n int, what string) int { return a.w.chance.below(n, a.label, what) }
+func (a action) between(least, most time.Duration, what string) time.Duration {
+	return a.w.chance.between(least, most, a.label, what)
+}
+
+// do carries an action through, retries and all.
+func (a action) do() {
+	switch a.kind {
+	case "staff":
+		a.doStaff()
+	case "world":
+		a.doWorld()
+	case "activate", "renew", "advance_renew":
+		a.operate()
+	case "replay":
+		a.replay()
+	default:
+		a.w.gates.pass(a.label, "begin action", nil, false)
+		if f := a.request(a.kind); f != nil {
+			a.w.fly(f, 0)
+		}
+	}
+}
+
+// original is the action that this one repeats under the same key; itself, if it
+// is a business action of its own.
+func (a action) original() action {
+	if a.i > 0 && a.odds(150, "repeats") {
+		from := a.w.action(a.i - 1 - a.below(min(a.i, 12), "repeats which"))
+		if from.kind == "activate" || from.kind == "renew" || from.kind == "advance_renew" {
+			return from.original()
+		}
+	}
+	return a
+}
+
+// fields are an operation's body.
+func (a action) fields(operator int) map[string]string {
+	f := map[string]string{"plan_id": pick(a.w.chance, planIDs, a.label, "plan")}
+	if a.odds(15, "no such plan") {
+		f["plan_id"] = "NOPE"
+	}
+	if a.kind == "activate" {
+		n := a.below(newcomersPerWorld, "who")
+		f["full_name"], f["mobile"] = fmt.Sprint("Newcomer ", n), fmt.Sprintf("97000000%02d", n)
+		if a.odds(300, "a password") {
+			f["password"] = "secret " + a.label
+		}
+		if a.odds(300, "an id") {
+			f["subscriber_id"] = fmt.Sprintf("5000%02d", a.below(6, "which id"))
+		}
+		if a.odds(100, "a price") {
+			f["price"] = "0.01"
+		}
+		return f
+	}
+	switch n := a.below(10, "who"); {
+	case n < 7:
+		owner := operator
+		if a.odds(50, "another's") {
+			owner = 1 - operator
+		}
+		f["subscriber_id"] = customerID(owner, a.below(customersPerWorld, "customer"))
+	case n < 9:
+		f["mobile"] = fmt.Sprintf("97000000%02d", a.below(newcomersPerWorld, "newcomer"))
+	default:
+		f["subscriber_id"] = "999999"
+	}
+	return f
+}
+
+// operate asks for an operation, and asks again with the same key until it knows.
+func (a action) operate() {
+	w := a.w
+	first := a.original()
+	for attempt := range 6 {
+		label := a.label + "." + strconv.Itoa(attempt)
+		w.gates.pass(label, "begin action", nil, false)
+		f := a.operation(first, label)
+		if f == nil {
+			return
+		}
+		hangUp := time.Duration(0)
+		if w.faults.drawn("hang up", label) {
+			hangUp = w.chance.between(time.Millisecond, 2500*time.Millisecond, "hangs up", label)
+		}
+		got, told := w.fly(f, hangUp)
+		switch {
+		case !told, got.status >= 500 && got.code != "PROVIDER_ERROR", got.code == "REQUEST_IN_PROGRESS", got.code == "OPERATION_IN_PROGRESS",
+			got.code == "RATE_LIMITED", got.code == "INSUFFICIENT_BALANCE" && w.chance.odds(500, label, "hopes for money"):
+		default:
+			if !w.chance.odds(150, label, "makes sure") {
+				return
+			}
+		}
+		time.Sleep(w.chance.between(50*time.Millisecond, 6*time.Second, label, "waits"))
+	}
+}
+
+// operation is the request of an action that repeats another, or is its own: under
+// the same key mostly with the same body, and now and then with another.
+func (a action) operation(first action, label string) *flight {
+	w := a.w
+	key := a.chooseKey(first)
+	if key == nil {
+		return nil
+	}
+	fields, kind := first.fields(int(key.operator-1)), first.kind
+	if first.i != a.i {
+		switch a.below(6, "differs") {
+		case 0:
+			fields["plan_id"] = pick(w.chance, planIDs, a.label, "other plan")
+		case 1:
+			if kind == "renew" {
+				kind = "advance_renew" // the same body under another path
+			} else if kind == "advance_renew" {
+				kind = "renew"
+			}
+		}
+	}
+	return a.post(label, key, kind, fields, "order-of-"+first.label)
+}
+
+// chooseKey picks an API key of the operator that an action belongs to; the one
+// that repeats may well use another key of the same operator.
+func (a action) chooseKey(first action) *apiKey {
+	operator := int64(first.below(operatorsPerWorld, "operator") + 1)
+	var own []*apiKey
+	for _, k := range a.w.keys {
+		if k.operator == operator {
+			own = append(own, k)
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	// The newest mostly: older ones may have been replaced or revoked.
+	if a.odds(700, "newest key") {
+		return own[len(own)-1]
+	}
+	return own[a.below(len(own), "which key")]
+}
+
+var addresses = map[string]netip.Addr{home: netip.MustParseAddr(home), away: netip.MustParseAddr(away), strange: netip.MustParseAddr(strange)}

@@ -1,0 +1,459 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// provider is the outside party, with books of its own that nobody else writes:
+// what it did is compared with what Coax says it did. It keeps the promises of
+// docs/provider-protocol.md in its books and breaks everything else on the wire.
+type provider struct {
+	w        *world
+	server   *http.Server
+	incoming chan net.Conn
+	closed   chan struct{}
+	late     sync.WaitGroup
+
+	mu            sync.Mutex
+	down          bool
+	catalogueDown bool
+	withdrawn     map[string]bool
+	orders        map[string]*order
+	numbers       int
+	// troubledAt is when it last failed somebody: a breaker may be open.
+	troubledAt time.Time
+}
+
+// order is one reference in the books.
+type order struct {
+	Reference    string `json:"reference"`
+	SubscriberID string `json:"subscriber_id"`
+	Mobile       string `json:"mobile"`
+	Component    string `json:"component"`
+
+	asked       int // how often it was ordered
+	effects     int // how often it was carried out
+	transaction string
+	rejected    bool
+	voided      bool
+	pending     bool
+	asks        int
+	unknowable  bool
+	treacherous bool // it was carried out whatever was said about it
+}
+
+func newProvider(w *world) *provider {
+	p := &provider{
+		w: w, incoming: make(chan net.Conn, 64), closed: make(chan struct{}),
+		orders: map[string]*order{}, withdrawn: map[string]bool{},
+	}
+	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0)}
+	w.background.Go(func() { _ = p.server.Serve(p) })
+	return p
+}
+
+// Accept, Close and Addr make the provider its own listener.
+func (p *provider) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.incoming:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *provider) Close() error { return nil }
+func (p *provider) Addr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
+}
+
+func (p *provider) stop() {
+	close(p.closed)
+	_ = p.server.Close()
+	p.late.Wait()
+}
+
+func (p *provider) refuses() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		p.troubledAt = time.Now()
+	}
+	return p.down
+}
+
+func (p *provider) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// ways are what may become of an order, with their weights.
+var ways = []weight{
+	{"ok", 60}, {"reject", 7}, {"slow", 4}, {"late", 4}, {"answer too late", 4}, {"lost", 4}, {"cut", 3}, {"dropped", 3},
+	{"503 applied", 2}, {"503", 3}, {"wrong reference", 2}, {"malformed", 4}, {"malformed applied", 2}, {"pending", 2},
+	{"pending reject", 1}, {"treacherous", 1}, {"unknowable", 1},
+}
+
+// questionWays are what may become of a question.
+var questionWays = []weight{{"ok", 80}, {"dropped", 5}, {"503", 5}, {"malformed", 5}, {"silent", 5}}
+
+func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	defer p.late.Done()
+	p.late.Add(1)
+	var o order
+	if r.Method == http.MethodPost {
+		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+			http.Error(rw, "bad", http.StatusBadRequest)
+			return
+		}
+	} else {
+		o.Reference = r.URL.Query().Get("reference")
+	}
+	if r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != "" {
+		p.w.model.violate("M5", o.Reference, "the reference travels in a header that makes Go's HTTP client send an order twice")
+	}
+	what := strings.TrimPrefix(r.URL.Path, "/v1/")
+	p.w.gates.pass("provider "+p.w.nickname(o.Reference), what, nil, false)
+	switch what {
+	case "catalogue":
+		p.list(rw)
+	case "status":
+		p.status(rw, r, o.Reference)
+	case "void":
+		p.void(rw, r, o)
+	default:
+		p.carryOut(rw, r, o)
+	}
+}
+
+// way draws what happens to a call; nothing bad in a healthy world.
+func (p *provider) way(ways []weight, what string, o *order) string {
+	if !p.w.faults.provider() {
+		return "ok"
+	}
+	way := weighted(p.w.chance, ways, "provider", what, p.w.nickname(o.Reference), strconv.Itoa(o.asks))
+	if way != "ok" {
+		p.w.sometimes("provider " + what + ": " + way)
+	}
+	return way
+}
+
+func (p *provider) known(o order) *order {
+	at := p.orders[o.Reference]
+	if at == nil {
+		at = &o
+		p.orders[o.Reference] = at
+	}
+	return at
+}
+
+// apply makes the effect true, once a reference.
+func (p *provider) apply(o *order) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o.effects > 0 || o.rejected {
+		return
+	}
+	o.effects++
+	o.pending = false
+	p.numbers++
+	o.transaction = fmt.Sprintf("P%06d", p.numbers)
+}
+
+func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order) {
+	p.mu.Lock()
+	o := p.known(asked)
+	o.asked++
+	if o.asked > 1 && !strings.Contains(o.Reference, "-2") {
+		p.w.model.violate("M5", o.Reference, "it was ordered %d times", o.asked)
+	}
+	settled := o.effects > 0 || o.rejected || o.voided
+	way := p.way(ways, "order", o)
+	o.asks++
+	p.mu.Unlock()
+	if settled {
+		p.answer(rw, o, "order")
+		return
+	}
+	c := p.w.chance
+	label := p.w.nickname(o.Reference)
+	switch way {
+	case "ok":
+		time.Sleep(c.between(0, 300*time.Millisecond, "takes", label))
+		p.apply(o)
+		p.answer(rw, o, "order")
+	case "slow":
+		time.Sleep(c.between(300*time.Millisecond, 1900*time.Millisecond, "takes", label))
+		p.apply(o)
+		p.answer(rw, o, "order")
+	case "reject":
+		p.set(func() { o.rejected = true })
+		p.answer(rw, o, "order")
+	case "late", "treacherous":
+		wait := c.between(2100*time.Millisecond, 12*time.Second, "late", label)
+		if way == "treacherous" {
+			// It will carry the order out whatever it says about a void.
+			wait = c.between(10*time.Second, 30*time.Second, "late", label)
+			p.set(func() { o.treacherous = true })
+		}
+		p.later(wait, func() {
+			if way == "treacherous" || !o.voidedNow(p) {
+				p.apply(o)
+			}
+		})
+		p.silence(r)
+	case "answer too late":
+		p.apply(o)
+		time.Sleep(providerTimeout + 500*time.Millisecond)
+		p.answer(rw, o, "order")
+	case "lost":
+		p.apply(o)
+		p.trouble()
+		panic(http.ErrAbortHandler)
+	case "cut":
+		p.apply(o)
+		p.cut(rw, o)
+	case "dropped":
+		p.trouble()
+		panic(http.ErrAbortHandler)
+	case "503 applied", "503":
+		if way == "503 applied" {
+			p.apply(o)
+		}
+		p.trouble()
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	case "wrong reference":
+		p.apply(o)
+		other := *o
+		other.Reference = "CX0000000000000000000000000000"
+		p.answer(rw, &other, "order")
+	case "malformed", "malformed applied":
+		if way == "malformed applied" {
+			p.apply(o)
+		}
+		p.malformed(rw, o, label)
+	case "pending", "pending reject":
+		p.set(func() { o.pending = true })
+		p.later(c.between(time.Second, 5*time.Second, "pending", label), func() {
+			if o.voidedNow(p) {
+				return
+			}
+			if way == "pending reject" {
+				p.set(func() { o.rejected, o.pending = true, false })
+				return
+			}
+			p.apply(o)
+		})
+		p.say(rw, http.StatusOK, map[string]any{"reference": o.Reference, "status": "pending"})
+	case "unknowable":
+		// It did nothing, and cannot say so until the world is well again.
+		p.set(func() { o.unknowable = true })
+		p.silence(r)
+	}
+}
+
+func (o *order) voidedNow(p *provider) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return o.voided
+}
+
+func (p *provider) later(wait time.Duration, do func()) {
+	p.late.Go(func() {
+		select {
+		case <-time.After(wait):
+			do()
+		case <-p.closed:
+		}
+	})
+}
+
+// silence waits until the caller gives up.
+func (p *provider) silence(r *http.Request) {
+	p.trouble()
+	select {
+	case <-r.Context().Done():
+	case <-p.closed:
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func (p *provider) trouble() { p.set(func() { p.troubledAt = time.Now() }) }
+
+// answer says what the books say about an order, as the protocol words it in
+// answer to an order, a status or a void.
+func (p *provider) answer(rw http.ResponseWriter, o *order, to string) {
+	p.mu.Lock()
+	said := map[string]any{"reference": o.Reference}
+	switch {
+	case o.effects > 0:
+		said["status"], said["transaction_id"] = "applied", o.transaction
+		said["subscriber_id"], said["mobile"], said["component"] = o.SubscriberID, o.Mobile, o.Component
+	case to == "void":
+		said["status"] = "voided"
+	case o.voided && to == "order":
+		said["status"], said["message"] = "rejected", "The order was cancelled before it arrived."
+	case o.voided:
+		said["status"] = "voided"
+	case o.rejected:
+		said["status"], said["message"] = "rejected", "No such box is registered."
+	case o.pending:
+		said["status"] = "pending"
+	default:
+		said["status"] = "unknown_reference"
+	}
+	p.mu.Unlock()
+	p.say(rw, http.StatusOK, said)
+}
+
+func (p *provider) say(rw http.ResponseWriter, status int, said map[string]any) {
+	text, _ := json.Marshal(said)
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	rw.WriteHeader(status)
+	_, _ = rw.Write(text)
+}
+
+// applied is the text of an answer that says yes.
+func applied(o *order, number string) string {
+	return fmt.Sprintf(`{"reference":%q,"status":"applied","subscriber_id":%q,"mobile":%q,"component":%q,"transaction_id":%q}`,
+		o.Reference, o.SubscriberID, o.Mobile, o.Component, number)
+}
+
+// cut breaks the connection somewhere within a good answer.
+func (p *provider) cut(rw http.ResponseWriter, o *order) {
+	p.trouble()
+	conn, _, err := rw.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	body := applied(o, o.transaction)
+	text := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	_, _ = io.WriteString(conn, text[:p.w.chance.below(len(text), "cut", p.w.nickname(o.Reference))])
+	_ = conn.Close()
+}
+
+// malformed says yes in a way that a careful reader does not take for one.
+func (p *provider) malformed(rw http.ResponseWriter, o *order, label string) {
+	p.trouble()
+	yes := applied(o, "P999999")
+	media := "application/json"
+	switch p.w.chance.below(6, "malformed", label) {
+	case 0:
+		yes = yes[:len(yes)-1]
+	case 1:
+		yes = yes[:len(yes)-1] + `,"status":"applied"}`
+	case 2:
+		yes += "{}"
+	case 3:
+		media = "text/html"
+	case 4:
+		yes = strings.Replace(yes, `"P999999"`, `null`, 1)
+	case 5:
+		yes = "<html>" + yes
+	}
+	rw.Header().Set("Content-Type", media)
+	_, _ = io.WriteString(rw, yes)
+}
+
+func (p *provider) list(rw http.ResponseWriter) {
+	p.mu.Lock()
+	down := p.catalogueDown
+	components := []map[string]any{}
+	for _, c := range sold {
+		if !p.withdrawn[c.code] {
+			components = append(components, map[string]any{"code": c.code, "name": c.code, "role": c.role})
+		}
+	}
+	p.mu.Unlock()
+	if down {
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	p.say(rw, http.StatusOK, map[string]any{"components": components})
+}
+
+// sold are what the provider sells.
+var sold = []struct{ code, role string }{{"TV-BASIC", "main"}, {"TV-FAMILY", "main"}, {"OTT-PLUS", "addon"}}
+
+func (p *provider) status(rw http.ResponseWriter, r *http.Request, reference string) {
+	p.mu.Lock()
+	o := p.orders[reference]
+	if o == nil {
+		o = &order{Reference: reference}
+	}
+	way := p.way(questionWays, "status", o)
+	o.asks++
+	unknowable := o.unknowable && p.w.faults.provider()
+	p.mu.Unlock()
+	if unknowable {
+		way = "503"
+	}
+	if p.questioned(rw, r, way) {
+		return
+	}
+	p.answer(rw, o, "status")
+}
+
+// questioned spoils the answer to a question, if that is what becomes of it.
+func (p *provider) questioned(rw http.ResponseWriter, r *http.Request, way string) bool {
+	switch way {
+	case "dropped":
+		p.trouble()
+		panic(http.ErrAbortHandler)
+	case "503":
+		p.trouble()
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	case "malformed":
+		p.trouble()
+		_, _ = io.WriteString(rw, `{"status":"unknown_reference"`)
+	case "silent":
+		p.silence(r)
+	default:
+		return false
+	}
+	return true
+}
+
+func (p *provider) void(rw http.ResponseWriter, r *http.Request, asked order) {
+	p.mu.Lock()
+	o := p.known(asked)
+	way := p.way(questionWays, "void", o)
+	o.asks++
+	// Half of the voids whose answer is lost were heard.
+	if (way == "ok" || p.w.chance.odds(500, "void heard", p.w.nickname(o.Reference))) && o.effects == 0 && !o.rejected {
+		o.voided, o.pending = true, false
+	}
+	p.mu.Unlock()
+	if p.questioned(rw, r, way) {
+		return
+	}
+	p.answer(rw, o, "void")
+}
+
+// doubtful: so lately in trouble that a breaker may be open somewhere.
+func (p *provider) doubtful() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down || !p.troubledAt.IsZero() && time.Since(p.troubledAt) < 15*time.Second
+}
+
+// effectsOf is how often the books say that a reference was carried out.
+func (p *provider) effectsOf(reference string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.orders[reference]; o != nil {
+		return o.effects
+	}
+	return 0
+}

@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/signing"
+)
+
+var paths = map[string]string{
+	"activate": "/api/v1/activate", "renew": "/api/v1/renew", "advance_renew": "/api/v1/advance-renew", "balance": "/api/v1/balance",
+	"plans": "/api/v1/plans", "subscription": "/api/v1/subscription", "transaction": "/api/v1/transaction",
+}
+
+// toSomebody is a request to a node that runs; nil if none does.
+func (a action) toSomebody(label, method, path string, key *apiKey) *flight {
+	w := a.w
+	var running []*life
+	for _, n := range w.nodes {
+		if n.life != nil {
+			running = append(running, n.life)
+		}
+	}
+	if len(running) == 0 {
+		w.sometimes("nobody is there")
+		return nil
+	}
+	f := &flight{
+		task: label, life: pick(w.chance, running, label, "node"), method: method, path: path, key: key,
+		address: pick(w.chance, []netip.Addr{addresses[home], addresses[home], addresses[home], addresses[home], addresses[away]}, label, "address"),
+		headers: map[string]string{}, fields: map[string]string{},
+	}
+	return f
+}
+
+// sign gives a request its four headers, for a client whose clock is right, or
+// nearly so.
+func (a action) sign(f *flight, key *apiKey) {
+	w := a.w
+	at := w.now().Unix()
+	switch {
+	case w.chance.odds(40, f.task, "clock is fast"):
+		at += int64(w.chance.below(300, f.task, "how fast"))
+	case w.chance.odds(40, f.task, "clock is slow"):
+		at -= int64(w.chance.below(300, f.task, "how slow"))
+	}
+	f.headers["X-Api-Key"] = key.key
+	f.headers["X-Timestamp"] = strconv.FormatInt(at, 10)
+	f.headers["X-Nonce"] = fmt.Sprintf("nonce-%016x", w.chance.of("nonce", f.task))
+	f.headers["X-Signature"] = signatureOf(f, key)
+}
+
+func signatureOf(f *flight, key *apiKey) string {
+	return signing.Request{
+		Method: f.method, Path: f.path, RawQuery: strings.TrimPrefix(f.query, "?"), Timestamp: f.headers["X-Timestamp"],
+		Nonce: f.headers["X-Nonce"], Body: f.body,
+	}.Sign(key.secret)
+}
+
+// post is a request for an operation.
+func (a action) post(label string, key *apiKey, kind string, fields map[string]string, idem string) *flight {
+	f := a.toSomebody(label, "POST", paths[kind], key)
+	if f == nil {
+		return nil
+	}
+	f.kind, f.fields, f.idem = kind, fields, idem
+	f.body, _ = json.Marshal(fields)
+	f.headers["Content-Type"] = "application/json"
+	f.headers["Idempotency-Key"] = idem
+	a.sign(f, key)
+	return f
+}
+
+// request is a look-up, or something with a flaw.
+func (a action) request(kind string) *flight {
+	key := a.chooseKey(a)
+	if key == nil {
+		return nil
+	}
+	if kind == "flawed" {
+		return a.flawed(key)
+	}
+	f := a.toSomebody(a.label, "GET", paths[kind], key)
+	if f == nil {
+		return nil
+	}
+	query := url.Values{}
+	switch kind {
+	case "subscription":
+		maps.Copy(f.fields, a.fields(int(key.operator-1)))
+		delete(f.fields, "plan_id")
+	case "transaction":
+		f.fields = a.someTransaction()
+	}
+	for name, value := range f.fields {
+		query.Set(name, value)
+	}
+	if len(query) > 0 {
+		f.query = "?" + query.Encode()
+	}
+	a.sign(f, key)
+	return f
+}
+
+// someTransaction names an operation that was asked for, whoever's it is, by its
+// key or its id.
+func (a action) someTransaction() map[string]string {
+	n := a.below(max(a.i, 1), "which transaction")
+	key := "order-of-a" + strconv.Itoa(n)
+	if a.odds(500, "by id") {
+		for _, id := range keys(a.w.model.operations) {
+			if op := a.w.model.operations[id]; op.Key == key {
+				return map[string]string{"transaction_id": id}
+			}
+		}
+	}
+	return map[string]string{"idempotency_key": key}
+}
+
+// flaws are what a request may have wrong.
+var flaws = []string{
+	"plain", "path", "method", "size", "header", "unknown key", "malformed key", "early", "late", "no time", "signature", "nonce",
+	"address", "media", "json", "no key", "bad key", "fields", "signature", "signature", "unknown key",
+}
+
+func (a action) flawed(key *apiKey) *flight {
+	flaw := pick(a.w.chance, flaws, a.label, "flaw")
+	kind := pick(a.w.chance, []string{"renew", "activate", "advance_renew"}, a.label, "of kind")
+	as := a
+	as.kind = kind
+	f := as.post(a.label, key, kind, as.fields(int(key.operator-1)), "order-of-"+a.label)
+	if f == nil {
+		return nil
+	}
+	f.flaw = flaw
+	// Mostly from another address, lest everybody at home be made to wait.
+	if a.odds(800, "from away") {
+		f.address = addresses[away]
+	}
+	switch flaw {
+	case "plain":
+		f.plain = true
+	case "path":
+		f.path = "/api/v1/renew/"
+	case "method":
+		f.method = "PUT"
+	case "size":
+		f.body = []byte(`{"plan_id":"` + strings.Repeat("x", 16<<10) + `"}`)
+	case "header":
+		delete(f.headers, pick(a.w.chance, []string{"X-Api-Key", "X-Timestamp", "X-Nonce", "X-Signature"}, a.label, "header"))
+		return f
+	case "unknown key", "malformed key":
+		f.key = nil
+		f.headers["X-Api-Key"] = "cxk_" + strings.Repeat("0", 32)
+		if flaw == "malformed key" {
+			f.headers["X-Api-Key"] = "letmein"
+		}
+	case "early":
+		f.headers["X-Timestamp"] = strconv.FormatInt(a.w.now().Unix()+305, 10)
+	case "late":
+		f.headers["X-Timestamp"] = strconv.FormatInt(a.w.now().Unix()-305, 10)
+	case "no time":
+		f.headers["X-Timestamp"] = "0"
+	case "nonce":
+		f.headers["X-Nonce"] = "too short"
+	case "address":
+		f.address = addresses[strange]
+	case "media":
+		f.headers["Content-Type"] = "text/plain"
+	case "json":
+		f.body = []byte(`{"plan_id":"BASIC-1","plan_id":"BASIC-1"}`)
+	case "no key":
+		delete(f.headers, "Idempotency-Key")
+		f.idem = ""
+	case "bad key":
+		f.headers["Idempotency-Key"] = "not one!"
+		f.idem = ""
+	case "fields":
+		f.fields = map[string]string{"full_name": "X", "mobile": "12", "plan_id": "BASIC-1"}
+		f.body, _ = json.Marshal(f.fields)
+	}
+	f.headers["X-Signature"] = signatureOf(f, key)
+	if flaw == "signature" {
+		f.headers["X-Signature"] = strings.Repeat("0", 64)
+	}
+	if flaw == "path" {
+		f.key = nil // nobody looks at it
+	}
+	return f
+}
+
+// replay sends the very bytes of an earlier request once more, to any node, at once
+// or minutes later.
+func (a action) replay() {
+	w := a.w
+	w.gates.pass(a.label, "begin action", nil, false)
+	if len(w.captured) == 0 {
+		return
+	}
+	if a.odds(400, "much later") {
+		w.leap(a.between(250*time.Second, 620*time.Second, "how much later"))
+	}
+	caught := w.captured[max(0, len(w.captured)-1-a.below(25, "which"))]
+	f := a.toSomebody(a.label, caught.method, caught.path, caught.key)
+	if f == nil {
+		return
+	}
+	again := *caught
+	again.task, again.life = f.task, f.life
+	again.lawful, again.stage, again.prices, again.ended, again.shared, again.excused = nil, 0, nil, false, false, false
+	w.fly(&again, 0)
+}

@@ -1,0 +1,234 @@
+package sim
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag    = flag.Uint64("seed", 0, "the seed of the history to replay")
+	keepFlag    = flag.String("keep", "", "the numbers of the actions to keep, with commas; all if empty")
+	withoutFlag = flag.String("without", "", "the kinds of faults to leave out, with commas")
+	rangeFlag   = flag.String("range", "", "FROM-TO: the seeds of a worker's histories")
+)
+
+// told is the program that the flags ask for.
+func told(t *testing.T) program {
+	p := wholeProgram()
+	if *keepFlag != "" {
+		p.actions = nil
+		for _, n := range strings.Split(*keepFlag, ",") {
+			i, err := strconv.Atoi(n)
+			if err != nil || i < 0 || i >= historyLength {
+				t.Fatalf("-keep: %q is no action of 0 to %d", n, historyLength-1)
+			}
+			p.actions = append(p.actions, i)
+		}
+	}
+	for _, kind := range strings.Split(*withoutFlag, ",") {
+		p.without[kind] = true
+	}
+	return p
+}
+
+// TestReplay runs one history again, with every step of it printed.
+func TestReplay(t *testing.T) {
+	if *seedFlag == 0 {
+		t.Skip("it replays a history: give its -seed after -args")
+	}
+	got := live(t, *seedFlag, told(t), true)
+	t.Logf("%s\n%d steps, %d operations, trace %s", got.lines, got.Steps, got.Operations, got.Trace)
+	for _, v := range got.Violations {
+		t.Error(v)
+	}
+}
+
+// TestWorker runs the histories of a range of seeds, for TestHistories, and prints
+// a line of JSON for each.
+func TestWorker(t *testing.T) {
+	if *rangeFlag == "" {
+		t.Skip("it works for TestHistories")
+	}
+	var from, to uint64
+	if _, err := fmt.Sscanf(*rangeFlag, "%d-%d", &from, &to); err != nil {
+		t.Fatalf("-range: %v", err)
+	}
+	for seed := from; seed <= to; seed++ {
+		fmt.Printf("\nbegin %d\n", seed)
+		text, err := json.Marshal(live(t, seed, wholeProgram(), false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("\ndone %s\n", text)
+	}
+}
+
+// historiesWanted is how many TestHistories runs: a thousand, a hundred under the
+// race detector, or as HISTORIES says.
+func historiesWanted(t *testing.T) int {
+	if text := os.Getenv("HISTORIES"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("HISTORIES=%s is no number of histories", text)
+		}
+		return n
+	}
+	if raced {
+		return 100
+	}
+	return 1000
+}
+
+// TestHistories: whatever fails, crashes, sleeps or races, nobody is charged twice
+// or for nothing, nobody is told what is not so, and everything comes to its end.
+func TestHistories(t *testing.T) {
+	if *rangeFlag != "" || *seedFlag != 0 {
+		t.Skip("one history or one worker was asked for")
+	}
+	wanted := historiesWanted(t)
+	began := time.Now()
+	happened := map[string]int{}
+	traces := map[uint64]string{}
+	var steps, operations, done int
+	for got := range crew(t, 1, uint64(wanted)) {
+		done++
+		steps += got.Steps
+		operations += got.Operations
+		traces[got.Seed] = got.Trace
+		for what, n := range got.Happened {
+			happened[what] += n
+		}
+		if len(got.Violations) > 0 {
+			t.Fatal(explain(got))
+		}
+		if done%500 == 0 || done == wanted {
+			fmt.Printf("%d of %d histories, %d steps, %d operations, %s\n", done, wanted, steps, operations, time.Since(began).Round(time.Second))
+		}
+	}
+	if done != wanted {
+		t.Fatalf("%d histories of %d came to an end", done, wanted)
+	}
+	for _, what := range slices.Sorted(maps.Keys(happened)) {
+		t.Logf("%8d %s", happened[what], what)
+	}
+	if wanted >= 100 {
+		demand(t, happened)
+	}
+}
+
+// crew runs histories in as many processes as there are processors, and yields
+// their outcomes as they come. Each process has one history at a time: the
+// randomness of a history is its process's.
+func crew(t *testing.T, from, to uint64) func(func(outcome) bool) {
+	outcomes := make(chan outcome)
+	var workers sync.WaitGroup
+	next := from
+	var mu sync.Mutex
+	const portion = 10
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for {
+				mu.Lock()
+				first := next
+				next += portion
+				mu.Unlock()
+				if first > to || t.Failed() {
+					return
+				}
+				work(t, first, min(first+portion-1, to), outcomes)
+			}
+		})
+	}
+	go func() {
+		workers.Wait()
+		close(outcomes)
+	}()
+	return func(yield func(outcome) bool) {
+		for got := range outcomes {
+			if !yield(got) {
+				go func() {
+					for range outcomes {
+					}
+				}()
+				return
+			}
+		}
+	}
+}
+
+func work(t *testing.T, from, to uint64, outcomes chan<- outcome) {
+	command := exec.Command(os.Args[0], "-test.run=^TestWorker$", "-test.timeout=10m", fmt.Sprintf("-range=%d-%d", from, to))
+	command.Stderr = nil
+	pipe, err := command.StdoutPipe()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := command.Start(); err != nil {
+		t.Error(err)
+		return
+	}
+	lines := bufio.NewScanner(pipe)
+	lines.Buffer(nil, 64<<20)
+	var current uint64
+	var rest []string
+	for lines.Scan() {
+		line := lines.Text()
+		if text, is := strings.CutPrefix(line, "begin "); is {
+			current, _ = strconv.ParseUint(text, 10, 64)
+			rest = nil
+		} else if text, is := strings.CutPrefix(line, "done "); is {
+			var got outcome
+			if err := json.Unmarshal([]byte(text), &got); err != nil {
+				t.Error(err)
+			}
+			current = 0
+			outcomes <- got
+		} else if len(rest) < 60 {
+			rest = append(rest, line)
+		}
+	}
+	// A history that ends its process is a finding of its own: a deadlock, a
+	// panic that nobody caught, a goroutine that never ends.
+	if err := command.Wait(); err != nil && current != 0 {
+		outcomes <- outcome{Seed: current, Violations: []string{"the process ended: " + err.Error() + "\n" + strings.Join(rest, "\n")}}
+	}
+}
+
+// explain says what went wrong, how to see it again, and how little of it is
+// needed.
+func explain(got outcome) string {
+	report := fmt.Sprintf("seed %d breaks a promise:\n  %s\n\nreplay it with\n  %s\n", got.Seed, strings.Join(got.Violations, "\n  "), replayCommand(got.Seed, wholeProgram()))
+	small, violations := shrink(got)
+	if violations == "" {
+		return report + "\nIt could not be made smaller: it does not fail again by itself."
+	}
+	return report + fmt.Sprintf("\nshrunk to %d actions:\n  %s\n%s", len(small.actions), replayCommand(got.Seed, small), violations)
+}
+
+func replayCommand(seed uint64, p program) string {
+	command := fmt.Sprintf("go test ./internal/sim -run '^TestReplay$' -v -args -seed=%d", seed)
+	if len(p.actions) < historyLength {
+		numbers := []string{}
+		for _, i := range p.actions {
+			numbers = append(numbers, strconv.Itoa(i))
+		}
+		command += " -keep=" + strings.Join(numbers, ",")
+	}
+	if names := keys(p.without); len(names) > 0 {
+		command += " -without='" + strings.Join(names, ",") + "'"
+	}
+	return command
+}

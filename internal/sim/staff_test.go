@@ -1,0 +1,219 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// acts are what staff do, with their weights.
+var acts = []weight{
+	{"top up", 30}, {"adjust", 5}, {"price", 14}, {"retire", 3}, {"issue", 5}, {"rotate", 6}, {"revoke", 4}, {"permit", 5}, {"whitelist", 7},
+	{"limit", 6}, {"commission", 4}, {"block", 6}, {"settle", 3}, {"delete", 1},
+}
+
+// doStaff is one act of staff, on the store itself, as coax admin works beside the
+// nodes. Where its commit is in doubt it looks again, as a person would.
+func (a action) doStaff() {
+	w, ctx := a.w, context.Background()
+	w.gates.pass(a.label, "begin act", nil, false)
+	what := weighted(w.chance, acts, a.label, "act")
+	operator := int64(a.below(operatorsPerWorld, "operator") + 1)
+	var err error
+	switch what {
+	case "top up":
+		amount := int64(a.below(60_000, "amount") + 1)
+		topUp := admin.TopUp{OperatorID: operator, Amount: paise(amount), Reference: "top up " + a.label}
+		for range 3 { // the same reference twice credits once
+			if _, _, err = w.desk.TopUp(ctx, topUp); err == nil {
+				break
+			}
+		}
+		w.gates.pass(a.label, "topped up", nil, false)
+		if got := w.model.topUps[keyOf(operator, topUp.Reference)]; err == nil && got != amount {
+			w.model.violate("M8", a.label, "a top-up of %d paise, sent until it was heard, credited %d", amount, got)
+		}
+	case "adjust":
+		_, err = w.desk.Adjust(ctx, operator, paise(int64(a.below(2_000, "amount")-1_000)), "counted again")
+	case "price":
+		id := pick(w.chance, planIDs, a.label, "plan")
+		_, err = w.desk.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
+	case "retire":
+		id := pick(w.chance, planIDs, a.label, "plan")
+		if err = w.desk.RetirePlan(ctx, id); err == nil {
+			w.gates.pass(a.label, "retired", nil, false)
+			_, err = w.desk.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
+		}
+	case "issue":
+		err = w.issueKey(operator)
+	case "rotate", "revoke", "permit":
+		err = a.changeKey(ctx, what)
+	case "whitelist":
+		if _, err = w.desk.DisallowAddress(ctx, operator, home); err == nil {
+			w.gates.pass(a.label, "disallowed", nil, false)
+			_, err = w.desk.AllowAddress(ctx, operator, home)
+		}
+	case "limit":
+		_, err = w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{RateLimit: new(pick(w.chance, []int{3, 10, 60, 600}, a.label, "limit"))})
+	case "commission":
+		_, err = w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{CommissionBPS: new(a.below(10_001, "bps"))})
+	case "block":
+		a.block(ctx, operator)
+	case "settle":
+		a.settle(ctx)
+	case "delete":
+		if a.i > historyLength*3/4 {
+			err = w.desk.DeleteOperator(ctx, operator)
+		}
+	}
+	_ = err // a refusal is an answer, and the journal shows what was done
+	w.sometimes("staff: " + what)
+}
+
+func (a action) changeKey(ctx context.Context, what string) error {
+	w := a.w
+	key := w.keys[a.below(len(w.keys), "which key")]
+	switch what {
+	case "rotate":
+		issued, err := w.desk.RotateKey(ctx, key.id, a.between(0, 72*time.Hour, "grace"))
+		if err == nil {
+			w.keys = append(w.keys, &apiKey{id: issued.ID, operator: key.operator, key: issued.Key, secret: issued.Secret.Reveal()})
+		}
+		return err
+	case "revoke":
+		if err := w.desk.RevokeKey(ctx, key.id); err != nil {
+			return err
+		}
+		return w.issueKey(key.operator)
+	}
+	allowed := access.PermissionsOf(access.Renew, access.CheckBalance)
+	if err := w.desk.PermitKey(ctx, key.id, allowed); err != nil {
+		return err
+	}
+	w.background.Go(func() {
+		time.Sleep(a.between(0, 5*time.Second, "restricted"))
+		w.gates.pass(a.label, "permit again", nil, false)
+		_ = w.desk.PermitKey(ctx, key.id, access.AllPermissions)
+	})
+	return nil
+}
+
+// block takes an operator's access away for a while.
+func (a action) block(ctx context.Context, operator int64) {
+	change := pick(a.w.chance, []admin.OperatorChange{
+		{Status: new(subscription.OperatorInactive)}, {API: new(subscription.APIDisabled)}, {API: new(subscription.APIBlocked)},
+	}, a.label, "how")
+	if _, err := a.w.desk.ChangeOperator(ctx, operator, change); err != nil {
+		return
+	}
+	a.w.background.Go(func() {
+		time.Sleep(a.between(0, 5*time.Second, "blocked"))
+		a.w.gates.pass(a.label, "unblock", nil, false)
+		for range 3 {
+			_, err := a.w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{Status: new(subscription.OperatorActive), API: new(subscription.APIEnabled)})
+			if err == nil {
+				break
+			}
+		}
+	})
+}
+
+// settle is a person's word on an operation in review.
+func (a action) settle(ctx context.Context) {
+	m := a.w.model
+	for _, id := range keys(m.operations) {
+		if m.operations[id].state == "needs_review" {
+			_, _ = a.w.desk.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
+			return
+		}
+	}
+}
+
+// turns are what befalls the whole world, with their weights.
+var turns = []weight{{"outage", 3}, {"no catalogue", 2}, {"withdraw", 2}, {"leap", 4}, {"clock", 4}, {"power", 2}}
+
+func (a action) doWorld() {
+	w := a.w
+	w.gates.pass(a.label, "begin turn", nil, false)
+	turn := weighted(w.chance, turns, a.label, "turn")
+	kind := map[string]string{"outage": "outage", "no catalogue": "outage", "withdraw": "outage", "leap": "leap", "clock": "clock", "power": "power"}[turn]
+	if !w.faults.has(kind) {
+		return
+	}
+	w.sometimes("turn: " + turn)
+	lasts := a.between(time.Second, 8*time.Second, "lasts")
+	switch turn {
+	case "outage":
+		w.provider.set(func() { w.provider.down = true })
+		w.after(lasts, func() { w.provider.set(func() { w.provider.down = false }) })
+	case "no catalogue":
+		w.provider.set(func() { w.provider.catalogueDown = true })
+		if a.odds(500, "for long") {
+			w.leap(catalogueMaxAge + time.Second)
+		}
+		w.after(lasts, func() { w.provider.set(func() { w.provider.catalogueDown = false }) })
+	case "withdraw":
+		code := pick(w.chance, sold, a.label, "component").code
+		w.provider.set(func() { w.provider.withdrawn[code] = true })
+		w.after(lasts+catalogueRefresh, func() { w.provider.set(func() { w.provider.withdrawn[code] = false }) })
+	case "leap":
+		w.leap(pick(w.chance, []time.Duration{time.Minute, 119 * time.Second, 305 * time.Second, time.Hour, 25 * time.Hour, 31 * 24 * time.Hour}, a.label, "how far"))
+	case "clock":
+		n := pick(w.chance, w.nodes, a.label, "whose")
+		w.stepClock(n, pick(w.chance, []time.Duration{-time.Hour, -10 * time.Second, -time.Second, time.Second, 10 * time.Second, time.Hour}, a.label, "by"))
+		w.after(lasts, func() { w.stepClock(n, 0) })
+	case "power":
+		w.powerCut()
+	}
+}
+
+func (w *world) after(wait time.Duration, do func()) {
+	w.background.Go(func() {
+		time.Sleep(wait)
+		w.gates.pass("world", fmt.Sprint("after ", wait), nil, false)
+		do()
+	})
+}
+
+// leap puts every clock forward: nothing happened meanwhile, to anybody.
+func (w *world) leap(by time.Duration) {
+	w.leapt += by
+	w.timesMoved++
+}
+
+// stepClock sets a node's clock wrong by so much.
+func (w *world) stepClock(n *node, offset time.Duration) {
+	if offset == n.offset {
+		return
+	}
+	n.offset = offset
+	w.timesMoved++
+	w.clocksWrong = true
+	if n.life != nil {
+		n.life.troubled = true
+	}
+}
+
+// skewed: the clocks of the nodes differ, so that one may see the end of another's
+// lease before it comes.
+func (w *world) skewed() bool {
+	for _, n := range w.nodes {
+		if n.offset != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// powerCut ends every process at once, on one machine.
+func (w *world) powerCut() {
+	for _, n := range w.nodes {
+		if n.life != nil {
+			w.fell(n.life)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// store is what a node sees of the one store: every call waits at a gate before,
+// and one that makes something durable also after, where its answer may be lost.
+type store struct {
+	w    *world
+	life *life
+	db   backend
+}
+
+var (
+	_ operation.ReviewStore = store{}
+	_ access.Store          = store{}
+	_ catalogue.Store       = store{}
+)
+
+// backend is a real store, as cmd/coax opens one.
+type backend interface {
+	access.Store
+	admin.Store
+	catalogue.Store
+	operation.ReviewStore
+	Close() error
+}
+
+var errInjected = errors.New("the store failed, as the simulation wished")
+
+func (s store) task(ctx context.Context, about string) string {
+	who := taskOf(ctx)
+	if who == "" {
+		who = s.life.name() + " " + "unnamed"
+	}
+	if about != "" {
+		who += "/" + s.w.nickname(about)
+	}
+	return who
+}
+
+// reads waits at the gate of a read.
+func (s store) reads(ctx context.Context, what, about string) error {
+	switch s.w.gates.pass(s.task(ctx, about), "read "+what, s.life, false) {
+	case failUnavailable:
+		return fmt.Errorf("%w: %w", operation.ErrUnavailable, errInjected)
+	case failAmbiguous, failPlainly:
+		return errInjected
+	}
+	return nil
+}
+
+// writes stands around a durable fact. What it is told afterwards may be that
+// nobody knows whether it took hold.
+func (s store) writes(ctx context.Context, what, about string, do func() error) error {
+	who := s.task(ctx, about)
+	switch s.w.gates.pass(who, "before "+what, s.life, true) {
+	case failUnavailable:
+		return fmt.Errorf("%w: %w", operation.ErrUnavailable, errInjected)
+	case failAmbiguous:
+		return fmt.Errorf("%w: %w", operation.ErrAmbiguous, errInjected)
+	case failPlainly:
+		return errInjected
+	}
+	err := do()
+	switch s.w.gates.pass(who, "after "+what, s.life, true) {
+	case failUnavailable, failAmbiguous, failPlainly:
+		return fmt.Errorf("%w: %w", operation.ErrAmbiguous, errInjected)
+	}
+	return err
+}
+
+func reading[T any](s store, ctx context.Context, what, about string, do func() (T, error)) (T, error) {
+	if err := s.reads(ctx, what, about); err != nil {
+		var none T
+		return none, err
+	}
+	return do()
+}
+
+func writing[T any](s store, ctx context.Context, what, about string, do func() (T, error)) (got T, err error) {
+	err = s.writes(ctx, what, about, func() (err error) {
+		got, err = do()
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return got, nil
+}
+
+type found[T any] struct {
+	value T
+	found bool
+}
+
+func find[T any](do func() (T, bool, error)) func() (found[T], error) {
+	return func() (f found[T], err error) {
+		f.value, f.found, err = do()
+		return f, err
+	}
+}
+
+// What access asks for.
+
+func (s store) CredentialByHash(ctx context.Context, hash access.KeyHash) (access.Record, bool, error) {
+	f, err := reading(s, ctx, "credential", "", find(func() (access.Record, bool, error) { return s.db.CredentialByHash(ctx, hash) }))
+	return f.value, f.found, err
+}
+
+func (s store) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
+	return writing(s, ctx, "admit", "", func() (access.Admitted, error) { return s.db.Admit(ctx, a) })
+}
+
+func (s store) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
+	return writing(s, ctx, "purge", "", func() (int, error) { return s.db.PurgeAdmissions(ctx, noncesBefore, minutesBefore, most) })
+}
+
+// What the catalogue asks for.
+
+func (s store) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
+	return reading(s, ctx, "plans", "", func() ([]subscription.Plan, error) { return s.db.SellablePlans(ctx) })
+}
+
+func (s store) SellablePlan(ctx context.Context, id string) (subscription.Plan, bool, error) {
+	f, err := reading(s, ctx, "plan", "", find(func() (subscription.Plan, bool, error) { return s.db.SellablePlan(ctx, id) }))
+	return f.value, f.found, err
+}
+
+func (s store) RecordComparison(ctx context.Context, c catalogue.Comparison) error {
+	return s.writes(ctx, "comparison", "", func() error { return s.db.RecordComparison(ctx, c) })
+}
+
+func (s store) RecordFailure(ctx context.Context, provider, problem string, at time.Time) error {
+	return s.writes(ctx, "no comparison", "", func() error { return s.db.RecordFailure(ctx, provider, problem, at) })
+}
+
+func (s store) Compared(ctx context.Context, provider string) (good, tried time.Time, err error) {
+	if err := s.reads(ctx, "compared", ""); err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	return s.db.Compared(ctx, provider)
+}
+
+// What operations ask for.
+
+func (s store) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
+	return reading(s, ctx, "wallet", "", func() (subscription.Wallet, error) { return s.db.Wallet(ctx, operatorID) })
+}
+
+func (s store) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
+	f, err := reading(s, ctx, "key", "", find(func() (operation.Operation, bool, error) { return s.db.OperationByKey(ctx, operatorID, key) }))
+	return f.value, f.found, err
+}
+
+func (s store) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+	return reading(s, ctx, "facts", "", func() (operation.Facts, error) { return s.db.Facts(ctx, q) })
+}
+
+func (s store) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
+	s.w.reserves(d.ID, taskOf(ctx))
+	return writing(s, ctx, "reserve", "", func() (operation.Operation, error) { return s.db.Reserve(ctx, d) })
+}
+
+func (s store) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
+	f, err := writing(s, ctx, "settle", st.OperationID, find(func() (operation.Operation, bool, error) { return s.db.Settle(ctx, st) }))
+	return f.value, f.found, err
+}
+
+func (s store) OperationByID(ctx context.Context, operatorID int64, id string) (operation.Operation, bool, error) {
+	f, err := reading(s, ctx, "operation", "", find(func() (operation.Operation, bool, error) { return s.db.OperationByID(ctx, operatorID, id) }))
+	return f.value, f.found, err
+}
+
+func (s store) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
+	f, err := reading(s, ctx, "subscription", "", find(func() (operation.Subscription, bool, error) { return s.db.SubscriptionOf(ctx, operatorID, id, mobile) }))
+	return f.value, f.found, err
+}
+
+func (s store) RaiseException(ctx context.Context, e operation.Exception) error {
+	return s.writes(ctx, "exception", e.OperationID, func() error { return s.db.RaiseException(ctx, e) })
+}
+
+func (s store) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
+	return writing(s, ctx, "extend", id, func() (bool, error) { return s.db.ExtendLease(ctx, id, epoch, until) })
+}
+
+// What following up asks for.
+
+func (s store) TakeOver(ctx context.Context, now time.Time) error {
+	return s.writes(ctx, "take over", "", func() error { return s.db.TakeOver(ctx, now) })
+}
+
+func (s store) Due(ctx context.Context, now time.Time) (bool, error) {
+	return reading(s, ctx, "due", "", func() (bool, error) { return s.db.Due(ctx, now) })
+}
+
+func (s store) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
+	return writing(s, ctx, "claim reviews", "", func() ([]operation.Operation, error) { return s.db.ClaimReviews(ctx, c) })
+}
+
+func (s store) Postpone(ctx context.Context, p operation.Postponement) (bool, error) {
+	return writing(s, ctx, "postpone", p.OperationID, func() (bool, error) { return s.db.Postpone(ctx, p) })
+}
+
+func (s store) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
+	return writing(s, ctx, "claim addons", "", func() ([]operation.Operation, error) { return s.db.ClaimAddons(ctx, c) })
+}
+
+func (s store) SettleAddon(ctx context.Context, a operation.AddonSettlement) error {
+	return s.writes(ctx, "settle addon", a.OperationID, func() error { return s.db.SettleAddon(ctx, a) })
+}
+
+func (s store) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
+	return writing(s, ctx, "claim late checks", "", func() ([]operation.Operation, error) { return s.db.ClaimLateChecks(ctx, c) })
+}
+
+func (s store) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
+	return s.writes(ctx, "close late check", id, func() error { return s.db.CloseLateCheck(ctx, id, again) })
+}
