@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,14 +21,29 @@ const Enabled = true
 
 // armed is the place that breaks and how: NAME=kill ends the process as a power
 // failure would, NAME=error fails once, NAME=panic panics once, NAME=hold says
-// so on stderr and stays there until the process is continued (SIGCONT).
-var armed, action, _ = strings.Cut(os.Getenv("COAX_FAILPOINT"), "=")
+// so on stderr and stays there until the process is continued (SIGCONT). It
+// breaks the first time it is come by; NAME=kill@17 does so the seventeenth time.
+var armed, action, turn = parse(os.Getenv("COAX_FAILPOINT"))
 
-var sprung atomic.Bool
+func parse(text string) (name, action string, turn int64) {
+	name, rest, _ := strings.Cut(text, "=")
+	action, number, counted := strings.Cut(rest, "@")
+	if !counted {
+		return name, action, 1
+	}
+	turn, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || turn < 1 {
+		// A place that never breaks would look like a program that survives it.
+		panic("COAX_FAILPOINT: " + text + " does not say which time")
+	}
+	return name, action, turn
+}
 
-// Hit breaks the program if this is the place, the first time it is come by.
+var passed atomic.Int64
+
+// Hit breaks the program if this is the place and its time has come.
 func Hit(name string) error {
-	if name != armed || !sprung.CompareAndSwap(false, true) {
+	if name != armed || passed.Add(1) != turn {
 		return nil
 	}
 	switch action {

@@ -100,7 +100,7 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.An
 			},
 		})
 	}
-	got, failed := g.post(ctx, path, applyBody(order))
+	got, failed := g.post(breakable(ctx), path, applyBody(order))
 	if failed != nil {
 		result := failed.judged()
 		if failed.neverLeft {

@@ -92,6 +92,17 @@ func (g *Gateway) get(ctx context.Context, path string, query url.Values) (reply
 	return g.exchange(request)
 }
 
+// breakable is a context under which a test can break the program when the last
+// byte of an order has left. Questions do not come by there.
+func breakable(ctx context.Context) context.Context {
+	if !failpoint.Enabled {
+		return ctx
+	}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { _ = failpoint.Hit("P.sent") },
+	})
+}
+
 func unsendable() *failure {
 	return &failure{cause: Unreachable, neverLeft: true, detail: "no request could be made for the provider's address"}
 }
@@ -110,8 +121,7 @@ func (g *Gateway) exchange(request *http.Request) (reply, *failure) {
 	// bytes. Only a call that never got one provably sent nothing.
 	var connected atomic.Bool
 	ctx := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{
-		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
-		WroteRequest: func(httptrace.WroteRequestInfo) { _ = failpoint.Hit("P.sent") },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	response, err := g.transport.RoundTrip(request.WithContext(ctx))
 	if err != nil && !connected.Load() {
