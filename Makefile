@@ -20,6 +20,11 @@ ROUNDS       ?= 20
 # A round takes about half a minute where two processors share everything.
 FAILOVER_TIMEOUT ?= $(shell expr 10 + $(ROUNDS) '*' 3)m
 
+CYCLES       ?= 100
+SEED         ?= 1
+# A cycle takes about two seconds, and two worlds live at once.
+TORTURE_TIMEOUT ?= $(shell expr 10 + $(CYCLES) / 6)m
+
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
@@ -53,6 +58,11 @@ race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Res
 failover: tools-present ## Kill the primary under load, again and again, and switch over as often (ROUNDS=20)
 	CGO_ENABLED=1 COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) go test -race -count=1 -v -timeout $(FAILOVER_TIMEOUT) \
 		-run '^(TestThePrimaryDies|TestASwitchover|TestWithoutItsStandby)' ./cmd/coax
+
+.PHONY: torture
+torture: tools-present ## Kill nodes at random and at every crash point, over HTTPS (STORE=postgres CYCLES=200 SEED=1)
+	COAX_TEST_STORE=$(STORE) COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(SEED) \
+		go test -count=1 -v -timeout $(TORTURE_TIMEOUT) -run '^TestNothingIsLostHoweverOftenNodesDie$$/^$(STORE)$$' ./internal/torture
 
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)

@@ -1,0 +1,96 @@
+package torture
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// provider is the simulator as a process of its own, with books on a disk.
+type provider struct {
+	t       testing.TB
+	process *process
+	url     string
+}
+
+func startProvider(t testing.TB) *provider {
+	t.Helper()
+	p := &provider{t: t, process: launch(t, "", "simulator", "--state", filepath.Join(t.TempDir(), "provider.json"))}
+	p.process.untilSaid(p.process.out, "\n")
+	_, at, found := strings.Cut(strings.TrimSpace(p.process.out.String()), " on ")
+	if !found {
+		t.Fatalf("the simulator does not say where it is: %s", p.process.out)
+	}
+	p.url = at
+	return p
+}
+
+// script sets what the next orders for a mobile meet.
+func (p *provider) script(mobile string, outcomes ...string) {
+	p.t.Helper()
+	text, err := json.Marshal(map[string]any{"mobile": mobile, "outcomes": outcomes})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response, err := http.Post(p.url+"/control/script", "application/json", bytes.NewReader(text))
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	defer response.Body.Close()
+	if said, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
+		p.t.Errorf("the simulator refuses the script %s: %s", text, said)
+	}
+}
+
+// providerCall is what the provider was asked and what it did.
+type providerCall struct {
+	Reference   string `json:"reference"`
+	Kind        string `json:"kind"`
+	Mobile      string `json:"mobile"`
+	Outcome     string `json:"outcome"`
+	Applied     bool   `json:"applied"`
+	Transaction string `json:"transaction_id"`
+}
+
+// calls lists everything that the provider was asked about a mobile, or about any
+// if it is empty.
+func (p *provider) calls(mobile string) []providerCall {
+	p.t.Helper()
+	at := p.url + "/control/calls"
+	if mobile != "" {
+		at += "?mobile=" + mobile
+	}
+	response, err := http.Get(at)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var listed []providerCall
+	if err := json.NewDecoder(response.Body).Decode(&listed); err != nil {
+		p.t.Fatal(err)
+	}
+	return listed
+}
+
+// effects counts how often each reference was carried out, by the provider's own
+// record.
+func (p *provider) effects() map[string]int {
+	p.t.Helper()
+	effects := map[string]int{}
+	for _, call := range p.calls("") {
+		if call.Applied {
+			effects[call.Reference]++
+		}
+	}
+	return effects
+}
+
+func (c providerCall) String() string {
+	return fmt.Sprintf("%s %s applied=%v %s", c.Kind, c.Reference, c.Applied, c.Transaction)
+}

@@ -1,0 +1,28 @@
+// Package torture runs installations of real processes, over HTTPS and with the
+// public client, and breaks them: nodes are killed at random and at every crash
+// point, PostgreSQL is torn away under them, and strangers flood the door. The
+// clients write down what they sent and what they were told; afterwards that is
+// held against what the service, its wallets, its audit and the provider say.
+package torture
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programFolder != "" {
+		_ = os.RemoveAll(programFolder)
+	}
+	os.Exit(code)
+}
+
+// Whatever is killed, and wherever it dies: what a client was told stays true, no
+// key is charged twice, every wallet is right to the paisa, and the provider has
+// done what succeeded, once.
+func TestNothingIsLostHoweverOftenNodesDie(t *testing.T) {
+	for _, store := range []string{"sqlite", "postgres"} {
+		t.Run(store, func(t *testing.T) { newCampaign(t, store, enough).run(t) })
+	}
+}
