@@ -18,7 +18,6 @@ func (c *campaign) live(t *testing.T, number, cycles int) {
 	nodes := map[string]int{"sqlite": 1, "postgres": 3}[c.store]
 	w := plainWorld(t, c.store, nodes)
 	w.rand = rand.New(rand.NewPCG(c.seed, uint64(number+1)))
-	w.prices = map[string]int64{"BASIC-1": 199_00, "FAMILY-1": 349_00, "FAMILY-3": 999_00, "COMBO-1": 499_00}
 	w.hire("Rich Cable", "9000000.00")
 	w.hire("Poor Cable", "2000.00")
 	w.topUp(w.operators[0], "9000000.00", true)

@@ -120,7 +120,7 @@ func (r *record) judgeContent(o *order, t telling) {
 	if customer["mobile"] != o.mobile || plan["id"] != o.plan || t.data["operation"] != kind || t.data["channel"] != "api" {
 		r.violation(o, "shows another order: %v", t.data)
 	}
-	price := r.w.prices[o.plan]
+	price := prices[o.plan]
 	amount := func(of map[string]any, name string) int64 { return paise(r.w.t, fmt.Sprint(of[name])) }
 	open := t.state == "processing" || t.state == "needs_review"
 	charged, spent := int64(0), price

@@ -21,7 +21,8 @@ type node struct {
 	process   *process
 	address   atomic.Pointer[string] // of its API; nil while it is down
 	internal  string
-	transport *http.Transport
+	trusted   *x509.CertPool
+	transport *http.Transport // of the clients
 }
 
 func newNode(w *world, index int) *node {
@@ -31,21 +32,35 @@ func newNode(w *world, index int) *node {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(ca)
-	n.transport = &http.Transport{
+	n.trusted = x509.NewCertPool()
+	n.trusted.AppendCertsFromPEM(ca)
+	n.transport = n.transportFrom("127.0.0.1")
+	return n
+}
+
+// transportFrom is a way to the node, wherever it is at the moment, for somebody
+// whom it sees under an address of this machine's own.
+func (n *node) transportFrom(source string) *http.Transport {
+	n.w.t.Helper()
+	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			at := n.address.Load()
 			if at == nil {
-				return nil, refused(n)
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%s is down", n.name())}
 			}
-			return new(net.Dialer).DialContext(ctx, "tcp", *at)
+			return dialerFrom(source).DialContext(ctx, "tcp", *at)
 		},
-		TLSClientConfig:     &tls.Config{RootCAs: trusted},
+		TLSClientConfig:     &tls.Config{RootCAs: n.trusted},
 		MaxIdleConnsPerHost: 64,
 	}
-	w.t.Cleanup(n.transport.CloseIdleConnections)
-	return n
+	n.w.t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// dialerFrom dials from one of the many addresses that every machine has for
+// itself.
+func dialerFrom(source string) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: patience}
 }
 
 func (n *node) name() string { return fmt.Sprintf("node-%d", n.index) }

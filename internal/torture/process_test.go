@@ -134,6 +134,13 @@ func (p *process) kill() {
 func (p *process) terminate() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
+	p.endsWell()
+}
+
+// endsWell waits for the end of a process that was asked to end. It is asked once:
+// the second time ends it at once.
+func (p *process) endsWell() {
+	p.t.Helper()
 	p.awaitEnd()
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		p.t.Errorf("asked to end, coax ended with %d:\n%s", code, tail(p.err.String(), 20))

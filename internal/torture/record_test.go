@@ -20,6 +20,7 @@ type record struct {
 	w          *world
 	answers    atomic.Int64
 	violations atomic.Int64
+	report     func(violation string)
 
 	mu            sync.Mutex // guards what follows, and every order
 	clock         int64      // counts beginnings and ends of exchanges
@@ -31,7 +32,7 @@ type record struct {
 
 func newRecord(w *world) *record {
 	return &record{
-		w: w, orders: map[string]*order{}, byTransaction: map[string]*order{}, named: map[string]string{}, codes: map[string]int{},
+		w: w, report: func(violation string) { w.t.Error("violation: " + violation) }, orders: map[string]*order{}, byTransaction: map[string]*order{}, named: map[string]string{}, codes: map[string]int{},
 	}
 }
 
@@ -143,7 +144,6 @@ func (r *record) transactions() map[string]string {
 }
 
 func (r *record) violation(o *order, format string, args ...any) {
-	r.w.t.Helper()
 	if n := r.violations.Add(1); n > 20 {
 		return // the first ones tell the story
 	}
@@ -151,7 +151,7 @@ func (r *record) violation(o *order, format string, args ...any) {
 	if o != nil {
 		text += "\n  " + o.String()
 	}
-	r.w.t.Error("violation: " + text)
+	r.report(text)
 }
 
 func (r *record) tick() int64 {

@@ -139,7 +139,7 @@ func (w *world) compareWallets() {
 			want = operator.paidIn
 			for _, o := range w.record.all() {
 				if state, _ := w.record.stateOf(o); o.by == operator && state != "" && state != "failed" {
-					want -= w.prices[o.plan]
+					want -= prices[o.plan]
 				}
 			}
 			if has != want {

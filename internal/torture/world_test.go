@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -23,6 +22,9 @@ var settings = []string{
 	"limits.failed_auth_per_minute=1000000",
 }
 
+// prices are what the demo's plans cost, in paise, as its operators know them.
+var prices = map[string]int64{"BASIC-1": 199_00, "FAMILY-1": 349_00, "FAMILY-3": 999_00, "COMBO-1": 499_00}
+
 // world is an installation: a provider that outlives everything, a store, nodes
 // on it, and operators whose software calls them.
 type world struct {
@@ -37,7 +39,6 @@ type world struct {
 	operators []*operator
 	software  []*software
 	record    *record
-	prices    map[string]int64 // of plans, in paise
 	rand      *rand.Rand
 	topUps    int
 }
@@ -52,7 +53,7 @@ type operator struct {
 // plainWorld is an installation with its nodes not yet started.
 func plainWorld(t testing.TB, store string, nodes int, more ...string) *world {
 	t.Helper()
-	w := &world{t: t, store: store, folder: t.TempDir(), provider: startProvider(t)}
+	w := &world{t: t, store: store, folder: t.TempDir(), provider: startProvider(t), rand: rand.New(rand.NewPCG(1, 1))}
 	w.config = filepath.Join(w.folder, "coax.toml")
 	chosen := append([]string{"provider.url=" + w.provider.url}, settings...)
 	if store == "postgres" {
@@ -193,9 +194,4 @@ func paise(t testing.TB, rupees string) int64 {
 // between any two instructions.
 func jitter(r *rand.Rand, most time.Duration) {
 	<-time.After(time.Duration(r.Int64N(int64(most))))
-}
-
-// refused is what dialling a node that is not there meets.
-func refused(n *node) error {
-	return &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%s is down", n.name())}
 }
