@@ -85,7 +85,9 @@ func (b *besieged) honest(keeps bool) *client.Client {
 	transport.DisableKeepAlives = !keeps
 	c, err := client.New(client.Config{
 		BaseURL: "https://127.0.0.1:1/api/v1", Key: b.operators[0].key, Secret: client.Secret(b.operators[0].secret),
-		HTTP: &http.Client{Transport: transport, Timeout: patience}, Retry: client.Retry{Attempts: 1},
+		// A connection that nothing was sent on for a while may be closed just when
+		// something is: clients are to try again, and it does.
+		HTTP: &http.Client{Transport: transport, Timeout: patience}, Retry: client.Retry{Attempts: 3, Pause: 10 * time.Millisecond},
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -269,7 +271,7 @@ func (c *crowd) gather(b *besieged, source string, size int) {
 					c.cut.Add(1)
 					continue
 				}
-				<-time.After(50 * time.Millisecond) // turned away: again, but not at once
+				<-time.After(500 * time.Millisecond) // turned away: again, but not at once
 			}
 		})
 	}
