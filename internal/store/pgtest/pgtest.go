@@ -300,10 +300,28 @@ func (s *Server) Kill() {
 	}
 	// A postmaster that stands still starts no more children, and none of those
 	// it has can outlive it and still answer somebody.
-	for _, pid := range s.Freeze() {
+	pids := s.Freeze()
+	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	<-s.ended
+	// On a busy machine a child may take a while to die, and until then the
+	// server does not start again: the memory they shared is still in use.
+	for _, pid := range pids {
+		for alive(pid) {
+			<-time.After(time.Millisecond)
+		}
+	}
+}
+
+// alive reports whether a process is there, and not just waiting to be buried.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
 func (s *Server) hasEnded() bool {
