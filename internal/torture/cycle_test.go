@@ -143,7 +143,7 @@ func (w *world) cycle(c *campaign, blow string, again bool) (struck bool) {
 		n.address.Store(nil) // clients who come now would only be refused
 		n.terminate()
 	default:
-		struck = w.dealToDatabase(blow) && struck
+		struck = w.dealToDatabase(tr, blow) && struck
 	}
 	w.after(tr, 10+w.rand.IntN(30))
 	return struck

@@ -10,7 +10,7 @@ import (
 
 // dealToDatabase does something to PostgreSQL, or between it and a node, and
 // reports whether it struck anything.
-func (w *world) dealToDatabase(blow string) bool {
+func (w *world) dealToDatabase(tr *traffic, blow string) bool {
 	w.t.Helper()
 	switch blow {
 	case "cut connections":
@@ -27,7 +27,7 @@ func (w *world) dealToDatabase(blow string) bool {
 		}
 		return true
 	case "sleep":
-		return w.sleepThroughALease(w.nodes[w.rand.IntN(len(w.nodes))])
+		return w.sleepThroughALease(tr, w.nodes[w.rand.IntN(len(w.nodes))])
 	}
 	w.t.Fatalf("there is no blow %q", blow)
 	return false
@@ -35,20 +35,29 @@ func (w *world) dealToDatabase(blow string) bool {
 
 // sleepThroughALease makes a node stand still until others have taken over
 // whatever it was at, and lets it go on. It reports whether it was at anything.
-func (w *world) sleepThroughALease(n *node) bool {
+func (w *world) sleepThroughALease(tr *traffic, n *node) bool {
 	w.t.Helper()
-	at := n.address.Swap(nil)
-	n.process.signal(syscall.SIGSTOP)
 	// A node's name has its process in it.
 	mine := fmt.Sprintf("%%-%d-%%", n.process.cmd.Process.Pid)
 	held := func() int64 {
 		return w.count(`SELECT count(*) FROM operations WHERE status = 'processing' AND node LIKE $1`, mine)
 	}
-	had := held()
+	var had int64
+	until(w.t, "the node falls asleep over something", func() bool {
+		n.process.signal(syscall.SIGSTOP)
+		if had = held(); had == 0 {
+			n.process.signal(syscall.SIGCONT)
+		}
+		return had > 0 || tr.isOver()
+	})
+	if had == 0 {
+		return false
+	}
+	at := n.address.Swap(nil)
 	until(w.t, "others have taken over", func() bool { return held() == 0 })
 	n.process.signal(syscall.SIGCONT)
 	n.address.Store(at)
-	return had > 0
+	return true
 }
 
 // count asks the database for a number.
