@@ -33,8 +33,8 @@ func admitAll(p *pipe, batch []*entrant) error {
 	q := newAdmissionQuery(batch)
 	asking := &pgx.Batch{}
 	q.burn(asking)
-	q.compare(asking)
 	q.lockCounters(asking)
+	q.compare(asking) // last, for terms may change while another batch is waited for
 	if err := p.send(asking); err != nil {
 		return err
 	}

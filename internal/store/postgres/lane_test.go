@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
@@ -65,6 +66,47 @@ func TestACallerWhoHangsUpIsDroppedBeforeABatchAndNotAfter(t *testing.T) {
 	}
 	if got := count(t, watch, `SELECT count(*) FROM nonces WHERE nonce = 'nonce-waiting'`); got != 0 {
 		t.Error("the nonce of who was dropped is burned")
+	}
+}
+
+// Another node's batch may hold an operator's counter for a while. Terms that
+// change meanwhile hold for whoever waited, as they do for everybody behind.
+func TestWhoWaitsForAPlaceIsJudgedOnTheTermsOfTheirTurn(t *testing.T) {
+	t.Parallel()
+	address := pgtest.NewDatabase(t)
+	db, conn := open(t, address), raw(t, address)
+	record := operator(t, db, 10)
+	if first, err := db.Admit(t.Context(), asking(record, "nonce-first")); err != nil || !first.Counted {
+		t.Fatalf("admitted %+v, %v; want it counted", first, err)
+	}
+
+	blocking, err := conn.Begin(t.Context())
+	ok(t, err)
+	_, err = blocking.Exec(t.Context(), `SELECT FROM rate_counters FOR UPDATE`)
+	ok(t, err)
+	type result struct {
+		admitted access.Admitted
+		err      error
+	}
+	done := make(chan result, 1)
+	go func() {
+		admitted, err := db.Admit(context.Background(), asking(record, "nonce-waiting"))
+		done <- result{admitted, err}
+	}()
+	watch := raw(t, address)
+	until(t, "the request waits for the counter", func() bool {
+		return count(t, watch, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+	})
+	_, err = db.ChangeOperator(t.Context(), act("lco set"), record.Operator.ID, admin.OperatorChange{RateLimit: new(1)})
+	ok(t, err)
+	ok(t, blocking.Rollback(t.Context()))
+
+	got := <-done
+	if got.err != nil || got.admitted.Fresh == nil || got.admitted.Fresh.Operator.RateLimit != 1 {
+		t.Errorf("who waited got %+v, %v; want to be judged again, on a limit of 1", got.admitted, got.err)
+	}
+	if used := count(t, watch, `SELECT used FROM rate_counters`); used != 1 {
+		t.Errorf("%d places are taken; want 1", used)
 	}
 }
 
