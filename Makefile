@@ -64,6 +64,11 @@ torture: tools-present ## Kill nodes at random and at every crash point, over HT
 	COAX_TEST_STORE=$(STORE) COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(SEED) \
 		go test -count=1 -v -timeout $(TORTURE_TIMEOUT) -run '^TestNothingIsLostHoweverOftenNodesDie$$/^$(STORE)$$' ./internal/torture
 
+.PHONY: linear
+linear: tools-present ## Run two nodes with many clients at once, and look for an order that explains the answers (HISTORIES=200)
+	CGO_ENABLED=1 COAX_TEST_LINEAR_HISTORIES=$(or $(HISTORIES),200) go test -race -count=1 -v -timeout 2h \
+		-run '^TestTwoNodesAreOneService' ./internal/linearizability
+
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)
 	scripts/ha-demo $(ARGS)

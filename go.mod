@@ -7,6 +7,7 @@ go 1.26.0
 replace modernc.org/libc => modernc.org/libc v1.77.1
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/pelletier/go-toml/v2 v2.4.3

@@ -1,0 +1,257 @@
+package linearizability_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/provider/simulator"
+)
+
+const (
+	clients        = 8
+	stepsPerClient = 38
+	wishesPerOwner = 40
+	creditsOnOffer = 8
+	noncesOnOffer  = 40
+	drainRounds    = 40
+	askAPerson     = 8 // rounds, after which review has had its time
+)
+
+// history is one run of all clients, with what they choose from: everything a
+// client does follows from the seed, and only when it happens does not.
+type history struct {
+	*world
+	*record
+	number   int
+	seed     uint64
+	accounts []int64 // one with money, one that runs dry
+	wishes   map[int64][]wish
+	caller   admin.IssuedKey
+	door     int64 // the operator at the gate
+}
+
+// wish is an operation that somebody may ask for, once or several times.
+type wish struct {
+	operator int64
+	key      string
+	kind     operation.Kind
+	mobile   string
+	plan     int
+	price    int64
+	body     string
+}
+
+func (w wish) with(plan int) wish {
+	w.plan, w.price = plan, plans[plan].price
+	w.body = fmt.Sprintf("%s of %s with %s", w.kind, w.mobile, plans[plan].id)
+	return w
+}
+
+func (w wish) request() operation.Request {
+	fields := map[string]string{"mobile": w.mobile, "plan_id": plans[w.plan].id}
+	if w.kind == operation.Activate {
+		fields["full_name"] = "Customer " + w.mobile
+	}
+	return operation.Request{
+		OperatorID: w.operator, Channel: operation.API, Actor: "api:key", IdempotencyKey: w.key, Kind: w.kind,
+		Fields: fields, Content: []byte(w.body),
+	}
+}
+
+// outcomes is how orders go, the usual ones more often.
+var outcomes = []simulator.Outcome{
+	simulator.Success, simulator.Success, simulator.Success, simulator.Success, simulator.Success, simulator.Success,
+	simulator.Success, simulator.Success, simulator.Success, simulator.Success,
+	simulator.Reject, simulator.Reject, simulator.Reject, simulator.GatewayError, simulator.WrongReference,
+	simulator.ResetApplied, simulator.Slow, simulator.TimeoutApplied, simulator.TimeoutNotApplied, simulator.Unknowable,
+}
+
+// prepare opens the accounts of a history and draws what clients may ask for.
+func (w *world) prepare(t testing.TB, number int, seed uint64) *history {
+	t.Helper()
+	h := &history{
+		world: w, number: number, seed: seed, wishes: map[int64][]wish{},
+		record: &record{began: time.Now(), opened: map[int64]int64{}, imported: map[string]int64{}, limit: 8},
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, money := range []int64{9_000_00, 400_00} {
+		operator := h.openAccount(t, money)
+		h.accounts = append(h.accounts, operator)
+		h.opened[operator] = money
+	}
+	h.openDoor(t)
+	contested := h.newMobiles(t, random, 5)
+	for _, operator := range h.accounts {
+		known := h.newMobiles(t, random, 6)
+		h.importCustomers(t, operator, known)
+		h.drawWishes(t, random, operator, known, contested)
+	}
+	return h
+}
+
+func (h *history) openAccount(t testing.TB, balance int64) int64 {
+	t.Helper()
+	desk := h.nodes[0].desk
+	operator, err := desk.CreateOperator(t.Context(), "Account", admin.OperatorChange{})
+	must(t, err)
+	ctx := (&errand{record: h.record}).in(t.Context())
+	_, _, err = desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(balance), Reference: "to begin with"})
+	must(t, err)
+	return operator.ID
+}
+
+func (h *history) openDoor(t testing.TB) {
+	t.Helper()
+	desk := h.nodes[0].desk
+	operator, err := desk.CreateOperator(t.Context(), "At the gate", admin.OperatorChange{RateLimit: &h.limit})
+	must(t, err)
+	_, err = desk.AllowAddress(t.Context(), operator.ID, callersAddress.String())
+	must(t, err)
+	h.door = operator.ID
+	h.caller, err = desk.IssueKey(t.Context(), operator.ID, access.AllPermissions)
+	must(t, err)
+}
+
+func (h *history) newMobiles(t testing.TB, random *rand.Rand, count int) (mobiles []string) {
+	t.Helper()
+	for range count {
+		script := make([]simulator.Outcome, 12)
+		for i := range script {
+			script[i] = outcomes[random.IntN(len(outcomes))]
+		}
+		mobiles = append(mobiles, h.newMobile(t, script))
+	}
+	return mobiles
+}
+
+func (h *history) importCustomers(t testing.TB, operator int64, mobiles []string) {
+	t.Helper()
+	var rows []admin.ImportRow
+	for i, mobile := range mobiles {
+		rows = append(rows, admin.ImportRow{
+			Line: i + 1, OperatorID: operator, SubscriberID: "I" + mobile, Mobile: mobile, Name: "Customer " + mobile,
+			PlanID: plans[0].id, Expires: h.nodes[0].now().Add(24 * time.Hour),
+		})
+		h.imported[mobile] = operator
+	}
+	act := admin.Act{Actor: "cli:test", Action: "subscriber import", At: h.nodes[0].now()}
+	_, err := h.nodes[0].store.ImportSubscribers(t.Context(), act, rows)
+	must(t, err)
+}
+
+// drawWishes draws renewals of customers whom everybody shares, activations of
+// numbers that both operators are after, and activations of new ones.
+func (h *history) drawWishes(t testing.TB, random *rand.Rand, operator int64, known, contested []string) {
+	t.Helper()
+	for i := range wishesPerOwner {
+		w := wish{operator: operator, key: fmt.Sprintf("history-%d-wish-%d", h.number, i)}
+		switch draw := random.IntN(100); {
+		case draw < 40:
+			w.kind, w.mobile = operation.Renew, known[random.IntN(len(known))]
+		case draw < 55:
+			w.kind, w.mobile = operation.AdvanceRenew, known[random.IntN(len(known))]
+		case draw < 75:
+			w.kind, w.mobile = operation.Activate, contested[random.IntN(len(contested))]
+		case draw < 80:
+			w.kind, w.mobile = operation.Renew, contested[random.IntN(len(contested))]
+		default:
+			w.kind, w.mobile = operation.Activate, h.newMobiles(t, random, 1)[0]
+		}
+		h.wishes[operator] = append(h.wishes[operator], w.with(random.IntN(len(plans))))
+	}
+}
+
+// run lets all clients loose, brings everything that is open to its end, and
+// reads what is there.
+func (h *history) run(t testing.TB) {
+	t.Helper()
+	h.record.began = time.Now()
+	h.readWallets(t)
+	var group sync.WaitGroup
+	for i := range clients {
+		c := &client{history: h, number: i, random: rand.New(rand.NewPCG(h.seed, uint64(i+1))), ids: map[account]string{}}
+		group.Go(func() {
+			for c.step = range stepsPerClient {
+				c.act(t.Context())
+			}
+		})
+	}
+	group.Wait()
+	h.drain(t)
+	h.readWallets(t)
+	h.readRows(t)
+}
+
+func (h *history) readWallets(t testing.TB) {
+	t.Helper()
+	for _, operator := range h.accounts {
+		c := &client{history: h, number: clients}
+		must(t, c.readWallet(t.Context(), h.nodes[0], operator))
+	}
+}
+
+// drain puts the clocks forward until review has ended everything that it can,
+// and then has a person decide the rest.
+func (h *history) drain(t testing.TB) {
+	t.Helper()
+	ctx := (&errand{record: h.record, client: clients}).in(t.Context())
+	for round := range drainRounds {
+		open := h.open(t)
+		if len(open) == 0 {
+			return
+		}
+		h.jumped.Add(int64(10 * time.Second))
+		for _, node := range h.nodes {
+			_, err := node.reviewer.RunOnce(ctx)
+			must(t, err)
+		}
+		if round < askAPerson {
+			continue
+		}
+		for _, op := range open {
+			if op.State == operation.NeedsReview {
+				// Review may have been quicker; the next round sees.
+				_, _ = h.nodes[round%2].desk.SettleReview(ctx, op.ID, round%3 == 0, "nobody will ever know")
+			}
+		}
+	}
+	t.Fatalf("still open after %d rounds of review: %+v", drainRounds, h.open(t))
+}
+
+func (h *history) open(t testing.TB) (open []operation.Operation) {
+	t.Helper()
+	for _, operator := range h.accounts {
+		for _, state := range []operation.State{operation.Processing, operation.NeedsReview} {
+			listed, err := h.nodes[0].store.ListOperations(t.Context(), admin.OperationFilter{OperatorID: operator, State: state, Most: 1000})
+			must(t, err)
+			open = append(open, listed...)
+		}
+	}
+	return open
+}
+
+func (h *history) readRows(t testing.TB) {
+	t.Helper()
+	h.final, h.ledger = map[string]operation.Operation{}, map[int64]map[string]bool{}
+	for _, operator := range h.accounts {
+		listed, err := h.nodes[0].store.ListOperations(t.Context(), admin.OperationFilter{OperatorID: operator, Most: 1000})
+		must(t, err)
+		for _, op := range listed {
+			h.final[op.ID] = op
+		}
+		lines, err := h.nodes[0].store.Ledger(t.Context(), operator)
+		must(t, err)
+		h.ledger[operator] = map[string]bool{}
+		for _, line := range lines {
+			h.ledger[operator][line.Description] = true
+		}
+	}
+	must(t, h.resolve())
+}

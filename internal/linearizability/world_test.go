@@ -1,0 +1,210 @@
+package linearizability_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/provider/gateway"
+	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/postgres"
+	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/storetest"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Time runs fast for the nodes, so that leases end, reviews fall due and minutes
+// turn within a history; the wire has the time that it needs.
+const (
+	speed         = 250
+	wireTimeout   = 40 * time.Millisecond
+	slowAnswer    = 26 * time.Millisecond // longer than a lease, to the nodes
+	callTimeout   = time.Second           // of which a lease is made, with 5 s beside it
+	firstCheck    = time.Second
+	checkInterval = 4 * time.Second
+	refundAfter   = 5 * time.Second
+)
+
+// plans are what can be bought. Their prices tell one debit from another.
+var plans = [3]struct {
+	id, main string
+	price    int64
+}{{"BASIC-1", "TV-BASIC", 101_00}, {"FAMILY-1", "TV-FAMILY", 199_50}, {"GRAND-1", "TV-FAMILY", 349_99}}
+
+func planNumber(id string) int {
+	for i, plan := range plans {
+		if plan.id == id {
+			return i
+		}
+	}
+	panic("there is no plan " + id)
+}
+
+// world is two nodes on one store, with a provider at the other end of a socket.
+// Histories follow one another in it, each with operators of its own.
+type world struct {
+	nodes     [2]*node
+	simulator *simulator.Simulator
+	address   string
+	vault     *access.Vault
+
+	began   time.Time
+	jumped  atomic.Int64 // what the clock was put forward by, in nanoseconds
+	mobiles atomic.Int64
+}
+
+// node is what a process of the service is made of, without its doors.
+type node struct {
+	store      watched
+	desk       *admin.Desk
+	gate       *access.Gate
+	operations *operation.Processor
+	reviewer   *operation.Reviewer
+	now        func() time.Time
+}
+
+// storeKind opens a store for each of two nodes.
+type storeKind struct {
+	name string
+	open func(testing.TB) [2]storetest.Store
+}
+
+var storeKinds = []storeKind{
+	{"SQLite", func(t testing.TB) [2]storetest.Store {
+		store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		return [2]storetest.Store{store, store}
+	}},
+	{"PostgreSQL", func(t testing.TB) (stores [2]storetest.Store) {
+		address := pgtest.NewDatabase(t)
+		for i := range stores {
+			store, err := postgres.Open(t.Context(), address, postgres.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			stores[i] = store
+		}
+		return stores
+	}},
+}
+
+func newWorld(t testing.TB, kind storeKind) *world {
+	t.Helper()
+	w := &world{began: time.Now()}
+	w.startProvider(t)
+	text, err := access.NewMasterKey()
+	must(t, err)
+	w.vault, err = access.OpenVault(text)
+	must(t, err)
+	for i, store := range kind.open(t) {
+		w.nodes[i] = w.newNode(t, i, store)
+	}
+	w.furnish(t)
+	return w
+}
+
+func (w *world) startProvider(t testing.TB) {
+	t.Helper()
+	var err error
+	w.simulator, err = simulator.New(simulator.Config{SlowFor: slowAnswer})
+	must(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	w.address = "http://" + listener.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- w.simulator.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = w.simulator.Shutdown(context.Background())
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// newNode makes a node whose clock is a little ahead of the one before.
+func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
+	t.Helper()
+	n := &node{store: watched{store}}
+	name, skew := fmt.Sprintf("node-%d", number), time.Duration(number)*700*time.Millisecond
+	n.now = func() time.Time {
+		fast := w.began.Add(speed*time.Since(w.began) + time.Duration(w.jumped.Load()) + skew)
+		return fast.UTC().Truncate(time.Millisecond)
+	}
+	provider, err := gateway.New(gateway.Config{URL: w.address, Timeout: wireTimeout})
+	must(t, err)
+	breaker := operation.NewBreaker(provider.Probe)
+	working, stop := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		breaker.Run(working)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-stopped
+		provider.Close()
+	})
+	prices := catalogue.New(store, provider, catalogue.Config{Now: n.now, Provider: "simulator", MaxAge: 100 * 365 * 24 * time.Hour})
+	must(t, prices.Begin(t.Context()))
+	n.desk = admin.NewDesk(n.store, w.vault, "cli:"+name, n.now)
+	n.gate = access.NewGate(n.store, w.vault, access.GateConfig{FailedAuthPerMinute: 1_000_000})
+	n.operations = operation.NewProcessor(n.store, prices, provider, breaker, operation.Config{
+		Now: n.now, Node: name, ProviderName: "simulator", Timeout: callTimeout, FirstCheck: firstCheck,
+		ActivationTerm: subscription.ThirtyDays,
+		Fingerprints:   operation.Fingerprints{Keys: w.vault.Derive("body fingerprint"), Current: w.vault.PrimaryID()},
+	})
+	n.reviewer = operation.NewReviewer(n.store, provider, operation.ReviewConfig{
+		Now: n.now, Node: name, Timeout: callTimeout, FirstCheck: firstCheck, MaxInterval: checkInterval, RefundAfter: refundAfter,
+	})
+	return n
+}
+
+func (w *world) furnish(t testing.TB) {
+	t.Helper()
+	for _, plan := range plans {
+		_, err := w.nodes[0].desk.SetPlan(t.Context(), subscription.Plan{
+			ID: plan.id, Name: plan.id, Price: money.Paise(plan.price), Months: 1, Type: subscription.Standard, Main: plan.main,
+		})
+		must(t, err)
+	}
+}
+
+// newMobile is a number that nobody has, whose first orders meet the given
+// outcomes.
+func (w *world) newMobile(t testing.TB, outcomes []simulator.Outcome) string {
+	t.Helper()
+	mobile := fmt.Sprintf("7%09d", w.mobiles.Add(1))
+	body, err := json.Marshal(map[string]any{"mobile": mobile, "outcomes": outcomes})
+	must(t, err)
+	response, err := http.Post(w.address+"/control/script", "application/json", bytes.NewReader(body))
+	must(t, err)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("the simulator refuses a script: %s", response.Status)
+	}
+	return mobile
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
