@@ -16,6 +16,10 @@ STORE        ?= sqlite
 # PostgreSQL that they start themselves.
 BOTH_STORES = ./cmd/coax ./internal/audit
 
+# Packages that do under the race detector only as much as races need, and the rest
+# without it.
+UNRACED = ./internal/linearizability
+
 ROUNDS       ?= 20
 # A round takes about half a minute where two processors share everything.
 FAILOVER_TIMEOUT ?= $(shell expr 10 + $(ROUNDS) '*' 3)m
@@ -49,6 +53,7 @@ demo: build ## Run a whole Coax with nothing to configure (DEMO_DIR=.demo ARGS="
 test: tools-present lint ## Everything: lint, then the whole suite under the race detector, on SQLite and on PostgreSQL
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
 	COAX_TEST_STORE=postgres CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
+	go test -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
 
 .PHONY: race
 race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
@@ -66,7 +71,7 @@ torture: tools-present ## Kill nodes at random and at every crash point, over HT
 
 .PHONY: linear
 linear: tools-present ## Run two nodes with many clients at once, and look for an order that explains the answers (HISTORIES=200)
-	CGO_ENABLED=1 COAX_TEST_LINEAR_HISTORIES=$(or $(HISTORIES),200) go test -race -count=1 -v -timeout 2h \
+	COAX_TEST_LINEAR_HISTORIES=$(or $(HISTORIES),200) go test -count=1 -v -timeout 2h \
 		-run '^TestTwoNodesAreOneService' ./internal/linearizability
 
 .PHONY: ha-demo

@@ -153,9 +153,9 @@ func (c *client) topUp(ctx context.Context, n *node) {
 }
 
 func (c *client) adjust(ctx context.Context, n *node) {
-	amount := int64(1 + c.random.IntN(300_00))
+	amount := int64(1 + c.random.IntN(200_00))
 	if c.random.IntN(2) == 0 {
-		amount = -amount
+		amount *= -5 // at times more than there is
 	}
 	cr := credit{operator: c.account(), reference: fmt.Sprintf("client %d, step %d", c.number, c.step), amount: amount}
 	cr.line = "Adjustment: " + cr.reference

@@ -123,6 +123,8 @@ func (w watched) Settle(ctx context.Context, s operation.Settlement) (op operati
 	}, func(e *errand, when span, err error) {
 		if settled || err != nil {
 			note(e.record, &e.facts, fact{span: when, id: s.OperationID, to: s.To, certain: err == nil})
+		} else {
+			note(e.record, &e.tooLate, s.OperationID)
 		}
 	})
 	return op, settled, err

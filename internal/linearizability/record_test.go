@@ -118,6 +118,7 @@ type record struct {
 	knocked  []knocked
 	switched []switched
 	facts    []fact
+	tooLate  []string // operations that somebody wanted to settle and no longer could
 
 	// What was there when it began.
 	opened   map[int64]int64  // what an operator's wallet held

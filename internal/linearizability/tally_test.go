@@ -23,7 +23,7 @@ var worthSeeing = []string{
 	"asked: SUBSCRIBER_EXISTS", "asked: SUBSCRIBER_NOT_FOUND", "asked: PLAN_ALREADY_ACTIVE",
 	"asked: not told, and reserved", "asked: not told, and not reserved",
 	"settled: success", "settled: PROVIDER_REJECTED", "settled: NOT_CONFIRMED", "settled: REJECTED_BY_REVIEW",
-	"settled: success after review", "left by its node, and taken over",
+	"settled: success after review", "left by its node, and taken over", "came too late to settle",
 	"looked: nothing", "looked: processing", "looked: needs_review", "looked: success", "looked: failed",
 	"moved money: credited", "moved money: credited before", "moved money: refused", "moved money: unknown",
 	"knocked: OK", "knocked: REPLAY_DETECTED", "knocked: RATE_LIMITED", "knocked: API_ACCESS_BLOCKED", "knocked: SERVICE_UNAVAILABLE",
@@ -76,6 +76,7 @@ func (counts tally) add(r *record) {
 		counts["knocked: "+string(k.code)]++
 	}
 	counts["changed the terms"] += len(r.switched)
+	counts["came too late to settle"] += len(r.tooLate)
 }
 
 func (counts tally) addOperation(op operation.Operation) {

@@ -26,13 +26,14 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Time runs fast for the nodes, so that leases end, reviews fall due and minutes
-// turn within a history; the wire has the time that it needs.
+// Time passes for the nodes with what is done, a little with every look at a
+// clock: so a slow machine sees leases end, reviews fall due and minutes turn as
+// often as a fast one. The wire alone has real time.
 const (
-	speed         = 250
+	lookTakes     = 50 * time.Millisecond
 	wireTimeout   = 40 * time.Millisecond
-	slowAnswer    = 26 * time.Millisecond // longer than a lease, to the nodes
-	callTimeout   = time.Second           // of which a lease is made, with 5 s beside it
+	slowAnswer    = 25 * time.Millisecond
+	callTimeout   = time.Second // of which a lease is made, with 5 s beside it
 	firstCheck    = time.Second
 	checkInterval = 4 * time.Second
 	refundAfter   = 5 * time.Second
@@ -62,7 +63,7 @@ type world struct {
 	vault     *access.Vault
 
 	began   time.Time
-	jumped  atomic.Int64 // what the clock was put forward by, in nanoseconds
+	passed  atomic.Int64 // since then, for the nodes, in nanoseconds
 	mobiles atomic.Int64
 }
 
@@ -144,8 +145,7 @@ func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
 	n := &node{store: watched{store}}
 	name, skew := fmt.Sprintf("node-%d", number), time.Duration(number)*700*time.Millisecond
 	n.now = func() time.Time {
-		fast := w.began.Add(speed*time.Since(w.began) + time.Duration(w.jumped.Load()) + skew)
-		return fast.UTC().Truncate(time.Millisecond)
+		return w.began.Add(time.Duration(w.passed.Add(int64(lookTakes))) + skew).UTC().Truncate(time.Millisecond)
 	}
 	provider, err := gateway.New(gateway.Config{URL: w.address, Timeout: wireTimeout})
 	must(t, err)

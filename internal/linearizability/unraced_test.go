@@ -1,0 +1,6 @@
+//go:build !race
+
+package linearizability_test
+
+// raced: the race detector is watching.
+const raced = false
