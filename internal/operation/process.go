@@ -198,14 +198,16 @@ func (p *Processor) judge(ctx context.Context, id string, r Request) (wish, Draf
 	}
 
 	// 4 and 5. The facts, and what the rules say to them.
-	now := p.config.Now()
 	facts, err := p.store.Facts(ctx, Question{
 		OperatorID: r.OperatorID, Kind: r.Kind, SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: plan.ID,
-		DuplicatesSince: now.Add(-duplicateWindow),
+		DuplicatesSince: p.config.Now().Add(-duplicateWindow),
 	})
 	if err != nil {
 		return w, Draft{}, unavailable(fmt.Errorf("read the facts: %w", err))
 	}
+	// The time is taken once the facts are there, so that everything they show
+	// lies before it, however long the node slept over the reading.
+	now := p.config.Now()
 	if err := judgeCustomer(r.Kind, plan, facts, now); err != nil {
 		return w, Draft{}, err
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"strings"
 	"time"
 )
@@ -13,6 +14,10 @@ type faults struct {
 	on bool // off in the last part, when everything has to come right
 	// plan, for a history whose faults are told and not drawn; nil otherwise.
 	plan *planned
+
+	// ways are what the provider does with the orders of each key, where that is
+	// told.
+	ways map[string][]string
 
 	rates      map[string]int // in a thousand
 	nextCommit string
@@ -40,7 +45,10 @@ var faultKinds = []struct {
 }
 
 func newFaults(w *world, plan program) *faults {
-	f := &faults{w: w, on: true, plan: plan.planned, rates: map[string]int{}}
+	f := &faults{w: w, on: true, plan: plan.planned, rates: map[string]int{}, ways: map[string][]string{}}
+	if plan.scenario != nil {
+		maps.Copy(f.ways, plan.scenario.ways)
+	}
 	if plan.planned != nil || w.chance.odds(100, "a quiet history") {
 		return f
 	}
@@ -60,6 +68,16 @@ func (f *faults) drawn(kind string, what ...string) bool {
 	}
 	f.w.sometimes("fault: " + kind)
 	return true
+}
+
+// told is what a scenario says the provider does next with an order.
+func (f *faults) told(what, name string) string {
+	left := f.ways[name]
+	if what != "order" || len(left) == 0 {
+		return ""
+	}
+	f.ways[name] = left[1:]
+	return left[0]
 }
 
 func (f *faults) provider() bool { return f.has("provider") }

@@ -16,6 +16,8 @@ import (
 
 // outcome is what became of a history.
 type outcome struct {
+	Job        string         `json:"job,omitempty"`
+	Runs       int            `json:"runs,omitempty"`
 	Seed       uint64         `json:"seed"`
 	Trace      string         `json:"trace"`
 	Steps      int            `json:"steps"`
@@ -55,9 +57,9 @@ func live(t *testing.T, seed uint64, plan program, keep bool) outcome {
 // forbidden may come of it; then nothing goes wrong any more, and everything has
 // to come to its end.
 func (w *world) play(plan program) {
-	running := len(plan.actions)
-	for _, i := range plan.actions {
-		a := w.action(i)
+	running := 0
+	start := func(do func()) {
+		running++
 		w.background.Go(func() {
 			defer func() {
 				w.mu.Lock()
@@ -65,9 +67,18 @@ func (w *world) play(plan program) {
 				w.mu.Unlock()
 				w.stir()
 			}()
+			do()
+		})
+	}
+	for _, i := range plan.actions {
+		a := w.action(i)
+		start(func() {
 			time.Sleep(a.at)
 			a.do()
 		})
+	}
+	if plan.scenario != nil {
+		start(func() { plan.scenario.tell(teller{w}) })
 	}
 	over := func() bool {
 		w.mu.Lock()
@@ -108,11 +119,12 @@ func (w *world) heal() {
 		w.problem = "S4: ten minutes after the last fault these are not settled: " + strings.Join(w.unsettled(), ", ")
 		return
 	}
-	// What a person refunded is asked about after ten minutes; an order that was
-	// late may still come.
-	w.leap(11 * time.Minute)
-	began := time.Now()
-	w.gates.run(func() bool { return time.Since(began) > 40*time.Second }, time.Minute)
+	// An order that was late may still come, and must be noticed.
+	began, wait := time.Now(), 40*time.Second
+	if w.faults.plan != nil {
+		wait = 13 * time.Second // the latest that an order of a scenario is
+	}
+	w.gates.run(func() bool { return time.Since(began) > wait }, time.Minute)
 }
 
 func (w *world) settled() bool { return len(w.unsettled()) == 0 }

@@ -21,6 +21,8 @@ type program struct {
 	actions []int
 	without map[string]bool // kinds of faults that are left out
 	planned *planned        // faults that are told; nil if they are drawn
+	// scenario is told in place of the actions.
+	scenario *scenario
 }
 
 // historyLength is how many actions a history has.

@@ -138,6 +138,9 @@ func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 // way draws what happens to a call; nothing bad in a healthy world.
 func (p *provider) way(ways []weight, what string, o *order) string {
+	if told := p.w.faults.told(what, p.w.nickname(o.Reference)); told != "" {
+		return told
+	}
 	if !p.w.faults.provider() {
 		return "ok"
 	}
@@ -394,7 +397,7 @@ func (p *provider) status(rw http.ResponseWriter, r *http.Request, reference str
 	}
 	way := p.way(questionWays, "status", o)
 	o.asks++
-	unknowable := o.unknowable && p.w.faults.provider()
+	unknowable := o.unknowable && p.w.faults.on
 	p.mu.Unlock()
 	if unknowable {
 		way = "503"

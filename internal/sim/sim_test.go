@@ -21,7 +21,7 @@ var (
 	seedFlag    = flag.Uint64("seed", 0, "the seed of the history to replay")
 	keepFlag    = flag.String("keep", "", "the numbers of the actions to keep, with commas; all if empty")
 	withoutFlag = flag.String("without", "", "the kinds of faults to leave out, with commas")
-	rangeFlag   = flag.String("range", "", "FROM-TO: the seeds of a worker's histories")
+	jobsFlag    = flag.String("jobs", "", "a worker's jobs, with commas: seeds, or faults to be put everywhere in a scenario")
 )
 
 // told is the program that the flags ask for.
@@ -55,19 +55,22 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestWorker runs the histories of a range of seeds, for TestHistories, and prints
-// a line of JSON for each.
+// TestWorker does the jobs of other tests in a process of its own, and prints a
+// line of JSON for each.
 func TestWorker(t *testing.T) {
-	if *rangeFlag == "" {
-		t.Skip("it works for TestHistories")
+	if *jobsFlag == "" {
+		t.Skip("it works for other tests")
 	}
-	var from, to uint64
-	if _, err := fmt.Sscanf(*rangeFlag, "%d-%d", &from, &to); err != nil {
-		t.Fatalf("-range: %v", err)
-	}
-	for seed := from; seed <= to; seed++ {
-		fmt.Printf("\nbegin %d\n", seed)
-		text, err := json.Marshal(live(t, seed, wholeProgram(), false))
+	for _, job := range strings.Split(*jobsFlag, ",") {
+		fmt.Printf("\nbegin %s\n", job)
+		var got outcome
+		if seed, err := strconv.ParseUint(job, 10, 64); err == nil {
+			got = live(t, seed, wholeProgram(), false)
+			got.Job = job
+		} else {
+			got = exhaust(t, job)
+		}
+		text, err := json.Marshal(got)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +97,7 @@ func historiesWanted(t *testing.T) int {
 // TestHistories: whatever fails, crashes, sleeps or races, nobody is charged twice
 // or for nothing, nobody is told what is not so, and everything comes to its end.
 func TestHistories(t *testing.T) {
-	if *rangeFlag != "" || *seedFlag != 0 {
+	if *jobsFlag != "" || *seedFlag != 0 {
 		t.Skip("one history or one worker was asked for")
 	}
 	wanted := historiesWanted(t)
@@ -102,7 +105,11 @@ func TestHistories(t *testing.T) {
 	happened := map[string]int{}
 	traces := map[uint64]string{}
 	var steps, operations, done int
-	for got := range crew(t, 1, uint64(wanted)) {
+	jobs := make([]string, wanted)
+	for i := range jobs {
+		jobs[i] = strconv.Itoa(i + 1)
+	}
+	for got := range crew(t, jobs) {
 		done++
 		steps += got.Steps
 		operations += got.Operations
@@ -128,26 +135,29 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// crew runs histories in as many processes as there are processors, and yields
-// their outcomes as they come. Each process has one history at a time: the
-// randomness of a history is its process's.
-func crew(t *testing.T, from, to uint64) func(func(outcome) bool) {
-	outcomes := make(chan outcome)
-	var workers sync.WaitGroup
-	next := from
-	var mu sync.Mutex
+// crew does jobs in as many processes as there are processors, and yields their
+// outcomes as they come. Each process has one history at a time: the randomness
+// of a history is its process's.
+func crew(t *testing.T, jobs []string) func(func(outcome) bool) {
 	const portion = 10
+	outcomes := make(chan outcome)
+	stopped := make(chan struct{})
+	queue := make(chan []string)
+	go func() {
+		defer close(queue)
+		for portion := range slices.Chunk(jobs, portion) {
+			select {
+			case queue <- portion:
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	var workers sync.WaitGroup
 	for range runtime.NumCPU() {
 		workers.Go(func() {
-			for {
-				mu.Lock()
-				first := next
-				next += portion
-				mu.Unlock()
-				if first > to || t.Failed() {
-					return
-				}
-				work(t, first, min(first+portion-1, to), outcomes)
+			for portion := range queue {
+				work(t, portion, outcomes)
 			}
 		})
 	}
@@ -156,54 +166,54 @@ func crew(t *testing.T, from, to uint64) func(func(outcome) bool) {
 		close(outcomes)
 	}()
 	return func(yield func(outcome) bool) {
+		going := true
 		for got := range outcomes {
-			if !yield(got) {
-				go func() {
-					for range outcomes {
-					}
-				}()
-				return
+			if going && !yield(got) {
+				going = false
+				close(stopped)
 			}
 		}
 	}
 }
 
-func work(t *testing.T, from, to uint64, outcomes chan<- outcome) {
-	command := exec.Command(os.Args[0], "-test.run=^TestWorker$", "-test.timeout=10m", fmt.Sprintf("-range=%d-%d", from, to))
-	command.Stderr = nil
+// work does some jobs in a process of its own.
+func work(t *testing.T, jobs []string, outcomes chan<- outcome) {
+	command := exec.Command(os.Args[0], "-test.run=^TestWorker$", "-test.timeout=20m", "-jobs="+strings.Join(jobs, ","))
 	pipe, err := command.StdoutPipe()
 	if err != nil {
 		t.Error(err)
 		return
 	}
+	command.Stderr = command.Stdout
 	if err := command.Start(); err != nil {
 		t.Error(err)
 		return
 	}
 	lines := bufio.NewScanner(pipe)
 	lines.Buffer(nil, 64<<20)
-	var current uint64
-	var rest []string
+	current, rest := "", []string{}
 	for lines.Scan() {
 		line := lines.Text()
-		if text, is := strings.CutPrefix(line, "begin "); is {
-			current, _ = strconv.ParseUint(text, 10, 64)
-			rest = nil
+		if job, is := strings.CutPrefix(line, "begin "); is {
+			current, rest = job, nil
 		} else if text, is := strings.CutPrefix(line, "done "); is {
 			var got outcome
 			if err := json.Unmarshal([]byte(text), &got); err != nil {
 				t.Error(err)
 			}
-			current = 0
+			current = ""
 			outcomes <- got
 		} else if len(rest) < 60 {
 			rest = append(rest, line)
 		}
 	}
 	// A history that ends its process is a finding of its own: a deadlock, a
-	// panic that nobody caught, a goroutine that never ends.
-	if err := command.Wait(); err != nil && current != 0 {
-		outcomes <- outcome{Seed: current, Violations: []string{"the process ended: " + err.Error() + "\n" + strings.Join(rest, "\n")}}
+	// panic that nobody caught, a goroutine that never ends, a race.
+	if err := command.Wait(); err != nil && current != "" {
+		seed, _ := strconv.ParseUint(current, 10, 64)
+		outcomes <- outcome{Job: current, Seed: seed, Violations: []string{"the process ended: " + err.Error() + "\n" + strings.Join(rest, "\n")}}
+	} else if err != nil {
+		outcomes <- outcome{Job: strings.Join(jobs, ","), Violations: []string{"the process ended: " + err.Error() + "\n" + strings.Join(rest, "\n")}}
 	}
 }
 
