@@ -1,0 +1,221 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+// scenario is a short story out of the contract, told the same way each time, so
+// that a fault can be put at each of its places in turn.
+type scenario struct {
+	name string
+	// ways are what the provider does with the orders of each key, in turn; ok
+	// where nothing is said.
+	ways map[string][]string
+	// money: the wallet is at stake in more than one way, so that faults are also
+	// put at every two of its places.
+	money bool
+	tell  func(teller)
+}
+
+// teller tells a scenario: it sends requests, and sends again under the same key
+// what got no answer.
+type teller struct{ w *world }
+
+// first and second are the two customers whom scenarios are about; the newcomer
+// is not there yet.
+var (
+	first    = map[string]string{"subscriber_id": customerID(0, 0), "plan_id": "FAMILY-3"}
+	second   = map[string]string{"subscriber_id": customerID(0, 1), "plan_id": "FAMILY-3"}
+	combo    = map[string]string{"subscriber_id": customerID(0, 2), "plan_id": "COMBO-1"}
+	newcomer = map[string]string{"full_name": "New Comer", "mobile": "9700000001", "plan_id": "BASIC-1"}
+)
+
+// ask sends an operation until it is answered with something that lasts.
+func (t teller) ask(task, kind, key string, fields map[string]string) {
+	t.askAt(task, 0, kind, key, fields)
+}
+
+func (t teller) askAt(task string, node int, kind, key string, fields map[string]string) {
+	for attempt := range 12 {
+		got, told := t.send(fmt.Sprintf("%s.%d", task, attempt), node+attempt, kind, key, fields, 0)
+		if told && (got.status < 500 || got.code == "PROVIDER_ERROR") && got.code != "REQUEST_IN_PROGRESS" && got.code != "OPERATION_IN_PROGRESS" {
+			return
+		}
+		time.Sleep(1500 * time.Millisecond)
+	}
+}
+
+// send sends an operation once, to a node of the teller's choice if it runs.
+func (t teller) send(task string, node int, kind, key string, fields map[string]string, hangUp time.Duration) (answer, bool) {
+	t.w.gates.pass(task, "begin action", nil, false)
+	f := action{w: t.w, label: task}.post(task, t.w.keys[0], kind, fields, key)
+	if f == nil {
+		return answer{}, false
+	}
+	if chosen := t.w.nodes[node%len(t.w.nodes)].life; chosen != nil {
+		f.life = chosen
+	}
+	return t.w.fly(f, hangUp)
+}
+
+func (t teller) together(tell ...func()) {
+	done := make(chan struct{}, len(tell))
+	for _, one := range tell {
+		t.w.background.Go(func() {
+			defer func() { done <- struct{}{} }()
+			one()
+		})
+	}
+	for range tell {
+		<-done
+	}
+}
+
+// staff does something at the desk until it is done.
+func (t teller) staff(what string, do func(ctx context.Context, desk *admin.Desk) error) {
+	for range 4 {
+		t.w.gates.pass("staff", what, nil, false)
+		if err := do(context.Background(), t.w.desk); err == nil {
+			return
+		}
+	}
+}
+
+// inReview is the id of the operation of a key, once it is in review.
+func (t teller) inReview(key string) string {
+	for range 40 {
+		t.w.gates.pass("staff", "look", nil, false)
+		if op := t.w.model.byKey[keyOf(1, key)]; op != nil && op.state == "needs_review" {
+			return op.ID
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	return ""
+}
+
+// scenarios are all of them: what the provider may do with each kind of operation,
+// and what clients and staff may do to each other.
+func scenarios() []scenario {
+	var all []scenario
+	for _, o := range []struct {
+		kind   string
+		fields map[string]string
+	}{{"activate", newcomer}, {"renew", first}, {"advance_renew", second}} {
+		for _, way := range append([]weight{{name: "refused"}}, ways...) {
+			if way.name == "treacherous" {
+				continue // it breaks the provider's own promise, and proves nothing about ours
+			}
+			all = append(all, scenario{
+				name: o.kind + ", " + way.name, money: o.kind == "renew" && strings.Contains("ok reject lost dropped refused", way.name),
+				ways: map[string][]string{"the-order": {way.name}},
+				tell: func(t teller) {
+					if way.name == "refused" {
+						t.w.provider.set(func() { t.w.provider.down = true })
+						t.w.after(1200*time.Millisecond, func() { t.w.provider.set(func() { t.w.provider.down = false }) })
+					}
+					t.ask("one", o.kind, "the-order", o.fields)
+				},
+			})
+		}
+	}
+	return append(all, others...)
+}
+
+var others = []scenario{
+	{name: "combo, both work", tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
+	{name: "combo, the add-on is rejected once", ways: map[string][]string{"the-order-2": {"reject"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
+	{name: "combo, the add-on's answer is lost", ways: map[string][]string{"the-order-2": {"lost"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
+	{name: "combo, the add-on never arrives", ways: map[string][]string{"the-order-2": {"dropped"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
+	{name: "combo, main's answer is lost", ways: map[string][]string{"the-order": {"lost"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
+	{name: "one key from two clients at once", money: true, tell: func(t teller) {
+		t.together(func() { t.askAt("one", 0, "renew", "the-order", first) }, func() { t.askAt("two", 1, "renew", "the-order", first) })
+	}},
+	{name: "one customer, two keys at once", money: true, tell: func(t teller) {
+		t.together(func() { t.askAt("one", 0, "renew", "the-order", first) }, func() { t.askAt("two", 1, "renew", "the-other", first) })
+	}},
+	{name: "one mobile activated by two at once", tell: func(t teller) {
+		t.together(func() { t.askAt("one", 0, "activate", "the-order", newcomer) }, func() { t.askAt("two", 1, "activate", "the-other", newcomer) })
+	}},
+	{name: "a wallet for one of two", money: true, tell: func(t teller) {
+		t.staff("drain", func(ctx context.Context, desk *admin.Desk) error {
+			wallet, err := desk.Wallet(ctx, 1)
+			if err == nil && wallet.Balance.Paise() > 40_000 {
+				_, err = desk.Adjust(ctx, 1, paise(40_000-wallet.Balance.Paise()), "drained")
+			}
+			return err
+		})
+		t.together(func() { t.askAt("one", 0, "renew", "the-order", first) }, func() { t.askAt("two", 1, "renew", "the-other", second) })
+	}},
+	{name: "short of money, topped up, the same key again", money: true, tell: func(t teller) {
+		t.staff("drain", func(ctx context.Context, desk *admin.Desk) error {
+			wallet, err := desk.Wallet(ctx, 1)
+			if err == nil && wallet.Balance.Paise() > 10 {
+				_, err = desk.Adjust(ctx, 1, paise(10-wallet.Balance.Paise()), "drained")
+			}
+			return err
+		})
+		t.ask("one", "renew", "the-order", first)
+		t.staff("top up", func(ctx context.Context, desk *admin.Desk) error {
+			_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: 1, Amount: paise(50_000), Reference: "more"})
+			return err
+		})
+		t.ask("two", "renew", "the-order", first)
+	}},
+	{name: "the same key again, and for something else", tell: func(t teller) {
+		t.ask("one", "renew", "the-order", first)
+		t.ask("two", "renew", "the-order", first)
+		t.ask("three", "advance_renew", "the-order", first)
+		t.ask("four", "renew", "the-order", second)
+	}},
+	{name: "twice within two minutes", tell: func(t teller) {
+		t.ask("one", "renew", "the-order", first)
+		t.ask("two", "renew", "the-other", first)
+	}},
+	{name: "the client hangs up", ways: map[string][]string{"the-order": {"slow"}}, tell: func(t teller) {
+		_, _ = t.send("one", 0, "renew", "the-order", first, 50*time.Millisecond)
+		time.Sleep(time.Second)
+		t.ask("two", "renew", "the-order", first)
+	}},
+	{name: "the price changes meanwhile", money: true, tell: func(t teller) {
+		t.together(
+			func() { t.ask("one", "renew", "the-order", first) },
+			func() {
+				t.staff("price", func(ctx context.Context, desk *admin.Desk) error {
+					_, err := desk.SetPlan(ctx, t.w.planOf("FAMILY-3", 777))
+					return err
+				})
+			})
+	}},
+	{name: "a person confirms", money: true, ways: map[string][]string{"the-order": {"unknowable"}}, tell: func(t teller) { t.decide(true) }},
+	{name: "a person rejects", money: true, ways: map[string][]string{"the-order": {"late"}}, tell: func(t teller) { t.decide(false) }},
+	{name: "an operation and a look at it", tell: func(t teller) {
+		t.together(func() { t.ask("one", "renew", "the-order", first) }, func() {
+			for i, kind := range []string{"balance", "subscription", "transaction", "plans"} {
+				t.w.gates.pass(fmt.Sprint("look ", i), "begin action", nil, false)
+				if f := (action{w: t.w, i: 1, label: fmt.Sprint("look", i)}).request(kind); f != nil {
+					_, _ = t.w.fly(f, 0)
+				}
+			}
+		})
+	}},
+}
+
+// decide is a person's word on an order that is in review.
+func (t teller) decide(confirm bool) {
+	t.ask("one", "renew", "the-order", first)
+	if id := t.inReview("the-order"); id != "" {
+		t.staff("settle", func(ctx context.Context, desk *admin.Desk) error {
+			_, err := desk.SettleReview(ctx, id, confirm, "asked them by phone")
+			if op := t.w.model.operations[id]; terminal(op.state) {
+				return nil // it was, whoever did it
+			}
+			return err
+		})
+	}
+	t.ask("two", "renew", "the-order", first)
+}
