@@ -19,17 +19,17 @@ type journal struct {
 	seen  int // commits up to which it was read
 }
 
-// line is one row of the journal.
-type line struct {
+// row is one row of the journal.
+type row struct {
 	n     int64
 	table string
 	act   string // insert, update, delete
 	text  []byte
 }
 
-func (l line) into(v any) {
+func (l row) into(v any) {
 	if err := json.Unmarshal(l.text, v); err != nil {
-		panic(fmt.Sprintf("journal line %d (%s): %v", l.n, l.table, err))
+		panic(fmt.Sprintf("journal row %d (%s): %v", l.n, l.table, err))
 	}
 }
 
@@ -99,9 +99,9 @@ func (j *journal) read() {
 		panic(err)
 	}
 	defer rows.Close()
-	var lines []line
+	var lines []row
 	for rows.Next() {
-		var l line
+		var l row
 		if err := rows.Scan(&l.n, &l.table, &l.act, &l.text); err != nil {
 			panic(err)
 		}

@@ -159,7 +159,7 @@ func keyOf(operator int64, text string) string { return fmt.Sprint(operator, " "
 
 // committed takes in one commit, or several, row by row, and then looks at what
 // they left behind.
-func (m *model) committed(lines []line) {
+func (m *model) committed(lines []row) {
 	clear(m.touched)
 	for _, l := range lines {
 		m.take(l)
@@ -175,7 +175,7 @@ func (m *model) committed(lines []line) {
 	}
 }
 
-func (m *model) take(l line) {
+func (m *model) take(l row) {
 	switch l.table {
 	case "operators":
 		m.takeOperator(l)
@@ -250,7 +250,7 @@ func (m *model) take(l line) {
 	}
 }
 
-func (m *model) takeOperator(l line) {
+func (m *model) takeOperator(l row) {
 	var o mOperator
 	l.into(&o)
 	if before := m.operators[o.ID]; before != nil {
@@ -266,7 +266,7 @@ func (m *model) takeOperator(l line) {
 	}
 }
 
-func (m *model) takeNonce(l line) {
+func (m *model) takeNonce(l row) {
 	var n struct {
 		Credential int64  `json:"credential_id"`
 		Nonce      string `json:"nonce"`
@@ -283,7 +283,7 @@ func (m *model) takeNonce(l line) {
 	// A purge takes rows away; the model never forgets.
 }
 
-func (m *model) takeCounter(l line) {
+func (m *model) takeCounter(l row) {
 	if l.act == "delete" {
 		return
 	}
@@ -299,7 +299,7 @@ func (m *model) takeCounter(l line) {
 	m.used[keyOf(c.Operator, fmt.Sprint(c.Minute))] = c.Used
 }
 
-func (m *model) takeSubscriber(l line) {
+func (m *model) takeSubscriber(l row) {
 	var s mSubscriber
 	l.into(&s)
 	if l.act == "delete" {
@@ -318,7 +318,7 @@ func (m *model) takeSubscriber(l line) {
 	m.subscribers[s.ID] = &s
 }
 
-func (m *model) takeOperation(l line) {
+func (m *model) takeOperation(l row) {
 	var o mOperation
 	l.into(&o)
 	m.touched[o.ID] = true
@@ -343,7 +343,7 @@ func (m *model) takeOperation(l line) {
 	before.ProviderTxn, before.Reason, before.Completed = o.ProviderTxn, o.Reason, o.Completed
 }
 
-func (m *model) takeEntry(l line) {
+func (m *model) takeEntry(l row) {
 	var e struct {
 		Operator  int64   `json:"operator_id"`
 		Seq       int64   `json:"seq"`
@@ -392,7 +392,7 @@ func (m *model) takeEntry(l line) {
 	}
 }
 
-func (m *model) takeLedger(l line) {
+func (m *model) takeLedger(l row) {
 	var e struct {
 		Operator    int64   `json:"operator_id"`
 		Line        int64   `json:"line"`
@@ -424,7 +424,7 @@ func (m *model) takeLedger(l line) {
 	}
 }
 
-func (m *model) takeCommission(l line) {
+func (m *model) takeCommission(l row) {
 	var c struct {
 		Operation string `json:"operation_id"`
 		Amount    int64  `json:"amount_paise"`

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -90,16 +91,17 @@ func (n *node) start() {
 	if err != nil {
 		panic(err)
 	}
-	prices := catalogue.New(kept, provider, catalogue.Config{
+	asked := line{w: w, life: l, gateway: provider}
+	prices := catalogue.New(kept, asked, catalogue.Config{
 		Now: n.now, Provider: providerName, Refresh: catalogueRefresh, MaxAge: catalogueMaxAge,
 	})
-	breaker := operation.NewBreaker(func(ctx context.Context) error { return provider.Probe(as(ctx, l.name()+" probe")) })
-	operations := operation.NewProcessor(kept, prices, provider, breaker, operation.Config{
+	breaker := operation.NewBreaker(asked.probe)
+	operations := operation.NewProcessor(kept, prices, asked, breaker, operation.Config{
 		Now: n.now, Node: l.name(), ProviderName: providerName, Timeout: providerTimeout, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,
 		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
 	})
-	reviewer := operation.NewReviewer(kept, provider, operation.ReviewConfig{
+	reviewer := operation.NewReviewer(kept, asked, operation.ReviewConfig{
 		Now: n.now, Node: l.name(), Timeout: providerTimeout, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
 		Problem: func(error) {},
 	})
@@ -129,7 +131,12 @@ func (n *node) start() {
 	loop("review", time.Second, func(ctx context.Context) { _, _ = reviewer.RunOnce(ctx) })
 	loop("compare", catalogueRefresh, func(ctx context.Context) { _ = prices.Compare(ctx) })
 	loop("purge", 30*time.Second, func(ctx context.Context) { _, _ = gate.Purge(ctx, n.now()) })
-	w.background.Go(func() { breaker.Run(ctx) })
+	w.background.Go(func() {
+		// Its ticks fall between the moments at which anything else happens: what
+		// it sees must not depend on who was quicker at the same instant.
+		time.Sleep(500 * time.Microsecond)
+		breaker.Run(ctx)
+	})
 	w.background.Go(func() {
 		<-l.ended
 		provider.Close()
@@ -168,10 +175,53 @@ func (l *life) dial(context.Context, string, string) (net.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	select {
-	case w.provider.incoming <- theirs:
+	case w.provider.incoming <- caller{theirs, l.name()}:
 	default:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	l.conns = append(l.conns, ours)
 	return ours, nil
+}
+
+// line is a process's way to the provider: calls leave one after the other, so
+// that which of them gets which connection is no matter of luck.
+type line struct {
+	w       *world
+	life    *life
+	gateway *gateway.Gateway
+}
+
+func (l line) wait(ctx context.Context, what, reference string) {
+	who := taskOf(ctx)
+	if reference != "" {
+		who, _, _ = strings.Cut(who, "/")
+		who += "/" + l.w.nickname(reference)
+	}
+	l.w.gates.pass(who, "ask "+what, l.life, false)
+}
+
+func (l line) Apply(ctx context.Context, o operation.Order) operation.Answer {
+	l.wait(ctx, "order", o.Reference)
+	return l.gateway.Apply(ctx, o)
+}
+
+func (l line) Status(ctx context.Context, o operation.Order) operation.Answer {
+	l.wait(ctx, "status", o.Reference)
+	return l.gateway.Status(ctx, o)
+}
+
+func (l line) Void(ctx context.Context, o operation.Order) operation.Answer {
+	l.wait(ctx, "void", o.Reference)
+	return l.gateway.Void(ctx, o)
+}
+
+func (l line) Catalogue(ctx context.Context) ([]catalogue.Component, error) {
+	l.wait(ctx, "catalogue", "")
+	return l.gateway.Catalogue(ctx)
+}
+
+func (l line) probe(ctx context.Context) error {
+	ctx = as(ctx, l.life.name()+" probe")
+	l.wait(ctx, "probe", "")
+	return l.gateway.Probe(ctx)
 }

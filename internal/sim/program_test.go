@@ -66,7 +66,7 @@ func (w *world) furnish() error {
 	for i := range operatorsPerWorld {
 		o := strconv.Itoa(i + 1)
 		terms := admin.OperatorChange{
-			RateLimit:     new(pick(c, []int{5, 40, 600, 600, 600}, "limit", o)),
+			RateLimit:     new(pick(c, []int{6, 60, 600, 600, 600, 600}, "limit", o)),
 			CommissionBPS: new(pick(c, []int{0, 1, 5, 15, 25, 115, 235, 250, 1005, 3333, 10000}, "bps", o)),
 		}
 		operator, err := w.desk.CreateOperator(ctx, "Operator "+o, terms)
@@ -83,7 +83,7 @@ func (w *world) furnish() error {
 				return err
 			}
 		}
-		if _, _, err := w.desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 1_000_000, 4_000_000}, "purse", o), "wallet", o) + 1)), Reference: "opening"}); err != nil {
+		if _, _, err := w.desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 2_000_000, 6_000_000}, "purse", o), "wallet", o) + 1)), Reference: "opening"}); err != nil {
 			return err
 		}
 		for k := range customersPerWorld {
@@ -240,7 +240,7 @@ func (a action) operate() {
 		got, told := w.fly(f, hangUp)
 		switch {
 		case !told, got.status >= 500 && got.code != "PROVIDER_ERROR", got.code == "REQUEST_IN_PROGRESS", got.code == "OPERATION_IN_PROGRESS",
-			got.code == "RATE_LIMITED", got.code == "INSUFFICIENT_BALANCE" && w.chance.odds(500, label, "hopes for money"):
+			got.code == "RATE_LIMITED" && w.chance.odds(300, label, "comes again"), got.code == "INSUFFICIENT_BALANCE" && w.chance.odds(500, label, "hopes for money"):
 		default:
 			if !w.chance.odds(150, label, "makes sure") {
 				return

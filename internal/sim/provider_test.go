@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -57,9 +58,18 @@ func newProvider(w *world) *provider {
 		w: w, incoming: make(chan net.Conn, 64), closed: make(chan struct{}),
 		orders: map[string]*order{}, withdrawn: map[string]bool{},
 	}
-	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0)}
+	p.server = &http.Server{
+		Handler: p, ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context { return as(ctx, conn.(caller).from) },
+	}
 	w.background.Go(func() { _ = p.server.Serve(p) })
 	return p
+}
+
+// caller is a connection that knows who is at its other end.
+type caller struct {
+	net.Conn
+	from string
 }
 
 // Accept, Close and Addr make the provider its own listener.
@@ -123,7 +133,7 @@ func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		p.w.model.violate("M5", o.Reference, "the reference travels in a header that makes Go's HTTP client send an order twice")
 	}
 	what := strings.TrimPrefix(r.URL.Path, "/v1/")
-	p.w.gates.pass("provider "+p.w.nickname(o.Reference), what, nil, false)
+	p.w.gates.pass("provider "+taskOf(r.Context())+" "+p.w.nickname(o.Reference), what, nil, false)
 	switch what {
 	case "catalogue":
 		p.list(rw)

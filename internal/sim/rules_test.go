@@ -13,7 +13,7 @@ var steps = []string{
 	">processing", "processing>success", "processing>failed", "processing>needs_review", "needs_review>success", "needs_review>failed",
 }
 
-func (m *model) takeEvent(l line) {
+func (m *model) takeEvent(l row) {
 	var e struct {
 		Operation string  `json:"operation_id"`
 		From      *string `json:"from_status"`

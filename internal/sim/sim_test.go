@@ -139,7 +139,7 @@ func TestHistories(t *testing.T) {
 // outcomes as they come. Each process has one history at a time: the randomness
 // of a history is its process's.
 func crew(t *testing.T, jobs []string) func(func(outcome) bool) {
-	const portion = 10
+	const portion = 25
 	outcomes := make(chan outcome)
 	stopped := make(chan struct{})
 	queue := make(chan []string)
@@ -185,6 +185,7 @@ func work(t *testing.T, jobs []string, outcomes chan<- outcome) {
 		return
 	}
 	command.Stderr = command.Stdout
+	command.Env = append(os.Environ(), "GOGC=300") // memory is not what they lack
 	if err := command.Start(); err != nil {
 		t.Error(err)
 		return
@@ -241,4 +242,30 @@ func replayCommand(seed uint64, p program) string {
 		command += " -without='" + strings.Join(names, ",") + "'"
 	}
 	return command
+}
+
+// TestOneSeedIsOneTrace: a seed that fails would be worth little if it did
+// something else the next time.
+func TestOneSeedIsOneTrace(t *testing.T) {
+	if *jobsFlag != "" || *seedFlag != 0 {
+		t.Skip("one history or one worker was asked for")
+	}
+	histories := 20
+	if raced {
+		histories = 4
+	}
+	var jobs []string
+	for seed := range histories {
+		jobs = append(jobs, strconv.Itoa(seed+1), strconv.Itoa(seed+1))
+	}
+	first := map[uint64]string{}
+	for got := range crew(t, jobs) {
+		if before, known := first[got.Seed]; known && before != got.Trace {
+			t.Errorf("seed %d has the trace %s, and the next time %s", got.Seed, before, got.Trace)
+		}
+		first[got.Seed] = got.Trace
+	}
+	if len(first) != histories {
+		t.Errorf("%d histories came to an end; want %d", len(first), histories)
+	}
 }

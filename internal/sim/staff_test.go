@@ -13,7 +13,7 @@ import (
 // acts are what staff do, with their weights.
 var acts = []weight{
 	{"top up", 30}, {"adjust", 5}, {"price", 14}, {"retire", 3}, {"issue", 5}, {"rotate", 6}, {"revoke", 4}, {"permit", 5}, {"whitelist", 7},
-	{"limit", 6}, {"commission", 4}, {"block", 6}, {"settle", 3}, {"delete", 1},
+	{"limit", 4}, {"commission", 4}, {"block", 6}, {"settle", 3}, {"delete", 1},
 }
 
 // doStaff is one act of staff, on the store itself, as coax admin works beside the
@@ -58,7 +58,7 @@ func (a action) doStaff() {
 			_, err = w.desk.AllowAddress(ctx, operator, home)
 		}
 	case "limit":
-		_, err = w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{RateLimit: new(pick(w.chance, []int{3, 10, 60, 600}, a.label, "limit"))})
+		_, err = w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{RateLimit: new(pick(w.chance, []int{8, 60, 600, 600, 600}, a.label, "limit"))})
 	case "commission":
 		_, err = w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{CommissionBPS: new(a.below(10_001, "bps"))})
 	case "block":
