@@ -185,6 +185,28 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 	w.audited()
 }
 
+// What a person refunds the provider is told never to carry out, as often as it
+// takes until it answers: an order may still be on its way.
+func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1h", "review.max_interval=1m")
+	me := w.rich("me", "1000")
+	_, first := w.inReview(me, "activate", "gateway_error", "9822222222", "refunded-order")
+	w.steer("status", `{"mode":"down"}`)
+	if _, err := w.desk.SettleReview(t.Context(), first.text("transaction_id"), false, "they said no"); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		w.pass(2 * time.Minute) // nobody answers, five times over
+	}
+	w.steer("status", `{"mode":"up"}`)
+	w.until("the provider has been told", func() bool {
+		w.pass(2 * time.Minute)
+		return w.asked("9822222222", "void") == 1
+	})
+	w.audited()
+}
+
 // A failed add-on is followed up until it works, each attempt after a definite
 // rejection under a reference of its own, or until a person closes the matter.
 func TestAMissingAddonIsFollowedUp(t *testing.T) {
