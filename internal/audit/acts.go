@@ -24,6 +24,7 @@ type act struct {
 type history struct {
 	born    string // the action of the act that began it; empty if none did
 	births  int
+	acts    int64  // how many there were in all
 	last    string // the last action
 	state   string // what the last act left
 	actions map[string]int
@@ -105,11 +106,16 @@ func (a *auditor) keep(act *act) {
 		a.found("A9", act.subject, "act %d found it changed by nobody: %s", act.id, difference)
 	}
 	h.last, h.state = act.action, act.after
+	h.acts++
 	h.actions[act.action]++
 	switch kind {
 	case "lco":
 		if rate, err := strconv.ParseInt(fieldsOf(act.after)["commission_bps"], 10, 64); err == nil {
 			a.operatorOf(act.operator).rates[rate] = true
+		}
+		if most, err := strconv.ParseInt(fieldsOf(act.after)["rate_limit"], 10, 64); err == nil {
+			o := a.operatorOf(act.operator)
+			o.limits = append(o.limits, limit{act.at, most})
 		}
 	case "plan":
 		version, _ := strconv.ParseInt(fieldsOf(act.after)["version"], 10, 64)

@@ -8,6 +8,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,19 +60,34 @@ type Report struct {
 	LeftOut int64 `json:"violations_left_out,omitempty"`
 }
 
+// Settings is what an audit cannot read from the rows. Its zero value knows
+// nothing, and takes the widest a service can be set to.
+type Settings struct {
+	// LongestWait is the longest that an operation in review, or an add-on that
+	// is missing, waits to be looked at again.
+	LongestWait time.Duration
+}
+
+// Run audits one moment of a store whose service's settings are not known.
+func Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(what string, rows int64)) (Report, error) {
+	return Settings{}.Run(ctx, snapshot, now, progress)
+}
+
 // Run audits one moment of a store. The time is that moment's: it tells an
 // operation that is stuck from one that is under way. The progress, which may
 // be nil, is told now and then what is being read and how many rows there were.
 //
 // An error means that the audit could not be done; what is wrong with the books
 // is in the report.
-func Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(what string, rows int64)) (Report, error) {
+func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(what string, rows int64)) (Report, error) {
 	a := &auditor{
 		ctx: ctx, snapshot: snapshot, now: now.UnixMilli(), progress: progress,
+		longestWait:  cmp.Or(s.LongestWait, longestWaitThereIs).Milliseconds(),
 		plans:        map[string][]planVersion{},
 		descriptions: map[string]string{},
 		operators:    map[int64]*operator{},
 		histories:    map[string]*history{},
+		keys:         map[int64]bool{},
 		activations:  map[string]string{},
 	}
 	a.report.Violations = []Violation{}
@@ -80,7 +96,8 @@ func Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(wh
 	}
 	for _, pass := range []func(){
 		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.closeHistories,
-		a.readOperations, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
+		a.readOperations, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
+		a.readNonces, a.readRateCounters,
 	} {
 		pass()
 		if a.err != nil {
@@ -99,8 +116,11 @@ type auditor struct {
 	snapshot Snapshot
 	now      int64
 	progress func(string, int64)
-	cursors  int
-	rows     int64
+	// longestWait is until when at the latest a check must be due, from now.
+	longestWait int64
+
+	cursors int
+	rows    int64
 
 	report Report
 	err    error
@@ -110,6 +130,7 @@ type auditor struct {
 	descriptions map[string]string
 	operators    map[int64]*operator
 	histories    map[string]*history
+	keys         map[int64]bool
 	// activations are the open ones, by mobile.
 	activations map[string]string
 }
@@ -118,6 +139,8 @@ type auditor struct {
 type operator struct {
 	known bool           // it has a row
 	rates map[int64]bool // every commission rate an act of staff ever gave it
+	// limits are its requests a minute, in the order that acts of staff set them.
+	limits []limit
 	// What its operations say, in paise.
 	charged, held int64
 	// Subscribers brought in from elsewhere: as acts of staff say, and found.

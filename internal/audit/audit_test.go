@@ -59,6 +59,8 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 		"count(*) FROM credentials":                                               c.Keys,
 		"count(*) FROM whitelist":                                                 c.Whitelist,
 		"count(*) FROM staff_acts":                                                c.Acts,
+		"count(*) FROM nonces":                                                    c.Nonces,
+		"count(*) FROM rate_counters":                                             c.Minutes,
 		"sum(balance_paise) FROM wallets":                                         c.Sums.Balance.Paise(),
 		"sum(ledger_paise) FROM wallets":                                          c.Sums.Ledger.Paise(),
 		"sum(ledger_paise) - sum(balance_paise) FROM wallets":                     c.Sums.Held.Paise(),
@@ -112,7 +114,7 @@ func TestTheReportAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`{"ok":false,"counts":{"operators":4,"wallets":3,`, `"operations":{"total":37,"processing":2,`, `"sums":{"credited":`,
+		`{"ok":false,"counts":{"operators":4,"wallets":3,`, `"operations":{"total":39,"processing":2,`, `"sums":{"credited":`,
 		`"violations":[{"invariant":"O2","subject":"lco 4","detail":"it has 0 wallets; expected 1"}]}`,
 	} {
 		if !strings.Contains(string(text), want) {
@@ -275,5 +277,40 @@ func TestAnAuditThatIsGivenUpSaysSo(t *testing.T) {
 	cancel()
 	if report, err := audit.Run(ctx, tx, s.now, nil); !errors.Is(err, context.Canceled) || report.OK {
 		t.Errorf("%v, %v; want it cancelled, and not called clean", report.OK, err)
+	}
+}
+
+func TestAReviewMayWaitAsLongAsTheServiceIsSetTo(t *testing.T) {
+	s := closedShop(t)
+	var next int64
+	if err := peek(t, s.path).QueryRow(`SELECT max(next_check_at) FROM operations WHERE status = 'needs_review'`).Scan(&next); err != nil {
+		t.Fatal(err)
+	}
+	wait := time.UnixMilli(next).Sub(s.now)
+	for _, row := range []struct {
+		name    string
+		longest time.Duration
+		ago     time.Duration // how long before the closing time the audit looks
+		want    int
+	}{
+		{"at the edge", time.Hour, time.Hour + 30*time.Second - wait, 0},
+		{"beyond it", time.Hour, time.Hour + 30*time.Second - wait + time.Millisecond, 1},
+		{"where the settings are not known", 0, 23 * time.Hour, 0},
+		{"beyond whatever can be set", 0, 24*time.Hour + time.Minute - wait, 1},
+	} {
+		db := peek(t, s.path)
+		report, err := audit.Settings{LongestWait: row.longest}.Run(t.Context(), snapshot(t, db), s.now.Add(-row.ago), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stuck := 0
+		for _, violation := range report.Violations {
+			if violation.Invariant == "S4" && strings.Contains(violation.Detail, "in review and looked at next") {
+				stuck++
+			}
+		}
+		if stuck != row.want {
+			t.Errorf("%s: %d are called stuck; want %d: %v", row.name, stuck, row.want, report.Violations)
+		}
 	}
 }

@@ -38,8 +38,8 @@ var operationDamage = []damage{
 		name: "a failure without a reason", want: []string{"S1"}, subject: "operation {renew-3}",
 		sql: `UPDATE operations SET reason = NULL WHERE id = '{renew-3}'`,
 	}, {
-		name: "an add-on that stands nowhere", want: []string{"S1"}, subject: "operation {activate-5}",
-		sql: `UPDATE operations SET addon_status = NULL WHERE id = '{activate-5}'`,
+		name: "an add-on that stands nowhere", want: []string{"S1"}, subject: "operation {activate-10}",
+		sql: `UPDATE operations SET addon_status = NULL WHERE id = '{activate-10}'`,
 	}, {
 		name: "two open operations of a customer", want: []string{"S2", "M4", "S1", "M1", "L3"}, subject: "subscriber 100007", loosen: []string{"operations"},
 		sql: `INSERT INTO operations SELECT * FROM operations WHERE id = '{open-2}';
@@ -79,7 +79,7 @@ var operationDamage = []damage{
 		name: "an operation of nobody's", want: []string{"O2", "M4", "M1", "S5", "C1"}, subject: "operation {renew-1}",
 		sql: `UPDATE operations SET operator_id = 99 WHERE id = '{renew-1}'`,
 	}, {
-		name: "an operation erased", want: []string{"O1", "M1", "S6"}, subject: "operation {renew-7}",
+		name: "an operation erased", want: []string{"O1", "M1", "S5", "S6"}, subject: "operation {renew-7}",
 		sql: `DELETE FROM operations WHERE id = '{renew-7}'`,
 	}, {
 		name: "a commission of nothing", want: []string{"O1"}, subject: "operation CX-NONE",
@@ -172,5 +172,13 @@ var subscriberDamage = []damage{
 		      UPDATE cycles SET starts_at = (SELECT created_at FROM operations WHERE id = '{renew-2}') WHERE operation_id = '{renew-2}';
 		      UPDATE wallet_entries SET created_at = (SELECT created_at FROM operations WHERE id = '{renew-2}') WHERE operation_id = '{renew-2}';
 		      UPDATE operation_events SET at = (SELECT created_at FROM operations WHERE id = '{renew-2}') WHERE operation_id = '{renew-2}' AND seq = 1`,
+	}, {
+		name: "a renewal within two minutes that failed", want: []string{"I5"}, subject: "operation {renew-9}",
+		sql: `UPDATE operations SET created_at = (SELECT completed_at + 119999 FROM operations WHERE id = '{renew-2}') WHERE id = '{renew-9}';
+		      UPDATE wallet_entries SET created_at = (SELECT created_at FROM operations WHERE id = '{renew-9}') WHERE operation_id = '{renew-9}' AND kind = 'reserve';
+		      UPDATE operation_events SET at = (SELECT created_at FROM operations WHERE id = '{renew-9}') WHERE operation_id = '{renew-9}' AND seq = 1`,
+	}, {
+		name: "another number of the provider's", want: []string{"S5"}, subject: "subscriber 100001",
+		sql: `UPDATE subscribers SET last_provider_transaction = 'P-OTHER' WHERE id = '100001'`,
 	},
 }

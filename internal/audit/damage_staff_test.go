@@ -8,7 +8,7 @@ var staffDamage = []damage{
 		name: "an act that was rewritten", want: []string{"A9"}, subject: "act 7",
 		sql: `UPDATE staff_acts SET actor = 'cli:nobody' WHERE id = 7`,
 	}, {
-		name: "an act taken out", want: []string{"A9"}, subject: "whitelist of lco 1",
+		name: "an act taken out", want: []string{"A9", "A3"}, subject: "whitelist of lco 1",
 		sql: `DELETE FROM staff_acts WHERE id = (SELECT id FROM staff_acts WHERE subject = 'whitelist of lco 1' ORDER BY id LIMIT 1 OFFSET 1)`,
 	}, {
 		name: "the last act cut off", want: []string{"A9"}, subject: "lco 2",
@@ -48,7 +48,7 @@ var staffDamage = []damage{
 		sql: `INSERT INTO credentials (id, operator_id, key_hash, hint, sealed_secret, permissions, created_at)
 		      VALUES (77, 1, zeroblob(32), 'x', x'00', '', 0)`,
 	}, {
-		name: "a key that went", want: []string{"A9"}, subject: "key 3",
+		name: "a key that went", want: []string{"A9", "A1"}, subject: "key 3",
 		sql: `DELETE FROM credentials WHERE id = 3`,
 	}, {
 		name: "a key that came back", want: []string{"A9"}, subject: "key 2",

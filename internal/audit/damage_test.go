@@ -61,7 +61,7 @@ func (s healthy) fill(t *testing.T, text string) string {
 }
 
 func TestEachKindOfDamageIsNamed(t *testing.T) {
-	all := slices.Concat(moneyDamage, operationDamage, subscriberDamage, staffDamage)
+	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage)
 	for _, d := range all {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +194,7 @@ var moneyDamage = []damage{
 	}, {
 		name: "a refund of a success", want: []string{"M4", "M1", "L3"}, subject: "operation {renew-1}",
 		sql: `UPDATE wallets SET balance_paise = balance_paise + 19900, entries = entries + 1 WHERE operator_id = 1;
-		      INSERT INTO wallet_entries SELECT 1, w.entries, 'refund', 19900, w.balance_paise, o.id, NULL, 'x', o.completed_at
+		      INSERT INTO wallet_entries SELECT 1, w.entries, 'refund', 19900, w.balance_paise, o.id, NULL, o.actor, o.completed_at
 		        FROM wallets w, operations o WHERE w.operator_id = 1 AND o.id = '{renew-1}'`,
 	}, {
 		name: "a balance before that was not", want: []string{"M7"}, subject: "operation {open-1}",

@@ -7,12 +7,12 @@ import (
 
 // operation is a row of operations, as far as it can be proved.
 type operation struct {
-	id, kind, channel, mobile, plan, planName, main, addon, status string
-	operator, planVersion, months, amount, bps, walletBefore       int64
-	epoch, created                                                 int64
-	lease, review, nextCheck, completed                            sql.NullInt64
-	needsPerson                                                    flag
-	addonStatus, reason                                            sql.NullString
+	id, kind, channel, actor, mobile, plan, planName, main, addon, status string
+	operator, planVersion, months, amount, bps, walletBefore              int64
+	fingerprint, epoch, created                                           int64
+	lease, review, nextCheck, addonNext, completed                        sql.NullInt64
+	needsPerson                                                           flag
+	addonStatus, reason, transaction                                      sql.NullString
 }
 
 func (op *operation) subject() string { return "operation " + op.id }
@@ -21,7 +21,7 @@ func (op *operation) open() bool      { return op.status == "processing" || op.s
 // What hangs on an operation.
 type (
 	movement struct { // of a wallet
-		kind                                         string
+		kind, actor                                  string
 		operator, seq, amount, balanceAfter, created int64
 	}
 	bookLine struct {
@@ -30,9 +30,9 @@ type (
 	}
 	commission struct{ operator, amount, rate, created int64 }
 	event      struct {
-		from           sql.NullString
-		to             string
-		seq, epoch, at int64
+		from              sql.NullString
+		to, actor, reason string
+		seq, epoch, at    int64
 	}
 	reference struct{ operation string }
 )
@@ -44,29 +44,33 @@ type dossier struct {
 	commissions []commission
 	events      []event
 	cycles      int
+	// What the provider said, what became an exception, what staff decided.
+	evidence evidence
+	settled  []act
+	closed   []act
 }
 
 // readOperations walks through the operations and all that hangs on them, side
 // by side.
 func (a *auditor) readOperations() {
 	operations := open(a, "operations", `
-		SELECT id, operator_id, kind, channel, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
-		       amount_paise, commission_bps, wallet_before_paise, status, epoch, lease_until, review_since,
-		       next_check_at, needs_person, addon_status, reason, created_at, completed_at
+		SELECT id, operator_id, length(fingerprint), kind, channel, actor, mobile, plan_id, plan_version, plan_name, plan_months,
+		       main, addon, amount_paise, commission_bps, wallet_before_paise, status, epoch, lease_until, review_since,
+		       next_check_at, needs_person, addon_status, addon_next_at, provider_transaction_id, reason, created_at, completed_at
 		  FROM operations ORDER BY id `+bytewise,
 		func(row scanner, op *operation) string {
 			var addon sql.NullString
-			row(&op.id, &op.operator, &op.kind, &op.channel, &op.mobile, &op.plan, &op.planVersion, &op.planName, &op.months, &op.main, &addon,
-				&op.amount, &op.bps, &op.walletBefore, &op.status, &op.epoch, &op.lease, &op.review,
-				&op.nextCheck, &op.needsPerson, &op.addonStatus, &op.reason, &op.created, &op.completed)
+			row(&op.id, &op.operator, &op.fingerprint, &op.kind, &op.channel, &op.actor, &op.mobile, &op.plan, &op.planVersion, &op.planName, &op.months,
+				&op.main, &addon, &op.amount, &op.bps, &op.walletBefore, &op.status, &op.epoch, &op.lease, &op.review,
+				&op.nextCheck, &op.needsPerson, &op.addonStatus, &op.addonNext, &op.transaction, &op.reason, &op.created, &op.completed)
 			op.addon = addon.String
 			return op.id
 		})
 	movements := open(a, "wallet_entries", `
-		SELECT operation_id, kind, operator_id, seq, amount_paise, balance_after, created_at
+		SELECT operation_id, kind, operator_id, seq, amount_paise, balance_after, actor, created_at
 		  FROM wallet_entries WHERE operation_id IS NOT NULL ORDER BY operation_id `+bytewise,
 		func(row scanner, m *movement) (id string) {
-			row(&id, &m.kind, &m.operator, &m.seq, &m.amount, &m.balanceAfter, &m.created)
+			row(&id, &m.kind, &m.operator, &m.seq, &m.amount, &m.balanceAfter, &m.actor, &m.created)
 			return id
 		})
 	lines := open(a, "ledger", `
@@ -84,10 +88,10 @@ func (a *auditor) readOperations() {
 			return id
 		})
 	events := open(a, "operation_events", `
-		SELECT operation_id, seq, from_status, to_status, epoch, at
+		SELECT operation_id, seq, from_status, to_status, epoch, actor, reason, at
 		  FROM operation_events ORDER BY operation_id `+bytewise+`, seq`,
 		func(row scanner, e *event) (id string) {
-			row(&id, &e.seq, &e.from, &e.to, &e.epoch, &e.at)
+			row(&id, &e.seq, &e.from, &e.to, &e.epoch, &e.actor, &e.reason, &e.at)
 			return id
 		})
 	refer := func(row scanner, r *reference) string {
@@ -95,38 +99,42 @@ func (a *auditor) readOperations() {
 		return r.operation
 	}
 	cycles := open(a, "cycles", `SELECT operation_id FROM cycles WHERE operation_id IS NOT NULL ORDER BY operation_id `+bytewise, refer)
-	calls := open(a, "provider_calls", `SELECT operation_id FROM provider_calls ORDER BY operation_id `+bytewise, refer)
-	exceptions := open(a, "exceptions", `SELECT operation_id FROM exceptions ORDER BY operation_id `+bytewise, refer)
+	calls, exceptions := a.openCalls(), a.openExceptions()
+	settled, closed := a.openDecisions("review settle", settledPrefix), a.openDecisions("addon close", addonPrefix)
 
 	walk(func(id string) {
 		ops := operations.take(id)
 		d := dossier{
 			movements: movements.take(id), lines: lines.take(id), commissions: commissions.take(id), events: events.take(id),
-			cycles: len(cycles.take(id)),
+			cycles: len(cycles.take(id)), evidence: evidence{id: id}, settled: settled.take(id), closed: closed.take(id),
 		}
-		asked, excepted := len(calls.take(id)), len(exceptions.take(id))
+		// An operation that nobody can find out about has been asked about for
+		// months: its calls are not kept, only what they come to.
+		calls.each(id, d.evidence.addCall)
+		exceptions.each(id, d.evidence.addException)
 		if len(ops) == 0 {
-			a.nameOrphans(id, d, asked, excepted)
+			a.nameOrphans(id, d)
 			return
 		}
 		if len(ops) > 1 {
 			a.found("M5", "operation "+id, "there are %d operations of this id; expected 1", len(ops))
 		}
 		a.judge(&ops[0], d)
-	}, operations, movements, lines, commissions, events, cycles, calls, exceptions)
+	}, operations, movements, lines, commissions, events, cycles, calls, exceptions, settled, closed)
 
 	counts := &a.report.Counts
 	counts.Operations.Total, counts.Commissions, counts.Events = operations.count, commissions.count, events.count
 	counts.ProviderCalls, counts.Exceptions = calls.count, exceptions.count
 }
 
-func (a *auditor) nameOrphans(id string, d dossier, calls, exceptions int) {
+func (a *auditor) nameOrphans(id string, d dossier) {
 	for _, orphan := range []struct {
 		what  string
 		count int
 	}{
 		{"wallet entries", len(d.movements)}, {"ledger lines", len(d.lines)}, {"commissions", len(d.commissions)},
-		{"events", len(d.events)}, {"cycles", d.cycles}, {"provider calls", calls}, {"exceptions", exceptions},
+		{"events", len(d.events)}, {"cycles", d.cycles},
+		{"provider calls", d.evidence.calls}, {"exceptions", d.evidence.exceptions}, {"decisions of staff", len(d.settled) + len(d.closed)},
 	} {
 		if orphan.count > 0 {
 			a.found("O1", "operation "+id, "%d %s refer to it, and it is not there", orphan.count, orphan.what)
@@ -156,10 +164,20 @@ func (a *auditor) judge(op *operation, d dossier) {
 	a.judgeCommission(op, d.commissions)
 	a.judgePath(op, d.events)
 	a.judgeOpen(op)
+	a.judgeAddon(op)
+	a.judgeActors(op, d)
+	a.judgeDecisions(op, d)
+	a.judgeEvidence(op, d)
+	if op.fingerprint != fingerprintBytes {
+		a.found("I2", op.subject(), "its fingerprint has %d bytes; expected %d, or no repetition can be told from another request", op.fingerprint, fingerprintBytes)
+	}
 	if expected := shapes[op.status].cycles; d.cycles != expected {
 		a.found("S5", op.subject(), "%d cycles came of it; expected %d, as it is %s", d.cycles, expected, op.status)
 	}
 }
+
+// fingerprintBytes is the length of an HMAC with SHA-256.
+const fingerprintBytes = 32
 
 // shape is how many rows hang on an operation of a status, beside the one
 // reservation that each has.

@@ -24,6 +24,8 @@ type Counts struct {
 	Keys          int64      `json:"keys"`
 	Whitelist     int64      `json:"whitelist_entries"`
 	Acts          int64      `json:"acts"`
+	Nonces        int64      `json:"nonces"`
+	Minutes       int64      `json:"rate_minutes"`
 	Sums          Sums       `json:"sums"`
 }
 
@@ -62,10 +64,10 @@ var Invariants = []Invariant{
 	{"M2w", "a wallet is what its last entry says"},
 	{"M3", "no balance was ever below zero"},
 	{"M4", "an operation's money, books and commission are exactly those of its status"},
-	{"M5", "an operator's idempotency key stands for one operation, and an id for one"},
+	{"M5", "an operator's idempotency key stands for one operation, an id for one, and none is sent to the provider twice"},
 	{"M6", "the charge is the price of the plan's version that was in force"},
 	{"M7", "the balance an operation saw before it is its wallet entry's"},
-	{"M8", "money comes in by staff under a reference used once, and moves otherwise only with an operation"},
+	{"M8", "money comes in by staff under a reference used once, and moves otherwise only with an operation and by who made or decided it"},
 	{"M9", "money is given back at most once"},
 	{"L1", "a ledger has no gap and each sum follows from the one before"},
 	{"L2", "a wallet's ledger sum is its last ledger line's"},
@@ -79,11 +81,16 @@ var Invariants = []Invariant{
 	{"S4", "nothing is stuck: somebody or something will look at every open operation"},
 	{"S5", "a success has its subscriber and cycle, a pending subscriber its open activation, a failed activation neither"},
 	{"S6", "a subscriber's expiry is what the purchases, in their order, come to"},
+	{"S9", "every outcome rests on the provider's word or a person's, and where the two differ there is an exception"},
+	{"I2", "every operation keeps the whole fingerprint that tells a repetition from another request"},
 	{"I5", "no renewal repeats another of the same subscriber and plan within two minutes"},
 	{"T1", "what happened later carries a later time, and what happened together the same"},
 	{"O1", "no row refers to an operation that is not there"},
 	{"O2", "no row refers to an operator that is not there, and every operator has a wallet"},
-	{"A9", "every act of staff is in the chain, and everything staff can change is as the last act left it"},
+	{"A1", "a key is one key, and a nonce of it was used by one request"},
+	{"A3", "every change of an account, a whitelist or a key moved the version that nodes compare"},
+	{"A6", "in no minute more requests were let in than the operator's limit"},
+	{"A9", "every act of staff is in the chain, and everything staff can change or decide is as the last act left it"},
 }
 
 var india = time.FixedZone("IST", 19_800)

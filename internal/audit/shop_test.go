@@ -178,21 +178,10 @@ func request(channel operation.Channel, operator int64, kind operation.Kind, key
 	}
 }
 
-// settle ends what was in review.
-func (s *shop) settle(operator int64, key string, to operation.State) {
+// settle has a person end what was in review.
+func (s *shop) settle(key string, confirm bool) {
 	s.Helper()
-	op, _, err := s.store.OperationByKey(s.Context(), operator, key)
-	s.ok(err)
-	st := operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: to, At: s.clock(), Node: "node-2", Actor: "cli:asha", Why: "a person looked"}
-	if to == operation.Success {
-		st.ProviderTransaction = "P-" + op.ID
-	} else {
-		st.Reason = operation.RejectedByReview
-	}
-	_, settled, err := s.store.Settle(s.Context(), st)
-	if err != nil || !settled {
-		s.Fatalf("settle %s: %v, %v", key, settled, err)
-	}
+	must[operation.Operation](s)(s.desk.SettleReview(s.Context(), s.keys[key], confirm, "a person looked"))
 	s.pass(time.Minute)
 }
 

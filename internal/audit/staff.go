@@ -15,14 +15,14 @@ import (
 
 func (a *auditor) readOperators() {
 	type account struct {
-		id, rateLimit, bps, low int64
-		name, status, api       string
+		id, rateLimit, bps, low, version int64
+		name, status, api                string
 	}
 	accounts := open(a, "operators", `
-		SELECT id, name, status, api, rate_limit, commission_bps, low_balance_paise
+		SELECT id, name, status, api, rate_limit, commission_bps, low_balance_paise, version
 		  FROM operators ORDER BY id`,
 		func(row scanner, o *account) int64 {
-			row(&o.id, &o.name, &o.status, &o.api, &o.rateLimit, &o.bps, &o.low)
+			row(&o.id, &o.name, &o.status, &o.api, &o.rateLimit, &o.bps, &o.low, &o.version)
 			return o.id
 		})
 	walk(func(id int64) {
@@ -44,32 +44,53 @@ func (a *auditor) readOperators() {
 				"name": o.name, "status": o.status, "api": o.api, "rate_limit": strconv.FormatInt(o.rateLimit, 10),
 				"commission_bps": strconv.FormatInt(o.bps, 10), "low_balance": rupees(o.low),
 			})
+			changes := h.acts
+			if whitelist := a.histories["whitelist of "+subject]; whitelist != nil {
+				changes += whitelist.acts
+			}
+			a.judgeVersion(subject, o.version, changes)
 		}
 	}, accounts)
 	a.report.Counts.Operators = accounts.count
 }
 
+// judgeVersion demands that every act moved the version that nodes compare: a
+// change that did not would stay unknown to whoever has read the row before.
+func (a *auditor) judgeVersion(subject string, version, acts int64) {
+	if version != acts {
+		a.found("A3", subject, "its version is %d; expected %d, one for each act of staff", version, acts)
+	}
+}
+
 func (a *auditor) readKeys() {
 	type key struct {
-		id, operator              int64
+		id, operator, version     int64
+		hash                      []byte
 		hint, permissions         string
 		revoked, expires, heiress sql.NullInt64
 	}
+	owners := map[string]int64{} // of hashes
 	keys := open(a, "credentials", `
-		SELECT id, operator_id, hint, permissions, revoked_at, expires_at, replaced_by
+		SELECT id, operator_id, version, key_hash, hint, permissions, revoked_at, expires_at, replaced_by
 		  FROM credentials ORDER BY id`,
 		func(row scanner, k *key) int64 {
-			row(&k.id, &k.operator, &k.hint, &k.permissions, &k.revoked, &k.expires, &k.heiress)
+			row(&k.id, &k.operator, &k.version, &k.hash, &k.hint, &k.permissions, &k.revoked, &k.expires, &k.heiress)
 			return k.id
 		})
 	walk(func(id int64) {
 		subject := fmt.Sprintf("key %d", id)
 		keys.each(id, func(k *key) {
+			a.keys[id] = true
 			a.demandOperator(k.operator, subject)
+			if other, taken := owners[string(k.hash)]; taken {
+				a.found("A1", subject, "it is the same key as key %d; expected a key to be one", other)
+			}
+			owners[string(k.hash)] = id
 			h := a.claim(subject, "key issue", "key rotate")
 			if h == nil {
 				return
 			}
+			a.judgeVersion(subject, k.version, h.acts)
 			revocations := 0
 			if k.revoked.Valid {
 				revocations = 1

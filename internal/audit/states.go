@@ -1,6 +1,9 @@
 package audit
 
-import "database/sql"
+import (
+	"database/sql"
+	"time"
+)
 
 // legal is every step an operation may take. The empty status is before it
 // began.
@@ -62,8 +65,8 @@ func (a *auditor) judgePath(op *operation, events []event) {
 const (
 	// stuckAfterMS is how long after a lease somebody must have taken over.
 	stuckAfterMS = 30_000
-	// waitMostMS is the longest wait between two checks that can be set.
-	waitMostMS = 24 * 60 * 60 * 1000
+	// longestWaitThereIs is the longest wait between two checks that can be set.
+	longestWaitThereIs = 24 * time.Hour
 )
 
 // judgeOpen finds what nobody will ever look at again.
@@ -88,7 +91,22 @@ func (a *auditor) judgeOpen(op *operation) {
 		// Under way, or on the list for a person.
 	case !op.nextCheck.Valid && max(op.review.Int64, op.created)+stuckAfterMS < a.now:
 		a.found("S4", subject, "it is in review, and neither a check nor a person is expected; expected one of them")
-	case op.nextCheck.Valid && op.nextCheck.Int64 > a.now+waitMostMS+stuckAfterMS:
-		a.found("S4", subject, "it is in review and looked at next at %s; expected within a day", moment(op.nextCheck.Int64))
+	case op.nextCheck.Valid && op.nextCheck.Int64 > a.now+a.longestWait+stuckAfterMS:
+		a.found("S4", subject, "it is in review and looked at next at %s; expected within %s", moment(op.nextCheck.Int64), a.patience())
 	}
 }
+
+// judgeAddon finds a combo whose second half nobody is after.
+func (a *auditor) judgeAddon(op *operation) {
+	if op.status != "success" || !op.addonStatus.Valid || op.addonStatus.String == "success" || op.addonStatus.String == "closed" {
+		return
+	}
+	switch {
+	case !op.addonNext.Valid:
+		a.found("S4", op.subject(), "its add-on is %s, and no attempt is expected; expected one until it works or a person closes it", op.addonStatus.String)
+	case op.addonNext.Int64 > a.now+a.longestWait+stuckAfterMS:
+		a.found("S4", op.subject(), "its add-on is %s and tried next at %s; expected within %s", op.addonStatus.String, moment(op.addonNext.Int64), a.patience())
+	}
+}
+
+func (a *auditor) patience() time.Duration { return time.Duration(a.longestWait) * time.Millisecond }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/catalogue"
@@ -23,6 +24,7 @@ import (
 
 // shopStore is what a shop asks of a store.
 type shopStore interface {
+	access.Store
 	admin.Store
 	catalogue.Store
 	operation.ReviewStore

@@ -14,6 +14,7 @@ type (
 		id, mobile                  string
 		operator                    int64
 		expires, activated, renewed sql.NullInt64
+		transaction                 sql.NullString // the provider's last
 	}
 	cycle struct {
 		seq, starts, ends, created int64
@@ -25,6 +26,7 @@ type (
 		id, kind, plan, mobile, status             string
 		operator, months, planned, starts, created int64
 		previous, completed                        sql.NullInt64
+		transaction                                sql.NullString
 		place                                      int64 // the number of its cycle; 0 if it has none
 	}
 )
@@ -36,9 +38,9 @@ func (p *purchase) where() string { return "operation " + p.id }
 // and works out every expiry anew.
 func (a *auditor) readSubscribers() {
 	subscribers := open(a, "subscribers", `
-		SELECT id, operator_id, mobile, expires_at, activated_at, renewed_at FROM subscribers ORDER BY id `+bytewise,
+		SELECT id, operator_id, mobile, expires_at, activated_at, renewed_at, last_provider_transaction FROM subscribers ORDER BY id `+bytewise,
 		func(row scanner, s *subscriber) string {
-			row(&s.id, &s.operator, &s.mobile, &s.expires, &s.activated, &s.renewed)
+			row(&s.id, &s.operator, &s.mobile, &s.expires, &s.activated, &s.renewed, &s.transaction)
 			return s.id
 		})
 	cycles := open(a, "cycles", `
@@ -50,11 +52,11 @@ func (a *auditor) readSubscribers() {
 		})
 	purchases := open(a, "operations", `
 		SELECT subscriber_id, id, operator_id, kind, plan_id, plan_months, mobile, expiry_previous, expiry_planned,
-		       cycle_starts_at, status, created_at, completed_at
+		       cycle_starts_at, status, provider_transaction_id, created_at, completed_at
 		  FROM operations ORDER BY subscriber_id `+bytewise,
 		func(row scanner, p *purchase) (id string) {
 			row(&id, &p.id, &p.operator, &p.kind, &p.plan, &p.months, &p.mobile, &p.previous, &p.planned,
-				&p.starts, &p.status, &p.created, &p.completed)
+				&p.starts, &p.status, &p.transaction, &p.created, &p.completed)
 			return id
 		})
 	walk(func(id string) {
@@ -136,12 +138,12 @@ func (l *life) judgeOneAtATime() {
 // duplicateMS is how long a renewal keeps its like away.
 const duplicateMS = 120_000
 
+// judgeDuplicates looks at how things stood when each renewal was reserved: what
+// became of it later does not excuse it. The rows are in the order of their
+// beginnings.
 func (l *life) judgeDuplicates() {
-	slices.SortFunc(l.bought, func(p, q purchase) int {
-		return cmp.Or(cmp.Compare(p.completed.Int64, q.completed.Int64), cmp.Compare(p.created, q.created))
-	})
-	last := map[string]purchase{}
-	for _, p := range l.bought {
+	last := map[string]purchase{} // the latest success with each plan
+	for _, p := range l.all {
 		if p.kind == "activate" {
 			continue
 		}
@@ -149,7 +151,9 @@ func (l *life) judgeDuplicates() {
 			l.a.found("I5", p.where(), "it renewed subscriber %s with plan %s at %s; expected two minutes since operation %s, completed at %s",
 				l.subject[len("subscriber "):], p.plan, moment(p.created), before.id, moment(before.completed.Int64))
 		}
-		last[p.plan] = p
+		if p.status == "success" {
+			last[p.plan] = p
+		}
 	}
 }
 
@@ -217,10 +221,15 @@ func (l *life) placeCycles() {
 func (l *life) replay() {
 	// Cycles are numbered as they were settled. Where one is missing, the times
 	// have to do.
-	if !slices.ContainsFunc(l.bought, func(p purchase) bool { return p.place == 0 }) {
-		slices.SortFunc(l.bought, func(p, q purchase) int { return cmp.Compare(p.place, q.place) })
-	}
+	placed := !slices.ContainsFunc(l.bought, func(p purchase) bool { return p.place == 0 })
+	slices.SortFunc(l.bought, func(p, q purchase) int {
+		if placed {
+			return cmp.Compare(p.place, q.place)
+		}
+		return cmp.Or(cmp.Compare(p.completed.Int64, q.completed.Int64), cmp.Compare(p.created, q.created))
+	})
 	var expiry, activatedAt, renewedAt sql.NullInt64
+	var transaction sql.NullString
 	imported := len(l.cycles) > 0 && !l.cycles[0].operation.Valid
 	if imported {
 		first := l.cycles[0]
@@ -231,6 +240,9 @@ func (l *life) replay() {
 	for _, p := range l.bought {
 		l.a.judgeMeaning(p, expiry)
 		expiry = sql.NullInt64{Int64: p.planned, Valid: true}
+		if p.transaction.Valid {
+			transaction = p.transaction
+		}
 		if p.kind == "activate" {
 			activatedAt = p.completed
 		} else {
@@ -242,6 +254,9 @@ func (l *life) replay() {
 	}
 	if l.who.expires != expiry {
 		l.a.found("S6", l.subject, "it expires %s; expected %s, from %d purchases", orNever(l.who.expires), orNever(expiry), len(l.bought))
+	}
+	if l.who.transaction != transaction {
+		l.a.found("S5", l.subject, "the provider's last number for it is %q; expected %q, its last purchase's", l.who.transaction.String, transaction.String)
 	}
 	if l.who.activated != activatedAt {
 		l.a.found("S6", l.subject, "it was activated %s; expected %s", orNever(l.who.activated), orNever(activatedAt))

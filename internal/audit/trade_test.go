@@ -76,22 +76,24 @@ func (s *shop) trade() {
 	s.order(1, activate, "activate-3", "BASIC-1", "100003", "failed")
 	s.order(2, activate, "activate-4", "BASIC-1", "100003", "success") // the id is free again, for anybody
 	s.order(2, activate, "activate-5", "COMBO-1", "100005", "success")
+	s.order(2, activate, "activate-10", "COMBO-1", "100010", "success")
 	plansTerm := operation.NewProcessor(mortal{s.store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.PlanTerm))
 	s.orderBy(plansTerm, operation.API, 2, activate, "activate-6", "FAMILY-3", "100006", "success")
 	s.orderBy(s.processor, operation.Web, 1, activate, "activate-7", "BASIC-1", "100007", "success")
 	s.order(1, activate, "activate-8", "BASIC-1", "100008", "review")
-	s.settle(1, "activate-8", operation.Success)
+	s.settle("activate-8", true)
 	s.order(1, activate, "activate-9", "BASIC-1", "100009", "review")
-	s.settle(1, "activate-9", operation.Failed)
+	s.settle("activate-9", false)
 
 	s.order(1, renew, "renew-1", "BASIC-1", "100001", "success")
 	s.order(1, renew, "renew-2", "BASIC-1", "100001", "success")
+	s.order(1, renew, "renew-9", "BASIC-1", "100001", "failed")
 	s.order(1, renew, "renew-3", "FAMILY-3", "100001", "failed")
 	s.order(1, advance, "advance-1", "FAMILY-3", "100001", "success") // beyond the cap
 	s.orderBy(s.processor, operation.Web, 2, renew, "renew-4", "BASIC-1", "100003", "success")
 	s.order(2, advance, "advance-2", "BASIC-1", "100005", "success") // the day after
 	s.order(2, advance, "advance-3", "FAMILY-3", "100005", "review")
-	s.settle(2, "advance-3", operation.Success)
+	s.settle("advance-3", true)
 
 	plan := must[[]subscription.Plan](s)(s.desk.Plans(s.Context()))[0]
 	plan.Price = rupees("229")
@@ -112,6 +114,8 @@ func (s *shop) trade() {
 	s.pass(time.Minute)
 	s.order(1, renew, "renew-7", "BASIC-1", "200001", "success")
 	s.order(2, renew, "renew-8", "BASIC-1", "200002", "success")
+	s.decide()
+	s.letIn()
 	for i := range 12 {
 		s.order(1, activate, fmt.Sprintf("bulk-%d", i), "BASIC-1", fmt.Sprintf("3000%02d", i), []string{"success", "success", "failed"}[i%3])
 	}
@@ -123,4 +127,42 @@ func (s *shop) trade() {
 	s.order(2, activate, "open-3", "COMBO-1", "100012", "dies")
 	s.order(1, renew, "open-4", "BASIC-1", "100001", "dies")
 	s.pass(-10 * time.Minute)
+}
+
+// decide has persons deal with what only they can: an add-on that will never
+// work, and one of two contradictions.
+func (s *shop) decide() {
+	ctx := s.Context()
+	s.ok(s.desk.CloseAddon(ctx, s.keys["activate-5"], "it is not sold there"))
+	for _, key := range []string{"activate-9", "renew-3"} {
+		s.ok(s.store.RaiseException(ctx, operation.Exception{
+			OperationID: s.keys[key], Kind: operation.LateSuccess, Detail: "carried out after all", At: s.clock(),
+		}))
+	}
+	exceptions := must[[]admin.ExceptionEntry](s)(s.desk.Exceptions(ctx, false))
+	s.ok(s.desk.CloseException(ctx, exceptions[0].ID, "settled with the operator"))
+	s.pass(time.Minute)
+}
+
+// letIn admits requests, in one minute as many as the operator may make.
+func (s *shop) letIn() {
+	record := func(key int64) access.Admission {
+		credential := must[access.Credential](s)(s.store.Key(s.Context(), key))
+		operator := must[subscription.Operator](s)(s.store.Operator(s.Context(), credential.OperatorID))
+		return access.Admission{
+			CredentialID: key, OperatorID: operator.ID, CredentialVersion: credential.Version, OperatorVersion: operator.Version,
+			Limit: operator.RateLimit, Count: true,
+		}
+	}
+	for _, key := range []int64{1, 2, 3} {
+		for i := range 61 {
+			a := record(key)
+			a.Nonce, a.RequestID, a.Now = fmt.Sprintf("nonce-%04d", i), fmt.Sprintf("req_%d_%d", key, i), s.clock()
+			admitted, err := s.store.Admit(s.Context(), a)
+			if err != nil || admitted.Replayed || admitted.Fresh != nil {
+				s.Fatalf("request %d of key %d: %+v, %v", i, key, admitted, err)
+			}
+		}
+		s.pass(time.Minute)
+	}
 }

@@ -1,0 +1,75 @@
+package audit
+
+import "fmt"
+
+// limit is how many requests a minute an operator had from one moment on.
+type limit struct{ since, most int64 }
+
+// readNonces demands that no nonce of a key was used by two requests.
+func (a *auditor) readNonces() {
+	type nonce struct {
+		key     int64
+		text    string
+		request string
+	}
+	var before nonce
+	nonces := open(a, "nonces", `SELECT credential_id, nonce, request_id FROM nonces ORDER BY credential_id, nonce`,
+		func(row scanner, n *nonce) int64 {
+			row(&n.key, &n.text, &n.request)
+			return n.key
+		})
+	walk(func(key int64) {
+		subject := fmt.Sprintf("key %d", key)
+		if !a.keys[key] {
+			a.found("A1", subject, "nonces of it were used, and it is not there")
+		}
+		nonces.each(key, func(n *nonce) {
+			if n.key == before.key && n.text == before.text {
+				a.found("A1", subject, "nonce %q was used by requests %s and %s; expected one request", n.text, before.request, n.request)
+			}
+			before = *n
+		})
+	}, nonces)
+	a.report.Counts.Nonces = nonces.count
+}
+
+// minuteMS is how long one of an operator's counters counts.
+const minuteMS = 60_000
+
+// readRateCounters demands that in no minute more requests were let in than the
+// operator was allowed in it.
+func (a *auditor) readRateCounters() {
+	type counter struct{ operator, minute, used int64 }
+	var before counter
+	counters := open(a, "rate_counters", `SELECT operator_id, minute, used FROM rate_counters ORDER BY operator_id, minute`,
+		func(row scanner, c *counter) int64 {
+			row(&c.operator, &c.minute, &c.used)
+			return c.operator
+		})
+	walk(func(id int64) {
+		subject := fmt.Sprintf("lco %d", id)
+		a.demandOperator(id, fmt.Sprintf("a minute's count of lco %d", id))
+		counters.each(id, func(c *counter) {
+			if c.operator == before.operator && c.minute == before.minute {
+				a.found("A6", subject, "the minute of %s was counted twice; expected one count", moment(c.minute*minuteMS))
+			}
+			before = *c
+			if most := a.operatorOf(id).mostIn(c.minute * minuteMS); c.used < 1 || c.used > most {
+				a.found("A6", subject, "%d requests were let in in the minute of %s; expected 1 to %d", c.used, moment(c.minute*minuteMS), most)
+			}
+		})
+	}, counters)
+	a.report.Counts.Minutes = counters.count
+}
+
+// mostIn is the highest limit that was in force at some moment of a minute.
+func (o *operator) mostIn(minute int64) (most int64) {
+	for i, l := range o.limits {
+		begins := l.since <= minute+minuteMS+queueSlackMS
+		ends := i+1 < len(o.limits) && o.limits[i+1].since < minute-queueSlackMS
+		if begins && !ends {
+			most = max(most, l.most)
+		}
+	}
+	return most
+}

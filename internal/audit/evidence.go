@@ -1,0 +1,134 @@
+package audit
+
+import (
+	"database/sql"
+	"strings"
+)
+
+// providerCall is a question to the provider and what it said; exception is what
+// only a person can decide.
+type (
+	providerCall struct {
+		reference, kind, outcome string
+		transaction              sql.NullString
+		asked                    int64
+	}
+	exception struct{ kind string }
+)
+
+func (a *auditor) openCalls() *stream[string, providerCall] {
+	return open(a, "provider_calls", `
+		SELECT operation_id, reference, kind, outcome, provider_transaction_id, asked_at
+		  FROM provider_calls ORDER BY operation_id `+bytewise,
+		func(row scanner, c *providerCall) (id string) {
+			row(&id, &c.reference, &c.kind, &c.outcome, &c.transaction, &c.asked)
+			return id
+		})
+}
+
+func (a *auditor) openExceptions() *stream[string, exception] {
+	return open(a, "exceptions", `SELECT operation_id, kind FROM exceptions ORDER BY operation_id `+bytewise,
+		func(row scanner, e *exception) (id string) {
+			row(&id, &e.kind)
+			return id
+		})
+}
+
+// evidence is what the provider was asked about one operation, and what came of
+// it.
+type evidence struct {
+	id                string
+	calls, exceptions int
+	// stray is a reference that is none of the operation's.
+	stray string
+	// sent counts how often the main component was ordered, sentAs under what
+	// name; the same call may have been written down twice.
+	sent   int
+	sentAt int64
+	sentAs string
+	// What was said of the main component, and of the add-on.
+	confirmed, rejected, addonConfirmed bool
+	// transactions are the provider's own numbers for the main component: the
+	// first, and one that is another.
+	transactions [2]string
+
+	lateSuccess, duplicateEffect bool
+}
+
+func (e *evidence) addCall(c *providerCall) {
+	e.calls++
+	addon := e.id + "-2"
+	switch {
+	case c.reference == addon || strings.HasPrefix(c.reference, addon+"."):
+		e.addonConfirmed = e.addonConfirmed || c.outcome == "confirmed"
+		return
+	case c.reference != e.id:
+		e.stray = c.reference
+		return
+	}
+	if c.kind != "status" && c.kind != "void" {
+		if e.sent == 0 || c.asked != e.sentAt {
+			e.sent++
+		}
+		e.sentAt, e.sentAs = c.asked, c.kind
+	}
+	e.confirmed = e.confirmed || c.outcome == "confirmed"
+	e.rejected = e.rejected || c.outcome == "rejected"
+	if c.outcome == "confirmed" && c.transaction.String != "" {
+		switch {
+		case e.transactions[0] == "":
+			e.transactions[0] = c.transaction.String
+		case e.transactions[0] != c.transaction.String:
+			e.transactions[1] = c.transaction.String
+		}
+	}
+}
+
+func (e *evidence) addException(x *exception) {
+	e.exceptions++
+	e.lateSuccess = e.lateSuccess || x.kind == "LATE_SUCCESS"
+	e.duplicateEffect = e.duplicateEffect || x.kind == "DUPLICATE_EFFECT"
+}
+
+// judgeEvidence demands that somebody's word stands behind every outcome, the
+// provider's or a person's, and that contradictions have become exceptions.
+func (a *auditor) judgeEvidence(op *operation, d dossier) {
+	subject, e, byPerson := op.subject(), d.evidence, settledBy(d.events) != ""
+	if e.stray != "" {
+		a.found("S9", subject, "the provider was asked about %q for it; expected its own reference, or its add-on's", e.stray)
+	}
+	if e.sent > 1 {
+		a.found("M5", subject, "it was sent to the provider %d times; expected once at most", e.sent)
+	}
+	if e.sent > 0 && e.sentAs != op.kind {
+		a.found("S9", subject, "it was sent to the provider as %s; expected %s", e.sentAs, op.kind)
+	}
+	if op.status == "success" && !byPerson && !e.confirmed {
+		a.found("S9", subject, "it is a success that neither the provider nor a person confirmed")
+	}
+	if op.status == "failed" && !byPerson && !e.rejected {
+		a.found("S9", subject, "it failed, and neither the provider nor a person rejected it")
+	}
+	// A refund without the provider's word is asked about again, and becomes an
+	// exception then.
+	if op.status == "failed" && e.confirmed && !e.lateSuccess && !op.nextCheck.Valid {
+		a.found("S9", subject, "it was refunded and the provider carried it out; expected an exception LATE_SUCCESS")
+	}
+	if another := e.anotherThan(op.transaction.String); op.status == "success" && another != "" && !e.duplicateEffect {
+		a.found("S9", subject, "the provider carried it out as %q and as %q; expected an exception DUPLICATE_EFFECT", op.transaction.String, another)
+	}
+	if op.addonStatus.String == "success" && !e.addonConfirmed {
+		a.found("S9", subject, "its add-on is a success that the provider did not confirm")
+	}
+}
+
+// anotherThan is a number under which the provider confirmed the operation and
+// which is not the one that is kept with it.
+func (e *evidence) anotherThan(kept string) string {
+	for _, transaction := range e.transactions {
+		if kept != "" && transaction != "" && transaction != kept {
+			return transaction
+		}
+	}
+	return ""
+}
