@@ -83,11 +83,17 @@ func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, er
 		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
 	}
 	defer done()
-	report, err := audit.Run(ctx, snapshot, now, progress)
+	report, err := auditSettings(config).Run(ctx, snapshot, now, progress)
 	if err != nil {
 		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.place(), err)
 	}
 	return report, nil
+}
+
+// auditSettings is what an audit has to be told of a service. The longest wait is
+// that of a check, or of whoever has claimed one and asks the provider twice.
+func auditSettings(config Config) audit.Settings {
+	return audit.Settings{LongestWait: max(config.Review.FirstCheck, config.Review.MaxInterval, 2*config.Provider.Timeout)}
 }
 
 // openSnapshot begins to read a store as it is at one moment.

@@ -45,6 +45,7 @@ type node struct {
 	reviewer   *operation.Reviewer
 	breaker    *operation.Breaker
 	clockWatch *clockWatch // nil where the store has no clock of its own
+	auditWatch *auditWatch // nil where the books are not audited
 
 	certificate *certificate
 	door        *httpapi.FrontDoor
@@ -112,10 +113,11 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	name := nodeName()
 	return &node{
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
-		gate:      access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
-		catalogue: plans,
-		provider:  provider,
-		breaker:   breaker,
+		auditWatch: newAuditWatch(config, log, now, metrics),
+		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
+		catalogue:  plans,
+		provider:   provider,
+		breaker:    breaker,
 		operations: operation.NewProcessor(store, plans, provider, breaker, operation.Config{
 			Now:            now,
 			Node:           name,
@@ -273,6 +275,11 @@ func (n *node) serve(ctx context.Context) error {
 	n.background.Go(func() {
 		n.catalogue.Run(working, func(err error) { n.log.Warn("verify prices with the provider", "error", err) })
 	})
+	auditing, stopAudit := context.WithCancel(ctx)
+	defer stopAudit()
+	if n.auditWatch != nil {
+		n.background.Go(func() { n.auditWatch.run(auditing) })
+	}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -288,6 +295,7 @@ func (n *node) serve(ctx context.Context) error {
 	}
 
 	n.log.Info("draining")
+	stopAudit()
 	n.internal.Drain()
 	grace, cancel := context.WithTimeout(working, n.patience())
 	defer cancel()

@@ -56,6 +56,9 @@ type Config struct {
 	Limits struct {
 		FailedAuthPerMinute int
 	}
+	Audit struct {
+		Every time.Duration
+	}
 	Log struct {
 		Level string
 	}
@@ -133,6 +136,9 @@ var settings = []setting{
 
 	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
+
+	{key: "audit.every", standard: "0s", doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
+		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},
 
 	{key: "log.level", standard: "info", doc: "debug, info, warn or error",
 		read: oneOf([]string{"debug", "info", "warn", "error"}, func(c *Config) *string { return &c.Log.Level })},

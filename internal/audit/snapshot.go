@@ -28,9 +28,12 @@ const bytewise = `/* bytewise */`
 // Postgres makes a snapshot of a transaction on PostgreSQL, which should be
 // read-only and repeatable read. A connection there answers one question at a
 // time, so that rows come through cursors, a batch at a time.
-func Postgres(tx Snapshot) Snapshot { return postgres{tx} }
+func Postgres(tx Snapshot) Snapshot { return postgres{tx, cursorBatch} }
 
-type postgres struct{ Snapshot }
+type postgres struct {
+	Snapshot
+	batch int // rows that are fetched at a time
+}
 
 const cursorBatch = 5_000
 
@@ -42,11 +45,13 @@ type cursor struct {
 	rows *sql.Rows
 	// fetch asks for the next batch; empty if there is none.
 	fetch string
+	batch int
 }
 
 func (a *auditor) ask(query string) *cursor {
 	c := &cursor{a: a}
-	if _, is := a.snapshot.(postgres); !is {
+	tx, is := a.snapshot.(postgres)
+	if !is {
 		c.query(query)
 		return c
 	}
@@ -54,7 +59,7 @@ func (a *auditor) ask(query string) *cursor {
 	name := fmt.Sprintf("audit_%d", a.cursors)
 	c.query("DECLARE " + name + " NO SCROLL CURSOR FOR " + strings.ReplaceAll(query, bytewise, `COLLATE "C"`))
 	c.close()
-	c.fetch = fmt.Sprintf("FETCH %d FROM %s", cursorBatch, name)
+	c.fetch, c.batch = fmt.Sprintf("FETCH %d FROM %s", tx.batch, name), tx.batch
 	return c
 }
 
@@ -82,7 +87,7 @@ func (c *cursor) more(read func()) {
 	for c.query(c.fetch); c.next(); got++ {
 		read()
 	}
-	if got < cursorBatch {
+	if got < c.batch {
 		c.fetch = ""
 	}
 }

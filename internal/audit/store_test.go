@@ -137,6 +137,15 @@ func inDialect(statements string) string {
 // snapshot begins to read a place as the command does.
 func snapshot(t testing.TB, db *sql.DB) audit.Snapshot {
 	t.Helper()
+	tx := begin(t, db)
+	if pgtest.Chosen() {
+		return audit.Postgres(tx)
+	}
+	return tx
+}
+
+func begin(t testing.TB, db *sql.DB) *sql.Tx {
+	t.Helper()
 	options := &sql.TxOptions{ReadOnly: true}
 	if pgtest.Chosen() {
 		options.Isolation = sql.LevelRepeatableRead
@@ -146,8 +155,5 @@ func snapshot(t testing.TB, db *sql.DB) audit.Snapshot {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tx.Rollback() })
-	if pgtest.Chosen() {
-		return audit.Postgres(tx)
-	}
 	return tx
 }

@@ -49,6 +49,40 @@ func TestMetricsAreServed(t *testing.T) {
 	}
 }
 
+func TestAuditsAreTold(t *testing.T) {
+	m := NewMetrics()
+	audits := m.Audits([]string{"M1", "S4"})
+	served := func() string {
+		w := httptest.NewRecorder()
+		m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return w.Body.String()
+	}
+	if before := served(); strings.Contains(before, "coax_audit_violations{") || strings.Contains(before, "coax_audit_last_success_timestamp_seconds ") {
+		t.Error("something is told before anything was audited")
+	}
+	at := time.UnixMilli(1_800_000_000_500)
+	audits.Audited(nil, at, 2*time.Second)
+	audits.Audited(map[string]int{"S4": 3, "made up": 1}, at.Add(time.Minute), time.Second)
+	audits.Failed(time.Second)
+	text := served()
+	for _, want := range []string{
+		`coax_audit_runs_total{result="clean"} 1`,
+		`coax_audit_runs_total{result="violated"} 1`,
+		`coax_audit_runs_total{result="failed"} 1`,
+		`coax_audit_violations{invariant="M1"} 0`,
+		`coax_audit_violations{invariant="S4"} 3`,
+		`coax_audit_last_success_timestamp_seconds 1.8000000605e+09`,
+		`coax_audit_duration_seconds_sum 4`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("the metrics do not say %s", want)
+		}
+	}
+	if strings.Contains(text, "made up") {
+		t.Error("an invariant that was not named beforehand has made a series of its own")
+	}
+}
+
 func TestTwoMetricsDoNotMeet(t *testing.T) {
 	NewMetrics().ConnectionOpened() // a registry they shared would panic here
 	NewMetrics().ConnectionOpened()
