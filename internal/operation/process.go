@@ -334,20 +334,13 @@ func addonOrderOf(op Operation) Order {
 
 // settle writes the outcome. Somebody else may have settled meanwhile, if this
 // node slept through its lease: then what they decided stands, and where the
-// provider's word goes against it, a person decides.
+// provider's word goes against it, the store has raised an exception.
 func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error) {
-	op, settled, err := settleFor(ctx, p.store, s, p.lease())
+	op, err := settleFor(ctx, p.store, s, p.lease())
 	if err != nil {
 		return op, err
 	}
-	if err := noteMisfits(ctx, p.store, s.OperationID, s.Calls, s.At); err != nil {
-		return op, err
-	}
-	answer := Answer{}
-	if s.To == Success {
-		answer = Answer{Verdict: Confirmed, Transaction: s.ProviderTransaction}
-	}
-	return op, noteContradiction(ctx, p.store, op, settled, answer, s.At)
+	return op, noteMisfits(ctx, p.store, s.OperationID, s.Calls, s.At)
 }
 
 func requestInProgress() error {

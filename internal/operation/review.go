@@ -152,14 +152,10 @@ func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer An
 	if reason == NotConfirmed {
 		s.NextCheckAt = now.Add(r.config.MaxInterval)
 	}
-	settled, did, err := settleFor(ctx, r.store, s, r.config.Timeout+leaseSlack)
-	if err == nil {
-		err = failpoint.Hit("V.settled")
-	}
-	if err != nil {
+	if _, err := settleFor(ctx, r.store, s, r.config.Timeout+leaseSlack); err != nil {
 		return err
 	}
-	return noteContradiction(ctx, r.store, settled, did, answer, now)
+	return failpoint.Hit("V.settled")
 }
 
 // postpone waits twice as long as before. An operation whose outcome stays
@@ -237,8 +233,10 @@ func (r *Reviewer) addonWait(attempts int) time.Duration {
 func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	now := r.config.Now()
 	answer := r.provider.Void(ctx, orderOf(op))
-	if err := noteContradiction(ctx, r.store, op, false, answer, now); err != nil {
-		return err
+	if e, contradicts := contradiction(op, answer, now); contradicts {
+		if err := r.store.RaiseException(ctx, e); err != nil {
+			return err
+		}
 	}
 	again := time.Time{}
 	if answer.Verdict == Unknown {
@@ -247,15 +245,14 @@ func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	return r.store.CloseLateCheck(ctx, op.ID, again)
 }
 
-// noteContradiction raises an exception where the provider's word goes against
-// what has been settled: it carried out what was refunded, or carried out under
-// another number what it had confirmed already.
-func noteContradiction(ctx context.Context, store Store, op Operation, settled bool, answer Answer, now time.Time) error {
-	if settled || answer.Verdict != Confirmed {
-		return nil
-	}
-	e := Exception{OperationID: op.ID, At: now}
+// contradiction is the exception that there is where the provider's word goes
+// against what has been settled: it carried out what was refunded, or carried out
+// under another number what it had confirmed already.
+func contradiction(op Operation, answer Answer, now time.Time) (e Exception, contradicts bool) {
+	e = Exception{OperationID: op.ID, At: now}
 	switch {
+	case answer.Verdict != Confirmed:
+		return e, false
 	case op.State == Failed:
 		e.Kind = LateSuccess
 		e.Detail = "refunded as " + string(op.Reason) + "; the provider says that it was carried out as " + answer.Transaction
@@ -263,9 +260,9 @@ func noteContradiction(ctx context.Context, store Store, op Operation, settled b
 		e.Kind = DuplicateEffect
 		e.Detail = "settled as " + op.ProviderTransaction + "; the provider also says that it was carried out as " + answer.Transaction
 	default:
-		return nil
+		return e, false
 	}
-	return store.RaiseException(ctx, e)
+	return e, true
 }
 
 // noteMisfits raises an exception where the provider answered about something
@@ -293,10 +290,10 @@ func asked(now func() time.Time, what string, order Order, ask func() Answer) (A
 
 // settleFor settles, and goes on trying for a while: the second try either does it
 // or finds it done. What is not settled then is found by its lease.
-func settleFor(ctx context.Context, store Store, s Settlement, length time.Duration) (op Operation, settled bool, err error) {
+func settleFor(ctx context.Context, store Store, s Settlement, length time.Duration) (op Operation, err error) {
 	err = persist(length, func() (err error) {
-		op, settled, err = store.Settle(ctx, s)
+		op, _, err = store.Settle(ctx, s)
 		return err
 	})
-	return op, settled, err
+	return op, err
 }

@@ -233,6 +233,21 @@ type Settlement struct {
 	Calls []ProviderCall
 }
 
+// Repeats reports whether an operation stands as this very settlement left it:
+// its answer was lost, and it is made a second time.
+func (s Settlement) Repeats(op Operation) bool { return op.Epoch == s.Epoch && op.State == s.To }
+
+// Contradicts is the exception that there is where a settlement comes too late and
+// what the provider said goes against what was settled meanwhile. Whoever writes
+// the evidence down writes this beside it, in the same commit: a node that died
+// between the two would leave a contradiction that nobody is told of.
+func (s Settlement) Contradicts(op Operation) (e Exception, contradicts bool) {
+	if s.To != Success {
+		return Exception{}, false
+	}
+	return contradiction(op, Answer{Verdict: Confirmed, Transaction: s.ProviderTransaction}, s.At)
+}
+
 // ProviderCall is one question to the provider and its answer, as evidence.
 type ProviderCall struct {
 	Reference  string

@@ -151,12 +151,17 @@ func (db *DB) CloseLateCheck(ctx context.Context, id string, again time.Time) er
 // RaiseException writes down what only a person can decide, once.
 func (db *DB) RaiseException(ctx context.Context, e operation.Exception) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`
-			INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ($1, $2, $3, $4)
-			    ON CONFLICT (operation_id, kind) DO NOTHING`, e.OperationID, e.Kind, e.Detail, e.At.UnixMilli())
-		if err != nil {
+		raising := &pgx.Batch{}
+		raiseException(raising, e)
+		if err := tx.send(raising); err != nil {
 			return fmt.Errorf("raise an exception for %s: %w", e.OperationID, err)
 		}
 		return nil
 	})
+}
+
+func raiseException(batch *pgx.Batch, e operation.Exception) {
+	batch.Queue(`
+		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ($1, $2, $3, $4)
+		    ON CONFLICT (operation_id, kind) DO NOTHING`, e.OperationID, e.Kind, e.Detail, e.At.UnixMilli())
 }

@@ -50,10 +50,8 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 // is put into op when the answers are read.
 func settle(batch *pgx.Batch, before operation.Operation, s operation.Settlement, op *operation.Operation) bool {
 	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
-		// Somebody else settled it, or holds it now. What the provider said is
-		// evidence all the same.
 		*op = before
-		writeCalls(batch, s.OperationID, s.Node, s.Calls)
+		keepWord(batch, before, s)
 		return false
 	}
 	moveOperation(batch, s, op)
@@ -66,6 +64,18 @@ func settle(batch *pgx.Batch, before operation.Operation, s operation.Settlement
 	writeCalls(batch, s.OperationID, s.Node, s.Calls)
 	event(batch, before.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
 	return true
+}
+
+// keepWord queues what the provider said where somebody else has settled the
+// operation, or holds it now: it is evidence all the same.
+func keepWord(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
+	if s.Repeats(op) {
+		return // it was kept the first time
+	}
+	if e, contradicts := s.Contradicts(op); contradicts {
+		raiseException(batch, e)
+	}
+	writeCalls(batch, s.OperationID, s.Node, s.Calls)
 }
 
 func moveOperation(batch *pgx.Batch, s operation.Settlement, op *operation.Operation) {

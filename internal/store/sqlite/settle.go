@@ -38,9 +38,7 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 // names, and writes everything that follows.
 func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
 	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
-		// Somebody else settled it, or holds it now. What the provider said is
-		// evidence all the same.
-		return before, false, writeCalls(tx, s.OperationID, s.Node, s.Calls)
+		return before, false, keepWord(tx, before, s)
 	}
 	op, err := moveOperation(tx, s)
 	if err != nil {
@@ -60,6 +58,20 @@ func settle(tx *tx, before operation.Operation, s operation.Settlement) (operati
 	}
 	err = writeEvent(tx, op.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
 	return op, err == nil, err
+}
+
+// keepWord keeps what the provider said where somebody else has settled the
+// operation, or holds it now: it is evidence all the same.
+func keepWord(tx *tx, op operation.Operation, s operation.Settlement) error {
+	if s.Repeats(op) {
+		return nil // it was kept the first time
+	}
+	if e, contradicts := s.Contradicts(op); contradicts {
+		if err := raiseException(tx, e); err != nil {
+			return err
+		}
+	}
+	return writeCalls(tx, s.OperationID, s.Node, s.Calls)
 }
 
 func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) {

@@ -15,6 +15,8 @@ var reviewTests = []test{
 	{"a new node takes over everything that is processing", newNodeTakesOver},
 	{"a missing add-on is claimed, settled, and closed by a person", addons},
 	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
+	{"a word that comes too late is kept with the exception that it makes", lateWord},
+	{"a settlement that is made again leaves its evidence once", settledAgain},
 	{"a person settles what is in review, and nothing else", personSettles},
 }
 
@@ -189,6 +191,61 @@ func lateChecks(h *house) {
 		s.Errorf("open %v, all %+v, %v", open, all, err)
 	}
 	s.money("all along", "10000", "0")
+}
+
+func lateWord(h *house) {
+	s := h.shop("10000")
+	for i, row := range []struct {
+		name string
+		to   operation.State
+		as   string // the provider's number that is said too late
+		want []operation.ExceptionKind
+	}{
+		{"refunded", operation.Failed, "P-late", []operation.ExceptionKind{operation.LateSuccess}},
+		{"settled under another number", operation.Success, "P-late", []operation.ExceptionKind{operation.DuplicateEffect}},
+		{"settled alike", operation.Success, "", nil},
+	} {
+		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
+		claimed, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
+		s.must(err)
+		s.settle(claimed[0], row.to)
+		late := settlement(op, operation.Success)
+		if row.as != "" {
+			late.ProviderTransaction = row.as
+		}
+		// Twice, as when the answer to the first is lost.
+		for range 2 {
+			if _, settled, err := s.Settle(s.Context(), late); err != nil || settled {
+				s.Fatalf("%s: settled %v, %v", row.name, settled, err)
+			}
+		}
+		entries, err := s.Exceptions(s.Context(), false)
+		s.must(err)
+		var kinds []operation.ExceptionKind
+		for _, e := range entries {
+			if e.TransactionID == op.ID {
+				kinds = append(kinds, e.Kind)
+			}
+		}
+		if fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
+		}
+	}
+}
+
+func settledAgain(h *house) {
+	s := h.shop("10000")
+	for i, to := range []operation.State{operation.Success, operation.Failed, operation.NeedsReview} {
+		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
+		s.settle(op, to)
+		if now, settled, err := s.Settle(s.Context(), settlement(op, to)); err != nil || settled || now.State != to {
+			s.Errorf("%s again: %s, %v, %v", to, now.State, settled, err)
+		}
+		history, err := s.OperationHistory(s.Context(), op.ID)
+		if err != nil || len(history.Calls) != 1 || len(history.Events) != 2 {
+			s.Errorf("%s: %d calls and %d events, %v; want 1 and 2", to, len(history.Calls), len(history.Events), err)
+		}
+	}
 }
 
 func personSettles(h *house) {
