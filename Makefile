@@ -20,6 +20,8 @@ BOTH_STORES = ./cmd/coax ./internal/audit
 # without it.
 UNRACED = ./internal/linearizability
 
+
+OPERATIONS   ?= 1000000
 ROUNDS       ?= 20
 # A round takes about half a minute where two processors share everything.
 FAILOVER_TIMEOUT ?= $(shell expr 10 + $(ROUNDS) '*' 3)m
@@ -73,6 +75,11 @@ torture: tools-present ## Kill nodes at random and at every crash point, over HT
 linear: tools-present ## Run two nodes with many clients at once, and look for an order that explains the answers (HISTORIES=200)
 	COAX_TEST_LINEAR_HISTORIES=$(or $(HISTORIES),200) go test -count=1 -v -timeout 2h \
 		-run '^TestTwoNodesAreOneService' ./internal/linearizability
+
+.PHONY: audit-scale
+audit-scale: ## Audit a store of very many operations, and measure what it takes (OPERATIONS=2000000 STORE=postgres)
+	COAX_TEST_STORE=$(STORE) COAX_TEST_AUDIT_OPERATIONS=$(OPERATIONS) go test -count=1 -v -timeout 6h \
+		-run '^TestWhatAnAuditKeepsDoesNotGrowWithTheRows$$' ./internal/audit
 
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/audit"
 )
 
 const architecturePage = "docs/architecture.md"
@@ -114,6 +116,34 @@ func TestTheArchitecturePageNamesEveryCrashPoint(t *testing.T) {
 	slices.Sort(onPage)
 	if len(inCode) == 0 || !slices.Equal(onPage, slices.Compact(inCode)) {
 		t.Errorf("%s names the crash points %v; the code has %v", architecturePage, onPage, inCode)
+	}
+}
+
+// The page says of every promise who sees to it: the audit of each of its own, in
+// its own words, and tests of the others.
+func TestTheArchitecturePageNamesEveryInvariant(t *testing.T) {
+	row := regexp.MustCompile(`^\| ([A-Z]\d+w?) \| (.+) \| (the audit|tests only: )`)
+	byAudit := map[string]string{}
+	rows := strings.Split(strings.TrimSpace(tableUnder(t, architecturePage, "## The audit")), "\n")[2:]
+	for _, line := range rows {
+		match := row.FindStringSubmatch(line)
+		switch {
+		case match == nil:
+			t.Errorf("%s has a row that says nothing of who sees to it:\n%s", architecturePage, line)
+		case match[3] == "the audit":
+			byAudit[match[1]] = match[2]
+		case slices.ContainsFunc(audit.Invariants, func(i audit.Invariant) bool { return i.ID == match[1] }):
+			t.Errorf("%s leaves %s to tests, which the audit checks", architecturePage, match[1])
+		}
+	}
+	for _, invariant := range audit.Invariants {
+		if got := byAudit[invariant.ID]; got != invariant.Promise {
+			t.Errorf("%s says of %s %q; the audit says %q", architecturePage, invariant.ID, got, invariant.Promise)
+		}
+		delete(byAudit, invariant.ID)
+	}
+	for id := range byAudit {
+		t.Errorf("%s says that the audit checks %s, which it does not know", architecturePage, id)
 	}
 }
 
