@@ -52,7 +52,7 @@ type measurement struct {
 // times as large. With COAX_TEST_AUDIT_OPERATIONS the larger one has that many
 // operations.
 func TestWhatAnAuditKeepsDoesNotGrowWithTheRows(t *testing.T) {
-	operations := bulkOperations(t, 8_000)
+	operations := bulkOperations(t, 2_400)
 	batch := min(operations/16, 5_000) // small enough for either
 	small, large := measured(t, operations/4, batch), measured(t, operations, batch)
 	// A row that is kept takes far more than two bytes.
@@ -98,11 +98,12 @@ const (
 	measuredMark  = "measured: "
 )
 
-// TestAnAuditInAProcessOfItsOwn is what measured runs.
+// TestAnAuditInAProcessOfItsOwn is what measured starts. It is a test because
+// what it needs wants one; started by anybody else, it has nothing to do.
 func TestAnAuditInAProcessOfItsOwn(t *testing.T) {
 	given := os.Getenv(placeVariable)
 	if given == "" {
-		t.Skip("another test runs it, in a process of its own")
+		return
 	}
 	var now int64
 	var batch int
