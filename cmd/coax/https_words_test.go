@@ -230,7 +230,7 @@ func (b *biz) doubt(as caller, endpoint, mobile string, body bizBody) string {
 	return got.text("transaction_id")
 }
 
-// settle ends an operation in review.
+// settle ends an operation in review, as the provider's word does.
 func (b *biz) settle(as caller, transaction string, to operation.State) {
 	b.t.Helper()
 	op, found, err := b.node.store.OperationByID(context.Background(), as.operatorID, transaction)
@@ -238,9 +238,12 @@ func (b *biz) settle(as caller, transaction string, to operation.State) {
 		b.t.Fatalf("the operation to settle: %v, %v", found, err)
 	}
 	outcome := operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: to, At: b.now(), Node: "test", Why: "the test said so"}
+	answer := operation.Answer{Verdict: operation.Confirmed}
 	if to == operation.Failed {
+		answer.Verdict = operation.Rejected
 		outcome.Reason, outcome.ProviderMessage = operation.NotConfirmed, "It was not carried out."
 	}
+	outcome.Calls = []operation.ProviderCall{{Reference: op.ID, What: "status", Component: op.Main, Answer: answer, AskedAt: b.now(), AnsweredAt: b.now()}}
 	if _, settled, err := b.node.store.Settle(context.Background(), outcome); err != nil || !settled {
 		b.t.Fatalf("settle %s: %v, %v", transaction, settled, err)
 	}
