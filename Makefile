@@ -31,6 +31,10 @@ SEED         ?= 1
 # A cycle takes about two seconds, and two worlds live at once.
 TORTURE_TIMEOUT ?= $(shell expr 10 + $(CYCLES) / 6)m
 
+CUTS         ?= 2000
+# A hundred cuts take some ten seconds, more where others work beside.
+WALCUT_TIMEOUT ?= $(shell expr 10 + $(CUTS) / 50)m
+
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
@@ -80,6 +84,10 @@ linear: tools-present ## Run two nodes with many clients at once, and look for a
 audit-scale: ## Audit a store of very many operations, and measure what it takes (OPERATIONS=2000000 STORE=postgres)
 	COAX_TEST_STORE=$(STORE) COAX_TEST_AUDIT_OPERATIONS=$(OPERATIONS) go test -count=1 -v -timeout 6h \
 		-run '^TestWhatAnAuditKeepsDoesNotGrowWithTheRows$$' ./internal/audit
+
+.PHONY: walcut
+walcut: tools-present ## Cut the power at random bytes of SQLite's log, under load (CUTS=2000)
+	COAX_TEST_CUTS=$(CUTS) go test -count=1 -v -timeout $(WALCUT_TIMEOUT) -run '^(TestAPowerCut|TestACut|TestNothingIsTold)' ./internal/durability
 
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)

@@ -1,0 +1,127 @@
+package durability
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// cutsWanted is how many power cuts a run tries: few, unless somebody asks for
+// more (make walcut CUTS=2000).
+func cutsWanted(t testing.TB) int {
+	text := os.Getenv("COAX_TEST_CUTS")
+	if text == "" {
+		return 60
+	}
+	cuts, err := strconv.Atoi(text)
+	if err != nil || cuts < 1 {
+		t.Fatalf("COAX_TEST_CUTS=%q is no number of power cuts", text)
+	}
+	return cuts
+}
+
+// filmed runs a load on a new store and returns moments of it.
+func filmed(t testing.TB, seed uint64, customers, most int) (*site, []moment) {
+	t.Helper()
+	s := newSite(t)
+	path := newFolder(t)
+	lens := &camera{t: t, site: s, path: path, witness: &witness{}, draw: rand.New(rand.NewPCG(seed, 0)), most: most}
+	h := s.open(t, path, lens)
+	lens.begin()
+	stop := h.review()
+	load{house: h, witness: lens.witness, clients: 6, customers: customers, seed: seed}.run()
+	stop()
+	film := lens.film()
+	h.close()
+	return s, film
+}
+
+// The power goes at any byte of any commit, under a load: the store opens again
+// by itself, everything that anybody was told is in it, everything the provider
+// did has its operation, no nonce can be used again, and the books are clean.
+func TestAPowerCutAtAnyByteLosesNothingThatWasTold(t *testing.T) {
+	wanted := cutsWanted(t)
+	tried := map[string]int{}
+	facts, done := 0, 0
+	for seed := uint64(1); done < wanted; seed++ {
+		s, film := filmed(t, seed, 12, 8)
+		draw := rand.New(rand.NewPCG(seed, 1))
+		folder := t.TempDir()
+		for i := range 200 {
+			if done == wanted {
+				break
+			}
+			m := film[i%len(film)]
+			way := (i + i/len(film)) % len(wrecks)
+			if ends := wrecks[way].ends; ends != "" && ends != m.kind() {
+				continue
+			}
+			w := wrecked(m, way, draw)
+			path := w.lay(t, filepath.Join(folder, strconv.Itoa(i)))
+			for _, wrong := range s.inspect(t.Context(), path, w.facts, w.effects, w.at) {
+				t.Errorf("seed %d, cut %d (%s, at byte %d): %s", seed, i, w.name, w.cutAt, wrong)
+			}
+			if done%10 == 0 {
+				s.recover(t, path)
+			}
+			if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+				t.Fatal(err)
+			}
+			tried[m.kind()+", "+wrecks[way].name]++
+			facts += len(w.facts)
+			done++
+		}
+		t.Logf("%d of %d power cuts; %d facts looked for", done, wanted, facts)
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	for _, kind := range []string{"append", "checkpoint", "restart"} {
+		for _, way := range wrecks {
+			if name := kind + ", " + way.name; tried[name] == 0 && (way.ends == "" || way.ends == kind) && wanted >= 60 {
+				t.Errorf("no power cut of this kind was tried: %s (%v)", name, tried)
+			}
+		}
+	}
+	t.Log(tried)
+}
+
+// What finds no loss must be able to. After each answer the log is cut one byte
+// below what the answer's commit had written, and then the answer is lost; at
+// that byte it is not.
+func TestACutOneByteBelowWhatWasSyncedIsNoticed(t *testing.T) {
+	s := newSite(t)
+	path := newFolder(t)
+	h := s.open(t, path, nil)
+	lens := &camera{t: t, site: s, path: path, witness: &witness{}}
+	told := load{house: h, witness: lens.witness}
+	told.insist("activate", "bite-activate", map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1"})
+	for i := range 6 {
+		// By turns the last thing told is an operation, a nonce, and both.
+		want := "is forgotten"
+		switch i % 3 {
+		case 0:
+			told.insist("renew", "bite-renew-"+strconv.Itoa(i), map[string]string{"mobile": "9812345678", "plan_id": []string{"FAMILY-3", "COMBO-1"}[i/3]})
+			want = "was told as OK and is processing"
+		case 1:
+			lens.witness.heard("", h.send("GET", "balance", "", nil))
+		case 2:
+			lens.witness.heard("", h.send("GET", "transaction?idempotency_key=bite-activate", "", nil))
+		}
+		last := lens.take()
+		for _, below := range []int{0, 1} {
+			w := wreck{db: last.db, wal: last.wal[:last.log.end-below]}
+			left := w.lay(t, filepath.Join(t.TempDir(), "left"))
+			wrong := s.inspect(t.Context(), left, last.facts, last.effects, last.at)
+			if below == 0 && len(wrong) > 0 {
+				t.Errorf("answer %d: a cut behind its commit: %q; want nothing lost", i, wrong)
+			}
+			if below == 1 && !strings.Contains(strings.Join(wrong, "\n"), want) {
+				t.Errorf("answer %d: a cut into its commit: %q; want that it %s", i, wrong, want)
+			}
+		}
+	}
+}
