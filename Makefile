@@ -87,7 +87,7 @@ audit-scale: ## Audit a store of very many operations, and measure what it takes
 
 .PHONY: walcut
 walcut: tools-present ## Cut the power at random bytes of SQLite's log, under load (CUTS=2000)
-	COAX_TEST_CUTS=$(CUTS) go test -count=1 -v -timeout $(WALCUT_TIMEOUT) -run '^(TestAPowerCut|TestACut|TestNothingIsTold)' ./internal/durability
+	COAX_TEST_CUTS=$(CUTS) COAX_TEST_ANSWERS=1000 go test -count=1 -v -timeout $(WALCUT_TIMEOUT) -run '^(TestAPowerCut|TestACut|TestNothingIsTold)' ./internal/durability
 
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)

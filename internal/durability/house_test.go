@@ -103,6 +103,7 @@ type house struct {
 	reviewer  *operation.Reviewer
 	client    *client.Client // which signs; the sending is ours
 	transport *http.Transport
+	address   string
 	close     func()
 }
 
@@ -162,9 +163,10 @@ func (h *house) serve(plans *catalogue.Catalogue) (shut func()) {
 	listener := listen(h.t)
 	served := make(chan error, 1)
 	go func() { served <- door.ServePlain(listener) }()
+	h.address = listener.Addr().String()
 	h.transport = &http.Transport{MaxIdleConnsPerHost: 64}
 	h.client, err = client.New(client.Config{
-		BaseURL: "http://" + listener.Addr().String() + "/api/v1", Key: h.key, Secret: client.Secret(h.secret), Now: h.now,
+		BaseURL: "http://" + h.address + "/api/v1", Key: h.key, Secret: client.Secret(h.secret), Now: h.now,
 	})
 	h.ok(err)
 	return func() {

@@ -1,0 +1,168 @@
+package durability
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What the writer believes is not what the disk was asked for, nor when. A service
+// and its clients run in a process of their own under strace, and the calls are
+// read in the order in which the kernel got them: before an order leaves for the
+// provider, and before an answer leaves for the client, whatever was written to
+// the log has been synced.
+func TestNothingIsToldBeforeItIsSynced(t *testing.T) {
+	if folder := os.Getenv("COAX_TEST_TRACED"); folder != "" {
+		serveTraced(t, folder)
+		return
+	}
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("strace is missing; make test installs it")
+		}
+		t.Skip("strace is not installed, so nobody sees what the disk is asked for, and when")
+	}
+	folder := t.TempDir()
+	report := filepath.Join(folder, "calls")
+	traced := exec.Command(strace, "-f", "-qq", "-yy", "-s", "40", "-e", "trace=write,pwrite64,pwritev,fsync,fdatasync", "-e", "signal=none",
+		"-o", report, os.Args[0], "-test.run=^"+t.Name()+"$")
+	traced.Env = append(os.Environ(), "COAX_TEST_TRACED="+folder)
+	if out, err := traced.CombinedOutput(); err != nil {
+		t.Fatalf("under strace: %v\n%s", err, out)
+	}
+	calls, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports, err := os.ReadFile(filepath.Join(folder, "ports"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	house, provider, _ := strings.Cut(string(ports), " ")
+
+	seen := readTrace(string(calls), house, provider)
+	t.Logf("%d answers and %d orders, after %d syncs of the log", seen.answers, seen.orders, seen.syncs)
+	for _, wrong := range seen.wrong {
+		t.Error(wrong)
+	}
+	if want := answersWanted(t); seen.answers != want || seen.orders != want {
+		t.Errorf("%d answers and %d orders were seen; want %d of each", seen.answers, seen.orders, want)
+	}
+
+	// A service that did not sync, or synced too late, would be found out.
+	if lax := readTrace(without(string(calls), -1), house, provider); len(lax.wrong) < lax.answers {
+		t.Errorf("without any sync %d answers in %d were objected to", len(lax.wrong), lax.answers)
+	}
+	if lax := readTrace(without(string(calls), seen.syncs/2), house, provider); len(lax.wrong) == 0 {
+		t.Error("that one sync in the middle is missing was not noticed")
+	}
+}
+
+// answersWanted is how many operations are watched: few, unless somebody asks for
+// more (make walcut).
+func answersWanted(t testing.TB) int {
+	text := os.Getenv("COAX_TEST_ANSWERS")
+	if text == "" {
+		return 30
+	}
+	answers, err := strconv.Atoi(text)
+	if err != nil || answers < 1 {
+		t.Fatalf("COAX_TEST_ANSWERS=%q is no number of answers", text)
+	}
+	return answers
+}
+
+// serveTraced serves one client, so that every write to the log belongs to the
+// answer that comes next.
+func serveTraced(t *testing.T, folder string) {
+	s := newSite(t)
+	h := s.open(t, filepath.Join(folder, "coax.db"), nil)
+	port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+	if err := os.WriteFile(filepath.Join(folder, "ports"), []byte(port(h.address)+" "+port(s.providerURL)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range answersWanted(t) {
+		got := h.send("POST", "activate", fmt.Sprintf("traced-%d", i), map[string]string{
+			"full_name": "Asha Rao", "mobile": fmt.Sprintf("98%08d", i), "plan_id": "BASIC-1",
+		})
+		if got.Code != "OK" {
+			t.Fatalf("answer %d: %s", i, got.text)
+		}
+	}
+}
+
+// traceSeen is what a trace shows.
+type traceSeen struct {
+	answers, orders, syncs int
+	wrong                  []string
+}
+
+// readTrace goes through the calls of a process in order. A call that others
+// overtook stands there twice, where it began and where it ended.
+func readTrace(calls, housePort, providerPort string) (seen traceSeen) {
+	answering, ordering := "TCP:[127.0.0.1:"+housePort+"->", "->127.0.0.1:"+providerPort+"]"
+	written, synced := 0, 0         // writes to the log, and how many of them are on the disk
+	syncing := map[string]int{}     // by thread: how many there were when its sync began
+	syncsSince, syncsNeeded := 0, 0 // since the last answer or order
+	told := func(what, line string) {
+		if written > synced {
+			seen.wrong = append(seen.wrong, fmt.Sprintf("%s left while %d writes to the log were not synced: %s", what, written-synced, line))
+		} else if syncsSince < syncsNeeded {
+			seen.wrong = append(seen.wrong, fmt.Sprintf("%s left after %d syncs; want %d: %s", what, syncsSince, syncsNeeded, line))
+		}
+		syncsSince = 0
+	}
+	for lines := bufio.NewScanner(strings.NewReader(calls)); lines.Scan(); {
+		thread, line, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+		line = strings.TrimSpace(line)
+		toLog := strings.Contains(line, "coax.db-wal>")
+		resumed := strings.HasPrefix(line, "<... f") && strings.Contains(line, "sync resumed>")
+		switch {
+		case toLog && (strings.HasPrefix(line, "pwrite") || strings.HasPrefix(line, "write")):
+			written++
+		case toLog && strings.Contains(line, "sync(") && strings.HasSuffix(line, "= 0"):
+			synced = written
+			seen.syncs++
+			syncsSince++
+		case toLog && strings.Contains(line, "sync("):
+			syncing[thread] = written
+		case resumed && strings.HasSuffix(line, "= 0"):
+			if until, ours := syncing[thread]; ours {
+				synced = max(synced, until)
+				seen.syncs++
+				syncsSince++
+			}
+			delete(syncing, thread)
+		case strings.HasPrefix(line, "write(") && strings.Contains(line, ordering) && strings.Contains(line, `"POST /v1/`):
+			syncsNeeded = 2 // the admission, and the reservation
+			told("an order", line)
+			seen.orders++
+		case strings.HasPrefix(line, "write(") && strings.Contains(line, answering) && strings.Contains(line, `"HTTP/1.1 `):
+			syncsNeeded = 1 // the settlement
+			told("an answer", line)
+			seen.answers++
+		}
+	}
+	return seen
+}
+
+// without is a trace that lacks one sync of the log, or all of them if n is -1.
+func without(calls string, n int) string {
+	var kept strings.Builder
+	at := 0
+	for line := range strings.Lines(calls) {
+		if strings.Contains(line, "sync(") && strings.Contains(line, "coax.db-wal>") {
+			if at++; n < 0 || at == n {
+				continue
+			}
+		}
+		kept.WriteString(line)
+	}
+	return kept.String()
+}
