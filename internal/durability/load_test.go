@@ -49,6 +49,8 @@ func (w *witness) sofar() []fact {
 func (w *witness) heard(key string, got answer) {
 	f := fact{nonce: got.nonce}
 	switch got.Code {
+	case client.ServiceUnavailable:
+		f.nonce = "" // the service may not have got as far
 	case client.OK, client.PendingReview, client.ProviderError:
 		if key != "" {
 			f.key, f.code, f.told = key, got.Code, got.Data
@@ -81,10 +83,10 @@ func (l load) run() {
 	working.Go(func() {
 		for i := range l.customers {
 			reference, amount := fmt.Sprintf("payment %d of %d", i, l.seed), int64(100_00+i)
-			_, credited, err := l.desk.TopUp(context.Background(), admin.TopUp{OperatorID: l.operatorID, Amount: money.Paise(amount), Reference: reference})
-			if err != nil || !credited {
-				l.t.Errorf("top up: %v, %v", credited, err)
-			}
+			l.persist("top up", func() bool {
+				_, _, err := l.desk.TopUp(context.Background(), admin.TopUp{OperatorID: l.operatorID, Amount: money.Paise(amount), Reference: reference})
+				return err == nil
+			})
 			l.witness.note(fact{topUp: reference, paise: amount})
 		}
 	})
@@ -111,22 +113,31 @@ func (l load) serveCustomer(draw *rand.Rand, n int) {
 }
 
 // insist asks with one key until the operation is settled, as a client should.
-func (l load) insist(endpoint, key string, body map[string]string) answer {
-	for tries := 0; ; tries++ {
-		got := l.send("POST", endpoint, key, body)
+func (l load) insist(endpoint, key string, body map[string]string) (got answer) {
+	l.persist(endpoint+" "+key, func() bool {
+		got = l.send("POST", endpoint, key, body)
 		l.witness.heard(key, got)
 		switch got.Code {
-		case client.OK, client.ProviderError:
-			return got
 		case client.PendingReview, client.RequestInProgress, client.ServiceUnavailable, client.InternalError:
-			if tries < 1000 {
-				<-time.After(30 * time.Millisecond) // as clients do
-				continue
-			}
+			return false
+		case client.OK, client.ProviderError:
+		default:
+			l.t.Errorf("%s %s: %d %s", endpoint, key, got.status, got.text)
 		}
-		l.t.Errorf("%s %s: %d %s", endpoint, key, got.status, got.text)
-		return got
+		return true
+	})
+	return got
+}
+
+// persist asks again and again, with the pauses of a client that means well.
+func (l load) persist(what string, ask func() bool) {
+	for range 1000 {
+		if ask() {
+			return
+		}
+		<-time.After(30 * time.Millisecond)
 	}
+	l.t.Errorf("%s: no result comes", what)
 }
 
 func pick(draw *rand.Rand, from ...string) string { return from[draw.IntN(len(from))] }

@@ -1,0 +1,237 @@
+package durability
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/coaxhq/coax/client"
+)
+
+// writers are the connections that write, by the address that they were opened
+// with; how a full disk is played without a disk that could be filled.
+var writers sync.Map
+
+func init() {
+	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, address string) error {
+		if strings.Contains(address, "_txlock=immediate") {
+			writers.Store(address, conn)
+		}
+		return nil
+	})
+}
+
+// valve says how many pages a store's file may have. It stands between two batches
+// of the writer, as whose hand it turns.
+type valve struct {
+	t    testing.TB
+	path string
+	// each is asked before every batch how many pages more than there are now
+	// there may be; below zero means that nothing is to change.
+	each func() int
+
+	mu   sync.Mutex
+	conn sqlite.ExecQuerierContext
+}
+
+// Batch is called by the writer before it begins a transaction.
+func (v *valve) Batch(int) func() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.conn == nil {
+		writers.Range(func(address, conn any) bool {
+			if strings.Contains(address.(string), v.path+"?") {
+				v.conn = conn.(sqlite.ExecQuerierContext)
+			}
+			return v.conn == nil
+		})
+	}
+	if more := v.each(); more >= 0 {
+		v.pragma(fmt.Sprintf("max_page_count = %d", v.pragma("page_count")+int64(more)))
+	}
+	return func() {}
+}
+
+// reopened is for a store that was closed and opened again.
+func (v *valve) reopened() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.conn = nil
+	writers.Range(func(address, _ any) bool {
+		if strings.Contains(address.(string), v.path+"?") {
+			writers.Delete(address)
+		}
+		return true
+	})
+}
+
+func (v *valve) pragma(text string) int64 {
+	rows, err := v.conn.QueryContext(context.Background(), "PRAGMA "+text, nil)
+	if err != nil {
+		v.t.Errorf("PRAGMA %s: %v", text, err)
+		return 0
+	}
+	defer rows.Close()
+	value := make([]driver.Value, 1)
+	if err := rows.Next(value); err != nil && err != io.EOF {
+		v.t.Errorf("PRAGMA %s: %v", text, err)
+	}
+	number, _ := value[0].(int64)
+	return number
+}
+
+// failedAt says which of an operation's three commits a full disk has undone.
+func (h *house) failedAt(got answer, key string) string {
+	h.t.Helper()
+	rows, err := readRows(h.t.Context(), h.path)
+	h.ok(err)
+	op, reserved := rows.operations[key]
+	switch {
+	case got.status == http.StatusServiceUnavailable && got.Code == client.ServiceUnavailable && !rows.nonces[got.nonce]:
+		return "N"
+	case got.status == http.StatusServiceUnavailable && got.Code == client.ServiceUnavailable && !reserved:
+		return "R"
+	case got.status == http.StatusInternalServerError && got.Code == client.InternalError && op.state == "processing":
+		return "S"
+	}
+	h.t.Fatalf("on a full disk %s was answered %s; in the store it is %+v, %v", key, got.text, op, reserved)
+	return ""
+}
+
+// The disk is full from the first page on that an operation needs, then from the
+// second, and so on until the operation has all it needs. Wherever that catches it,
+// it is never answered as done unless it is, its key stays usable, and with more
+// space, or a restart, it ends as if nothing had been.
+func TestADiskThatFillsUpAtAnyPageLosesNothing(t *testing.T) {
+	const operations = 150
+	s := newSite(t)
+	path := newFolder(t)
+	var more atomic.Int64 // pages, for whatever comes until it is set again
+	tap := &valve{t: t, path: path, each: func() int { return int(more.Swap(-1)) }}
+	more.Store(10_000)
+	h := s.open(t, path, tap)
+	seen := &witness{}
+	caught, restarts := map[string]int{}, 0
+	for i := range operations {
+		key := fmt.Sprintf("disk-full-%d", i)
+		body := map[string]string{
+			"full_name": "Asha Rao", "mobile": fmt.Sprintf("98%08d", i), "plan_id": []string{"BASIC-1", "COMBO-1"}[i%2],
+			"address": strings.Repeat("12 Long Lane, ", 10), // so that pages are soon used up
+		}
+		for pages := int64(0); ; pages++ {
+			if pages > 40 {
+				t.Fatalf("operation %d does not end, with %d pages more", i, pages)
+			}
+			more.Store(pages)
+			got := h.send("POST", "activate", key, body)
+			seen.heard(key, got)
+			if got.Code == client.OK {
+				break
+			}
+			if got.Code == client.RequestInProgress || got.Code == client.PendingReview {
+				// Settling failed. Its lease ends, and review asks the provider.
+				s.ahead.Add(int64(time.Minute))
+				if _, err := h.reviewer.RunOnce(t.Context()); err != nil && !strings.Contains(err.Error(), "full") {
+					t.Errorf("review on a full disk: %v", err)
+				}
+				continue
+			}
+			caught[h.failedAt(got, key)]++
+			if i%3 == 0 {
+				// A restart is no worse than waiting. It needs some space itself.
+				h.close()
+				tap.reopened()
+				more.Store(10_000)
+				h = s.open(t, path, tap)
+				restarts++
+			}
+		}
+	}
+	more.Store(10_000)
+	h.close()
+	for _, wrong := range s.inspect(t.Context(), path, seen.sofar(), s.provider.Effects(), s.now()) {
+		t.Error(wrong)
+	}
+	// An add-on that could not be asked for was followed up, at the latest now.
+	s.recover(t, path)
+	if effects := len(s.provider.Effects()); effects != operations+operations/2 {
+		t.Errorf("the provider carried out %d orders; want %d", effects, operations+operations/2)
+	}
+	t.Logf("operations were caught at %v; %d restarts", caught, restarts)
+	for _, step := range []string{"N", "R", "S"} {
+		if caught[step] == 0 {
+			t.Errorf("no operation was caught at %s, so that was not tried: %v", step, caught)
+		}
+	}
+}
+
+// The same with many at once: a batch that does not fit takes all its facts along,
+// and their clients come again until there is room.
+func TestADiskThatFillsUpUnderLoadLosesNothing(t *testing.T) {
+	s := newSite(t)
+	path := newFolder(t)
+	batches := 0
+	tap := &valve{t: t, path: path, each: func() int {
+		// Some batches find no room, and then for a few there is some.
+		if batches++; batches%9 == 0 {
+			return 6
+		} else if batches%9 == 3 {
+			return 0
+		}
+		return -1
+	}}
+	h := s.open(t, path, tap)
+	stop := h.review()
+	calm := s.hurry()
+	seen := &witness{}
+	load{house: h, witness: seen, clients: 6, customers: 6, seed: 1}.run()
+	calm()
+	stop()
+	h.close()
+	for _, wrong := range s.inspect(t.Context(), path, seen.sofar(), s.provider.Effects(), s.now()) {
+		t.Error(wrong)
+	}
+	refused := 0
+	for _, f := range seen.sofar() {
+		if f.key == "" && f.topUp == "" {
+			refused++
+		}
+	}
+	t.Logf("%d answers, %d of them no result", len(seen.sofar()), refused)
+	if refused == 0 {
+		t.Error("nobody was refused, so the disk was never full")
+	}
+	s.recover(t, path)
+}
+
+// hurry makes a minute of the house's a second of ours, so that nobody has to wait
+// for a lease to end.
+func (s *site) hurry() (stop func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				s.ahead.Add(int64(1200 * time.Millisecond))
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-ended
+	}
+}
