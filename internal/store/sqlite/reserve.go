@@ -15,6 +15,9 @@ import (
 // its own: the unique key, the subscriber's version, the one open operation, the
 // plan's version, the balance. Where one does not hold, the whole is undone.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
+	if err := db.checkRoom(); err != nil {
+		return operation.Operation{}, err
+	}
 	op := d.Operation
 	err := db.writer.do(ctx, func(tx *tx) error {
 		op = d.Operation

@@ -55,6 +55,7 @@ type DB struct {
 	pool    *sql.DB // the writer's connection comes from it, and no other
 	readers *sql.DB
 	locks   []io.Closer
+	free    func() (int64, error) // bytes that the disk has left
 	closing sync.Once
 }
 
@@ -65,7 +66,7 @@ func Open(ctx context.Context, path string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the store's file: %w", err)
 	}
-	db := &DB{path: path, role: options.Role}
+	db := &DB{path: path, role: options.Role, free: freeSpace(path)}
 	if err := db.open(ctx, options); err != nil {
 		db.release()
 		return nil, err
@@ -196,7 +197,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	if _, err := os.Stat(db.path); err != nil {
 		return fmt.Errorf("the store's file is gone: %w", err)
 	}
-	return nil
+	return db.checkRoom()
 }
 
 // Broken is closed when the disk has failed in a way that no retry can mend.

@@ -1,0 +1,39 @@
+package sqlite
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+func TestNothingIsBegunOnADiskThatIsAsGoodAsFull(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	free, err := db.free()
+	if err != nil || free < minRoom {
+		t.Fatalf("this machine's disk has %d bytes free, %v; the test needs some", free, err)
+	}
+
+	db.free = func() (int64, error) { return minRoom - 1, nil }
+	if _, err := db.Reserve(t.Context(), operation.Draft{}); err == nil || !strings.Contains(err.Error(), "the disk is full") {
+		t.Errorf("a reservation: %v; want it refused, for want of room", err)
+	}
+	if err := db.Ready(t.Context()); err == nil {
+		t.Error("ready without room")
+	}
+	// What follows from earlier reservations is what the room is for.
+	if err := db.writer.do(t.Context(), note("a settlement")); err != nil {
+		t.Errorf("another fact: %v", err)
+	}
+
+	db.free = func() (int64, error) { return minRoom, nil }
+	if _, err := db.Reserve(t.Context(), operation.Draft{}); !errors.Is(err, operation.ErrMoved) {
+		t.Errorf("a reservation of no plan, with room: %v; want it judged", err)
+	}
+	if err := db.Ready(t.Context()); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}
