@@ -35,6 +35,9 @@ CUTS         ?= 2000
 # A hundred cuts take some ten seconds, more where others work beside.
 WALCUT_TIMEOUT ?= $(shell expr 10 + $(CUTS) / 50)m
 
+FILLS        ?= 50
+DISKFULL_TIMEOUT ?= $(shell expr 10 + $(FILLS) / 2)m
+
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
@@ -88,6 +91,10 @@ audit-scale: ## Audit a store of very many operations, and measure what it takes
 .PHONY: walcut
 walcut: tools-present ## Cut the power at random bytes of SQLite's log, under load (CUTS=2000)
 	COAX_TEST_CUTS=$(CUTS) COAX_TEST_ANSWERS=1000 go test -count=1 -v -timeout $(WALCUT_TIMEOUT) -run '^(TestAPowerCut|TestACut|TestNothingIsTold)' ./internal/durability
+
+.PHONY: diskfull
+diskfull: ## Fill the disk under a demo at work, again and again (FILLS=50); needs a namespace
+	COAX_TEST_FILLS=$(FILLS) go test -count=1 -v -timeout $(DISKFULL_TIMEOUT) -run '^TestADemoOnADiskThatFillsUp' ./cmd/coax
 
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)
