@@ -1,98 +1,116 @@
 package providertest
 
 import (
-	"io"
+	"fmt"
 	"net"
-	"sync/atomic"
 	"testing"
 
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// cuts: a connection may end after any byte. Until the last byte of the answer
-// has come, nothing is known.
+// cutting is one way to cut a connection.
+type cutting struct {
+	name string
+	// answer: it is the answer that is cut, not the question.
+	answer bool
+	// reused: the connection has carried another exchange before.
+	reused bool
+	encode func(response) string
+	end    func(net.Conn)
+}
+
+func hangUp(conn net.Conn) { _ = conn.Close() }
+
+var cuttings = []cutting{
+	{"the question, closed", false, false, response.bytes, hangUp},
+	{"the question on a used connection, reset", false, true, response.bytes, reset},
+	{"the answer with its length, closed", true, false, response.bytes, hangUp},
+	{"the answer in chunks, reset", true, false, response.chunked, reset},
+	{"the answer with its length on a used connection, reset", true, true, response.bytes, reset},
+	{"the answer in chunks on a used connection, closed", true, true, response.chunked, hangUp},
+}
+
+// cuts: a connection may end after any byte of a question or of its answer.
+// Until the last byte of the answer has come, nothing is known, and whatever
+// comes of it, an order arrives once at most.
 func cuts(t *testing.T, connect Connect) {
-	variants := []struct {
-		name   string
-		encode func(response) string
-		end    func(*exchange)
-		asked  []question
-	}{
-		{"with its length, closed", response.bytes, (*exchange).hangUp, questions},
-		{"with its length, reset", response.bytes, (*exchange).reset, questions[:1]},
-		{"in chunks, closed", response.chunked, (*exchange).hangUp, questions[1:2]},
-		{"in chunks, reset", response.chunked, (*exchange).reset, questions[2:3]},
-	}
-	for _, variant := range variants {
-		for _, q := range variant.asked {
-			t.Run("the answer "+variant.name+"/"+q.name, func(t *testing.T) {
+	for _, way := range cuttings {
+		for _, q := range questions {
+			t.Run(way.name+"/"+q.name, func(t *testing.T) {
 				t.Parallel()
-				order := sample(q.kind, "CX1", "9812345678")
-				cutAnswer(t, connect, q, order, variant.encode(good(appliedTo(order).String())), variant.end)
+				way.everywhere(t, connect, q)
 			})
 		}
 	}
-	for _, q := range questions {
-		t.Run("the question/"+q.name, func(t *testing.T) {
-			t.Parallel()
-			cutQuestion(t, connect, q)
-		})
-	}
 }
 
-// cutAnswer ends the connection after every number of bytes of the answer.
-func cutAnswer(t *testing.T, connect Connect, q question, order operation.Order, whole string, end func(*exchange)) {
-	var after atomic.Int64
+// everywhere cuts after every number of bytes. Each question has a reference of
+// its own, all of one length.
+func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
+	order := func(n int) operation.Order { return sample(q.kind, fmt.Sprintf("CX%06d", n), "9812345678") }
 	s := serve(t, nil, func(x *exchange) {
-		cut := int(after.Load())
-		x.send(whole[:cut])
-		if cut < len(whole) {
-			end(x)
-		}
+		x.send(way.encode(good(appliedTo(sample(q.kind, referenceIn(x), "9812345678")).String())))
 	})
-	provider := connect(t, Link{URL: "http://" + s.address(), Timeout: patience})
-	for cut := range len(whole) + 1 {
-		after.Store(int64(cut))
-		wanted := unknown
-		if cut == len(whole) {
-			wanted = confirmed
+	path := dig(t, s.address())
+	link := Link{URL: "http://" + path.address(), Timeout: patience}
+	provider := connect(t, link)
+
+	// One that passes shows how long question and answer are.
+	confirmed.check(t, "uncut", q.ask(provider, order(0)))
+	asked, answered, _, _ := path.seen()
+	length := asked
+	if way.answer {
+		length = answered
+	}
+	next := 1
+	ask := func() (operation.Order, operation.Answer) {
+		next++
+		o := order(next)
+		return o, q.ask(provider, o)
+	}
+	for after := 0; after <= length; {
+		if way.answer && after == length {
+			break // that is no cut
 		}
-		if wrong := wanted.mismatch(q.ask(provider, order)); wrong != "" {
-			t.Fatalf("cut after %d of %d bytes: %s", cut, len(whole), wrong)
+		if !way.reused {
+			provider = connect(t, link)
+		} else if _, got := ask(); got.Verdict != operation.Confirmed {
+			t.Fatalf("before the cut after %d bytes: %+v", after, got)
 		}
-		if _, requests := s.counts(order.Reference); requests != cut+1 {
-			t.Fatalf("cut after %d bytes: %d requests so far; want %d", cut, requests, cut+1)
+		path.arm(&cut{answer: way.answer, after: after, end: way.end})
+		o, got := ask()
+		_, _, fired, onFresh := path.seen()
+		if !fired {
+			t.Fatalf("the cut after %d of %d bytes was not made: %+v", after, length, got)
 		}
+		if way.reused && onFresh {
+			continue // the used connection was not back in time; once more
+		}
+		way.check(t, s, q, o, got, after, length)
+		after++
 	}
 }
 
-// cutQuestion ends the connection after every number of bytes of the request.
-// Bytes have left, so nobody can know.
-func cutQuestion(t *testing.T, connect Connect, q question) {
-	order := sample(q.kind, "CX1", "9812345678")
-	length := requestLength(t, connect, q, order)
-	for cut := 0; cut <= length; cut++ {
-		s := serveRaw(t, func(conn net.Conn) {
-			_, _ = io.CopyN(io.Discard, conn, int64(cut))
-			// Bytes that nobody read make this a reset. An earlier one could
-			// reach the client while it is still connecting.
-			_ = conn.Close()
-		})
-		provider := connect(t, Link{URL: "http://" + s.address(), Timeout: patience})
-		if wrong := unknown.mismatch(q.ask(provider, order)); wrong != "" {
-			t.Fatalf("cut after %d of %d bytes: %s", cut, length, wrong)
-		}
-		s.stop()
+func (way cutting) check(t *testing.T, s *server, q question, order operation.Order, got operation.Answer, after, length int) {
+	t.Helper()
+	wanted := unknown
+	if q.name == "status" && way.reused && got.Verdict == operation.Confirmed {
+		// A question that changes nothing may be put again, and was: the
+		// whole answer has come by another connection.
+		wanted = confirmed
 	}
-}
-
-// requestLength counts the bytes of a whole request.
-func requestLength(t testing.TB, connect Connect, q question, order operation.Order) int {
-	counted := make(chan int, 1)
-	s := serve(t, nil, func(x *exchange) {
-		counted <- x.received
-		x.hangUp()
-	})
-	q.ask(connect(t, Link{URL: "http://" + s.address(), Timeout: patience}), order)
-	return <-counted
+	if wrong := wanted.mismatch(got); wrong != "" {
+		t.Fatalf("cut after %d of %d bytes: %s", after, length, wrong)
+	}
+	if !q.isOrder() {
+		return
+	}
+	want := 0
+	if way.answer || after == length {
+		want = 1
+		s.await(t, order.Reference, 1)
+	}
+	if effects, _ := s.counts(order.Reference); effects != want {
+		t.Fatalf("cut after %d of %d bytes: the order was carried out %d times; want %d", after, length, effects, want)
+	}
 }

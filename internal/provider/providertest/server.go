@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
 )
@@ -41,8 +42,6 @@ type exchange struct {
 	reused bool
 	// over: the connection is not read again.
 	over bool
-	// received is how many bytes the connection has brought so far.
-	received int
 }
 
 // serve starts a server; encrypt may be nil.
@@ -116,8 +115,7 @@ func (s *server) stop() {
 // converse reads one request after the other.
 func (s *server) converse(conn net.Conn) {
 	defer conn.Close()
-	counted := &counter{from: conn}
-	reader := bufio.NewReader(counted)
+	reader := bufio.NewReader(conn)
 	for reused := false; ; reused = true {
 		request, err := http.ReadRequest(reader)
 		if err != nil {
@@ -127,8 +125,8 @@ func (s *server) converse(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		s.carryOut(request, body)
-		x := &exchange{Conn: conn, request: request, body: body, reused: reused, received: counted.bytes}
+		x := &exchange{Conn: conn, request: request, body: body, reused: reused}
+		s.carryOut(x)
 		s.answer(x)
 		if x.over {
 			return
@@ -136,31 +134,25 @@ func (s *server) converse(conn net.Conn) {
 	}
 }
 
-// counter counts what is read.
-type counter struct {
-	from  io.Reader
-	bytes int
-}
-
-func (c *counter) Read(into []byte) (int, error) {
-	n, err := c.from.Read(into)
-	c.bytes += n
-	return n, err
-}
-
-// carryOut does what an order says, whether or not it was done before.
-func (s *server) carryOut(request *http.Request, body []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests++
-	if request.Method != http.MethodPost || strings.HasSuffix(request.URL.Path, "/void") {
-		return
+// referenceIn is the reference that a request names.
+func referenceIn(x *exchange) string {
+	if x.request.Method == http.MethodGet {
+		return x.request.URL.Query().Get("reference")
 	}
 	var order struct {
 		Reference string `json:"reference"`
 	}
-	if json.Unmarshal(body, &order) == nil {
-		s.effects[order.Reference]++
+	_ = json.Unmarshal(x.body, &order)
+	return order.Reference
+}
+
+// carryOut does what an order says, whether or not it was done before.
+func (s *server) carryOut(x *exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	if x.request.Method == http.MethodPost && !strings.HasSuffix(x.request.URL.Path, "/void") {
+		s.effects[referenceIn(x)]++
 	}
 }
 
@@ -168,6 +160,22 @@ func (s *server) counts(reference string) (effects, requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.effects[reference], s.requests
+}
+
+// await polls until a reference was carried out so often. What was sent whole may
+// still be on its way when its sender has given up.
+func (s *server) await(t testing.TB, reference string, times int) {
+	t.Helper()
+	for deadline := time.After(patience); ; {
+		if effects, _ := s.counts(reference); effects >= times {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s was not carried out %d times", reference, times)
+		case <-time.After(100 * time.Microsecond):
+		}
+	}
 }
 
 func (s *server) address() string { return s.listener.Addr().String() }
