@@ -101,6 +101,7 @@ type house struct {
 	desk      *admin.Desk
 	processor *operation.Processor
 	reviewer  *operation.Reviewer
+	wire      *switchboard
 	client    *client.Client // which signs; the sending is ours
 	transport *http.Transport
 	address   string
@@ -120,18 +121,19 @@ func (s *site) open(t testing.TB, path string, observe sqlite.Observer) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.wire = &switchboard{sound: provider}
 	if s.key == "" {
 		h.furnish()
 	}
 	h.ok(store.TakeOver(t.Context(), s.now()))
 	plans := catalogue.New(store, provider, catalogue.Config{Now: s.now, Provider: providerName, Refresh: time.Hour, MaxAge: 1000 * time.Hour})
 	breaker := operation.NewBreaker(provider.Probe)
-	h.processor = operation.NewProcessor(store, plans, provider, breaker, operation.Config{
+	h.processor = operation.NewProcessor(store, plans, h.wire, breaker, operation.Config{
 		Now: s.now, Node: "node", ProviderName: providerName, Timeout: 20 * time.Second, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,
 		Fingerprints:   operation.Fingerprints{Keys: s.vault.Derive("body fingerprint"), Current: s.vault.PrimaryID()},
 	})
-	h.reviewer = operation.NewReviewer(store, provider, operation.ReviewConfig{
+	h.reviewer = operation.NewReviewer(store, h.wire, operation.ReviewConfig{
 		Now: s.now, Node: "node", Timeout: 20 * time.Second, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
 		// Whoever makes the store fail looks at what clients see.
 		Problem: func(error) {},
@@ -146,6 +148,53 @@ func (s *site) open(t testing.TB, path string, observe sqlite.Observer) *house {
 	})
 	t.Cleanup(h.close)
 	return h
+}
+
+// switchboard is the way to the provider: the sound one, or for some questions
+// one that is in trouble.
+type switchboard struct {
+	sound operation.Provider
+
+	mu       sync.Mutex
+	troubled operation.Provider
+	what     string // apply, status or void
+	asked    int    // questions that met the trouble
+}
+
+// trouble leads one kind of question elsewhere; an empty one none.
+func (w *switchboard) trouble(what string, troubled operation.Provider) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.what, w.troubled, w.asked = what, troubled, 0
+}
+
+// met is how many questions the trouble has befallen.
+func (w *switchboard) met() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked
+}
+
+func (w *switchboard) to(what string) operation.Provider {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if what != w.what {
+		return w.sound
+	}
+	w.asked++
+	return w.troubled
+}
+
+func (w *switchboard) Apply(ctx context.Context, order operation.Order) operation.Answer {
+	return w.to("apply").Apply(ctx, order)
+}
+
+func (w *switchboard) Status(ctx context.Context, order operation.Order) operation.Answer {
+	return w.to("status").Status(ctx, order)
+}
+
+func (w *switchboard) Void(ctx context.Context, order operation.Order) operation.Answer {
+	return w.to("void").Void(ctx, order)
 }
 
 // serve opens the door to a proxy on this machine, which vouches for HTTPS.

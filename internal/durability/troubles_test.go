@@ -1,0 +1,193 @@
+package durability
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/provider/gateway"
+	"github.com/coaxhq/coax/internal/provider/providertest"
+)
+
+// Troubles are mostly waited for. That is done together, however few processors
+// there are.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// Whatever befalls a call to the provider, of any kind of operation, be it the
+// first call or one of review's: money is refunded at once where nothing can have
+// left, held while nobody knows, and in the end it is where the provider's books
+// say.
+func TestWhateverBefallsACallTheMoneyFollowsTheProvidersBooks(t *testing.T) {
+	for _, trouble := range providertest.Troubles() {
+		t.Run(trouble.Name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			path := newFolder(t)
+			h := s.open(t, path, nil)
+			link := trouble.Begin(t, s.provider)
+			troubled, err := gateway.New(gateway.Config{URL: link.URL, CAFile: link.CAFile, Timeout: link.Timeout})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(troubled.Close)
+			cases := 0
+			for _, kind := range []operation.Kind{operation.Activate, operation.Renew, operation.AdvanceRenew} {
+				for _, what := range []string{"apply", "status", "void"} {
+					if what == "void" && trouble.Misfit != "" && trouble.Misfit != "reference" {
+						continue // a void is answered with no more than that
+					}
+					cases++
+					befall{h, trouble, troubled, kind, what, fmt.Sprintf("98%08d", cases)}.play()
+				}
+			}
+			h.close()
+			for _, wrong := range s.inspect(t.Context(), path, nil, s.provider.Effects(), s.now()) {
+				t.Error(wrong)
+			}
+		})
+	}
+}
+
+// befall is one kind of operation that meets a trouble at one of its calls.
+type befall struct {
+	*house
+	trouble  providertest.Trouble
+	troubled operation.Provider
+	kind     operation.Kind
+	what     string // apply, status or void
+	mobile   string
+}
+
+func (b befall) play() {
+	b.t.Helper()
+	name := string(b.kind) + "-" + b.what + "-" + b.mobile
+	fail := func(format string, args ...any) {
+		b.t.Helper()
+		b.t.Errorf("%s, met by %s: %s", b.kind, b.what, fmt.Sprintf(format, args...))
+	}
+	body := map[string]string{"full_name": "Asha Rao", "mobile": b.mobile, "plan_id": "BASIC-1"}
+	if b.kind != operation.Activate {
+		if got := b.send("POST", "activate", "first-"+name, body); got.Code != client.OK {
+			b.t.Fatal(got.text)
+		}
+		body = map[string]string{"mobile": b.mobile, "plan_id": "FAMILY-3"}
+	}
+	// So that review has something to ask: carried out and not heard of, or
+	// neither.
+	switch b.what {
+	case "status":
+		b.script("reset_applied")
+	case "void":
+		b.script("gateway_error")
+	}
+	b.wire.trouble(b.what, b.troubled)
+	before := b.balance()
+	endpoint := map[operation.Kind]string{operation.Activate: "activate", operation.Renew: "renew", operation.AdvanceRenew: "advance-renew"}[b.kind]
+	got := b.send("POST", endpoint, name, body)
+	id, price := got.Data.TransactionID, int64(got.Data.Amount)
+
+	if b.what == "apply" && b.trouble.NeverLeaves {
+		if got.Code != client.ProviderError || got.Data.Reason != "PROVIDER_UNREACHABLE" || b.balance() != before {
+			fail("nothing left, and it was answered %s, with %d in the wallet; want it refunded", got.text, b.balance())
+		}
+	} else {
+		if got.Code != client.PendingReview || b.balance() != before-price {
+			fail("answered %s, with %d of %d in the wallet; want it held", got.text, b.balance(), before)
+		}
+		for range 30 {
+			if b.wire.met() > 0 {
+				break
+			}
+			b.followUp()
+		}
+		if state := b.state(id); state != "needs_review" || b.balance() != before-price {
+			fail("after the trouble it is %s, with %d of %d in the wallet; want it held", state, b.balance(), before)
+		}
+	}
+	if b.wire.met() == 0 {
+		fail("no call met the trouble")
+	}
+	if raised := b.exceptions(id); (raised > 0) != (b.trouble.Misfit != "") {
+		fail("%d exceptions were raised", raised)
+	}
+
+	b.wire.trouble("", nil)
+	for range 30 {
+		if state := b.state(id); state == "success" || state == "failed" {
+			break
+		}
+		b.followUp()
+	}
+	effects, left := b.provider.Effects()[id], before
+	want := operation.Failed
+	if effects == 1 {
+		want, left = operation.Success, before-price
+	}
+	if state := b.state(id); effects > 1 || state != want || b.balance() != left {
+		fail("in the end it is %s with %d effects, and %d of %d in the wallet; want %s and %d", state, effects, b.balance(), before, want, left)
+	}
+}
+
+// followUp lets time pass and review work.
+func (b befall) followUp() {
+	b.t.Helper()
+	b.ahead.Add(int64(maxInterval))
+	if _, err := b.reviewer.RunOnce(b.t.Context()); err != nil {
+		b.t.Errorf("review: %v", err)
+	}
+}
+
+// script says what the simulator does with the next order for the customer.
+func (b befall) script(outcome string) {
+	b.t.Helper()
+	text, err := json.Marshal(map[string]any{"mobile": b.mobile, "outcomes": []string{outcome}})
+	b.ok(err)
+	response, err := http.Post(b.providerURL+"/control/script", "application/json", bytes.NewReader(text))
+	b.ok(err)
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		b.t.Fatalf("script %s: %s", text, response.Status)
+	}
+}
+
+func (b befall) balance() int64 {
+	b.t.Helper()
+	wallet, err := b.desk.Wallet(context.Background(), b.operatorID)
+	b.ok(err)
+	return wallet.Balance.Paise()
+}
+
+func (b befall) state(id string) operation.State {
+	b.t.Helper()
+	op, found, err := b.store.OperationByID(b.t.Context(), b.operatorID, id)
+	b.ok(err)
+	if !found {
+		b.t.Fatalf("there is no operation %s", id)
+	}
+	return op.State
+}
+
+// exceptions counts what was raised about an operation.
+func (b befall) exceptions(id string) (raised int) {
+	b.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+b.path+"?mode=ro&_pragma=busy_timeout(5000)")
+	b.ok(err)
+	defer db.Close()
+	b.ok(db.QueryRow(`SELECT count(*) FROM exceptions WHERE operation_id = ? AND kind = 'WRONG_ANSWER'`, id).Scan(&raised))
+	return raised
+}
+
