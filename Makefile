@@ -16,10 +16,12 @@ STORE        ?= sqlite
 # PostgreSQL that they start themselves.
 BOTH_STORES = ./cmd/coax ./internal/audit
 
-# Packages that do under the race detector only as much as races need, and the rest
-# without it.
-UNRACED = ./internal/linearizability
-
+# What tortures processes and disks is not raced: the detector sees nothing of
+# either. The simulation and the histories do as much under it as races need, and
+# the rest without it.
+UNRACED_ONLY = ./internal/torture ./internal/durability
+UNRACED      = ./internal/sim ./internal/linearizability $(UNRACED_ONLY)
+RACED        = $(shell go list ./... | grep -v -E '$(subst $(eval ) ,|,$(UNRACED_ONLY:./%=/%$$))')
 
 OPERATIONS   ?= 1000000
 ROUNDS       ?= 20
@@ -60,7 +62,7 @@ demo: build ## Run a whole Coax with nothing to configure (DEMO_DIR=.demo ARGS="
 
 .PHONY: test
 test: tools-present lint ## Everything: lint, then the whole suite under the race detector, on SQLite and on PostgreSQL
-	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
+	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(RACED)
 	COAX_TEST_STORE=postgres CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
 
@@ -72,6 +74,10 @@ race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Res
 failover: tools-present ## Kill the primary under load, again and again, and switch over as often (ROUNDS=20)
 	CGO_ENABLED=1 COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) go test -race -count=1 -v -timeout $(FAILOVER_TIMEOUT) \
 		-run '^(TestThePrimaryDies|TestASwitchover|TestWithoutItsStandby)' ./cmd/coax
+
+.PHONY: sim
+sim: tools-present ## Simulate whole histories with every kind of fault, and put each fault everywhere (HISTORIES=10000 PAIRS=all)
+	HISTORIES=$(or $(HISTORIES),10000) PAIRS=$(PAIRS) go test -count=1 -v -timeout 4h -run '^(TestHistories|TestEveryFault|TestOneSeed)' ./internal/sim
 
 .PHONY: torture
 torture: tools-present ## Kill nodes at random and at every crash point, over HTTPS (STORE=postgres CYCLES=200 SEED=1)

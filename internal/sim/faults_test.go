@@ -193,7 +193,7 @@ func (w *world) fell(l *life) {
 	l.crash()
 	w.sometimes("a node crashes")
 	w.background.Go(func() {
-		time.Sleep(w.chance.between(100*time.Millisecond, 10*time.Second, "down", l.name()))
+		time.Sleep(w.chance.between(100*time.Millisecond, 4*time.Second, "down", l.name()))
 		w.gates.pass(n.name+" restart", "restart", nil, false)
 		if n.life == nil {
 			w.startNode(n)
