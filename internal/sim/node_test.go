@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,8 +43,8 @@ type node struct {
 	w    *world
 	name string
 	// offset is how wrong its clock is.
-	offset time.Duration
-	life   *life // the present process; nil between two
+	offset atomic.Int64 // in nanoseconds
+	life   *life        // the present process; nil between two
 	lives  int
 }
 
@@ -76,7 +77,7 @@ type failure struct {
 func (l *life) name() string { return l.node.name + "." + strconv.Itoa(l.number) }
 
 func (n *node) now() time.Time {
-	return n.w.now().Add(n.offset).UTC().Truncate(time.Millisecond)
+	return n.w.now().Add(time.Duration(n.offset.Load())).UTC().Truncate(time.Millisecond)
 }
 
 // start runs the node's code: everything that cmd/coax wires, on the gated store.

@@ -181,16 +181,15 @@ func (w *world) after(wait time.Duration, do func()) {
 
 // leap puts every clock forward: nothing happened meanwhile, to anybody.
 func (w *world) leap(by time.Duration) {
-	w.leapt += by
+	w.leapt.Add(int64(by))
 	w.timesMoved++
 }
 
 // stepClock sets a node's clock wrong by so much.
 func (w *world) stepClock(n *node, offset time.Duration) {
-	if offset == n.offset {
+	if n.offset.Swap(int64(offset)) == int64(offset) {
 		return
 	}
-	n.offset = offset
 	w.timesMoved++
 	w.clocksWrong = true
 	if n.life != nil {
@@ -202,7 +201,7 @@ func (w *world) stepClock(n *node, offset time.Duration) {
 // lease before it comes.
 func (w *world) skewed() bool {
 	for _, n := range w.nodes {
-		if n.offset != 0 {
+		if n.offset.Load() != 0 {
 			return true
 		}
 	}

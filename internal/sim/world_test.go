@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
@@ -46,7 +47,7 @@ type world struct {
 
 	background sync.WaitGroup
 	stirred    chan struct{} // holds one: something happened that is no gate
-	leapt      time.Duration // how far all clocks were put forward
+	leapt      atomic.Int64  // how far all clocks were put forward, in nanoseconds
 	timesMoved int           // how often clocks were moved
 	// clocksWrong: a node once had the wrong time, so that moments in the store
 	// may contradict each other.
@@ -76,7 +77,7 @@ type apiKey struct {
 }
 
 // now is the true time of the world.
-func (w *world) now() time.Time { return time.Now().Add(w.leapt) }
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.leapt.Load())) }
 
 // sometimes notes that something worth having seen has happened.
 func (w *world) sometimes(what string) {
@@ -219,11 +220,12 @@ func openWorld(c chance, plan program) (*world, error) {
 		return nil, err
 	}
 	w := &world{
-		chance: c, folder: folder, leapt: sinceThen, lives: map[string]*life{}, stirred: make(chan struct{}, 1), writing: map[string]bool{},
+		chance: c, folder: folder, lives: map[string]*life{}, stirred: make(chan struct{}, 1), writing: map[string]bool{},
 		nicknames: map[string]string{}, reservers: map[string]string{}, happened: map[string]int{}, trace: &trace{sum: fnv.New64a()},
 	}
 	w.gates, w.model, w.faults = newGates(w), newModel(w), newFaults(w, plan)
 	w.trace.w = w
+	w.leapt.Store(int64(sinceThen))
 	w.gates.open = true
 	db, err := sqlite.Open(context.Background(), path, sqlite.Options{Observe: w, Commit: w.commit})
 	if err != nil {
