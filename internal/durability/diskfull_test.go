@@ -112,7 +112,7 @@ func (h *house) failedAt(got answer, key string) string {
 // it is never answered as done unless it is, its key stays usable, and with more
 // space, or a restart, it ends as if nothing had been.
 func TestADiskThatFillsUpAtAnyPageLosesNothing(t *testing.T) {
-	const operations = 150
+	operations := size(150, 40)
 	s := newSite(t)
 	path := newFolder(t)
 	var more atomic.Int64 // pages, for whatever comes until it is set again
@@ -168,7 +168,7 @@ func TestADiskThatFillsUpAtAnyPageLosesNothing(t *testing.T) {
 	}
 	t.Logf("operations were caught at %v; %d restarts", caught, restarts)
 	for _, step := range []string{"N", "R", "S"} {
-		if caught[step] == 0 {
+		if caught[step] == 0 && !raced {
 			t.Errorf("no operation was caught at %s, so that was not tried: %v", step, caught)
 		}
 	}
@@ -193,7 +193,7 @@ func TestADiskThatFillsUpUnderLoadLosesNothing(t *testing.T) {
 	stop := h.review()
 	calm := s.hurry()
 	seen := &witness{}
-	load{house: h, witness: seen, clients: 6, customers: 6, seed: 1}.run()
+	load{house: h, witness: seen, clients: 4, customers: size(6, 1), seed: 1}.run()
 	calm()
 	stop()
 	h.close()
@@ -207,7 +207,7 @@ func TestADiskThatFillsUpUnderLoadLosesNothing(t *testing.T) {
 		}
 	}
 	t.Logf("%d answers, %d of them no result", len(seen.sofar()), refused)
-	if refused == 0 {
+	if refused == 0 && !raced {
 		t.Error("nobody was refused, so the disk was never full")
 	}
 	s.recover(t, path)

@@ -40,6 +40,16 @@ const (
 	refundAfter = 100 * time.Millisecond
 )
 
+// size is how much is tried. Under the race detector SQLite takes ten times as
+// long; a few of each kind show it what there is to see, and make test runs the
+// whole without it.
+func size(usual, whenRaced int) int {
+	if raced {
+		return whenRaced
+	}
+	return usual
+}
+
 // site is what outlasts a store: the provider with its books, the master key, the
 // operator's credentials, and the time.
 type site struct {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -51,7 +50,7 @@ func TestNothingIsToldBeforeItIsSynced(t *testing.T) {
 	for _, wrong := range seen.wrong {
 		t.Error(wrong)
 	}
-	if want := answersWanted(t); seen.answers != want || seen.orders != want {
+	if want := wanted(t, "COAX_TEST_ANSWERS", size(30, 10)); seen.answers != want || seen.orders != want {
 		t.Errorf("%d answers and %d orders were seen; want %d of each", seen.answers, seen.orders, want)
 	}
 
@@ -64,20 +63,6 @@ func TestNothingIsToldBeforeItIsSynced(t *testing.T) {
 	}
 }
 
-// answersWanted is how many operations are watched: few, unless somebody asks for
-// more (make walcut).
-func answersWanted(t testing.TB) int {
-	text := os.Getenv("COAX_TEST_ANSWERS")
-	if text == "" {
-		return 30
-	}
-	answers, err := strconv.Atoi(text)
-	if err != nil || answers < 1 {
-		t.Fatalf("COAX_TEST_ANSWERS=%q is no number of answers", text)
-	}
-	return answers
-}
-
 // serveTraced serves one client, so that every write to the log belongs to the
 // answer that comes next.
 func serveTraced(t *testing.T, folder string) {
@@ -87,7 +72,7 @@ func serveTraced(t *testing.T, folder string) {
 	if err := os.WriteFile(filepath.Join(folder, "ports"), []byte(port(h.address)+" "+port(s.providerURL)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for i := range answersWanted(t) {
+	for i := range wanted(t, "COAX_TEST_ANSWERS", size(30, 10)) {
 		got := h.send("POST", "activate", fmt.Sprintf("traced-%d", i), map[string]string{
 			"full_name": "Asha Rao", "mobile": fmt.Sprintf("98%08d", i), "plan_id": "BASIC-1",
 		})

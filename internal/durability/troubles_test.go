@@ -47,6 +47,9 @@ func TestWhateverBefallsACallTheMoneyFollowsTheProvidersBooks(t *testing.T) {
 			cases := 0
 			for _, kind := range []operation.Kind{operation.Activate, operation.Renew, operation.AdvanceRenew} {
 				for _, what := range []string{"apply", "status", "void"} {
+					if raced && (kind != operation.Renew || what != "apply") {
+						continue
+					}
 					if what == "void" && trouble.Misfit != "" && trouble.Misfit != "reference" {
 						continue // a void is answered with no more than that
 					}
@@ -190,4 +193,3 @@ func (b befall) exceptions(id string) (raised int) {
 	b.ok(db.QueryRow(`SELECT count(*) FROM exceptions WHERE operation_id = ? AND kind = 'WRONG_ANSWER'`, id).Scan(&raised))
 	return raised
 }
-
