@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -22,6 +24,9 @@ func parseObject(text []byte) (map[string]any, error) {
 	if !json.Valid(text) {
 		return nil, errors.New("it is not JSON, or goes on after its end")
 	}
+	if hasHalfPair(text) {
+		return nil, errors.New("it escapes half of a surrogate pair")
+	}
 	tokens := json.NewDecoder(bytes.NewReader(text))
 	tokens.UseNumber()
 	value, err := parseValue(tokens, 0)
@@ -33,6 +38,37 @@ func parseObject(text []byte) (map[string]any, error) {
 		return nil, errors.New("it is not an object")
 	}
 	return object, nil
+}
+
+// hasHalfPair reports whether a text that is known to be JSON escapes half of a
+// surrogate pair. That is no character, and encoding/json would put one in its
+// place that the provider never sent.
+func hasHalfPair(text []byte) bool {
+	for i := bytes.IndexByte(text, '\\'); i >= 0 && i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		i++ // what is escaped is passed over, be it a backslash
+		if text[i] != 'u' {
+			continue
+		}
+		first := codeUnit(text[i+1 : i+5])
+		i += 4
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if !bytes.HasPrefix(text[i+1:], []byte(`\u`)) || utf16.DecodeRune(first, codeUnit(text[i+3:i+7])) == utf8.RuneError {
+			return true
+		}
+		i += 6
+	}
+	return false
+}
+
+// codeUnit reads four hex digits.
+func codeUnit(digits []byte) rune {
+	unit, _ := strconv.ParseUint(string(digits), 16, 16) // JSON has seen to it that they are
+	return rune(unit)
 }
 
 var errUnreadable = errors.New("it cannot be read")

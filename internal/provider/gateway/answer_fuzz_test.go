@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// Whatever comes back from a provider, money moves only as the protocol's page
+// says: confirmed and rejected for the answers of its table, and for no others.
+// The answer goes the way it goes in service, from the bytes of the response on;
+// what it should come to is worked out by a second reader, which shares nothing
+// with the first.
+func FuzzProviderAnswer(f *testing.F) {
+	const (
+		plain = "application/json"
+		whole = `{"reference":"CX1-2.3","status":"applied","subscriber_id":"100234","mobile":"9812345678","component":"TV-FAMILY","transaction_id":"1"}`
+	)
+	f.Add(200, plain, whole)
+	f.Add(200, "application/json; charset=utf-8", strings.Replace(whole, "}", `,"message":"\ud83d\ude00 \u0000"}`, 1))
+	f.Add(201, plain, whole)
+	f.Add(200, "text/html", whole)
+	f.Add(200, plain+"\r\nContent-Encoding: gzip", whole)
+	f.Add(200, plain+"\r\nTransfer-Encoding: chunked", "3\r\n{}\n\r\n0\r\n\r\n")
+	f.Add(200, plain, strings.Replace(whole, "TV-FAMILY", "tv-family", 1))
+	f.Add(200, plain, strings.Replace(whole, `"1"`, `1`, 1))
+	f.Add(200, plain, strings.Replace(whole, `}`, `,"status":"rejected"}`, 1))
+	f.Add(200, plain, strings.Replace(whole, `}`, `,"more":[{"a":1,"b":[null,true,-1.5e3]}]}`, 1))
+	f.Add(404, plain, `{"reference":"CX1-2.3","status":"unknown_reference"}`)
+	f.Add(422, plain, `{"reference":"CX1-2.3","status":"rejected","message":"no"}`)
+	f.Add(422, plain, `{"reference":"CX1-2.3","status":"rejected","message":" \u0001"}`)
+	f.Add(200, plain, `{"reference":"CX1-2.3","status":"voided"}`)
+	f.Add(200, plain, `{"reference":"CX1-2.3","status":"pending"}`)
+
+	g, err := New(Config{URL: "https://provider.example", Timeout: patience, Token: "t0k3n"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, code int, contentType, body string) {
+		text := fmt.Sprintf("HTTP/1.1 %03d X\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", code, contentType, len(body), body)
+		response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil)
+		if err != nil {
+			return // net/http calls the call broken, and so does the gateway
+		}
+		defer response.Body.Close()
+		got, failed := read(response)
+		for question, meanings := range map[string]map[string]meaning{"apply": applyAnswers, "status": statusAnswers, "void": voidAnswers} {
+			var answer operation.Answer
+			if failed != nil {
+				answer = failed.judged().answer
+			} else {
+				answer = g.judge(got, order, meanings).answer
+			}
+			if plainHead.MatchString(contentType) {
+				want, notFound := byThePage(question, response.StatusCode, body)
+				if answer.Verdict != want || answer.NotFound != notFound {
+					t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v\nwant verdict %v, not found %t", question, code, contentType, body, answer, want, notFound)
+				}
+			} else if answer.Verdict == operation.Confirmed && !jsonHead.MatchString(contentType) {
+				t.Errorf("%s: HTTP %d %q\n%q\nwas believed: %+v", question, code, contentType, body, answer)
+			}
+			kept := answer.Message + answer.Detail + answer.Transaction
+			if answer.NeverLeft || strings.Contains(kept, order.Password) || strings.Contains(kept, "t0k3n") {
+				t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v", question, code, contentType, body, answer)
+			}
+		}
+	})
+}
+
+var (
+	// With this in its head and nothing else, an answer depends on its body only.
+	plainHead = regexp.MustCompile(`^[Aa]pplication/json(; ?charset=(utf|UTF)-8)?$`)
+	// Without this there, nothing is an answer.
+	jsonHead    = regexp.MustCompile(`(?is)^[ \t]*application/json[ \t]*(;|\r?\n|$)`)
+	transaction = regexp.MustCompile(`^[!-~]{1,100}$`)
+	refusals    = regexp.MustCompile(`^4[0-9][0-9]$`)
+	// What a text is that says something: at least one character to be seen.
+	something = regexp.MustCompile(`[^\pZ\p{Cc}\x{202A}-\x{202E}\x{2066}-\x{2069}\x{FDD0}-\x{FDEF}]`)
+)
+
+// byThePage is the table of docs/provider-protocol.md.
+func byThePage(question string, code int, body string) (verdict operation.Verdict, notFound bool) {
+	said, ok := readStrictly(body)
+	if !ok || len(body) > 64<<10 || code != 200 && !refusals.MatchString(fmt.Sprint(code)) {
+		return operation.Unknown, false
+	}
+	known := map[string]string{"reference": order.Reference, "subscriber_id": order.SubscriberID, "mobile": order.Mobile, "component": order.Component}
+	texts := map[string]string{}
+	for _, name := range append([]string{"status", "transaction_id", "message"}, slices.Collect(maps.Keys(known))...) {
+		value, given := said[name]
+		text, isText := value.(string)
+		if given && !isText {
+			return operation.Unknown, false
+		}
+		if want, echo := known[name]; given && echo && text != want {
+			return operation.Unknown, false
+		}
+		if given {
+			texts[name] = text
+		}
+	}
+	number, numbered := texts["transaction_id"]
+	if numbered && number != "" && !transaction.MatchString(number) ||
+		strings.Contains(number, order.Password) || strings.Contains(number, "t0k3n") || texts["reference"] != order.Reference {
+		return operation.Unknown, false
+	}
+	switch status := texts["status"]; {
+	case status == "applied" && code == 200 && number != "" && texts["subscriber_id"] != "" && texts["mobile"] != "" && texts["component"] != "":
+		return operation.Confirmed, false
+	case status == "rejected" && question != "void" && something.MatchString(withoutNoncharacters(texts["message"])):
+		return operation.Rejected, false
+	case status == "voided" && question != "apply" && code == 200:
+		return operation.Rejected, false
+	case status == "unknown_reference" && question == "status":
+		return operation.Unknown, true
+	}
+	return operation.Unknown, false
+}
+
+// withoutNoncharacters takes out the last two code points of each plane.
+func withoutNoncharacters(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r%0x10000 >= 0xFFFE {
+			return -1
+		}
+		return r
+	}, text)
+}
