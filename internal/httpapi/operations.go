@@ -58,9 +58,12 @@ func (a *API) operate(kind operation.Kind) handler {
 	}
 }
 
-// judgeMediaType takes application/json, in UTF-8 if it names a charset.
+// judgeMediaType takes application/json, in UTF-8 if it names a charset. An
+// asterisk is refused beforehand: mime knows parameters that come in pieces
+// (RFC 2231), and drops a piece without its beginning without a word, so that
+// "charset*1=latin1" would pass for no charset at all.
 func judgeMediaType(values []string) error {
-	if len(values) == 1 {
+	if len(values) == 1 && !strings.Contains(values[0], "*") {
 		media, parameters, err := mime.ParseMediaType(values[0])
 		charset, named := parameters["charset"]
 		if named {

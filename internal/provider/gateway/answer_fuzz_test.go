@@ -27,6 +27,7 @@ func FuzzProviderAnswer(f *testing.F) {
 	f.Add(200, "application/json; charset=utf-8", strings.Replace(whole, "}", `,"message":"\ud83d\ude00 \u0000"}`, 1))
 	f.Add(201, plain, whole)
 	f.Add(200, "text/html", whole)
+	f.Add(200, "application/json; charset*1=latin1", whole)
 	f.Add(200, plain+"\r\nContent-Encoding: gzip", whole)
 	f.Add(200, plain+"\r\nTransfer-Encoding: chunked", "3\r\n{}\n\r\n0\r\n\r\n")
 	f.Add(200, plain, strings.Replace(whole, "TV-FAMILY", "tv-family", 1))
@@ -78,7 +79,7 @@ var (
 	// With this in its head and nothing else, an answer depends on its body only.
 	plainHead = regexp.MustCompile(`^[Aa]pplication/json(; ?charset=(utf|UTF)-8)?$`)
 	// Without this there, nothing is an answer.
-	jsonHead    = regexp.MustCompile(`(?is)^[ \t]*application/json[ \t]*(;|\r?\n|$)`)
+	jsonHead    = regexp.MustCompile(`(?i)^[ \t]*application/json[ \t]*(;[^*\r\n]*)?(\r?\n|$)`)
 	transaction = regexp.MustCompile(`^[!-~]{1,100}$`)
 	refusals    = regexp.MustCompile(`^4[0-9][0-9]$`)
 	// What a text is that says something: at least one character to be seen.

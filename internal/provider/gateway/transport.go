@@ -185,7 +185,8 @@ func unfit(response *http.Response) string {
 
 func isJSON(contentType string) bool {
 	media, parameters, err := mime.ParseMediaType(contentType)
-	if err != nil || media != "application/json" {
+	// mime drops pieces of a parameter (charset*1=latin1) without a word.
+	if err != nil || media != "application/json" || strings.Contains(contentType, "*") {
 		return false
 	}
 	for name, value := range parameters {
