@@ -3,7 +3,6 @@ package access
 import (
 	"fmt"
 	"math/big"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -124,30 +123,6 @@ func TestTheClockIsComparedInWholeSeconds(t *testing.T) {
 	if err := judgeClock("1800000000", end.Add(1)); fault.CodeOf(err) != fault.TimestampExpired {
 		t.Errorf("301 s behind: %v; want it refused", err)
 	}
-}
-
-func FuzzParseTimestamp(f *testing.F) {
-	for _, text := range []string{"", "0", "1700000000", "+1", "-0", "1e9", " 1", "01", "9223372036854775808", "1", "1.0", "1_0"} {
-		f.Add(text)
-	}
-	form := regexp.MustCompile(`^[0-9]+$`)
-	largest := big.NewInt(1<<63 - 1)
-	f.Fuzz(func(t *testing.T, text string) {
-		got, ok := parseTimestamp(text)
-		if ok != (form.MatchString(text) && !strings.HasSuffix(text, "\n")) {
-			t.Fatalf("parseTimestamp(%q) ok = %t", text, ok)
-		}
-		if !ok {
-			return
-		}
-		want, _ := new(big.Int).SetString(text, 10)
-		if want.Cmp(largest) > 0 {
-			want = largest
-		}
-		if want.Int64() != got {
-			t.Fatalf("parseTimestamp(%q) = %d; want %d", text, got, want)
-		}
-	})
 }
 
 func TestNonces(t *testing.T) {
