@@ -28,10 +28,16 @@ func FuzzCanonicalQuery(f *testing.F) {
 		if again := signing.CanonicalQuery(got); again != got {
 			t.Errorf("CanonicalQuery(%q) = %q; of that again = %q", raw, got, again)
 		}
+		// Any order can be had by turning the parts round and shifting them on.
 		parts := strings.Split(raw, "&")
-		slices.Reverse(parts)
-		if reversed := signing.CanonicalQuery(strings.Join(parts, "&")); reversed != got {
-			t.Errorf("CanonicalQuery(%q) = %q; with its parts reversed %q", raw, got, reversed)
+		for _, shuffled := range [][]string{reversed(parts), append(parts[1:len(parts):len(parts)], parts[0])} {
+			if other := signing.CanonicalQuery(strings.Join(shuffled, "&")); other != got {
+				t.Errorf("CanonicalQuery(%q) = %q; with its parts in another order %q", raw, got, other)
+			}
+		}
+		// Nor does it matter how the bytes were spelled.
+		if spelled := signing.CanonicalQuery(escapeAll(got)); spelled != got {
+			t.Errorf("CanonicalQuery(%q) = %q; with every byte of it escaped %q", raw, got, spelled)
 		}
 		if !allowed.MatchString(got) {
 			t.Errorf("CanonicalQuery(%q) = %q; want unreserved characters, upper-case escapes, '=' and '&' only", raw, got)
@@ -41,6 +47,30 @@ func FuzzCanonicalQuery(f *testing.F) {
 			t.Errorf("CanonicalQuery(%q) = %q; want %d pairs", raw, got, len(parts))
 		}
 	})
+}
+
+func reversed(parts []string) []string {
+	parts = slices.Clone(parts)
+	slices.Reverse(parts)
+	return parts
+}
+
+// escapeAll escapes what a canonical query leaves to stand for itself, in lower
+// case.
+func escapeAll(canonical string) string {
+	var out strings.Builder
+	for i := 0; i < len(canonical); i++ {
+		switch c := canonical[i]; c {
+		case '&', '=':
+			out.WriteByte(c)
+		case '%':
+			out.WriteString(strings.ToLower(canonical[i : i+3]))
+			i += 2
+		default:
+			fmt.Fprintf(&out, "%%%02x", c)
+		}
+	}
+	return out.String()
 }
 
 var (

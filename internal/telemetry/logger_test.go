@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -88,18 +89,35 @@ func TestALineCannotBeForged(t *testing.T) {
 	}
 }
 
+// FuzzScrubLeavesNoSecret hides a secret anywhere in any text. What is no secret
+// stays as it was, and what was scrubbed has nothing left to scrub.
 func FuzzScrubLeavesNoSecret(f *testing.F) {
 	f.Add("", "")
 	f.Add("cxs_", "00")
 	f.Add("cxk_1a2b3c4d5e6f7081", "cxs_cxk_")
+	f.Add("cxk_1a2b3c4d…", "cxs_[redacted]")
 	f.Fuzz(func(t *testing.T, before, after string) {
-		for _, hidden := range []string{wholeKey, secret} {
-			if got := Scrub(before + hidden + after); strings.Contains(got, hidden[4:]) {
+		for _, hidden := range []string{wholeKey, secret, "cxs_" + strings.ToUpper(secret[4:])} {
+			got := Scrub(before + hidden + after)
+			if strings.Contains(got, hidden[4:]) {
 				t.Errorf("Scrub(%q + %s + %q) = %q", before, hidden, after, got)
 			}
+			if secretForm.MatchString(got) {
+				t.Errorf("Scrub(%q + %s + %q) = %q; a secret's form is left in it", before, hidden, after, got)
+			}
+			if again := Scrub(got); again != got {
+				t.Errorf("Scrub(%q) = %q; it was scrubbed before", got, again)
+			}
+		}
+		if text := before + after; !strings.Contains(text, "cxs_") && !strings.Contains(text, "cxk_") && Scrub(text) != text {
+			t.Errorf("Scrub(%q) = %q; want it as it was", text, Scrub(text))
 		}
 	})
 }
+
+// secretForm is what no scrubbed text has: digits of a secret, or more of a key
+// than tells it from others. One more than that may be the c of the next.
+var secretForm = regexp.MustCompile(`cxs_[0-9A-Fa-f]{2}|cxk_[0-9A-Fa-f]{10}`)
 
 func BenchmarkARequestsLine(b *testing.B) {
 	log := NewLogger(discard{}, slog.LevelInfo, "json")
