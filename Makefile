@@ -11,6 +11,7 @@ COUNT        ?= 1
 FUZZTIME     ?= 20s
 TEST_TIMEOUT ?= 25m
 STORE        ?= sqlite
+MUTATE       ?=
 
 # Packages whose tests run on either store, as COAX_TEST_STORE says: SQLite, or a
 # PostgreSQL that they start themselves.
@@ -70,6 +71,10 @@ test: tools-present lint ## Everything: lint, then the whole suite under the rac
 	COAX_TEST_STORE=postgres CGO_ENABLED=1 go test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
 
+	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
+	COAX_TEST_STORE=postgres CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
+	FUZZTIME=10s FUZZFRESH=1 scripts/fuzz
+
 .PHONY: race
 race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
 	COAX_TEST_STORE=$(STORE) CGO_ENABLED=1 go test $(RACE) -count=$(COUNT) -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
@@ -125,8 +130,12 @@ vectors: ## Check the signing vectors with a second implementation, in Python
 	python3 contract/vectors/check.py
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for a while (FUZZTIME=20s each, PKG=./signing/...)
+fuzz: ## Run every fuzz target for a while, two side by side (FUZZTIME=20s each, PKG=./signing/...)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz $(PKG)
+
+.PHONY: mutation
+mutation: ## Change the rules a little, place by place, and count what the tests notice (MUTATE="internal/money signing"); half an hour
+	scripts/mutation $(MUTATE)
 
 .PHONY: tools-present
 tools-present: ## Install what the whole suite needs beside Go, where it is missing
