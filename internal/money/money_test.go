@@ -62,6 +62,64 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	})
 }
 
+func TestAmountsAddUpAndCompareByThePaisa(t *testing.T) {
+	rows := []struct {
+		a, b, sum, difference int64
+		less                  bool
+	}{
+		{34900, 19900, 54800, 15000, false},
+		{19900, 34900, 54800, -15000, true},
+		{1, 1, 2, 0, false},
+		{-5, 5, 0, -10, true},
+		{0, 1, 1, -1, true},
+		{Max, -Max, 0, 2 * Max, false},
+	}
+	for _, row := range rows {
+		a, b := Paise(row.a), Paise(row.b)
+		if got := a.Add(b).Paise(); got != row.sum {
+			t.Errorf("%s + %s = %d paise; want %d", a, b, got, row.sum)
+		}
+		if got := a.Sub(b).Paise(); got != row.difference {
+			t.Errorf("%s − %s = %d paise; want %d", a, b, got, row.difference)
+		}
+		if got := a.Less(b); got != row.less {
+			t.Errorf("%s less than %s: %t; want %t", a, b, got, row.less)
+		}
+	}
+}
+
+func TestAnAmountIsBelowZeroAboveItOrNothing(t *testing.T) {
+	for paise, sign := range map[int64]int{-Max: -1, -1: -1, 0: 0, 1: 1, Max: 1} {
+		a := Paise(paise)
+		if a.IsNegative() != (sign < 0) || a.IsPositive() != (sign > 0) || a.IsZero() != (sign == 0) {
+			t.Errorf("%s: negative %t, positive %t, zero %t", a, a.IsNegative(), a.IsPositive(), a.IsZero())
+		}
+		if got := a.Neg().Paise(); got != -paise {
+			t.Errorf("−(%s) = %d paise; want %d", a, got, -paise)
+		}
+	}
+	if !(Amount{}).IsZero() {
+		t.Error("an amount that was never set is some money")
+	}
+}
+
+func TestNoShareIsTakenOfADebtOrByANegativeRate(t *testing.T) {
+	for _, row := range []struct {
+		paise int64
+		bps   int
+		fine  bool
+	}{{-1, 250, false}, {34900, -1, false}, {-1, -1, false}, {0, 0, true}} {
+		func() {
+			defer func() {
+				if refused := recover() != nil; refused == row.fine {
+					t.Errorf("%d bps of %d paise: refused %t; want %t", row.bps, row.paise, refused, !row.fine)
+				}
+			}()
+			Paise(row.paise).ShareHalfUp(row.bps)
+		}()
+	}
+}
+
 func TestAShareIsRoundedHalfUpToThePaisa(t *testing.T) {
 	rows := []struct {
 		paise int64
@@ -75,6 +133,7 @@ func TestAShareIsRoundedHalfUpToThePaisa(t *testing.T) {
 		{1, 5000, 1}, // exactly half
 		{19900, 333, 663},
 		{Max, 10000, Max},
+		{281479271743489, 65535, 1844674407370955}, // a product of 2^64 − 1: what rounds it up does not fit beside it
 	}
 	for _, row := range rows {
 		if got := Paise(row.paise).ShareHalfUp(row.bps).Paise(); got != row.want {
