@@ -21,6 +21,25 @@ func at(t testing.TB, text string) time.Time {
 	return time.Time{}
 }
 
+// The other tests write moments in IST; this one says what IST is.
+func TestAnIndianDayBeginsAtHalfPastSixInTheEveningOfUTC(t *testing.T) {
+	expired := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, row := range []struct {
+		now  time.Time
+		want string
+	}{
+		{time.Date(2027, 3, 1, 18, 29, 59, 0, time.UTC), "2027-02-28T18:30:00Z"},
+		{time.Date(2027, 3, 1, 18, 30, 0, 0, time.UTC), "2027-03-01T18:30:00Z"},
+	} {
+		if got := AdvanceStart(expired, row.now).UTC().Format(time.RFC3339); got != row.want {
+			t.Errorf("today began at %s at %s; want %s", got, row.now, row.want)
+		}
+	}
+	if got := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC).In(IST).Format(time.RFC3339); got != "2027-03-01T17:30:00+05:30" {
+		t.Errorf("noon of UTC is %s in India", got)
+	}
+}
+
 func TestActivationGivesThirtyDaysWhateverThePlanUnlessThePlansTermIsChosen(t *testing.T) {
 	now := at(t, "2027-03-01 10:15:30")
 	rows := []struct {
