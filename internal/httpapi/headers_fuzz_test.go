@@ -45,6 +45,8 @@ func FuzzHeaders(f *testing.F) {
 	} {
 		f.Add(four + rest)
 	}
+	f.Add(four + four + "Content-Type: application/json\nIdempotency-Key: order-0001")
+	f.Add(four + strings.ToLower(four) + strings.ReplaceAll(four, "-", "_") + strings.ReplaceAll(four, ":", " :"))
 	gate, book := &fakeGate{}, &keyBook{}
 	api := New(Config{
 		Now: func() time.Time { return noon }, Gate: gate, Operations: book,
