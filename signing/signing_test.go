@@ -1,6 +1,7 @@
 package signing_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/coaxhq/coax/signing"
@@ -23,6 +24,14 @@ func TestNoBodyAndAnEmptyBodyAreTheSame(t *testing.T) {
 	none.Body, empty.Body = nil, []byte{}
 	if got, want := none.Sign(secret), empty.Sign(secret); got != want {
 		t.Errorf("Sign without a body = %s; with an empty one %s", got, want)
+	}
+}
+
+func TestAMethodIsSignedInUpperCaseWhateverItsLetters(t *testing.T) {
+	r := renewal()
+	r.Method = "`abcdefghijklmnopqrstuvwxyz{@AZ["
+	if got, _, _ := strings.Cut(r.StringToSign(), "\n"); got != "`ABCDEFGHIJKLMNOPQRSTUVWXYZ{@AZ[" {
+		t.Errorf("the first line is %q; want the letters in upper case and nothing else changed", got)
 	}
 }
 

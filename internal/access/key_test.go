@@ -118,6 +118,15 @@ func hides(t *testing.T, secret Secret, printed string) {
 	}
 }
 
+// HMAC hashes a key of more than 64 bytes first, so a shorter decoy would be told
+// from a secret by the time it takes.
+func TestTheDecoyIsAsLongAsASecret(t *testing.T) {
+	_, secret := NewKey()
+	if got, want := len(decoySecret), len(secret.Reveal()); got != want {
+		t.Errorf("the decoy has %d characters; a secret has %d", got, want)
+	}
+}
+
 func TestTheZeroSecretIsEmpty(t *testing.T) {
 	if got := (Secret{}).Reveal(); got != "" {
 		t.Errorf("Reveal = %q; want nothing", got)
