@@ -64,6 +64,14 @@ func TestAnUnknownPermissionIsToldTheNames(t *testing.T) {
 	}
 }
 
+func TestAPermissionThatDoesNotExistIsCalledByItsNumber(t *testing.T) {
+	for p, want := range map[Permission]string{0: "Permission(0)", CheckTransaction + 1: "Permission(8)", 255: "Permission(255)"} {
+		if got := p.String(); got != want {
+			t.Errorf("permission %d is called %q; want %q", uint8(p), got, want)
+		}
+	}
+}
+
 func TestNobodyHasAPermissionThatDoesNotExist(t *testing.T) {
 	for _, p := range []Permission{0, CheckTransaction + 1, 200, 255} {
 		if Permissions(255).Has(p) {

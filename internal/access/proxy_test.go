@@ -78,6 +78,8 @@ func TestCallerIsTheNearestHopThatIsNotATrustedProxy(t *testing.T) {
 		{"malformed behind a proxy", "10.0.0.1", []string{"203.0.113.7, nonsense, 10.0.0.2"}, ""},
 		{"an empty hop", "10.0.0.1", []string{"203.0.113.7,"}, ""},
 		{"an empty hop behind a proxy", "10.0.0.1", []string{"203.0.113.7,,10.0.0.2"}, ""},
+		{"an empty hop at the far end", "10.0.0.1", []string{",10.0.0.2"}, ""},
+		{"an empty hop at the far end of a line", "10.0.0.1", []string{"203.0.113.7", ",10.0.0.2"}, ""},
 		{"a hop with a port", "10.0.0.1", []string{"203.0.113.7:5123"}, ""},
 		{"a hop in brackets", "10.0.0.1", []string{"[2001:db8::7]"}, ""},
 		{"a hop with a zone", "10.0.0.1", []string{"fe80::1%eth0"}, ""},

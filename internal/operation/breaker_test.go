@@ -3,7 +3,10 @@ package operation
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coaxhq/coax/internal/fault"
 )
@@ -54,4 +57,41 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 	down = nil
 	b.probeOnce(t.Context())
 	closed("when it answers again", true)
+}
+
+// Each probe has two seconds, the next comes a tenth of a second after it, and
+// the third that fails opens the breaker. So long, and no longer, may money be
+// reserved into an outage that nobody has noticed.
+func TestASilentProviderIsNoticedInSecondsAndItsReturnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var silent atomic.Bool
+		silent.Store(true)
+		b := NewBreaker(func(ctx context.Context) error {
+			if !silent.Load() {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		go b.Run(ctx)
+		b.Heard(Answer{}) // an outcome that nobody knows makes it look
+		until := func(open bool) time.Duration {
+			start := time.Now()
+			for ; (b.Allow() != nil) != open; time.Sleep(10 * time.Millisecond) {
+				if time.Since(start) > time.Minute {
+					t.Fatalf("after a minute it is not open: %t", open)
+				}
+			}
+			return time.Since(start)
+		}
+		if took := until(true); took < 6*time.Second || took > 7*time.Second {
+			t.Errorf("opened after %s; want three probes of two seconds", took)
+		}
+		silent.Store(false)
+		if took := until(false); took > 3*time.Second {
+			t.Errorf("closed %s after the provider came back", took)
+		}
+		stop()
+	})
 }

@@ -15,10 +15,11 @@ var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
 // The order of business checks: of two that fail, the earlier one answers.
 func TestBusinessChecksInTheirOrder(t *testing.T) {
 	active := &Subscriber{ID: "100001", Expires: noon.Add(time.Hour), Cycles: []subscription.Cycle{{PlanID: "P", StartsAt: noon.Add(-time.Hour)}}}
-	busy, pending, expired := *active, *active, *active
+	busy, pending, expired, other := *active, *active, *active, *active
 	busy.Busy = true
 	pending.Expires, pending.Busy = time.Time{}, true
 	expired.Expires = noon
+	other.Cycles = []subscription.Cycle{{PlanID: "Q", StartsAt: noon.Add(-time.Hour)}}
 	rows := []struct {
 		name  string
 		kind  Kind
@@ -38,6 +39,7 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 		{"with the active plan", Renew, Facts{Subscriber: active}, fault.OK},
 
 		{"an advance renewal onto the active plan", AdvanceRenew, Facts{Subscriber: active}, fault.PlanAlreadyActive},
+		{"onto another plan", AdvanceRenew, Facts{Subscriber: &other}, fault.OK},
 		{"a duplicate at that", AdvanceRenew, Facts{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
 		{"of an expired subscriber onto the last plan", AdvanceRenew, Facts{Subscriber: &expired}, fault.OK},
 		{"of nobody, in advance", AdvanceRenew, Facts{}, fault.SubscriberNotFound},
@@ -68,6 +70,49 @@ func TestTheBalanceHasToReachThePrice(t *testing.T) {
 			data["shortfall"] != money.Paise(19900-balance) || data["currency"] != "INR" {
 			t.Errorf("%d paise: data %v", balance, data)
 		}
+	}
+}
+
+// What an operation will mean is written down whole before any money moves.
+func TestADraftSaysWhatTheOperationWillMean(t *testing.T) {
+	p := NewProcessor(nil, nil, nil, nil, Config{
+		Node: "node-1", ProviderName: "provider", Timeout: 20 * time.Second, ActivationTerm: subscription.ThirtyDays,
+		Fingerprints: Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
+	})
+	plan := subscription.Plan{ID: "P", Name: "Plan", Price: money.Paise(99900), Months: 3, Main: "TV", Version: 4}
+	combo := plan
+	combo.Addon = "OTT"
+	customer := &Subscriber{ID: "100001", Name: "Asha", Mobile: "9876543210", Version: 7, Expires: noon.AddDate(0, 0, 9)}
+	w := wish{name: "Ravi", mobile: "9800000001"}
+	rows := []struct {
+		name          string
+		kind          Kind
+		plan          subscription.Plan
+		who, mobile   string
+		previous      time.Time
+		starts, until time.Time
+		addon         AddonState
+	}{
+		{"an activation lasts thirty days from now", Activate, plan, "Ravi", "9800000001", time.Time{}, noon, noon.AddDate(0, 0, 30), ""},
+		{"a renewal begins now and adds to the expiry", Renew, plan, "Asha", "9876543210", customer.Expires, noon, noon.AddDate(0, 0, 99), ""},
+		{"an advance renewal begins the day after the expiry", AdvanceRenew, combo, "Asha", "9876543210", customer.Expires,
+			time.Date(2027, 3, 11, 0, 0, 0, 0, subscription.IST), time.Date(2027, 6, 9, 0, 0, 0, 0, subscription.IST), AddonWaiting},
+	}
+	for _, row := range rows {
+		d, err := p.draft("CX1", Request{OperatorID: 7, Kind: row.kind, Channel: API, IdempotencyKey: "key-0001"}, w, row.plan, Facts{Subscriber: customer, FreeID: "100002"}, noon)
+		if err != nil {
+			t.Fatalf("%s: %v", row.name, err)
+		}
+		if d.CustomerName != row.who || d.Mobile != row.mobile || !d.ExpiryPrevious.Equal(row.previous) || !d.CycleStartsAt.Equal(row.starts) || !d.ExpiryPlanned.Equal(row.until) || d.AddonState != row.addon {
+			t.Errorf("%s: %s %s, from %s, starts %s, until %s, add-on %q", row.name, d.CustomerName, d.Mobile, d.ExpiryPrevious, d.CycleStartsAt, d.ExpiryPlanned, d.AddonState)
+		}
+		if d.State != Processing || d.Epoch != 1 || d.Amount != plan.Price || d.PlanVersion != 4 || !d.LeaseUntil.Equal(noon.Add(25*time.Second)) {
+			t.Errorf("%s: %s, epoch %d, %s, plan version %d, leased until %s", row.name, d.State, d.Epoch, d.Amount, d.PlanVersion, d.LeaseUntil)
+		}
+	}
+	p.config.Fingerprints.Current = 2
+	if _, err := p.draft("CX1", Request{Kind: Activate}, w, plan, Facts{}, noon); err == nil {
+		t.Error("a draft was made without a key for its fingerprint")
 	}
 }
 
