@@ -234,3 +234,14 @@ func BenchmarkThrottleFailed(b *testing.B) {
 		th.Failed(nth(i%(2*throttleAddresses)), noon)
 	}
 }
+
+func TestAFailureCountsForLessThanAMinuteEitherWay(t *testing.T) {
+	for age, want := range map[time.Duration]bool{
+		0: true, time.Minute - 1: true, time.Minute: false, time.Minute + 1: false,
+		-1: true, -time.Minute + 1: true, -time.Minute: false, -time.Minute - 1: false, -time.Hour: false,
+	} {
+		if got := counts(age); got != want {
+			t.Errorf("a failure of age %s counts: %t; want %t", age, got, want)
+		}
+	}
+}

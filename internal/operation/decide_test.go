@@ -162,6 +162,27 @@ func TestIdsSortByTimeAndPasswordsHaveNoLookAlikes(t *testing.T) {
 	}
 }
 
+// Taking a random byte modulo the number of letters would make some of them a
+// quarter likelier. Chance alone does not move one by a tenth among so many.
+func TestEveryLetterOfAPasswordIsAsLikelyAsAnother(t *testing.T) {
+	const passwords = 20_000
+	seen := map[byte]int{}
+	for range passwords {
+		for _, letter := range []byte(newPassword()) {
+			seen[letter]++
+		}
+	}
+	fair := float64(passwords*12) / float64(len(passwordLetters))
+	for _, letter := range []byte(passwordLetters) {
+		if share := float64(seen[letter]) / fair; share < 0.9 || share > 1.1 {
+			t.Errorf("%c came %d times; want about %.0f", letter, seen[letter], fair)
+		}
+	}
+	if len(seen) != len(passwordLetters) {
+		t.Errorf("%d letters came; there are %d", len(seen), len(passwordLetters))
+	}
+}
+
 func TestTheLedgersTextNamesTheChannel(t *testing.T) {
 	op := Operation{Kind: AdvanceRenew, SubscriberID: "100001", PlanName: "Family", Channel: API}
 	if got := op.LedgerText(); got != "Advance renewal of 100001, Family [API]" {

@@ -38,6 +38,7 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 
 		{Activate, "mobile", "", false}, {Activate, "mobile", "987654321", false}, {Activate, "mobile", "98765432101", false},
 		{Activate, "mobile", "987654321x", false}, {Activate, "mobile", "९८७६५४३२१०", false}, {Activate, "mobile", " 9876543210 ", true},
+		{Activate, "mobile", "987654321/", false}, {Activate, "mobile", "987654321:", false}, {Activate, "mobile", "9999999999", true},
 		{Activate, "mobile", "+919876543", false}, {Activate, "mobile", "0000000000", true},
 
 		{Activate, "plan_id", "", false}, {Activate, "plan_id", strings.Repeat("p", 100), true}, {Activate, "plan_id", strings.Repeat("p", 101), false},
@@ -50,6 +51,11 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 		{Activate, "email", "a@" + strings.Repeat("b", 63) + ".com", true}, {Activate, "email", "a@" + strings.Repeat("b", 64) + ".com", false},
 		{Activate, "email", strings.Repeat("a", 60) + "@" + strings.Repeat("b", 60) + "." + strings.Repeat("c", 24) + ".com", true}, // 150
 		{Activate, "email", strings.Repeat("a", 60) + "@" + strings.Repeat("b", 60) + "." + strings.Repeat("c", 25) + ".com", false},
+
+		{Activate, "email", strings.Repeat("a", 64) + "@example.com", true}, {Activate, "email", strings.Repeat("a", 65) + "@example.com", false},
+		{Activate, "email", "a@example-.com", false}, {Activate, "email", "a@ex-ample.com", true}, {Activate, "email", "a@exa_mple.com", false},
+		{Activate, "email", "a@उदाहरण.example.com", true}, {Activate, "email", "a@9.example.com", true}, {Activate, "email", `"a"@example.com`, false},
+		{Activate, "email", "a@example.com.", false}, {Activate, "email", "a(b)@example.com", false}, {Activate, "email", "a@example.c0m", true},
 
 		{Activate, "password", strings.Repeat("p", 64), true}, {Activate, "password", strings.Repeat("p", 65), false},
 		{Activate, "password", " ", true}, {Activate, "password", "a\tb", false},
