@@ -33,6 +33,8 @@ func TestParseTrustedProxies(t *testing.T) {
 		{"everyone on IPv6", "::/0", "trusts everyone"},
 		{"host bits", "10.1.2.3/8", "write 10.0.0.0/8"},
 		{"mapped IPv4", "::ffff:10.0.0.1", "write 10.0.0.1"},
+		{"a mapped range, which may be wide", "::ffff:10.0.0.0/104", "write 10.0.0.0/8"},
+		{"everyone, mapped", "::ffff:0:0/96", "write the IPv4 addresses or ranges that you mean"},
 		{"a zone", "fe80::1%lo", "zone"},
 		{"a name", "proxy.internal", "host names"},
 		{"a blank line", "", "empty"},

@@ -85,7 +85,7 @@ func parseRange(text string, judgeWidth func(addr netip.Addr, bits int) error) (
 		return netip.Prefix{}, fmt.Errorf("%s is no caller's address; write the address that requests come from", addr)
 	}
 	if entry.Overlaps(mapped) {
-		return netip.Prefix{}, fmt.Errorf("it covers IPv4 written as IPv6; write %s", asIPv4(entry))
+		return netip.Prefix{}, fmt.Errorf("it covers IPv4 written as IPv6; write %s", asIPv4(entry, judgeWidth))
 	}
 	if entry != entry.Masked() {
 		return netip.Prefix{}, fmt.Errorf("bits are set beyond /%d; write %s for the range, or %s for the one address",
@@ -123,16 +123,17 @@ func parseBits(text string, most int) (int, error) {
 	return bits, nil
 }
 
-// asIPv4 is the advice for a range within, or around, IPv4 written as IPv6.
-func asIPv4(entry netip.Prefix) string {
-	addr := entry.Addr().Unmap()
+// asIPv4 is the advice for a range within, or around, IPv4 written as IPv6. What
+// was narrow by the bits of IPv6 may be too wide by those of IPv4.
+func asIPv4(entry netip.Prefix, judgeWidth func(addr netip.Addr, bits int) error) string {
+	addr, bits := entry.Addr().Unmap(), entry.Bits()-mapped.Bits()
 	switch {
 	case entry.IsSingleIP():
 		return addr.String()
-	case addr.Is4() && entry.Bits() >= mapped.Bits():
-		return netip.PrefixFrom(addr, entry.Bits()-mapped.Bits()).Masked().String()
+	case !addr.Is4() || bits < 0 || judgeWidth(addr, bits) != nil:
+		return "the IPv4 addresses or ranges that you mean"
 	}
-	return "the IPv4 ranges that you mean"
+	return netip.PrefixFrom(addr, bits).Masked().String()
 }
 
 // allDigits reports whether a text is one or more ASCII digits.

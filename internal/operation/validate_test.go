@@ -87,6 +87,20 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 	}
 }
 
+// The contract's tables of request fields. What is not in them is ignored,
+// whatever its type; what is has to be a text.
+func TestTheKnownFieldsAreTheContracts(t *testing.T) {
+	renewal := []string{"mobile", "plan_id", "subscriber_id"}
+	for kind, want := range map[Kind][]string{
+		Activate: {"address", "connection_type", "email", "full_name", "mobile", "password", "plan_id", "subscriber_id"},
+		Renew:    renewal, AdvanceRenew: renewal,
+	} {
+		if got := slices.Sorted(slices.Values(KnownFields(kind))); !slices.Equal(got, want) {
+			t.Errorf("%s knows %v; want %v", kind, got, want)
+		}
+	}
+}
+
 func TestAllFieldErrorsAreToldAtOnce(t *testing.T) {
 	_, err := validate(Request{
 		Kind: Activate, NotText: []string{"full_name", "address"},
