@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 // things than one in which a single kind does.
 type faults struct {
 	w  *world
-	on bool // off in the last part, when everything has to come right
+	on atomic.Bool // off in the last part, when everything has to come right
 	// plan, for a history whose faults are told and not drawn; nil otherwise.
 	plan *planned
 
@@ -45,7 +46,8 @@ var faultKinds = []struct {
 }
 
 func newFaults(w *world, plan program) *faults {
-	f := &faults{w: w, on: true, plan: plan.planned, rates: map[string]int{}, ways: map[string][]string{}}
+	f := &faults{w: w, plan: plan.planned, rates: map[string]int{}, ways: map[string][]string{}}
+	f.on.Store(true)
 	if plan.scenario != nil {
 		maps.Copy(f.ways, plan.scenario.ways)
 	}
@@ -57,13 +59,20 @@ func newFaults(w *world, plan program) *faults {
 			f.rates[kind.name] = kind.rate
 		}
 	}
+	if w.real && w.chance.odds(600, "has", connectionsCut) && !plan.without[connectionsCut] {
+		f.rates[connectionsCut] = 2
+	}
 	return f
 }
 
-func (f *faults) has(kind string) bool { return f.on && f.rates[kind] > 0 }
+// connectionsCut is a fault of the real world alone: the server ends all the
+// connections of a process, whatever is on them, a commit included.
+const connectionsCut = "connections cut"
+
+func (f *faults) has(kind string) bool { return f.on.Load() && f.rates[kind] > 0 }
 
 func (f *faults) drawn(kind string, what ...string) bool {
-	if !f.on || f.rates[kind] == 0 || !f.w.chance.odds(f.rates[kind], append([]string{kind}, what...)...) {
+	if !f.on.Load() || f.rates[kind] == 0 || !f.w.chance.odds(f.rates[kind], append([]string{kind}, what...)...) {
 		return false
 	}
 	f.w.sometimes("fault: " + kind)
@@ -95,9 +104,10 @@ func (f *faults) meet(s *stop) verdict {
 			return die
 		}
 		if f.drawn("sleep", s.name()) {
-			s.life.asleepUntil = time.Now().Add(f.w.chance.between(time.Second, 20*time.Second, "sleeps", s.name()))
-			s.life.troubled = true
-			f.w.wakeAt(s.life)
+			f.w.nod(s.life, f.w.chance.between(time.Second, 20*time.Second, "sleeps", s.name()))
+		}
+		if f.drawn(connectionsCut, s.name()) {
+			f.w.cutConnections(s.life)
 		}
 	}
 	v := goOn
@@ -114,7 +124,7 @@ func (f *faults) meet(s *stop) verdict {
 		f.failCommit("after")
 	}
 	if v != goOn {
-		f.w.model.excuse(s.who)
+		f.w.witness.excuse(s.who)
 	}
 	return v
 }
@@ -122,7 +132,7 @@ func (f *faults) meet(s *stop) verdict {
 // meetPlanned is meet for faults that are told.
 func (f *faults) meetPlanned(s *stop) verdict {
 	for _, p := range f.plan.faults {
-		if p.fired || !f.on || !possible(p.kind, s) {
+		if p.fired || !f.on.Load() || !possible(p.kind, s) {
 			continue
 		}
 		if p.seen++; p.seen <= p.n {
@@ -134,15 +144,13 @@ func (f *faults) meetPlanned(s *stop) verdict {
 			f.w.fell(s.life)
 			return die
 		case "sleep":
-			s.life.asleepUntil = time.Now().Add(leaseLength + 5*time.Second)
-			s.life.troubled = true
-			f.w.wakeAt(s.life)
+			f.w.nod(s.life, leaseLength+5*time.Second)
 		case "commit fails before":
 			f.failCommit("before")
 		case "commit fails after":
 			f.failCommit("after")
 		default:
-			f.w.model.excuse(s.who)
+			f.w.witness.excuse(s.who)
 			return map[string]verdict{
 				"read fails": failUnavailable, "write is unavailable": failUnavailable, "write fails before": failAmbiguous, "write fails after": failAmbiguous,
 			}[p.kind]
@@ -177,7 +185,7 @@ func (f *faults) failCommit(how string) {
 		f.w.sometimes("the commit of three facts or more fails " + how + " it took hold")
 	}
 	for _, task := range f.w.writers() {
-		f.w.model.excuse(task)
+		f.w.witness.excuse(task)
 	}
 }
 
@@ -190,20 +198,24 @@ func (f *faults) commit() string {
 // fell: a process died. It comes back after a while.
 func (w *world) fell(l *life) {
 	n := l.node
-	l.crash()
+	if !l.crash() {
+		return
+	}
 	w.sometimes("a node crashes")
 	w.background.Go(func() {
-		time.Sleep(w.chance.between(100*time.Millisecond, 4*time.Second, "down", l.name()))
+		w.sleep(w.chance.between(100*time.Millisecond, 10*time.Second, "down", l.name()))
 		w.gates.pass(n.name+" restart", "restart", nil, false)
-		if n.life == nil {
-			w.startNode(n)
+		if n.running() == nil {
+			w.startAgain(n)
 		}
 	})
 }
 
-// wakeAt stirs the scheduler when a process wakes.
-func (w *world) wakeAt(l *life) {
-	wait := time.Until(l.asleepUntil)
+// nod puts a process to sleep for so long, and stirs the scheduler when it wakes.
+func (w *world) nod(l *life, wait time.Duration) {
+	wait = w.paced(wait)
+	l.sleepUntil(time.Now().Add(wait))
+	l.setTroubled()
 	w.background.Go(func() {
 		select {
 		case <-time.After(wait):

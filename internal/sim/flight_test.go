@@ -81,7 +81,7 @@ func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
 	lost := w.faults.losesAnswer(f)
 	w.background.Go(func() {
 		w.gates.pass(f.task, "begin", f.life, false)
-		w.model.begin(f)
+		w.witness.begin(f)
 		r := httptest.NewRequestWithContext(ctx, f.method, "https://coax.example"+f.path+f.query, bytes.NewReader(f.body))
 		r.RequestURI = f.path + f.query
 		r.RemoteAddr = "10.0.0.1:40000"
@@ -95,7 +95,7 @@ func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
 		rec := httptest.NewRecorder()
 		f.life.api.ServeHTTP(rec, r)
 		a := read(rec)
-		w.model.answered(f, a)
+		w.witness.answered(f, a)
 		if !lost {
 			done <- a
 		}
@@ -103,7 +103,7 @@ func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
 	})
 	var patience <-chan time.Time
 	if hangUp > 0 {
-		timer := time.NewTimer(hangUp)
+		timer := time.NewTimer(w.paced(hangUp))
 		defer timer.Stop()
 		patience = timer.C
 	}

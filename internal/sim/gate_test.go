@@ -14,6 +14,9 @@ import (
 // gates is where everything that could happen in either order waits for its turn.
 // One goroutine runs at a time: the scheduler lets one through, waits until the
 // whole world stands still again, and only then picks the next.
+//
+// In real time nobody waits for a turn. A gate is then only where somebody meets
+// what the seed has in store for them.
 type gates struct {
 	w *world
 
@@ -58,7 +61,7 @@ func newGates(w *world) *gates {
 func (g *gates) pass(who, where string, of *life, write bool) verdict {
 	s := &stop{who: who, where: where, life: of, since: time.Now(), write: write, lets: make(chan verdict, 1)}
 	g.mu.Lock()
-	if of != nil && of.dead {
+	if of != nil && of.isDead() {
 		g.mu.Unlock()
 		runtime.Goexit()
 	}
@@ -73,6 +76,10 @@ func (g *gates) pass(who, where string, of *life, write bool) verdict {
 	label := who + " " + where
 	s.visit = strconv.Itoa(g.visits[label])
 	g.visits[label]++
+	if g.w.real {
+		g.mu.Unlock()
+		return g.passAtOnce(s)
+	}
 	g.waiting = append(g.waiting, s)
 	g.mu.Unlock()
 	select {
@@ -86,6 +93,19 @@ func (g *gates) pass(who, where string, of *life, write bool) verdict {
 	return v
 }
 
+// passAtOnce is pass in real time.
+func (g *gates) passAtOnce(s *stop) verdict {
+	v := g.w.faults.meet(s)
+	g.w.trace.note(s, v)
+	if s.life != nil {
+		s.life.sleepOut()
+	}
+	if v == die || s.life != nil && s.life.isDead() {
+		runtime.Goexit()
+	}
+	return v
+}
+
 // next takes the stop whose turn it is: the seed gives every stop a number, and
 // the highest goes first. Who sleeps is passed over.
 func (g *gates) next() *stop {
@@ -94,7 +114,7 @@ func (g *gates) next() *stop {
 	best, bestAt, bestRank := (*stop)(nil), 0, uint64(0)
 	now := time.Now()
 	for i, s := range g.waiting {
-		if s.life != nil && s.life.asleepUntil.After(now) {
+		if s.life != nil && s.life.asleep().After(now) {
 			continue
 		}
 		rank := g.w.chance.of("turn", s.who, s.where, s.visit)

@@ -15,7 +15,7 @@ import (
 func (m *model) begin(f *flight) {
 	f.at = f.life.node.now()
 	f.lawful = map[string]bool{}
-	f.timesMoved = m.w.timesMoved
+	f.timesMoved = m.w.timesMoved()
 	if f.key != nil {
 		f.replayable = m.nonces[f.nonceKey()] != ""
 		for other := range m.flights {
@@ -32,7 +32,7 @@ func (m *model) begin(f *flight) {
 	m.flights[f] = true
 	m.consider(f, f.at)
 	if f.key != nil && !f.replayable {
-		m.w.captured = append(m.w.captured, f)
+		m.w.capture(f)
 	}
 }
 
@@ -210,13 +210,13 @@ func one(answer string) []string { return []string{answer} }
 func (m *model) throttled(f *flight) (throttled, sure bool) {
 	recent, doubtful := 0, 0
 	for _, failed := range f.life.failures[f.address] {
-		if failed.timesMoved != m.w.timesMoved {
+		if failed.timesMoved != m.w.timesMoved() {
 			doubtful++
 		} else if f.at.Sub(failed.at) < time.Minute {
 			recent++
 		}
 	}
-	return recent+doubtful >= failedAuthLimit, recent >= failedAuthLimit && !f.life.troubled
+	return recent+doubtful >= failedAuthLimit, recent >= failedAuthLimit && !f.life.isTroubled()
 }
 
 var permissionOf = map[string]string{
@@ -410,16 +410,16 @@ func (m *model) answered(f *flight, a answer) {
 // excusable answers tell a client to come back, and are for when something of
 // ours, or the provider as a whole, was out of order.
 func (m *model) excusable(f *flight, a answer) bool {
-	troubled := f.excused || f.life.troubled || f.timesMoved != m.w.timesMoved
+	troubled := f.excused || f.life.isTroubled() || f.timesMoved != m.w.timesMoved()
 	switch a.code {
 	case "SERVICE_UNAVAILABLE":
 		return troubled || f.kind != "" && m.w.provider.doubtful()
 	case "INTERNAL_ERROR", "REQUEST_IN_PROGRESS", "BAD_REQUEST":
 		return troubled
 	case "PLANS_UNAVAILABLE":
-		return m.stale(f.life.node.now().UnixMilli()) || troubled && f.timesMoved != m.w.timesMoved
+		return m.stale(f.life.node.now().UnixMilli()) || troubled && f.timesMoved != m.w.timesMoved()
 	}
-	return f.timesMoved != m.w.timesMoved && clockCodes[a.code] || f.life.troubled && a.code == "TOO_MANY_FAILED_ATTEMPTS"
+	return f.timesMoved != m.w.timesMoved() && clockCodes[a.code] || f.life.isTroubled() && a.code == "TOO_MANY_FAILED_ATTEMPTS"
 }
 
 // clockCodes depend on what time it is; while clocks are moved under a request

@@ -38,6 +38,15 @@ type model struct {
 	accepted map[string]int       // operator and minute: requests let past the limit
 	limits   map[string]int       // operator and minute: the highest limit in force then
 	results  map[string]int       // operation: answers that were not replays
+	counted  []counted            // in real time: counters that are judged at the end
+}
+
+// counted is a counter as it was written, when an operator had had so many limits.
+type counted struct {
+	operator *mOperator
+	limits   int
+	minute   int64
+	used     int
 }
 
 type mOperator struct {
@@ -54,6 +63,8 @@ type mOperator struct {
 	lines      int64
 	wallet     mWallet
 	creditedIn int64
+	limitsHad  []int // every limit it had, in order
+	ratesHad   map[int64]bool
 }
 
 type mWallet struct {
@@ -256,8 +267,13 @@ func (m *model) takeOperator(l row) {
 	if before := m.operators[o.ID]; before != nil {
 		before.Status, before.API, before.Limit, before.BPS, before.Low = o.Status, o.API, o.Limit, o.BPS, o.Low
 	} else {
-		o.whitelist = map[string]bool{}
+		o.whitelist, o.ratesHad = map[string]bool{}, map[int64]bool{}
 		m.operators[o.ID] = &o
+	}
+	known := m.operators[o.ID]
+	known.ratesHad[o.BPS] = true
+	if n := len(known.limitsHad); n == 0 || known.limitsHad[n-1] != o.Limit {
+		known.limitsHad = append(known.limitsHad, o.Limit)
 	}
 	for minute, limit := range m.limits {
 		if strings.HasPrefix(minute, fmt.Sprint(o.ID, " ")) && o.Limit > limit {
@@ -293,7 +309,9 @@ func (m *model) takeCounter(l row) {
 		Used     int   `json:"used"`
 	}
 	l.into(&c)
-	if limit := m.operators[c.Operator].Limit; c.Used > limit {
+	if o := m.operators[c.Operator]; m.w.real {
+		m.counted = append(m.counted, counted{o, len(o.limitsHad), c.Minute, c.Used})
+	} else if limit := o.Limit; c.Used > limit {
 		m.violate("A6", fmt.Sprint("operator ", c.Operator), "%d requests counted in minute %d, where %d are allowed", c.Used, c.Minute, limit)
 	}
 	m.used[keyOf(c.Operator, fmt.Sprint(c.Minute))] = c.Used

@@ -42,28 +42,28 @@ var proxy = netip.MustParsePrefix("10.0.0.1/32")
 type node struct {
 	w    *world
 	name string
-	// offset is how wrong its clock is.
-	offset atomic.Int64 // in nanoseconds
-	life   *life        // the present process; nil between two
+
+	mu     sync.Mutex
+	offset time.Duration // how wrong its clock is
+	life   *life         // the present process; nil between two
 	lives  int
 }
 
 // life is one process of a node, from its start to its end.
 type life struct {
-	node        *node
-	number      int
+	node   *node
+	number int
+	ended  chan struct{} // closed when it dies
+	cancel context.CancelFunc
+	api    *httpapi.API
+
+	mu          sync.Mutex
 	dead        bool
-	ended       chan struct{} // closed when it dies
-	cancel      context.CancelFunc
 	asleepUntil time.Time
 	// troubled: it died, slept, or had its clock moved, so that others may have
 	// taken over what it held.
 	troubled bool
-
-	api *httpapi.API
-
-	mu    sync.Mutex
-	conns []net.Conn
+	conns    []net.Conn
 	// failures are when each address failed to authenticate here.
 	failures map[netip.Addr][]failure
 }
@@ -77,18 +77,88 @@ type failure struct {
 func (l *life) name() string { return l.node.name + "." + strconv.Itoa(l.number) }
 
 func (n *node) now() time.Time {
-	return n.w.now().Add(time.Duration(n.offset.Load())).UTC().Truncate(time.Millisecond)
+	return n.w.now().Add(n.skew()).UTC().Truncate(time.Millisecond)
+}
+
+func (n *node) skew() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.offset
+}
+
+// setOffset says whether that was a change.
+func (n *node) setOffset(offset time.Duration) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	changed := offset != n.offset
+	n.offset = offset
+	return changed
+}
+
+// running is the present process; nil between two.
+func (n *node) running() *life {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.life
+}
+
+func (l *life) isDead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+func (l *life) isTroubled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.troubled
+}
+
+func (l *life) setTroubled() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.troubled = true
+}
+
+// asleep is until when it sleeps.
+func (l *life) asleep() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asleepUntil
+}
+
+// sleepOut waits until it is awake or dead.
+func (l *life) sleepOut() {
+	if wait := time.Until(l.asleep()); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-l.ended:
+		}
+	}
+}
+
+func (l *life) sleepUntil(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asleepUntil = at
 }
 
 // start runs the node's code: everything that cmd/coax wires, on the gated store.
-func (n *node) start() {
+func (n *node) start() error {
+	n.mu.Lock()
 	n.lives++
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{node: n, number: n.lives, ended: make(chan struct{}), cancel: cancel, failures: map[netip.Addr][]failure{}}
-	n.life = l
+	n.mu.Unlock()
 	w := n.w
-	kept := store{w: w, life: l, db: w.db}
-	provider, err := gateway.New(gateway.Config{URL: "http://127.0.0.1:1", Timeout: providerTimeout, Dial: l.dial})
+	db, closeStore, err := w.openStore(l.name())
+	if err != nil {
+		cancel()
+		return err
+	}
+	kept := store{w: w, life: l, db: db}
+	timeout := w.paced(providerTimeout)
+	provider, err := gateway.New(gateway.Config{URL: "http://127.0.0.1:1", Timeout: timeout, Dial: l.dial})
 	if err != nil {
 		panic(err)
 	}
@@ -98,12 +168,12 @@ func (n *node) start() {
 	})
 	breaker := operation.NewBreaker(asked.probe)
 	operations := operation.NewProcessor(kept, prices, asked, breaker, operation.Config{
-		Now: n.now, Node: l.name(), ProviderName: providerName, Timeout: providerTimeout, FirstCheck: firstCheck,
+		Now: n.now, Node: l.name(), ProviderName: providerName, Timeout: timeout, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,
 		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
 	})
 	reviewer := operation.NewReviewer(kept, asked, operation.ReviewConfig{
-		Now: n.now, Node: l.name(), Timeout: providerTimeout, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
+		Now: n.now, Node: l.name(), Timeout: timeout, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
 		Problem: func(error) {},
 	})
 	gate := access.NewGate(kept, vault, access.GateConfig{FailedAuthPerMinute: failedAuthLimit})
@@ -117,7 +187,7 @@ func (n *node) start() {
 	loop := func(what string, every time.Duration, do func(context.Context)) {
 		w.background.Go(func() {
 			task := as(ctx, l.name()+" "+what)
-			ticker := time.NewTicker(every)
+			ticker := time.NewTicker(w.paced(every))
 			defer ticker.Stop()
 			for {
 				select {
@@ -141,29 +211,36 @@ func (n *node) start() {
 	w.background.Go(func() {
 		<-l.ended
 		provider.Close()
+		closeStore()
 	})
+	w.born(l)
+	return nil
 }
 
 // crash ends the process at once: nothing of it reaches the store or the provider
 // any more, though what is on its way there still arrives.
-func (l *life) crash() {
+// It says whether there was anything to end.
+func (l *life) crash() bool {
 	w := l.node.w
+	l.mu.Lock()
 	if l.dead {
-		return
+		l.mu.Unlock()
+		return false
 	}
-	w.gates.mu.Lock()
 	l.dead, l.troubled = true, true
-	w.gates.mu.Unlock()
+	conns := l.conns
+	l.mu.Unlock()
+	l.node.mu.Lock()
+	l.node.life = nil
+	l.node.mu.Unlock()
 	l.cancel()
 	close(l.ended)
-	l.mu.Lock()
-	for _, conn := range l.conns {
+	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	l.mu.Unlock()
 	w.gates.bury(l)
-	w.model.died(l)
-	l.node.life = nil
+	w.witness.died(l)
+	return true
 }
 
 // dial connects the process with the provider, if that is there.

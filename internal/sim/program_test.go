@@ -50,6 +50,7 @@ var planIDs = []string{"BASIC-1", "FAMILY-3", "COMBO-1", "ODD-1"}
 
 func (w *world) furnish() error {
 	ctx, c := context.Background(), w.chance
+	w.desk = admin.NewDesk(w.db, vault, "cli:asha", func() time.Time { return w.now().UTC().Truncate(time.Millisecond) })
 	var components []catalogue.Component
 	for _, s := range sold {
 		components = append(components, catalogue.Component{Code: s.code, Name: s.code, Role: catalogue.Role(s.role)})
@@ -119,7 +120,7 @@ func paise(n int64) money.Amount { return money.Paise(n) }
 func (w *world) issueKey(operator int64) error {
 	issued, err := w.desk.IssueKey(context.Background(), operator, access.AllPermissions)
 	if err == nil {
-		w.keys = append(w.keys, &apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal(), since: w.now()})
+		w.addKey(&apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal(), since: w.now()})
 	}
 	return err
 }
@@ -246,7 +247,7 @@ func (a action) operate() {
 				return
 			}
 		}
-		time.Sleep(w.chance.between(50*time.Millisecond, 6*time.Second, label, "waits"))
+		w.sleep(w.chance.between(50*time.Millisecond, 6*time.Second, label, "waits"))
 	}
 }
 
@@ -279,7 +280,7 @@ func (a action) operation(first action, label string) *flight {
 func (a action) chooseKey(first action) *apiKey {
 	operator := int64(first.below(operatorsPerWorld, "operator") + 1)
 	var own []*apiKey
-	for _, k := range a.w.keys {
+	for _, k := range a.w.ring() {
 		if k.operator == operator {
 			own = append(own, k)
 		}

@@ -31,6 +31,7 @@ type provider struct {
 	withdrawn     map[string]bool
 	orders        map[string]*order
 	numbers       int
+	outstanding   int // orders that are still to be carried out
 	// troubledAt is when it last failed somebody: a breaker may be open.
 	troubledAt time.Time
 }
@@ -170,11 +171,12 @@ func (p *provider) known(o order) *order {
 	return at
 }
 
-// apply makes the effect true, once a reference.
+// apply makes the effect true, once a reference, and never after a void: that is
+// the promise, which only the treacherous break.
 func (p *provider) apply(o *order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if o.effects > 0 || o.rejected {
+	if o.effects > 0 || o.rejected || o.voided && !o.treacherous {
 		return
 	}
 	o.effects++
@@ -202,15 +204,15 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order
 	label := p.w.nickname(o.Reference)
 	switch way {
 	case "ok":
-		time.Sleep(c.between(0, 300*time.Millisecond, "takes", label))
+		p.w.sleep(c.between(0, 300*time.Millisecond, "takes", label))
 		p.apply(o)
 		p.answer(rw, o, "order")
 	case "slow":
-		time.Sleep(c.between(300*time.Millisecond, 1900*time.Millisecond, "takes", label))
+		p.w.sleep(c.between(300*time.Millisecond, 1900*time.Millisecond, "takes", label))
 		p.apply(o)
 		p.answer(rw, o, "order")
 	case "reject":
-		p.set(func() { o.rejected = true })
+		p.set(func() { o.rejected = !o.voided })
 		p.answer(rw, o, "order")
 	case "late", "treacherous":
 		wait := c.between(2100*time.Millisecond, 12*time.Second, "late", label)
@@ -219,15 +221,11 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order
 			wait = c.between(10*time.Second, 30*time.Second, "late", label)
 			p.set(func() { o.treacherous = true })
 		}
-		p.later(wait, func() {
-			if way == "treacherous" || !o.voidedNow(p) {
-				p.apply(o)
-			}
-		})
+		p.later(wait, func() { p.apply(o) })
 		p.silence(r)
 	case "answer too late":
 		p.apply(o)
-		time.Sleep(providerTimeout + 500*time.Millisecond)
+		p.w.sleep(providerTimeout + 500*time.Millisecond)
 		p.answer(rw, o, "order")
 	case "lost":
 		p.apply(o)
@@ -247,7 +245,8 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	case "wrong reference":
 		p.apply(o)
-		other := *o
+		var other order
+		p.set(func() { other = *o })
 		other.Reference = "CX0000000000000000000000000000"
 		p.answer(rw, &other, "order")
 	case "malformed", "malformed applied":
@@ -258,11 +257,8 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order
 	case "pending", "pending reject":
 		p.set(func() { o.pending = true })
 		p.later(c.between(time.Second, 5*time.Second, "pending", label), func() {
-			if o.voidedNow(p) {
-				return
-			}
 			if way == "pending reject" {
-				p.set(func() { o.rejected, o.pending = true, false })
+				p.set(func() { o.rejected, o.pending = !o.voided, false })
 				return
 			}
 			p.apply(o)
@@ -275,16 +271,12 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order
 	}
 }
 
-func (o *order) voidedNow(p *provider) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return o.voided
-}
-
 func (p *provider) later(wait time.Duration, do func()) {
+	p.set(func() { p.outstanding++ })
 	p.late.Go(func() {
+		defer p.set(func() { p.outstanding-- })
 		select {
-		case <-time.After(wait):
+		case <-time.After(p.w.paced(wait)):
 			do()
 		case <-p.closed:
 		}
@@ -350,7 +342,9 @@ func (p *provider) cut(rw http.ResponseWriter, o *order) {
 	if err != nil {
 		return
 	}
-	body := applied(o, o.transaction)
+	number := ""
+	p.set(func() { number = o.transaction })
+	body := applied(o, number)
 	text := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	_, _ = io.WriteString(conn, text[:p.w.chance.below(len(text), "cut", p.w.nickname(o.Reference))])
 	_ = conn.Close()
@@ -407,7 +401,7 @@ func (p *provider) status(rw http.ResponseWriter, r *http.Request, reference str
 	}
 	way := p.way(questionWays, "status", o)
 	o.asks++
-	unknowable := o.unknowable && p.w.faults.on
+	unknowable := o.unknowable && p.w.faults.on.Load()
 	p.mu.Unlock()
 	if unknowable {
 		way = "503"
@@ -458,7 +452,7 @@ func (p *provider) void(rw http.ResponseWriter, r *http.Request, asked order) {
 func (p *provider) doubtful() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.down || !p.troubledAt.IsZero() && time.Since(p.troubledAt) < 15*time.Second
+	return p.down || !p.troubledAt.IsZero() && time.Since(p.troubledAt) < p.w.paced(15*time.Second)
 }
 
 // effectsOf is how often the books say that a reference was carried out.

@@ -23,8 +23,8 @@ func (a action) toSomebody(label, method, path string, key *apiKey) *flight {
 	w := a.w
 	var running []*life
 	for _, n := range w.nodes {
-		if n.life != nil {
-			running = append(running, n.life)
+		if l := n.running(); l != nil {
+			running = append(running, l)
 		}
 	}
 	if len(running) == 0 {
@@ -114,10 +114,8 @@ func (a action) someTransaction() map[string]string {
 	n := a.below(max(a.i, 1), "which transaction")
 	key := "order-of-a" + strconv.Itoa(n)
 	if a.odds(500, "by id") {
-		for _, id := range keys(a.w.model.operations) {
-			if op := a.w.model.operations[id]; op.Key == key {
-				return map[string]string{"transaction_id": id}
-			}
+		if id := a.w.witness.operationOf(key); id != "" {
+			return map[string]string{"transaction_id": id}
 		}
 	}
 	return map[string]string{"idempotency_key": key}
@@ -200,13 +198,13 @@ func (a action) flawed(key *apiKey) *flight {
 func (a action) replay() {
 	w := a.w
 	w.gates.pass(a.label, "begin action", nil, false)
-	if len(w.captured) == 0 {
+	if w.lately(0) == nil {
 		return
 	}
 	if a.odds(400, "much later") {
 		w.leap(a.between(250*time.Second, 620*time.Second, "how much later"))
 	}
-	caught := w.captured[max(0, len(w.captured)-1-a.below(25, "which"))]
+	caught := w.lately(a.below(25, "which"))
 	f := a.toSomebody(a.label, caught.method, caught.path, caught.key)
 	if f == nil {
 		return

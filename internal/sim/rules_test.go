@@ -79,8 +79,9 @@ func (m *model) reserved(op *mOperation) {
 	case plan.Price != op.Amount || plan.Months != op.Months || plan.Name != op.PlanName:
 		m.violate("M6", op.ID, "it costs %d paise for %d months; plan %s is %d paise for %d", op.Amount, op.Months, op.Plan, plan.Price, plan.Months)
 	}
-	if o := m.operators[op.Operator]; o.BPS != op.BPS {
-		// The rate is the operator's at the reservation.
+	if o := m.operators[op.Operator]; o.BPS != op.BPS && !(m.w.real && o.ratesHad[op.BPS]) {
+		// The rate is the operator's at the reservation. In real time the journal
+		// does not tell which of the two was first.
 		m.violate("M6", op.ID, "its commission rate is %d; the operator's is %d", op.BPS, o.BPS)
 	}
 	s := m.subscribers[op.Subscriber]
@@ -133,7 +134,10 @@ func (m *model) matchRequest(op *mOperation) {
 // finishes what it began, whoever hangs up.
 func (m *model) takenOver(op *mOperation, node string) {
 	m.w.sometimes("an operation is taken over")
-	excused := op.flight == nil || op.flight.excused || op.by == nil || op.by.troubled || m.w.timesMoved > op.flight.timesMoved || m.w.skewed()
+	if m.w.real {
+		return // who was well then can no longer be told
+	}
+	excused := op.flight == nil || op.flight.excused || op.by == nil || op.by.isTroubled() || m.w.timesMoved() > op.flight.timesMoved || m.w.skewed()
 	if !excused {
 		m.violate("S4", op.ID, "%s took it from %s, which is well and met no fault", node, op.Node)
 	}

@@ -46,18 +46,18 @@ func (t teller) askAt(task string, node int, kind, key string, fields map[string
 		if told && (got.status < 500 || got.code == "PROVIDER_ERROR") && got.code != "REQUEST_IN_PROGRESS" && got.code != "OPERATION_IN_PROGRESS" {
 			return
 		}
-		time.Sleep(1500 * time.Millisecond)
+		t.w.sleep(1500 * time.Millisecond)
 	}
 }
 
 // send sends an operation once, to a node of the teller's choice if it runs.
 func (t teller) send(task string, node int, kind, key string, fields map[string]string, hangUp time.Duration) (answer, bool) {
 	t.w.gates.pass(task, "begin action", nil, false)
-	f := action{w: t.w, label: task}.post(task, t.w.keys[0], kind, fields, key)
+	f := action{w: t.w, label: task}.post(task, t.w.ring()[0], kind, fields, key)
 	if f == nil {
 		return answer{}, false
 	}
-	if chosen := t.w.nodes[node%len(t.w.nodes)].life; chosen != nil {
+	if chosen := t.w.nodes[node%len(t.w.nodes)].running(); chosen != nil {
 		f.life = chosen
 	}
 	return t.w.fly(f, hangUp)
@@ -93,7 +93,7 @@ func (t teller) inReview(key string) string {
 		if op := t.w.model.byKey[keyOf(1, key)]; op != nil && op.state == "needs_review" {
 			return op.ID
 		}
-		time.Sleep(250 * time.Millisecond)
+		t.w.sleep(250 * time.Millisecond)
 	}
 	return ""
 }
@@ -178,7 +178,7 @@ var others = []scenario{
 	}},
 	{name: "the client hangs up", ways: map[string][]string{"the-order": {"slow"}}, tell: func(t teller) {
 		_, _ = t.send("one", 0, "renew", "the-order", first, 50*time.Millisecond)
-		time.Sleep(time.Second)
+		t.w.sleep(time.Second)
 		t.ask("two", "renew", "the-order", first)
 	}},
 	{name: "the price changes meanwhile", money: true, tell: func(t teller) {

@@ -34,8 +34,8 @@ func (a action) doStaff() {
 			}
 		}
 		w.gates.pass(a.label, "topped up", nil, false)
-		if got := w.model.topUps[keyOf(operator, topUp.Reference)]; err == nil && got != amount {
-			w.model.violate("M8", a.label, "a top-up of %d paise, sent until it was heard, credited %d", amount, got)
+		if err == nil {
+			w.witness.toppedUp(operator, topUp.Reference, amount)
 		}
 	case "adjust":
 		_, err = w.desk.Adjust(ctx, operator, paise(int64(a.below(2_000, "amount")-1_000)), "counted again")
@@ -76,12 +76,13 @@ func (a action) doStaff() {
 
 func (a action) changeKey(ctx context.Context, what string) error {
 	w := a.w
-	key := w.keys[a.below(len(w.keys), "which key")]
+	ring := w.ring()
+	key := ring[a.below(len(ring), "which key")]
 	switch what {
 	case "rotate":
 		issued, err := w.desk.RotateKey(ctx, key.id, a.between(0, 72*time.Hour, "grace"))
 		if err == nil {
-			w.keys = append(w.keys, &apiKey{id: issued.ID, operator: key.operator, key: issued.Key, secret: issued.Secret.Reveal()})
+			w.addKey(&apiKey{id: issued.ID, operator: key.operator, key: issued.Key, secret: issued.Secret.Reveal()})
 		}
 		return err
 	case "revoke":
@@ -95,7 +96,7 @@ func (a action) changeKey(ctx context.Context, what string) error {
 		return err
 	}
 	w.background.Go(func() {
-		time.Sleep(a.between(0, 5*time.Second, "restricted"))
+		w.sleep(a.between(0, 5*time.Second, "restricted"))
 		w.gates.pass(a.label, "permit again", nil, false)
 		_ = w.desk.PermitKey(ctx, key.id, access.AllPermissions)
 	})
@@ -111,7 +112,7 @@ func (a action) block(ctx context.Context, operator int64) {
 		return
 	}
 	a.w.background.Go(func() {
-		time.Sleep(a.between(0, 5*time.Second, "blocked"))
+		a.w.sleep(a.between(0, 5*time.Second, "blocked"))
 		a.w.gates.pass(a.label, "unblock", nil, false)
 		for range 3 {
 			_, err := a.w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{Status: new(subscription.OperatorActive), API: new(subscription.APIEnabled)})
@@ -124,12 +125,8 @@ func (a action) block(ctx context.Context, operator int64) {
 
 // settle is a person's word on an operation in review.
 func (a action) settle(ctx context.Context) {
-	m := a.w.model
-	for _, id := range keys(m.operations) {
-		if m.operations[id].state == "needs_review" {
-			_, _ = a.w.desk.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
-			return
-		}
+	if id := a.w.witness.inReview(); id != "" {
+		_, _ = a.w.desk.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
 	}
 }
 
@@ -173,27 +170,20 @@ func (a action) doWorld() {
 
 func (w *world) after(wait time.Duration, do func()) {
 	w.background.Go(func() {
-		time.Sleep(wait)
+		w.sleep(wait)
 		w.gates.pass("world", fmt.Sprint("after ", wait), nil, false)
 		do()
 	})
 }
 
-// leap puts every clock forward: nothing happened meanwhile, to anybody.
-func (w *world) leap(by time.Duration) {
-	w.leapt.Add(int64(by))
-	w.timesMoved++
-}
-
 // stepClock sets a node's clock wrong by so much.
 func (w *world) stepClock(n *node, offset time.Duration) {
-	if n.offset.Swap(int64(offset)) == int64(offset) {
+	if !n.setOffset(offset) {
 		return
 	}
-	w.timesMoved++
-	w.clocksWrong = true
-	if n.life != nil {
-		n.life.troubled = true
+	w.setWrong()
+	if l := n.running(); l != nil {
+		l.setTroubled()
 	}
 }
 
@@ -201,7 +191,7 @@ func (w *world) stepClock(n *node, offset time.Duration) {
 // lease before it comes.
 func (w *world) skewed() bool {
 	for _, n := range w.nodes {
-		if n.offset.Load() != 0 {
+		if n.skew() != 0 {
 			return true
 		}
 	}
@@ -211,8 +201,8 @@ func (w *world) skewed() bool {
 // powerCut ends every process at once, on one machine.
 func (w *world) powerCut() {
 	for _, n := range w.nodes {
-		if n.life != nil {
-			w.fell(n.life)
+		if l := n.running(); l != nil {
+			w.fell(l)
 		}
 	}
 }

@@ -4,19 +4,23 @@ import (
 	"fmt"
 	"hash"
 	"strings"
-	"time"
+	"sync"
 )
 
 // trace is everything that happened in a history, step by step. Its sum tells two
 // histories apart; its lines are kept only for whoever wants to read them.
 type trace struct {
 	w    *world
-	sum  hash.Hash64
 	keep bool
-	all  []string
+
+	mu  sync.Mutex
+	sum hash.Hash64
+	all []string
 }
 
 func (t *trace) write(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	_, _ = t.sum.Write([]byte(line))
 	if t.keep {
 		t.all = append(t.all, line)
@@ -28,7 +32,7 @@ func (t *trace) note(s *stop, v verdict) {
 	if s.life != nil {
 		node = s.life.name()
 	}
-	t.write(fmt.Sprintf("%8.3f %-6s %-28s %-20s %s", time.Since(start()).Seconds(), node, s.who, s.where, [...]string{"", "dies", "unavailable", "ambiguous", "fails"}[v]))
+	t.write(fmt.Sprintf("%8.3f %-6s %-28s %-20s %s", t.w.elapsed().Seconds(), node, s.who, s.where, [...]string{"", "dies", "unavailable", "ambiguous", "fails"}[v]))
 }
 
 func (t *trace) tell(f *flight, a answer) {
@@ -36,10 +40,35 @@ func (t *trace) tell(f *flight, a answer) {
 	if f.kind != "" && a.isResult() {
 		detail += " " + t.w.nickname(text(a.data, "transaction_id")) + " " + text(a.data, "status")
 	}
-	t.write(fmt.Sprintf("%8.3f %-6s %-28s => %d %s", time.Since(start()).Seconds(), f.life.name(), f.task, a.status, detail))
+	t.write(fmt.Sprintf("%8.3f %-6s %-28s => %d %s", t.w.elapsed().Seconds(), f.life.name(), f.task, a.status, detail))
 }
 
-// start is when fake time begins.
-func start() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+func (t *trace) String() string { return strings.Join(t.lines(""), "\n") }
 
-func (t *trace) String() string { return strings.Join(t.all, "\n") }
+// lines are those that mention something.
+func (t *trace) lines(what string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var some []string
+	for _, line := range t.all {
+		if strings.Contains(line, what) {
+			some = append(some, line)
+		}
+	}
+	return some
+}
+
+// about are the lines that mention what some violations are about, as many as can
+// be read.
+func (t *trace) about(violations []string) string {
+	var some []string
+	for _, v := range violations {
+		_, rest, _ := strings.Cut(v, " ")
+		subject, _, _ := strings.Cut(rest, ":")
+		some = append(some, t.lines(strings.TrimPrefix(subject, "order-of-"))...)
+		if len(some) > 200 {
+			return strings.Join(some[:200], "\n")
+		}
+	}
+	return strings.Join(some, "\n")
+}

@@ -32,39 +32,37 @@ var vault = func() *access.Vault {
 // world is one history: a store, nodes, a provider, clients, staff, and the
 // model that watches them.
 type world struct {
+	*clock
+	real     bool // on PostgreSQL, in real time
 	chance   chance
 	folder   string
 	db       backend
 	journal  *journal
 	gates    *gates
 	model    *model
+	witness  witness
 	provider *provider
 	faults   *faults
 	trace    *trace
 	nodes    []*node
-	lives    map[string]*life
 	desk     *admin.Desk
+	// openStore opens the store for a process, and says how to close it.
+	openStore func(life string) (db backend, closeStore func(), err error)
 
 	background sync.WaitGroup
 	stirred    chan struct{} // holds one: something happened that is no gate
-	leapt      atomic.Int64  // how far all clocks were put forward, in nanoseconds
-	timesMoved int           // how often clocks were moved
-	// clocksWrong: a node once had the wrong time, so that moments in the store
-	// may contradict each other.
-	clocksWrong bool
 
 	// Only the scheduler touches these, and the writer while it runs alone.
 	writing map[string]bool
 	commits int
 	batch   int
 
-	captured []*flight // requests that were sent, for whoever sends one again
-
-	keys []*apiKey
-
 	mu        sync.Mutex
+	keys      []*apiKey
+	captured  []*flight // requests that were sent, for whoever sends one again
 	nicknames map[string]string
 	reservers map[string]string
+	lives     map[string]*life
 	happened  map[string]int
 	problem   string
 }
@@ -76,8 +74,35 @@ type apiKey struct {
 	since        time.Time
 }
 
-// now is the true time of the world.
-func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.leapt.Load())) }
+// ring is every key that was ever issued, in order.
+func (w *world) ring() []*apiKey {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keys
+}
+
+func (w *world) addKey(k *apiKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keys = append(w.keys, k)
+}
+
+// capture keeps a request for whoever sends the same bytes again.
+func (w *world) capture(f *flight) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.captured = append(w.captured, f)
+}
+
+// lately is the request that was captured so many ago; nil if there is none.
+func (w *world) lately(ago int) *flight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.captured) == 0 {
+		return nil
+	}
+	return w.captured[max(0, len(w.captured)-1-ago)]
+}
 
 // sometimes notes that something worth having seen has happened.
 func (w *world) sometimes(what string) {
@@ -128,7 +153,11 @@ func (w *world) reserverOf(id string) string {
 	return w.reservers[id]
 }
 
-func (w *world) lifeNamed(name string) *life { return w.lives[name] }
+func (w *world) lifeNamed(name string) *life {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lives[name]
+}
 
 func (w *world) broken() bool {
 	w.mu.Lock()
@@ -219,47 +248,92 @@ func openWorld(c chance, plan program) (*world, error) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return nil, err
 	}
-	w := &world{
-		chance: c, folder: folder, lives: map[string]*life{}, stirred: make(chan struct{}, 1), writing: map[string]bool{},
-		nicknames: map[string]string{}, reservers: map[string]string{}, happened: map[string]int{}, trace: &trace{sum: fnv.New64a()},
-	}
-	w.gates, w.model, w.faults = newGates(w), newModel(w), newFaults(w, plan)
-	w.trace.w = w
-	w.leapt.Store(int64(sinceThen))
-	w.gates.open = true
+	w := newWorld(c, plan, newClock(1), false)
+	w.folder, w.witness = folder, w.model
 	db, err := sqlite.Open(context.Background(), path, sqlite.Options{Observe: w, Commit: w.commit})
 	if err != nil {
 		return nil, err
 	}
 	w.db = db
+	w.openStore = func(string) (backend, func(), error) { return db, func() {}, nil }
 	if w.journal, err = openJournal(w, path); err != nil {
 		return nil, err
 	}
-	w.provider = newProvider(w)
-	w.desk = admin.NewDesk(db, vault, "cli:asha", func() time.Time { return w.now().UTC().Truncate(time.Millisecond) })
 	if err := w.furnish(); err != nil {
 		return nil, err
 	}
 	w.journal.read()
-	for i := range 1 + c.below(3, "nodes") {
-		n := &node{w: w, name: fmt.Sprint("n", i+1)}
-		w.nodes = append(w.nodes, n)
-		w.startNode(n)
+	if err := w.populate(); err != nil {
+		return nil, err
 	}
 	w.gates.open = false
 	return w, nil
 }
 
-func (w *world) startNode(n *node) {
-	n.start()
-	w.lives[n.life.name()] = n.life
+// newWorld is a world without a store, its doors open.
+func newWorld(c chance, plan program, clock *clock, real bool) *world {
+	w := &world{
+		clock: clock, real: real, chance: c, lives: map[string]*life{}, stirred: make(chan struct{}, 1), writing: map[string]bool{},
+		nicknames: map[string]string{}, reservers: map[string]string{}, happened: map[string]int{}, trace: &trace{sum: fnv.New64a()},
+	}
+	w.gates, w.model, w.faults = newGates(w), newModel(w), newFaults(w, plan)
+	w.trace.w = w
+	w.gates.open = true
+	w.provider = newProvider(w)
+	return w
 }
 
-// close ends the world; every goroutine of it must come to its end.
+// populate starts the nodes.
+func (w *world) populate() error {
+	for i := range 1 + w.chance.below(3, "nodes") {
+		n := &node{w: w, name: fmt.Sprint("n", i+1)}
+		w.nodes = append(w.nodes, n)
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAgain starts a node that was down.
+func (w *world) startAgain(n *node) {
+	if err := n.start(); err != nil {
+		w.fail(fmt.Sprintf("%s could not be started again: %v", n.name, err))
+	}
+}
+
+// fail ends a history that cannot be judged any further.
+func (w *world) fail(problem string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.problem == "" {
+		w.problem = problem
+	}
+}
+
+// born: a process runs.
+func (w *world) born(l *life) {
+	w.mu.Lock()
+	w.lives[l.name()] = l
+	w.mu.Unlock()
+	l.node.mu.Lock()
+	l.node.life = l
+	l.node.mu.Unlock()
+}
+
+// close ends the world and removes it.
 func (w *world) close() {
+	w.stop()
+	w.journal.close()
+	_ = w.db.Close()
+	_ = os.RemoveAll(w.folder)
+}
+
+// stop ends everything that happens; every goroutine must come to its end.
+func (w *world) stop() {
 	for _, n := range w.nodes {
-		if n.life != nil {
-			n.life.crash()
+		if l := n.running(); l != nil {
+			l.crash()
 		}
 	}
 	w.gates.mu.Lock()
@@ -275,11 +349,4 @@ func (w *world) close() {
 	w.gates.mu.Unlock()
 	w.provider.stop()
 	w.background.Wait()
-	w.journal.close()
-	_ = w.db.Close()
-	_ = os.RemoveAll(w.folder)
 }
-
-// sinceThen is how far the world's clocks are ahead of synctest's, which begin in
-// the year 2000.
-const sinceThen = 27*365*24*time.Hour + 90*24*time.Hour + 7*time.Hour

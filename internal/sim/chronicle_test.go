@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/store/postgres"
+)
+
+// chronicle is the journal of a history on PostgreSQL: triggers write down every
+// row that a transaction adds, changes or takes away, and the lines vanish with
+// the transaction if it is undone. It is read when all is over.
+type chronicle struct {
+	eyes *sql.DB
+}
+
+// tables are those that are watched, in the order in which the model learns of
+// the rows of one transaction.
+var tables = []string{
+	"operators", "whitelist", "credentials", "nonces", "rate_counters", "catalogue_comparisons", "provider_components", "plans",
+	"subscribers", "cycles", "operations", "wallets", "wallet_entries", "ledger", "commissions", "operation_events", "exceptions",
+}
+
+// chronicleSchema is what the template of every history's database has beside the
+// product's own schema.
+func chronicleSchema() string {
+	var b strings.Builder
+	b.WriteString(`
+		CREATE TABLE sim_journal (n BIGSERIAL PRIMARY KEY, tx BIGINT NOT NULL, tab TEXT NOT NULL, act TEXT NOT NULL, body TEXT NOT NULL);
+		CREATE FUNCTION sim_note() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			INSERT INTO sim_journal (tx, tab, act, body)
+			VALUES (pg_current_xact_id()::text::bigint, TG_TABLE_NAME, lower(TG_OP), row_to_json(CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END)::text);
+			RETURN NULL;
+		END $$;`)
+	for _, table := range tables {
+		fmt.Fprintf(&b, "CREATE TRIGGER sim_note AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION sim_note();\n", table)
+	}
+	return b.String()
+}
+
+func openChronicle(address string) (*chronicle, error) {
+	eyes, err := postgres.OpenSQL(address)
+	if err != nil {
+		return nil, err
+	}
+	return &chronicle{eyes}, nil
+}
+
+// transactions are all that were committed, in an order in which they could have
+// been made one after the other: whoever changes a row that another transaction
+// changed writes its line only when that one has been committed, so that its last
+// line comes after all lines of the other.
+func (c *chronicle) transactions(ctx context.Context) ([][]row, error) {
+	lines, err := c.eyes.QueryContext(ctx, `SELECT n, tx, tab, act, body FROM sim_journal ORDER BY n`)
+	if err != nil {
+		return nil, err
+	}
+	defer lines.Close()
+	of := map[int64][]row{}
+	for lines.Next() {
+		var l row
+		var tx int64
+		if err := lines.Scan(&l.n, &tx, &l.table, &l.act, &l.text); err != nil {
+			return nil, err
+		}
+		of[tx] = append(of[tx], l)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	type transaction struct {
+		last int64
+		rows []row
+	}
+	var all []transaction
+	for _, rows := range of {
+		last := rows[len(rows)-1].n
+		slices.SortStableFunc(rows, func(a, b row) int {
+			return cmp.Compare(slices.Index(tables, a.table), slices.Index(tables, b.table))
+		})
+		all = append(all, transaction{last, rows})
+	}
+	slices.SortFunc(all, func(a, b transaction) int { return cmp.Compare(a.last, b.last) })
+	ordered := make([][]row, len(all))
+	for i, t := range all {
+		ordered[i] = t.rows
+	}
+	return ordered, nil
+}
+
+// texts are the rows of a query of one column.
+func (c *chronicle) texts(query string, args ...any) ([]string, error) {
+	rows, err := c.eyes.Query(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, rows.Err()
+}
