@@ -94,6 +94,9 @@ func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
 		}
 		rec := httptest.NewRecorder()
 		f.life.api.ServeHTTP(rec, r)
+		if f.life.isDead() {
+			return // what it still said nobody heard
+		}
 		a := read(rec)
 		w.witness.answered(f, a)
 		if !lost {
@@ -113,7 +116,7 @@ func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
 	case <-f.life.ended:
 		return answer{}, false
 	case <-patience:
-		w.sometimes("a client hangs up")
+		w.leave(f.task)
 		return answer{}, false
 	}
 }

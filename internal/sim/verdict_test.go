@@ -82,6 +82,8 @@ func (r *record) judgeAnswer(h heard, was past) {
 		m.violate("A8", f.task, "%s %s got an answer that is none: %s", f.method, f.path, a.code)
 	case a.code == "INTERNAL_ERROR" && !h.excused:
 		m.violate("S7", f.task, "%s %s was told of an internal error, and met no fault", f.method, f.path)
+	case a.code == "BAD_REQUEST" && !r.w.left[f.task]:
+		m.violate("S7", f.task, "%s %s was told that its connection had ended, and waits for an answer", f.method, f.path)
 	case showsOperation(f, a):
 		r.judgeView(h, was)
 	case a.code == "INSUFFICIENT_BALANCE":
@@ -93,7 +95,7 @@ func (r *record) judgeAnswer(h heard, was past) {
 			m.violate("I5", f.task, "it was refused as a duplicate of %s, which is none of the operator's that succeeded", text(a.data, "previous_transaction_id"))
 		}
 	}
-	if f.key != nil && f.kind != "" && a.status >= 400 && a.status < 500 && a.code != "REQUEST_IN_PROGRESS" {
+	if refusal := a.status >= 400 && a.status < 500 && a.code != "REQUEST_IN_PROGRESS" && a.code != "BAD_REQUEST"; refusal && f.key != nil && f.kind != "" {
 		if op := m.byKey[keyOf(f.key.operator, f.idem)]; op != nil && op.flight == f {
 			m.violate("S10", op.ID, "its request was refused with %s, and charged", a.code)
 		}

@@ -63,6 +63,7 @@ type world struct {
 	nicknames map[string]string
 	reservers map[string]string
 	lives     map[string]*life
+	left      map[string]bool // tasks whose client hung up
 	happened  map[string]int
 	problem   string
 }
@@ -109,6 +110,14 @@ func (w *world) sometimes(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.happened[what]++
+}
+
+// leave: a client hung up.
+func (w *world) leave(task string) {
+	w.sometimes("a client hangs up")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left[task] = true
 }
 
 // name gives an operation the name of its key, which does not change from run to
@@ -274,7 +283,7 @@ func openWorld(c chance, plan program) (*world, error) {
 func newWorld(c chance, plan program, clock *clock, real bool) *world {
 	w := &world{
 		clock: clock, real: real, chance: c, lives: map[string]*life{}, stirred: make(chan struct{}, 1), writing: map[string]bool{},
-		nicknames: map[string]string{}, reservers: map[string]string{}, happened: map[string]int{}, trace: &trace{sum: fnv.New64a()},
+		nicknames: map[string]string{}, reservers: map[string]string{}, left: map[string]bool{}, happened: map[string]int{}, trace: &trace{sum: fnv.New64a()},
 	}
 	w.gates, w.model, w.faults = newGates(w), newModel(w), newFaults(w, plan)
 	w.trace.w = w
