@@ -222,6 +222,8 @@ func (p *Processor) judge(ctx context.Context, id string, r Request) (wish, Draf
 }
 
 func (p *Processor) confirmReservation(ctx context.Context, op Operation, w wish) (Operation, wish, bool, error) {
+	// Money has moved: a caller who hangs up changes nothing.
+	ctx = context.WithoutCancel(ctx)
 	var held bool
 	err := persist(p.lease(), func() (err error) {
 		held, err = p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))

@@ -333,6 +333,21 @@ func TestAReservationThatOutlastsItsLeaseIsConfirmedFirst(t *testing.T) {
 	}
 }
 
+// Who hangs up while a reservation outlasts its lease changes nothing: the money
+// has moved, and the node that moved it still has the operation.
+func TestHangingUpOnASlowReservationDoesNotLeaveItBehind(t *testing.T) {
+	s := newShop(t)
+	ctx, hangUp := context.WithCancel(t.Context())
+	s.store.committing = func() {
+		s.store.late = time.Minute
+		hangUp()
+	}
+	_, err := s.Process(ctx, s.request(operation.Activate, "slow-hang-up-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+	if got := s.balance(t); err != nil || got != "801.00 held 0.00" {
+		t.Errorf("the wallet has %s after %v; want 801.00 and nothing held", got, err)
+	}
+}
+
 // In doubt about its reservation, a request is carried through even if its
 // caller hangs up: the money may have moved.
 func TestInDoubtTheCallersHangingUpNoLongerCounts(t *testing.T) {
