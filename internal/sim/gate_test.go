@@ -57,6 +57,13 @@ func newGates(w *world) *gates {
 	return &gates{w: w, visits: map[string]int{}, arrived: make(chan struct{}, 1)}
 }
 
+// shut ends the time in which nobody waits.
+func (g *gates) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = false
+}
+
 // pass waits for a turn. A goroutine whose node has died does not come back.
 func (g *gates) pass(who, where string, of *life, write bool) verdict {
 	s := &stop{who: who, where: where, life: of, since: time.Now(), write: write, lets: make(chan verdict, 1)}

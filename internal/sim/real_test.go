@@ -103,7 +103,7 @@ func openRealWorld(c chance, plan program, address string) (*world, *record, err
 	if err := w.populate(); err != nil {
 		return nil, nil, err
 	}
-	w.gates.open = false
+	w.gates.shut()
 	return w, r, nil
 }
 

@@ -95,7 +95,7 @@ func (r *record) judgeAnswer(h heard, was past) {
 			m.violate("I5", f.task, "it was refused as a duplicate of %s, which is none of the operator's that succeeded", text(a.data, "previous_transaction_id"))
 		}
 	}
-	if refusal := a.status >= 400 && a.status < 500 && a.code != "REQUEST_IN_PROGRESS" && a.code != "BAD_REQUEST"; refusal && f.key != nil && f.kind != "" {
+	if refusal := a.status >= 400 && a.status < 500 && a.code != "REQUEST_IN_PROGRESS"; refusal && f.key != nil && f.kind != "" {
 		if op := m.byKey[keyOf(f.key.operator, f.idem)]; op != nil && op.flight == f {
 			m.violate("S10", op.ID, "its request was refused with %s, and charged", a.code)
 		}

@@ -275,7 +275,7 @@ func openWorld(c chance, plan program) (*world, error) {
 	if err := w.populate(); err != nil {
 		return nil, err
 	}
-	w.gates.open = false
+	w.gates.shut()
 	return w, nil
 }
 
