@@ -170,6 +170,10 @@ func (s store) Facts(ctx context.Context, q operation.Question) (operation.Facts
 
 func (s store) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
 	s.w.reserves(d.ID, taskOf(ctx))
+	if s.w.real {
+		// In fake time the journal has named it before anybody is asked about it.
+		s.w.name(d.ID, d.IdempotencyKey)
+	}
 	return writing(s, ctx, "reserve", "", func() (operation.Operation, error) { return s.db.Reserve(ctx, d) })
 }
 
