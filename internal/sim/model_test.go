@@ -314,7 +314,11 @@ func (m *model) takeCounter(l row) {
 	} else if limit := o.Limit; c.Used > limit {
 		m.violate("A6", fmt.Sprint("operator ", c.Operator), "%d requests counted in minute %d, where %d are allowed", c.Used, c.Minute, limit)
 	}
-	m.used[keyOf(c.Operator, fmt.Sprint(c.Minute))] = c.Used
+	key := keyOf(c.Operator, fmt.Sprint(c.Minute))
+	if before := m.used[key]; l.act == "update" && c.Used <= before {
+		m.violate("A6", fmt.Sprint("operator ", c.Operator), "minute %d has counted %d and then %d requests: some are lost", c.Minute, before, c.Used)
+	}
+	m.used[key] = c.Used
 }
 
 func (m *model) takeSubscriber(l row) {
