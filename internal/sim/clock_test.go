@@ -41,6 +41,13 @@ func (c *clock) leap(by time.Duration) {
 	c.moved++
 }
 
+// leaps is how far all clocks were put forward.
+func (c *clock) leaps() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leapt
+}
+
 // timesMoved is how often clocks were moved.
 func (c *clock) timesMoved() int {
 	c.mu.Lock()

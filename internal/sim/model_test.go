@@ -19,6 +19,7 @@ type model struct {
 	operators   map[int64]*mOperator
 	credentials map[int64]*mCredential
 	nonces      map[string]string // key id and nonce: the request that used it
+	purged      map[string]bool   // those of which the rows are gone
 	used        map[string]int    // operator and minute: requests counted
 	plans       map[string]*mPlan
 	unsellable  map[string]bool
@@ -153,7 +154,7 @@ type mOperation struct {
 func newModel(w *world) *model {
 	return &model{
 		w: w, operators: map[int64]*mOperator{}, credentials: map[int64]*mCredential{}, nonces: map[string]string{},
-		used: map[string]int{}, plans: map[string]*mPlan{}, unsellable: map[string]bool{}, subscribers: map[string]*mSubscriber{},
+		purged: map[string]bool{}, used: map[string]int{}, plans: map[string]*mPlan{}, unsellable: map[string]bool{}, subscribers: map[string]*mSubscriber{},
 		operations: map[string]*mOperation{}, byKey: map[string]*mOperation{}, exceptions: map[string]bool{}, topUps: map[string]int64{}, touched: map[string]bool{},
 		flights: map[*flight]bool{}, asked: map[string][]*flight{}, accepted: map[string]int{}, limits: map[string]int{}, results: map[string]int{},
 	}
@@ -291,12 +292,21 @@ func (m *model) takeNonce(l row) {
 	l.into(&n)
 	key := keyOf(n.Credential, n.Nonce)
 	if l.act == "insert" {
-		if by := m.nonces[key]; by != "" && by != n.Request {
+		if by := m.nonces[key]; by != "" && by != n.Request && !m.outlived(key) {
 			m.violate("A1", n.Nonce, "the nonce was used by %s and then again by %s", by, n.Request)
 		}
 		m.nonces[key] = n.Request
 	}
 	// A purge takes rows away; the model never forgets.
+	if l.act == "delete" {
+		m.purged[key] = true
+	}
+}
+
+// outlived: in real time a request can be on its way to its admission while the
+// clocks leap by more than a nonce is kept for, and be let in after the purge.
+func (m *model) outlived(nonce string) bool {
+	return m.w.real && m.purged[nonce] && m.w.leaps() > nonceKept
 }
 
 func (m *model) takeCounter(l row) {

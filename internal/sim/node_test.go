@@ -31,6 +31,7 @@ const (
 	catalogueRefresh = 20 * time.Second
 	catalogueMaxAge  = 90 * time.Second
 	failedAuthLimit  = 6
+	nonceKept        = 24 * time.Hour
 	providerName     = "Sim TV"
 )
 

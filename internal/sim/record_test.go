@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,7 @@ func (r *record) begin(f *flight) {
 		}
 	}
 	r.mu.Unlock()
+	r.w.trace.write(fmt.Sprintf("%8.3f %-6s %-28s carries %s, made at %s", r.w.elapsed().Seconds(), f.life.name(), f.task, f.headers["X-Nonce"], f.at))
 	if fresh {
 		r.w.capture(f)
 	}
