@@ -203,7 +203,7 @@ func (w *world) fell(l *life) {
 	}
 	w.sometimes("a node crashes")
 	w.background.Go(func() {
-		w.sleep(w.chance.between(100*time.Millisecond, 10*time.Second, "down", l.name()))
+		w.sleep(w.chance.between(100*time.Millisecond, 4*time.Second, "down", l.name()))
 		w.gates.pass(n.name+" restart", "restart", nil, false)
 		if n.running() == nil {
 			w.startAgain(n)

@@ -68,7 +68,7 @@ func (w *world) furnish() error {
 		o := strconv.Itoa(i + 1)
 		terms := admin.OperatorChange{
 			RateLimit:     new(pick(c, []int{6, 60, 600, 600, 600, 600}, "limit", o)),
-			CommissionBPS: new(pick(c, []int{0, 1, 5, 15, 25, 115, 235, 250, 1005, 3333, 10000}, "bps", o)),
+			CommissionBPS: new(w.openingRate(o)),
 		}
 		operator, err := w.desk.CreateOperator(ctx, "Operator "+o, terms)
 		if err != nil {
@@ -111,8 +111,27 @@ func (w *world) planOf(id string, price int) subscription.Plan {
 		p.Months, p.Main = 3, "TV-FAMILY"
 	case "COMBO-1":
 		p.Type, p.Addon = subscription.Combo, "OTT-PLUS"
+	case "ODD-1":
+		p.Price = paise(int64(w.oddPrice(price)))
 	}
 	return p
+}
+
+// openingRate is an operator's commission at the start, in basis points.
+func (w *world) openingRate(operator string) int {
+	return pick(w.chance, []int{0, 1, 5, 15, 25, 115, 235, 250, 1005, 3333, 10000}, "bps", operator)
+}
+
+// oddPrice is the next price whose commission ends in exactly half a paisa, for
+// one of the operators: where rounding is easiest to get wrong.
+func (w *world) oddPrice(price int) int {
+	rate := w.openingRate(strconv.Itoa(1 + price%operatorsPerWorld))
+	for odd := price; odd < price+10_000; odd++ {
+		if odd*rate%10_000 == 5_000 {
+			return odd
+		}
+	}
+	return price // no price has one, at such a rate
 }
 
 func paise(n int64) money.Amount { return money.Paise(n) }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -194,17 +195,23 @@ func (a action) flawed(key *apiKey) *flight {
 }
 
 // replay sends the very bytes of an earlier request once more, to any node, at once
-// or minutes later.
+// or minutes later: then often those of a client whose clock is ahead, since they
+// are good for longer, and when used nonces may have been swept out.
 func (a action) replay() {
 	w := a.w
 	w.gates.pass(a.label, "begin action", nil, false)
 	if w.lately(0) == nil {
 		return
 	}
-	if a.odds(400, "much later") {
-		w.leap(a.between(250*time.Second, 620*time.Second, "how much later"))
-	}
 	caught := w.lately(a.below(25, "which"))
+	if a.odds(400, "much later") {
+		if early := w.capturedAhead(); early != nil && a.odds(500, "the one ahead") {
+			caught = early
+		}
+		w.leap(a.between(250*time.Second, 620*time.Second, "how much later"))
+		w.sleep(a.between(0, 40*time.Second, "and after a sweep"))
+		w.gates.pass(a.label, "replay", nil, false)
+	}
 	f := a.toSomebody(a.label, caught.method, caught.path, caught.key)
 	if f == nil {
 		return
@@ -213,4 +220,17 @@ func (a action) replay() {
 	again.task, again.life = f.task, f.life
 	again.lawful, again.stage, again.prices, again.ended, again.shared, again.excused = nil, 0, nil, false, false, false
 	w.fly(&again, 0)
+}
+
+// capturedAhead is the last request of a client whose clock was a minute ahead or
+// more; nil if there was none.
+func (w *world) capturedAhead() *flight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range slices.Backward(w.captured) {
+		if at, err := strconv.ParseInt(f.headers["X-Timestamp"], 10, 64); err == nil && at >= f.at.Unix()+60 && at <= f.at.Unix()+300 {
+			return f
+		}
+	}
+	return nil
 }
