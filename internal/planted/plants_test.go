@@ -1,0 +1,140 @@
+package planted
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// plant is a bug and who has to find it.
+type plant struct {
+	patch    string
+	detector detector
+	// daily: it is found each time the tests run.
+	daily bool
+}
+
+// Which plant needs what to show is told beside it, for whoever has to make a
+// detector find it again.
+var plants = []plant{
+	// A commit that fails, or a look at the books, between the two.
+	{patch: "01-two-commit-reserve", detector: simulation},
+	// Two requests of one operator that have both read the balance.
+	{patch: "02-read-then-write-balance", detector: simulation, daily: true},
+	// A node that sleeps through its lease, or tries a settlement again that had
+	// taken hold.
+	{patch: "03-settle-without-epoch", detector: simulation},
+	// A client that hangs up while the provider works, and somebody who asks why an
+	// operation was taken from a holder who was well: the money comes right.
+	{patch: "04-request-context-on-settle", detector: simulation},
+	// An answer that is lost after the deed.
+	{patch: "05-refund-on-timeout", detector: simulation},
+	// An answer that cannot be read, without the deed.
+	{patch: "06-malformed-200-is-success", detector: spoiltAnswers, daily: true},
+	// The bytes of a request once more, at another node or after a restart.
+	{patch: "07-nonce-in-memory", detector: simulation},
+	// The same five to ten minutes later, of a client whose clock is fast, and
+	// sweeping in between.
+	{patch: "08-nonce-purge-after-300s", detector: simulation},
+	// An order repeated with another API key of the same operator.
+	{patch: "09-key-scoped-by-api-key", detector: simulation},
+	// A renewal and an advance renewal with one body under one key.
+	{patch: "10-fingerprint-without-path", detector: simulation},
+	// An empty wallet, a top-up, and the same order again at the same node.
+	{patch: "11-refusal-402-stored", detector: simulation},
+	// A low limit, and more requests than that in one minute to several nodes.
+	{patch: "12-limiter-per-node", detector: simulation},
+	// An act of staff, and within half a minute a request at a node that knows the
+	// key.
+	{patch: "13-credential-cache-30s", detector: simulation},
+	// A commission that ends in exactly half a paisa.
+	{patch: "14-float-rupees", detector: simulation},
+	// A review that ends in a refund, and a commit that fails on the way.
+	{patch: "15-double-refund-in-recovery", detector: simulation},
+	// A provider that lets a connection go which was in use before.
+	{patch: "16-provider-header-idempotency-key", detector: resendTrap, daily: true},
+	// The second one again, where there is no one writer to stand in its way.
+	{patch: "17-read-then-write-balance-postgres", detector: races},
+}
+
+// histories is how far the simulation may look: as far as it looks in make test.
+const histories = 1000
+
+var (
+	simulation = simulationOf(histories)
+
+	// Two nodes on PostgreSQL and many clients at once.
+	races = detector{
+		name: "the histories of two nodes", pkg: "internal/linearizability",
+		runs:     [][]string{{"-test.run=^TestTwoNodesAreOneServiceThatDoesOneThingAtATime$/^PostgreSQL$"}},
+		settings: []string{"COAX_TEST_LINEAR_HISTORIES=40", "COAX_TEST_LINEAR_SEED=1"},
+		limit:    10 * time.Minute, watch: complaint(`.*: no order of its \d+ steps explains them`),
+	}
+	// Answers that are spoilt in every way, at the socket.
+	spoiltAnswers = detector{
+		name: "spoilt answers", pkg: "internal/provider/providertest", runs: [][]string{{"-test.run=^TestGatewayFaults$/^Spoilt$"}},
+		limit: time.Minute, watch: complaint(`.*answer = .*; want .*`),
+	}
+	// Connections that end under a request.
+	resendTrap = detector{
+		name: "the re-send trap", pkg: "internal/provider/providertest", runs: [][]string{{"-test.run=^TestGatewayFaults$/^Resending$"}},
+		limit: time.Minute, watch: complaint(`.*was carried out \d+ times.*`),
+	}
+)
+
+// simulationOf is the seeded simulation, from the first seed to the last, a few
+// histories at a time.
+func simulationOf(last int) detector {
+	d := detector{name: "the simulation", pkg: "internal/sim", limit: 15 * time.Minute, watch: brokenHistory}
+	const portion = 10
+	for first := 1; first <= last; first += portion {
+		d.runs = append(d.runs, []string{"-test.run=^TestWorker$", fmt.Sprintf("-range=%d-%d", first, min(first+portion-1, last))})
+	}
+	return d
+}
+
+// brokenHistory reads what a worker of the simulation prints: a line of JSON for
+// each history.
+func brokenHistory() func(string) (sighting, bool) {
+	histories := 0
+	return func(line string) (sighting, bool) {
+		text, is := strings.CutPrefix(line, "done ")
+		if !is {
+			return sighting{}, false
+		}
+		histories++
+		var got struct {
+			Seed       uint64
+			Violations []string
+		}
+		if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Violations) == 0 {
+			return sighting{}, false
+		}
+		// The first words say which promise; the rest is for whoever replays it.
+		words := strings.Join(strings.Fields(got.Violations[0]), " ")
+		return sighting{fmt.Sprintf("seed %d: %.150s", got.Seed, words), histories}, true
+	}
+}
+
+var failedTest = regexp.MustCompile(`^ *--- FAIL: (?:\w+/)?(\S+) `)
+
+// complaint reads what go test prints of a test that failed: its name, and then
+// what it complains of, which has to be a broken promise.
+func complaint(promise string) func() func(string) (sighting, bool) {
+	complains := regexp.MustCompile(`^ +\w+\.go:\d+: (` + promise + `)`)
+	return func() func(string) (sighting, bool) {
+		scenario := ""
+		return func(line string) (sighting, bool) {
+			if named := failedTest.FindStringSubmatch(line); named != nil {
+				scenario = named[1]
+			}
+			said := complains.FindStringSubmatch(line)
+			if scenario == "" || said == nil {
+				return sighting{}, false
+			}
+			return sighting{what: scenario + ": " + said[1]}, true
+		}
+	}
+}

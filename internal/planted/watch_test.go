@@ -1,0 +1,43 @@
+package planted
+
+import (
+	"strings"
+	"testing"
+)
+
+// A detector in trouble must not pass for one that has found something.
+func TestOnlyABrokenPromiseCounts(t *testing.T) {
+	tests := []struct {
+		name  string
+		watch func() func(string) (sighting, bool)
+		said  string
+		what  string // empty if it is no finding
+	}{
+		{"a history that breaks a promise", brokenHistory, "begin 7\n\ndone {\"seed\":7,\"violations\":[\"M2 operator 1:\\n  the wallet\"]}", "seed 7: M2 operator 1: the wallet"},
+		{"histories that break none", brokenHistory, "done {\"seed\":7}\ndone {\"seed\":8,\"violations\":[]}\nPASS", ""},
+		{"a history that ends its process", brokenHistory, "begin 7\npanic: nil pointer", ""},
+		{"a history that cannot be read", brokenHistory, `done {"seed":7,"violations":["M2"`, ""},
+		{"an order that was carried out twice", resendTrap.watch,
+			"--- FAIL: TestGatewayFaults (0.1s)\n    --- FAIL: TestGatewayFaults/Resending/closed/renew (0.1s)\n        resending.go:58: CX2 was carried out 2 times, with 3 requests in all; want 1 of 2",
+			"Resending/closed/renew: CX2 was carried out 2 times, with 3 requests in all; want 1 of 2"},
+		{"a trap that was not sprung", resendTrap.watch,
+			"    --- FAIL: TestGatewayFaults/Resending/closed/renew (0.1s)\n        resending.go:53: the second order took another connection, so nothing was tried", ""},
+		{"a test that logs and does not fail", spoiltAnswers.watch, "        faults.go:1: answer = confirmed; want unknown", ""},
+		{"a history that no order explains", races.watch,
+			"    --- FAIL: TestTwoNodes/PostgreSQL (9s)\n        x_test.go:38: the wallet of operator 1: no order of its 78 steps explains them (Illegal); see", "PostgreSQL: the wallet of operator 1: no order of its 78 steps explains them"},
+		{"a server that could not be reached", races.watch, "    --- FAIL: TestTwoNodes/PostgreSQL (9s)\n        x_test.go:31: no whole answer in time", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			watch, got := tt.watch(), ""
+			for line := range strings.SplitSeq(tt.said, "\n") {
+				if seen, is := watch(line); is {
+					got = seen.what
+				}
+			}
+			if got != tt.what {
+				t.Errorf("found %q; want %q", got, tt.what)
+			}
+		})
+	}
+}
