@@ -45,6 +45,10 @@ WALCUT_TIMEOUT ?= $(shell expr 10 + $(CUTS) / 50)m
 FILLS        ?= 50
 DISKFULL_TIMEOUT ?= $(shell expr 10 + $(FILLS) / 2)m
 
+# A program is built and searched for each; most are found out within seconds.
+PLANT           ?= all
+PLANTED_TIMEOUT ?= 60m
+
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
@@ -110,6 +114,10 @@ walcut: tools-present ## Cut the power at random bytes of SQLite's log, under lo
 .PHONY: diskfull
 diskfull: ## Fill the disk under a demo at work, again and again (FILLS=50); needs a namespace
 	COAX_TEST_FILLS=$(FILLS) go test -count=1 -v -timeout $(DISKFULL_TIMEOUT) -run '^TestADemoOnADiskThatFillsUp' ./cmd/coax
+
+.PHONY: planted
+planted: tools-present ## Have every planted bug found, by the simulation or whoever is to find it (PLANT=08)
+	COAX_TEST_PLANTED=$(PLANT) go test -count=1 -v -timeout $(PLANTED_TIMEOUT) -run '^TestEveryPlantIsFound$$' ./internal/planted
 
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -71,15 +72,19 @@ func (d detector) search(ctx context.Context, root, folder, overlay string) (fin
 		case ctx.Err() != nil:
 			return got, fmt.Errorf("%s was not through in %s", d.name, d.limit)
 		case err != nil:
-			return got, fmt.Errorf("%s ended without naming a broken promise: %w\n%s", d.name, err, tail(out))
+			return got, fmt.Errorf("%s ended without naming a broken promise: %w\n%s", d.name, err, excerpt(out))
 		}
 	}
 	return got, nil
 }
 
-func tail(out []byte) string {
-	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+// excerpt is how something began and how it ended, which mostly says why.
+func excerpt(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) > 20 {
+		lines = slices.Concat(lines[:10], []string{"…"}, lines[len(lines)-10:])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // goCommand is a go command in a group of its own, so that what it started ends

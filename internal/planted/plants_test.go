@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -90,7 +91,11 @@ func simulationOf(last int) detector {
 	d := detector{name: "the simulation", pkg: "internal/sim", limit: 15 * time.Minute, watch: brokenHistory}
 	const portion = 10
 	for first := 1; first <= last; first += portion {
-		d.runs = append(d.runs, []string{"-test.run=^TestWorker$", fmt.Sprintf("-range=%d-%d", first, min(first+portion-1, last))})
+		var seeds []string
+		for seed := first; seed < first+portion && seed <= last; seed++ {
+			seeds = append(seeds, strconv.Itoa(seed))
+		}
+		d.runs = append(d.runs, []string{"-test.run=^TestWorker$", "-jobs=" + strings.Join(seeds, ",")})
 	}
 	return d
 }
