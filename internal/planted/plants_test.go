@@ -11,9 +11,10 @@ import (
 
 // plant is a bug and who has to find it.
 type plant struct {
-	patch    string
-	detector detector
-	// daily: it is found each time the tests run.
+	patch string
+	// by is who has to find it, each alone.
+	by []detector
+	// daily: the first of them does so each time the tests run.
 	daily bool
 }
 
@@ -21,43 +22,43 @@ type plant struct {
 // detector find it again.
 var plants = []plant{
 	// A commit that fails, or a look at the books, between the two.
-	{patch: "01-two-commit-reserve", detector: simulation},
+	{patch: "01-two-commit-reserve", by: []detector{simulation, exhaustive, torture}},
 	// Two requests of one operator that have both read the balance.
-	{patch: "02-read-then-write-balance", detector: simulation, daily: true},
+	{patch: "02-read-then-write-balance", by: []detector{simulation}, daily: true},
 	// A node that sleeps through its lease, or tries a settlement again that had
 	// taken hold.
-	{patch: "03-settle-without-epoch", detector: simulation},
+	{patch: "03-settle-without-epoch", by: []detector{simulation, exhaustive}},
 	// A client that hangs up while the provider works, and somebody who asks why an
 	// operation was taken from a holder who was well: the money comes right.
-	{patch: "04-request-context-on-settle", detector: simulation},
+	{patch: "04-request-context-on-settle", by: []detector{simulation}},
 	// An answer that is lost after the deed.
-	{patch: "05-refund-on-timeout", detector: simulation},
+	{patch: "05-refund-on-timeout", by: []detector{simulation, exhaustive}},
 	// An answer that cannot be read, without the deed.
-	{patch: "06-malformed-200-is-success", detector: spoiltAnswers, daily: true},
+	{patch: "06-malformed-200-is-success", by: []detector{spoiltAnswers}, daily: true},
 	// The bytes of a request once more, at another node or after a restart.
-	{patch: "07-nonce-in-memory", detector: simulation},
+	{patch: "07-nonce-in-memory", by: []detector{simulation}},
 	// The same five to ten minutes later, of a client whose clock is fast, and
 	// sweeping in between.
-	{patch: "08-nonce-purge-after-300s", detector: simulation},
+	{patch: "08-nonce-purge-after-300s", by: []detector{simulation}},
 	// An order repeated with another API key of the same operator.
-	{patch: "09-key-scoped-by-api-key", detector: simulation},
+	{patch: "09-key-scoped-by-api-key", by: []detector{simulation}},
 	// A renewal and an advance renewal with one body under one key.
-	{patch: "10-fingerprint-without-path", detector: simulation},
+	{patch: "10-fingerprint-without-path", by: []detector{simulation}},
 	// An empty wallet, a top-up, and the same order again at the same node.
-	{patch: "11-refusal-402-stored", detector: simulation},
+	{patch: "11-refusal-402-stored", by: []detector{simulation}},
 	// A low limit, and more requests than that in one minute to several nodes.
-	{patch: "12-limiter-per-node", detector: simulation},
+	{patch: "12-limiter-per-node", by: []detector{simulation}},
 	// An act of staff, and within half a minute a request at a node that knows the
 	// key.
-	{patch: "13-credential-cache-30s", detector: simulation},
+	{patch: "13-credential-cache-30s", by: []detector{simulation}},
 	// A commission that ends in exactly half a paisa.
-	{patch: "14-float-rupees", detector: simulation},
+	{patch: "14-float-rupees", by: []detector{simulation}},
 	// A review that ends in a refund, and a commit that fails on the way.
-	{patch: "15-double-refund-in-recovery", detector: simulation},
+	{patch: "15-double-refund-in-recovery", by: []detector{simulation, exhaustive}},
 	// A provider that lets a connection go which was in use before.
-	{patch: "16-provider-header-idempotency-key", detector: resendTrap, daily: true},
+	{patch: "16-provider-header-idempotency-key", by: []detector{resendTrap}, daily: true},
 	// The second one again, where there is no one writer to stand in its way.
-	{patch: "17-read-then-write-balance-postgres", detector: races},
+	{patch: "17-read-then-write-balance-postgres", by: []detector{races}},
 }
 
 // histories is how far the simulation may look: as far as it looks in make test.
@@ -66,6 +67,17 @@ const histories = 1000
 var (
 	simulation = simulationOf(histories)
 
+	// Every kind of fault at every place of short stories.
+	exhaustive = detector{
+		name: "a fault at every place", pkg: "internal/sim", runs: [][]string{{"-test.run=^TestEveryFaultAtEveryPlace$"}},
+		limit: 15 * time.Minute, watch: faultAtAPlace,
+	}
+	// Processes that are killed, at random and at every crash point.
+	torture = detector{
+		name: "torture", pkg: "internal/torture", runs: [][]string{{"-test.run=^TestNothingIsLostHoweverOftenNodesDie$/^sqlite$"}},
+		settings: []string{"COAX_TEST_TORTURE_CYCLES=40", "COAX_TEST_TORTURE_SEED=1"},
+		limit:    15 * time.Minute, watch: complaint(`violation: .*`),
+	}
 	// Two nodes on PostgreSQL and many clients at once.
 	races = detector{
 		name: "the histories of two nodes", pkg: "internal/linearizability",
@@ -120,6 +132,21 @@ func brokenHistory() func(string) (sighting, bool) {
 		// The first words say which promise; the rest is for whoever replays it.
 		words := strings.Join(strings.Fields(got.Violations[0]), " ")
 		return sighting{fmt.Sprintf("seed %d: %.150s", got.Seed, words), histories}, true
+	}
+}
+
+var storyAndKind = regexp.MustCompile(`^ +\w+\.go:\d+: (?:single|pairs)/\d+/[a-z ]+:$`)
+
+// faultAtAPlace reads what the exhaustive faults print: a story and a kind of fault,
+// and below them the place and the promise.
+func faultAtAPlace() func(string) (sighting, bool) {
+	next := false
+	return func(line string) (sighting, bool) {
+		if next {
+			return sighting{what: fmt.Sprintf("%.200s", strings.TrimSpace(line))}, true
+		}
+		next = storyAndKind.MatchString(line)
+		return sighting{}, false
 	}
 }
 

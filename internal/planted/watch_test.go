@@ -25,6 +25,10 @@ func TestOnlyABrokenPromiseCounts(t *testing.T) {
 		{"a test that logs and does not fail", spoiltAnswers.watch, "        faults.go:1: answer = confirmed; want unknown", ""},
 		{"a history that no order explains", races.watch,
 			"    --- FAIL: TestTwoNodes/PostgreSQL (9s)\n        x_test.go:38: the wallet of operator 1: no order of its 78 steps explains them (Illegal); see", "PostgreSQL: the wallet of operator 1: no order of its 78 steps explains them"},
+		{"a fault at a place", faultAtAPlace, "--- FAIL: TestEveryFault (9s)\n    exhaustive_test.go:51: single/3/write fails after:\n          renew, lost, with crash at place 3: M2 operator 1", "renew, lost, with crash at place 3: M2 operator 1"},
+		{"faults that did not come", faultAtAPlace, "--- FAIL: TestEveryFault (9s)\n    exhaustive_test.go:58: 3 jobs of 500 came to an end", ""},
+		{"a wallet that is wrong after a kill", torture.watch, "        --- FAIL: TestNothing/sqlite/world/1 (9s)\n            record_test.go:35: violation: the wallet", "sqlite/world/1: violation: the wallet"},
+		{"a node that does not start", torture.watch, "        --- FAIL: TestNothing/sqlite/world/1 (9s)\n            node_test.go:110: n1 ended instead of serving", ""},
 		{"a server that could not be reached", races.watch, "    --- FAIL: TestTwoNodes/PostgreSQL (9s)\n        x_test.go:31: no whole answer in time", ""},
 	}
 	for _, tt := range tests {
