@@ -130,7 +130,7 @@ func asIPv4(entry netip.Prefix, judgeWidth func(addr netip.Addr, bits int) error
 	switch {
 	case entry.IsSingleIP():
 		return addr.String()
-	case !addr.Is4() || bits < 0 || judgeWidth(addr, bits) != nil:
+	case bits < 0 || judgeWidth(addr, bits) != nil:
 		return "the IPv4 addresses or ranges that you mean"
 	}
 	return netip.PrefixFrom(addr, bits).Masked().String()
