@@ -101,7 +101,9 @@ func (r *record) judgeAnswer(h heard, was past) {
 		}
 	}
 	if f.key != nil {
-		m.limits[keyOf(f.key.operator, fmt.Sprint(a.reset/60-1))] = slices.Max(m.operators[f.key.operator].limitsHad)
+		if minute := keyOf(f.key.operator, fmt.Sprint(a.reset/60-1)); !m.purged[minute] {
+			m.limits[minute] = slices.Max(m.operators[f.key.operator].limitsHad)
+		}
 	}
 	m.checkAdmission(f, a)
 	if f.kind != "" && a.isResult() {
