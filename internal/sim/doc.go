@@ -7,6 +7,11 @@
 // either order passes a gate, and the seed decides who goes first; so a history
 // that goes wrong goes wrong again, and can be made smaller until it is plain.
 //
+// The same histories also run on PostgreSQL in real time, where several things
+// really happen at once. Then a seed fixes what everybody does and meets, and the
+// machine in which order; everything is judged at the end, by a journal that the
+// database kept of every transaction.
+//
 // There is nothing here to import: the package is its tests. The page
 // docs/architecture.md says how to run and replay them.
 package sim
