@@ -130,7 +130,7 @@ func TestHistories(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(happened)) {
 		t.Logf("%8d %s", happened[what], what)
 	}
-	if wanted >= 100 {
+	if wanted >= 500 { // in fewer a rare one may be missing by chance
 		demand(t, happened)
 	}
 }
@@ -178,7 +178,9 @@ func crew(t *testing.T, jobs []string) func(func(outcome) bool) {
 
 // work does some jobs in a process of its own.
 func work(t *testing.T, jobs []string, outcomes chan<- outcome) {
-	command := exec.Command(os.Args[0], "-test.run=^TestWorker$", "-test.timeout=20m", "-jobs="+strings.Join(jobs, ","))
+	// Beside other tests it takes what time they leave: some of them wait for
+	// answers, and fake time does not care.
+	command := exec.Command("nice", "-n", "10", os.Args[0], "-test.run=^TestWorker$", "-test.timeout=20m", "-jobs="+strings.Join(jobs, ","))
 	pipe, err := command.StdoutPipe()
 	if err != nil {
 		t.Error(err)
