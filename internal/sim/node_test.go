@@ -80,69 +80,6 @@ func (n *node) now() time.Time {
 	return n.w.now().Add(n.skew()).UTC().Truncate(time.Millisecond)
 }
 
-func (n *node) skew() time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.offset
-}
-
-// setOffset says whether that was a change.
-func (n *node) setOffset(offset time.Duration) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	changed := offset != n.offset
-	n.offset = offset
-	return changed
-}
-
-// running is the present process; nil between two.
-func (n *node) running() *life {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.life
-}
-
-func (l *life) isDead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dead
-}
-
-func (l *life) isTroubled() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.troubled
-}
-
-func (l *life) setTroubled() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.troubled = true
-}
-
-// asleep is until when it sleeps.
-func (l *life) asleep() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asleepUntil
-}
-
-// sleepOut waits until it is awake or dead.
-func (l *life) sleepOut() {
-	if wait := time.Until(l.asleep()); wait > 0 {
-		select {
-		case <-time.After(wait):
-		case <-l.ended:
-		}
-	}
-}
-
-func (l *life) sleepUntil(at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asleepUntil = at
-}
-
 // start runs the node's code: everything that cmd/coax wires, on the gated store.
 func (n *node) start() error {
 	n.mu.Lock()

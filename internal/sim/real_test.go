@@ -79,7 +79,7 @@ func liveReally(t *testing.T, seed uint64, plan program, template string) outcom
 func openRealWorld(c chance, plan program, address string) (*world, *record, error) {
 	w := newWorld(c, plan, newClock(realPace), true)
 	w.trace.keep = true
-	eyes, err := openChronicle(address)
+	eyes, err := openChronicle(named(address, "eyes"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,6 +117,7 @@ func named(address, name string) string {
 	query := parsed.Query()
 	query.Set("application_name", name)
 	query.Set("pool_max_conns", "8")
+	query.Set("connect_timeout", "30") // the machine may be busy
 	parsed.RawQuery = query.Encode()
 	return parsed.String()
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
@@ -291,25 +290,6 @@ func newWorld(c chance, plan program, clock *clock, real bool) *world {
 	return w
 }
 
-// populate starts the nodes.
-func (w *world) populate() error {
-	for i := range 1 + w.chance.below(3, "nodes") {
-		n := &node{w: w, name: fmt.Sprint("n", i+1)}
-		w.nodes = append(w.nodes, n)
-		if err := n.start(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// startAgain starts a node that was down.
-func (w *world) startAgain(n *node) {
-	if err := n.start(); err != nil {
-		w.fail(fmt.Sprintf("%s could not be started again: %v", n.name, err))
-	}
-}
-
 // fail ends a history that cannot be judged any further.
 func (w *world) fail(problem string) {
 	w.mu.Lock()
@@ -317,16 +297,6 @@ func (w *world) fail(problem string) {
 	if w.problem == "" {
 		w.problem = problem
 	}
-}
-
-// born: a process runs.
-func (w *world) born(l *life) {
-	w.mu.Lock()
-	w.lives[l.name()] = l
-	w.mu.Unlock()
-	l.node.mu.Lock()
-	l.node.life = l
-	l.node.mu.Unlock()
 }
 
 // close ends the world and removes it.
@@ -339,13 +309,15 @@ func (w *world) close() {
 
 // stop ends everything that happens; every goroutine must come to its end.
 func (w *world) stop() {
+	w.gates.mu.Lock()
+	w.gates.closed = true
+	w.gates.mu.Unlock()
 	for _, n := range w.nodes {
 		if l := n.running(); l != nil {
 			l.crash()
 		}
 	}
 	w.gates.mu.Lock()
-	w.gates.closed = true
 	for _, s := range w.gates.waiting {
 		if s.who == "writer" || strings.HasPrefix(s.who, "provider ") {
 			s.lets <- goOn
