@@ -89,8 +89,12 @@ failover: tools-present ## Kill the primary under load, again and again, and swi
 		-run '^(TestThePrimaryDies|TestASwitchover|TestWithoutItsStandby)' ./cmd/coax
 
 .PHONY: sim
-sim: tools-present ## Simulate whole histories with every kind of fault, and put each fault everywhere (HISTORIES=10000 PAIRS=all)
-	HISTORIES=$(or $(HISTORIES),10000) PAIRS=$(PAIRS) go test -count=1 -v -timeout 4h -run '^(TestHistories|TestEveryFault|TestOneSeed)' ./internal/sim
+sim: tools-present ## Simulate whole histories with every kind of fault, and put each fault everywhere (HISTORIES=10000 PAIRS=all, or STORE=postgres HISTORIES=200)
+ifeq ($(STORE),postgres)
+	COAX_TEST_SIM_POSTGRES=$(or $(HISTORIES),200) go test -count=1 -v -timeout 2h -run '^TestHistoriesOnPostgres$$' ./internal/sim
+else
+	HISTORIES=$(or $(HISTORIES),10000) PAIRS=$(PAIRS) go test -count=1 -v -timeout 4h -run '^(TestHistories|TestEveryFaultAtEveryPlace|TestOneSeedIsOneTrace)$$' ./internal/sim
+endif
 
 .PHONY: torture
 torture: tools-present ## Kill nodes at random and at every crash point, over HTTPS (STORE=postgres CYCLES=200 SEED=1)
