@@ -70,13 +70,10 @@ demo: build ## Run a whole Coax with nothing to configure (DEMO_DIR=.demo ARGS="
 	bin/coax demo --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
-test: tools-present lint ## Everything: lint, then the whole suite under the race detector, on SQLite and on PostgreSQL
+test: tools-present lint ## Everything: lint, the whole suite under the race detector, on SQLite and on PostgreSQL, what is too long for it without, and some fuzzing
 	CGO_ENABLED=1 go test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(RACED)
 	COAX_TEST_STORE=postgres CGO_ENABLED=1 go test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
-
-	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) ./...
-	COAX_TEST_STORE=postgres CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
 	FUZZTIME=10s FUZZFRESH=1 scripts/fuzz
 
 .PHONY: race
