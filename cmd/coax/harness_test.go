@@ -66,8 +66,14 @@ func (s *synchronised) String() string {
 // newWorld starts a service in a folder of its own, with extra settings.
 func newWorld(t testing.TB, sets ...string) *world {
 	t.Helper()
+	return newWorldAt(t, time.Now().Truncate(time.Minute).Add(10*time.Second), sets...)
+}
+
+// newWorldAt is newWorld with the moment at which its clock stands.
+func newWorldAt(t testing.TB, at time.Time, sets ...string) *world {
+	t.Helper()
 	w := &world{t: t, folder: t.TempDir(), logged: &synchronised{}}
-	w.time.Store(time.Now().Truncate(time.Minute).Add(10 * time.Second).UnixMilli())
+	w.time.Store(at.UnixMilli())
 	w.start(append(ownStore(t), sets...)...)
 	t.Cleanup(func() { w.stop() })
 	return w
