@@ -71,11 +71,11 @@ type ReviewStore interface {
 	// SettleAddon writes what became of a claimed add-on.
 	SettleAddon(ctx context.Context, s AddonSettlement) error
 
-	// ClaimLateChecks takes failed operations that are to be asked about once
-	// more, in case the provider carried one out after all.
+	// ClaimLateChecks takes refunded operations that the provider is still to be
+	// told never to carry out, in case it has not or did so after all.
 	ClaimLateChecks(ctx context.Context, claim Claim) ([]Operation, error)
 
-	// CloseLateCheck ends the asking, or puts it off to a later moment.
+	// CloseLateCheck ends the telling, or puts it off to a later moment.
 	CloseLateCheck(ctx context.Context, id string, again time.Time) error
 }
 

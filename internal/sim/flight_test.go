@@ -39,7 +39,6 @@ type flight struct {
 	shared     bool    // another request carries the same nonce
 	excused    bool    // a fault of ours met it: it may be told to come back later
 	timesMoved int
-	ended      bool
 }
 
 // names reports whether a request means the customer of an operation.

@@ -143,20 +143,20 @@ func (w *world) mend() {
 func (w *world) settled() bool { return len(w.unsettled()) == 0 }
 
 func (w *world) unsettled() []string {
-	var open_ []string
+	var left []string
 	for _, id := range keys(w.model.operations) {
 		if op := w.model.operations[id]; open(op.state) {
-			open_ = append(open_, fmt.Sprintf("%s (%s)", w.nickname(id), op.state))
+			left = append(left, fmt.Sprintf("%s (%s)", w.nickname(id), op.state))
 		} else if op.state == "success" && op.Addon != nil && *op.AddonStatus != "success" {
-			open_ = append(open_, fmt.Sprintf("%s (add-on %s)", w.nickname(id), *op.AddonStatus))
+			left = append(left, fmt.Sprintf("%s (add-on %s)", w.nickname(id), *op.AddonStatus))
 		}
 	}
 	for _, n := range w.nodes {
 		if n.running() == nil {
-			open_ = append(open_, n.name+" (down)")
+			left = append(left, n.name+" (down)")
 		}
 	}
-	return open_
+	return left
 }
 
 // reconcile compares the end with the provider's books: what succeeded was done,

@@ -139,7 +139,7 @@ func paise(n int64) money.Amount { return money.Paise(n) }
 func (w *world) issueKey(operator int64) error {
 	issued, err := w.desk.IssueKey(context.Background(), operator, access.AllPermissions)
 	if err == nil {
-		w.addKey(&apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal(), since: w.now()})
+		w.addKey(&apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal()})
 	}
 	return err
 }

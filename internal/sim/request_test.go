@@ -218,7 +218,7 @@ func (a action) replay() {
 	}
 	again := *caught
 	again.task, again.life = f.task, f.life
-	again.lawful, again.stage, again.prices, again.ended, again.shared, again.excused = nil, 0, nil, false, false, false
+	again.lawful, again.stage, again.prices, again.shared, again.excused = nil, 0, nil, false, false
 	w.fly(&again, 0)
 }
 

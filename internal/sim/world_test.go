@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
@@ -70,7 +69,6 @@ type world struct {
 type apiKey struct {
 	id, operator int64
 	key, secret  string
-	since        time.Time
 }
 
 // ring is every key that was ever issued, in order.

@@ -108,7 +108,7 @@ func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.O
 	return db.claimBy(ctx, c, `addon_next_at IS NOT NULL AND addon_next_at <= $1 ORDER BY addon_next_at`, `addon_next_at = $4`)
 }
 
-// ClaimLateChecks takes refunded operations that are to be asked about again.
+// ClaimLateChecks takes refunded operations that the provider is still to be told of.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimBy(ctx, c, `status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1 ORDER BY next_check_at`,
 		`next_check_at = $4, checks = checks + 1`)
@@ -140,7 +140,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 	})
 }
 
-// CloseLateCheck ends the asking about a refunded operation, or puts it off.
+// CloseLateCheck ends the telling of a refunded operation, or puts it off.
 func (db *DB) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
 	return db.do(ctx, func(tx *tx) error {
 		_, err := tx.exec(`UPDATE operations SET next_check_at = $2 WHERE id = $1 AND status = 'failed'`, id, millis(again))

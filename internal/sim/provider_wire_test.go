@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// What the provider says, and how it spoils what it says.
+
+// answer says what the books say about an order, as the protocol words it in
+// answer to an order, a status or a void.
+func (p *provider) answer(rw http.ResponseWriter, o *order, to string) {
+	p.mu.Lock()
+	said := map[string]any{"reference": o.Reference}
+	switch {
+	case o.effects > 0:
+		said["status"], said["transaction_id"] = "applied", o.transaction
+		said["subscriber_id"], said["mobile"], said["component"] = o.SubscriberID, o.Mobile, o.Component
+	case to == "void":
+		said["status"] = "voided"
+	case o.voided && to == "order":
+		said["status"], said["message"] = "rejected", "The order was cancelled before it arrived."
+	case o.voided:
+		said["status"] = "voided"
+	case o.rejected:
+		said["status"], said["message"] = "rejected", "No such box is registered."
+	case o.pending:
+		said["status"] = "pending"
+	default:
+		said["status"] = "unknown_reference"
+	}
+	p.mu.Unlock()
+	p.say(rw, http.StatusOK, said)
+}
+
+func (p *provider) say(rw http.ResponseWriter, status int, said map[string]any) {
+	text, _ := json.Marshal(said)
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	rw.WriteHeader(status)
+	_, _ = rw.Write(text)
+}
+
+// applied is the text of an answer that says yes.
+func applied(o *order, number string) string {
+	return fmt.Sprintf(`{"reference":%q,"status":"applied","subscriber_id":%q,"mobile":%q,"component":%q,"transaction_id":%q}`,
+		o.Reference, o.SubscriberID, o.Mobile, o.Component, number)
+}
+
+// cut breaks the connection somewhere within a good answer.
+func (p *provider) cut(rw http.ResponseWriter, o *order) {
+	p.trouble()
+	conn, _, err := rw.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	number := ""
+	p.set(func() { number = o.transaction })
+	body := applied(o, number)
+	text := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	_, _ = io.WriteString(conn, text[:p.w.chance.below(len(text), "cut", p.w.nickname(o.Reference))])
+	_ = conn.Close()
+}
+
+// malformed says yes in a way that a careful reader does not take for one.
+func (p *provider) malformed(rw http.ResponseWriter, o *order, label string) {
+	p.trouble()
+	yes := applied(o, "P999999")
+	media := "application/json"
+	switch p.w.chance.below(6, "malformed", label) {
+	case 0:
+		yes = yes[:len(yes)-1]
+	case 1:
+		yes = yes[:len(yes)-1] + `,"status":"applied"}`
+	case 2:
+		yes += "{}"
+	case 3:
+		media = "text/html"
+	case 4:
+		yes = strings.Replace(yes, `"P999999"`, `null`, 1)
+	case 5:
+		yes = "<html>" + yes
+	}
+	rw.Header().Set("Content-Type", media)
+	_, _ = io.WriteString(rw, yes)
+}
+
+func (p *provider) list(rw http.ResponseWriter) {
+	p.mu.Lock()
+	down := p.catalogueDown
+	components := []map[string]any{}
+	for _, c := range sold {
+		if !p.withdrawn[c.code] {
+			components = append(components, map[string]any{"code": c.code, "name": c.code, "role": c.role})
+		}
+	}
+	p.mu.Unlock()
+	if down {
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	p.say(rw, http.StatusOK, map[string]any{"components": components})
+}
+
+// sold are what the provider sells.
+var sold = []struct{ code, role string }{{"TV-BASIC", "main"}, {"TV-FAMILY", "main"}, {"OTT-PLUS", "addon"}}
+
+// questioned spoils the answer to a question, if that is what becomes of it.
+func (p *provider) questioned(rw http.ResponseWriter, r *http.Request, way string) bool {
+	switch way {
+	case "dropped":
+		p.trouble()
+		panic(http.ErrAbortHandler)
+	case "503":
+		p.trouble()
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	case "malformed":
+		p.trouble()
+		_, _ = io.WriteString(rw, `{"status":"unknown_reference"`)
+	case "silent":
+		p.silence(r)
+	default:
+		return false
+	}
+	return true
+}
