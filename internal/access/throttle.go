@@ -69,11 +69,16 @@ func (t *throttle) Check(addr netip.Addr, now time.Time) (wait time.Duration, th
 	if !found {
 		return 0, false
 	}
-	times := t.recall(element, now)
-	if len(times) < t.limit {
+	oldest, counted := time.Duration(0), 0
+	for _, at := range t.recall(element, now) {
+		if age := age(at, now); counts(age) {
+			oldest, counted = max(oldest, age), counted+1
+		}
+	}
+	if counted < t.limit {
 		return 0, false
 	}
-	return min(throttleWindow-age(times[0], now), throttleWindow), true
+	return throttleWindow - oldest, true
 }
 
 // Failed counts a failure. Being throttled is not one: whoever keeps knocking
@@ -104,7 +109,7 @@ func (t *throttle) Failed(addr netip.Addr, now time.Time) {
 	o.times = append(o.times, now.UnixNano())
 }
 
-// recall returns the failures of an address that still count, and drops an
+// recall returns the failures of an address that are not over, and drops an
 // address that has none left.
 func (t *throttle) recall(element *list.Element, now time.Time) []int64 {
 	o := element.Value.(*offender)
@@ -132,9 +137,11 @@ func (t *throttle) drop(element *list.Element) {
 	delete(t.failures, element.Value.(*offender).addr)
 }
 
-// forget removes the failures that no longer count.
+// forget removes the failures that no longer count. Those from the future stay: a
+// request that began before the others, or before the clock was set forward, must
+// not wipe out what they have done.
 func (o *offender) forget(now time.Time) {
-	o.times = slices.DeleteFunc(o.times, func(at int64) bool { return !counts(age(at, now)) })
+	o.times = slices.DeleteFunc(o.times, func(at int64) bool { return age(at, now) >= throttleWindow })
 }
 
 func age(at int64, now time.Time) time.Duration { return time.Duration(now.UnixNano() - at) }

@@ -117,6 +117,27 @@ func TestThrottleSurvivesAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
+// A request that began long ago, or before the clock was set forward, fails last.
+// What failed meanwhile still counts.
+func TestThrottleIsNotClearedByARequestThatBeganBefore(t *testing.T) {
+	for _, straggler := range []netip.Addr{nth(1), nth(2)} {
+		th := newThrottle(3)
+		for range 3 {
+			th.Failed(nth(1), noon.Add(10*time.Minute))
+		}
+		th.Check(straggler, noon)
+		if straggler != nth(1) {
+			th.Failed(straggler, noon)
+		}
+		if _, throttled := th.Check(nth(1), noon.Add(10*time.Minute)); !throttled {
+			t.Errorf("after a straggler at %s: free; want it throttled as before", straggler)
+		}
+		if _, throttled := th.Check(nth(1), noon); throttled {
+			t.Error("a clock that is set back locks the address out")
+		}
+	}
+}
+
 func TestThrottleRemembersABoundedNumberOfAddresses(t *testing.T) {
 	th := newThrottle(30)
 	now := noon
