@@ -1,92 +1,38 @@
 package durability
 
 import (
-	"context"
-	"database/sql/driver"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"modernc.org/sqlite"
-
 	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// writers are the connections that write, by the address that they were opened
-// with; how a full disk is played without a disk that could be filled.
-var writers sync.Map
-
-func init() {
-	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, address string) error {
-		if strings.Contains(address, "_txlock=immediate") {
-			writers.Store(address, conn)
-		}
-		return nil
-	})
-}
-
-// valve says how many pages a store's file may have. It stands between two batches
-// of the writer, as whose hand it turns.
+// valve says how many pages a store's file may have, as a disk would that fills up.
 type valve struct {
-	t    testing.TB
-	path string
+	t testing.TB
 	// each is asked before every batch how many pages more than there are now
 	// there may be; below zero means that nothing is to change.
 	each func() int
-
-	mu   sync.Mutex
-	conn sqlite.ExecQuerierContext
 }
 
-// Batch is called by the writer before it begins a transaction.
-func (v *valve) Batch(int) func() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.conn == nil {
-		writers.Range(func(address, conn any) bool {
-			if strings.Contains(address.(string), v.path+"?") {
-				v.conn = conn.(sqlite.ExecQuerierContext)
-			}
-			return v.conn == nil
-		})
+// turn is called by the writer before every batch.
+func (v *valve) turn(pragma func(text string) (int64, error)) {
+	more := v.each()
+	if more < 0 {
+		return
 	}
-	if more := v.each(); more >= 0 {
-		v.pragma(fmt.Sprintf("max_page_count = %d", v.pragma("page_count")+int64(more)))
+	pages, err := pragma("page_count")
+	if err == nil {
+		_, err = pragma(fmt.Sprintf("max_page_count = %d", pages+int64(more)))
 	}
-	return func() {}
-}
-
-// reopened is for a store that was closed and opened again.
-func (v *valve) reopened() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.conn = nil
-	writers.Range(func(address, _ any) bool {
-		if strings.Contains(address.(string), v.path+"?") {
-			writers.Delete(address)
-		}
-		return true
-	})
-}
-
-func (v *valve) pragma(text string) int64 {
-	rows, err := v.conn.QueryContext(context.Background(), "PRAGMA "+text, nil)
 	if err != nil {
-		v.t.Errorf("PRAGMA %s: %v", text, err)
-		return 0
+		v.t.Errorf("limit the store's pages: %v", err)
 	}
-	defer rows.Close()
-	value := make([]driver.Value, 1)
-	if err := rows.Next(value); err != nil && err != io.EOF {
-		v.t.Errorf("PRAGMA %s: %v", text, err)
-	}
-	number, _ := value[0].(int64)
-	return number
 }
 
 // failedAt says which of an operation's three commits a full disk has undone.
@@ -116,9 +62,9 @@ func TestADiskThatFillsUpAtAnyPageLosesNothing(t *testing.T) {
 	s := newSite(t)
 	path := newFolder(t)
 	var more atomic.Int64 // pages, for whatever comes until it is set again
-	tap := &valve{t: t, path: path, each: func() int { return int(more.Swap(-1)) }}
+	tap := &valve{t: t, each: func() int { return int(more.Swap(-1)) }}
 	more.Store(10_000)
-	h := s.open(t, path, tap)
+	h := s.open(t, path, sqlite.Options{Before: tap.turn})
 	seen := &witness{}
 	caught, restarts := map[string]int{}, 0
 	for i := range operations {
@@ -149,9 +95,8 @@ func TestADiskThatFillsUpAtAnyPageLosesNothing(t *testing.T) {
 			if i%3 == 0 {
 				// A restart is no worse than waiting. It needs some space itself.
 				h.close()
-				tap.reopened()
 				more.Store(10_000)
-				h = s.open(t, path, tap)
+				h = s.open(t, path, sqlite.Options{Before: tap.turn})
 				restarts++
 			}
 		}
@@ -180,7 +125,7 @@ func TestADiskThatFillsUpUnderLoadLosesNothing(t *testing.T) {
 	s := newSite(t)
 	path := newFolder(t)
 	batches := 0
-	tap := &valve{t: t, path: path, each: func() int {
+	tap := &valve{t: t, each: func() int {
 		// Some batches find no room, and then for a few there is some.
 		if batches++; batches%9 == 0 {
 			return 6
@@ -189,7 +134,7 @@ func TestADiskThatFillsUpUnderLoadLosesNothing(t *testing.T) {
 		}
 		return -1
 	}}
-	h := s.open(t, path, tap)
+	h := s.open(t, path, sqlite.Options{Before: tap.turn})
 	stop := h.review()
 	calm := s.hurry()
 	seen := &witness{}

@@ -118,11 +118,10 @@ type house struct {
 	close     func()
 }
 
-// open opens the house whose store is at path. What observe is told of the
-// writer's batches it is told by the writer itself, which waits meanwhile.
-func (s *site) open(t testing.TB, path string, observe sqlite.Observer) *house {
+// open opens the house whose store is at path.
+func (s *site) open(t testing.TB, path string, options sqlite.Options) *house {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), path, sqlite.Options{Observe: observe})
+	store, err := sqlite.Open(t.Context(), path, options)
 	if err != nil {
 		t.Fatal(err)
 	}

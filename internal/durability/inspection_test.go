@@ -197,7 +197,7 @@ func auditStore(ctx context.Context, path string, now time.Time) (wrong []string
 // and holds the outcome against the provider's books.
 func (s *site) recover(t testing.TB, path string) {
 	t.Helper()
-	h := s.open(t, path, nil)
+	h := s.open(t, path, sqlite.Options{})
 	defer h.close()
 	for done, due := 1, true; done > 0 || due; {
 		var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/coaxhq/coax/client"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // fact is something the service has told somebody, and may never take back.
@@ -143,7 +144,7 @@ func (l load) persist(what string, ask func() bool) {
 func pick(draw *rand.Rand, from ...string) string { return from[draw.IntN(len(from))] }
 
 func TestALoadWithoutFaultsEndsWithResults(t *testing.T) {
-	h := newSite(t).open(t, newFolder(t), nil)
+	h := newSite(t).open(t, newFolder(t), sqlite.Options{})
 	stop := h.review()
 	seen := &witness{}
 	load{house: h, witness: seen, clients: 4, customers: 5, seed: 1}.run()

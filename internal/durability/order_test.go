@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // What the writer believes is not what the disk was asked for, nor when. A service
@@ -67,7 +69,7 @@ func TestNothingIsToldBeforeItIsSynced(t *testing.T) {
 // answer that comes next.
 func serveTraced(t *testing.T, folder string) {
 	s := newSite(t)
-	h := s.open(t, filepath.Join(folder, "coax.db"), nil)
+	h := s.open(t, filepath.Join(folder, "coax.db"), sqlite.Options{})
 	port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 	if err := os.WriteFile(filepath.Join(folder, "ports"), []byte(port(h.address)+" "+port(s.providerURL)), 0o600); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/provider/providertest"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // Troubles are mostly waited for. That is done together, however few processors
@@ -37,7 +38,7 @@ func TestWhateverBefallsACallTheMoneyFollowsTheProvidersBooks(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			path := newFolder(t)
-			h := s.open(t, path, nil)
+			h := s.open(t, path, sqlite.Options{})
 			link := trouble.Begin(t, s.provider)
 			troubled, err := gateway.New(gateway.Config{URL: link.URL, CAFile: link.CAFile, Timeout: link.Timeout})
 			if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // wanted is how much of something a run tries: a little, unless the environment
@@ -29,7 +31,7 @@ func filmed(t testing.TB, seed uint64, customers, most int) (*site, []moment) {
 	s := newSite(t)
 	path := newFolder(t)
 	lens := &camera{t: t, site: s, path: path, witness: &witness{}, draw: rand.New(rand.NewPCG(seed, 0)), most: most}
-	h := s.open(t, path, lens)
+	h := s.open(t, path, sqlite.Options{Observe: lens})
 	lens.begin()
 	stop := h.review()
 	load{house: h, witness: lens.witness, clients: 6, customers: customers, seed: seed}.run()
@@ -95,7 +97,7 @@ func TestAPowerCutAtAnyByteLosesNothingThatWasTold(t *testing.T) {
 func TestACutOneByteBelowWhatWasSyncedIsNoticed(t *testing.T) {
 	s := newSite(t)
 	path := newFolder(t)
-	h := s.open(t, path, nil)
+	h := s.open(t, path, sqlite.Options{})
 	lens := &camera{t: t, site: s, path: path, witness: &witness{}}
 	told := load{house: h, witness: lens.witness}
 	told.insist("activate", "bite-activate", map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1"})

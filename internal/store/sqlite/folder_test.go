@@ -76,16 +76,16 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 		t.Errorf("the writer's synchronous is %d, %v; want FULL", mode, err)
 	}
 	// A last reader that lets go may write the log back, so readers count as well.
-	for reader := range 8 {
-		conn, err := db.readers.Conn(t.Context())
+	for reader := range maxReaders {
+		conn, err := db.readers.take(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
-		if err := conn.QueryRowContext(t.Context(), `PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
+		defer db.readers.put(conn)
+		if err := conn.queryRow(`PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
 			t.Errorf("synchronous of reader %d is %d, %v; want FULL", reader, mode, err)
 		}
-		if _, err := conn.ExecContext(t.Context(), `DELETE FROM nonces`); err == nil {
+		if _, err := conn.exec(`DELETE FROM nonces`); err == nil {
 			t.Errorf("reader %d can write", reader)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite" // the driver that goose works through
 )
 
 // generation is this binary's place in the line of schemas. A migration that
@@ -21,7 +22,14 @@ var migrations embed.FS
 // checkSchema makes sure that binary and schema fit. Only a node changes the
 // schema: a tool that runs beside one must not.
 func (db *DB) checkSchema(ctx context.Context, role Role) error {
-	oldest, err := oldestGeneration(ctx, db.pool)
+	// goose wants a pool of its own; it is gone before the first fact.
+	pool, err := sql.Open("sqlite", address(db.path)+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_txlock=immediate")
+	if err != nil {
+		return fmt.Errorf("open %s: %w", db.path, err)
+	}
+	defer pool.Close()
+	pool.SetMaxOpenConns(1)
+	oldest, err := oldestGeneration(ctx, pool)
 	if err != nil {
 		return fmt.Errorf("read the schema of %s: %w", db.path, err)
 	}
@@ -33,7 +41,7 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db.pool, folder)
+	provider, err := goose.NewProvider(goose.DialectSQLite3, pool, folder)
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}

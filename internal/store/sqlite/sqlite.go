@@ -5,7 +5,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	engine "zombiezen.com/go/sqlite"
 )
 
 // Role is what a process does with the file.
@@ -34,6 +32,9 @@ type Options struct {
 	Role Role
 	// Observe is told of every batch.
 	Observe Observer
+	// Before is called before every batch with the writer's pragmas, for tests of
+	// a disk that fills up. Nil does nothing.
+	Before func(pragma func(text string) (int64, error))
 	// Commit stands around every COMMIT, for tests of a disk that fails: it
 	// runs the commit or does not, and what it returns is what the writer
 	// believes. Nil commits.
@@ -52,8 +53,7 @@ type DB struct {
 	path    string
 	role    Role
 	writer  *writer
-	pool    *sql.DB // the writer's connection comes from it, and no other
-	readers *sql.DB
+	readers *readers
 	locks   []io.Closer
 	free    func() (int64, error) // bytes that the disk has left
 	closing sync.Once
@@ -79,32 +79,33 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	if db.pool, err = sql.Open("sqlite", dsn(db.path, "_txlock=immediate")); err != nil {
-		return fmt.Errorf("open %s: %w", db.path, err)
-	}
-	// SQLite has one writer at a time anyway; a second connection would only
-	// wait in SQLite's own queue, which is none.
-	db.pool.SetMaxOpenConns(1)
-	if err := checkDurability(ctx, db.pool); err != nil {
-		return err
-	}
-	if err := db.checkSchema(ctx, options.Role); err != nil {
-		return err
-	}
-	if db.readers, err = sql.Open("sqlite", dsn(db.path, "_pragma=query_only(1)")); err != nil {
-		return fmt.Errorf("open %s for reading: %w", db.path, err)
-	}
-	db.readers.SetMaxOpenConns(8)
-	db.readers.SetMaxIdleConns(8)
-	if err := db.readers.PingContext(ctx); err != nil {
-		return fmt.Errorf("read %s: %w", db.path, err)
-	}
-	conn, err := db.pool.Conn(ctx)
+	conn, err := connect(db.path, "journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1")
 	if err != nil {
-		return fmt.Errorf("open the writer of %s: %w", db.path, err)
+		return unopened(db.path, err)
 	}
+	if err := db.setUp(ctx, conn, options.Role); err != nil {
+		_ = conn.close()
+		return err
+	}
+	db.readers = newReaders(db.path)
 	db.writer = startWriter(conn, turn, options)
 	return nil
+}
+
+// setUp makes sure that the writer's connection is durable and the schema its own.
+func (db *DB) setUp(ctx context.Context, conn *connection, role Role) error {
+	if err := checkDurability(conn); err != nil {
+		return err
+	}
+	return db.checkSchema(ctx, role)
+}
+
+// unopened tells a file that is none of ours from one that cannot be read.
+func unopened(path string, err error) error {
+	if primaryCode(err) == engine.ResultNotADB {
+		return fmt.Errorf("another program's file is at %s: name another one, or move it away: %w", path, err)
+	}
+	return fmt.Errorf("open %s: %w", path, err)
 }
 
 // claimFolder takes the locks that go with a role and returns how this process
@@ -145,33 +146,18 @@ func createPrivately(path string) error {
 	return file.Close()
 }
 
-// dsn names the file with what every connection must have. The busy timeout
-// comes first: the other settings may have to wait for it.
-func dsn(path string, extra ...string) string {
-	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
-	// Never mode=rwc: a connection that finds the file gone must fail, not begin
-	// an empty store in its place.
-	settings := append([]string{
-		"mode=rw",
-		"_pragma=busy_timeout(5000)",
-		"_pragma=journal_mode(WAL)",
-		"_pragma=synchronous(FULL)",
-		"_pragma=foreign_keys(1)",
-	}, extra...)
-	return "file:" + escaped + "?" + strings.Join(settings, "&")
+// address names the file as a connection wants it.
+func address(path string) string {
+	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?mode=rw"
 }
 
 // checkDurability reads back what the promises rest on. A driver that was built
 // with another default, or a file system that cannot do WAL, must not pass.
-func checkDurability(ctx context.Context, pool *sql.DB) error {
+func checkDurability(conn *connection) error {
 	var journal string
 	var synchronous, foreignKeys int
 	for name, target := range map[string]any{"journal_mode": &journal, "synchronous": &synchronous, "foreign_keys": &foreignKeys} {
-		if err := pool.QueryRowContext(ctx, "PRAGMA "+name).Scan(target); err != nil {
-			var failure *sqlite.Error
-			if errors.As(err, &failure) && failure.Code() == sqlite3.SQLITE_NOTADB {
-				return fmt.Errorf("another program's file is there: name another one, or move it away: %w", err)
-			}
+		if err := conn.queryRow("PRAGMA " + name).Scan(target); err != nil {
 			return fmt.Errorf("open the store: read back %s: %w", name, err)
 		}
 	}
@@ -191,7 +177,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	// The schema is read afresh, so that a file that was replaced or cut off
 	// under us does not pass for a healthy one.
 	var one int
-	if err := db.readers.QueryRowContext(ctx, `SELECT count(*) FROM schema_tolerance`).Scan(&one); err != nil {
+	if err := db.read(ctx).queryRow(`SELECT count(*) FROM schema_tolerance`).Scan(&one); err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
 	if _, err := os.Stat(db.path); err != nil {
@@ -220,10 +206,7 @@ func (db *DB) release() error {
 		errs = append(errs, db.writer.stop())
 	}
 	if db.readers != nil {
-		errs = append(errs, db.readers.Close())
-	}
-	if db.pool != nil {
-		errs = append(errs, db.pool.Close())
+		errs = append(errs, db.readers.close())
 	}
 	for _, lock := range db.locks {
 		errs = append(errs, lock.Close())

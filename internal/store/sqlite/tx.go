@@ -7,131 +7,154 @@ import (
 	"time"
 )
 
-// tx is the writer's transaction as a fact sees it. Each statement is prepared
-// once in the life of the store.
-type tx struct {
-	conn     *sql.Conn
-	prepared map[string]*sql.Stmt
-}
-
-func (t *tx) statement(query string) (*sql.Stmt, error) {
-	if stmt := t.prepared[query]; stmt != nil {
-		return stmt, nil
-	}
-	stmt, err := t.conn.PrepareContext(context.Background(), query)
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	t.prepared[query] = stmt
-	return stmt, nil
-}
-
-// exec runs a statement and says how many rows it changed.
-func (t *tx) exec(query string, args ...any) (changed int64, err error) {
-	stmt, err := t.statement(query)
-	if err != nil {
-		return 0, err
-	}
-	result, err := stmt.ExecContext(context.Background(), args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-// queryRow reads one row; sql.ErrNoRows if there is none.
-func (t *tx) queryRow(query string, args ...any) scanner {
-	stmt, err := t.statement(query)
-	if err != nil {
-		return failedRow{err}
-	}
-	return stmt.QueryRowContext(context.Background(), args...)
-}
-
-// query reads several rows, which the caller closes.
-func (t *tx) query(query string, args ...any) (*sql.Rows, error) {
-	stmt, err := t.statement(query)
-	if err != nil {
-		return nil, err
-	}
-	return stmt.QueryContext(context.Background(), args...)
-}
-
-func (t *tx) close() {
-	for _, stmt := range t.prepared {
-		_ = stmt.Close()
-	}
-}
+// tx is the writer's transaction as a fact sees it.
+type tx struct{ *connection }
 
 // scanner is a row to be read, from the writer or from a reader.
 type scanner interface{ Scan(into ...any) error }
 
-type failedRow struct{ err error }
-
-func (r failedRow) Scan(...any) error { return r.err }
-
 // querier is the part of a transaction and of the readers that reads.
 type querier interface {
 	queryRow(query string, args ...any) scanner
-	query(query string, args ...any) (*sql.Rows, error)
+	query(query string, args ...any) (*rows, error)
 }
 
-// reading is a querier on the readers' connections; a read may be given up
+// maxReaders is how many reads can be under way at a time. More would only make
+// each of them slower.
+const maxReaders = 8
+
+// readers are the connections that only read. Each is opened when it is needed
+// for the first time.
+type readers struct {
+	path string
+	// free holds a place for each connection; nil stands for one that has not
+	// been opened yet.
+	free chan *connection
+}
+
+func newReaders(path string) *readers {
+	r := &readers{path: path, free: make(chan *connection, maxReaders)}
+	for range maxReaders {
+		r.free <- nil
+	}
+	return r
+}
+
+// take waits for a connection. Whoever takes one puts it back.
+func (r *readers) take(ctx context.Context) (*connection, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case c, open := <-r.free:
+		switch {
+		case !open:
+			return nil, errClosed
+		case c != nil:
+			return c, nil
+		}
+		c, err := connect(r.path, "synchronous = FULL", "query_only = 1")
+		if err != nil {
+			r.free <- nil
+			return nil, fmt.Errorf("open %s for reading: %w", r.path, err)
+		}
+		return c, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (r *readers) put(c *connection) { r.free <- c }
+
+// close waits for those who read and closes every connection.
+func (r *readers) close() error {
+	var first error
+	for range maxReaders {
+		if c := <-r.free; c != nil {
+			if err := c.close(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	close(r.free)
+	return first
+}
+
+// reading is a querier on any of the readers' connections; a read may be given up
 // when its caller hangs up.
 type reading struct {
-	ctx  context.Context
-	pool *sql.DB
+	ctx     context.Context
+	readers *readers
 }
 
 func (db *DB) read(ctx context.Context) reading { return reading{ctx, db.readers} }
 
-func (r reading) queryRow(query string, args ...any) scanner {
-	return r.pool.QueryRowContext(r.ctx, query, args...)
+func (r reading) queryRow(query string, args ...any) scanner { return readRow{r, query, args} }
+
+type readRow struct {
+	reading
+	text string
+	args []any
 }
 
-func (r reading) query(query string, args ...any) (*sql.Rows, error) {
-	return r.pool.QueryContext(r.ctx, query, args...)
+func (r readRow) Scan(into ...any) error {
+	c, err := r.readers.take(r.ctx)
+	if err != nil {
+		return err
+	}
+	defer r.readers.put(c)
+	return c.queryRow(r.text, r.args...).Scan(into...)
+}
+
+func (r reading) query(query string, args ...any) (*rows, error) {
+	c, err := r.readers.take(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.query(query, args...)
+	if err != nil {
+		r.readers.put(c)
+		return nil, err
+	}
+	found.ctx, found.free = r.ctx, func() { r.readers.put(c) }
+	return found, nil
 }
 
 // snapshot runs several reads as one moment.
 func (db *DB) snapshot(ctx context.Context, read func(querier) error) error {
-	tx, err := db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	c, err := db.readers.take(ctx)
 	if err != nil {
+		return err
+	}
+	defer db.readers.put(c)
+	if _, err := c.exec("BEGIN"); err != nil {
 		return fmt.Errorf("begin to read: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }()
-	return read(snapshotReading{ctx, tx})
-}
-
-// snapshotReading is a querier within one read transaction.
-type snapshotReading struct {
-	ctx      context.Context
-	snapshot *sql.Tx
-}
-
-func (r snapshotReading) queryRow(query string, args ...any) scanner {
-	return r.snapshot.QueryRowContext(r.ctx, query, args...)
-}
-
-func (r snapshotReading) query(query string, args ...any) (*sql.Rows, error) {
-	return r.snapshot.QueryContext(r.ctx, query, args...)
+	defer func() { _, _ = c.exec("ROLLBACK") }()
+	return read(c)
 }
 
 // collect reads all rows of a query.
-func collect[T any](rows *sql.Rows, err error, read func(scanner) (T, error)) ([]T, error) {
+func collect[T any](rows *rows, err error, read func(scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer rows.close()
 	all := []T{}
-	for rows.Next() {
+	for {
+		row, err := rows.next()
+		if err != nil {
+			return nil, err
+		}
+		if !row {
+			return all, nil
+		}
 		one, err := read(rows)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, one)
 	}
-	return all, rows.Err()
 }
 
 // Moments are kept as Unix milliseconds, absent ones as NULL.

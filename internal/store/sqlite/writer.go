@@ -2,15 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	engine "zombiezen.com/go/sqlite"
 
 	"github.com/coaxhq/coax/internal/operation"
 )
@@ -28,13 +26,13 @@ const (
 var errClosed = errors.New("the store is closed")
 
 // writer is the one hand that writes. Facts that arrive during a commit wait, and
-// share the next transaction. Savepoints keep them apart there: one that is
-// refused or fails leaves no trace in its neighbours. Nobody is answered before the commit has returned.
+// share the next transaction. One that is refused or fails leaves no trace in its
+// neighbours. Nobody is answered before the commit has returned.
 type writer struct {
-	conn     *sql.Conn
 	tx       *tx
 	turn     turnstile
 	observe  Observer
+	before   func(pragma func(text string) (int64, error))
 	around   func(commit func() error) error
 	queue    chan *fact
 	stopping chan struct{} // closed by stop: no new facts
@@ -59,12 +57,12 @@ const (
 	dropped       // the caller hung up first: it never runs
 )
 
-func startWriter(conn *sql.Conn, turn turnstile, options Options) *writer {
+func startWriter(conn *connection, turn turnstile, options Options) *writer {
 	w := &writer{
-		conn:     conn,
-		tx:       &tx{conn: conn, prepared: map[string]*sql.Stmt{}},
+		tx:       &tx{conn},
 		turn:     turn,
 		observe:  options.Observe,
+		before:   options.Before,
 		around:   options.Commit,
 		queue:    make(chan *fact, maxQueue),
 		stopping: make(chan struct{}),
@@ -162,6 +160,12 @@ func (w *writer) write(batch []*fact) {
 	if w.observe != nil {
 		defer w.observe.Batch(len(batch))()
 	}
+	if w.before != nil {
+		w.before(func(text string) (value int64, err error) {
+			err = w.tx.queryRow("PRAGMA " + text).Scan(&value)
+			return value, err
+		})
+	}
 	if err := w.commit(batch); err != nil {
 		for _, f := range batch {
 			// A fact that was refused on its own changed nothing either way.
@@ -178,8 +182,8 @@ func (w *writer) write(batch []*fact) {
 // commit runs the facts in one transaction. The error it returns is the whole
 // batch's; what befell a single fact is in the fact.
 //
-// Everything runs on a context of the writer's own: a statement that is
-// interrupted rolls back the whole transaction, the neighbours' rows with it.
+// No statement can be interrupted: that would roll back the whole transaction, the
+// neighbours' rows with it.
 func (w *writer) commit(batch []*fact) error {
 	if err := w.broken(); err != nil {
 		return err
@@ -190,24 +194,14 @@ func (w *writer) commit(batch []*fact) error {
 	}
 	defer leave()
 
-	ctx := context.Background()
-	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		// A transaction that could not be rolled back is still open, and would
-		// be in the way of every other for ever.
-		_, _ = w.conn.ExecContext(ctx, "ROLLBACK")
-		if _, err = w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-			return w.judge(fmt.Errorf("begin: %w", err))
-		}
+	if err := w.begin(); err != nil {
+		return err
 	}
-	for _, f := range batch {
-		if f.err = w.runAlone(f); fatal(f.err) {
-			cause := f.err
-			f.err = nil // its fate is the batch's
-			return w.abandon(cause)
-		}
+	if err := w.run(batch); err != nil {
+		return w.abandon(err)
 	}
 	commit := func() error {
-		_, err := w.conn.ExecContext(ctx, "COMMIT")
+		_, err := w.tx.exec("COMMIT")
 		return err
 	}
 	if w.around != nil {
@@ -220,11 +214,63 @@ func (w *writer) commit(batch []*fact) error {
 	return nil
 }
 
+func (w *writer) begin() error {
+	if _, err := w.tx.exec("BEGIN IMMEDIATE"); err != nil {
+		// A transaction that could not be rolled back is still open, and would
+		// be in the way of every other for ever.
+		_, _ = w.tx.exec("ROLLBACK")
+		if _, err = w.tx.exec("BEGIN IMMEDIATE"); err != nil {
+			return w.judge(fmt.Errorf("begin: %w", err))
+		}
+	}
+	return nil
+}
+
+// run carries the facts out. Nothing stands between them at first, because hardly
+// any fails once it has written something, and to stand between them SQLite has to
+// copy every page that they touch. Where one does, all of it is undone, and they
+// are carried out again, each under its own savepoint. The error is the batch's end.
+func (w *writer) run(batch []*fact) error {
+	for _, f := range batch {
+		w.tx.wrote = false
+		f.err = w.runSafely(f)
+		if fatal(f.err) {
+			return takenOver(f)
+		}
+		if f.err != nil && w.tx.wrote {
+			return w.runApart(batch)
+		}
+	}
+	return nil
+}
+
+func (w *writer) runApart(batch []*fact) error {
+	if _, err := w.tx.exec("ROLLBACK"); err != nil {
+		return err
+	}
+	if _, err := w.tx.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	for _, f := range batch {
+		if f.err = w.runAlone(f); fatal(f.err) {
+			return takenOver(f)
+		}
+	}
+	return nil
+}
+
+// takenOver is the failure of a fact whose fate has become the batch's.
+func takenOver(f *fact) error {
+	cause := f.err
+	f.err = nil
+	return cause
+}
+
 // runAlone runs one fact so that whatever it does wrong is undone without its
 // neighbours noticing.
 func (w *writer) runAlone(f *fact) error {
 	if _, err := w.tx.exec("SAVEPOINT fact"); err != nil {
-		return err
+		return &lostTransaction{err}
 	}
 	err := w.runSafely(f)
 	if fatal(err) {
@@ -253,14 +299,14 @@ func (w *writer) runSafely(f *fact) (err error) {
 // abandon gives up a transaction whose fate is not known.
 func (w *writer) abandon(cause error) error {
 	// Where SQLite has rolled back already this is an error, and a fine one.
-	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK")
+	_, _ = w.tx.exec("ROLLBACK")
 	return w.judge(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
 }
 
 // judge remembers a failure that no retry can mend.
 func (w *writer) judge(err error) error {
 	switch primaryCode(err) {
-	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+	case engine.ResultIOErr, engine.ResultCorrupt, engine.ResultNotADB:
 		w.cause = fmt.Errorf("the store's disk has failed: %w", err)
 		close(w.dead)
 	}
@@ -280,8 +326,7 @@ func (w *writer) broken() error {
 func (w *writer) stop() error {
 	w.stopOnce.Do(func() { close(w.stopping) })
 	<-w.stopped
-	w.tx.close()
-	return w.conn.Close()
+	return w.tx.close()
 }
 
 // lostTransaction is a savepoint that could not be left: SQLite has ended the
@@ -302,26 +347,19 @@ func fatal(err error) bool {
 		return true
 	}
 	switch primaryCode(err) {
-	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
-		sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY:
+	case engine.ResultFull, engine.ResultIOErr, engine.ResultCorrupt, engine.ResultNotADB,
+		engine.ResultNoMem, engine.ResultInterrupt, engine.ResultBusy:
 		return true
 	}
 	return false
 }
 
-// primaryCode is SQLite's result code without its finer distinctions; 0 if err
-// did not come from SQLite.
-func primaryCode(err error) int {
-	var failure *sqlite.Error
-	if errors.As(err, &failure) {
-		return failure.Code() & 0xff
-	}
-	return 0
-}
+// primaryCode is SQLite's result code without its finer distinctions; that of a
+// plain error if err did not come from SQLite.
+func primaryCode(err error) engine.ResultCode { return engine.ErrCode(err).ToPrimary() }
 
 // violates reports whether err is a broken uniqueness rule.
 func violates(err error) bool {
-	var failure *sqlite.Error
-	return errors.As(err, &failure) &&
-		(failure.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || failure.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+	code := engine.ErrCode(err)
+	return code == engine.ResultConstraintUnique || code == engine.ResultConstraintPrimaryKey
 }

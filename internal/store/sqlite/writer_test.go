@@ -259,7 +259,7 @@ func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
 func TestATransactionLeftOpenIsNotInTheWayForEver(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
 	scratch(t, db)
-	if _, err := db.writer.conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+	if _, err := db.writer.tx.exec("BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.writer.do(t.Context(), note("after")); err != nil || notes(t, db) != "after" {
