@@ -102,19 +102,22 @@ func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
 	return plans, nil
 }
 
-// Plan returns one plan as it can be bought now.
-func (c *Catalogue) Plan(ctx context.Context, id string) (subscription.Plan, error) {
-	if err := c.verified(ctx); err != nil {
-		return subscription.Plan{}, err
+// Price returns a plan as it can be bought now, given the offer of it that was read
+// a moment ago. If prices were not verified then, it is read again once they are.
+func (c *Catalogue) Price(ctx context.Context, id string, offer subscription.Offer) (subscription.Plan, error) {
+	if !c.recent(offer.VerifiedAt) {
+		if err := c.verified(ctx); err != nil {
+			return subscription.Plan{}, err
+		}
+		var err error
+		if offer.Plan, offer.Sellable, err = c.store.SellablePlan(ctx, id); err != nil {
+			return subscription.Plan{}, unavailable(fmt.Errorf("read plan %s: %w", id, err))
+		}
 	}
-	plan, found, err := c.store.SellablePlan(ctx, id)
-	if err != nil {
-		return plan, unavailable(fmt.Errorf("read plan %s: %w", id, err))
+	if !offer.Sellable {
+		return subscription.Plan{}, fault.New(fault.InvalidPlan, "There is no such plan in the catalogue. GET /plans lists what can be bought.")
 	}
-	if !found {
-		return plan, fault.New(fault.InvalidPlan, "There is no such plan in the catalogue. GET /plans lists what can be bought.")
-	}
-	return plan, nil
+	return offer.Plan, nil
 }
 
 // verified refuses while prices are not verified. A node that slept through its
@@ -145,7 +148,12 @@ func (c *Catalogue) fresh(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, unavailable(fmt.Errorf("read when prices were verified: %w", err))
 	}
-	return !good.IsZero() && c.config.Now().Sub(good) <= c.config.MaxAge, nil
+	return c.recent(good), nil
+}
+
+// recent reports whether prices that were verified then still count.
+func (c *Catalogue) recent(verified time.Time) bool {
+	return !verified.IsZero() && c.config.Now().Sub(verified) <= c.config.MaxAge
 }
 
 // Compare looks at the provider's catalogue now.

@@ -24,10 +24,11 @@ const (
 	ambiguousAttempts = 3
 )
 
-// Prices says what a plan costs now. It refuses with PLANS_UNAVAILABLE where
-// prices are not verified, and with INVALID_PLAN where there is no such plan.
+// Prices says what a plan costs now, from the offer of it that was read. It refuses
+// with PLANS_UNAVAILABLE where prices are not verified, and with INVALID_PLAN where
+// there is no such plan.
 type Prices interface {
-	Plan(ctx context.Context, id string) (subscription.Plan, error)
+	Price(ctx context.Context, id string, offer subscription.Offer) (subscription.Plan, error)
 }
 
 // Config is what a processor is told beside its parts.
@@ -121,39 +122,44 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 	id, doubts := newID(p.config.Now()), 0
 	patience := patience{length: p.lease()}
 	for range reserveAttempts {
+		// The shape needs no look at anything, so it is judged first, and
+		// answered in its turn.
+		var misshapen error
+		w, misshapen = validate(r)
+
 		// 2. Idempotency: a known key keeps its result, whatever has changed
 		// since. A known key with another body is refused before that body is
 		// judged.
-		known, found, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
+		facts, err := p.facts(ctx, r, w, misshapen == nil)
+		var known Operation
+		if err == nil && facts.KnownID != "" {
+			var found bool
+			if known, found, err = p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey); err == nil && !found {
+				continue // it was there for a moment, and its server with it
+			}
+		}
 		if err != nil && doubts > 0 && patience.pause() {
 			continue // a doubt is not left behind while it can be resolved
 		}
-		if err != nil {
-			return op, w, false, unavailable(fmt.Errorf("look up the key: %w", err))
-		}
-		if found && known.ID == id {
+		switch {
+		case err != nil:
+			return op, w, false, unavailable(fmt.Errorf("read the facts: %w", err))
+		case facts.KnownID == id:
 			// Our own reservation, whose commit nobody could vouch for. What was
 			// read may still vanish; a commit of our own on top of it may not.
 			return p.confirmReservation(ctx, known, w)
-		}
-		if found {
+		case facts.KnownID != "":
 			return known, w, true, p.judgeReplay(r, known)
 		}
 
-		// 3 to 5. Shape, price, customer, balance.
-		var draft Draft
-		if w, draft, err = p.judge(ctx, id, r); err != nil {
-			// A twin of this request, or our own reservation that was in doubt, may
-			// have got in between the look-up above and the facts, which then show
-			// its effects: the key is looked up once more, lest the request be
-			// refused because of itself.
-			twin, found, lookErr := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
-			switch {
-			case lookErr == nil && found && twin.ID == id, lookErr != nil && doubts > 0 && patience.pause():
-				continue
-			case lookErr == nil && found:
-				return twin, w, true, p.judgeReplay(r, twin)
-			}
+		// 3 to 5. Shape, price, customer, balance. That the key is free and
+		// everything else were true at one moment, so no request is refused
+		// because of its own twin.
+		if misshapen != nil {
+			return op, w, false, misshapen
+		}
+		draft, err := p.judge(ctx, id, r, w, facts)
+		if err != nil {
 			return op, w, false, err
 		}
 
@@ -184,41 +190,40 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 	return op, w, false, unavailable(errors.New("the facts moved faster than the request could be judged"))
 }
 
-// judge takes a request through everything that can refuse it, and drafts the
-// operation that it asks for.
-func (p *Processor) judge(ctx context.Context, id string, r Request) (wish, Draft, error) {
-	// 3. Shape, then price.
-	w, err := validate(r)
-	if err != nil {
-		return w, Draft{}, err
+// facts reads what a request is judged on. Of one that is misshapen only the key
+// counts.
+func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) (Facts, error) {
+	if !shapely {
+		known, _, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
+		return Facts{KnownID: known.ID}, err
 	}
-	plan, err := p.prices.Plan(ctx, w.planID)
-	if err != nil {
-		return w, Draft{}, err
-	}
-
-	// 4 and 5. The facts, and what the rules say to them.
-	facts, err := p.store.Facts(ctx, Question{
-		OperatorID: r.OperatorID, Kind: r.Kind, SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: plan.ID,
+	return p.store.Facts(ctx, Question{
+		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: r.Kind,
+		SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: w.planID, Provider: p.config.ProviderName,
 		DuplicatesSince: p.config.Now().Add(-duplicateWindow),
 	})
+}
+
+// judge takes a request through everything that can refuse it, and drafts the
+// operation that it asks for.
+func (p *Processor) judge(ctx context.Context, id string, r Request, w wish, facts Facts) (Draft, error) {
+	plan, err := p.prices.Price(ctx, w.planID, facts.Offer)
 	if err != nil {
-		return w, Draft{}, unavailable(fmt.Errorf("read the facts: %w", err))
+		return Draft{}, err
 	}
 	// The time is taken once the facts are there, so that everything they show
 	// lies before it, however long the node slept over the reading.
 	now := p.config.Now()
 	if err := judgeCustomer(r.Kind, plan, facts, now); err != nil {
-		return w, Draft{}, err
+		return Draft{}, err
 	}
 	if err := judgeBalance(facts.Balance, plan.Price); err != nil {
-		return w, Draft{}, err
+		return Draft{}, err
 	}
 	if err := p.breaker.Allow(); err != nil {
-		return w, Draft{}, err
+		return Draft{}, err
 	}
-	draft, err := p.draft(id, r, w, plan, facts, now)
-	return w, draft, err
+	return p.draft(id, r, w, plan, facts, now)
 }
 
 func (p *Processor) confirmReservation(ctx context.Context, op Operation, w wish) (Operation, wish, bool, error) {

@@ -66,7 +66,8 @@ type troubled struct {
 	settle        []string
 	reserved, set int
 	away          int // how many calls from now on find nobody
-	unseen        int // how many look-ups from now on come before the commit
+	unseen        int // how many looks from now on come before the commit
+	seen          operation.Facts
 	// late is how far the clock has gone on; committing is called when a
 	// reservation has taken hold.
 	late       time.Duration
@@ -87,9 +88,6 @@ func (s *troubled) OperationByKey(ctx context.Context, operatorID int64, key str
 	if s.isAway() {
 		return operation.Operation{}, false, errAway
 	}
-	if s.unseen--; s.unseen >= 0 {
-		return operation.Operation{}, false, nil
-	}
 	return s.DB.OperationByKey(ctx, operatorID, key)
 }
 
@@ -105,7 +103,15 @@ func (s *troubled) Facts(ctx context.Context, q operation.Question) (operation.F
 		s.beforeFacts = nil
 		f()
 	}
-	return s.DB.Facts(ctx, q)
+	if s.isAway() {
+		return operation.Facts{}, errAway
+	}
+	if s.unseen--; s.unseen >= 0 {
+		return s.seen, nil
+	}
+	facts, err := s.DB.Facts(ctx, q)
+	s.seen = facts
+	return facts, err
 }
 
 func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {

@@ -136,19 +136,27 @@ var ErrMoved = errors.New("what the draft rests on has changed")
 
 // Question names what a request is about.
 type Question struct {
-	OperatorID int64
-	Kind       Kind
+	OperatorID     int64
+	IdempotencyKey string
+	Kind           Kind
 	// SubscriberID and Mobile name the customer; an activation has a mobile,
 	// and perhaps an id that it would like.
 	SubscriberID string
 	Mobile       string
 	PlanID       string
+	// Provider is whose catalogue the plan must be found in.
+	Provider string
 	// DuplicatesSince is how far back a renewal counts as the same.
 	DuplicatesSince time.Time
 }
 
 // Facts is how things stood at one moment.
 type Facts struct {
+	// KnownID is the operation that the key stands for; empty if it is new. Then
+	// the rest need not be filled.
+	KnownID string
+	// Offer is how the plan stood in the catalogue.
+	Offer subscription.Offer
 	// Subscriber is the customer: for an activation whoever has the mobile, of
 	// any operator; else the operator's own. Nil if there is none.
 	Subscriber *Subscriber

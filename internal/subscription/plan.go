@@ -38,6 +38,16 @@ type Plan struct {
 	UpdatedAt time.Time
 }
 
+// Offer is how a plan stood in the catalogue at one moment.
+type Offer struct {
+	Plan Plan
+	// Sellable: the plan is there and not retired, and the provider sold all that it
+	// is made of when that was last compared.
+	Sellable bool
+	// VerifiedAt is when it was; zero if never.
+	VerifiedAt time.Time
+}
+
 // Commission is the MSO's share of a price, in whole paise, half a paisa being
 // one. The rate is in basis points.
 func Commission(price money.Amount, basisPoints int) money.Amount {

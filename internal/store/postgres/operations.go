@@ -82,22 +82,36 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 	var facts operation.Facts
 	var balance int64
 	var subscriber possibleSubscriber
-	var free, duplicate sql.NullString
+	var plan possiblePlan
+	var known, free, duplicate sql.NullString
+	var verified sql.NullInt64
+	targets := append([]any{&balance, &known, &verified}, plan.targets()...)
+	targets = append(append(targets, subscriber.targets()...), &duplicate, &free)
 	err := db.read(ctx).queryRow(`
-		SELECT w.balance_paise, `+subscriberColumns+`,
+		SELECT w.balance_paise,
+		       (SELECT k.id FROM operations k WHERE k.operator_id = $1 AND k.idempotency_key = $7),
+		       (SELECT v.verified_at FROM catalogue_comparisons v WHERE v.provider = $8),
+		       `+offerColumns+`, `+subscriberColumns+`,
 		       (SELECT o.id FROM operations o
 		         WHERE o.subscriber_id = s.id AND o.plan_id = $4 AND o.completed_at > $5
 		           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
 		         ORDER BY o.completed_at DESC LIMIT 1),
 		       (SELECT c.id FROM unnest($6::text[]) WITH ORDINALITY AS c (id, n)
 		         WHERE NOT EXISTS (SELECT 1 FROM subscribers x WHERE x.id = c.id COLLATE "C") ORDER BY c.n LIMIT 1)
-		  FROM wallets w LEFT JOIN subscribers s ON `+who+`
+		  FROM wallets w
+		  LEFT JOIN (`+sellable+` AND p.id = $4) AS p ON true
+		  LEFT JOIN subscribers s ON `+who+`
 		 WHERE w.operator_id = $1`,
-		q.OperatorID, q.SubscriberID, q.Mobile, q.PlanID, q.DuplicatesSince.UnixMilli(), candidates,
-	).Scan(append(append([]any{&balance}, subscriber.targets()...), &duplicate, &free)...)
+		q.OperatorID, q.SubscriberID, q.Mobile, q.PlanID, q.DuplicatesSince.UnixMilli(), candidates, q.IdempotencyKey, q.Provider,
+	).Scan(targets...)
 	if err != nil {
 		return facts, fmt.Errorf("read the facts: %w", err)
 	}
+	if known.Valid {
+		return operation.Facts{KnownID: known.String}, nil
+	}
+	facts.Offer.Plan, facts.Offer.Sellable = plan.found()
+	facts.Offer.VerifiedAt = moment(verified)
 	facts.Balance, facts.Subscriber = money.Paise(balance), subscriber.found()
 	switch {
 	case q.Kind != operation.Activate:

@@ -15,7 +15,7 @@ import (
 
 var _ catalogue.Store = (*DB)(nil)
 
-const planColumns = `p.id, p.name, p.description, p.price_paise, p.months, p.type, p.main, p.addon, p.retired = 1, p.version, p.updated_at`
+const planColumns = `p.id, p.name, p.description, p.price_paise, p.months, p.type, p.main, p.addon, p.retired = 1 AS retired, p.version, p.updated_at`
 
 func readPlan(row scanner) (subscription.Plan, error) {
 	var p subscription.Plan
@@ -25,6 +25,28 @@ func readPlan(row scanner) (subscription.Plan, error) {
 	err := row.Scan(&p.ID, &p.Name, &p.Description, &price, &p.Months, &p.Type, &p.Main, &addon, &p.Retired, &p.Version, &updated)
 	p.Price, p.Addon, p.UpdatedAt = money.Paise(price), addon.String, moment(updated)
 	return p, err
+}
+
+// offerColumns are those of a plan p that was found by sellable, or was not.
+const offerColumns = `p.id, p.name, p.description, p.price_paise, p.months, p.type, p.main, p.addon, p.retired, p.version, p.updated_at`
+
+// possiblePlan is read by offerColumns.
+type possiblePlan struct {
+	id, name, description, kind, main, addon sql.NullString
+	price, months, version, updated          sql.NullInt64
+	retired                                  sql.NullBool
+}
+
+func (p *possiblePlan) targets() []any {
+	return []any{&p.id, &p.name, &p.description, &p.price, &p.months, &p.kind, &p.main, &p.addon, &p.retired, &p.version, &p.updated}
+}
+
+func (p *possiblePlan) found() (subscription.Plan, bool) {
+	return subscription.Plan{
+		ID: p.id.String, Name: p.name.String, Description: p.description.String, Price: money.Paise(p.price.Int64),
+		Months: int(p.months.Int64), Type: subscription.PlanType(p.kind.String), Main: p.main.String, Addon: p.addon.String,
+		Retired: p.retired.Bool, Version: p.version.Int64, UpdatedAt: moment(p.updated),
+	}, p.id.Valid
 }
 
 // SetPlan makes or changes a plan and keeps the price it had.

@@ -69,32 +69,50 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 	var facts operation.Facts
 	err := db.snapshot(ctx, func(from querier) error {
 		var balance int64
-		err := from.queryRow(`SELECT balance_paise FROM wallets WHERE operator_id = ?1`, q.OperatorID).Scan(&balance)
+		var known sql.NullString
+		var verified sql.NullInt64
+		err := from.queryRow(`
+			SELECT balance_paise,
+			       (SELECT id FROM operations WHERE operator_id = ?1 AND idempotency_key = ?2),
+			       (SELECT verified_at FROM catalogue_comparisons WHERE provider = ?3)
+			  FROM wallets WHERE operator_id = ?1`, q.OperatorID, q.IdempotencyKey, q.Provider).Scan(&balance, &known, &verified)
 		if err != nil {
 			return fmt.Errorf("read the balance: %w", err)
 		}
-		facts.Balance = money.Paise(balance)
-		if q.Kind == operation.Activate {
-			// Whoever has the number, of any operator: it is unique in the service.
-			facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
-			if err != nil || facts.Subscriber != nil {
-				return err
-			}
-			facts.FreeID, err = freeSubscriberID(from, q.SubscriberID)
-			return err
+		if known.Valid {
+			facts.KnownID = known.String
+			return nil
 		}
-		if q.SubscriberID != "" {
-			facts.Subscriber, err = subscriberWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
-		} else {
-			facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
+		facts.Balance, facts.Offer.VerifiedAt = money.Paise(balance), moment(verified)
+		if facts.Offer.Plan, facts.Offer.Sellable, err = sellablePlan(from, q.PlanID); err != nil {
+			return fmt.Errorf("read plan %s: %w", q.PlanID, err)
 		}
-		if err != nil || facts.Subscriber == nil {
-			return err
-		}
-		facts.Duplicate, err = duplicateOf(from, facts.Subscriber.ID, q)
-		return err
+		return customerFacts(from, q, &facts)
 	})
 	return facts, err
+}
+
+// customerFacts reads what there is to know of the customer that a question names.
+func customerFacts(from querier, q operation.Question, facts *operation.Facts) (err error) {
+	if q.Kind == operation.Activate {
+		// Whoever has the number, of any operator: it is unique in the service.
+		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
+		if err != nil || facts.Subscriber != nil {
+			return err
+		}
+		facts.FreeID, err = freeSubscriberID(from, q.SubscriberID)
+		return err
+	}
+	if q.SubscriberID != "" {
+		facts.Subscriber, err = subscriberWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
+	} else {
+		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
+	}
+	if err != nil || facts.Subscriber == nil {
+		return err
+	}
+	facts.Duplicate, err = duplicateOf(from, facts.Subscriber.ID, q)
+	return err
 }
 
 func duplicateOf(from querier, subscriberID string, q operation.Question) (string, error) {

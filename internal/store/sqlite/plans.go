@@ -164,7 +164,11 @@ func (db *DB) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
 
 // SellablePlan reads one plan, if it can be bought.
 func (db *DB) SellablePlan(ctx context.Context, id string) (subscription.Plan, bool, error) {
-	plan, err := readPlan(db.read(ctx).queryRow(sellable+` AND p.id = ?1`, id))
+	return sellablePlan(db.read(ctx), id)
+}
+
+func sellablePlan(from querier, id string) (subscription.Plan, bool, error) {
+	plan, err := readPlan(from.queryRow(sellable+` AND p.id = ?1`, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return plan, false, nil
 	}

@@ -29,6 +29,7 @@ var operationTests = []test{
 	{"a lease is extended only in the hands that hold it", leases},
 	{"another operator's customers and operations are not found", tenancy},
 	{"a preferred id is given if it is free", preferredID},
+	{"facts tell the key and the offer of the same moment", keyAndOffer},
 	{"duplicates are successful renewals since the moment", duplicates},
 	{"a look-up shows what is under way", subscriptionLookup},
 }
@@ -302,6 +303,44 @@ func reservationReadBack(h *house) {
 		if err != nil || !found || fmt.Sprint(read) != fmt.Sprint(want) {
 			s.Errorf("%s: %v, %v\n%+v\nwant\n%+v", what, found, err, read, want)
 		}
+	}
+}
+
+func keyAndOffer(h *house) {
+	s := h.shop("1000")
+	question := operation.Question{
+		OperatorID: s.operator.ID, IdempotencyKey: "key-1", Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001",
+		PlanID: s.plan.ID, Provider: "test",
+	}
+	facts := s.facts(question)
+	if offer := facts.Offer; facts.KnownID != "" || !offer.Sellable || fmt.Sprint(offer.Plan) != fmt.Sprint(s.plan) || !offer.VerifiedAt.Equal(noon) {
+		s.Errorf("of a new key and a plan on sale: %+v; want %+v verified at %s", facts, s.plan, noon)
+	}
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	if facts := s.facts(question); facts.KnownID != op.ID {
+		s.Errorf("the key stands for %q; want %s", facts.KnownID, op.ID)
+	}
+	stranger := question
+	stranger.OperatorID = h.operator("stranger").ID
+	if facts := s.facts(stranger); facts.KnownID != "" {
+		s.Errorf("another operator's key stands for %s; want it to be new", facts.KnownID)
+	}
+	question.IdempotencyKey, question.Provider = "key-2", "another"
+	if facts := s.facts(question); facts.KnownID != "" || !facts.Offer.VerifiedAt.IsZero() {
+		s.Errorf("with a provider that nobody has compared: %+v", facts)
+	}
+	h.components("OTT-PLUS") // the provider has withdrawn the plan's component
+	if facts := s.facts(question); facts.Offer.Sellable {
+		s.Errorf("a plan that the provider no longer sells is on offer: %+v", facts.Offer)
+	}
+	h.components("TV-BASIC", "OTT-PLUS")
+	s.must(s.RetirePlan(s.Context(), act("plan retire"), s.plan.ID))
+	if facts := s.facts(question); facts.Offer.Sellable {
+		s.Errorf("a retired plan is on offer: %+v", facts.Offer)
+	}
+	question.PlanID = "NONE"
+	if facts := s.facts(question); facts.Offer.Sellable {
+		s.Errorf("a plan that is not there is on offer: %+v", facts.Offer)
 	}
 }
 
