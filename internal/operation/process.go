@@ -264,7 +264,7 @@ func (p *Processor) ask(ctx context.Context, op Operation, w wish) Settlement {
 	order.Email, order.Password = w.profile.Email, w.password
 	answer, call := p.apply(ctx, order)
 	s := Settlement{
-		OperationID: op.ID, Epoch: op.Epoch, Node: p.config.Node, AddonState: op.AddonState,
+		OperationID: op.ID, Held: &op, Epoch: op.Epoch, Node: p.config.Node, AddonState: op.AddonState,
 		ProviderTransaction: answer.Transaction, ProviderMessage: answer.Message, Calls: []ProviderCall{call},
 	}
 	switch answer.Verdict {

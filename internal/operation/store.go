@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -219,6 +220,9 @@ type Profile struct {
 // Settlement moves an operation out of the state it is in.
 type Settlement struct {
 	OperationID string
+	// Held is the operation as whoever settles it got it into their hands; nil if
+	// they have not seen it. A store that knows it need not look.
+	Held *Operation
 	// Epoch is the hands the operation must still be in.
 	Epoch int64
 	To    State
@@ -239,6 +243,32 @@ type Settlement struct {
 
 	// Calls are what the provider was asked since the last settlement.
 	Calls []ProviderCall
+}
+
+// Fits reports whether an operation is open in the hands that the settlement names.
+func (s Settlement) Fits(op Operation) bool {
+	return op.ID == s.OperationID && op.Epoch == s.Epoch && op.State.CanBecome(s.To)
+}
+
+// After is an operation that the settlement fits, as the settlement leaves it.
+func (s Settlement) After(op Operation) Operation {
+	op.State = s.To
+	switch at := s.At.Truncate(time.Millisecond); {
+	case !s.To.Open():
+		op.CompletedAt = at
+	case op.ReviewSince.IsZero():
+		op.ReviewSince = at
+	}
+	// Checks count from the beginning for what comes after the settlement.
+	op.LeaseUntil, op.NextCheckAt, op.Checks, op.NeedsPerson = time.Time{}, s.NextCheckAt.Truncate(time.Millisecond), 0, false
+	op.ProviderTransaction = cmp.Or(s.ProviderTransaction, op.ProviderTransaction)
+	op.Reason, op.ProviderMessage = s.Reason, s.ProviderMessage
+	op.AddonNextAt = s.AddonNextAt.Truncate(time.Millisecond)
+	if op.Addon != "" {
+		op.AddonState = cmp.Or(s.AddonState, op.AddonState)
+	}
+	op.AddonAttempt = max(op.AddonAttempt, s.AddonAttempt)
+	return op
 }
 
 // Repeats reports whether an operation stands as this very settlement left it:

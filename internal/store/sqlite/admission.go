@@ -58,13 +58,15 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 
 	// The limit stands in the guard, not in a count read before: requests of
 	// one batch must not share the last place.
-	var used int
-	err = tx.queryRow(`
+	counted, err := tx.exec(`
 		INSERT INTO rate_counters (operator_id, minute, used) VALUES (?1, ?2, 1)
-		    ON CONFLICT (operator_id, minute) DO UPDATE SET used = used + 1 WHERE used < ?3
-		RETURNING used`, a.OperatorID, a.Minute(), a.Limit).Scan(&used)
-	if errors.Is(err, sql.ErrNoRows) {
+		    ON CONFLICT (operator_id, minute) DO UPDATE SET used = used + 1 WHERE used < ?3`, a.OperatorID, a.Minute(), a.Limit)
+	if err == nil && counted == 0 {
 		return access.Admitted{Used: a.Limit}, nil
+	}
+	var used int
+	if err == nil {
+		err = tx.queryRow(`SELECT used FROM rate_counters WHERE operator_id = ?1 AND minute = ?2`, a.OperatorID, a.Minute()).Scan(&used)
 	}
 	if err != nil {
 		return access.Admitted{}, fmt.Errorf("count in the minute: %w", err)

@@ -91,13 +91,16 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 // because two requests may have read the same balance before it. The rate of the
 // commission is the operator's at this moment.
 func debit(tx *tx, op *operation.Operation) (seq, after int64, err error) {
-	err = tx.queryRow(`
+	debited, err := tx.exec(`
 		UPDATE wallets SET balance_paise = balance_paise - ?2, entries = entries + 1
-		 WHERE operator_id = ?1 AND balance_paise >= ?2
-		RETURNING balance_paise, entries, (SELECT commission_bps FROM operators WHERE id = ?1)`,
-		op.OperatorID, op.Amount.Paise()).Scan(&after, &seq, &op.CommissionBPS)
-	if errors.Is(err, sql.ErrNoRows) {
+		 WHERE operator_id = ?1 AND balance_paise >= ?2`, op.OperatorID, op.Amount.Paise())
+	if err == nil && debited == 0 {
 		return 0, 0, operation.ErrMoved
+	}
+	if err == nil {
+		err = tx.queryRow(`
+			SELECT balance_paise, entries, (SELECT commission_bps FROM operators WHERE id = ?1)
+			  FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&after, &seq, &op.CommissionBPS)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("debit the wallet: %w", err)
@@ -141,7 +144,7 @@ func writeReservation(tx *tx, op operation.Operation, seq, after int64) error {
 func writeEvent(tx *tx, id string, from, to operation.State, epoch int64, node, actor, why string, at int64) error {
 	_, err := tx.exec(`
 		INSERT INTO operation_events (operation_id, seq, from_status, to_status, epoch, node, actor, reason, at)
-		SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM operation_events WHERE operation_id = ?1`,
+		VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM operation_events WHERE operation_id = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
 		id, textOrNull(string(from)), to, epoch, node, actor, why, at)
 	if err != nil {
 		return fmt.Errorf("write the operation's event: %w", err)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/coaxhq/coax/internal/failpoint"
@@ -16,12 +17,9 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 	var op operation.Operation
 	var settled bool
 	err := db.writer.do(ctx, func(tx *tx) error {
-		before, found, err := oneOperation(tx, `id = ?1`, s.OperationID)
+		before, err := held(tx, s)
 		if err != nil {
 			return err
-		}
-		if !found {
-			return fmt.Errorf("there is no operation %s", s.OperationID)
 		}
 		if op, settled, err = settle(tx, before, s); err != nil {
 			return err
@@ -34,16 +32,36 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 	return op, settled, nil
 }
 
+// held is the operation that a settlement is about, as it stands. Where the holder
+// knows it, one look at whose hands it is in is enough: nothing else of it changes
+// without changing those.
+func held(tx *tx, s operation.Settlement) (operation.Operation, error) {
+	if s.Held != nil && s.Fits(*s.Held) {
+		var still bool
+		err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM operations WHERE id = ?1 AND epoch = ?2 AND status = ?3)`,
+			s.OperationID, s.Epoch, s.Held.State).Scan(&still)
+		if err != nil || still {
+			return *s.Held, err
+		}
+	}
+	op, found, err := oneOperation(tx, `id = ?1`, s.OperationID)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no operation %s", s.OperationID)
+	}
+	return op, err
+}
+
 // settle moves an operation, if it is open in the hands that the settlement
 // names, and writes everything that follows.
 func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
-	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
+	if !s.Fits(before) {
 		return before, false, keepWord(tx, before, s)
 	}
-	op, err := moveOperation(tx, s)
-	if err != nil {
+	op := s.After(before)
+	if err := moveOperation(tx, s); err != nil {
 		return op, false, err
 	}
+	var err error
 	switch s.To {
 	case operation.Success:
 		err = succeed(tx, op)
@@ -74,40 +92,44 @@ func keepWord(tx *tx, op operation.Operation, s operation.Settlement) error {
 	return writeCalls(tx, s.OperationID, s.Node, s.Calls)
 }
 
-func moveOperation(tx *tx, s operation.Settlement) (operation.Operation, error) {
-	// checks counts from the beginning for what comes after the settlement.
+// moveOperation writes what Settlement.After says. It returns no row: SQLite would
+// put it into a table of its own first, which costs more than the change.
+func moveOperation(tx *tx, s operation.Settlement) error {
 	var completed, review any
 	if s.To.Open() {
 		review = s.At.UnixMilli()
 	} else {
 		completed = s.At.UnixMilli()
 	}
-	op, err := readOperation(tx.queryRow(`
+	changed, err := tx.exec(`
 		UPDATE operations
 		   SET status = ?3, completed_at = ?4, review_since = coalesce(review_since, ?5), lease_until = NULL,
 		       next_check_at = ?6, checks = 0, needs_person = 0,
 		       provider_transaction_id = coalesce(?7, provider_transaction_id), reason = ?8, provider_message = ?9,
 		       addon_status = CASE WHEN addon IS NULL THEN NULL ELSE coalesce(?10, addon_status) END, addon_next_at = ?11,
 		       addon_attempt = max(addon_attempt, ?12)
-		 WHERE id = ?1 AND epoch = ?2 AND status IN ('processing', 'needs_review')
-		RETURNING `+operationColumns,
+		 WHERE id = ?1 AND epoch = ?2 AND status IN ('processing', 'needs_review')`,
 		s.OperationID, s.Epoch, s.To, completed, review, millis(s.NextCheckAt),
 		textOrNull(s.ProviderTransaction), textOrNull(string(s.Reason)), s.ProviderMessage,
-		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt))
-	if err != nil {
-		return op, fmt.Errorf("move operation %s: %w", s.OperationID, err)
+		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt)
+	if err == nil && changed != 1 {
+		err = errors.New("it is not open in these hands")
 	}
-	return op, nil
+	if err != nil {
+		return fmt.Errorf("move operation %s: %w", s.OperationID, err)
+	}
+	return nil
 }
 
 // succeed writes what a confirmed operation means: the charge leaves the ledger,
 // the MSO earns, the subscription runs.
 func succeed(tx *tx, op operation.Operation) error {
 	var sum, line int64
-	err := tx.queryRow(`
-		UPDATE wallets SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1
-		 WHERE operator_id = ?1
-		RETURNING ledger_paise, ledger_lines`, op.OperatorID, op.Amount.Paise()).Scan(&sum, &line)
+	_, err := tx.exec(`UPDATE wallets SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1 WHERE operator_id = ?1`,
+		op.OperatorID, op.Amount.Paise())
+	if err == nil {
+		err = tx.queryRow(`SELECT ledger_paise, ledger_lines FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&sum, &line)
+	}
 	if err != nil {
 		return fmt.Errorf("charge the ledger: %w", err)
 	}
@@ -146,7 +168,7 @@ func runSubscription(tx *tx, op operation.Operation) error {
 	}
 	_, err = tx.exec(`
 		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
-		SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM cycles WHERE subscriber_id = ?1`,
+		VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM cycles WHERE subscriber_id = ?1), ?2, ?3, ?4, ?5, ?6)`,
 		op.SubscriberID, op.ID, op.PlanID, op.CycleStartsAt.UnixMilli(), op.ExpiryPlanned.UnixMilli(), op.CompletedAt.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the cycle: %w", err)
@@ -158,10 +180,11 @@ func runSubscription(tx *tx, op operation.Operation) error {
 // failed nothing remains but the operation itself.
 func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	var after, seq int64
-	err := tx.queryRow(`
-		UPDATE wallets SET balance_paise = balance_paise + ?2, entries = entries + 1
-		 WHERE operator_id = ?1
-		RETURNING balance_paise, entries`, op.OperatorID, op.Amount.Paise()).Scan(&after, &seq)
+	_, err := tx.exec(`UPDATE wallets SET balance_paise = balance_paise + ?2, entries = entries + 1 WHERE operator_id = ?1`,
+		op.OperatorID, op.Amount.Paise())
+	if err == nil {
+		err = tx.queryRow(`SELECT balance_paise, entries FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&after, &seq)
+	}
 	if err != nil {
 		return fmt.Errorf("refund the wallet: %w", err)
 	}

@@ -79,7 +79,7 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	conn, err := connect(db.path, "journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1")
+	conn, err := connect(db.path, "journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache)
 	if err != nil {
 		return unopened(db.path, err)
 	}

@@ -23,3 +23,26 @@ func (f folder) Open(t testing.TB) storetest.Store {
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Place { return folder(t.TempDir()) })
 }
+
+func BenchmarkRenewal(b *testing.B) {
+	storetest.Benchmark(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
+}
+
+// counting reports how many facts share a commit.
+type counting struct {
+	folder
+	b *testing.B
+}
+
+func (c counting) Open(t testing.TB) storetest.Store {
+	watch := &observed{}
+	db := open(t, filepath.Join(string(c.folder), "coax.db"), Options{Observe: watch})
+	t.Cleanup(func() {
+		facts := 0
+		for _, size := range watch.sizes {
+			facts += size
+		}
+		c.b.Logf("%d facts in %d commits", facts, len(watch.sizes))
+	})
+	return db
+}

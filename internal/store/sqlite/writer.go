@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -134,14 +135,16 @@ func (w *writer) loop() {
 
 // gather adds whoever has queued up, and drops who has hung up.
 func (w *writer) gather(batch []*fact) []*fact {
-	for len(batch) < maxBatch {
+	for calm := 0; len(batch) < maxBatch && calm < 2; {
 		select {
 		case f := <-w.queue:
-			batch = append(batch, f)
-			continue
+			batch, calm = append(batch, f), 0
 		default:
+			// Whoever the last batch has woken is about to come with the next
+			// fact. Where nobody is, this costs next to nothing.
+			runtime.Gosched()
+			calm++
 		}
-		break
 	}
 	kept := batch[:0]
 	for _, f := range batch {

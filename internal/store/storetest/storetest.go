@@ -73,13 +73,13 @@ var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
 
 // house is an open store with words for what tests do to it.
 type house struct {
-	*testing.T
+	testing.TB
 	Store
 	place Place
 }
 
 func newHouse(t *testing.T, place Place) *house {
-	h := &house{T: t, Store: place.Open(t), place: place}
+	h := &house{TB: t, Store: place.Open(t), place: place}
 	t.Cleanup(func() { _ = h.Store.Close() })
 	return h
 }
@@ -90,7 +90,7 @@ func (h *house) reopen() {
 	if err := h.Store.Close(); err != nil {
 		h.Fatalf("close: %v", err)
 	}
-	h.Store = h.place.Open(h.T)
+	h.Store = h.place.Open(h.TB)
 }
 
 func act(action string) admin.Act {

@@ -1,0 +1,135 @@
+package storetest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+const (
+	benchOperators   = 64
+	benchSubscribers = 100 // of each operator
+)
+
+// Benchmark measures what a store takes for the rows of a renewal: it is admitted,
+// its facts are read, it is reserved and settled, by so many callers at a time.
+func Benchmark(b *testing.B, newPlace func(testing.TB) Place) {
+	for _, callers := range []int{1, 64} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			g := newGround(b, newPlace(b).Open(b))
+			defer g.Store.Close()
+			next := make(chan int, callers)
+			go func() {
+				defer close(next)
+				for n := range b.N {
+					next <- n
+				}
+			}()
+			done := make(chan error, callers)
+			b.ResetTimer()
+			for range callers {
+				go func() {
+					var err error
+					for n := range next {
+						if err == nil {
+							err = g.renew(n)
+						}
+					}
+					done <- err
+				}()
+			}
+			for range callers {
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// ground is a store with operators who have subscribers and money.
+type ground struct {
+	testing.TB
+	Store
+	plan      subscription.Plan
+	operators []subscription.Operator
+	keys      []access.Credential
+	requests  atomic.Int64
+}
+
+func newGround(b testing.TB, store Store) *ground {
+	b.Cleanup(func() { _ = store.Close() })
+	h := &house{TB: b, Store: store}
+	h.components("TV-BASIC")
+	plan, err := h.SetPlan(b.Context(), act("plan set"), plan("BASIC-1", "199", "TV-BASIC"))
+	h.must(err)
+	g := &ground{TB: b, Store: store, plan: plan}
+	for i := range benchOperators {
+		operator := h.operator(name("operator", i))
+		_, _, err := h.TopUp(b.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("100000000"), Reference: "all"})
+		h.must(err)
+		var rows []admin.ImportRow
+		for k := range benchSubscribers {
+			rows = append(rows, admin.ImportRow{
+				Line: k + 1, OperatorID: operator.ID, SubscriberID: g.subscriber(i, k), Mobile: fmt.Sprintf("98%04d%04d", i, k), Name: "Asha",
+				PlanID: plan.ID, Expires: noon.Add(time.Hour),
+			})
+		}
+		_, err = h.ImportSubscribers(b.Context(), act("subscriber import"), rows)
+		h.must(err)
+		g.operators, g.keys = append(g.operators, operator), append(g.keys, h.key(operator))
+	}
+	return g
+}
+
+func (g *ground) subscriber(operator, n int) string { return fmt.Sprintf("%02d%04d", operator+10, n) }
+
+// renew is the n-th renewal. No two of one subscriber can meet: all others come
+// between them.
+func (g *ground) renew(n int) error {
+	ctx, i := g.Context(), n%benchOperators
+	operator, key, now := g.operators[i], g.keys[i], noon.Add(time.Duration(n)*time.Minute)
+	request := fmt.Sprint("request-", g.requests.Add(1))
+	admitted, err := g.Admit(ctx, access.Admission{
+		RequestID: request, CredentialID: key.ID, OperatorID: operator.ID, Nonce: request, Now: now,
+		CredentialVersion: key.Version, OperatorVersion: operator.Version, Count: true, Limit: operator.RateLimit,
+	})
+	if err != nil || !admitted.Counted {
+		return fmt.Errorf("admitted %+v: %w", admitted, err)
+	}
+	facts, err := g.Facts(ctx, operation.Question{
+		OperatorID: operator.ID, IdempotencyKey: request, Kind: operation.Renew, PlanID: g.plan.ID, Provider: "test",
+		SubscriberID: g.subscriber(i, n/benchOperators%benchSubscribers), DuplicatesSince: now.Add(-2 * time.Minute),
+	})
+	if err != nil || facts.Subscriber == nil {
+		return fmt.Errorf("facts %+v: %w", facts, err)
+	}
+	op, err := g.Reserve(ctx, operation.Draft{SubscriberVersion: facts.Subscriber.Version, Operation: operation.Operation{
+		ID: "CX" + request, OperatorID: operator.ID, IdempotencyKey: request, Fingerprint: operation.Fingerprint{KeyID: 7, Sum: make([]byte, 32)},
+		Kind: operation.Renew, Channel: operation.API, Actor: "api:key 1",
+		SubscriberID: facts.Subscriber.ID, CustomerName: facts.Subscriber.Name, Mobile: facts.Subscriber.Mobile,
+		PlanID: g.plan.ID, PlanVersion: g.plan.Version, PlanName: g.plan.Name, PlanMonths: 1, Main: g.plan.Main, Amount: g.plan.Price,
+		ExpiryPrevious: facts.Subscriber.Expires, ExpiryPlanned: facts.Subscriber.Expires.Add(30 * 24 * time.Hour), CycleStartsAt: facts.Subscriber.Expires,
+		State: operation.Processing, Epoch: 1, Node: "node-1", LeaseUntil: now.Add(25 * time.Second), Provider: "test", CreatedAt: now,
+	}})
+	if err != nil {
+		return fmt.Errorf("reserve: %w", err)
+	}
+	_, settled, err := g.Settle(ctx, operation.Settlement{
+		OperationID: op.ID, Epoch: 1, To: operation.Success, At: now, Node: "node-1", Why: "the provider confirmed", ProviderTransaction: "P" + request,
+		Calls: []operation.ProviderCall{{
+			Reference: op.ID, What: "renew", Component: op.Main, AskedAt: now, AnsweredAt: now,
+			Answer: operation.Answer{Verdict: operation.Confirmed, Transaction: "P" + request},
+		}},
+	})
+	if err == nil && !settled {
+		err = fmt.Errorf("%s was not settled", op.ID)
+	}
+	return err
+}
