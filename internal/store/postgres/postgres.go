@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -93,6 +94,22 @@ var session = map[string]string{
 	"tcp_keepalives_count":    "3",
 }
 
+// planning is how the server is to plan what a node asks of it. A node asks the
+// same few things over and over, each about a handful of rows that an index leads
+// to. So they are planned once and not for each request, which would cost more
+// than carrying them out; and planned for the index, however small a table was
+// when it was last looked at: a plan that reads a table from end to end is the
+// best one for ten rows, and is still followed when there are a million.
+var planning = map[string]string{
+	"plan_cache_mode":  "force_generic_plan",
+	"enable_seqscan":   "off",
+	"enable_hashjoin":  "off",
+	"enable_mergejoin": "off",
+	// Where there is no way around a whole table, its price is forbidding, and
+	// what is that dear would be compiled first.
+	"jit": "off",
+}
+
 // Open opens the store at a postgres:// address, which may name several hosts. A
 // node brings the schema up to date; a tool demands that it is.
 func Open(ctx context.Context, address string, options Options) (*DB, error) {
@@ -159,9 +176,11 @@ func readAddress(address string) (*pgxpool.Config, error) {
 		// Of several hosts, the one that takes writes.
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	for name, value := range session {
-		if !parameters.Has(name) {
-			config.ConnConfig.RuntimeParams[name] = value
+	for _, settings := range []map[string]string{session, planning} {
+		for name, value := range settings {
+			if !parameters.Has(name) {
+				config.ConnConfig.RuntimeParams[name] = value
+			}
 		}
 	}
 	dialer := &net.Dialer{
@@ -174,16 +193,24 @@ func readAddress(address string) (*pgxpool.Config, error) {
 
 // OpenSQL opens an address for database/sql, with one connection that stays open
 // for as long as it takes: for the audit, which walks through everything at its
-// own pace.
+// own pace, and is planned for that.
 func OpenSQL(address string) (*sql.DB, error) {
 	config, err := readAddress(address)
 	if err != nil {
 		return nil, err
 	}
 	delete(config.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout")
+	forWholeTables(config.ConnConfig)
 	pool := stdlib.OpenDB(*config.ConnConfig)
 	pool.SetMaxOpenConns(1)
 	return pool, nil
+}
+
+// forWholeTables leaves planning to the server, for what goes through everything.
+func forWholeTables(config *pgx.ConnConfig) {
+	for name := range planning {
+		delete(config.RuntimeParams, name)
+	}
 }
 
 // checkDurability reads back what the promises rest on.

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+// scans is how often each table was read from end to end so far. Servers' processes
+// say so when they end.
+func scans(t *testing.T, conn *pgx.Conn) map[string]int {
+	t.Helper()
+	until(t, "only this connection is left", func() bool {
+		return count(t, conn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`) == 0
+	})
+	seen := map[string]int{}
+	rows, err := conn.Query(t.Context(), `SELECT relname, seq_scan FROM pg_stat_user_tables`)
+	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		var table string
+		var n int
+		err := row.Scan(&table, &n)
+		seen[table] = n
+		return struct{}{}, err
+	})
+	ok(t, err)
+	return seen
+}
+
+// The server believes that there is next to nothing in the tables, and would
+// rather read one of them whole than look into its index. A plan of that kind
+// would still be followed when they have grown.
+func TestARequestReadsNoTableFromEndToEndHoweverSmallItIs(t *testing.T) {
+	t.Parallel()
+	address := pgtest.NewDatabase(t)
+	db, conn := open(t, address), raw(t, address)
+	record := operator(t, db, 60)
+	draft := activation(t, db, record.Operator.ID, "key-1")
+	ok(t, db.Close())
+	exec(t, conn, `ANALYZE`)
+	before := scans(t, conn)
+
+	db = open(t, address)
+	opened := func() map[string]int { // what opening reads is not a request's
+		ok(t, db.Close())
+		seen := scans(t, conn)
+		db = open(t, address)
+		return seen
+	}()
+	each := map[string]int{}
+	for table, n := range opened {
+		each[table] = n - before[table]
+	}
+	if _, err := db.Admit(t.Context(), asking(record, "nonce-1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, found, err := db.OperationByKey(t.Context(), draft.OperatorID, draft.IdempotencyKey); err != nil || found {
+		t.Fatalf("found %v, %v", found, err)
+	}
+	_, err := db.Facts(t.Context(), operation.Question{OperatorID: draft.OperatorID, Kind: draft.Kind, Mobile: draft.Mobile, PlanID: draft.PlanID, DuplicatesSince: noon})
+	ok(t, err)
+	op, err := db.Reserve(t.Context(), draft)
+	ok(t, err)
+	_, _, err = db.Settle(t.Context(), operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: operation.Success, At: noon, Node: "node-1"})
+	ok(t, err)
+	ok(t, db.Close())
+
+	after := scans(t, conn)
+	for _, table := range slices.Sorted(maps.Keys(after)) {
+		if n := after[table] - opened[table] - each[table]; n != 0 {
+			t.Errorf("%s was read from end to end %d times", table, n)
+		}
+	}
+}
+
+// What goes through everything is planned by the server as it sees fit.
+func TestTheAuditIsPlannedForWholeTables(t *testing.T) {
+	t.Parallel()
+	pool, err := OpenSQL(pgtest.NewDatabase(t))
+	ok(t, err)
+	defer pool.Close()
+	for name, value := range planning {
+		var set string
+		ok(t, pool.QueryRow(`SELECT current_setting($1)`, name).Scan(&set))
+		if set == value && name != "jit" { // which may be off anyway
+			t.Errorf("%s is %s, as for a node", name, set)
+		}
+	}
+}
