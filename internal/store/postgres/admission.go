@@ -17,6 +17,34 @@ import (
 
 var _ access.Store = (*DB)(nil)
 
+const (
+	// admissionLanes is how many batches of admissions are under way at a time.
+	admissionLanes = 4
+	maxAdmissions  = 256
+)
+
+// admitting is one request that waits to be admitted.
+type admitting = entrant[access.Admission, access.Admitted]
+
+func (db *DB) openAdmission(observe Observer) {
+	db.admissions = openLanes(admissionLanes, laneOptions[access.Admission, access.Admitted]{
+		observe: observe, most: maxAdmissions, fleeting: true, // at worst a nonce is burned, and nothing else
+		together: func(batch []*admitting) error {
+			return db.pipelined(context.Background(), func(p *pipe) error { return admitAll(p, batch) })
+		},
+	})
+}
+
+// Admit makes one request's admission true: the nonce is burned, the record is
+// found to be the one the caller was judged on, a place in the minute is taken.
+func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
+	admitted, err := through(ctx, db.admissions, a.OperatorID, a)
+	if err != nil {
+		return access.Admitted{}, fmt.Errorf("admit a request: %w", err)
+	}
+	return admitted, nil
+}
+
 // minute is an operator's counter.
 type minute struct{ operatorID, at int64 }
 
@@ -25,8 +53,8 @@ type minute struct{ operatorID, at int64 }
 //
 // Rows are locked in the order of their keys, so that batches of several nodes
 // wait for each other and never in a circle.
-func admitAll(p *pipe, batch []*entrant) error {
-	slices.SortFunc(batch, func(a, b *entrant) int {
+func admitAll(p *pipe, batch []*admitting) error {
+	slices.SortFunc(batch, func(a, b *admitting) int {
 		return cmp.Or(cmp.Compare(a.asks.CredentialID, b.asks.CredentialID), cmp.Compare(a.asks.Nonce, b.asks.Nonce),
 			cmp.Compare(a.asks.RequestID, b.asks.RequestID))
 	})
@@ -48,7 +76,7 @@ func admitAll(p *pipe, batch []*entrant) error {
 
 // admissionQuery is a batch on its way through the store.
 type admissionQuery struct {
-	batch    []*entrant
+	batch    []*admitting
 	burned   map[[2]any]string // (credential, nonce) to the request that used it
 	versions map[int64][2]int64
 	used     map[minute]int64
@@ -56,7 +84,7 @@ type admissionQuery struct {
 	keys     []minute // in the order they are locked
 }
 
-func newAdmissionQuery(batch []*entrant) *admissionQuery {
+func newAdmissionQuery(batch []*admitting) *admissionQuery {
 	q := &admissionQuery{
 		batch: batch, burned: map[[2]any]string{}, versions: map[int64][2]int64{}, used: map[minute]int64{}, counted: map[minute]bool{},
 	}

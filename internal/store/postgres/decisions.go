@@ -35,10 +35,12 @@ func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settl
 		if before.Addon == "" {
 			s.AddonNextAt = before.AddonNextAt
 		}
-		writing := &pgx.Batch{}
-		if !settle(writing, before, s, &op) {
-			return fmt.Errorf("operation %s was not settled in its own epoch", before.ID)
+		if !openIn(before, s) {
+			return fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
 		}
+		writing, one := &pgx.Batch{}, settling{s, before}
+		settle(writing, []settling{one})
+		op = one.after()
 		if err := tx.send(writing); err != nil {
 			return fmt.Errorf("settle %s: %w", before.ID, err)
 		}

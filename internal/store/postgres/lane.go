@@ -9,23 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/operation"
 )
 
 const (
-	// laneCount is how many batches of admissions are under way at a time. An
-	// operator's requests all go the same way, so that no two batches of a node
-	// wait for each other's counters.
-	laneCount = 4
-	// maxBatch bounds how long the first admission of a batch can wait for the
-	// last one.
-	maxBatch = 256
 	// maxQueue bounds how many callers wait at a lane's door.
 	maxQueue = 1024
-	// admissionPatience is how long a caller waits. A batch whose COMMIT waits for
-	// the standby goes on without a deadline; whoever asked is told to come again.
-	admissionPatience = 10 * time.Second
+	// lanePatience is how long a caller waits there. A batch whose COMMIT waits for
+	// the standby goes on without a deadline; whoever comes behind it is told to
+	// come again.
+	lanePatience = 10 * time.Second
 )
 
 var (
@@ -33,21 +26,38 @@ var (
 	errBusy   = fmt.Errorf("%w in time", operation.ErrUnavailable)
 )
 
-// lane admits requests together: while one batch is on its way to the disk,
-// callers queue up, and the next one takes them all.
-type lane struct {
-	db       *DB
-	observe  Observer
-	queue    chan *entrant
+// lane makes facts of one kind true together: while one batch is on its way to
+// the disk, callers queue up, and the next one takes them all.
+type lane[Asks, Gets any] struct {
+	laneOptions[Asks, Gets]
+	queue    chan *entrant[Asks, Gets]
 	stopping chan struct{}
 	stopped  chan struct{}
 	stopOnce sync.Once
+	// apart are the facts that run by themselves after all.
+	apart sync.WaitGroup
 }
 
-// entrant is one request that waits to be admitted.
-type entrant struct {
-	asks  access.Admission
-	gets  access.Admitted
+// laneOptions is what the lanes of one kind have in common.
+type laneOptions[Asks, Gets any] struct {
+	observe Observer
+	// most bounds how long the first fact of a batch can wait for the last one.
+	most int
+	// together carries a batch through one transaction.
+	together func([]*entrant[Asks, Gets]) error
+	// alone carries out a single fact of a batch that was undone as a whole. Nil if
+	// no fact of a batch can be the others' undoing.
+	alone func(*entrant[Asks, Gets]) error
+	// fleeting facts matter only to a caller who still listens: one who has lost
+	// patience is told so although a batch has the fact. Of any other the outcome is
+	// waited for.
+	fleeting bool
+}
+
+// entrant is one fact that waits to be made true.
+type entrant[Asks, Gets any] struct {
+	asks  Asks
+	gets  Gets
 	err   error
 	state atomic.Int32
 	done  chan struct{}
@@ -59,35 +69,41 @@ const (
 	dropped       // the caller hung up first: it never runs
 )
 
-func (db *DB) openLanes(observe Observer) {
-	for range laneCount {
-		l := &lane{
-			db: db, observe: observe, queue: make(chan *entrant, maxQueue),
+func openLanes[Asks, Gets any](many int, options laneOptions[Asks, Gets]) []*lane[Asks, Gets] {
+	var lanes []*lane[Asks, Gets]
+	for range many {
+		l := &lane[Asks, Gets]{
+			laneOptions: options, queue: make(chan *entrant[Asks, Gets], maxQueue),
 			stopping: make(chan struct{}), stopped: make(chan struct{}),
 		}
-		db.lanes = append(db.lanes, l)
+		lanes = append(lanes, l)
 		go l.loop()
 	}
+	return lanes
 }
 
-// Admit makes one request's admission true: the nonce is burned, the record is
-// found to be the one the caller was judged on, a place in the minute is taken.
-func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
-	l := db.lanes[uint64(a.OperatorID)%laneCount]
-	e := &entrant{asks: a, done: make(chan struct{})}
-	if err := l.enter(ctx, e); err != nil {
-		return access.Admitted{}, fmt.Errorf("admit a request: %w", err)
+// through sends a fact through the lane of an operator. An operator's facts all go
+// the same way, so that no two batches of a node and a kind wait for each other.
+func through[Asks, Gets any](ctx context.Context, lanes []*lane[Asks, Gets], operatorID int64, asks Asks) (Gets, error) {
+	e := &entrant[Asks, Gets]{asks: asks, done: make(chan struct{})}
+	if err := lanes[uint64(operatorID)%uint64(len(lanes))].enter(ctx, e); err != nil {
+		var none Gets
+		return none, err
 	}
 	return e.gets, nil
 }
 
-func (l *lane) enter(ctx context.Context, e *entrant) error {
+func (l *lane[Asks, Gets]) enter(ctx context.Context, e *entrant[Asks, Gets]) error {
 	select {
+	case <-ctx.Done():
+		// Asked on its own: of two cases that are both ready, the select below
+		// takes either.
+		return ctx.Err()
 	case <-l.stopping:
 		return errClosed
 	default:
 	}
-	patience := time.NewTimer(admissionPatience)
+	patience := time.NewTimer(lanePatience)
 	defer patience.Stop()
 	select {
 	case l.queue <- e:
@@ -102,14 +118,16 @@ func (l *lane) enter(ctx context.Context, e *entrant) error {
 	case <-e.done:
 		return e.err
 	case <-patience.C:
-		// If a batch has it, its nonce is or will be burned, and nothing else.
-		e.state.CompareAndSwap(waiting, dropped)
-		return errBusy
+		if e.state.CompareAndSwap(waiting, dropped) || l.fleeting {
+			return errBusy
+		}
 	case <-ctx.Done():
 		if e.state.CompareAndSwap(waiting, dropped) {
 			return ctx.Err()
 		}
 	case <-l.stopped:
+		// The loop empties the queue before it ends; a fact that slipped in behind
+		// that was never run.
 		if e.state.CompareAndSwap(waiting, dropped) {
 			return errClosed
 		}
@@ -118,10 +136,10 @@ func (l *lane) enter(ctx context.Context, e *entrant) error {
 	return e.err
 }
 
-func (l *lane) loop() {
+func (l *lane[Asks, Gets]) loop() {
 	defer close(l.stopped)
 	for {
-		var first *entrant
+		var first *entrant[Asks, Gets]
 		select {
 		case first = <-l.queue:
 		case <-l.stopping:
@@ -131,14 +149,14 @@ func (l *lane) loop() {
 				return
 			}
 		}
-		l.admit(l.gather(first))
+		l.carry(l.gather(first))
 	}
 }
 
 // gather adds whoever has queued up, and drops who has hung up.
-func (l *lane) gather(first *entrant) []*entrant {
-	batch := []*entrant{first}
-	for more := true; more && len(batch) < maxBatch; {
+func (l *lane[Asks, Gets]) gather(first *entrant[Asks, Gets]) []*entrant[Asks, Gets] {
+	batch := []*entrant[Asks, Gets]{first}
+	for more := true; more && len(batch) < l.most; {
 		select {
 		case e := <-l.queue:
 			batch = append(batch, e)
@@ -155,25 +173,41 @@ func (l *lane) gather(first *entrant) []*entrant {
 	return kept
 }
 
-// admit carries a batch through one transaction and answers every caller.
-func (l *lane) admit(batch []*entrant) {
+// carry makes a batch true and answers every caller. Where a fact was in the way
+// of the others, or might have been, each is carried out by itself, beside the
+// batches that follow.
+func (l *lane[Asks, Gets]) carry(batch []*entrant[Asks, Gets]) {
 	if len(batch) == 0 {
 		return
 	}
-	if l.observe != nil {
-		defer l.observe.Batch(len(batch))()
+	err := l.commit(batch, l.together)
+	if len(batch) > 1 && l.alone != nil && oneIsToBlame(err) {
+		for _, e := range batch {
+			l.apart.Go(func() {
+				e.err = l.commit([]*entrant[Asks, Gets]{e}, func([]*entrant[Asks, Gets]) error { return l.alone(e) })
+				close(e.done)
+			})
+		}
+		return
 	}
-	err := l.commit(batch)
 	for _, e := range batch {
 		e.err = err
 		close(e.done)
 	}
 }
 
-func (l *lane) commit(batch []*entrant) error {
-	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
-	defer cancel()
-	return l.db.pipelined(ctx, func(p *pipe) error { return admitAll(p, batch) })
+func (l *lane[Asks, Gets]) commit(batch []*entrant[Asks, Gets], by func([]*entrant[Asks, Gets]) error) error {
+	if l.observe != nil {
+		defer l.observe.Batch(len(batch))()
+	}
+	return by(batch)
+}
+
+// oneIsToBlame reports whether a batch may have failed because of one of its facts.
+// What is not known to have failed, or never reached the store, has befallen them
+// all.
+func oneIsToBlame(err error) bool {
+	return err != nil && !errors.Is(err, operation.ErrAmbiguous) && !errors.Is(err, operation.ErrUnavailable)
 }
 
 // contained runs a fact; one that panics has failed, as on the other store, and
@@ -187,7 +221,12 @@ func contained[T any](run func(T) error, with T) (err error) {
 	return run(with)
 }
 
-func (l *lane) stop() {
+func (l *lane[Asks, Gets]) queued() int { return len(l.queue) }
+
+// stop lets nobody in any more, and returns when everybody who was has been
+// answered.
+func (l *lane[Asks, Gets]) stop() {
 	l.stopOnce.Do(func() { close(l.stopping) })
 	<-l.stopped
+	l.apart.Wait()
 }

@@ -22,9 +22,12 @@ type pipe struct {
 	done  bool
 }
 
-// guarded makes a query that returns no row fail, which undoes the transaction.
-// Dividing by a count is the one way to say so in plain SQL.
-func guarded(query string) string { return `SELECT 1 / count(*) FROM (` + query + `) AS guarded` }
+// guarded makes a query fail that does not return a row for every element of its
+// first parameter, an array; that undoes the transaction. Dividing by zero is the
+// one way to say so in plain SQL.
+func guarded(query string) string {
+	return `SELECT 1 / (count(*) = cardinality($1))::int FROM (` + query + `) AS guarded`
+}
 
 const divisionByZero = "22012"
 

@@ -22,6 +22,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/operation"
 )
 
 // Role is what a process does with the store.
@@ -38,7 +41,7 @@ const (
 // reports nothing.
 type Options struct {
 	Role Role
-	// Observe is told of every batch of admissions.
+	// Observe is told of every batch of admissions, reservations or settlements.
 	Observe Observer
 }
 
@@ -54,7 +57,10 @@ type DB struct {
 	where string // the address without its password, for messages
 	role  Role
 	pool  *pgxpool.Pool
-	lanes []*lane
+	// Facts that many callers have at a time share their commits.
+	admissions   []*lane[access.Admission, access.Admitted]
+	reservations []*lane[operation.Draft, operation.Operation]
+	settlements  []*lane[settling, operation.Operation]
 	// waiting counts the facts that have no connection yet.
 	waiting atomic.Int64
 	// primaries counts the servers that were lost; a connection belongs to one.
@@ -126,7 +132,9 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 		db.pool.Close()
 		return nil, err
 	}
-	db.openLanes(options.Observe)
+	db.openAdmission(options.Observe)
+	db.openReservation(options.Observe)
+	db.openSettlement(options.Observe)
 	return db, nil
 }
 
@@ -262,17 +270,33 @@ func (db *DB) Broken() <-chan struct{} { return db.broken }
 // Queued is how many facts wait for a connection or for a batch.
 func (db *DB) Queued() int {
 	queued := int(db.waiting.Load())
-	for _, lane := range db.lanes {
-		queued += len(lane.queue)
+	for _, lane := range db.lanes() {
+		queued += lane.queued()
 	}
 	return queued
 }
 
 // Close waits for the facts that were accepted and lets go of the connections.
 func (db *DB) Close() error {
-	for _, lane := range db.lanes {
+	for _, lane := range db.lanes() {
 		lane.stop()
 	}
 	db.pool.Close()
 	return nil
+}
+
+func (db *DB) lanes() (all []interface {
+	queued() int
+	stop()
+}) {
+	for _, lane := range db.admissions {
+		all = append(all, lane)
+	}
+	for _, lane := range db.reservations {
+		all = append(all, lane)
+	}
+	for _, lane := range db.settlements {
+		all = append(all, lane)
+	}
+	return all
 }

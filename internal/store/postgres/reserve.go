@@ -12,22 +12,39 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Reserve makes a draft true as a whole, in one round trip. Each thing it rests on
-// is a guard of its own: the unique key, the subscriber's version, the one open
-// operation, the plan's version, the balance. Where one does not hold, the server
-// undoes the whole.
-//
-// Rows are locked in the order that every fact keeps: plan, subscriber, wallet.
-func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
-	op := d.Operation
-	err := db.pipelined(ctx, func(p *pipe) error {
-		op = d.Operation
-		batch := &pgx.Batch{}
-		guardPlan(batch, d)
-		claimCustomer(batch, d)
-		record(batch, d, &op)
-		return p.commitAt(batch, func() error { return failpoint.Hit("R.in") })
+const (
+	// reservationLanes is how many batches of reservations are under way at a time.
+	reservationLanes = 2
+	maxReservations  = 128
+)
+
+// reserving is one draft that waits to be made true.
+type reserving = entrant[operation.Draft, operation.Operation]
+
+func (db *DB) openReservation(observe Observer) {
+	db.reservations = openLanes(reservationLanes, laneOptions[operation.Draft, operation.Operation]{
+		observe: observe, most: unlessBreakable(maxReservations),
+		together: db.reserveTogether,
+		alone:    func(r *reserving) error { return db.reserveTogether([]*reserving{r}) },
 	})
+}
+
+// unlessBreakable is how many facts may share a transaction that has a crash point
+// inside: where turns can break, each fact passes its own.
+func unlessBreakable(most int) int {
+	if failpoint.Enabled {
+		return 1
+	}
+	return most
+}
+
+// Reserve makes a draft true as a whole, in one round trip that it shares with
+// whoever else is reserving. Each thing it rests on is a guard of its own: the
+// unique key, the subscriber's version, the one open operation, the plan's
+// version, the balance. Where one does not hold, the server undoes the whole, the
+// neighbours with it; then each is made true, or refused, by itself.
+func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
+	op, err := through(ctx, db.reservations, d.OperatorID, d)
 	if moved(err) {
 		return operation.Operation{}, operation.ErrMoved
 	}
@@ -37,81 +54,189 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 	return op, nil
 }
 
-// guardPlan holds if the plan is still the one the draft was priced from, and
-// keeps it so until the commit.
-func guardPlan(batch *pgx.Batch, d operation.Draft) {
-	batch.Queue(guarded(`SELECT FROM plans WHERE id = $1 AND version = $2 AND retired = 0 FOR SHARE`), d.PlanID, d.PlanVersion)
+// reserveTogether carries a batch through one transaction. Rows are locked in the
+// order that every fact keeps: plans, subscribers, wallets, and each kind by its
+// keys, so that batches of several nodes wait for each other and never in a circle.
+func (db *DB) reserveTogether(all []*reserving) error {
+	return db.pipelined(context.Background(), func(p *pipe) error {
+		drafts := column(all, func(r *reserving) *operation.Draft { return &r.asks })
+		var known, fresh []*operation.Draft
+		for _, d := range drafts {
+			if d.Kind == operation.Activate {
+				fresh = append(fresh, d)
+			} else {
+				known = append(known, d)
+			}
+		}
+		batch := &pgx.Batch{}
+		guardPlans(batch, drafts)
+		addCustomers(batch, fresh)
+		claimCustomers(batch, known)
+		record(batch, drafts, all)
+		return p.commitAt(batch, func() error { return failpoint.Hit("R.in") })
+	})
 }
 
-// claimCustomer writes the new subscriber, whose number and id must be free, or
-// takes the known one, who must be as the draft saw them. That no other
-// operation is open is the operation's own unique index.
-func claimCustomer(batch *pgx.Batch, d operation.Draft) {
-	if d.Kind == operation.Activate {
-		batch.Queue(`
-			INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			d.SubscriberID, d.OperatorID, d.Mobile, d.CustomerName, d.Profile.Email, d.Profile.Address, d.Profile.ConnectionType, d.CreatedAt.UnixMilli())
+// guardPlans holds if the plans are still those that the drafts were priced from,
+// and keeps them so until the commit.
+func guardPlans(batch *pgx.Batch, drafts []*operation.Draft) {
+	type plan struct {
+		id      string
+		version int64
+	}
+	seen := map[plan]bool{}
+	var ids []string
+	var versions []int64
+	for _, d := range drafts {
+		if p := (plan{d.PlanID, d.PlanVersion}); !seen[p] {
+			seen[p] = true
+			ids, versions = append(ids, p.id), append(versions, p.version)
+		}
+	}
+	batch.Queue(guarded(`
+		SELECT FROM plans p JOIN unnest($1::text[], $2::bigint[]) AS v (id, version) ON p.id = v.id COLLATE "C" AND p.version = v.version
+		 WHERE p.retired = 0
+		 ORDER BY p.id
+		   FOR SHARE OF p`), ids, versions)
+}
+
+// addCustomers writes the new subscribers, whose numbers and ids must be free.
+func addCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
+	if len(drafts) == 0 {
 		return
 	}
 	batch.Queue(`
-		WITH claimed AS (
-		     UPDATE subscribers SET version = version + 1
-		      WHERE id = $1 AND operator_id = $2 AND version = $3
-		     RETURNING id)
-		`+guarded(`SELECT FROM claimed`), d.SubscriberID, d.OperatorID, d.SubscriberVersion)
+		INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, created_at)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) AS v (id, operator_id, mobile)
+		 ORDER BY v.mobile`,
+		column(drafts, func(d *operation.Draft) string { return d.SubscriberID }),
+		column(drafts, func(d *operation.Draft) int64 { return d.OperatorID }),
+		column(drafts, func(d *operation.Draft) string { return d.Mobile }),
+		column(drafts, func(d *operation.Draft) string { return d.CustomerName }),
+		column(drafts, func(d *operation.Draft) string { return d.Profile.Email }),
+		column(drafts, func(d *operation.Draft) string { return d.Profile.Address }),
+		column(drafts, func(d *operation.Draft) string { return d.Profile.ConnectionType }),
+		column(drafts, func(d *operation.Draft) int64 { return d.CreatedAt.UnixMilli() }))
 }
 
-// record takes the price from the wallet and writes what follows from it: the
-// operation, the entry, the event. The balance is checked in the WHERE clause, not
-// read first: two requests that both saw enough money must not both spend it. The
-// rate of the commission is the operator's at this moment.
-func record(batch *pgx.Batch, d operation.Draft, op *operation.Operation) {
+// claimCustomers takes the known subscribers, who must be as the drafts saw them.
+// That no other operation of theirs is open is the operations' own unique index.
+func claimCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
+	if len(drafts) == 0 {
+		return
+	}
+	ids := column(drafts, func(d *operation.Draft) string { return d.SubscriberID })
+	lockSubscribers(batch, ids)
+	batch.Queue(`
+		WITH claimed AS (
+		     UPDATE subscribers s SET version = s.version + 1
+		       FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS v (id, operator_id, version)
+		      WHERE s.id = v.id COLLATE "C" AND s.operator_id = v.operator_id AND s.version = v.version
+		     RETURNING s.id)
+		`+guarded(`SELECT FROM claimed`),
+		ids,
+		column(drafts, func(d *operation.Draft) int64 { return d.OperatorID }),
+		column(drafts, func(d *operation.Draft) int64 { return d.SubscriberVersion }))
+}
+
+// record takes the prices from the wallets and writes what follows from it: the
+// operations, the entries, the events. A balance is checked in the WHERE clause,
+// not read first: two requests that both saw enough money must not both spend it.
+// The rate of a commission is the operator's at this moment.
+func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
+	sums, turns := purses(drafts, func(d *operation.Draft) (int64, int64) { return d.OperatorID, d.Amount.Paise() })
+	operators := column(sums, func(p purse) int64 { return p.operatorID })
+	lockWallets(batch, operators)
 	batch.Queue(`
 		WITH debited AS (
-		     UPDATE wallets w SET balance_paise = w.balance_paise - $18, entries = w.entries + 1
-		       FROM operators o
-		      WHERE w.operator_id = $2 AND w.balance_paise >= $18 AND o.id = w.operator_id
-		     RETURNING w.balance_paise, w.entries, o.commission_bps),
+		     UPDATE wallets w SET balance_paise = w.balance_paise - v.paise, entries = w.entries + v.facts
+		       FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, paise, facts)
+		       JOIN operators o ON o.id = v.operator_id
+		      WHERE w.operator_id = v.operator_id AND w.balance_paise >= v.paise
+		     RETURNING w.operator_id, w.balance_paise, w.entries, o.commission_bps),
+		drafts AS (
+		     SELECT d.*, debited.balance_paise + d.later_paise AS balance_after, debited.entries - d.later AS seq, debited.commission_bps
+		       FROM unnest($4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[], $9::text[], $10::text[], $11::text[],
+		                   $12::text[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::text[], $18::bigint[], $19::text[], $20::text[],
+		                   $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[],
+		                   $25::bigint[], $26::text[], $27::bigint[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::bigint[])
+		         AS d (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
+		               subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
+		               amount_paise, expiry_previous, expiry_planned, cycle_starts_at,
+		               epoch, node, lease_until, addon_status, provider, created_at, later, later_paise)
+		       JOIN debited ON debited.operator_id = d.operator_id),
 		recorded AS (
 		     INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
 		            subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
 		            amount_paise, commission_bps, wallet_before_paise, expiry_previous, expiry_planned, cycle_starts_at,
 		            status, epoch, node, lease_until, addon_status, provider, created_at)
-		     SELECT $1::text, $2, $3::text, $4::bytea, $5::bigint, $6::text, $7::text, $8::text,
-		            $9::text, $10::text, $11::text, $12::text, $13::bigint, $14::text, $15::bigint, $16::text, $17::text,
-		            $18, commission_bps, balance_paise + $18, $19::bigint, $20::bigint, $21::bigint,
-		            'processing', $22::bigint, $23::text, $24::bigint, $25::text, $26::text, $27::bigint
-		       FROM debited),
+		     SELECT id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
+		            subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
+		            amount_paise, commission_bps, balance_after + amount_paise, expiry_previous, expiry_planned, cycle_starts_at,
+		            'processing', epoch, node, lease_until, addon_status, provider, created_at
+		       FROM drafts),
 		entered AS (
 		     INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
-		     SELECT $2, entries, 'reserve', -$18, balance_paise, $1::text, $8::text, $27::bigint FROM debited),
+		     SELECT operator_id, seq, 'reserve', -amount_paise, balance_after, id, actor, created_at FROM drafts),
 		happened AS (
 		     INSERT INTO operation_events (operation_id, seq, to_status, epoch, node, actor, reason, at)
-		     SELECT $1::text, 1, 'processing', $22::bigint, $23::text, $8::text, 'reserved', $27::bigint FROM debited)
-		SELECT max(balance_paise), max(commission_bps), 1 / count(*) FROM debited`,
-		d.ID, d.OperatorID, d.IdempotencyKey, d.Fingerprint.Sum, int64(d.Fingerprint.KeyID), d.Kind, d.Channel, d.Actor,
-		d.SubscriberID, d.CustomerName, d.Mobile, d.PlanID, d.PlanVersion, d.PlanName, d.PlanMonths, d.Main, textOrNull(d.Addon),
-		d.Amount.Paise(), millis(d.ExpiryPrevious), d.ExpiryPlanned.UnixMilli(), d.CycleStartsAt.UnixMilli(),
-		d.Epoch, d.Node, millis(d.LeaseUntil), textOrNull(string(d.AddonState)), d.Provider, d.CreatedAt.UnixMilli(),
-	).QueryRow(func(row pgx.Row) error {
-		var after, there int64
-		if err := row.Scan(&after, &op.CommissionBPS, &there); err != nil {
-			return err
-		}
-		op.WalletBefore = money.Paise(after).Add(d.Amount)
-		return nil
-	})
+		     SELECT id, 1, 'processing', epoch, node, actor, 'reserved', created_at FROM drafts)
+		SELECT array_agg(operator_id), array_agg(balance_paise), array_agg(commission_bps), 1 / (count(*) = cardinality($1))::int FROM debited`,
+		operators,
+		column(sums, func(p purse) int64 { return p.paise }),
+		column(sums, func(p purse) int64 { return p.facts }),
+		column(drafts, func(d *operation.Draft) string { return d.ID }),
+		column(drafts, func(d *operation.Draft) int64 { return d.OperatorID }),
+		column(drafts, func(d *operation.Draft) string { return d.IdempotencyKey }),
+		column(drafts, func(d *operation.Draft) []byte { return d.Fingerprint.Sum }),
+		column(drafts, func(d *operation.Draft) int64 { return int64(d.Fingerprint.KeyID) }),
+		column(drafts, func(d *operation.Draft) string { return string(d.Kind) }),
+		column(drafts, func(d *operation.Draft) string { return string(d.Channel) }),
+		column(drafts, func(d *operation.Draft) string { return d.Actor }),
+		column(drafts, func(d *operation.Draft) string { return d.SubscriberID }),
+		column(drafts, func(d *operation.Draft) string { return d.CustomerName }),
+		column(drafts, func(d *operation.Draft) string { return d.Mobile }),
+		column(drafts, func(d *operation.Draft) string { return d.PlanID }),
+		column(drafts, func(d *operation.Draft) int64 { return d.PlanVersion }),
+		column(drafts, func(d *operation.Draft) string { return d.PlanName }),
+		column(drafts, func(d *operation.Draft) int64 { return int64(d.PlanMonths) }),
+		column(drafts, func(d *operation.Draft) string { return d.Main }),
+		column(drafts, func(d *operation.Draft) *string { return possibleText(d.Addon) }),
+		column(drafts, func(d *operation.Draft) int64 { return d.Amount.Paise() }),
+		column(drafts, func(d *operation.Draft) *int64 { return possibleMillis(d.ExpiryPrevious) }),
+		column(drafts, func(d *operation.Draft) int64 { return d.ExpiryPlanned.UnixMilli() }),
+		column(drafts, func(d *operation.Draft) int64 { return d.CycleStartsAt.UnixMilli() }),
+		column(drafts, func(d *operation.Draft) int64 { return d.Epoch }),
+		column(drafts, func(d *operation.Draft) string { return d.Node }),
+		column(drafts, func(d *operation.Draft) *int64 { return possibleMillis(d.LeaseUntil) }),
+		column(drafts, func(d *operation.Draft) *string { return possibleText(string(d.AddonState)) }),
+		column(drafts, func(d *operation.Draft) string { return d.Provider }),
+		column(drafts, func(d *operation.Draft) int64 { return d.CreatedAt.UnixMilli() }),
+		column(turns, func(p turn) int64 { return p.later }),
+		column(turns, func(p turn) int64 { return p.laterPaise }),
+	).QueryRow(func(row pgx.Row) error { return readReserved(row, all, turns) })
 }
 
-// event queues one more move of an operation. Its row is locked by whoever moves
-// it, so that the numbers have no gap and no twin.
-func event(batch *pgx.Batch, id string, from, to operation.State, epoch int64, node, actor, why string, at int64) {
-	batch.Queue(`
-		INSERT INTO operation_events (operation_id, seq, from_status, to_status, epoch, node, actor, reason, at)
-		SELECT $1, coalesce(max(seq), 0) + 1, $2::text, $3::text, $4::bigint, $5::text, $6::text, $7::text, $8::bigint
-		  FROM operation_events WHERE operation_id = $1`,
-		id, textOrNull(string(from)), to, epoch, node, actor, why, at)
+// readReserved gives each draft of a batch what became of it: its wallet has come
+// to the balance that it has after all of them, and the later ones took theirs
+// after this one.
+func readReserved(row scanner, all []*reserving, turns []turn) error {
+	var operators, balances, rates []int64
+	var there int64
+	if err := row.Scan(&operators, &balances, &rates, &there); err != nil {
+		return err
+	}
+	at := map[int64]int{}
+	for n, id := range operators {
+		at[id] = n
+	}
+	for i, r := range all {
+		n := at[r.asks.OperatorID]
+		r.gets = r.asks.Operation
+		r.gets.CommissionBPS = int(rates[n])
+		r.gets.WalletBefore = money.Paise(balances[n] + turns[i].laterPaise).Add(r.asks.Amount)
+	}
+	return nil
 }
 
 func textOrNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }

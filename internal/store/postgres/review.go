@@ -47,9 +47,9 @@ func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.
 			return err
 		}
 		moves := &pgx.Batch{}
-		for _, op := range left {
-			event(moves, op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
-		}
+		writeEvents(moves, column(left, func(op operation.Operation) happening {
+			return happening{op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli()}
+		}))
 		if err := tx.send(moves); err != nil {
 			return fmt.Errorf("take over operations: %w", err)
 		}
@@ -93,7 +93,7 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 			return err
 		}
 		calls := &pgx.Batch{}
-		writeCalls(calls, p.OperationID, p.Node, p.Calls)
+		writeCalls(calls, callsOf(p.OperationID, p.Node, p.Calls))
 		return tx.send(calls)
 	})
 	if err != nil {
@@ -135,7 +135,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 			return fmt.Errorf("settle the add-on of %s: %w", s.OperationID, err)
 		}
 		calls := &pgx.Batch{}
-		writeCalls(calls, s.OperationID, s.Node, s.Calls)
+		writeCalls(calls, callsOf(s.OperationID, s.Node, s.Calls))
 		return tx.send(calls)
 	})
 }
@@ -158,10 +158,4 @@ func (db *DB) RaiseException(ctx context.Context, e operation.Exception) error {
 		}
 		return nil
 	})
-}
-
-func raiseException(batch *pgx.Batch, e operation.Exception) {
-	batch.Queue(`
-		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ($1, $2, $3, $4)
-		    ON CONFLICT (operation_id, kind) DO NOTHING`, e.OperationID, e.Kind, e.Detail, e.At.UnixMilli())
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,29 +10,95 @@ import (
 
 	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/operation"
-	"github.com/coaxhq/coax/internal/subscription"
 )
+
+const (
+	// settlementLanes is how many batches of settlements are under way at a time.
+	settlementLanes = 2
+	maxSettlements  = 128
+)
+
+// settling is a settlement of an operation that is open in the right hands.
+type settling struct {
+	operation.Settlement
+	before operation.Operation
+}
+
+// settlingEntrant is one settlement that waits to be made true.
+type settlingEntrant = entrant[settling, operation.Operation]
+
+func (db *DB) openSettlement(observe Observer) {
+	db.settlements = openLanes(settlementLanes, laneOptions[settling, operation.Operation]{
+		observe: observe, most: unlessBreakable(maxSettlements),
+		together: db.settleTogether,
+		alone:    func(e *settlingEntrant) error { return db.settleTogether([]*settlingEntrant{e}) },
+	})
+}
 
 // Settle moves an operation that is still open in the given hands. Everything
 // that follows from it is written in the same stroke: money, books, commission,
-// subscriber, history, evidence. It takes two round trips: the operation is
-// locked and looked at, and then everything is written.
+// subscriber, history, evidence.
+//
+// Whoever has the operation in hand says what they know of it. Then it takes one
+// round trip, shared with whoever else is settling: the server undoes it if the
+// operation has gone into other hands since. Only where it has, or where nothing
+// is known of it, is it looked at first.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
+	if s.Held != nil && openIn(*s.Held, s) {
+		op, err := through(ctx, db.settlements, s.Held.OperatorID, settling{s, *s.Held})
+		if err == nil {
+			return op, true, nil
+		}
+		if !moved(err) {
+			return operation.Operation{}, false, fmt.Errorf("settle %s: %w", s.OperationID, err)
+		}
+		// It was taken out of the caller's hands, who may hang up no more.
+		ctx = context.WithoutCancel(ctx)
+	}
+	return db.settleLooking(ctx, s)
+}
+
+// openIn reports whether an operation is open in the hands that a settlement names.
+func openIn(op operation.Operation, s operation.Settlement) bool {
+	return op.ID == s.OperationID && op.Epoch == s.Epoch && op.State.CanBecome(s.To)
+}
+
+// settleTogether carries a batch through one transaction.
+func (db *DB) settleTogether(all []*settlingEntrant) error {
+	return db.pipelined(context.Background(), func(p *pipe) error {
+		batch := &pgx.Batch{}
+		settle(batch, column(all, func(e *settlingEntrant) settling { return e.asks }))
+		err := p.commitAt(batch, func() error { return failpoint.Hit("S.in") })
+		for _, e := range all {
+			e.gets = e.asks.after()
+		}
+		return err
+	})
+}
+
+// settleLooking takes two round trips: the operation is locked and looked at, and
+// then everything is written.
+func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	var op operation.Operation
 	var settled bool
 	err := db.pipelined(ctx, func(p *pipe) error {
-		var before operation.Operation
 		looking := &pgx.Batch{}
 		looking.Queue(`SELECT `+operationColumns+` FROM operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID).
 			QueryRow(func(row pgx.Row) (err error) {
-				before, err = readOperation(row)
+				op, err = readOperation(row)
 				return err
 			})
 		if err := p.send(looking); err != nil {
 			return err
 		}
 		writing := &pgx.Batch{}
-		settled = settle(writing, before, s, &op)
+		if settled = openIn(op, s); settled {
+			one := settling{s, op}
+			settle(writing, []settling{one})
+			op = one.after()
+		} else {
+			keepWord(writing, op, s)
+		}
 		return p.commitAt(writing, func() error { return failpoint.Hit("S.in") })
 	})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -45,27 +110,6 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 	return op, settled, nil
 }
 
-// settle queues everything that a settlement writes, if the operation, whose row
-// is locked, is open in the hands that it names. The operation as it then stands
-// is put into op when the answers are read.
-func settle(batch *pgx.Batch, before operation.Operation, s operation.Settlement, op *operation.Operation) bool {
-	if before.Epoch != s.Epoch || !before.State.CanBecome(s.To) {
-		*op = before
-		keepWord(batch, before, s)
-		return false
-	}
-	moveOperation(batch, s, op)
-	switch s.To {
-	case operation.Success:
-		succeed(batch, before, s)
-	case operation.Failed:
-		refund(batch, before, s)
-	}
-	writeCalls(batch, s.OperationID, s.Node, s.Calls)
-	event(batch, before.ID, before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli())
-	return true
-}
-
 // keepWord queues what the provider said where somebody else has settled the
 // operation, or holds it now: it is evidence all the same.
 func keepWord(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
@@ -75,95 +119,43 @@ func keepWord(batch *pgx.Batch, op operation.Operation, s operation.Settlement) 
 	if e, contradicts := s.Contradicts(op); contradicts {
 		raiseException(batch, e)
 	}
-	writeCalls(batch, s.OperationID, s.Node, s.Calls)
+	writeCalls(batch, callsOf(s.OperationID, s.Node, s.Calls))
 }
 
-func moveOperation(batch *pgx.Batch, s operation.Settlement, op *operation.Operation) {
-	// checks counts from the beginning for what comes after the settlement.
-	var completed, review any
-	if s.To.Open() {
-		review = s.At.UnixMilli()
-	} else {
-		completed = s.At.UnixMilli()
+// settle queues everything that settlements write. Rows are locked in the order
+// that every fact keeps: operations, subscribers, wallets. Of the operations no two
+// batches have the same ones: each is in one pair of hands, and who has lost it
+// finds another epoch, without waiting.
+func settle(batch *pgx.Batch, all []settling) {
+	moveOperations(batch, all)
+	var confirmed, refunded []settling
+	var subscribers []string
+	var operators []int64
+	var calls []callOf
+	for _, s := range all {
+		switch s.To {
+		case operation.Success:
+			confirmed = append(confirmed, s)
+		case operation.Failed:
+			refunded = append(refunded, s)
+		}
+		if !s.To.Open() {
+			subscribers, operators = append(subscribers, s.before.SubscriberID), append(operators, s.before.OperatorID)
+		}
+		calls = append(calls, callsOf(s.OperationID, s.Node, s.Calls)...)
 	}
-	batch.Queue(`
-		UPDATE operations
-		   SET status = $3, completed_at = $4, review_since = coalesce(review_since, $5::bigint), lease_until = NULL,
-		       next_check_at = $6, checks = 0, needs_person = 0,
-		       provider_transaction_id = coalesce($7::text, provider_transaction_id), reason = $8, provider_message = $9,
-		       addon_status = CASE WHEN addon IS NULL THEN NULL ELSE coalesce($10::text, addon_status) END, addon_next_at = $11,
-		       addon_attempt = greatest(addon_attempt, $12)
-		 WHERE id = $1 AND epoch = $2 AND status IN ('processing', 'needs_review')
-		RETURNING `+operationColumns,
-		s.OperationID, s.Epoch, s.To, completed, review, millis(s.NextCheckAt),
-		textOrNull(s.ProviderTransaction), textOrNull(string(s.Reason)), s.ProviderMessage,
-		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt,
-	).QueryRow(func(row pgx.Row) (err error) {
-		*op, err = readOperation(row)
-		return err
-	})
-}
-
-// succeed queues what a confirmed operation means: the subscription runs, the
-// charge leaves the ledger, the MSO earns. The subscriber comes before the wallet,
-// as in a reservation: rows are locked in one order everywhere.
-func succeed(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
-	at := s.At.UnixMilli()
-	stamp := `renewed_at = $4`
-	if op.Kind == operation.Activate {
-		stamp = `activated_at = $4`
+	lockSubscribers(batch, subscribers)
+	runSubscriptions(batch, confirmed)
+	for _, s := range refunded {
+		letGo(batch, s)
 	}
-	batch.Queue(`
-		WITH running AS (
-		     UPDATE subscribers
-		        SET expires_at = $2, last_provider_transaction = coalesce($3::text, last_provider_transaction), `+stamp+`, version = version + 1
-		      WHERE id = $1
-		     RETURNING id)
-		`+guarded(`SELECT FROM running`),
-		op.SubscriberID, op.ExpiryPlanned.UnixMilli(), textOrNull(cmp.Or(s.ProviderTransaction, op.ProviderTransaction)), at)
-	batch.Queue(`
-		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
-		SELECT $1, coalesce(max(seq), 0) + 1, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint FROM cycles WHERE subscriber_id = $1`,
-		op.SubscriberID, op.ID, op.PlanID, op.CycleStartsAt.UnixMilli(), op.ExpiryPlanned.UnixMilli(), at)
-	batch.Queue(`
-		WITH charged AS (
-		     UPDATE wallets SET ledger_paise = ledger_paise - $2, ledger_lines = ledger_lines + 1
-		      WHERE operator_id = $1
-		     RETURNING ledger_paise, ledger_lines),
-		earned AS (
-		     INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at)
-		     SELECT $4::text, $1, $6::bigint, $7::bigint, $5::bigint FROM charged)
-		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
-		SELECT $1, ledger_lines, 'debit', $2, ledger_paise, $3::text, $4::text, $5::bigint FROM charged`,
-		op.OperatorID, op.Amount.Paise(), op.LedgerText(), op.ID, at,
-		subscription.Commission(op.Amount, op.CommissionBPS).Paise(), op.CommissionBPS)
-}
-
-// refund queues that the customer is let go of and the money goes back: of an
-// activation that failed nothing remains but the operation itself.
-func refund(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
-	leaving := `UPDATE subscribers SET version = version + 1 WHERE id = $1 RETURNING id`
-	if op.Kind == operation.Activate {
-		leaving = `DELETE FROM subscribers WHERE id = $1 AND expires_at IS NULL RETURNING id`
+	lockWallets(batch, operators)
+	charge(batch, confirmed)
+	for _, s := range refunded {
+		giveBack(batch, s)
 	}
-	batch.Queue(`WITH leaving AS (`+leaving+`) `+guarded(`SELECT FROM leaving`), op.SubscriberID)
-	batch.Queue(`
-		WITH refunded AS (
-		     UPDATE wallets SET balance_paise = balance_paise + $2, entries = entries + 1
-		      WHERE operator_id = $1
-		     RETURNING balance_paise, entries)
-		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
-		SELECT $1, entries, 'refund', $2, balance_paise, $3::text, $4::text, $5::bigint FROM refunded`,
-		op.OperatorID, op.Amount.Paise(), op.ID, cmp.Or(s.Actor, op.Actor), s.At.UnixMilli())
-}
-
-func writeCalls(batch *pgx.Batch, operationID, node string, calls []operation.ProviderCall) {
-	for _, call := range calls {
-		batch.Queue(`
-			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-			operationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
-			// Our own word for staff, or else the provider's for people.
-			cmp.Or(call.Answer.Detail, call.Answer.Message), node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
-	}
+	writeCalls(batch, calls)
+	writeEvents(batch, column(all, func(s settling) happening {
+		return happening{s.before.ID, s.before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli()}
+	}))
 }
