@@ -19,7 +19,7 @@ var _ access.Store = (*DB)(nil)
 
 const (
 	// admissionLanes is how many batches of admissions are under way at a time.
-	admissionLanes = 4
+	admissionLanes = 1
 	maxAdmissions  = 256
 )
 

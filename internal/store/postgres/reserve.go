@@ -14,7 +14,7 @@ import (
 
 const (
 	// reservationLanes is how many batches of reservations are under way at a time.
-	reservationLanes = 2
+	reservationLanes = 1
 	maxReservations  = 128
 )
 

@@ -14,7 +14,7 @@ import (
 
 const (
 	// settlementLanes is how many batches of settlements are under way at a time.
-	settlementLanes = 2
+	settlementLanes = 1
 	maxSettlements  = 128
 )
 
@@ -123,9 +123,9 @@ func keepWord(batch *pgx.Batch, op operation.Operation, s operation.Settlement) 
 }
 
 // settle queues everything that settlements write. Rows are locked in the order
-// that every fact keeps: operations, subscribers, wallets. Of the operations no two
-// batches have the same ones: each is in one pair of hands, and who has lost it
-// finds another epoch, without waiting.
+// that every fact keeps: operations, subscribers, wallets. The operations need not
+// be locked in an order of their own: each is in one pair of hands, and who has
+// lost it finds another epoch, without waiting.
 func settle(batch *pgx.Batch, all []settling) {
 	moveOperations(batch, all)
 	var confirmed, refunded []settling

@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+const (
+	benchOperators   = 1000
+	benchSubscribers = 20_000
+	benchClients     = 64
+)
+
+// BenchmarkRenewals is everything that the store does for a renewal: it is let in,
+// judged on its facts, reserved and settled, by many clients at once. What counts
+// on a machine that others use as well is the time of processors that it took,
+// here and in the server, and not the time that passed.
+func BenchmarkRenewals(b *testing.B) {
+	address := pgtest.NewDatabase(b)
+	db, conn := open(b, address), raw(b, address)
+	customers := customersOf(b, db, conn, benchOperators, benchSubscribers)
+	renewOnce := func(round int64) error { return renewing(b, db, customers[int(round)%len(customers)], round) }
+	var round atomic.Int64
+	byClients := func(times int) {
+		var group sync.WaitGroup
+		var left atomic.Int64
+		left.Store(int64(times))
+		for range benchClients {
+			group.Go(func() {
+				for left.Add(-1) >= 0 {
+					if err := renewOnce(round.Add(1)); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+	}
+	byClients(20 * benchClients) // every connection has prepared what it needs
+	flushes := `SELECT wal_sync::bigint FROM pg_stat_wal`
+	before, here, there := count(b, conn, flushes), processTime(b), serverTime(b, conn)
+	b.ResetTimer()
+	byClients(b.N)
+	b.StopTimer()
+	here, there = processTime(b)-here, serverTime(b, conn)-there
+	each := func(of time.Duration) float64 { return float64(of.Microseconds()) / float64(b.N) }
+	b.ReportMetric(each(here), "µs-here/op")
+	b.ReportMetric(each(there), "µs-server/op")
+	b.ReportMetric(float64(count(b, conn, flushes)-before)/float64(b.N), "flushes/op")
+}
+
+func renewing(b *testing.B, db *DB, c customer, round int64) error {
+	ctx, key := b.Context(), fmt.Sprintf("key-%d", round)
+	admitted, err := db.Admit(ctx, asking(c.record, fmt.Sprintf("nonce-of-some-length-%d", round)))
+	if err != nil || !admitted.Counted {
+		return fmt.Errorf("admitted %+v: %w", admitted, err)
+	}
+	if _, found, err := db.OperationByKey(ctx, c.record.Operator.ID, key); err != nil || found {
+		return fmt.Errorf("found %v: %w", found, err)
+	}
+	facts, err := db.Facts(ctx, operation.Question{OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", DuplicatesSince: noon})
+	if err != nil {
+		return err
+	}
+	draft := c.renewal(key, facts.Subscriber.Version)
+	op, err := db.Reserve(ctx, draft)
+	if err != nil {
+		return fmt.Errorf("reserve: %w", err)
+	}
+	settled, did, err := db.Settle(ctx, confirmed(op))
+	if err != nil || !did || settled.State != operation.Success {
+		return fmt.Errorf("settled %v as %s: %w", did, settled.State, err)
+	}
+	return nil
+}
+
+// processTime is what this process has had of the processors.
+func processTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	ok(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// serverTime is what all processes of the server that are there now have had.
+func serverTime(b *testing.B, conn *pgx.Conn) (all time.Duration) {
+	b.Helper()
+	rows, err := conn.Query(b.Context(), `SELECT pid FROM pg_stat_activity`)
+	pids, err := collect(rows, err, func(row scanner) (pid int, err error) { return pid, row.Scan(&pid) })
+	ok(b, err)
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // a worker that came and went
+		}
+		// pid (name) state ppid …; the name may hold anything.
+		_, rest, _ := strings.Cut(string(text), ") ")
+		for _, field := range strings.Fields(rest)[11:13] { // utime and stime, in hundredths of a second
+			ticks, err := strconv.Atoi(field)
+			ok(b, err)
+			all += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return all
+}
