@@ -56,15 +56,50 @@ type Call struct {
 }
 
 // book is the provider's memory. Everything in it happens under one lock, so
-// that an order is decided once however many calls name it.
+// that an order is decided once however many calls name it. The lock is let go
+// only while a decision travels to the disk, for many can share one journey; its
+// reference is nobody's to read or change until it has arrived.
 type book struct {
 	mu       sync.Mutex
 	orders   map[string]*order
 	effects  map[string]int
-	done     int // effects altogether, for numbering
+	numbered int // transaction numbers given out
 	calls    []*Call
 	byMobile map[string][]*Call
 	journal  *journal // nil: in memory only
+	// travelling holds the references with a decision on its way to the disk;
+	// the channel is closed when that is over.
+	travelling map[string]chan struct{}
+}
+
+// lockFor locks the book when nothing about a reference is under way.
+func (b *book) lockFor(reference string) {
+	for {
+		b.mu.Lock()
+		arrival, under := b.travelling[reference]
+		if !under {
+			return
+		}
+		b.mu.Unlock()
+		<-arrival
+	}
+}
+
+// record writes a decision to the disk. It is called with the lock held, lets go
+// of it meanwhile, and holds it again when it returns.
+func (b *book) record(reference string, happened entry) error {
+	lines, err := b.journal.put(happened, durably)
+	if err != nil || lines == nil {
+		return err // in memory there is nothing to wait for
+	}
+	arrival := make(chan struct{})
+	b.travelling[reference] = arrival
+	b.mu.Unlock()
+	err = b.journal.flush(lines)
+	b.mu.Lock()
+	delete(b.travelling, reference)
+	close(arrival)
+	return err
 }
 
 // standing is how an order that comes in relates to the books.
@@ -97,7 +132,7 @@ func (b *book) list(call *Call) {
 
 // take makes an order pending in the caller's hands, unless the books have it.
 func (b *book) take(asked order) (order, standing) {
-	b.mu.Lock()
+	b.lockFor(asked.Reference)
 	defer b.mu.Unlock()
 	has, found := b.orders[asked.Reference]
 	switch {
@@ -133,7 +168,7 @@ type decision struct {
 // decide settles a pending order and returns it as it then stands. If it was
 // voided in the meantime, that stands and nothing is carried out.
 func (b *book) decide(call *Call, made decision) (order, error) {
-	b.mu.Lock()
+	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
 	has := b.orders[call.Reference]
 	if has.State != pending {
@@ -146,10 +181,11 @@ func (b *book) decide(call *Call, made decision) (order, error) {
 	next, said := *has, *call
 	next.State, next.Message, said.Answer = made.state, made.message, made.answer
 	if made.state == applied {
-		next.Transaction = fmt.Sprintf("SIM-%08d", b.done+1)
+		b.numbered++
+		next.Transaction = fmt.Sprintf("SIM-%08d", b.numbered)
 		said.Applied, said.Transaction = true, next.Transaction
 	}
-	if err := b.journal.write(entry{Order: &next, Call: &said}, durably); err != nil {
+	if err := b.record(call.Reference, entry{Order: &next, Call: &said}); err != nil {
 		has.State = heard
 		b.note(call, "503")
 		return *has, err
@@ -161,7 +197,7 @@ func (b *book) decide(call *Call, made decision) (order, error) {
 
 // void closes a reference for good, unless it was carried out.
 func (b *book) void(call *Call) (order, error) {
-	b.mu.Lock()
+	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
 	stands := order{
 		Reference: call.Reference, SubscriberID: call.SubscriberID, Mobile: call.Mobile, Component: call.Component,
@@ -182,7 +218,7 @@ func (b *book) void(call *Call) (order, error) {
 	}
 	said := *call
 	stands.State, said.Answer = voided, "voided"
-	if err := b.journal.write(entry{Order: &stands, Call: &said}, durably); err != nil {
+	if err := b.record(call.Reference, entry{Order: &stands, Call: &said}); err != nil {
 		b.note(call, "503")
 		return stands, err
 	}
@@ -195,7 +231,6 @@ func (b *book) void(call *Call) (order, error) {
 // something is carried out.
 func (b *book) enter(decided order) {
 	if decided.State == applied {
-		b.done++
 		b.effects[decided.Reference]++
 	}
 	b.orders[decided.Reference] = &decided
@@ -203,7 +238,7 @@ func (b *book) enter(decided order) {
 
 // look returns a reference as it stands.
 func (b *book) look(call *Call) order {
-	b.mu.Lock()
+	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
 	if has, found := b.orders[call.Reference]; found {
 		return *has
@@ -213,7 +248,7 @@ func (b *book) look(call *Call) order {
 
 // letGo gives a pending order up without a trace but that it came by.
 func (b *book) letGo(call *Call, answer string) {
-	b.mu.Lock()
+	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
 	if has := b.orders[call.Reference]; has.State == pending {
 		has.State = heard
@@ -231,7 +266,8 @@ func (b *book) answered(call *Call, answer string) {
 func (b *book) note(call *Call, answer string) {
 	call.Answer = answer
 	// Losing this line loses no order.
-	_ = b.journal.write(entry{Call: call}, sometime)
+	_, _ = b.journal.put(entry{Call: call}, sometime)
+	b.journal.flushSoon()
 }
 
 func (b *book) countEffects() map[string]int {

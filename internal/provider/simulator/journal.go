@@ -9,15 +9,32 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // journal keeps the books in a file, one line of JSON for each thing that
-// happened. A nil journal keeps nothing.
+// happened. Lines that come while others are on their way to the disk gather on a
+// page and travel together next: the disk takes as long for many as for one. A
+// nil journal keeps nothing.
 type journal struct {
 	file *os.File
+	// turn is held by whoever writes to the file.
+	turn sync.Mutex
+
+	mu   sync.Mutex // guards what follows
+	open *page      // where the next line goes
 	// broken is the first fault in writing. After it the end of the file may
 	// be half a line, so nothing more is written.
 	broken error
+}
+
+// page is lines that travel together.
+type page struct {
+	text    []byte
+	durable bool // a line on it must be on the disk before anything is said
+	// written and err are the turn's holder's.
+	written bool
+	err     error
 }
 
 // entry is one line: an order as it was decided, a call as it ended, or both.
@@ -36,7 +53,10 @@ const (
 
 // openBook reads the books from a file and goes on writing them there.
 func openBook(path string) (*book, error) {
-	b := &book{orders: map[string]*order{}, effects: map[string]int{}, byMobile: map[string][]*Call{}}
+	b := &book{
+		orders: map[string]*order{}, effects: map[string]int{}, byMobile: map[string][]*Call{},
+		travelling: map[string]chan struct{}{},
+	}
 	if path == "" {
 		return b, nil
 	}
@@ -48,7 +68,7 @@ func openBook(path string) (*book, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("read the simulator's state from %s: %w", path, err)
 	}
-	b.journal = &journal{file: file}
+	b.journal = &journal{file: file, open: &page{}}
 	return b, nil
 }
 
@@ -71,6 +91,9 @@ func (b *book) load(file *os.File) error {
 		}
 		if read.Order != nil {
 			b.enter(*read.Order)
+			if read.Order.State == applied {
+				b.numbered++
+			}
 		}
 		if read.Call != nil {
 			b.list(read.Call)
@@ -84,38 +107,98 @@ func (b *book) load(file *os.File) error {
 	return err
 }
 
-func (j *journal) write(happened entry, how durability) error {
+// put adds a line to the page that travels next, and returns it.
+func (j *journal) put(happened entry, how durability) (*page, error) {
 	if j == nil {
-		return nil
-	}
-	if j.broken != nil {
-		return j.broken
+		return nil, nil
 	}
 	line, err := json.Marshal(happened)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = j.file.Write(append(line, '\n'))
-	if err == nil && how == durably {
-		err = j.file.Sync()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken != nil {
+		return nil, j.broken
 	}
-	if err != nil {
-		j.broken = fmt.Errorf("write the simulator's state: %w", err)
+	j.open.text = append(append(j.open.text, line...), '\n')
+	j.open.durable = j.open.durable || how == durably
+	return j.open, nil
+}
+
+// flush returns when a page is on the disk. The first of those whose lines are on
+// it takes it there, and the others find it done.
+func (j *journal) flush(lines *page) error {
+	if j == nil {
+		return nil
 	}
-	return j.broken
+	j.turn.Lock()
+	if !lines.written {
+		j.turnPage()
+	}
+	err := lines.err
+	j.turn.Unlock()
+	// Somebody may have left a line behind who did not want to wait.
+	j.flushSoon()
+	return err
+}
+
+// flushSoon writes lines that nobody waits for, now or, if somebody else is
+// writing, as soon as they have ended. A page with a line that somebody does wait
+// for is theirs to write.
+func (j *journal) flushSoon() {
+	for j != nil && j.hasLeftovers() && j.turn.TryLock() {
+		j.turnPage()
+		j.turn.Unlock()
+	}
+}
+
+func (j *journal) hasLeftovers() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.open.text) > 0 && !j.open.durable
+}
+
+// turnPage writes the open page. Its caller has the turn.
+func (j *journal) turnPage() {
+	j.mu.Lock()
+	lines, err := j.open, j.broken
+	j.open = &page{}
+	j.mu.Unlock()
+
+	if err == nil && len(lines.text) > 0 {
+		_, err = j.file.Write(lines.text)
+		if err == nil && lines.durable {
+			err = j.file.Sync()
+		}
+		if err != nil {
+			err = fmt.Errorf("write the simulator's state: %w", err)
+			j.mu.Lock()
+			j.broken = err
+			j.mu.Unlock()
+		}
+	}
+	lines.text, lines.written, lines.err = nil, true, err
 }
 
 // close ends the books. What is asked afterwards cannot be remembered, and is
 // not done.
 func (b *book) close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.journal == nil || errors.Is(b.journal.broken, os.ErrClosed) {
+	j := b.journal
+	if j == nil {
 		return nil
 	}
-	err := errors.Join(b.journal.file.Sync(), b.journal.file.Close())
-	b.journal.broken = os.ErrClosed
-	return err
+	j.turn.Lock()
+	defer j.turn.Unlock()
+	j.turnPage()
+	j.mu.Lock()
+	closed := errors.Is(j.broken, os.ErrClosed)
+	j.broken = os.ErrClosed
+	j.mu.Unlock()
+	if closed {
+		return nil
+	}
+	return errors.Join(j.file.Sync(), j.file.Close())
 }
 
 // syncFolder makes sure that a file just created is still there after the power

@@ -1,0 +1,180 @@
+package simulator
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// holdTheDisk keeps every line from travelling until it is let go.
+func holdTheDisk(s *Simulator) (letGo func()) {
+	s.book.journal.turn.Lock()
+	return s.book.journal.turn.Unlock
+}
+
+// waiting waits until so many decisions are on their way to the disk.
+func waiting(t *testing.T, s *Simulator, decisions int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		s.book.mu.Lock()
+		travelling := len(s.book.travelling)
+		s.book.mu.Unlock()
+		if travelling == decisions {
+			return
+		}
+	}
+	t.Fatalf("%d decisions did not come to wait for the disk", decisions)
+}
+
+// later puts a question in a goroutine of its own.
+func later(question func() reply) <-chan reply {
+	answer := make(chan reply, 1)
+	go func() { answer <- question() }()
+	return answer
+}
+
+func TestDecisionsThatWaitForTheDiskTravelTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := newSimulator(t, Config{StateFile: file})
+	letGo := holdTheDisk(s)
+	const orders = 20
+	var answers []<-chan reply
+	for i := range orders {
+		answers = append(answers, later(func() reply { return renew(s, fmt.Sprint("CX", i), "9812345678") }))
+	}
+	waiting(t, s, orders)
+	s.book.journal.mu.Lock()
+	lines := strings.Count(string(s.book.journal.open.text), "\n")
+	s.book.journal.mu.Unlock()
+	if lines != orders {
+		t.Errorf("%d lines travel next; want all %d", lines, orders)
+	}
+	for _, answer := range answers {
+		select {
+		case got := <-answer:
+			t.Fatalf("answered %+v before it was on the disk", got)
+		default:
+		}
+	}
+	letGo()
+	numbers := map[string]bool{}
+	for _, answer := range answers {
+		got := <-answer
+		got.check(t, 200, `"applied"`)
+		_, number, _ := strings.Cut(got.text, "SIM-")
+		numbers[number] = true
+	}
+	if len(numbers) != orders {
+		t.Errorf("%d transaction numbers for %d orders", len(numbers), orders)
+	}
+	_ = s.book.close()
+	after := newSimulator(t, Config{StateFile: file})
+	if got := len(after.Effects()); got != orders {
+		t.Errorf("%d effects after a restart; want %d", got, orders)
+	}
+	renew(after, "CX-NEXT", "9812345678").check(t, 200, fmt.Sprintf("SIM-%08d", orders+1))
+}
+
+func TestNobodyReadsOrChangesAReferenceWhoseDecisionTravels(t *testing.T) {
+	s := newSimulator(t, Config{StateFile: filepath.Join(t.TempDir(), "state")})
+	letGo := holdTheDisk(s)
+	order := later(func() reply { return renew(s, "CX1", "9812345678") })
+	waiting(t, s, 1)
+	void := later(func() reply { return ask(s, "POST", "/v1/void", `{"reference":"CX1"}`) })
+	status := later(func() reply { return ask(s, "GET", "/v1/status?reference=CX1", "") })
+	again := later(func() reply { return renew(s, "CX1", "9812345678") })
+	// They are listed before they look at the reference.
+	for deadline := time.Now().Add(10 * time.Second); len(s.Calls("")) < 4; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the questions did not arrive")
+		}
+	}
+	letGo()
+	for _, answer := range []<-chan reply{order, void, status, again} {
+		(<-answer).check(t, 200, `"applied"`, `"SIM-00000001"`)
+	}
+	if effects := s.Effects()["CX1"]; effects != 1 {
+		t.Errorf("CX1 was carried out %d times", effects)
+	}
+}
+
+func TestAVoidThatTravelsKeepsItsOrderOut(t *testing.T) {
+	s := newSimulator(t, Config{StateFile: filepath.Join(t.TempDir(), "state")})
+	letGo := holdTheDisk(s)
+	void := later(func() reply { return ask(s, "POST", "/v1/void", `{"reference":"CX1"}`) })
+	waiting(t, s, 1)
+	order := later(func() reply { return renew(s, "CX1", "9812345678") })
+	letGo()
+	(<-void).check(t, 200, `"voided"`)
+	(<-order).check(t, 200, `"rejected"`)
+	if effects := s.Effects(); len(effects) != 0 {
+		t.Errorf("effects = %v; want none", effects)
+	}
+}
+
+func TestAPageThatDoesNotArriveIsNotDoneForAnyOfItsLines(t *testing.T) {
+	s := newSimulator(t, Config{StateFile: filepath.Join(t.TempDir(), "state")})
+	letGo := holdTheDisk(s)
+	var answers []<-chan reply
+	for i := range 5 {
+		answers = append(answers, later(func() reply { return renew(s, fmt.Sprint("CX", i), "9812345678") }))
+	}
+	waiting(t, s, len(answers))
+	if err := s.book.journal.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	letGo()
+	for i, answer := range answers {
+		(<-answer).check(t, 503)
+		ask(s, "GET", fmt.Sprint("/v1/status?reference=CX", i), "").check(t, 200, `"unknown_reference"`)
+	}
+	if effects := s.Effects(); len(effects) != 0 {
+		t.Errorf("effects = %v; want none", effects)
+	}
+}
+
+// What nobody waits for must still be written when the disk was busy meanwhile.
+func TestALineNobodyWaitsForIsNotLeftBehind(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	s := newSimulator(t, Config{StateFile: file})
+	letGo := holdTheDisk(s)
+	order := later(func() reply { return renew(s, "CX1", "9812345678") })
+	waiting(t, s, 1)
+	ask(s, "GET", "/v1/catalogue", "").check(t, 200)
+	letGo()
+	(<-order).check(t, 200, `"applied"`)
+	again, err := openBook(file) // as one would after a kill: nothing was closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.close()
+	if got := len(again.listCalls("")); got != 2 {
+		t.Errorf("%d calls are in the file; want 2", got)
+	}
+}
+
+func BenchmarkOrders(b *testing.B) {
+	for _, kept := range []string{"in a file", "in memory"} {
+		b.Run(kept, func(b *testing.B) {
+			config := Config{}
+			if kept == "in a file" {
+				config.StateFile = filepath.Join(b.TempDir(), "state")
+			}
+			s := newSimulator(b, config)
+			b.SetParallelism(32)
+			var next atomic.Int64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if got := renew(s, fmt.Sprint("CX", next.Add(1)), "9812345678"); got.code != 200 {
+						b.Errorf("got %+v", got)
+					}
+				}
+			})
+		})
+	}
+}
