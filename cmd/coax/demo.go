@@ -21,6 +21,7 @@ import (
 	"github.com/coaxhq/coax/internal/provider/simulator"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/telemetry"
 )
 
 // demoLine is what demo --json prints, and what it keeps in DIR/demo.json. A
@@ -113,6 +114,7 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	if err != nil {
 		return err
 	}
+	defer telemetry.Flush(log)
 	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
 	if err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/telemetry"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -39,6 +41,7 @@ func (a *app) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer telemetry.Flush(log)
 	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
 	if err != nil {
 		return err

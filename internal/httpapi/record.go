@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -70,30 +69,29 @@ type line struct {
 }
 
 func (rec record) line(l line) {
-	level := slog.LevelInfo
-	attrs := make([]slog.Attr, 0, 11)
-	attrs = append(attrs,
-		slog.String("request_id", l.answer.requestID),
-		slog.Int64("operator", l.operator),
-		slog.String("key", l.key),
-		slog.String("method", l.method),
-		slog.String("path", l.path),
-		slog.String("code", string(l.answer.code)),
-		slog.Int("status", l.answer.status),
-		slog.Float64("ms", float64(l.took.Microseconds())/1000),
-		slog.String("ip", l.address.String()),
-	)
+	told := telemetry.RequestLine{
+		RequestID: l.answer.requestID,
+		Operator:  l.operator,
+		Key:       l.key,
+		Method:    l.method,
+		Path:      l.path,
+		Code:      string(l.answer.code),
+		Status:    l.answer.status,
+		Took:      l.took,
+		Address:   l.address,
+	}
 	// Why a caller was refused is in the code. Only what is our own fault needs
 	// its cause told.
-	if l.answer.status >= http.StatusInternalServerError && l.cause != nil {
-		level = slog.LevelError
-		attrs = append(attrs, slog.String("error", l.cause.Error()))
-		var broken *panicked
-		if errors.As(l.cause, &broken) {
-			attrs = append(attrs, slog.String("stack", string(broken.stack)))
-		}
+	if l.answer.status < http.StatusInternalServerError || l.cause == nil {
+		telemetry.LogRequest(rec.log, told)
+		return
 	}
-	rec.log.LogAttrs(context.Background(), level, "request", attrs...)
+	attrs := []slog.Attr{slog.String("error", l.cause.Error())}
+	var broken *panicked
+	if errors.As(l.cause, &broken) {
+		attrs = append(attrs, slog.String("stack", string(broken.stack)))
+	}
+	telemetry.LogFailure(rec.log, told, attrs...)
 }
 
 // knownMethod returns a method that HTTP knows, or a dash: a method may be any

@@ -24,7 +24,7 @@ func NewLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	if format == "text" {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(newJSONHandler(w, options))
 }
 
 // secretNames are parts of the names whose values are never written, whatever

@@ -1,7 +1,10 @@
 package telemetry
 
 import (
+	"maps"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +30,19 @@ type Metrics struct {
 	purged       prometheus.Counter
 
 	providerCalls *prometheus.CounterVec
+
+	// answers are the series of each kind of answer, found once: to look labels
+	// up costs more than to count. Whoever adds a kind puts a new map in place of
+	// the old one; labels take values from fixed lists, so that soon ends.
+	answers   atomic.Pointer[map[answerKind]answerSeries]
+	answersMu sync.Mutex
+}
+
+type answerKind struct{ endpoint, code string }
+
+type answerSeries struct {
+	count   prometheus.Counter
+	seconds prometheus.Observer
 }
 
 // Signed reads take well under a millisecond and a provider may take many
@@ -84,6 +100,7 @@ func NewMetrics() *Metrics {
 			Help: "Used nonces and old rate counters that were removed.",
 		}),
 	}
+	m.answers.Store(&map[answerKind]answerSeries{})
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.requestSeconds, m.connections, m.refused, m.faults,
@@ -99,8 +116,25 @@ func (m *Metrics) Handler() http.Handler {
 
 // RequestAnswered counts an answer and how long it took.
 func (m *Metrics) RequestAnswered(endpoint, code string, took time.Duration) {
-	m.requests.WithLabelValues(endpoint, code).Inc()
-	m.requestSeconds.WithLabelValues(endpoint).Observe(took.Seconds())
+	series, found := (*m.answers.Load())[answerKind{endpoint, code}]
+	if !found {
+		series = m.findSeries(answerKind{endpoint, code})
+	}
+	series.count.Inc()
+	series.seconds.Observe(took.Seconds())
+}
+
+func (m *Metrics) findSeries(kind answerKind) answerSeries {
+	series := answerSeries{
+		count:   m.requests.WithLabelValues(kind.endpoint, kind.code),
+		seconds: m.requestSeconds.WithLabelValues(kind.endpoint),
+	}
+	m.answersMu.Lock()
+	defer m.answersMu.Unlock()
+	known := maps.Clone(*m.answers.Load())
+	known[kind] = series
+	m.answers.Store(&known)
+	return series
 }
 
 // FrameworkFault counts a message that could not be read as a request. It was

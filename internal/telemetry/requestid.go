@@ -14,8 +14,8 @@ func NewRequestID() string {
 	var random [16]byte
 	rand.Read(random[:]) // never fails: the program ends where there is no randomness
 
-	id := make([]byte, len(requestIDPrefix)+hex.EncodedLen(len(random)))
-	copy(id, requestIDPrefix)
+	var id [len(requestIDPrefix) + 2*len(random)]byte
+	copy(id[:], requestIDPrefix)
 	hex.Encode(id[len(requestIDPrefix):], random[:])
-	return string(id)
+	return string(id[:])
 }
