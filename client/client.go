@@ -31,6 +31,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -40,6 +41,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -118,7 +120,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	sender := http.Client{}
+	sender := http.Client{Transport: plainTransport()}
 	if config.HTTP != nil {
 		sender = *config.HTTP
 	}
@@ -126,13 +128,33 @@ func New(config Config) (*Client, error) {
 	sender.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c := &Client{
 		origin: origin, key: config.Key, http: &sender, retry: retry, now: config.Now,
-		sign: func(request signing.Request) string { return request.Sign(string(config.Secret)) },
+		sign: signing.NewKey(string(config.Secret)).Sign,
 	}
 	if c.now == nil {
 		c.now = time.Now
 	}
 	return c, nil
 }
+
+// plainTransport is what clients share that were given none: the program's
+// default, as it is when the first of them is made, ready for a job that asks for
+// thousands of balances at once. By default all but two connections are closed
+// when nobody uses them, and every new one costs both sides a whole handshake.
+var plainTransport = sync.OnceValue(func() http.RoundTripper {
+	usual, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport // somebody has put their own there, and knows why
+	}
+	transport := usual.Clone()
+	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
+	if transport.TLSClientConfig == nil {
+		transport.TLSClientConfig = &tls.Config{}
+	}
+	if transport.TLSClientConfig.ClientSessionCache == nil {
+		transport.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	}
+	return transport
+})
 
 // readBase checks a base address and returns what stands before /api/v1.
 func readBase(text string) (string, error) {

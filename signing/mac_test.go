@@ -7,7 +7,7 @@ import (
 )
 
 // The cases of RFC 4231, section 4. Their messages are no requests, so they go to
-// the one unexported function below Sign and Verify.
+// the one unexported method below Sign and Verify.
 func TestMACFollowsRFC4231(t *testing.T) {
 	tests := []struct{ name, key, data, want string }{
 		{
@@ -51,12 +51,16 @@ func TestMACFollowsRFC4231(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sum := mac(tt.key, tt.data)
-			if got := string(sum[:len(tt.want)]); got != tt.want {
-				t.Errorf("mac = %s; want %s", got, tt.want)
-			}
-			if _, err := hex.DecodeString(string(sum[:])); err != nil || len(sum) != 64 {
-				t.Errorf("mac = %q; want 64 hex characters", sum)
+			tool := NewKey(tt.key).tools.Get().(*tool)
+			for _, use := range []string{"first", "second", "third"} {
+				sum := tool.macOf([]byte(tt.data))
+				if got := string(sum[:len(tt.want)]); got != tt.want {
+					t.Errorf("%s use: mac = %s; want %s", use, got, tt.want)
+				}
+				if _, err := hex.DecodeString(string(sum)); err != nil || len(sum) != 64 {
+					t.Errorf("%s use: mac = %q; want 64 hex characters", use, sum)
+				}
+				tool.macOf([]byte("what another request leaves behind"))
 			}
 		})
 	}

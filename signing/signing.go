@@ -12,15 +12,10 @@
 package signing
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"strings"
 )
-
-// signatureLen is the length of a signature: a SHA-256 sum in hex.
-const signatureLen = 2 * sha256.Size
 
 // Request is what a signature covers, and all it covers: neither the host nor
 // any header other than the two named here.
@@ -35,28 +30,32 @@ type Request struct {
 
 // StringToSign returns the six lines the contract names, joined by line feeds
 // and without one at the end.
-func (r Request) StringToSign() string {
-	method := upper(r.Method)
+func (r Request) StringToSign() string { return string(r.appendTo(nil)) }
+
+// appendTo appends the string to sign to b.
+func (r Request) appendTo(b []byte) []byte {
+	start := len(b)
+	b = appendUpper(b, r.Method)
 	query := ""
-	if method != "POST" {
+	if string(b[start:]) != "POST" {
 		query = CanonicalQuery(r.RawQuery)
 	}
-	return strings.Join([]string{
-		method,
-		r.Path,
-		query,
-		r.Timestamp,
-		r.Nonce,
-		BodySHA256(r.Body),
-	}, "\n")
+	for _, line := range [...]string{r.Path, query, r.Timestamp, r.Nonce} {
+		b = append(b, '\n')
+		b = append(b, line...)
+	}
+	b = append(b, '\n')
+	if len(r.Body) == 0 {
+		return append(b, emptySHA256...)
+	}
+	sum := sha256.Sum256(r.Body)
+	return hex.AppendEncode(b, sum[:])
 }
 
 // Sign returns the request's signature: 64 lower-case hex characters. Its
-// key is the secret with its prefix, every character of it.
-func (r Request) Sign(secret string) string {
-	sum := mac(secret, r.StringToSign())
-	return string(sum[:])
-}
+// key is the secret with its prefix, every character of it. Whoever signs often
+// makes a Key once.
+func (r Request) Sign(secret string) string { return NewKey(secret).Sign(r) }
 
 // Verify reports whether signature is the request's signature under secret.
 //
@@ -64,15 +63,7 @@ func (r Request) Sign(secret string) string {
 // in, and no request with a line feed inside a field, because two such requests
 // can come to the same string. HTTP and a healthy store let neither get this far;
 // if one does, this is the last place that can still say no.
-func (r Request) Verify(secret, signature string) bool {
-	if secret == "" || r.hasLineFeed() {
-		return false
-	}
-	want := mac(secret, r.StringToSign())
-	// Texts are compared, not decoded bytes: being equal to 64 lower-case hex
-	// characters is the format check, and decoding would let upper case pass.
-	return subtle.ConstantTimeCompare(want[:], []byte(signature)) == 1
-}
+func (r Request) Verify(secret, signature string) bool { return NewKey(secret).Verify(r, signature) }
 
 // BodySHA256 returns the last line of the string to sign: the lower-case hex
 // SHA-256 of the body's bytes. An empty body has a sum too.
@@ -80,6 +71,9 @@ func BodySHA256(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
 }
+
+// emptySHA256 is the last line of every request without a body.
+var emptySHA256 = BodySHA256(nil)
 
 // hasLineFeed looks at the fields that enter the string as they are. The query
 // and the body cannot carry a line feed into it: one is escaped, one is hashed.
@@ -92,27 +86,15 @@ func (r Request) hasLineFeed() bool {
 	return false
 }
 
-// mac returns the lower-case hex HMAC-SHA256 of message, with the bytes of
-// secret as the key.
-func mac(secret, message string) [signatureLen]byte {
-	h := hmac.New(sha256.New, []byte(secret))
-	h.Write([]byte(message))
-	var sum [sha256.Size]byte
-	h.Sum(sum[:0])
-
-	var text [signatureLen]byte
-	hex.Encode(text[:], sum[:])
-	return text
-}
-
-// upper raises a-z only. strings.ToUpper knows all of Unicode and would turn
-// "poſt", written with a long s, into a POST, whose query nobody signs.
-func upper(method string) string {
-	b := []byte(method)
-	for i, c := range b {
+// appendUpper raises a-z only. strings.ToUpper knows all of Unicode and would
+// turn "poſt", written with a long s, into a POST, whose query nobody signs.
+func appendUpper(b []byte, method string) []byte {
+	for i := range len(method) {
+		c := method[i]
 		if 'a' <= c && c <= 'z' {
-			b[i] = c - 'a' + 'A'
+			c -= 'a' - 'A'
 		}
+		b = append(b, c)
 	}
-	return string(b)
+	return b
 }

@@ -5,17 +5,19 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/coaxhq/coax/signing"
 )
 
 // cacheSize bounds the cache. Only keys that exist get in, so a stranger cannot
 // fill it.
 const cacheSize = 10_000
 
-// subject is a key's record with its secret opened. The zero subject is a key
-// that nobody has.
+// subject is a key's record with its secret opened and made ready to verify
+// with. The zero subject is a key that nobody has.
 type subject struct {
 	record Record
-	secret Secret
+	signer *signing.Key
 	// openErr is why the secret could not be opened. It waits for the step
 	// that needs the secret: a revoked key is revoked all the same.
 	openErr error
@@ -53,9 +55,11 @@ func (g *Gate) remember(hash KeyHash, record Record) subject {
 
 	key := record.Credential
 	if before, found := g.cache.recall(hash); found && sameSeal(before.record.Credential, key) {
-		who.secret = before.secret
+		who.signer = before.signer
 	} else {
-		who.secret, who.openErr = g.vault.Open(key.SealedSecret, key.OperatorID, hash)
+		var secret Secret
+		secret, who.openErr = g.vault.Open(key.SealedSecret, key.OperatorID, hash)
+		who.signer = signing.NewKey(secret.Reveal())
 	}
 	if who.openErr == nil {
 		g.cache.keep(hash, who)

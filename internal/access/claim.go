@@ -29,33 +29,29 @@ type claim struct {
 func readClaim(req Request) (claim, error) {
 	c := claim{req: req}
 	var wrong []string
-	for _, header := range []struct {
-		name   string
-		values []string
-		value  *string
-	}{
-		{"X-API-Key", req.Key, &c.key},
-		{"X-Timestamp", req.Timestamp, &c.timestamp},
-		{"X-Nonce", req.Nonce, &c.nonce},
-		{"X-Signature", req.Signature, &c.signature},
-	} {
-		switch {
-		case len(header.values) == 0:
-			wrong = append(wrong, header.name+" is missing")
-		case len(header.values) > 1:
-			wrong = append(wrong, fmt.Sprintf("%s is there %d times", header.name, len(header.values)))
-		case header.values[0] == "":
-			wrong = append(wrong, header.name+" is empty")
-		default:
-			*header.value = header.values[0]
-		}
-	}
+	c.key, wrong = onlyOne("X-API-Key", req.Key, wrong)
+	c.timestamp, wrong = onlyOne("X-Timestamp", req.Timestamp, wrong)
+	c.nonce, wrong = onlyOne("X-Nonce", req.Nonce, wrong)
+	c.signature, wrong = onlyOne("X-Signature", req.Signature, wrong)
 	if wrong != nil {
 		return claim{}, fault.New(fault.MissingAuthHeaders,
 			"%s. Send X-API-Key, X-Timestamp, X-Nonce and X-Signature, each exactly once.", strings.Join(wrong, ", "))
 	}
 	c.hash = HashKey(c.key)
 	return c, nil
+}
+
+// onlyOne returns a header's one value, or adds to what is wrong.
+func onlyOne(name string, values, wrong []string) (string, []string) {
+	switch {
+	case len(values) == 0:
+		return "", append(wrong, name+" is missing")
+	case len(values) > 1:
+		return "", append(wrong, fmt.Sprintf("%s is there %d times", name, len(values)))
+	case values[0] == "":
+		return "", append(wrong, name+" is empty")
+	}
+	return values[0], wrong
 }
 
 // signed is what the claim's signature has to cover.

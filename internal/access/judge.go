@@ -9,13 +9,17 @@ import (
 
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/signing"
 )
 
 // timestampTolerance is how many seconds a caller's clock may be off, either way.
 const timestampTolerance = 300
 
 // decoySecret stands in for the secret of a key that nobody has.
-var decoySecret = secretPrefix + strings.Repeat("0", 2*secretBytes)
+var (
+	decoySecret = secretPrefix + strings.Repeat("0", 2*secretBytes)
+	decoySigner = signing.NewKey(decoySecret)
+)
 
 // judgeIdentity judges a claim on its key's record: key, clock, signature and
 // the form of the nonce, in the contract's order. It only computes.
@@ -39,7 +43,7 @@ func judgeKey(who subject, c claim) error {
 	case !who.known():
 		// Verified against nothing, so that a key that exists cannot be told
 		// from one that does not by how long the answer takes.
-		c.signed().Verify(decoySecret, c.signature)
+		decoySigner.Verify(c.signed(), c.signature)
 		return fault.New(fault.InvalidAPIKey,
 			"X-API-Key is not a key of this service. Check that it was copied whole, or ask your administrator for a new one.")
 	case !key.RevokedAt.IsZero():
@@ -73,7 +77,7 @@ func judgeSignature(who subject, c claim) error {
 	if who.openErr != nil {
 		return fault.From(fmt.Errorf("judge the signature of key %s: %w", who.record.Credential.Hint, who.openErr))
 	}
-	if !c.signed().Verify(who.secret.Reveal(), c.signature) {
+	if !who.signer.Verify(c.signed(), c.signature) {
 		return fault.New(fault.InvalidSignature,
 			"X-Signature does not match the request. Sign its method, path, query, timestamp, nonce and body "+
 				"with the whole API secret, send 64 lower-case hex characters, and leave the body as it was signed.")
