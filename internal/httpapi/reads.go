@@ -44,6 +44,17 @@ type balanceData struct {
 	Note          string       `json:"note"`
 }
 
+func (d balanceData) appendJSON(out []byte) []byte {
+	o := openObject(out)
+	o.number("lco_id", d.LCOID)
+	o.amount("wallet_balance", d.WalletBalance)
+	o.text("currency", d.Currency)
+	o.flag("low_balance", d.LowBalance)
+	o.text("as_of", d.AsOf)
+	o.text("note", d.Note)
+	return o.close()
+}
+
 func (a *API) balance(ctx context.Context, call Call) (Answer, error) {
 	operator := call.Caller.Operator.ID
 	wallet, err := a.wallets.Wallet(ctx, operator)
@@ -51,7 +62,7 @@ func (a *API) balance(ctx context.Context, call Call) (Answer, error) {
 		return Answer{}, away(fmt.Errorf("read the wallet of operator %d: %w", operator, err))
 	}
 	return Answer{
-		Message: fmt.Sprintf("The wallet holds %s %s.", wallet.Balance, money.Currency),
+		Message: "The wallet holds " + wallet.Balance.String() + " " + money.Currency + ".",
 		Data: balanceData{
 			LCOID:         operator,
 			WalletBalance: wallet.Balance,

@@ -96,6 +96,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		hangUp(r.Context())
 	}
 	answer.send(w, body)
+	giveBack(body)
 	a.record.request(r.Method, x, answer, cause)
 }
 
@@ -104,8 +105,13 @@ func (a *API) begin(r *http.Request) *exchange {
 		requestID: telemetry.NewRequestID(),
 		watch:     telemetry.StartStopwatch(),
 		now:       a.now(),
-		peer:      peerOf(r.RemoteAddr),
 		unread:    r.ContentLength != 0,
+	}
+	// Read once for a connection, where we know it.
+	if c := connOf(r.Context()); c != nil && c.peer.IsValid() {
+		x.peer = c.peer
+	} else {
+		x.peer = peerOf(r.RemoteAddr)
 	}
 	x.address = a.proxies.Caller(x.peer, r.Header["X-Forwarded-For"])
 	path, rawQuery := splitTarget(r.RequestURI)

@@ -70,6 +70,68 @@ type transactionData struct {
 	ResultMessage string     `json:"result_message"`
 }
 
+func (d operationData) appendJSON(out []byte) []byte {
+	o := openObject(out)
+	d.appendFields(&o)
+	return o.close()
+}
+
+func (d operationData) appendFields(o *object) {
+	o.text("transaction_id", d.TransactionID)
+	o.text("idempotency_key", d.IdempotencyKey)
+	o.text("operation", string(d.Operation))
+	o.text("status", string(d.Status))
+	o.text("channel", string(d.Channel))
+	customer := o.inner("customer")
+	customer.text("subscriber_id", d.Customer.SubscriberID)
+	customer.text("name", d.Customer.Name)
+	customer.text("mobile", d.Customer.Mobile)
+	if d.Customer.Password != "" {
+		customer.text("password", d.Customer.Password)
+	}
+	o.closeInner(customer)
+	o.text("provider", d.Provider)
+	o.orNull("provider_transaction_id", d.ProviderTransaction)
+	plan := o.inner("plan")
+	plan.text("id", d.Plan.ID)
+	plan.text("name", d.Plan.Name)
+	plan.number("duration_months", int64(d.Plan.Months))
+	o.closeInner(plan)
+	o.amount("amount", d.Amount)
+	o.text("currency", d.Currency)
+	expiry := o.inner("expiry")
+	expiry.orNull("previous", d.Expiry.Previous)
+	expiry.orNull("new", d.Expiry.New)
+	expiry.orNull("start_date", d.Expiry.StartDate)
+	o.closeInner(expiry)
+	wallet := o.inner("wallet")
+	wallet.amount("before", d.Wallet.Before)
+	wallet.amount("after", d.Wallet.After)
+	wallet.amount("charged", d.Wallet.Charged)
+	wallet.flag("refunded", d.Wallet.Refunded)
+	wallet.flag("held", d.Wallet.Held)
+	o.closeInner(wallet)
+	o.texts("warnings", d.Warnings)
+	o.text("created_at", d.CreatedAt)
+	o.orNull("completed_at", d.CompletedAt)
+	if d.ProviderMessage != nil {
+		o.text("provider_message", *d.ProviderMessage)
+	}
+	if d.Reason != nil {
+		o.text("reason", *d.Reason)
+	}
+}
+
+// appendJSON is there because operationData's would do for the whole: Go takes an
+// embedded method for one's own.
+func (d transactionData) appendJSON(out []byte) []byte {
+	o := openObject(out)
+	d.appendFields(&o)
+	o.text("result_code", string(d.ResultCode))
+	o.text("result_message", d.ResultMessage)
+	return o.close()
+}
+
 func viewOperation(op operation.Operation) operationData {
 	data := operationData{
 		TransactionID:       op.ID,

@@ -62,12 +62,13 @@ func (a Amount) ShareHalfUp(basisPoints int) Amount {
 }
 
 // String writes the amount as rupees with two decimals: 199.00, -0.05.
-func (a Amount) String() string { return string(a.append(nil)) }
+func (a Amount) String() string { return string(a.Append(nil)) }
 
 // MarshalJSON writes a JSON number with exactly two decimals.
-func (a Amount) MarshalJSON() ([]byte, error) { return a.append(nil), nil }
+func (a Amount) MarshalJSON() ([]byte, error) { return a.Append(nil), nil }
 
-func (a Amount) append(b []byte) []byte {
+// Append appends what String writes to b; it is also what JSON has.
+func (a Amount) Append(b []byte) []byte {
 	magnitude := uint64(a.paise)
 	if a.paise < 0 {
 		b = append(b, '-')

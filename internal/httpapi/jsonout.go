@@ -1,0 +1,104 @@
+package httpapi
+
+import (
+	"strconv"
+
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// jsonObject is data that writes itself as the JSON object that marshal would
+// make of it. encoding/json finds its way through a struct by reflection, which
+// for the answers that are given most cost more than to verify their requests.
+// The struct and its tags stay the contract: tests hold each against its writer.
+type jsonObject interface {
+	appendJSON(out []byte) []byte
+}
+
+// object writes one JSON object, field by field. Names are ours and need no
+// escaping.
+type object struct {
+	out   []byte
+	begun bool
+}
+
+func openObject(out []byte) object { return object{out: append(out, '{')} }
+
+func (o *object) close() []byte { return append(o.out, '}') }
+
+func (o *object) name(name string) {
+	if o.begun {
+		o.out = append(o.out, ',')
+	}
+	o.begun = true
+	o.out = append(o.out, '"')
+	o.out = append(o.out, name...)
+	o.out = append(o.out, '"', ':')
+}
+
+func (o *object) text(name, value string) {
+	o.name(name)
+	o.out = appendText(o.out, value)
+}
+
+// orNull writes a text, or null where there is none.
+func (o *object) orNull(name string, value *string) {
+	o.name(name)
+	if value == nil {
+		o.out = append(o.out, "null"...)
+		return
+	}
+	o.out = appendText(o.out, *value)
+}
+
+func (o *object) number(name string, value int64) {
+	o.name(name)
+	o.out = strconv.AppendInt(o.out, value, 10)
+}
+
+func (o *object) amount(name string, value money.Amount) {
+	o.name(name)
+	o.out = value.Append(o.out)
+}
+
+func (o *object) flag(name string, value bool) {
+	o.name(name)
+	o.out = strconv.AppendBool(o.out, value)
+}
+
+// texts writes a list of texts, which is never null.
+func (o *object) texts(name string, values []string) {
+	o.name(name)
+	o.out = append(o.out, '[')
+	for i, value := range values {
+		if i > 0 {
+			o.out = append(o.out, ',')
+		}
+		o.out = appendText(o.out, value)
+	}
+	o.out = append(o.out, ']')
+}
+
+// inner begins an object within this one; closeInner ends it.
+func (o *object) inner(name string) object {
+	o.name(name)
+	return openObject(o.out)
+}
+
+func (o *object) closeInner(inner object) { o.out = inner.close() }
+
+// appendText writes a text as JSON. Texts of plain ASCII stand for themselves;
+// how to escape whatever else there is, encoding/json knows.
+func appendText(out []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, err := marshal(text)
+			if err != nil {
+				panic(err) // a text always encodes
+			}
+			return append(out, quoted...)
+		}
+	}
+	out = append(out, '"')
+	out = append(out, text...)
+	return append(out, '"')
+}

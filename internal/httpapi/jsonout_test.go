@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// anyText is what may stand in an answer: mostly plain, sometimes names in any
+// script, rarely what JSON has to escape.
+var anyText = rapid.OneOf(
+	rapid.StringMatching(`[ -~]{0,20}`), rapid.String(),
+	rapid.SampledFrom([]string{"", "रमेश", `"`, `\`, "<&>", "\u2028\u2029", "\x00\x1f\x7f", "\xff\xc0", "\ufffd", "a\tb\nc\r\b\f", "😀"}),
+)
+
+var anyAmount = rapid.Custom(func(t *rapid.T) money.Amount { return money.Paise(rapid.Int64().Draw(t, "paise")) })
+
+func textOrNull(t *rapid.T, label string) *string {
+	if rapid.Bool().Draw(t, label+" is null") {
+		return nil
+	}
+	text := anyText.Draw(t, label)
+	return &text
+}
+
+func anyOperation(t *rapid.T) operationData {
+	text := func(label string) string { return anyText.Draw(t, label) }
+	return operationData{
+		TransactionID: text("id"), IdempotencyKey: text("key"), Operation: operation.Kind(text("kind")), Status: operation.State(text("state")),
+		Channel:  operation.Channel(text("channel")),
+		Customer: customerData{SubscriberID: text("subscriber"), Name: text("name"), Mobile: text("mobile"), Password: text("password")},
+		Provider: text("provider"), ProviderTransaction: textOrNull(t, "provider transaction"),
+		Plan:   boughtPlanData{ID: text("plan"), Name: text("plan name"), Months: rapid.Int().Draw(t, "months")},
+		Amount: anyAmount.Draw(t, "amount"), Currency: text("currency"),
+		Expiry: expiryData{Previous: textOrNull(t, "previous"), New: textOrNull(t, "new"), StartDate: textOrNull(t, "start")},
+		Wallet: walletData{
+			Before: anyAmount.Draw(t, "before"), After: anyAmount.Draw(t, "after"), Charged: anyAmount.Draw(t, "charged"),
+			Refunded: rapid.Bool().Draw(t, "refunded"), Held: rapid.Bool().Draw(t, "held"),
+		},
+		Warnings:  append([]string{}, rapid.SliceOfN(anyText, 0, 3).Draw(t, "warnings")...),
+		CreatedAt: text("created"), CompletedAt: textOrNull(t, "completed"),
+		ProviderMessage: textOrNull(t, "message"), Reason: textOrNull(t, "reason"),
+	}
+}
+
+// Byte for byte: a client may hold one answer against another.
+func TestDataWritesItselfAsEncodingJSONWould(t *testing.T) {
+	for name, draw := range map[string]func(*rapid.T) jsonObject{
+		"a balance": func(t *rapid.T) jsonObject {
+			return balanceData{
+				LCOID: rapid.Int64().Draw(t, "lco"), WalletBalance: anyAmount.Draw(t, "balance"), Currency: anyText.Draw(t, "currency"),
+				LowBalance: rapid.Bool().Draw(t, "low"), AsOf: anyText.Draw(t, "as of"), Note: anyText.Draw(t, "note"),
+			}
+		},
+		"an operation": func(t *rapid.T) jsonObject { return anyOperation(t) },
+		"a transaction": func(t *rapid.T) jsonObject {
+			return transactionData{operationData: anyOperation(t), ResultCode: fault.Code(anyText.Draw(t, "code")), ResultMessage: anyText.Draw(t, "result")}
+		},
+	} {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			data := draw(t)
+			want, err := marshal(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := data.appendJSON(nil); string(got) != string(want) {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		}))
+	}
+}
+
+// envelope is every response's shape, in the contract's order.
+type envelope struct {
+	Success   bool            `json:"success"`
+	RequestID string          `json:"request_id"`
+	Code      fault.Code      `json:"code"`
+	Message   string          `json:"message"`
+	Data      json.RawMessage `json:"data"`
+}
+
+func TestTheEnvelopeIsWhatEncodingJSONWouldWrite(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		answer := reply{
+			requestID: anyText.Draw(t, "id"), status: rapid.SampledFrom([]int{200, 202, 402}).Draw(t, "status"),
+			code: fault.Code(anyText.Draw(t, "code")), message: anyText.Draw(t, "message"),
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "data") {
+		case 0:
+			answer.data = anyOperation(t)
+		case 1:
+			answer.data = rapid.MapOf(anyText, anyText).Draw(t, "fields")
+		}
+		data := json.RawMessage("{}")
+		if answer.data != nil {
+			encoded, err := marshal(answer.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data = encoded
+		}
+		want, err := marshal(envelope{answer.status == http.StatusOK, answer.requestID, answer.code, answer.message, data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := answer.encode()
+		if err != nil || string(got) != string(want) {
+			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
+	})
+}
+
+var anAnswer = reply{
+	requestID: "req_00112233445566778899aabbccddeeff", status: 200, code: fault.OK, message: "The wallet holds 1234.50 INR.",
+	data: balanceData{LCOID: 7, WalletBalance: money.Paise(123_450), Currency: money.Currency, AsOf: "2027-03-01T12:00:00+05:30", Note: walletNote},
+	rate: access.Rate{Limit: 1000, Remaining: 999, ResetAt: noon.Add(time.Minute)},
+}
+
+func BenchmarkEncode(b *testing.B) {
+	done := dateTime(noon)
+	bought := anAnswer
+	bought.data = operationData{
+		TransactionID: "CX20270301000001", IdempotencyKey: "order-4711", Operation: operation.Renew, Status: operation.Success, Channel: operation.API,
+		Customer: customerData{SubscriberID: "100001", Name: "Ramesh Rao", Mobile: "9812345678"}, Provider: "Simulated Provider", ProviderTransaction: done,
+		Plan: boughtPlanData{ID: "BASIC-1", Name: "Basic, 1 month", Months: 1}, Amount: money.Paise(19900), Currency: money.Currency,
+		Expiry: expiryData{Previous: done, New: done}, Warnings: []string{}, CreatedAt: *done, CompletedAt: done,
+	}
+	for name, answer := range map[string]reply{"a balance": anAnswer, "an operation": bought} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				body, err := answer.encode()
+				if err != nil {
+					b.Fatal(err)
+				}
+				giveBack(body)
+			}
+		})
+		b.Run(name+" by encoding/json", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				data, err := marshal(answer.data)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := marshal(envelope{true, answer.requestID, answer.code, answer.message, data}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkSetHeader(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		anAnswer.setHeader(http.Header{}, 400)
+	}
+}
