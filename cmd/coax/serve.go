@@ -42,6 +42,7 @@ func (a *app) serve(ctx context.Context) error {
 		return err
 	}
 	defer telemetry.Flush(log)
+	tuneMemory(a.environ)
 	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
 	if err != nil {
 		return err
