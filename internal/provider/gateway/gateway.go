@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/catalogue"
@@ -38,11 +40,13 @@ type Config struct {
 
 // Gateway is a provider at the other end of HTTP.
 type Gateway struct {
-	base      *url.URL
-	timeout   time.Duration
-	token     Token
-	observe   func(Observation)
-	transport *http.Transport
+	// addresses are those of the protocol's paths.
+	addresses             map[string]string
+	getHeader, postHeader http.Header
+	timeout               time.Duration
+	token                 Token
+	observe               func(Observation)
+	transport             *http.Transport
 }
 
 var _ operation.Provider = (*Gateway)(nil)
@@ -71,13 +75,18 @@ func New(config Config) (*Gateway, error) {
 	if observe == nil {
 		observe = func(Observation) {}
 	}
-	return &Gateway{
-		base:      base,
+	g := &Gateway{
+		addresses: map[string]string{},
 		timeout:   config.Timeout,
 		token:     config.Token,
 		observe:   observe,
 		transport: transport,
-	}, nil
+	}
+	g.getHeader, g.postHeader = headers(config.Token)
+	for _, path := range append(slices.Collect(maps.Values(paths)), pathStatus, pathVoid, pathCatalogue) {
+		g.addresses[path] = base.JoinPath(path).String()
+	}
+	return g, nil
 }
 
 // Close lets go of idle connections.

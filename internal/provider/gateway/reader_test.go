@@ -9,7 +9,7 @@ import (
 
 // readStrictly is a second reader of JSON, so that the first has somebody to
 // agree with. It cuts the text into words with one expression and reads those,
-// where parseObject relies on encoding/json for both.
+// where parseObject goes through it byte by byte, or has encoding/json do so.
 func readStrictly(text string) (map[string]any, bool) {
 	r := &strictReader{ok: utf8.ValidString(text)}
 	for rest := text; rest != "" && r.ok; {

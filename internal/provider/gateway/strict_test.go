@@ -5,6 +5,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
 )
 
 func TestParseObjectIsStrict(t *testing.T) {
@@ -46,5 +49,37 @@ func TestParseObjectIsStrict(t *testing.T) {
 	want := map[string]any{"a": "b\\ud83d\U0001F600", "A": nil, "n": json.Number("1e999"), "l": []any{true, map[string]any{"a": []any{}}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("parseObject = %v, %v; want %v", got, err, want)
+	}
+}
+
+// The short way may only take what the long way takes, and has to read it alike.
+func TestTheShortWayThroughAnAnswerEndsWhereTheLongWayDoes(t *testing.T) {
+	piece := rapid.OneOf(
+		rapid.SampledFrom([]string{"{", "}", ":", ",", `"a"`, `"b"`, `""`, `"é"`, `"\u0061"`, `"\\"`, `"`, " ", "\n", "\t", "\v", "1", "null", "[", "]", "\x00", "\x7f", "\xff", "\uFEFF"}),
+		rapid.SampledFrom([]string{`"a":"x"`, `"b":"y",`, ` "c" : "z" `, `{"a":"b"}`}),
+	)
+	short := 0
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces"), "")
+		if rapid.Bool().Draw(t, "in braces") {
+			text = "{" + text + "}"
+		}
+		got, taken := parseFlat(text)
+		if !taken || !utf8.ValidString(text) { // which is looked at before
+			return
+		}
+		short++
+		if !json.Valid([]byte(text)) {
+			t.Fatalf("the short way takes %q, which is no JSON", text)
+		}
+		if want, err := parseTokens([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("the short way reads %q as %v; the long way as %v, %v", text, got, want, err)
+		}
+	})
+	if short == 0 {
+		t.Error("the short way was never taken")
+	}
+	if _, taken := parseFlat(confirmation(order)); !taken {
+		t.Error("the short way does not take an ordinary answer")
 	}
 }

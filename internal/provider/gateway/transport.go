@@ -28,7 +28,8 @@ const maxAnswer = 64 << 10
 // newTransport makes a transport that does nothing of its own accord: no proxy
 // from the environment, no compression, no HTTP/2, nothing below TLS 1.2.
 func newTransport(config Config) (*http.Transport, error) {
-	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	// A connection after a pause need not prove again who the provider is.
+	trust := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
 	if config.CAFile != "" {
 		pem, err := os.ReadFile(config.CAFile)
 		if err != nil {
@@ -70,7 +71,8 @@ type reply struct {
 }
 
 func (g *Gateway) post(ctx context.Context, path string, body []byte) (reply, *failure) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.base.JoinPath(path).String(), bytes.NewReader(body))
+	ctx, connected := watched(ctx)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.addresses[path], bytes.NewReader(body))
 	if err != nil {
 		return reply{}, unsendable()
 	}
@@ -78,18 +80,49 @@ func (g *Gateway) post(ctx context.Context, path string, body []byte) (reply, *f
 	// connection, and say nothing. For the same reason the reference travels
 	// in the body and never as an Idempotency-Key.
 	request.GetBody = nil
-	request.Header.Set("Content-Type", "application/json")
-	return g.exchange(request)
+	request.Header = g.postHeader
+	return g.exchange(request, connected)
 }
 
 func (g *Gateway) get(ctx context.Context, path string, query url.Values) (reply, *failure) {
-	address := g.base.JoinPath(path)
-	address.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	ctx, connected := watched(ctx)
+	address := g.addresses[path]
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return reply{}, unsendable()
 	}
-	return g.exchange(request)
+	request.Header = g.getHeader
+	return g.exchange(request, connected)
+}
+
+// headers are what goes with every question and, with a media type, with every
+// order. All calls share them: a transport reads them, and an http.Client, which
+// would add to them, is not asked.
+func headers(token Token) (get, post http.Header) {
+	get = http.Header{
+		"Accept":          {"application/json"},
+		"Accept-Encoding": {"identity"},
+		"User-Agent":      {"coax"},
+	}
+	if token != "" {
+		get["Authorization"] = []string{"Bearer " + string(token)}
+	}
+	post = get.Clone()
+	post["Content-Type"] = []string{"application/json"}
+	return get, post
+}
+
+// watched is a context that notices whether its call was handed a connection.
+// One that was, new or used before, may have carried bytes; only a call that never
+// got one provably sent nothing.
+func watched(ctx context.Context) (context.Context, *atomic.Bool) {
+	connected := new(atomic.Bool)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}), connected
 }
 
 // breakable is a context under which a test can break the program when the last
@@ -109,21 +142,8 @@ func unsendable() *failure {
 
 // exchange sends a request and reads the answer. The transport is asked
 // directly: an http.Client would follow redirects and keep cookies.
-func (g *Gateway) exchange(request *http.Request) (reply, *failure) {
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Accept-Encoding", "identity")
-	request.Header.Set("User-Agent", "coax")
-	if g.token != "" {
-		request.Header.Set("Authorization", "Bearer "+string(g.token))
-	}
-
-	// A connection that was handed over, new or used before, may have carried
-	// bytes. Only a call that never got one provably sent nothing.
-	var connected atomic.Bool
-	ctx := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	})
-	response, err := g.transport.RoundTrip(request.WithContext(ctx))
+func (g *Gateway) exchange(request *http.Request, connected *atomic.Bool) (reply, *failure) {
+	response, err := g.transport.RoundTrip(request)
 	if err != nil && !connected.Load() {
 		return reply{}, notConnected(err)
 	}
@@ -148,7 +168,7 @@ func read(response *http.Response) (reply, *failure) {
 	if why := unfit(response); why != "" {
 		return reply{}, violation("the provider answered HTTP %d %s", code, why)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body, err := readBody(response)
 	if err != nil {
 		return reply{}, broken(err)
 	}
@@ -160,6 +180,17 @@ func read(response *http.Response) (reply, *failure) {
 		return reply{}, violation("the provider answered HTTP %d with something other than one strict JSON object: %v", code, err)
 	}
 	return reply{code: code, fields: fields}, nil
+}
+
+// readBody reads an answer's body, and of one without a given length no more than
+// shows that it is too long.
+func readBody(response *http.Response) ([]byte, error) {
+	if response.ContentLength < 0 {
+		return io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	}
+	body := make([]byte, response.ContentLength)
+	_, err := io.ReadFull(response.Body, body)
+	return body, err
 }
 
 // unfit says what is wrong with an answer before its body is read.
@@ -184,6 +215,9 @@ func unfit(response *http.Response) string {
 }
 
 func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
 	media, parameters, err := mime.ParseMediaType(contentType)
 	// mime drops pieces of a parameter (charset*1=latin1) without a word.
 	if err != nil || media != "application/json" || strings.Contains(contentType, "*") {
