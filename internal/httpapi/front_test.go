@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+func TestACallerWhoComesBackResumesTheSession(t *testing.T) {
+	h := build(t)
+	config := clientTLS()
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	for visit, resumed := range []bool{false, true, true} {
+		w := h.dial(h.tls, config)
+		w.send(balanceRequest)
+		w.expect(200, fault.OK) // the ticket for the next visit comes before the answer
+		if got := w.Conn.(*tls.Conn).ConnectionState().DidResume; got != resumed {
+			t.Errorf("visit %d: resumed is %v; want %v", visit+1, got, resumed)
+		}
+		w.Close()
+	}
+}
+
+// counter counts what is written to the connections that it accepts.
+type counter struct {
+	net.Listener
+	writes atomic.Int64
+}
+
+type counted struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c *counter) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	return counted{conn, &c.writes}, err
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+func TestAnAnswerIsOneWrite(t *testing.T) {
+	h := build(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counting := &counter{Listener: listener}
+	var served sync.WaitGroup
+	served.Go(func() { _ = h.door.ServeTLS(counting) })
+	defer served.Wait()
+	defer listener.Close()
+	w := h.dial(listener.Addr().String(), clientTLS())
+	w.send(balanceRequest)
+	w.expect(200, fault.OK)
+	before := counting.writes.Load()
+	const answers = 10
+	for range answers {
+		w.send(balanceRequest)
+		w.expect(200, fault.OK)
+	}
+	if got := counting.writes.Load() - before; got != answers {
+		t.Errorf("%d answers took %d writes", answers, got)
+	}
+}
