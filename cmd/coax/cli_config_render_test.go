@@ -125,6 +125,7 @@ func TestCLIConfigKeepsEveryValueThatItTakes(t *testing.T) {
 		"limits.failed_auth_per_minute=030", "limits.failed_auth_per_minute=+30", "server.max_connections=0100",
 		"server.trusted_proxies= 10.0.0.0/8 ,, 192.0.2.1,", "provider.timeout=1m0.5s", "provider.timeout=+1s", "review.first_check=0",
 		"server.addr=:8443", "server.addr=[::1]:0", "server.addr=localhost:08443", "provider.url=HTTP://[::1]:80/a?b=c#d", "provider.name=\xff",
+		"server.profiling=true", "server.profiling=false",
 	} {
 		sets := []string{pair}
 		want, err := loadConfig(sources{sets: sets})

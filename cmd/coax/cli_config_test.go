@@ -18,6 +18,7 @@ var cliBadValues = map[string][][2]string{
 	"server.trusted_proxies":             {{"10.0.0.0/33", "10.0.0.0/33"}, {"10.1.2.3/8", "10.0.0.0/8"}, {"0.0.0.0/0", "trusts everyone"}, {"192.0.2.1,proxy.example", "proxy.example"}},
 	"server.max_connections":             {{"0", "1 to"}, {"many", "whole number"}, {"1.5", "whole number"}},
 	"server.max_connections_per_address": {{"-1", "1 to"}},
+	"server.profiling":                   {{"yes", "neither true nor false"}, {"1", "neither"}, {"", "neither"}, {"True", "neither"}},
 	"store.url": {{"", "sqlite:"}, {"data/coax.db", "sqlite:PATH"}, {"sqlite:", "path"}, {"mysql://db", "sqlite:PATH"},
 		{"postgres://db:port/coax", "port"}, {"postgres://db/coax?sslmode=maybe", "sslmode"}, {"postgres://db/coax?pool_max_conns=many", "pool_max_conns"}},
 	"provider.name":                 {{"", "empty"}, {"  ", "empty"}},

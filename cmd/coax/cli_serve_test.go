@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/tls"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -242,4 +244,30 @@ func TestCLIServeAsAProcess(t *testing.T) {
 		}
 	}
 	cliSays(t, "the log", p.err.String(), "draining", "stopped")
+}
+
+// Profiles are for the house alone, and only where it asked for them.
+func TestCLIProfilesAreOnTheInternalListenerWhereTheyWereAskedFor(t *testing.T) {
+	t.Parallel()
+	_, asked := cliDemoIn(t, t.TempDir(), "--set", "server.profiling=true")
+	_, plain := cliDemoIn(t, t.TempDir())
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer insecure.CloseIdleConnections()
+	for _, test := range []struct {
+		name, url string
+		offered   bool
+	}{
+		{"asked for, internal listener", asked.InternalURL + "/debug/pprof/heap", true},
+		{"asked for, API", strings.TrimSuffix(asked.BaseURL, "/api/v1") + "/debug/pprof/heap", false},
+		{"not asked for", plain.InternalURL + "/debug/pprof/heap", false},
+	} {
+		response, err := insecure.Get(test.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if got := response.StatusCode == http.StatusOK; got != test.offered {
+			t.Errorf("%s: GET %s is answered %d", test.name, test.url, response.StatusCode)
+		}
+	}
 }

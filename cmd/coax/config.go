@@ -196,7 +196,7 @@ func tomlText(value any) (string, error) {
 		}
 		return strings.Join(parts, ","), nil
 	}
-	return "", errors.New("give a text in quotes, a whole number or a list of texts")
+	return "", errors.New("give a text in quotes, a whole number, true or false, or a list of texts")
 }
 
 func findSetting(key string) *setting {
@@ -274,6 +274,8 @@ func (s setting) toml(value string) string {
 			return strconv.Itoa(n)
 		}
 		return tomlQuote(value)
+	case s.boolean && (value == "true" || value == "false"):
+		return value
 	case s.list:
 		var parts []string
 		for part := range strings.SplitSeq(value, ",") {

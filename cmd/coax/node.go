@@ -213,7 +213,11 @@ func (n *node) listen() error {
 		MaxPerAddress:  n.config.Server.MaxConnectionsPerAddress,
 		WriteTimeout:   n.patience(),
 	})
-	n.internal = httpapi.NewInternal(n.ready, n.metrics.Handler())
+	var profiles http.Handler
+	if n.config.Server.Profiling {
+		profiles = httpapi.Profiles()
+	}
+	n.internal = httpapi.NewInternal(n.ready, n.metrics.Handler(), profiles)
 	n.private = &http.Server{
 		Handler: n.internal, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,

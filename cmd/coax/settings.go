@@ -26,6 +26,7 @@ type Config struct {
 		TLSKey                   string
 		MaxConnections           int
 		MaxConnectionsPerAddress int
+		Profiling                bool
 	}
 	Store   storeConfig
 	Secrets struct {
@@ -72,9 +73,9 @@ type setting struct {
 	doc      string
 	// path: the value names a file, relative to the configuration's folder.
 	path bool
-	// number and list say how the value is written in TOML.
-	number, list bool
-	read         func(*Config, string) error
+	// number, list and boolean say how the value is written in TOML.
+	number, list, boolean bool
+	read                  func(*Config, string) error
 }
 
 // defaultAddr is where the API is served unless somebody says otherwise.
@@ -98,6 +99,8 @@ var settings = []setting{
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnections })},
 	{key: "server.max_connections_per_address", standard: "256", number: true, doc: "connections open at once from one address that is not a trusted proxy",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerAddress })},
+	{key: "server.profiling", standard: "false", boolean: true, doc: "profiles of this process under /debug/pprof/ on server.internal_addr; taking one slows the node down",
+		read: yesNo(func(c *Config) *bool { return &c.Server.Profiling })},
 
 	{key: "store.url", standard: "sqlite:data/coax.db", path: true, doc: "sqlite:PATH for one node, postgres://USER:PASSWORD@HOST,HOST/DATABASE for several",
 		read: readStoreURL},
@@ -170,6 +173,20 @@ func oneOf(allowed []string, field func(*Config) *string) func(*Config, string) 
 			}
 		}
 		return fmt.Errorf("%q is not one of %s", value, strings.Join(allowed, ", "))
+	}
+}
+
+func yesNo(field func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		switch value {
+		case "true":
+			*field(c) = true
+		case "false":
+			*field(c) = false
+		default:
+			return fmt.Errorf("%q is neither true nor false", value)
+		}
+		return nil
 	}
 }
 

@@ -4,22 +4,41 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/pprof"
+	"strings"
 	"sync/atomic"
 )
 
 // Internal answers on the internal listener, which only the house itself can
-// reach: is the process alive, may it be sent requests, what has it counted. It
-// never serves the API.
+// reach: is the process alive, may it be sent requests, what has it counted and,
+// where somebody asked for it, where its time goes. It never serves the API.
 type Internal struct {
 	ready    func(context.Context) error
 	metrics  http.Handler
+	profiles http.Handler
 	draining atomic.Bool
 }
 
 // NewInternal returns the internal handler. Ready says whether the store can be
-// reached; metrics is served as it is.
-func NewInternal(ready func(context.Context) error, metrics http.Handler) *Internal {
-	return &Internal{ready: ready, metrics: metrics}
+// reached; metrics is served as it is, and so is profiles, which is nil where
+// none are offered.
+func NewInternal(ready func(context.Context) error, metrics, profiles http.Handler) *Internal {
+	return &Internal{ready: ready, metrics: metrics, profiles: profiles}
+}
+
+// profilesPath is where Go's tools look for profiles.
+const profilesPath = "/debug/pprof/"
+
+// Profiles shows where the process spends its time and memory. The command line,
+// which Go's own pages show too, is not among them: it may hold the password of
+// the store.
+func Profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(profilesPath, pprof.Index)
+	mux.HandleFunc(profilesPath+"profile", pprof.Profile)
+	mux.HandleFunc(profilesPath+"trace", pprof.Trace)
+	mux.HandleFunc(profilesPath+"symbol", pprof.Symbol)
+	return mux
 }
 
 // Drain makes the node not ready for good, so that whoever spreads the load goes
@@ -33,13 +52,15 @@ func (i *Internal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		state(w, http.StatusMethodNotAllowed, "method")
 		return
 	}
-	switch r.URL.Path {
-	case "/healthz":
+	switch path := r.URL.Path; {
+	case path == "/healthz":
 		state(w, http.StatusOK, "")
-	case "/readyz":
+	case path == "/readyz":
 		i.readyz(w, r)
-	case "/metrics":
+	case path == "/metrics":
 		i.metrics.ServeHTTP(w, r)
+	case i.profiles != nil && strings.HasPrefix(path, profilesPath):
+		i.profiles.ServeHTTP(w, r)
 	default:
 		state(w, http.StatusNotFound, "path")
 	}
