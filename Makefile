@@ -124,6 +124,10 @@ planted: tools-present ## Have every planted bug found, by the simulation or who
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)
 	scripts/ha-demo $(ARGS)
 
+.PHONY: bench
+bench: tools-present build ## Measure the service beside what its parts can do, and print the ratios; ten minutes on an idle machine (ARGS="--only sqlite" PROFILE=1)
+	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
+
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck; needs only Go
 	@echo 'gofmt -l .'

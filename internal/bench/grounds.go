@@ -131,7 +131,7 @@ func (g *Grounds) makeOperator(ctx context.Context, desk *admin.Desk, i, subscri
 	g.Operators = append(g.Operators, operator)
 
 	// Each pair of subscriber and plan is bought at most once in each rest.
-	rounds := int64(g.wishes.Loading/restPeriod) + 2
+	rounds := int64(g.wishes.Loading/RestPeriod) + 2
 	credit := money.Paise(price.Paise() * rounds * int64(subscribers) * PlanCount)
 	if _, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: credit, Reference: fmt.Sprintf("%s, play money %d", g.Name, i+1)}); err != nil {
 		return fmt.Errorf("top up operator %d with %s: %w", operator.ID, credit, err)
@@ -242,7 +242,7 @@ func (g *Grounds) renewFirst(ctx context.Context, operator *Operator, from *rene
 		}
 		answer := Send(ctx, shot)
 		from.Answered(time.Now(), answer)
-		g.First.count(answer)
+		g.First.Count(answer)
 		if !answer.lawful() {
 			return fmt.Errorf("a first renewal was answered %s", cmp.Or(answer.message(), answer.String()))
 		}

@@ -207,7 +207,7 @@ func (w *worker) work(ctx context.Context) {
 
 func (w *worker) count(shot Shot, answer Answer, begin, end time.Time) {
 	w.answers[answer.String()]++
-	w.tally.count(answer)
+	w.tally.Count(answer)
 	if !answer.lawful() {
 		w.unexpected.Add(1)
 	}
@@ -231,7 +231,7 @@ func (w *worker) count(shot Shot, answer Answer, begin, end time.Time) {
 func Send(ctx context.Context, shot Shot) Answer {
 	response, err := shot.Client.Send(ctx, shot.Method, shot.Path, shot.Body, shot.Header)
 	if err != nil {
-		return Answer{Code: whyNot(err)}
+		return Answer{Code: WhyNot(err)}
 	}
 	answer := Answer{Status: response.Status, Code: "OK", Header: response.Header, Body: response.Body}
 	if response.Header.Get("Idempotent-Replayed") != "" {
@@ -249,9 +249,9 @@ func Send(ctx context.Context, shot Shot) Answer {
 	return answer
 }
 
-// whyNot names the reason that a request has no answer, in few enough words that
+// WhyNot names the reason that a request has no answer, in few enough words that
 // equal reasons are counted together: errors name ports.
-func whyNot(err error) string {
+func WhyNot(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -286,13 +286,14 @@ type Tally struct {
 	Refused uint64 `json:"refused"`
 }
 
-func (t *Tally) count(a Answer) {
+// Count counts one answer.
+func (t *Tally) Count(a Answer) {
 	switch {
 	case a.Status == http.StatusOK && a.lawful():
 		t.Done++
 	case a.Status == http.StatusAccepted:
 		t.Pending++
-	case a.leavesOpen():
+	case a.LeavesOpen():
 		t.Unknown++
 	default:
 		t.Refused++
@@ -307,9 +308,9 @@ func (t *Tally) Add(other Tally) {
 	t.Refused += other.Refused
 }
 
-// leavesOpen reports whether an operation that was answered so may have been
+// LeavesOpen reports whether an operation that was answered so may have been
 // carried out, or may yet be.
-func (a Answer) leavesOpen() bool {
+func (a Answer) LeavesOpen() bool {
 	return a.Status == 0 || a.Status == http.StatusAccepted || a.Status >= 500 && a.Status != http.StatusBadGateway
 }
 

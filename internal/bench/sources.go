@@ -9,9 +9,9 @@ import (
 	"github.com/coaxhq/coax/client"
 )
 
-// restPeriod is how long a subscriber is not renewed with the same plan again:
+// RestPeriod is how long a subscriber is not renewed with the same plan again:
 // the contract's two minutes, and a little for clocks that differ.
-const restPeriod = 2*time.Minute + 5*time.Second
+const RestPeriod = 2*time.Minute + 5*time.Second
 
 // renewals gives a worker renewals of subscribers that are its own, so that no
 // customer ever has two operations at a time. Each is a new business action: a
@@ -46,7 +46,7 @@ func (r *renewals) Next(now time.Time) (Shot, bool) {
 			continue
 		}
 		// Pairs go round in order, so this one has rested longest.
-		if before := r.settled[pair]; !before.IsZero() && now.Sub(before) < restPeriod {
+		if before := r.settled[pair]; !before.IsZero() && now.Sub(before) < RestPeriod {
 			return Shot{}, false
 		}
 		r.at, r.last = (pair+1)%len(r.settled), pair
@@ -63,7 +63,7 @@ func (r *renewals) Next(now time.Time) (Shot, bool) {
 
 func (r *renewals) Answered(now time.Time, answer Answer) {
 	r.settled[r.last] = now
-	if answer.leavesOpen() {
+	if answer.LeavesOpen() {
 		r.aside[r.last%len(r.subscribers)] = true
 	}
 }

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/bench/compare"
+	"github.com/coaxhq/coax/internal/bench/crowd"
+	"github.com/coaxhq/coax/internal/bench/machine"
+)
+
+// comparePlan is how large and how long a comparison is.
+type comparePlan struct {
+	crowd    crowd.Size
+	clients  []int
+	rounds   int
+	warmup   time.Duration
+	duration time.Duration
+	// open is how long the open loops are measured.
+	open time.Duration
+	// scale is pgbench's.
+	scale int
+}
+
+var (
+	wholeComparison = comparePlan{
+		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16}, clients: []int{1, 16, 64}, rounds: 3,
+		warmup: time.Second, duration: 5 * time.Second, open: 8 * time.Second, scale: 10,
+	}
+	quickComparison = comparePlan{
+		crowd: crowd.Size{Operators: 32, Subscribers: 640, Plans: 8}, clients: []int{1, 4, 16}, rounds: 1,
+		duration: 200 * time.Millisecond, open: 200 * time.Millisecond, scale: 1,
+	}
+)
+
+// most is the number of clients that ratios are taken at.
+func (p comparePlan) most() int { return p.clients[len(p.clients)-1] }
+
+// compareParts is what a comparison can be narrowed to.
+var compareParts = []string{"reads", "sqlite", "postgres", "growth"}
+
+type compareFlags struct {
+	quick, profile bool
+	out            string
+	only           []string
+}
+
+func (f compareFlags) wants(part string) bool {
+	return len(f.only) == 0 || slices.Contains(f.only, part)
+}
+
+func (a *app) benchCompareCommand() *cobra.Command {
+	var f compareFlags
+	command := &cobra.Command{
+		Use:   "compare [--quick] [--only PART] [--out DIR]",
+		Short: "Measure the service beside what its parts can do, and print the ratios",
+		Long: `Start a service, its provider and its database, each in a process of its own; load it from this
+one; and in turn with it measure, in the same minutes on the same machine, what its parts can do by
+themselves. How fast a machine is says little about a service; what the service leaves of it does.
+
+  reads     signed GET /balance, beside a bare net/http handler with TLS that answers the same bytes
+  sqlite    renewals on SQLite, beside their rows alone: prepared statements, 64 operations a commit
+  postgres  renewals on PostgreSQL, one node and three, beside pgbench (TPC-B, prepared)
+  growth    renewals on stores of very many operations, beside small ones; where some were filled
+
+1,000 operators and 100,000 subscribers share the load, over kept connections; every request is
+signed with a fresh nonce, and every answer's code is checked. Closed loops have 1, 16 and 64 clients;
+open loops send at half of what 64 clients reached, and count a request's time from when it was due.
+Every figure is the median of three runs. At the end each store is audited, and its ledger has to
+have a line for every 200.
+
+It takes some ten minutes, in the system's temporary folder (TMPDIR moves it: the disk beneath
+counts), and removes what it made, except for its report, which goes to --out as JSON.
+
+Exits with 1 if anything was answered wrongly, or the books do not agree. A ratio that is not met is
+said, and is no error.`,
+		Example: `  coax bench compare
+  coax bench compare --only sqlite --profile
+  coax bench compare --quick`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("config") || c.Flags().Changed("set") {
+				return usage("compare starts what it measures: --config and --set are for a server that runs already")
+			}
+			for _, part := range f.only {
+				if !slices.Contains(compareParts, part) {
+					return usage("--only %s: write %s", part, strings.Join(compareParts, ", "))
+				}
+			}
+			return a.benchCompare(c.Context(), f)
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVar(&f.quick, "quick", false, "one short run of everything, to see that it works; its figures mean nothing")
+	flags.StringSliceVar(&f.only, "only", nil, "measure only `PART`: reads, sqlite, postgres or growth; may be repeated")
+	flags.BoolVar(&f.profile, "profile", false, "take a CPU profile of the service under each kind of load, beside the report")
+	flags.StringVar(&f.out, "out", ".bench", "`DIR` for the report and the profiles; filled stores are looked for there too")
+	return command
+}
+
+// comparison is one under way.
+type comparison struct {
+	*app
+	flags  compareFlags
+	plan   comparePlan
+	report *compare.Report
+	// folder is where everything is made, and removed at the end.
+	folder    string
+	began     time.Time
+	simulator *machine.Process
+	provider  string // the simulator's address
+}
+
+func (a *app) benchCompare(ctx context.Context, f compareFlags) (err error) {
+	plan := wholeComparison
+	if f.quick {
+		plan = quickComparison
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil {
+		return fmt.Errorf("make a folder for the report: %w", err)
+	}
+	folder, err := os.MkdirTemp("", "coax-bench-")
+	if err != nil {
+		return fmt.Errorf("make a folder to work in: %w", err)
+	}
+	c := &comparison{app: a, flags: f, plan: plan, folder: folder, began: time.Now()}
+	c.report = &compare.Report{
+		Began: c.began, Quick: f.quick, Program: version(), Machine: compare.ThisMachine(),
+		Figures: []*compare.Figure{}, Ratios: []compare.Ratio{}, Sizes: []compare.Size{}, Books: []compare.Books{}, Notes: []string{}, Problems: []string{},
+	}
+	err = errors.Join(c.run(ctx), os.RemoveAll(folder))
+	if ctx.Err() != nil {
+		return errors.New("interrupted: nothing was compared")
+	}
+	if err != nil {
+		return err
+	}
+	return c.conclude()
+}
+
+// run measures what was asked for, one part after the other.
+func (c *comparison) run(ctx context.Context) (err error) {
+	// PostgreSQL may run as another user, who has to get to its own folder.
+	if err := os.Chmod(c.folder, 0o711); err != nil {
+		return err
+	}
+	if err := ensureCertificate(c.folder, "127.0.0.1:0"); err != nil {
+		return err
+	}
+	if err := writeMasterKey(filepath.Join(c.folder, "master.key")); err != nil {
+		return err
+	}
+	if err := c.startSimulator(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.simulator.Stop()) }()
+	if c.flags.wants("reads") || c.flags.wants("sqlite") {
+		if err := c.compareSQLite(ctx); err != nil {
+			return fmt.Errorf("on SQLite: %w", err)
+		}
+	}
+	if c.flags.wants("postgres") {
+		if err := c.comparePostgres(ctx); err != nil {
+			return fmt.Errorf("on PostgreSQL: %w", err)
+		}
+	}
+	return nil
+}
+
+// conclude writes the report, and says what came of it.
+func (c *comparison) conclude() error {
+	c.report.Took = time.Since(c.began).Seconds()
+	if missed := c.report.Missed(); c.flags.quick && missed > 0 {
+		c.report.Notes = append(c.report.Notes, "this was a quick run: its figures mean nothing")
+	}
+	fmt.Fprintln(c.out)
+	if err := c.report.WriteText(c.out); err != nil {
+		return err
+	}
+	file := filepath.Join(c.flags.out, "bench-"+c.began.UTC().Format("20060102-150405")+".json")
+	if err := c.report.WriteJSON(file); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	fmt.Fprintf(c.out, "The report is in %s\n", file)
+	if problems := c.report.Problems; len(problems) > 0 {
+		return fmt.Errorf("%s; the first: %s", counted(int64(len(problems)), "problem"), problems[0])
+	}
+	return nil
+}
+
+// tell says what is being done, and how long it has been going on.
+func (c *comparison) tell(format string, args ...any) {
+	fmt.Fprintf(c.err, "%5.0fs  %s\n", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// figure begins one that will stand in the table.
+func (c *comparison) figure(f compare.Figure) *compare.Figure {
+	kept := &f
+	c.report.Figures = append(c.report.Figures, kept)
+	return kept
+}
+
+// alternate makes several measurements in turn, as often as the plan says, so
+// that whatever else the machine is doing befalls them all.
+func (c *comparison) alternate(runs ...func() error) error {
+	for range c.plan.rounds {
+		for _, run := range runs {
+			if err := run(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

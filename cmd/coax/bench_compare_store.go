@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bench"
+	"github.com/coaxhq/coax/internal/bench/compare"
+	"github.com/coaxhq/coax/internal/bench/crowd"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/provider/simulator"
+)
+
+// compareStore is a store with everybody in it who loads the nodes on it.
+type compareStore struct {
+	name  string
+	crowd crowd.Crowd
+	// config is the file that nodes on it are started with.
+	config string
+	// charges is how many the ledger had before anything was measured.
+	charges uint64
+	// answered is what the nodes have said since.
+	answered bench.Tally
+}
+
+// prepareStore fills an empty store. No node is on it yet.
+func (c *comparison) prepareStore(ctx context.Context, name string, settings map[string]string) (*compareStore, error) {
+	size := c.plan.crowd
+	c.tell("%s: preparing %d operators and %d subscribers", name, size.Operators, size.Subscribers)
+	file, err := c.writeConfig(name, settings)
+	if err != nil {
+		return nil, err
+	}
+	s := &compareStore{name: name, config: file}
+	config, err := c.at(s).config()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.furnish(ctx, config, size); err != nil {
+		return nil, fmt.Errorf("prepare the store: %w", err)
+	}
+	now := clock(0)()
+	if config.Store.Kind == "postgres" {
+		err = s.crowd.SubscribePostgres(ctx, config.Store.URL, now)
+	} else {
+		err = s.crowd.SubscribeSQLite(ctx, config.Store.Path, now)
+	}
+	return s, err
+}
+
+// furnish makes plans and operators at the desk.
+func (s *compareStore) furnish(ctx context.Context, config Config, size crowd.Size) (err error) {
+	now := clock(0)
+	vault, err := openVault(config, nil)
+	if err != nil {
+		return err
+	}
+	store, err := openStore(ctx, config, storeOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+		return err
+	}
+	components := simulator.Components()
+	if err := store.RecordComparison(ctx, catalogue.Comparison{Provider: config.Provider.Name, At: now(), Components: components}); err != nil {
+		return err
+	}
+	s.crowd, err = crowd.Make(ctx, admin.NewDesk(store, vault, "bench", now), components[0].Code, size)
+	return err
+}
+
+// at is this program, as it would work on a store.
+func (c *comparison) at(s *compareStore) *app {
+	return &app{out: c.out, err: c.err, environ: withoutSettings(c.environ), configFile: s.config}
+}
+
+// prove holds a store against what its nodes have answered, and audits it. The
+// nodes have ended.
+func (c *comparison) prove(ctx context.Context, s *compareStore, whole bool) error {
+	c.tell("%s: holding the books against the answers", s.name)
+	config, err := c.at(s).config()
+	if err != nil {
+		return err
+	}
+	charges, charged, err := countCharges(ctx, config)
+	if err != nil {
+		return err
+	}
+	books := compare.Books{Store: s.name, Answered: s.answered.Done, Ledger: charges - s.charges, Charged: charged.String()}
+	if open := s.answered.Pending + s.answered.Unknown; books.Ledger < books.Answered || books.Ledger > books.Answered+open {
+		c.report.Problems = append(c.report.Problems, fmt.Sprintf("%s: the ledger has %d lines more than before; %d renewals were answered 200, and %d left open",
+			s.name, books.Ledger, books.Answered, open))
+	}
+	if whole {
+		audited, err := c.at(s).runAudit(ctx, false)
+		if err != nil {
+			return err
+		}
+		books.Audited = counted(audited.Counts.Operations.Total, "operation")
+		if !audited.OK {
+			books.Audited = ""
+			c.report.Problems = append(c.report.Problems, fmt.Sprintf("%s: the audit finds %s; the first: %s", s.name,
+				counted(int64(len(audited.Violations))+audited.LeftOut, "violation"), audited.Violations[0]))
+		}
+	}
+	c.report.Books = append(c.report.Books, books)
+	return nil
+}
+
+// countCharges asks the ledger itself, with a statement of its own: what it is to
+// prove is not asked for its opinion.
+func countCharges(ctx context.Context, config Config) (lines uint64, sum money.Amount, err error) {
+	snapshot, done, err := openSnapshot(ctx, config.Store)
+	if err != nil {
+		return 0, sum, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
+	}
+	defer done()
+	rows, err := snapshot.QueryContext(ctx, `SELECT count(*), CAST(coalesce(sum(amount_paise), 0) AS BIGINT) FROM ledger WHERE kind = 'debit'`)
+	if err != nil {
+		return 0, sum, fmt.Errorf("count the ledger's lines: %w", err)
+	}
+	defer rows.Close()
+	var paise int64
+	if !rows.Next() {
+		return 0, sum, errors.Join(errors.New("count the ledger's lines: there is no number"), rows.Err())
+	}
+	if err := rows.Scan(&lines, &paise); err != nil {
+		return 0, sum, fmt.Errorf("count the ledger's lines: %w", err)
+	}
+	return lines, money.Paise(paise), rows.Err()
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package generator
+
+import "time"
+
+func sleepExactly(d time.Duration) { time.Sleep(d) }

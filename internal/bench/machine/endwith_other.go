@@ -1,0 +1,7 @@
+//go:build !linux
+
+package machine
+
+import "syscall"
+
+func endWithParent(*syscall.SysProcAttr) {}
