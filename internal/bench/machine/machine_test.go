@@ -1,0 +1,147 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestUsageIsReadFromTheSystemsLines(t *testing.T) {
+	for _, test := range []struct {
+		line   string
+		parent int
+		cpu    time.Duration
+	}{
+		{"12 (coax) S 7 12 12 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 9 0 1 1 1", 7, 2 * time.Second},
+		{"12 (a) b) (c) R 1 12 12 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 9 0 1 1 1", 1, 100 * time.Millisecond},
+	} {
+		got, err := parseStat(test.line)
+		if err != nil || got.parent != test.parent || got.cpu != test.cpu {
+			t.Errorf("%q is read as %+v (%v); want %d and %s", test.line, got, err, test.parent, test.cpu)
+		}
+	}
+	for _, line := range []string{"", "12 (coax) S 7", "12 (coax) S x 12 12 0 -1 4194560 1 0 0 0 150 50 0 0"} {
+		if got, err := parseStat(line); err == nil {
+			t.Errorf("%q is read as %+v; want an error", line, got)
+		}
+	}
+
+	got, err := parseStatus("Name:\tcoax\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n")
+	if want := (Memory{Resident: 1 << 20, Peak: 2 << 20}); err != nil || got != want {
+		t.Errorf("%+v (%v); want %+v", got, err, want)
+	}
+	for _, text := range []string{"", "VmHWM:\t2048 MB\nVmRSS:\t1 kB\n", "VmRSS:\t1024 kB\n"} {
+		if got, err := parseStatus(text); err == nil {
+			t.Errorf("%q is read as %+v; want an error", text, got)
+		}
+	}
+}
+
+func TestUsageOfThisProcessGrowsWithItsWork(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	before, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Busy until the system has noticed: that is what is asked.
+	for end := time.Now().Add(time.Minute); ; {
+		after, err := CPU(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after > before {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("a minute of work was not counted")
+		}
+	}
+	m, err := MemoryOf(os.Getpid())
+	if err != nil || m.Resident < 1<<20 || m.Peak < m.Resident/2 {
+		t.Errorf("this process has %+v (%v); want some megabytes", m, err)
+	}
+}
+
+func TestAProcessIsReadyWhenItSaysSo(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	p, err := Start(t.Context(), "shell", exec.Command("sh", "-c", `echo one; echo ready at nine; exec sleep 60`), log,
+		func(line string) bool { return strings.HasPrefix(line, "ready") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Said != "ready at nine\n" {
+		t.Errorf("it was ready when it had said %q", p.Said)
+	}
+	// The signal that ends it is not how it was to end.
+	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "terminated") {
+		t.Errorf("%v; want word of how it ended", err)
+	}
+}
+
+func TestAProcessThatDoesNotComeUpIsToldWithItsLastWords(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	_, err := Start(t.Context(), "shell", exec.Command("sh", "-c", `echo no room >&2; exit 3`), log, func(string) bool { return false })
+	if err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("%v; want its last words", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Start(ctx, "shell", exec.Command("sleep", "60"), log, func(string) bool { return false })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v; want that nobody waits any longer", err)
+	}
+}
+
+func TestAClusterKeepsItsPromises(t *testing.T) {
+	folder, err := os.MkdirTemp("", "coax-bench-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := StartCluster(t.Context(), filepath.Join(folder, "postgres"))
+	if errors.Is(err, ErrNoPostgres) && os.Getenv("CI") != "true" {
+		t.Skipf("%v: `make tools-present` installs it", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, err := cluster.NewDatabase(t.Context(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, promise := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
+		var value string
+		if err := connection.QueryRow(t.Context(), "SHOW "+promise).Scan(&value); err != nil || value != "on" {
+			t.Errorf("%s is %q (%v); want on", promise, value, err)
+		}
+	}
+	alone, err := CPU(cluster.PID())
+	whole, treeErr := CPUOfTree(cluster.PID())
+	if err != nil || treeErr != nil || whole < alone {
+		t.Errorf("the cluster has used %s, its first process %s (%v, %v)", whole, alone, treeErr, err)
+	}
+	// It ends although somebody is connected.
+	if err := cluster.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := connection.Ping(t.Context()); err == nil {
+		t.Error("the cluster still answers")
+	}
+}
