@@ -89,6 +89,9 @@ var rooms = []room{
 	// What proves the rows of a store by rules of its own.
 	{path: "internal/audit", doors: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, timeless: true},
 
+	// What makes stores as large as life, for whoever measures or looks at plans.
+	{path: "internal/growth", doors: both(storeDoors, []string{"internal/store/*"}), never: netHTTP},
+
 	// What talks.
 	{
 		path: "internal/httpapi",

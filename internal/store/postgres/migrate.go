@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,20 @@ const generation = 1
 
 //go:embed migrations/*.sql
 var migrations embed.FS
+
+// Schema is the text of all migrations: two stores of one text have one schema.
+func Schema() (string, error) {
+	var text strings.Builder
+	err := fs.WalkDir(migrations, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		one, err := fs.ReadFile(migrations, path)
+		text.Write(one)
+		return err
+	})
+	return text.String(), err
+}
 
 const (
 	// migrateTries is how often a node tries to bring the schema up to date

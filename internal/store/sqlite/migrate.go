@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver that goose works through
@@ -18,6 +19,20 @@ const generation = 1
 
 //go:embed migrations/*.sql
 var migrations embed.FS
+
+// Schema is the text of all migrations: two stores of one text have one schema.
+func Schema() (string, error) {
+	var text strings.Builder
+	err := fs.WalkDir(migrations, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		one, err := fs.ReadFile(migrations, path)
+		text.Write(one)
+		return err
+	})
+	return text.String(), err
+}
 
 // checkSchema makes sure that binary and schema fit. Only a node changes the
 // schema: a tool that runs beside one must not.

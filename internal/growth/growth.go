@@ -1,0 +1,269 @@
+// Package growth makes stores that have grown: years of trade, written by rote in
+// minutes, so that a bench, an audit or a look at query plans can be held against
+// a store of ten million operations as well as against an empty one. It writes
+// rows past the store's own methods, and refuses a place where anything is yet.
+//
+// What is in such a store is a function of its size alone. Operators, plans, keys
+// and top-ups are made at the desk of staff, with all their acts; everything else
+// is counted out. Subscribers belong to the operators in turn; each is activated
+// once and renewed every thirty days, with one of eight plans, until the moment of
+// filling. Every forty-ninth purchase of an operator's fails at first,
+// is refunded, and succeeds a minute later. Nothing is left open or in review: a
+// node that is started on the store would begin by asking its provider about
+// orders that this provider never had.
+//
+// The store is ready to be loaded. Every operator has a key, which the store's
+// folder keeps with its secret beside the master key; may come from this machine;
+// has the highest rate limit; and has money for years. Plans are made of what the
+// simulated provider sells. Subscribers are numbered: see Store.Subscriber.
+package growth
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+const (
+	// rounds is how often each subscriber buys: an activation and nine renewals.
+	rounds = 10
+	// maxOperators is how many operators the largest stores have; smaller ones
+	// have one for every operatorShare operations, and minOperators at least.
+	maxOperators  = 5_000
+	minOperators  = 50
+	operatorShare = 2_000
+	// failEvery is how many purchases of an operator there are to one that fails
+	// at first.
+	failEvery = 49
+
+	month = int64(30 * 24 * time.Hour / time.Millisecond)
+	// attempt is how long before a purchase the failed attempt at it was made,
+	// and took how long everything takes.
+	attempt = int64(90 * time.Second / time.Millisecond)
+	took    = int64(350)
+
+	// commissionBPS is every operator's rate.
+	commissionBPS = 250
+	// rateLimit is the highest that an account can be given.
+	rateLimit = 1_000_000
+	// spare is what each operator has left when everything is paid.
+	spare = 10_00_00_000_00
+)
+
+// plan is one of those that everybody buys.
+type plan struct {
+	id, name, main string
+	price          int64
+}
+
+// plans are bought by an operator in turn.
+var plans = []plan{
+	{"BASIC-1", "Basic, 1 month", "TV-BASIC", 199_00},
+	{"BASIC-PLUS-1", "Basic plus, 1 month", "TV-BASIC", 219_00},
+	{"SPORT-1", "Basic and sport, 1 month", "TV-BASIC", 249_50},
+	{"REGIONAL-1", "Basic and regional, 1 month", "TV-BASIC", 229_00},
+	{"FAMILY-1", "Family, 1 month", "TV-FAMILY", 349_00},
+	{"FAMILY-PLUS-1", "Family plus, 1 month", "TV-FAMILY", 379_00},
+	{"FAMILY-HD-1", "Family in HD, 1 month", "TV-FAMILY", 449_25},
+	{"EVERYTHING-1", "Everything, 1 month", "TV-FAMILY", 599_00},
+}
+
+// Size is how large a store is.
+type Size struct {
+	Operators   int `json:"operators"`
+	Subscribers int `json:"subscribers"`
+	// Operations includes those that failed.
+	Operations int `json:"operations"`
+}
+
+// SizeOf is the size of a store of so many operations, or of a few more: they
+// are dealt out evenly.
+func SizeOf(operations int) Size {
+	b := booksOf(operations, time.Time{})
+	size := Size{Operators: b.operators, Subscribers: b.customers, Operations: b.bought()}
+	for o := range b.operators {
+		size.Operations += b.failures(o, b.each())
+	}
+	return size
+}
+
+// books are the numbers that every row is worked out from. A purchase has a
+// number, in the order of time. The operators take turns at buying, and so do
+// each operator's subscribers: a round later they are all back in the same order.
+type books struct {
+	operators, customers int
+	base                 int64 // when the first purchase was made
+	step                 int64 // how long after each one the next is made
+	// stride and mobile scatter the subscribers' ids and numbers, which in life
+	// have nothing to do with when somebody buys; unstride takes the first back.
+	stride, unstride, mobile int
+
+	operatorIDs, keyIDs []int64
+	fingerprintKey      int64
+	spentBefore         []int64 // by an operator's first purchases of a cycle of plans
+	spentCycle          int64
+}
+
+func booksOf(operations int, end time.Time) *books {
+	operators := min(maxOperators, max(minOperators, operations/operatorShare))
+	each := max(1, (operations+operators*rounds-1)/(operators*rounds))
+	b := &books{operators: operators, customers: operators * each}
+	b.step = month / int64(b.customers)
+	b.base = end.UnixMilli() - rounds*month
+	b.stride, b.mobile = coprime(7919, b.customers), coprime(15_485_863, b.customers)
+	b.unstride = inverse(b.stride, b.customers)
+	for _, p := range plans {
+		b.spentBefore = append(b.spentBefore, b.spentCycle)
+		b.spentCycle += p.price
+	}
+	return b
+}
+
+// bought is how many purchases there are; each is how many are each operator's.
+func (b *books) bought() int { return b.customers * rounds }
+func (b *books) each() int   { return b.bought() / b.operators }
+
+// purchase is one of them, with everything that follows from its number.
+type purchase struct {
+	number   int
+	operator int // from 0
+	nth      int // of this operator's
+	customer int // from 0, by id
+	round    int
+	plan     plan
+	at       int64
+	// previous is the expiry before it; of an activation it means nothing.
+	previous int64
+	// fails: the first attempt at it did.
+	fails bool
+}
+
+func (b *books) purchase(number int) purchase {
+	slot := number % b.customers
+	p := purchase{
+		number: number, operator: number % b.operators, nth: number / b.operators,
+		customer: slot * b.unstride % b.customers, round: number / b.customers, at: b.base + int64(number)*b.step,
+	}
+	p.plan = plans[p.nth%len(plans)]
+	p.previous = b.base + int64(slot)*b.step + int64(p.round)*month
+	p.fails = (p.nth+p.operator)%failEvery == 0
+	return p
+}
+
+// numberOf is the purchase of a customer in a round.
+func (b *books) numberOf(customer, round int) int {
+	return round*b.customers + customer*b.stride%b.customers
+}
+
+// failures is how many of an operator's first purchases failed at first.
+func (b *books) failures(operator, purchases int) int {
+	return (purchases+operator+failEvery-1)/failEvery - (operator+failEvery-1)/failEvery
+}
+
+// credit is what each operator has paid in; before is what is left of it before
+// its purchase of that number.
+func (b *books) credit() int64 { return b.spent(b.each()) + spare }
+
+func (b *books) before(nth int) int64 { return b.credit() - b.spent(nth) }
+
+func (b *books) spent(purchases int) int64 {
+	return int64(purchases/len(plans))*b.spentCycle + b.spentBefore[purchases%len(plans)]
+}
+
+// entry is the number of the wallet entry that reserves a purchase: the top-up
+// was the first, and each failure before made two.
+func (b *books) entry(p purchase) int64 {
+	return int64(2 + p.nth + 2*b.failures(p.operator, p.nth))
+}
+
+func (p purchase) kind() string {
+	if p.round == 0 {
+		return "activate"
+	}
+	return "renew"
+}
+
+// The texts of a purchase. An operation's id is as long as a real one, and sorts
+// by time as those do.
+
+func (p purchase) id() string       { return padded("CX", 26, 2*p.number+1) }
+func (p purchase) failedID() string { return padded("CX", 26, 2*p.number) }
+
+func (b *books) subscriberID(customer int) string { return padded("", 9, 100_000_000+customer) }
+
+func (b *books) mobileOf(customer int) string {
+	return padded("9", 9, customer*b.mobile%b.customers)
+}
+
+func (p purchase) commission() int64 {
+	return subscription.Commission(money.Paise(p.plan.price), commissionBPS).Paise()
+}
+
+// padded writes a number with so many digits.
+func padded(prefix string, digits, number int) string {
+	var text [32]byte
+	end := len(prefix) + digits
+	copy(text[:], prefix)
+	for i := end - 1; i >= len(prefix); i-- {
+		text[i] = byte('0' + number%10)
+		number /= 10
+	}
+	if number != 0 {
+		panic(fmt.Sprintf("a number of more than %d digits", digits))
+	}
+	return string(text[:end])
+}
+
+// coprime is the first number from so many on that has no divisor in common with
+// another one: its multiples meet every remainder once.
+func coprime(from, with int) int {
+	for n := from; ; n++ {
+		if divisor(n, with) == 1 {
+			return n
+		}
+	}
+}
+
+func divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// inverse undoes a multiplication by n modulo m.
+func inverse(n, m int) int {
+	x, next, r, rest := 0, 1, m, n%m
+	for rest != 0 {
+		quotient := r / rest
+		x, next = next, x-quotient*next
+		r, rest = rest, r-quotient*rest
+	}
+	return (x%m + m) % m
+}
+
+// work is how much there is to do: rows, and rows again for every index that is
+// made after them.
+func (b *books) work() int64 {
+	total := int64(b.operators)
+	for _, t := range tables {
+		total += int64(t.numbers(b))
+	}
+	return total + indexesAfter*int64(b.bought())
+}
+
+// indexesAfter is about how many indexes are made after the rows.
+const indexesAfter = 16
+
+// wallets are the statements that leave every wallet as its entries do.
+func (b *books) wallets() (statements []string) {
+	for o, id := range b.operatorIDs {
+		left := b.before(b.each())
+		statements = append(statements, fmt.Sprintf(
+			`UPDATE wallets SET balance_paise = %[2]d, ledger_paise = %[2]d, entries = %[3]d, ledger_lines = %[4]d WHERE operator_id = %[1]d`,
+			id, left, 1+b.each()+2*b.failures(o, b.each()), 1+b.each()))
+	}
+	return statements
+}
