@@ -90,7 +90,7 @@ audit finds anything.`,
 	flags.BoolVar(&f.remoteProvider, "remote-provider", false, "send renewals although they become orders at a provider on another machine")
 	flags.BoolVar(&a.asJSON, "json", false, "print one JSON object at the end")
 	a.addConfigFlags(command)
-	command.AddCommand(a.benchCompareCommand(), a.benchBareCommand())
+	command.AddCommand(a.benchCompareCommand(), a.benchBareCommand(), a.benchFillCommand())
 	return command
 }
 

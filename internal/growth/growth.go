@@ -96,9 +96,9 @@ type books struct {
 	operators, customers int
 	base                 int64 // when the first purchase was made
 	step                 int64 // how long after each one the next is made
-	// stride and mobile scatter the subscribers' ids and numbers, which in life
-	// have nothing to do with when somebody buys; unstride takes the first back.
-	stride, unstride, mobile int
+	// mobile scatters the subscribers' numbers, which have nothing to do with when
+	// somebody came.
+	mobile int
 
 	operatorIDs, keyIDs []int64
 	fingerprintKey      int64
@@ -112,8 +112,7 @@ func booksOf(operations int, end time.Time) *books {
 	b := &books{operators: operators, customers: operators * each}
 	b.step = month / int64(b.customers)
 	b.base = end.UnixMilli() - rounds*month
-	b.stride, b.mobile = coprime(7919, b.customers), coprime(15_485_863, b.customers)
-	b.unstride = inverse(b.stride, b.customers)
+	b.mobile = coprime(15_485_863, b.customers)
 	for _, p := range plans {
 		b.spentBefore = append(b.spentBefore, b.spentCycle)
 		b.spentCycle += p.price
@@ -130,7 +129,7 @@ type purchase struct {
 	number   int
 	operator int // from 0
 	nth      int // of this operator's
-	customer int // from 0, by id
+	customer int // from 0, in the order they came
 	round    int
 	plan     plan
 	at       int64
@@ -141,21 +140,18 @@ type purchase struct {
 }
 
 func (b *books) purchase(number int) purchase {
-	slot := number % b.customers
 	p := purchase{
 		number: number, operator: number % b.operators, nth: number / b.operators,
-		customer: slot * b.unstride % b.customers, round: number / b.customers, at: b.base + int64(number)*b.step,
+		customer: number % b.customers, round: number / b.customers, at: b.base + int64(number)*b.step,
 	}
 	p.plan = plans[p.nth%len(plans)]
-	p.previous = b.base + int64(slot)*b.step + int64(p.round)*month
+	p.previous = b.base + int64(p.customer)*b.step + int64(p.round)*month
 	p.fails = (p.nth+p.operator)%failEvery == 0
 	return p
 }
 
 // numberOf is the purchase of a customer in a round.
-func (b *books) numberOf(customer, round int) int {
-	return round*b.customers + customer*b.stride%b.customers
-}
+func (b *books) numberOf(customer, round int) int { return round*b.customers + customer }
 
 // failures is how many of an operator's first purchases failed at first.
 func (b *books) failures(operator, purchases int) int {
@@ -233,29 +229,31 @@ func divisor(a, b int) int {
 	return a
 }
 
-// inverse undoes a multiplication by n modulo m.
-func inverse(n, m int) int {
-	x, next, r, rest := 0, 1, m, n%m
-	for rest != 0 {
-		quotient := r / rest
-		x, next = next, x-quotient*next
-		r, rest = rest, r-quotient*rest
-	}
-	return (x%m + m) % m
-}
-
-// work is how much there is to do: rows, and rows again for every index that is
-// made after them.
-func (b *books) work() int64 {
-	total := int64(b.operators)
+// rowsFor is the work that a table is, or an index of it: about so many rows of the
+// plainest table.
+func (b *books) rowsFor(name string) int {
 	for _, t := range tables {
-		total += int64(t.numbers(b))
+		if t.name == name {
+			return t.numbers(b) * max(1, t.heavy)
+		}
 	}
-	return total + indexesAfter*int64(b.bought())
+	return 0
 }
 
-// indexesAfter is about how many indexes are made after the rows.
-const indexesAfter = 16
+// work is how much there is to do before any index is made.
+func (b *books) work() (rows int) {
+	for _, t := range tables {
+		rows += b.rowsFor(t.name)
+	}
+	return rows + b.operators*operatorWork
+}
+
+const (
+	// operatorWork is what making an operator is: commits, not rows.
+	operatorWork = 500
+	// sparse is how many times faster an index is made of few of the rows.
+	sparse = 4
+)
 
 // wallets are the statements that leave every wallet as its entries do.
 func (b *books) wallets() (statements []string) {

@@ -29,7 +29,7 @@ func FillPostgres(ctx context.Context, address string, operations int, end time.
 	}
 	telling := newTeller(b.work(), tell)
 	telling.begin("operators")
-	operators, err := b.furnish(ctx, store, masterKey, telling.add)
+	operators, err := b.furnish(ctx, store, masterKey, telling.times(operatorWork))
 	if err := errors.Join(err, store.Close()); err != nil {
 		return Store{}, fmt.Errorf("furnish the database: %w", err)
 	}
@@ -64,12 +64,15 @@ func (b *books) loadPostgres(ctx context.Context, conn *pgx.Conn, telling *telle
 	if err != nil {
 		return err
 	}
+	for _, rule := range schema {
+		telling.expect(b.indexing(rule.index))
+	}
 	if err := execAll(ctx, begun, emptying(schema)); err != nil {
 		return err
 	}
 	for _, t := range tables {
 		telling.begin(t.name)
-		if err := b.copyPostgres(ctx, conn, t, telling.add); err != nil {
+		if err := b.copyPostgres(ctx, conn, t, telling.times(t.heavy)); err != nil {
 			return fmt.Errorf("write %s: %w", t.name, err)
 		}
 	}
@@ -82,7 +85,7 @@ func (b *books) loadPostgres(ctx context.Context, conn *pgx.Conn, telling *telle
 		if _, err := begun.Exec(ctx, schema[name].makes); err != nil {
 			return fmt.Errorf("%s: %w", schema[name].makes, err)
 		}
-		telling.add(b.bought())
+		telling.add(b.indexing(schema[name].index))
 	}
 	if after, err := rulesOf(ctx, begun); err != nil || !maps.Equal(schema, after) {
 		return fmt.Errorf("the indexes are not what they were: %w", err)
@@ -102,7 +105,7 @@ func execAll(ctx context.Context, tx pgx.Tx, statements []string) error {
 
 // rule is an index, or a table's rule that rests on one: how it is taken away and
 // made again.
-type rule struct{ drops, makes string }
+type rule struct{ drops, makes, index string }
 
 // rulesOf are the rules of the filled tables that can be made after the rows. What
 // foreign keys point to stays: they would go with it.
@@ -126,10 +129,10 @@ func rulesOf(ctx context.Context, tx pgx.Tx) (map[string]rule, error) {
 			return nil, err
 		}
 		if constraint == "" {
-			found[name] = rule{"DROP INDEX " + name, index}
+			found[name] = rule{"DROP INDEX " + name, index, index}
 			continue
 		}
-		found[name] = rule{"ALTER TABLE " + table + " DROP CONSTRAINT " + name, "ALTER TABLE " + table + " ADD CONSTRAINT " + name + " " + constraint}
+		found[name] = rule{"ALTER TABLE " + table + " DROP CONSTRAINT " + name, "ALTER TABLE " + table + " ADD CONSTRAINT " + name + " " + constraint, index}
 	}
 	return found, rows.Err()
 }

@@ -9,7 +9,8 @@ import (
 type Progress struct {
 	// Step is what is being done, for people.
 	Step string
-	// Done and Total count rows, and for every index one for each row in it.
+	// Done and Total count rows, and rows again for every index, each by the work
+	// that it is.
 	Done, Total int64
 	Elapsed     time.Duration
 	// Left is what the rest will take if it goes on as it went; zero while there
@@ -32,11 +33,11 @@ type teller struct {
 	began, last time.Time
 }
 
-func newTeller(total int64, tell func(Progress)) *teller {
+func newTeller(total int, tell func(Progress)) *teller {
 	if tell == nil {
 		tell = func(Progress) {}
 	}
-	t := &teller{tell: tell, clock: time.Now, total: total}
+	t := &teller{tell: tell, clock: time.Now, total: int64(total)}
 	t.began = t.clock()
 	return t
 }
@@ -49,6 +50,18 @@ func (t *teller) begin(step string) {
 	defer t.mu.Unlock()
 	t.step = step
 	t.say(t.clock())
+}
+
+// expect adds to what there is to do.
+func (t *teller) expect(rows int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total += int64(rows)
+}
+
+// times is add for rows that are each the work of several.
+func (t *teller) times(heavy int) func(rows int) {
+	return func(rows int) { t.add(rows * max(1, heavy)) }
 }
 
 func (t *teller) add(rows int) {

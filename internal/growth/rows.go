@@ -13,6 +13,8 @@ type table struct {
 	// byKey is the number that comes in its place in the order of the key; nil if
 	// that is the order of time.
 	byKey func(b *books, place int) int
+	// heavy is how many times a row is the work of a plain one, if not once.
+	heavy int
 }
 
 func everyPurchase(b *books) int { return b.bought() }
@@ -48,7 +50,7 @@ var tables = []table{
 		},
 	},
 	{
-		name: "operations",
+		name: "operations", heavy: 3,
 		columns: []string{"id", "operator_id", "idempotency_key", "fingerprint", "fingerprint_key_id", "kind", "channel", "actor",
 			"subscriber_id", "customer_name", "mobile", "plan_id", "plan_version", "plan_name", "plan_months", "main", "amount_paise",
 			"commission_bps", "wallet_before_paise", "expiry_previous", "expiry_planned", "cycle_starts_at", "status", "epoch", "node",
@@ -74,7 +76,7 @@ var tables = []table{
 		},
 	},
 	{
-		name:    "wallet_entries",
+		name: "wallet_entries", heavy: 2,
 		columns: []string{"operator_id", "seq", "kind", "amount_paise", "balance_after", "operation_id", "actor", "created_at"},
 		numbers: everyPurchase,
 		byKey:   byOperator,
@@ -113,7 +115,7 @@ var tables = []table{
 		},
 	},
 	{
-		name:    "operation_events",
+		name: "operation_events", heavy: 2,
 		columns: []string{"operation_id", "seq", "from_status", "to_status", "epoch", "node", "actor", "reason", "at"},
 		numbers: everyPurchase,
 		write: func(b *books, number int, row func(...any)) {

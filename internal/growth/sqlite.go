@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func FillSQLite(ctx context.Context, path string, operations int, end time.Time,
 	}
 	telling := newTeller(b.work(), tell)
 	telling.begin("operators")
-	operators, err := b.furnish(ctx, store, masterKey, telling.add)
+	operators, err := b.furnish(ctx, store, masterKey, telling.times(operatorWork))
 	if err := errors.Join(err, store.Close()); err != nil {
 		return Store{}, fmt.Errorf("furnish %s: %w", path, err)
 	}
@@ -64,14 +65,15 @@ func (b *books) loadSQLite(ctx context.Context, path string, telling *teller) er
 	if err != nil {
 		return err
 	}
-	for name := range indexes {
+	for name, definition := range indexes {
+		telling.expect(b.indexing(definition))
 		if _, err := conn.ExecContext(ctx, "DROP INDEX "+name); err != nil {
 			return err
 		}
 	}
 	for _, t := range tables {
 		telling.begin(t.name)
-		if err := conn.Raw(func(raw any) error { return b.insertSQLite(ctx, raw.(driver.Conn), t, telling.add) }); err != nil {
+		if err := conn.Raw(func(raw any) error { return b.insertSQLite(ctx, raw.(driver.Conn), t, telling.times(t.heavy)) }); err != nil {
 			return fmt.Errorf("write %s: %w", t.name, err)
 		}
 	}
@@ -85,7 +87,7 @@ func (b *books) loadSQLite(ctx context.Context, path string, telling *teller) er
 		if _, err := conn.ExecContext(ctx, definition); err != nil {
 			return err
 		}
-		telling.add(b.bought())
+		telling.add(b.indexing(definition))
 	}
 	if after, err := indexesOf(ctx, conn); err != nil || !maps.Equal(indexes, after) {
 		return fmt.Errorf("the indexes are not what they were: %w", err)
@@ -113,6 +115,25 @@ func indexesOf(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
 		found[name] = definition
 	}
 	return found, rows.Err()
+}
+
+var onTable = regexp.MustCompile(` ON (?:public\.)?(\w+)`)
+
+// indexing is the work of making an index.
+func (b *books) indexing(definition string) int {
+	on := onTable.FindStringSubmatch(definition)
+	if on == nil {
+		return 0
+	}
+	for _, t := range tables {
+		if t.name == on[1] && strings.Contains(definition, " WHERE ") {
+			return t.numbers(b) / sparse
+		}
+		if t.name == on[1] {
+			return t.numbers(b)
+		}
+	}
+	return 0
 }
 
 const (
