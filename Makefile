@@ -128,6 +128,12 @@ ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to 
 bench: tools-present build ## Measure the service beside what its parts can do, and print the ratios; ten minutes on an idle machine (ARGS="--only sqlite" PROFILE=1)
 	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
 
+.PHONY: bench-full
+bench-full: tools-present build ## The same, with stores of ten million operations, which are filled first and kept in .bench: some 50 GB, and half an hour the first time
+	bin/coax bench fill --store sqlite
+	bin/coax bench fill --store postgres
+	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
+
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck; needs only Go
 	@echo 'gofmt -l .'

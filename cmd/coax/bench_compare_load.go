@@ -11,6 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/bench/compare"
 	"github.com/coaxhq/coax/internal/bench/generator"
 	"github.com/coaxhq/coax/internal/bench/machine"
+	"github.com/coaxhq/coax/internal/growth"
 )
 
 // meter reads what processes take of the processors, by the column that each
@@ -30,12 +31,22 @@ func processes(of ...*compareNode) func() (time.Duration, error) {
 	}
 }
 
-func (c *comparison) meterOf(nodes ...*compareNode) meter {
-	return meter{
+// meterOf watches everything that has a part in answering.
+func (c *comparison) meterOf(store *compareStore, nodes ...*compareNode) meter {
+	m := meter{
 		"generator": ownCPU,
 		"service":   processes(nodes...),
 		"simulator": func() (time.Duration, error) { return machine.CPU(c.simulator.PID()) },
 	}
+	if store.database != nil {
+		m["database"] = store.database
+	}
+	return m
+}
+
+// cpuOf is what all processes of a PostgreSQL have taken.
+func cpuOf(cluster *growth.Cluster) func() (time.Duration, error) {
+	return func() (time.Duration, error) { return machine.CPUOfTree(cluster.PID()) }
 }
 
 func ownCPU() (time.Duration, error) { return machine.CPU(os.Getpid()) }

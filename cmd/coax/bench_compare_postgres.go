@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/coaxhq/coax/internal/bench"
 	"github.com/coaxhq/coax/internal/bench/baseline"
 	"github.com/coaxhq/coax/internal/bench/compare"
-	"github.com/coaxhq/coax/internal/bench/machine"
+	"github.com/coaxhq/coax/internal/growth"
 )
 
 // moreNodes is how many join the first one.
@@ -18,8 +21,7 @@ const moreNodes = 2
 
 // comparePostgres measures renewals on a cluster of our own, beside pgbench.
 func (c *comparison) comparePostgres(ctx context.Context) (err error) {
-	c.tell("starting PostgreSQL")
-	cluster, err := machine.StartCluster(ctx, filepath.Join(c.folder, "postgres"))
+	cluster, err := c.startCluster(ctx, "postgres")
 	if err != nil {
 		return err
 	}
@@ -28,14 +30,14 @@ func (c *comparison) comparePostgres(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	url, err := cluster.NewDatabase(ctx, "coax")
+	if err := cluster.CreateDatabase(ctx, growth.Database); err != nil {
+		return err
+	}
+	store, err := c.prepareStore(ctx, "postgres", map[string]string{"store.url": cluster.URL(growth.Database)})
 	if err != nil {
 		return err
 	}
-	store, err := c.prepareStore(ctx, "postgres", map[string]string{"store.url": url})
-	if err != nil {
-		return err
-	}
+	store.database = cpuOf(cluster)
 	node, err := c.startNode(ctx, "postgres-1", store.config)
 	if err != nil {
 		return err
@@ -49,29 +51,70 @@ func (c *comparison) comparePostgres(ctx context.Context) (err error) {
 	return c.prove(ctx, store, true)
 }
 
-func (c *comparison) preparePgBench(ctx context.Context, cluster *machine.Cluster) (baseline.PgBench, error) {
+// startCluster makes a PostgreSQL of our own. It forgets nothing when the power
+// goes: figures of one that does would be about something else.
+func (c *comparison) startCluster(ctx context.Context, name string) (*growth.Cluster, error) {
+	c.tell("starting PostgreSQL")
+	data := filepath.Join(c.folder, name, "data")
+	if err := os.Mkdir(filepath.Dir(data), 0o755); err != nil {
+		return nil, err
+	}
+	if err := growth.InitCluster(data); err != nil {
+		return nil, err
+	}
+	return openCluster(ctx, data)
+}
+
+// openCluster starts a PostgreSQL on its data, and reads back what its figures
+// rest on.
+func openCluster(ctx context.Context, data string) (*growth.Cluster, error) {
+	cluster, err := growth.StartCluster(ctx, data, clusterSettings...)
+	if err != nil {
+		return nil, err
+	}
+	connection, err := pgx.Connect(ctx, cluster.URL("postgres"))
+	if err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	defer connection.Close(ctx)
+	for _, promise := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
+		var value string
+		if err := connection.QueryRow(ctx, "SHOW "+promise).Scan(&value); err != nil || value != "on" {
+			return nil, errors.Join(fmt.Errorf("PostgreSQL has %s = %q; want on", promise, value), err, cluster.Stop())
+		}
+	}
+	return cluster, nil
+}
+
+// clusterSettings are what a small machine would be given; what must survive a
+// crash is as PostgreSQL has it by itself.
+var clusterSettings = []string{"shared_buffers=256MB", "max_wal_size=4GB"}
+
+func (c *comparison) preparePgBench(ctx context.Context, cluster *growth.Cluster) (baseline.PgBench, error) {
 	c.tell("preparing pgbench, scale %d", c.plan.scale)
-	url, err := cluster.NewDatabase(ctx, "pgbench")
+	const database = "pgbench"
+	program, err := growth.Program("pgbench")
 	if err != nil {
 		return baseline.PgBench{}, err
 	}
-	pgbench := baseline.PgBench{Bin: cluster.Bin, URL: url}
+	if err := cluster.CreateDatabase(ctx, database); err != nil {
+		return baseline.PgBench{}, err
+	}
+	pgbench := baseline.PgBench{Program: program, URL: cluster.URL(database)}
 	return pgbench, pgbench.Prepare(ctx, c.plan.scale)
 }
 
-func (c *comparison) compareOnCluster(ctx context.Context, cluster *machine.Cluster, pgbench baseline.PgBench, store *compareStore, node *compareNode) error {
+func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Cluster, pgbench baseline.PgBench, store *compareStore, node *compareNode) error {
 	clients := c.plan.most()
-	database := func() (time.Duration, error) { return machine.CPUOfTree(cluster.PID()) }
-	one := loading{store: store, nodes: []*compareNode{node}, renewals: true, meter: c.meterOf(node), duration: c.plan.duration}
-	one.meter["database"] = database
+	one := loading{store: store, nodes: []*compareNode{node}, renewals: true, meter: c.meterOf(store, node), duration: c.plan.duration}
 	below := c.figure(compare.Figure{Name: fmt.Sprintf("pgbench TPC-B, %d clients", clients), Clients: clients, Baseline: true})
 	one.figure = c.figure(compare.Figure{Name: fmt.Sprintf("renewals on PostgreSQL, %d clients", clients), Clients: clients})
 	three := one
 	three.figure = c.figure(compare.Figure{Name: fmt.Sprintf("the same, three nodes, %d clients", clients), Clients: clients})
 	if err := c.alternate(
-		func() error { return c.runPgBench(ctx, pgbench, below, database) },
+		func() error { return c.runPgBench(ctx, pgbench, below, cpuOf(cluster)) },
 		func() error { return c.load(ctx, one) },
-		func() error { return c.loadThree(ctx, three, database) },
+		func() error { return c.loadThree(ctx, three) },
 	); err != nil {
 		return err
 	}
@@ -86,7 +129,7 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *machine.Clus
 
 // loadThree loads three nodes together. The two more are there for this run
 // alone: an idle node asks its database things, too.
-func (c *comparison) loadThree(ctx context.Context, of loading, database func() (time.Duration, error)) (err error) {
+func (c *comparison) loadThree(ctx context.Context, of loading) (err error) {
 	for i := range moreNodes {
 		node, err := c.startNode(ctx, fmt.Sprintf("postgres-%d", i+2), of.store.config)
 		if err != nil {
@@ -95,8 +138,7 @@ func (c *comparison) loadThree(ctx context.Context, of loading, database func() 
 		defer func() { err = errors.Join(err, node.Stop()) }()
 		of.nodes = append(of.nodes, node)
 	}
-	of.meter = c.meterOf(of.nodes...)
-	of.meter["database"] = database
+	of.meter = c.meterOf(of.store, of.nodes...)
 	return c.load(ctx, of)
 }
 

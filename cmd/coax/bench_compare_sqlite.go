@@ -50,12 +50,12 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.Stop()) }()
-	reading := loading{store: store, nodes: []*compareNode{node}, meter: c.meterOf(node), duration: c.plan.duration}
+	reading := loading{store: store, nodes: []*compareNode{node}, meter: c.meterOf(store, node), duration: c.plan.duration}
 	for _, clients := range c.plan.clients {
 		below, ours := reading, reading
-		below.figure = c.figure(compare.Figure{Name: fmt.Sprintf("bare TLS handler, %d clients", clients), Clients: clients, Baseline: true})
-		below.nodes, below.meter = []*compareNode{bare}, c.meterOf(bare)
-		ours.figure = c.figure(compare.Figure{Name: fmt.Sprintf("balance, %d clients", clients), Clients: clients})
+		below.figure = c.figure(compare.Figure{Name: "bare TLS handler, " + counted(int64(clients), "client"), Clients: clients, Baseline: true})
+		below.nodes, below.meter = []*compareNode{bare}, c.meterOf(store, bare)
+		ours.figure = c.figure(compare.Figure{Name: "balance, " + counted(int64(clients), "client"), Clients: clients})
 		if err := c.alternate(
 			func() error { return c.load(ctx, below) },
 			func() error { return c.load(ctx, ours) },
@@ -67,7 +67,7 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 			atLeast, aim = 0.40, 0.60
 			reading.figure = ours.figure
 		}
-		c.report.Ratios = append(c.report.Ratios, compare.RatioOf(fmt.Sprintf("balance ÷ bare TLS handler, %d clients", clients), ours.figure, below.figure, atLeast, aim))
+		c.report.Ratios = append(c.report.Ratios, compare.RatioOf("balance ÷ bare TLS handler, "+counted(int64(clients), "client"), ours.figure, below.figure, atLeast, aim))
 	}
 	if err := c.profile(ctx, reading, "reads"); err != nil {
 		return err
@@ -91,29 +91,25 @@ func (c *comparison) compareRenewals(ctx context.Context, store *compareStore, n
 		return err
 	}
 	defer func() { err = errors.Join(err, raw.Close()) }()
-	renewing := loading{store: store, nodes: []*compareNode{node}, renewals: true, meter: c.meterOf(node), duration: c.plan.duration}
-	for _, clients := range c.plan.clients {
-		ours := renewing
-		ours.figure = &compare.Figure{Name: fmt.Sprintf("renewals on SQLite, %d clients", clients), Clients: clients}
-		if clients != c.plan.most() {
-			c.figure(*ours.figure)
-			ours.figure = c.report.Figures[len(c.report.Figures)-1]
-			if err := c.alternate(func() error { return c.load(ctx, ours) }); err != nil {
-				return err
-			}
-			continue
-		}
-		below := c.figure(compare.Figure{Name: "rows alone on SQLite, 64 a commit", Baseline: true})
-		ours.figure = c.figure(*ours.figure)
-		if err := c.alternate(
-			func() error { return c.runRaw(ctx, raw, below) },
-			func() error { return c.load(ctx, ours) },
-		); err != nil {
+	renewing := loading{store: store, nodes: []*compareNode{node}, renewals: true, meter: c.meterOf(store, node), duration: c.plan.duration}
+	figureOf := func(clients int) *compare.Figure {
+		return c.figure(compare.Figure{Name: fmt.Sprintf("renewals on SQLite, %s", counted(int64(clients), "client")), Clients: clients})
+	}
+	for _, fewer := range c.plan.clients[:len(c.plan.clients)-1] {
+		renewing.figure = figureOf(fewer)
+		if err := c.alternate(func() error { return c.load(ctx, renewing) }); err != nil {
 			return err
 		}
-		c.report.Ratios = append(c.report.Ratios, compare.RatioOf(fmt.Sprintf("renewals on SQLite, %d clients ÷ rows alone", clients), ours.figure, below, 0.25, 0.45))
-		renewing.figure = ours.figure
 	}
+	below := c.figure(compare.Figure{Name: "rows alone on SQLite, 64 a commit", Baseline: true})
+	renewing.figure = figureOf(c.plan.most())
+	if err := c.alternate(
+		func() error { return c.runRaw(ctx, raw, below) },
+		func() error { return c.load(ctx, renewing) },
+	); err != nil {
+		return err
+	}
+	c.report.Ratios = append(c.report.Ratios, compare.RatioOf(renewing.figure.Name+" ÷ rows alone", renewing.figure, below, 0.25, 0.45))
 	if err := c.profile(ctx, renewing, "renewals-sqlite"); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bench"
@@ -20,6 +21,9 @@ type compareStore struct {
 	crowd crowd.Crowd
 	// config is the file that nodes on it are started with.
 	config string
+	// database is what a database of its own has taken of the processors; nil
+	// where nodes have it in themselves.
+	database func() (time.Duration, error)
 	// charges is how many the ledger had before anything was measured.
 	charges uint64
 	// answered is what the nodes have said since.

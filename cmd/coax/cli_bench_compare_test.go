@@ -50,17 +50,23 @@ func benchCompared(t *testing.T, out string) compare.Report {
 	return report
 }
 
-func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
-	t.Parallel()
-	// The programs of PostgreSQL are looked for as the tests do.
+// benchNeedsPostgres skips where PostgreSQL is not installed, except where it has
+// to be.
+func benchNeedsPostgres(t *testing.T) {
+	t.Helper()
 	if _, err := pgtest.Bin(); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
 		}
 		t.Skipf("%v: `make tools-present` installs it", err)
 	}
+}
+
+func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
+	t.Parallel()
+	benchNeedsPostgres(t)
 	temp, out := benchFolder(t), t.TempDir()
-	p := benchCompareIn(t, temp, out, "--quick")
+	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite,postgres")
 	if code := p.Wait(); code != exitDone {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.out, p.err)
 	}
@@ -69,22 +75,55 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
 		"three nodes ÷ one node on PostgreSQL", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
 	cliSays(t, "the progress", p.err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
-
 	report := benchCompared(t, out)
-	if len(report.Problems) > 0 || !report.Quick || len(report.Ratios) != 6 || len(report.Sizes) != 4 {
-		t.Errorf("%d ratios, %d sizes, problems %q; want 6, 4 and none", len(report.Ratios), len(report.Sizes), report.Problems)
+	if !report.Quick || len(report.Figures) != 16 || len(report.Ratios) != 6 || len(report.Sizes) != 4 {
+		t.Errorf("%d figures, %d ratios, %d sizes; want 16, 6 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
+	}
+	benchSound(t, report, "sqlite", "postgres")
+}
+
+func TestBenchCompareLoadsStoresThatHaveGrown(t *testing.T) {
+	t.Parallel()
+	benchNeedsPostgres(t)
+	temp, out := benchFolder(t), benchFolder(t)
+	p := benchCompareIn(t, temp, out, "--quick", "--only", "growth")
+	if code := p.Wait(); code != exitDone {
+		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.out, p.err)
+	}
+	benchEmpty(t, temp)
+	cliSays(t, "the report", p.out.String(), "thousand operations ÷ of 100", "the store that has grown on SQLite had 20", "the store that has grown on PostgreSQL had 20")
+	report := benchCompared(t, out)
+	if len(report.Figures) != 4 || len(report.Ratios) != 2 || len(report.Sizes) != 2 {
+		t.Errorf("%d figures, %d ratios, %d sizes; want 4, 2 and 2", len(report.Figures), len(report.Ratios), len(report.Sizes))
+	}
+	// What was filled stays in the cache, and its books are only counted.
+	benchSound(t, report, "sqlite-small", "", "postgres-small", "")
+	for _, kind := range []string{"sqlite", "postgres"} {
+		if kept, err := filepath.Glob(filepath.Join(out, "filled-"+kind+"-20000-*", "filled.json")); err != nil || len(kept) != 1 {
+			t.Errorf("in the cache of %s is %q (%v); want one store", kind, kept, err)
+		}
+	}
+}
+
+// benchSound demands that nothing went wrong, that something was measured, and
+// that every store's ledger has a line for every 200. Those that are named were
+// audited.
+func benchSound(t *testing.T, report compare.Report, audited ...string) {
+	t.Helper()
+	if len(report.Problems) > 0 {
+		t.Errorf("it found problems: %q", report.Problems)
 	}
 	for _, figure := range report.Figures {
 		if len(figure.Runs) != 1 {
 			t.Errorf("%s has %d runs; want one", figure.Name, len(figure.Runs))
 		}
 	}
-	if len(report.Books) != 2 {
-		t.Fatalf("%d stores were held against the answers; want 2", len(report.Books))
+	if len(report.Books) != len(audited) {
+		t.Fatalf("%d stores were held against the answers; want %d", len(report.Books), len(audited))
 	}
-	for _, books := range report.Books {
-		if books.Answered == 0 || books.Ledger != books.Answered || books.Audited == "" {
-			t.Errorf("%+v; want a line in the ledger for every 200, and an audit", books)
+	for i, books := range report.Books {
+		if books.Answered == 0 || books.Ledger != books.Answered || (books.Audited != "") != (audited[i] != "") || audited[i] != "" && books.Store != audited[i] {
+			t.Errorf("%+v; want a line in the ledger for every 200, and an audit of %q", books, audited[i])
 		}
 	}
 }
@@ -108,8 +147,8 @@ func TestBenchCompareLeavesProfilesBesideItsReport(t *testing.T) {
 func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
-	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads")
-	if !p.err.until("bare TLS handler, 1 clients: ", p.ended) {
+	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite")
+	if !p.err.until("bare TLS handler, 1 client: ", p.ended) {
 		t.Fatalf("it did not begin:\n%s", p.err)
 	}
 	if code := p.Terminate(); code != exitRefused || !strings.Contains(p.err.String(), "\ncoax: interrupted") {

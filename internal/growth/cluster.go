@@ -137,28 +137,44 @@ func (c *Cluster) Stop() error {
 	return nil
 }
 
-// program is one of PostgreSQL's, to be run in a folder by whoever may: it refuses
-// to be root.
-func program(name, folder string, args ...string) (*exec.Cmd, error) {
+// PID is the first of the server's processes; the others are its children.
+func (c *Cluster) PID() int { return c.process.Process.Pid }
+
+// ErrNoPostgres says that there is none to be started.
+var ErrNoPostgres = errors.New("PostgreSQL is not installed: Debian's package is called postgresql")
+
+// Program is where one of PostgreSQL's programs is, of the newest release.
+func Program(name string) (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	slices.SortFunc(found, func(a, b string) int { return version(a) - version(b) })
 	if path, err := exec.LookPath(name); err == nil {
 		found = append(found, path)
 	}
 	if len(found) == 0 {
-		return nil, errors.New("PostgreSQL is not installed: Debian's package is called postgresql")
+		return "", ErrNoPostgres
+	}
+	return found[len(found)-1], nil
+}
+
+// program is one of PostgreSQL's, to be run in a folder by whoever may: it refuses
+// to be root.
+func program(name, folder string, args ...string) (*exec.Cmd, error) {
+	path, err := Program(name)
+	if err != nil {
+		return nil, err
 	}
 	as, err := unprivileged()
 	if err != nil {
 		return nil, err
 	}
-	command := exec.Command(found[len(found)-1], args...)
+	command := exec.Command(path, args...)
 	command.Dir = folder
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	// A Ctrl-C is for us, who then end the server when nobody needs it any more.
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
 	endingWithUs(command.SysProcAttr)
 	return command, nil
 }

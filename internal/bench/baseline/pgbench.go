@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -13,8 +12,8 @@ import (
 // PgBench is PostgreSQL's own benchmark, TPC-B as its makers see it: three
 // updates, a read and an insert in each transaction, one commit.
 type PgBench struct {
-	// Bin is the folder of PostgreSQL's programs; URL the database's address.
-	Bin, URL string
+	// Program is where it is; URL the address of the database.
+	Program, URL string
 }
 
 // PgBenchRun is what one run came to.
@@ -42,7 +41,7 @@ func (p PgBench) Run(ctx context.Context, clients int, duration time.Duration) (
 }
 
 func (p PgBench) run(ctx context.Context, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(p.Bin, "pgbench"), append(args, p.URL)...)
+	command := exec.CommandContext(ctx, p.Program, append(args, p.URL)...)
 	command.Env = append(command.Environ(), "LC_ALL=C")
 	text, err := command.CombinedOutput()
 	if err != nil {

@@ -97,19 +97,19 @@ func TestTheTableSaysWhatWasMeasuredAndWhatWasAsked(t *testing.T) {
 	if err := report().WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
-	const want = `                                                                                  processor time of one, in µs
-median of 3 runs                       per second    p50 ms    p95 ms    p99 ms  generator    service  simulator   database
-bare TLS handler, 64 clients                40000      1.50      3.00      9.25       15.0       33.0                      
-balance, 64 clients                         12000      5.00      12.3       123       17.0        120                      
+	const want = `                                                                         processor time of one, in µs
+median of 3 runs             per second    p50 ms    p95 ms    p99 ms  generator    service  simulator   database
+bare TLS handler, 64 clients      40000      1.50      3.00      9.25       15.0       33.0
+balance, 64 clients               12000      5.00      12.3       123       17.0        120
 
-ratio                                                      measured  at least    aim
-balance ÷ bare TLS handler, 64 clients                         0.30      0.40   0.60  not met
-bare ÷ itself                                                  1.00      0.50         met
-unasked                                                        1.00                   
+ratio                                  measured at least   aim
+balance ÷ bare TLS handler, 64 clients     0.30     0.40  0.60  not met
+bare ÷ itself                              1.00     0.50        met
+unasked                                    1.00
 
-resident memory of a node, in MB                           measured   at most
-SQLite, idle                                                     22      50.0         met
-SQLite, 64 clients                                              220       200         not met
+resident memory of a node, in MB       measured  at most
+SQLite, idle                                 22     50.0        met
+SQLite, 64 clients                          220      200        not met
 
 sqlite: 12 renewals were answered 200, 12 lines are in its ledger; the audit agrees on 12 operations
 filled: 1 renewals were answered 200, 1 lines are in its ledger; not audited

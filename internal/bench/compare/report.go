@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Report is everything that one comparison found.
@@ -115,30 +116,8 @@ var processes = []string{"generator", "service", "simulator", "database"}
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%-38s %10s %9s %9s %9s   %s\n", "", "", "", "", "", "processor time of one, in µs")
-	fmt.Fprintf(out, "%-38s %10s %9s %9s %9s", "median of "+counted(r.rounds(), "run"), "per second", "p50 ms", "p95 ms", "p99 ms")
-	for _, process := range processes {
-		fmt.Fprintf(out, " %10s", process)
-	}
-	fmt.Fprintln(out)
-	for _, f := range r.Figures {
-		m := f.Median
-		fmt.Fprintf(out, "%-38s %10.0f %9s %9s %9s", f.Name, m.PerSecond, figure(m.Latency.P50), figure(m.Latency.P95), figure(m.Latency.P99))
-		for _, process := range processes {
-			fmt.Fprintf(out, " %10s", figure(m.CPU[process]))
-		}
-		fmt.Fprintln(out)
-	}
-	fmt.Fprintf(out, "\n%-58s %8s %9s %6s\n", "ratio", "measured", "at least", "aim")
-	for _, ratio := range r.Ratios {
-		fmt.Fprintf(out, "%-58s %8.2f %9s %6s  %s\n", ratio.Name, ratio.Value, figure(ratio.AtLeast), figure(ratio.Aim), verdict(ratio.Met(), ratio.AtLeast > 0))
-	}
-	if len(r.Sizes) > 0 {
-		fmt.Fprintf(out, "\n%-58s %8s %9s\n", "resident memory of a node, in MB", "measured", "at most")
-		for _, size := range r.Sizes {
-			fmt.Fprintf(out, "%-58s %8.0f %9s         %s\n", size.Name, megabytes(size.Bytes), figure(megabytes(size.AtMost)), verdict(size.Met(), size.AtMost > 0))
-		}
-	}
+	r.writeFigures(out)
+	r.writeRatios(out)
 	fmt.Fprintln(out)
 	for _, b := range r.Books {
 		audited := "not audited"
@@ -154,6 +133,54 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintln(out, "problem:", problem)
 	}
 	return out.Flush()
+}
+
+func (r *Report) writeFigures(out io.Writer) {
+	heading := "median of " + counted(r.rounds(), "run")
+	width := utf8.RuneCountInString(heading)
+	for _, f := range r.Figures {
+		width = max(width, utf8.RuneCountInString(f.Name))
+	}
+	fmt.Fprintf(out, "%*s processor time of one, in µs\n", width+44, "")
+	fmt.Fprintf(out, "%-*s %10s %9s %9s %9s", width, heading, "per second", "p50 ms", "p95 ms", "p99 ms")
+	for _, process := range processes {
+		fmt.Fprintf(out, " %10s", process)
+	}
+	fmt.Fprintln(out)
+	for _, f := range r.Figures {
+		m := f.Median
+		line := fmt.Sprintf("%-*s %10.0f %9s %9s %9s", width, f.Name, m.PerSecond, figure(m.Latency.P50), figure(m.Latency.P95), figure(m.Latency.P99))
+		for _, process := range processes {
+			line += fmt.Sprintf(" %10s", figure(m.CPU[process]))
+		}
+		fmt.Fprintln(out, strings.TrimRight(line, " "))
+	}
+}
+
+func (r *Report) writeRatios(out io.Writer) {
+	const sizes = "resident memory of a node, in MB"
+	width := len(sizes)
+	for _, ratio := range r.Ratios {
+		width = max(width, utf8.RuneCountInString(ratio.Name))
+	}
+	for _, size := range r.Sizes {
+		width = max(width, utf8.RuneCountInString(size.Name))
+	}
+	line := func(name, measured, asked, aim, verdict string) {
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%-*s %8s %8s %5s  %s", width, name, measured, asked, aim, verdict), " "))
+	}
+	fmt.Fprintln(out)
+	line("ratio", "measured", "at least", "aim", "")
+	for _, ratio := range r.Ratios {
+		line(ratio.Name, fmt.Sprintf("%.2f", ratio.Value), figure(ratio.AtLeast), figure(ratio.Aim), verdict(ratio.Met(), ratio.AtLeast > 0))
+	}
+	if len(r.Sizes) > 0 {
+		fmt.Fprintln(out)
+		line(sizes, "measured", "at most", "", "")
+	}
+	for _, size := range r.Sizes {
+		line(size.Name, fmt.Sprintf("%.0f", megabytes(size.Bytes)), figure(megabytes(size.AtMost)), "", verdict(size.Met(), size.AtMost > 0))
+	}
 }
 
 // rounds is how many runs a figure has.

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 func TestUsageIsReadFromTheSystemsLines(t *testing.T) {
@@ -99,49 +97,5 @@ func TestAProcessThatDoesNotComeUpIsToldWithItsLastWords(t *testing.T) {
 	_, err = Start(ctx, "shell", exec.Command("sleep", "60"), log, func(string) bool { return false })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v; want that nobody waits any longer", err)
-	}
-}
-
-func TestAClusterKeepsItsPromises(t *testing.T) {
-	folder, err := os.MkdirTemp("", "coax-bench-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := StartCluster(t.Context(), filepath.Join(folder, "postgres"))
-	if errors.Is(err, ErrNoPostgres) && os.Getenv("CI") != "true" {
-		t.Skipf("%v: `make tools-present` installs it", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	url, err := cluster.NewDatabase(t.Context(), "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, promise := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
-		var value string
-		if err := connection.QueryRow(t.Context(), "SHOW "+promise).Scan(&value); err != nil || value != "on" {
-			t.Errorf("%s is %q (%v); want on", promise, value, err)
-		}
-	}
-	alone, err := CPU(cluster.PID())
-	whole, treeErr := CPUOfTree(cluster.PID())
-	if err != nil || treeErr != nil || whole < alone {
-		t.Errorf("the cluster has used %s, its first process %s (%v, %v)", whole, alone, treeErr, err)
-	}
-	// It ends although somebody is connected.
-	if err := cluster.Stop(); err != nil {
-		t.Error(err)
-	}
-	if err := connection.Ping(t.Context()); err == nil {
-		t.Error("the cluster still answers")
 	}
 }

@@ -101,14 +101,12 @@ func (p *Process) lastWords() string {
 }
 
 // Stop ends the process and says if it did not end as it should.
-func (p *Process) Stop() error { return p.stopWith(syscall.SIGTERM) }
-
-func (p *Process) stopWith(signal syscall.Signal) error {
+func (p *Process) Stop() error {
 	select {
 	case <-p.ended:
 		return fmt.Errorf("the %s ended by itself: %s", p.Name, p.lastWords())
 	default:
-		_ = p.command.Process.Signal(signal)
+		_ = p.command.Process.Signal(syscall.SIGTERM)
 	}
 	patience := time.NewTimer(readiness)
 	defer patience.Stop()
