@@ -4,14 +4,20 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math/big"
+
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 const (
 	idDigits = 6
-	// idGuesses is how often a free id is looked for at random before the
-	// rest of the space is searched: with half of it taken, one in a million
-	// needs more.
+	// idGuesses is how often a free id is looked for at random before a stretch
+	// of ids is searched: with half of them taken, one in a million needs more.
 	idGuesses = 20
+	// idStretches is how many stretches are searched, each of so many ids: where
+	// none has a gap, as good as all are taken. A search of everything would find
+	// the very last one, and take longer with every subscriber.
+	idStretches = 4
+	idStretch   = 1000
 )
 
 // candidateIDs are the ids that a new subscriber may get, in this order: the
@@ -27,12 +33,14 @@ func candidateIDs(preferred string) []string {
 	return ids
 }
 
-// searchFreeID finds an id when guessing did not: the first gap among those of six
-// digits, or else a random one of seven, and so on. It is slow, and comes last.
+// searchFreeID finds an id when guessing did not: in a gap among those of six
+// digits, or else a random one of seven, and so on.
 func searchFreeID(from querier) (string, error) {
 	for digits := idDigits; ; digits++ {
-		if id, err := firstFree(from, digits); err != nil || id != "" {
-			return id, err
+		for range idStretches {
+			if id, err := freeInStretch(from, randomDigits(digits)); err != nil || id != "" {
+				return id, err
+			}
 		}
 		for range idGuesses {
 			id := randomDigits(digits + 1)
@@ -47,20 +55,17 @@ func searchFreeID(from querier) (string, error) {
 	}
 }
 
-// firstFree searches for a gap: an id whose successor is not there.
-func firstFree(from querier, digits int) (string, error) {
-	var id string
-	err := from.queryRow(`
-		SELECT coalesce(min(candidate), '') FROM (
-		       SELECT lpad('0', $1, '0') COLLATE "C" AS candidate
-		        UNION ALL
-		       SELECT lpad((id::bigint + 1)::text, $1, '0') COLLATE "C"
-		         FROM subscribers WHERE length(id) = $1 AND id ~ '^[0-9]+$' AND id <> repeat('9', $1)) AS c
-		 WHERE NOT EXISTS (SELECT 1 FROM subscribers s WHERE s.id = c.candidate)`, digits).Scan(&id)
+// freeInStretch searches a stretch of ids for a gap; empty if there is none.
+func freeInStretch(from querier, start string) (string, error) {
+	rows, err := from.query(`SELECT id FROM subscribers WHERE id >= $1 ORDER BY id LIMIT $2`, start, idStretch)
+	taken, err := collect(rows, err, func(row scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	})
 	if err != nil {
 		return "", fmt.Errorf("search for a free subscriber id: %w", err)
 	}
-	return id, nil
+	return subscription.FreeID(start, taken, len(taken) == idStretch), nil
 }
 
 func randomDigits(digits int) string {

@@ -4,14 +4,20 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math/big"
+
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 const (
 	idDigits = 6
-	// idGuesses is how often a free id is looked for at random before the
-	// rest of the space is searched: with half of it taken, one in a million
-	// needs more.
+	// idGuesses is how often a free id is looked for at random before a stretch
+	// of ids is searched: with half of them taken, one in a million needs more.
 	idGuesses = 20
+	// idStretches is how many stretches are searched, each of so many ids: where
+	// none has a gap, as good as all are taken. A search of everything would find
+	// the very last one, and take longer with every subscriber.
+	idStretches = 4
+	idStretch   = 1000
 )
 
 // freeSubscriberID finds an id that no subscriber has: the preferred one, if it
@@ -37,26 +43,25 @@ func freeSubscriberID(from querier, preferred string) (string, error) {
 				return id, err
 			}
 		}
-		if id, err := firstFree(from, digits); err != nil || id != "" {
-			return id, err
+		for range idStretches {
+			if id, err := freeInStretch(from, randomDigits(digits)); err != nil || id != "" {
+				return id, err
+			}
 		}
 	}
 }
 
-// firstFree searches for a gap: an id whose successor is not there. It is slow,
-// and comes last.
-func firstFree(from querier, digits int) (string, error) {
-	var id string
-	err := from.queryRow(`
-		SELECT coalesce(min(candidate), '') FROM (
-		       SELECT printf('%0*d', ?1, 0) AS candidate
-		        UNION ALL
-		       SELECT printf('%0*d', ?1, CAST(id AS INTEGER) + 1) FROM subscribers WHERE length(id) = ?1)
-		 WHERE length(candidate) = ?1 AND candidate NOT IN (SELECT id FROM subscribers)`, digits).Scan(&id)
+// freeInStretch searches a stretch of ids for a gap; empty if there is none.
+func freeInStretch(from querier, start string) (string, error) {
+	rows, err := from.query(`SELECT id FROM subscribers WHERE id >= ?1 ORDER BY id LIMIT ?2`, start, idStretch)
+	taken, err := collect(rows, err, func(row scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	})
 	if err != nil {
 		return "", fmt.Errorf("search for a free subscriber id: %w", err)
 	}
-	return id, nil
+	return subscription.FreeID(start, taken, len(taken) == idStretch), nil
 }
 
 func randomDigits(digits int) string {
