@@ -1,0 +1,63 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Statements are those that the store has prepared so far, on any connection, for
+// tests that look at what it asks. Nobody may be using the store meanwhile.
+func (db *DB) Statements() []string {
+	all := maps.Clone(db.writer.tx.statements)
+	taken := make([]*connection, maxReaders)
+	for i := range taken {
+		taken[i] = <-db.readers.free
+		if taken[i] != nil {
+			maps.Copy(all, taken[i].statements)
+		}
+	}
+	for _, c := range taken {
+		db.readers.put(c)
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Explain is how SQLite would carry out a statement, line by line.
+func (db *DB) Explain(ctx context.Context, query string) (lines []string, err error) {
+	c, err := db.readers.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer db.readers.put(c)
+	s, _, err := c.engine.PrepareTransient("EXPLAIN QUERY PLAN " + query)
+	if err != nil {
+		return nil, fmt.Errorf("explain %s: %w", query, err)
+	}
+	defer func() { err = finished(err, s.Finalize()) }()
+	for {
+		row, err := s.Step()
+		if err != nil || !row {
+			return lines, err
+		}
+		lines = append(lines, s.ColumnText(s.ColumnCount()-1))
+	}
+}
+
+func finished(err, closing error) error {
+	if err != nil {
+		return err
+	}
+	return closing
+}
+
+// SearchID searches a stretch of subscriber ids for a gap, which a store does when
+// it can no longer guess one.
+func (db *DB) SearchID(ctx context.Context, start string) (id string, err error) {
+	err = db.snapshot(ctx, func(from querier) error {
+		id, err = freeInStretch(from, start)
+		return err
+	})
+	return id, err
+}

@@ -1,0 +1,258 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/growth"
+	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/storetest"
+)
+
+// Every statement that a request can cause, and every one of the workers beside
+// requests, finds its rows by an index, however many others there are. The
+// statements are those that a walk through a filled store has made it prepare.
+
+// stayingSmall are the tables that may be read from one end to the other, because
+// they do not grow with the trade.
+var stayingSmall = map[string]string{
+	"plans":               "what is for sale; staff makes each of them",
+	"provider_components": "what the provider sells",
+}
+
+// sortingFew are statements that sort what an index has picked out, and why that
+// is never much.
+var sortingFew = map[string]string{
+	"FROM whitelist WHERE operator_id": "an operator has access.MaxWhitelistEntries at most",
+	"o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1": "one subscriber's operations: one a month",
+}
+
+// ofStaff are the places whose statements no request and no worker causes.
+var ofStaff = map[string]string{
+	"acts.go": "the desk of staff", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "importing.go": "the desk of staff",
+	"keys.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
+	"SetPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
+	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
+	"masterkeys.go": "a start", "migrate.go": "a start",
+	"Ready": "a look at the schema, which is one row",
+}
+
+var filledAt = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// heard fills a store, walks every way through it, and returns the statements that
+// this took.
+func heard(t *testing.T) (path string, statements []string) {
+	t.Helper()
+	masterKey, err := access.NewMasterKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "coax.db")
+	filled, err := growth.FillSQLite(t.Context(), path, 20_000, filledAt, masterKey, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := storetest.Beaten{OperatorID: filled.Accounts[3].ID, Key: access.HashKey(filled.Accounts[3].Key), Now: filledAt.Add(time.Hour)}
+	for n := range storetest.Errands {
+		on.Subscribers = append(on.Subscribers, filled.Subscriber(3, n))
+	}
+	db := open(t, path)
+	defer db.Close()
+	storetest.Walk(t, db, on)
+	if _, err := db.SearchID(t.Context(), "000000"); err != nil {
+		t.Fatal(err)
+	}
+	return path, db.Statements()
+}
+
+func open(t *testing.T, path string) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+var (
+	readsRows = regexp.MustCompile(`^\s*(SELECT|INSERT|UPDATE|DELETE|WITH|REPLACE)\b`)
+	namesUsed = regexp.MustCompile(`(?:FROM|JOIN|INTO|UPDATE)\s+(\w+)(?:\s+(?:AS\s+)?(\w+))?`)
+	scansOf   = regexp.MustCompile(`^SCAN (\w+)`)
+)
+
+// objections are what is wrong with how SQLite would carry the statements out.
+func objections(t *testing.T, path string, statements []string) (found []string) {
+	t.Helper()
+	db := open(t, path)
+	defer db.Close()
+	for _, statement := range statements {
+		if !readsRows.MatchString(statement) {
+			continue // BEGIN and its like
+		}
+		plan, err := db.Explain(t.Context(), statement)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range plan {
+			if why := objection(statement, line); why != "" {
+				found = append(found, fmt.Sprintf("%s: %s\n%s", why, strings.Join(strings.Fields(statement), " "), strings.Join(plan, "\n")))
+			}
+		}
+	}
+	return found
+}
+
+func objection(statement, line string) string {
+	tables := map[string]string{} // by the names they go by
+	for _, used := range namesUsed.FindAllStringSubmatch(statement, -1) {
+		tables[used[1]] = used[1]
+		tables[used[2]] = used[1]
+	}
+	switch scan := scansOf.FindStringSubmatch(line); {
+	case strings.HasPrefix(line, "SCAN CONSTANT ROW"):
+	case scan != nil && stayingSmall[tables[scan[1]]] == "":
+		return "reads all of " + scan[1]
+	case strings.Contains(line, "AUTOMATIC"):
+		return "makes an index each time"
+	case strings.Contains(line, "TEMP B-TREE"):
+		for few := range sortingFew {
+			if strings.Contains(statement, few) {
+				return ""
+			}
+		}
+		for _, table := range tables {
+			if stayingSmall[table] == "" {
+				return "sorts"
+			}
+		}
+	}
+	return ""
+}
+
+func execute(t *testing.T, path string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range statements {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
+	path, statements := heard(t)
+	if len(statements) < 50 {
+		t.Errorf("only %d statements were heard", len(statements))
+	}
+	t.Run("with statistics", func(t *testing.T) {
+		for _, why := range objections(t, path, statements) {
+			t.Error(why)
+		}
+	})
+	t.Run("every statement in the source was heard", func(t *testing.T) {
+		for _, text := range storetest.Unheard(t, ".", statements, ofStaff) {
+			t.Errorf("no plan is known of it: walk by it in storetest/walk.go, or say that only staff causes it:\n%s", text)
+		}
+	})
+	// No node ever gathers statistics.
+	execute(t, path, `DROP TABLE sqlite_stat1`)
+	t.Run("without statistics", func(t *testing.T) {
+		for _, why := range objections(t, path, statements) {
+			t.Error(why)
+		}
+	})
+	// A check that never objects would look just like a tidy store.
+	t.Run("without one of its indexes", func(t *testing.T) {
+		for _, index := range []string{
+			"nonces_by_age", "rate_counters_by_age", "operations_one_open", "operations_open_by_lease", "operations_open_by_check",
+			"operations_late_checks", "operations_addon_due", "operations_of_subscriber",
+		} {
+			definition := definitionOf(t, path, index)
+			execute(t, path, `DROP INDEX `+index)
+			if len(objections(t, path, statements)) == 0 {
+				t.Errorf("nobody objects when %s is missing", index)
+			}
+			execute(t, path, definition)
+		}
+	})
+}
+
+func definitionOf(t *testing.T, path, index string) (definition string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(`SELECT sql FROM sqlite_master WHERE name = ?`, index).Scan(&definition); err != nil {
+		t.Fatalf("index %s: %v", index, err)
+	}
+	return definition
+}
+
+func TestTheCheckOfPlansNotices(t *testing.T) {
+	for _, tt := range []struct{ name, statement, line, want string }{
+		{"a table read whole", `SELECT id FROM operations`, "SCAN operations", "reads all of operations"},
+		{"under another name", `SELECT o.id FROM operations AS o`, "SCAN o", "reads all of o"},
+		{"a whole index", `SELECT id FROM operations`, "SCAN operations USING COVERING INDEX operations_by_age", "reads all of operations"},
+		{"a sort of many", `SELECT id FROM operations WHERE operator_id = ?1 ORDER BY amount_paise`, "USE TEMP B-TREE FOR ORDER BY", "sorts"},
+		{"an index for the occasion", `SELECT 1 FROM ledger l JOIN operations o`, "SEARCH l USING AUTOMATIC COVERING INDEX (operation_id=?)", "makes an index each time"},
+		{"a small table", `SELECT p.id FROM plans p`, "SCAN p", ""},
+		{"no table at all", `SELECT EXISTS (SELECT 1)`, "SCAN CONSTANT ROW", ""},
+		{"an index", `SELECT id FROM operations WHERE id = ?1`, "SEARCH operations USING INDEX sqlite_autoindex_operations_1 (id=?)", ""},
+	} {
+		if got := objection(tt.statement, tt.line); got != tt.want {
+			t.Errorf("%s: %q; want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What a foreign key points to is looked for in the other table whenever its row
+// goes: a failed activation takes its subscriber away.
+func TestEveryForeignKeyIsFoundByAnIndex(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	open(t, path).Close()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(`
+		SELECT m.name, k."from", EXISTS (
+		       SELECT 1 FROM pragma_index_list(m.name) l JOIN pragma_index_info(l.name) i WHERE i.seqno = 0 AND i.name = k."from")
+		  FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) k
+		 WHERE m.type = 'table' AND k."table" = 'subscribers'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	found := map[string]bool{}
+	for rows.Next() {
+		var table, column string
+		var indexed bool
+		if err := rows.Scan(&table, &column, &indexed); err != nil {
+			t.Fatal(err)
+		}
+		found[table+"."+column] = indexed
+	}
+	if names := slices.Sorted(maps.Keys(found)); rows.Err() != nil || len(names) == 0 {
+		t.Fatalf("nothing points to subscribers: %v", rows.Err())
+	}
+	for name, indexed := range found {
+		if !indexed {
+			t.Errorf("%s has no index to be found by", name)
+		}
+	}
+}

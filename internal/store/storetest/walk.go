@@ -1,0 +1,322 @@
+package storetest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Beaten is what a walk goes by in a store that has been traded in.
+type Beaten struct {
+	OperatorID int64
+	Key        access.KeyHash
+	// Subscribers are some of the operator's with nothing open, each for one
+	// errand.
+	Subscribers []string
+	// Now is later than everything that is there.
+	Now time.Time
+}
+
+// Walk goes every way that requests, and the workers beside them, can go through a
+// store: each method of what they ask of it, into each of its corners, so that
+// whoever listens hears every statement that they can cause. A method that it does
+// not know fails the test.
+func Walk(t *testing.T, store Store, b Beaten) {
+	t.Helper()
+	w := &walk{T: t, Store: store, on: b}
+	w.prepare()
+	known := []string{}
+	for _, way := range ways {
+		known = append(known, way.method)
+		way.run(w)
+	}
+	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore]()} {
+		for i := range asked.NumMethod() {
+			if name := asked.Method(i).Name; !slices.Contains(known, name) {
+				t.Errorf("%s.%s was not walked: add it to the ways in walk.go", asked, name)
+			}
+		}
+	}
+}
+
+// Errands is how many subscribers a walk needs.
+const Errands = 16
+
+type walk struct {
+	*testing.T
+	Store
+	on     Beaten
+	plan   subscription.Plan
+	record access.Record
+	errand int
+}
+
+var ways = []struct {
+	method string
+	run    func(*walk)
+}{
+	{"CredentialByHash", func(w *walk) { w.must(second(w.CredentialByHash(w.Context(), access.KeyHash{}))) }},
+	{"Admit", (*walk).admissions},
+	{"PurgeAdmissions", func(w *walk) { w.must(first(w.PurgeAdmissions(w.Context(), w.on.Now, w.on.Now.Unix()/60, 10))) }},
+	{"SellablePlans", func(w *walk) { w.must(first(w.SellablePlans(w.Context()))) }},
+	{"SellablePlan", func(w *walk) { w.must(second(w.SellablePlan(w.Context(), "nobody's"))) }},
+	{"Compared", func(w *walk) { w.must(second(w.Compared(w.Context(), "simulator"))) }},
+	{"RecordFailure", func(w *walk) { w.must(w.RecordFailure(w.Context(), "simulator", "no answer", w.on.Now)) }},
+	{"RecordComparison", (*walk).comparison},
+	{"OperationByKey", func(w *walk) { w.must(second(w.OperationByKey(w.Context(), w.on.OperatorID, "nobody's"))) }},
+	{"OperationByID", func(w *walk) { w.must(second(w.OperationByID(w.Context(), w.on.OperatorID, "nobody's"))) }},
+	{"SubscriptionOf", (*walk).lookups},
+	{"Facts", (*walk).questions},
+	{"Reserve", (*walk).reservations},
+	{"Settle", (*walk).settlements},
+	{"ExtendLease", (*walk).leases},
+	{"RaiseException", (*walk).exceptions},
+	{"TakeOver", (*walk).takeOver},
+	{"Due", func(w *walk) { w.must(first(w.Due(w.Context(), w.on.Now))) }},
+	{"ClaimReviews", (*walk).reviews},
+	{"Postpone", (*walk).postponement},
+	{"ClaimAddons", (*walk).addons},
+	{"SettleAddon", (*walk).addonSettlement},
+	{"ClaimLateChecks", (*walk).lateChecks},
+	{"CloseLateCheck", (*walk).lateCheckClosed},
+}
+
+func first[A any](_ A, err error) error          { return err }
+func second[A, B any](_ A, _ B, err error) error { return err }
+
+func (w *walk) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *walk) prepare() {
+	w.Helper()
+	plans, err := w.SellablePlans(w.Context())
+	if err != nil || len(plans) == 0 || len(w.on.Subscribers) < Errands {
+		w.Fatalf("%d plans (%v) and %d subscribers are too little to walk by", len(plans), err, len(w.on.Subscribers))
+	}
+	w.plan = plans[0]
+	var found bool
+	if w.record, found, err = w.CredentialByHash(w.Context(), w.on.Key); err != nil || !found {
+		w.Fatalf("there is no such key: %v", err)
+	}
+}
+
+// next is a subscriber for one errand more.
+func (w *walk) next() string {
+	w.Helper()
+	if w.errand == Errands {
+		w.Fatal("there are more errands than Errands says")
+	}
+	w.errand++
+	return w.on.Subscribers[w.errand-1]
+}
+
+func (w *walk) admissions() {
+	a := admission(w.record, "req_walk_1", "walk-nonce-1")
+	a.Now = w.on.Now
+	stale, uncounted, late := a, a, a
+	stale.RequestID, stale.Nonce, stale.OperatorVersion = "req_walk_2", "walk-nonce-2", 0
+	uncounted.RequestID, uncounted.Nonce, uncounted.Count = "req_walk_3", "walk-nonce-3", false
+	late.RequestID, late.Nonce, late.Limit = "req_walk_4", "walk-nonce-4", 1
+	replay := a
+	replay.RequestID = "req_walk_5"
+	for _, one := range []access.Admission{a, a, replay, stale, uncounted, late} {
+		w.must(first(w.Admit(w.Context(), one)))
+	}
+}
+
+func (w *walk) comparison() {
+	w.must(w.RecordComparison(w.Context(), catalogue.Comparison{Provider: "simulator", At: w.on.Now, Components: []catalogue.Component{
+		{Code: "TV-BASIC", Name: "Basic television", Role: catalogue.Main},
+		{Code: "TV-FAMILY", Name: "Family television", Role: catalogue.Main},
+	}}))
+}
+
+func (w *walk) lookups() {
+	found, is, err := w.SubscriptionOf(w.Context(), w.on.OperatorID, w.on.Subscribers[0], "")
+	if err != nil || !is {
+		w.Fatalf("subscriber %s: %v, %v", w.on.Subscribers[0], is, err)
+	}
+	if _, is, err = w.SubscriptionOf(w.Context(), w.on.OperatorID, "", found.Mobile); err != nil || !is {
+		w.Fatalf("mobile %s: %v, %v", found.Mobile, is, err)
+	}
+}
+
+func (w *walk) facts(kind operation.Kind, id, mobile string) operation.Facts {
+	w.Helper()
+	facts, err := w.Facts(w.Context(), operation.Question{
+		OperatorID: w.on.OperatorID, Kind: kind, SubscriberID: id, Mobile: mobile, PlanID: w.plan.ID, DuplicatesSince: w.on.Now.Add(-2 * time.Minute),
+	})
+	w.must(err)
+	return facts
+}
+
+func (w *walk) questions() {
+	known := w.facts(operation.Renew, w.on.Subscribers[0], "")
+	w.facts(operation.Renew, "", known.Subscriber.Mobile)
+	w.facts(operation.Activate, "", known.Subscriber.Mobile)
+	w.facts(operation.Activate, "123456", "8000000000")
+	w.facts(operation.Activate, w.on.Subscribers[0], "8000000000")
+}
+
+// draft is an operation on a subscriber who is there, or on a new one.
+func (w *walk) draft(kind operation.Kind) operation.Draft {
+	w.Helper()
+	n := w.errand + 1
+	d := operation.Draft{
+		Operation: operation.Operation{
+			ID: fmt.Sprintf("CXWALK%022d", n), OperatorID: w.on.OperatorID, IdempotencyKey: fmt.Sprintf("walk-%d", n),
+			Fingerprint: operation.Fingerprint{KeyID: 7, Sum: make([]byte, 32)}, Kind: kind, Channel: operation.API, Actor: "api:key 1",
+			CustomerName: "Asha", PlanID: w.plan.ID, PlanVersion: w.plan.Version, PlanName: w.plan.Name, PlanMonths: 1, Main: w.plan.Main,
+			Amount: w.plan.Price, ExpiryPlanned: w.on.Now.Add(30 * 24 * time.Hour), CycleStartsAt: w.on.Now, State: operation.Processing, Epoch: 1,
+			Node: "node-1", LeaseUntil: w.on.Now.Add(25 * time.Second), Provider: "simulator", CreatedAt: w.on.Now,
+		},
+	}
+	if kind == operation.Activate {
+		w.next()
+		d.SubscriberID, d.Mobile = fmt.Sprintf("%06d", n), fmt.Sprintf("80%08d", n)
+		d.Profile = operation.Profile{ConnectionType: "tv"}
+		return d
+	}
+	who := w.facts(kind, w.next(), "").Subscriber
+	d.SubscriberID, d.Mobile, d.SubscriberVersion, d.ExpiryPrevious = who.ID, who.Mobile, who.Version, who.Expires
+	return d
+}
+
+func (w *walk) reserve(d operation.Draft) operation.Operation {
+	w.Helper()
+	op, err := w.Reserve(w.Context(), d)
+	w.must(err)
+	return op
+}
+
+func (w *walk) settle(op operation.Operation, to operation.State, change func(*operation.Settlement)) operation.Operation {
+	w.Helper()
+	st := settlement(op, to)
+	st.At = w.on.Now.Add(time.Second)
+	if to == operation.NeedsReview {
+		st.NextCheckAt = w.on.Now.Add(time.Second)
+	}
+	if change != nil {
+		change(&st)
+	}
+	settled, _, err := w.Settle(w.Context(), st)
+	w.must(err)
+	return settled
+}
+
+func (w *walk) reservations() {
+	for _, kind := range []operation.Kind{operation.Activate, operation.Renew} {
+		for _, end := range []operation.State{operation.Success, operation.Failed} {
+			w.settle(w.reserve(w.draft(kind)), end, nil)
+		}
+	}
+}
+
+func (w *walk) settlements() {
+	op := w.reserve(w.draft(operation.Renew))
+	w.settle(op, operation.NeedsReview, nil)
+	// A look-up and a question while something is under way.
+	w.must(second(w.SubscriptionOf(w.Context(), w.on.OperatorID, op.SubscriberID, "")))
+	w.settle(op, operation.Failed, nil)
+	// The provider's word comes too late, and goes against what was settled.
+	op.Epoch++
+	w.settle(op, operation.Success, nil)
+}
+
+func (w *walk) leases() {
+	op := w.reserve(w.draft(operation.Renew))
+	w.must(first(w.ExtendLease(w.Context(), op.ID, op.Epoch, w.on.Now.Add(time.Minute))))
+	w.settle(op, operation.Success, nil)
+}
+
+func (w *walk) exceptions() {
+	op := w.settle(w.reserve(w.draft(operation.Renew)), operation.Failed, nil)
+	w.must(w.RaiseException(w.Context(), operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "late", At: w.on.Now}))
+}
+
+func (w *walk) takeOver() {
+	w.reserve(w.draft(operation.Renew))
+	w.must(w.TakeOver(w.Context(), w.on.Now))
+}
+
+func (w *walk) claim() operation.Claim {
+	return operation.Claim{Now: w.on.Now.Add(time.Minute), Node: "node-2", Until: w.on.Now.Add(2 * time.Minute), Most: 10}
+}
+
+// reviews claims one that was left behind, and one whose time has come.
+func (w *walk) reviews() {
+	w.reserve(w.draft(operation.Renew))
+	w.settle(w.reserve(w.draft(operation.Renew)), operation.NeedsReview, nil)
+	claimed, err := w.ClaimReviews(w.Context(), w.claim())
+	if err != nil || len(claimed) < 2 {
+		w.Fatalf("%d operations were claimed: %v", len(claimed), err)
+	}
+	for _, op := range claimed {
+		w.settle(op, operation.Success, nil)
+	}
+}
+
+func (w *walk) postponement() {
+	op := w.settle(w.reserve(w.draft(operation.Renew)), operation.NeedsReview, nil)
+	held, err := w.Postpone(w.Context(), operation.Postponement{
+		OperationID: op.ID, Epoch: op.Epoch, NextCheckAt: w.on.Now.Add(time.Hour), Node: "node-1",
+		Calls: []operation.ProviderCall{{Reference: op.ID, What: "status", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
+	})
+	if err != nil || !held {
+		w.Fatalf("postponed: %v, %v", held, err)
+	}
+	w.settle(op, operation.Success, nil)
+}
+
+// missingAddon is a success whose add-on is due.
+func (w *walk) missingAddon() operation.Operation {
+	w.Helper()
+	d := w.draft(operation.Renew)
+	d.Addon, d.AddonState = "OTT-PLUS", operation.AddonWaiting
+	return w.settle(w.reserve(d), operation.Success, func(st *operation.Settlement) {
+		st.AddonState, st.AddonNextAt = operation.AddonFailed, w.on.Now.Add(time.Second)
+	})
+}
+
+func (w *walk) addons() {
+	w.missingAddon()
+	if claimed, err := w.ClaimAddons(w.Context(), w.claim()); err != nil || len(claimed) == 0 {
+		w.Fatalf("%d add-ons were claimed: %v", len(claimed), err)
+	}
+}
+
+func (w *walk) addonSettlement() {
+	op := w.missingAddon()
+	w.must(w.SettleAddon(w.Context(), operation.AddonSettlement{
+		OperationID: op.ID, State: operation.AddonSuccess, Attempt: 1, Node: "node-1",
+		Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "renew", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
+	}))
+}
+
+// lateCheck is a refund whose provider is still to be told.
+func (w *walk) lateCheck() operation.Operation {
+	w.Helper()
+	return w.settle(w.reserve(w.draft(operation.Renew)), operation.Failed, func(st *operation.Settlement) { st.NextCheckAt = w.on.Now.Add(time.Second) })
+}
+
+func (w *walk) lateChecks() {
+	w.lateCheck()
+	if claimed, err := w.ClaimLateChecks(w.Context(), w.claim()); err != nil || len(claimed) == 0 {
+		w.Fatalf("%d late checks were claimed: %v", len(claimed), err)
+	}
+}
+
+func (w *walk) lateCheckClosed() {
+	w.must(w.CloseLateCheck(w.Context(), w.lateCheck().ID, time.Time{}))
+}
