@@ -72,6 +72,11 @@ func SharedLog() string {
 	if err != nil {
 		return ""
 	}
+	return s.Log()
+}
+
+// Log is what the server has logged.
+func (s *Server) Log() string {
 	text, _ := os.ReadFile(filepath.Join(s.folder, "log"))
 	return string(text)
 }

@@ -31,7 +31,7 @@ var stayingSmall = map[string]string{
 // sortingFew are statements that sort what an index has picked out, and why that
 // is never much.
 var sortingFew = map[string]string{
-	"FROM whitelist WHERE operator_id": "an operator has access.MaxWhitelistEntries at most",
+	"FROM whitelist WHERE operator_id":                                 "an operator has access.MaxWhitelistEntries at most",
 	"o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1": "one subscriber's operations: one a month",
 }
 

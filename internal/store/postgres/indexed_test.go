@@ -1,0 +1,214 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/growth"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/postgres"
+	"github.com/coaxhq/coax/internal/store/storetest"
+)
+
+// Every statement that a request can cause, and every one of the workers beside
+// requests, finds its rows by an index, however many others there are. The server
+// itself tells how it carried out each statement of a walk through a filled store,
+// those of its foreign keys included.
+
+// stayingSmall are the tables that may be read from one end to the other, because
+// they do not grow with the trade.
+var stayingSmall = map[string]string{
+	"plans":                 "what is for sale; staff makes each of them",
+	"provider_components":   "what the provider sells",
+	"catalogue_comparisons": "a row for each provider",
+	"schema_tolerance":      "a row for each migration",
+}
+
+// mostRows is how many rows of a growing table a part of a statement may look at,
+// and readingMore are the statements that look at more, and why that is bounded.
+const mostRows = 100
+
+var readingMore = map[string]string{
+	"SELECT id FROM subscribers WHERE id >= $1 ORDER BY id LIMIT $2": "a stretch of a thousand, when ids are as good as used up",
+}
+
+// ofStaff are the places whose statements no request and no worker causes.
+var ofStaff = map[string]string{
+	"acts.go": "the desk of staff", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "importing.go": "the desk of staff",
+	"keys.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
+	"SetPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
+	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
+	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start",
+	"Ready": "a look at the schema, which is one row", "ServerTime": "a look at the clock",
+}
+
+var filledAt = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const logMark = "@@ "
+
+// explained is a statement with the plan that it was carried out by.
+type explained struct {
+	Text string   `json:"Query Text"`
+	Plan planNode `json:"Plan"`
+}
+
+type planNode struct {
+	Type      string     `json:"Node Type"`
+	Relation  string     `json:"Relation Name"`
+	Condition string     `json:"Index Cond"`
+	Rows      float64    `json:"Actual Rows"`
+	Loops     float64    `json:"Actual Loops"`
+	Removed   float64    `json:"Rows Removed by Filter"`
+	Plans     []planNode `json:"Plans"`
+}
+
+// objections are what is wrong with a plan, and every part of it.
+func (n planNode) objections(text string, small func(table string) bool) (found []string) {
+	scan := strings.HasSuffix(n.Type, "Scan") && n.Relation != "" && !small(n.Relation)
+	switch {
+	case scan && n.Type == "Seq Scan":
+		found = append(found, "reads all of "+n.Relation)
+	case scan && strings.HasPrefix(n.Type, "Index") && n.Condition == "":
+		found = append(found, "reads a whole index of "+n.Relation)
+	}
+	if looked := (n.Rows + n.Removed) * n.Loops; looked > mostRows && readingMore[strings.TrimSpace(text)] == "" {
+		found = append(found, fmt.Sprintf("%s looks at %.0f rows", n.Type, looked))
+	}
+	for _, part := range n.Plans {
+		found = append(found, part.objections(text, small)...)
+	}
+	return found
+}
+
+// scene is a server with a filled database, which walks are made in copies of.
+type scene struct {
+	*pgtest.Server
+	on    storetest.Beaten
+	walks int
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{Server: pgtest.Start(t, "log_line_prefix="+logMark, "autovacuum=off", "shared_buffers=128MB")}
+	s.Exec(t, "postgres", `CREATE DATABASE filled`)
+	masterKey, err := access.NewMasterKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled, err := growth.FillPostgres(t.Context(), s.URL("filled"), 20_000, filledAt, masterKey, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.on = storetest.Beaten{OperatorID: filled.Accounts[3].ID, Key: access.HashKey(filled.Accounts[3].Key), Now: filledAt.Add(time.Hour)}
+	for n := range storetest.Errands {
+		s.on.Subscribers = append(s.on.Subscribers, filled.Subscriber(3, n))
+	}
+	return s
+}
+
+// walk walks every way through a copy of the filled store that was changed in some
+// way, and returns what the server said of every statement.
+func (s *scene) walk(t *testing.T, changes ...string) (heard []explained) {
+	t.Helper()
+	s.walks++
+	name := fmt.Sprintf("walk_%d", s.walks)
+	s.Exec(t, "postgres", `CREATE DATABASE `+name+` TEMPLATE filled`)
+	for _, change := range changes {
+		s.Exec(t, name, strings.ReplaceAll(change, "{database}", name))
+	}
+	before := len(s.Log())
+	db, err := postgres.Open(t.Context(), s.URL(name)+"&session_preload_libraries=auto_explain&auto_explain.log_min_duration=0"+
+		"&auto_explain.log_analyze=on&auto_explain.log_timing=off&auto_explain.log_format=json&auto_explain.log_nested_statements=on", postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Walk(t, db, s.on)
+	if _, err := db.SearchID(t.Context(), "000000"); err != nil {
+		t.Error(err)
+	}
+	if _, err := db.SearchLongerID(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	return readLog(t, s.Log()[before:])
+}
+
+func readLog(t *testing.T, log string) (heard []explained) {
+	t.Helper()
+	for _, entry := range strings.Split(log, logMark) {
+		_, plan, found := strings.Cut(entry, "plan:\n")
+		if !found {
+			continue
+		}
+		var one explained
+		if err := json.NewDecoder(strings.NewReader(plan)).Decode(&one); err != nil {
+			t.Fatalf("%v in\n%s", err, entry)
+		}
+		heard = append(heard, one)
+	}
+	return heard
+}
+
+// complaints are the objections to all of them, each once.
+func complaints(heard []explained, small func(table string) bool) (found []string) {
+	for _, one := range heard {
+		for _, why := range one.Plan.objections(one.Text, small) {
+			found = append(found, why+": "+strings.Join(strings.Fields(one.Text), " "))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+func isSmall(table string) bool { return stayingSmall[table] != "" }
+
+// isSmallHere is for a server that chooses for itself, which reads a table of fifty
+// operators rather than its index.
+func isSmallHere(table string) bool {
+	return isSmall(table) || slices.Contains([]string{"operators", "credentials", "whitelist", "wallets", "rate_counters", "exceptions"}, table)
+}
+
+func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
+	s := newScene(t)
+	for _, tt := range []struct {
+		name   string
+		change string
+		small  func(string) bool
+	}{
+		{"as the server chooses", `SELECT 1`, isSmallHere},
+		{"whatever it is asked for", `ALTER DATABASE {database} SET plan_cache_mode = force_generic_plan`, isSmallHere},
+		{"with every table as large as the largest", `ALTER DATABASE {database} SET enable_seqscan = off`, isSmall},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			heard := s.walk(t, tt.change)
+			for _, why := range complaints(heard, tt.small) {
+				t.Error(why)
+			}
+			var texts []string
+			for _, one := range heard {
+				texts = append(texts, one.Text)
+			}
+			for _, text := range storetest.Unheard(t, ".", texts, ofStaff) {
+				t.Errorf("no plan is known of it: walk by it in storetest/walk.go, or say that only staff causes it:\n%s", text)
+			}
+		})
+	}
+	// A check that never objects would look just like a tidy store.
+	t.Run("without one of its indexes", func(t *testing.T) {
+		for _, index := range []string{
+			"nonces_by_age", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due",
+			"operations_of_subscriber", "operations_one_open",
+		} {
+			if len(complaints(s.walk(t, `DROP INDEX `+index), isSmallHere)) == 0 {
+				t.Errorf("nobody objects when %s is missing", index)
+			}
+		}
+	})
+}
