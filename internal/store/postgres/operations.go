@@ -175,6 +175,12 @@ func subscriberWhere(from querier, condition string, args ...any) (*operation.Su
 	return subscriber.found(), nil
 }
 
+// unindexed is an operation's status where the operation is known by its id. By the
+// plain column the planner would rather go through an index of what is open: it
+// takes that for empty, and reads all of it, with every row that has left it since
+// it was last cleaned.
+const unindexed = `status || ''`
+
 // ExtendLease keeps an open operation in the given hands for longer.
 func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
 	var changed int64
@@ -182,7 +188,7 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 		var err error
 		changed, err = tx.exec(`
 			UPDATE operations SET lease_until = $3
-			 WHERE id = $1 AND epoch = $2 AND status = 'processing'`, id, epoch, until.UnixMilli())
+			 WHERE id = $1 AND epoch = $2 AND `+unindexed+` = 'processing'`, id, epoch, until.UnixMilli())
 		return err
 	})
 	if err != nil {
@@ -207,9 +213,11 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		found, s.Subscriber = true, *customer
 		var activated, renewed sql.NullInt64
 		var transaction, provider sql.NullString
+		// The sum keeps the planner from the index of operators: it would read all
+		// of the operator's operations there to find out which are the subscriber's.
 		err = from.queryRow(`
 			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
-			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
+			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id + 0 = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
 			  FROM subscribers s WHERE s.id = $1`, customer.ID).
 			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
 		if err != nil {
