@@ -192,9 +192,9 @@ func digits(n int64) int {
 func transaction(id string) string { return "SIM-" + id[12:] }
 
 // lastDay is how many purchases' nonces are still remembered: whole turns of all
-// operators, and one at least.
+// operators, some at least.
 func (b *books) lastDay() int {
-	return max(1, b.customers/30/b.operators) * b.operators
+	return min(b.each(), max(20, b.customers/30/b.operators)) * b.operators
 }
 
 // lastDayByOperator goes through the last day's purchases operator by operator.

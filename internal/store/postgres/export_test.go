@@ -8,5 +8,7 @@ func (db *DB) SearchID(ctx context.Context, start string) (string, error) {
 	return freeInStretch(db.read(ctx), start)
 }
 
-// SearchLongerID searches on when there is no gap among those of six digits.
-func (db *DB) SearchLongerID(ctx context.Context) (string, error) { return searchFreeID(db.read(ctx)) }
+// IDIsTaken is what a store asks when it found no gap.
+func (db *DB) IDIsTaken(ctx context.Context, id string) (bool, error) {
+	return isTaken(db.read(ctx), id)
+}

@@ -44,15 +44,18 @@ func searchFreeID(from querier) (string, error) {
 		}
 		for range idGuesses {
 			id := randomDigits(digits + 1)
-			var taken bool
-			if err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = $1)`, id).Scan(&taken); err != nil {
-				return "", fmt.Errorf("look for a free subscriber id: %w", err)
-			}
-			if !taken {
-				return id, nil
+			if taken, err := isTaken(from, id); err != nil || !taken {
+				return id, err
 			}
 		}
 	}
+}
+
+func isTaken(from querier, id string) (taken bool, err error) {
+	if err = from.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = $1)`, id).Scan(&taken); err != nil {
+		err = fmt.Errorf("look for a free subscriber id: %w", err)
+	}
+	return taken, err
 }
 
 // freeInStretch searches a stretch of ids for a gap; empty if there is none.

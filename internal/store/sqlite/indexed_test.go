@@ -45,6 +45,9 @@ var ofStaff = map[string]string{
 	"Ready": "a look at the schema, which is one row",
 }
 
+// Two operators whose requests go the same way through a store that has several.
+const operator, neighbour = 3, 3 + 8
+
 var filledAt = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // heard fills a store, walks every way through it, and returns the statements that
@@ -56,13 +59,14 @@ func heard(t *testing.T) (path string, statements []string) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(t.TempDir(), "coax.db")
-	filled, err := growth.FillSQLite(t.Context(), path, 20_000, filledAt, masterKey, nil)
+	filled, err := growth.FillSQLite(t.Context(), path, 30_000, filledAt, masterKey, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	on := storetest.Beaten{OperatorID: filled.Accounts[3].ID, Key: access.HashKey(filled.Accounts[3].Key), Now: filledAt.Add(time.Hour)}
+	on := storetest.Beaten{OperatorID: filled.Accounts[operator].ID, Key: access.HashKey(filled.Accounts[operator].Key), NeighbourID: filled.Accounts[neighbour].ID, Now: filledAt.Add(time.Hour)}
 	for n := range storetest.Errands {
-		on.Subscribers = append(on.Subscribers, filled.Subscriber(3, n))
+		on.Subscribers = append(on.Subscribers, filled.Subscriber(operator, n))
+		on.Neighbours = append(on.Neighbours, filled.Subscriber(neighbour, n))
 	}
 	db := open(t, path)
 	defer db.Close()

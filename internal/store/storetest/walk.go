@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -20,6 +21,9 @@ type Beaten struct {
 	// Subscribers are some of the operator's with nothing open, each for one
 	// errand.
 	Subscribers []string
+	// NeighbourID is another operator, and Neighbours are some of its subscribers.
+	NeighbourID int64
+	Neighbours  []string
 	// Now is later than everything that is there.
 	Now time.Time
 }
@@ -46,8 +50,12 @@ func Walk(t *testing.T, store Store, b Beaten) {
 	}
 }
 
-// Errands is how many subscribers a walk needs.
-const Errands = 16
+// Errands is how many subscribers a walk needs, of either operator.
+const Errands = 16 + 2*crowd
+
+// crowd is how many come at the same moment, so that a store which lets facts share
+// a commit does.
+const crowd = 12
 
 type walk struct {
 	*testing.T
@@ -75,6 +83,7 @@ var ways = []struct {
 	{"SubscriptionOf", (*walk).lookups},
 	{"Facts", (*walk).questions},
 	{"Reserve", (*walk).reservations},
+	{"Reserve", (*walk).crowds},
 	{"Settle", (*walk).settlements},
 	{"ExtendLease", (*walk).leases},
 	{"RaiseException", (*walk).exceptions},
@@ -101,7 +110,7 @@ func (w *walk) must(err error) {
 func (w *walk) prepare() {
 	w.Helper()
 	plans, err := w.SellablePlans(w.Context())
-	if err != nil || len(plans) == 0 || len(w.on.Subscribers) < Errands {
+	if err != nil || len(plans) == 0 || len(w.on.Subscribers) < Errands || len(w.on.Neighbours) < Errands {
 		w.Fatalf("%d plans (%v) and %d subscribers are too little to walk by", len(plans), err, len(w.on.Subscribers))
 	}
 	w.plan = plans[0]
@@ -221,6 +230,34 @@ func (w *walk) reservations() {
 			w.settle(w.reserve(w.draft(kind)), end, nil)
 		}
 	}
+}
+
+// crowds reserves and settles many at the same moment, with either end.
+func (w *walk) crowds() {
+	for _, end := range []operation.State{operation.Success, operation.Failed} {
+		drafts, ops := make([]operation.Draft, crowd), make([]operation.Operation, crowd)
+		for i := range drafts {
+			if drafts[i] = w.draft(operation.Renew); i%2 == 1 {
+				w.move(&drafts[i])
+			}
+		}
+		errs := make([]error, crowd)
+		together(crowd, func(i int) { ops[i], errs[i] = w.Reserve(w.Context(), drafts[i]) })
+		w.must(errors.Join(errs...))
+		together(crowd, func(i int) { errs[i] = second(w.Settle(w.Context(), settlement(ops[i], end))) })
+		w.must(errors.Join(errs...))
+	}
+}
+
+// move makes a draft the neighbour's.
+func (w *walk) move(d *operation.Draft) {
+	w.Helper()
+	facts, err := w.Facts(w.Context(), operation.Question{
+		OperatorID: w.on.NeighbourID, Kind: d.Kind, SubscriberID: w.on.Neighbours[w.errand-1], PlanID: w.plan.ID, DuplicatesSince: w.on.Now,
+	})
+	w.must(err)
+	d.OperatorID, d.SubscriberID, d.Mobile = w.on.NeighbourID, facts.Subscriber.ID, facts.Subscriber.Mobile
+	d.SubscriberVersion, d.ExpiryPrevious = facts.Subscriber.Version, facts.Subscriber.Expires
 }
 
 func (w *walk) settlements() {

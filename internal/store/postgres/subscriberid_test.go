@@ -1,0 +1,18 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/postgres"
+	"github.com/coaxhq/coax/internal/store/storetest"
+)
+
+func TestAGapAmongSubscriberIDsIsFound(t *testing.T) {
+	db, err := postgres.Open(t.Context(), pgtest.NewDatabase(t), postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	storetest.FindsGaps(t, db, db.SearchID)
+}
