@@ -17,17 +17,13 @@ import (
 
 var _ access.Store = (*DB)(nil)
 
-const (
-	// admissionLanes is how many batches of admissions are under way at a time.
-	admissionLanes = 1
-	maxAdmissions  = 256
-)
+const maxAdmissions = 256
 
 // admitting is one request that waits to be admitted.
 type admitting = entrant[access.Admission, access.Admitted]
 
 func (db *DB) openAdmission(observe Observer) {
-	db.admissions = openLanes(admissionLanes, laneOptions[access.Admission, access.Admitted]{
+	db.admissions = openLane(laneOptions[access.Admission, access.Admitted]{
 		observe: observe, most: maxAdmissions, fleeting: true, // at worst a nonce is burned, and nothing else
 		together: func(batch []*admitting) error {
 			return db.pipelined(context.Background(), func(p *pipe) error { return admitAll(p, batch) })
@@ -38,7 +34,7 @@ func (db *DB) openAdmission(observe Observer) {
 // Admit makes one request's admission true: the nonce is burned, the record is
 // found to be the one the caller was judged on, a place in the minute is taken.
 func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
-	admitted, err := through(ctx, db.admissions, a.OperatorID, a)
+	admitted, err := db.admissions.through(ctx, a)
 	if err != nil {
 		return access.Admitted{}, fmt.Errorf("admit a request: %w", err)
 	}

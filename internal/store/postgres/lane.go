@@ -27,7 +27,9 @@ var (
 )
 
 // lane makes facts of one kind true together: while one batch is on its way to
-// the disk, callers queue up, and the next one takes them all.
+// the disk, callers queue up, and the next one takes them all. There is one lane
+// for each kind: several would make batches smaller, and the server spends on a
+// statement what it spends on several rows.
 type lane[Asks, Gets any] struct {
 	laneOptions[Asks, Gets]
 	queue    chan *entrant[Asks, Gets]
@@ -38,7 +40,7 @@ type lane[Asks, Gets any] struct {
 	apart sync.WaitGroup
 }
 
-// laneOptions is what the lanes of one kind have in common.
+// laneOptions is how the facts of a kind are made true.
 type laneOptions[Asks, Gets any] struct {
 	observe Observer
 	// most bounds how long the first fact of a batch can wait for the last one.
@@ -69,24 +71,19 @@ const (
 	dropped       // the caller hung up first: it never runs
 )
 
-func openLanes[Asks, Gets any](many int, options laneOptions[Asks, Gets]) []*lane[Asks, Gets] {
-	var lanes []*lane[Asks, Gets]
-	for range many {
-		l := &lane[Asks, Gets]{
-			laneOptions: options, queue: make(chan *entrant[Asks, Gets], maxQueue),
-			stopping: make(chan struct{}), stopped: make(chan struct{}),
-		}
-		lanes = append(lanes, l)
-		go l.loop()
+func openLane[Asks, Gets any](options laneOptions[Asks, Gets]) *lane[Asks, Gets] {
+	l := &lane[Asks, Gets]{
+		laneOptions: options, queue: make(chan *entrant[Asks, Gets], maxQueue),
+		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	return lanes
+	go l.loop()
+	return l
 }
 
-// through sends a fact through the lane of an operator. An operator's facts all go
-// the same way, so that no two batches of a node and a kind wait for each other.
-func through[Asks, Gets any](ctx context.Context, lanes []*lane[Asks, Gets], operatorID int64, asks Asks) (Gets, error) {
+// through makes a fact true, and returns what came of it.
+func (l *lane[Asks, Gets]) through(ctx context.Context, asks Asks) (Gets, error) {
 	e := &entrant[Asks, Gets]{asks: asks, done: make(chan struct{})}
-	if err := lanes[uint64(operatorID)%uint64(len(lanes))].enter(ctx, e); err != nil {
+	if err := l.enter(ctx, e); err != nil {
 		var none Gets
 		return none, err
 	}

@@ -17,10 +17,17 @@ import (
 // What is sent with the COMMIT cannot be called back. So whatever must hold for
 // it to happen has to stop the server itself: a constraint, or guarded.
 type pipe struct {
-	conn  *pgxpool.Conn
-	begun bool
-	done  bool
+	conn *pgxpool.Conn
+	// shared: several facts are in it.
+	shared bool
+	begun  bool
+	done   bool
 }
+
+// sharedPatience is for how long facts that share a transaction wait for a row: one
+// that somebody holds is not to keep the others, who then go on without it. It is
+// longer than a disk takes that has much to write.
+const sharedPatience = `SET LOCAL lock_timeout = '1s'`
 
 // guarded makes a query fail that does not return a row for every element of its
 // first parameter, an array; that undoes the transaction. Dividing by zero is the
@@ -105,6 +112,9 @@ func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
 	p.begun = true
 	sending := &pgx.Batch{}
 	sending.Queue(`begin`)
+	if p.shared {
+		sending.Queue(sharedPatience)
+	}
 	sending.QueuedQueries = append(sending.QueuedQueries, batch.QueuedQueries...)
 	return sending
 }

@@ -58,9 +58,9 @@ type DB struct {
 	role  Role
 	pool  *pgxpool.Pool
 	// Facts that many callers have at a time share their commits.
-	admissions   []*lane[access.Admission, access.Admitted]
-	reservations []*lane[operation.Draft, operation.Operation]
-	settlements  []*lane[settling, operation.Operation]
+	admissions   *lane[access.Admission, access.Admitted]
+	reservations *lane[operation.Draft, operation.Operation]
+	settlements  *lane[settling, operation.Operation]
 	// waiting counts the facts that have no connection yet.
 	waiting atomic.Int64
 	// primaries counts the servers that were lost; a connection belongs to one.
@@ -285,18 +285,12 @@ func (db *DB) Close() error {
 	return nil
 }
 
-func (db *DB) lanes() (all []interface {
+// anyLane is a lane, whatever goes through it.
+type anyLane interface {
 	queued() int
 	stop()
-}) {
-	for _, lane := range db.admissions {
-		all = append(all, lane)
-	}
-	for _, lane := range db.reservations {
-		all = append(all, lane)
-	}
-	for _, lane := range db.settlements {
-		all = append(all, lane)
-	}
-	return all
+}
+
+func (db *DB) lanes() []anyLane {
+	return []anyLane{db.admissions, db.reservations, db.settlements}
 }

@@ -12,17 +12,13 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-const (
-	// reservationLanes is how many batches of reservations are under way at a time.
-	reservationLanes = 1
-	maxReservations  = 128
-)
+const maxReservations = 128
 
 // reserving is one draft that waits to be made true.
 type reserving = entrant[operation.Draft, operation.Operation]
 
 func (db *DB) openReservation(observe Observer) {
-	db.reservations = openLanes(reservationLanes, laneOptions[operation.Draft, operation.Operation]{
+	db.reservations = openLane(laneOptions[operation.Draft, operation.Operation]{
 		observe: observe, most: unlessBreakable(maxReservations),
 		together: db.reserveTogether,
 		alone:    func(r *reserving) error { return db.reserveTogether([]*reserving{r}) },
@@ -44,7 +40,7 @@ func unlessBreakable(most int) int {
 // version, the balance. Where one does not hold, the server undoes the whole, the
 // neighbours with it; then each is made true, or refused, by itself.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
-	op, err := through(ctx, db.reservations, d.OperatorID, d)
+	op, err := db.reservations.through(ctx, d)
 	if moved(err) {
 		return operation.Operation{}, operation.ErrMoved
 	}
@@ -59,6 +55,7 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 // keys, so that batches of several nodes wait for each other and never in a circle.
 func (db *DB) reserveTogether(all []*reserving) error {
 	return db.pipelined(context.Background(), func(p *pipe) error {
+		p.shared = len(all) > 1
 		drafts := column(all, func(r *reserving) *operation.Draft { return &r.asks })
 		var known, fresh []*operation.Draft
 		for _, d := range drafts {

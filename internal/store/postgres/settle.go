@@ -12,11 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-const (
-	// settlementLanes is how many batches of settlements are under way at a time.
-	settlementLanes = 1
-	maxSettlements  = 128
-)
+const maxSettlements = 128
 
 // settling is a settlement of an operation that is open in the right hands.
 type settling struct {
@@ -28,7 +24,7 @@ type settling struct {
 type settlingEntrant = entrant[settling, operation.Operation]
 
 func (db *DB) openSettlement(observe Observer) {
-	db.settlements = openLanes(settlementLanes, laneOptions[settling, operation.Operation]{
+	db.settlements = openLane(laneOptions[settling, operation.Operation]{
 		observe: observe, most: unlessBreakable(maxSettlements),
 		together: db.settleTogether,
 		alone:    func(e *settlingEntrant) error { return db.settleTogether([]*settlingEntrant{e}) },
@@ -45,7 +41,7 @@ func (db *DB) openSettlement(observe Observer) {
 // is known of it, is it looked at first.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	if s.Held != nil && openIn(*s.Held, s) {
-		op, err := through(ctx, db.settlements, s.Held.OperatorID, settling{s, *s.Held})
+		op, err := db.settlements.through(ctx, settling{s, *s.Held})
 		if err == nil {
 			return op, true, nil
 		}
@@ -66,6 +62,7 @@ func openIn(op operation.Operation, s operation.Settlement) bool {
 // settleTogether carries a batch through one transaction.
 func (db *DB) settleTogether(all []*settlingEntrant) error {
 	return db.pipelined(context.Background(), func(p *pipe) error {
+		p.shared = len(all) > 1
 		batch := &pgx.Batch{}
 		settle(batch, column(all, func(e *settlingEntrant) settling { return e.asks }))
 		err := p.commitAt(batch, func() error { return failpoint.Hit("S.in") })

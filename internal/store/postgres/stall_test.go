@@ -29,36 +29,25 @@ func (s *sizes) largest() int {
 	return slices.Max(append(s.all, 0))
 }
 
-// stall is a store of one lane each whose next batch stands still in the server, so
+// stall is a store whose next batch stands still in the server, so
 // that whoever comes behind it shares the one after it.
 type stall struct {
 	t     *testing.T
 	db    *DB
 	conn  *pgx.Conn // which holds the table
 	watch *pgx.Conn
+	eyes  *pgx.Conn // of hold alone
 	sizes *sizes
 	table string
 	held  pgx.Tx
 }
 
-// oneLaneEach makes everything of a kind go the same way.
-func oneLaneEach(db *DB) {
-	for _, lane := range db.reservations[1:] {
-		lane.stop()
-	}
-	for _, lane := range db.settlements[1:] {
-		lane.stop()
-	}
-	db.reservations, db.settlements = db.reservations[:1], db.settlements[:1]
-}
-
 func newStall(t *testing.T, address string) *stall {
 	t.Helper()
-	s := &stall{t: t, sizes: &sizes{}, conn: raw(t, address), watch: raw(t, address)}
+	s := &stall{t: t, sizes: &sizes{}, conn: raw(t, address), watch: raw(t, address), eyes: raw(t, address)}
 	db, err := Open(t.Context(), address, Options{Observe: s.sizes})
 	ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	oneLaneEach(db)
 	s.db = db
 	return s
 }
@@ -74,7 +63,7 @@ func (s *stall) hold(table string, one func()) {
 	ok(s.t, err)
 	go one()
 	until(s.t, "a batch stands still", func() bool {
-		return count(s.t, s.watch, `SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted`, table) > 0
+		return count(s.t, s.eyes, `SELECT count(*) FROM pg_locks WHERE relation = $1::regclass AND NOT granted`, table) > 0
 	})
 }
 
