@@ -35,12 +35,12 @@ func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settl
 		if before.Addon == "" {
 			s.AddonNextAt = before.AddonNextAt
 		}
-		if !openIn(before, s) {
+		if !s.Fits(before) {
 			return fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
 		}
 		writing, one := &pgx.Batch{}, settling{s, before}
 		settle(writing, []settling{one})
-		op = one.after()
+		op = s.After(before)
 		if err := tx.send(writing); err != nil {
 			return fmt.Errorf("settle %s: %w", before.ID, err)
 		}

@@ -40,7 +40,7 @@ func (db *DB) openSettlement(observe Observer) {
 // operation has gone into other hands since. Only where it has, or where nothing
 // is known of it, is it looked at first.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
-	if s.Held != nil && openIn(*s.Held, s) {
+	if s.Held != nil && s.Fits(*s.Held) {
 		op, err := db.settlements.through(ctx, settling{s, *s.Held})
 		if err == nil {
 			return op, true, nil
@@ -54,11 +54,6 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 	return db.settleLooking(ctx, s)
 }
 
-// openIn reports whether an operation is open in the hands that a settlement names.
-func openIn(op operation.Operation, s operation.Settlement) bool {
-	return op.ID == s.OperationID && op.Epoch == s.Epoch && op.State.CanBecome(s.To)
-}
-
 // settleTogether carries a batch through one transaction.
 func (db *DB) settleTogether(all []*settlingEntrant) error {
 	return db.pipelined(context.Background(), func(p *pipe) error {
@@ -67,7 +62,7 @@ func (db *DB) settleTogether(all []*settlingEntrant) error {
 		settle(batch, column(all, func(e *settlingEntrant) settling { return e.asks }))
 		err := p.commitAt(batch, func() error { return failpoint.Hit("S.in") })
 		for _, e := range all {
-			e.gets = e.asks.after()
+			e.gets = e.asks.After(e.asks.before)
 		}
 		return err
 	})
@@ -89,10 +84,10 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 			return err
 		}
 		writing := &pgx.Batch{}
-		if settled = openIn(op, s); settled {
+		if settled = s.Fits(op); settled {
 			one := settling{s, op}
 			settle(writing, []settling{one})
-			op = one.after()
+			op = s.After(op)
 		} else {
 			keepWord(writing, op, s)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // moveOperations queues the move itself, if all of them are as they were known to
-// be. What after says is what this writes.
+// be. It writes what Settlement.After says.
 func moveOperations(batch *pgx.Batch, all []settling) {
 	batch.Queue(`
 		WITH moved AS (
@@ -58,26 +58,6 @@ func (s settling) underReview() time.Time {
 		return s.At
 	}
 	return time.Time{}
-}
-
-// after is the operation as moveOperations leaves it.
-func (s settling) after() operation.Operation {
-	op := s.before
-	op.State, op.CompletedAt = s.To, s.completed()
-	if op.ReviewSince.IsZero() {
-		op.ReviewSince = s.underReview()
-	}
-	// Checks count from the beginning for what comes after the settlement.
-	op.LeaseUntil, op.NextCheckAt, op.Checks, op.NeedsPerson = time.Time{}, s.NextCheckAt, 0, false
-	op.ProviderTransaction = cmp.Or(s.ProviderTransaction, op.ProviderTransaction)
-	op.Reason, op.ProviderMessage = s.Reason, s.ProviderMessage
-	if op.Addon == "" {
-		op.AddonState = ""
-	} else {
-		op.AddonState = cmp.Or(s.AddonState, op.AddonState)
-	}
-	op.AddonNextAt, op.AddonAttempt = s.AddonNextAt, max(op.AddonAttempt, s.AddonAttempt)
-	return op
 }
 
 // runSubscriptions queues that subscriptions run on, or begin to.

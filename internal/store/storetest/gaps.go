@@ -10,7 +10,7 @@ import (
 // gap from an id on, and none where a whole stretch is taken.
 func FindsGaps(t *testing.T, store Store, search func(ctx context.Context, start string) (string, error)) {
 	t.Helper()
-	s := (&house{T: t, Store: store}).shop("1000000")
+	s := (&house{TB: t, Store: store}).shop("1000000")
 	add := func(id string, n int) { s.reserve(s.activation(name("key", n), fmt.Sprintf("98%08d", n), id)) }
 	for n, id := range []string{"000100", "000101", "0001010", "000102", "000104", "999999"} {
 		add(id, n)

@@ -30,6 +30,7 @@ var operationTests = []test{
 	{"another operator's customers and operations are not found", tenancy},
 	{"a preferred id is given if it is free", preferredID},
 	{"facts tell the key and the offer of the same moment", keyAndOffer},
+	{"a settlement says what it leaves, whether or not its holder knows the operation", settlementReadBack},
 	{"duplicates are successful renewals since the moment", duplicates},
 	{"a look-up shows what is under way", subscriptionLookup},
 }
@@ -106,7 +107,7 @@ func (s *shop) reserve(d operation.Draft) operation.Operation {
 
 func settlement(op operation.Operation, to operation.State) operation.Settlement {
 	st := operation.Settlement{
-		OperationID: op.ID, Epoch: op.Epoch, To: to, At: noon.Add(time.Second), Node: "node-1", Why: "a test",
+		OperationID: op.ID, Held: &op, Epoch: op.Epoch, To: to, At: noon.Add(time.Second), Node: "node-1", Why: "a test",
 		Calls: []operation.ProviderCall{{Reference: op.ID, What: "activate", Component: op.Main, AskedAt: noon, AnsweredAt: noon}},
 	}
 	switch to {
@@ -341,6 +342,43 @@ func keyAndOffer(h *house) {
 	question.PlanID = "NONE"
 	if facts := s.facts(question); facts.Offer.Sellable {
 		s.Errorf("a plan that is not there is on offer: %+v", facts.Offer)
+	}
+}
+
+func settlementReadBack(h *house) {
+	s := h.shop("10000")
+	n := 0
+	for _, known := range []bool{true, false} {
+		for _, to := range []operation.State{operation.Success, operation.Failed, operation.NeedsReview} {
+			for _, addon := range []string{"", "OTT-PLUS"} {
+				n++
+				d := s.activation(name("key", n), fmt.Sprintf("98%08d", n), fmt.Sprintf("1%05d", n))
+				if d.Addon = addon; addon != "" {
+					d.AddonState = operation.AddonWaiting
+				}
+				op := s.reserve(d)
+				st := settlement(op, to)
+				st.At = st.At.Add(1234 * time.Microsecond) // finer than what is kept
+				if addon != "" {
+					st.AddonState, st.AddonAttempt, st.AddonNextAt = operation.AddonFailed, 1, noon.Add(time.Minute)
+				}
+				if !known {
+					st.Held = nil
+				}
+				settled, did, err := s.Settle(s.Context(), st)
+				s.must(err)
+				read, _, err := s.OperationByID(s.Context(), op.OperatorID, op.ID)
+				s.must(err)
+				if !did || fmt.Sprint(settled) != fmt.Sprint(read) {
+					s.Errorf("%s, known %v: settled %v as\n%+v\nread back\n%+v", to, known, did, settled, read)
+				}
+				// The same once more, by somebody who has not heard of it.
+				again, did, err := s.Settle(s.Context(), st)
+				if s.must(err); did || fmt.Sprint(again) != fmt.Sprint(read) {
+					s.Errorf("%s, known %v: again settled %v as\n%+v\nwant\n%+v", to, known, did, again, read)
+				}
+			}
+		}
 	}
 }
 
