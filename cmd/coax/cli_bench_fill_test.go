@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBenchFillMakesAStoreOnceAndANodesToolsWorkOnIt(t *testing.T) {
+	t.Parallel()
+	cache := filepath.Join(t.TempDir(), "cache")
+	fill := func() (view filledView) {
+		got := cliRun(t, "bench", "fill", "--operations", "1000", "--cache", cache, "--json")
+		if err := json.Unmarshal([]byte(got.out), &view); err != nil || got.code != exitDone {
+			t.Fatalf("%v; %s", err, got)
+		}
+		return view
+	}
+	first := fill()
+	if first.Reused || first.Operations < 1000 || first.Operators < 1 || first.BytesPerOperation < 500 {
+		t.Errorf("%+v; want a new store of 1000 operations", first)
+	}
+	if again := fill(); !again.Reused || again.Folder != first.Folder {
+		t.Errorf("%+v; want the same again", again)
+	}
+	text := cliRun(t, "bench", "fill", "--operations", "1000", "--cache", cache)
+	cliSays(t, "the second time", text.out, first.Folder+" was there already: ", " subscribers of 50 operators; ", " bytes for each operation\n")
+
+	house := t.TempDir()
+	if got := cliRun(t, "init", "--dir", house); got.code != exitDone {
+		t.Fatal(got)
+	}
+	audited := cliRun(t, "audit", "--config", filepath.Join(house, "coax.toml"), "--set", "store.url=sqlite:"+filepath.Join(first.Folder, "coax.db"),
+		"--set", "secrets.master_key_file="+filepath.Join(first.Folder, "master.key"))
+	if audited.code != exitDone || !strings.Contains(audited.out, "Everything agrees.") {
+		t.Errorf("the audit of a filled store: %s", audited)
+	}
+}
+
+func TestBenchFillRefusesWhatCannotBeMeant(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--store", "oracle"}, `--store "oracle": write sqlite or postgres`},
+		{[]string{"--operations", "0"}, "--operations 0: write a number of 1 to 1000000000"},
+		{[]string{"ten"}, `coax bench fill takes no word behind it: "ten"`},
+	} {
+		if got := cliRun(t, append([]string{"bench", "fill", "--cache", t.TempDir()}, tt.flags...)...); got.code != exitUsage || !strings.Contains(got.err, tt.want) {
+			t.Errorf("%v: want exit 2 and %q; %s", tt.flags, tt.want, got)
+		}
+	}
+	got := cliRun(t, "bench", "fill", "--operations", "1000000000", "--cache", t.TempDir())
+	if got.code != exitRefused || !strings.Contains(got.err, "GB of room to be made, and the disk of ") {
+		t.Errorf("more than the disk has room for: want exit 1 and how much; %s", got)
+	}
+}
