@@ -104,7 +104,7 @@ linear: tools-present ## Run two nodes with many clients at once, and look for a
 		-run '^TestTwoNodesAreOneService' ./internal/linearizability
 
 .PHONY: audit-scale
-audit-scale: ## Audit a store of very many operations, and measure what it takes (OPERATIONS=2000000 STORE=postgres)
+audit-scale: ## Fill a store with very many operations, audit it, and measure what that takes (OPERATIONS=2000000 STORE=postgres)
 	COAX_TEST_STORE=$(STORE) COAX_TEST_AUDIT_OPERATIONS=$(OPERATIONS) go test -count=1 -v -timeout 6h \
 		-run '^TestWhatAnAuditKeepsDoesNotGrowWithTheRows$$' ./internal/audit
 
