@@ -85,10 +85,14 @@ func (a *app) benchFill(ctx context.Context, cache string, kind growth.Kind, ope
 	return err
 }
 
+// fillPause is how often a filling that is on one step for long says so, where
+// every line stays.
+const fillPause = 15 * time.Second
+
 // fillProgress tells how far a filling is: on a terminal in a line that is written
-// over, elsewhere at every step.
+// over, elsewhere at every step and once in a while.
 func fillProgress(to io.Writer, onTerminal bool) (tell func(growth.Progress), end func()) {
-	step := ""
+	step, said := "", time.Duration(0)
 	tell = func(p growth.Progress) {
 		line := fmt.Sprintf("%3.0f %%  %s so far", 100*float64(p.Done)/float64(p.Total), p.Elapsed.Round(time.Second))
 		if p.Left > 0 {
@@ -98,8 +102,9 @@ func fillProgress(to io.Writer, onTerminal bool) (tell func(growth.Progress), en
 		switch {
 		case onTerminal:
 			fmt.Fprintf(to, "\r\x1b[K%s", line)
-		case p.Step != step:
+		case p.Step != step || p.Elapsed-said >= fillPause:
 			fmt.Fprintln(to, line)
+			said = p.Elapsed
 		}
 		step = p.Step
 	}

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/growth"
 )
 
 func TestBenchFillMakesAStoreOnceAndANodesToolsWorkOnIt(t *testing.T) {
@@ -55,5 +58,33 @@ func TestBenchFillRefusesWhatCannotBeMeant(t *testing.T) {
 	got := cliRun(t, "bench", "fill", "--operations", "1000000000", "--cache", t.TempDir())
 	if got.code != exitRefused || !strings.Contains(got.err, "GB of room to be made, and the disk of ") {
 		t.Errorf("more than the disk has room for: want exit 1 and how much; %s", got)
+	}
+}
+
+func TestAFillingSaysHowFarItIs(t *testing.T) {
+	steps := []growth.Progress{
+		{Step: "operators", Total: 1000},
+		{Step: "operations", Done: 10, Total: 1000, Elapsed: 3 * time.Second},
+		{Step: "operations", Done: 20, Total: 1000, Elapsed: 4 * time.Second},
+		{Step: "operations", Done: 250, Total: 1000, Elapsed: 20 * time.Second, Left: time.Minute},
+	}
+	for _, tt := range []struct {
+		name     string
+		terminal bool
+		want     string
+	}{
+		{"where every line stays", false, "  0 %  0s so far: operators\n  1 %  3s so far: operations\n 25 %  20s so far, about 1m0s to go: operations\n"},
+		{"on a terminal", true, "\r\x1b[K  0 %  0s so far: operators\r\x1b[K  1 %  3s so far: operations\r\x1b[K  2 %  4s so far: operations" +
+			"\r\x1b[K 25 %  20s so far, about 1m0s to go: operations\r\x1b[K"},
+	} {
+		var said strings.Builder
+		tell, end := fillProgress(&said, tt.terminal)
+		for _, p := range steps {
+			tell(p)
+		}
+		end()
+		if said.String() != tt.want {
+			t.Errorf("%s: %q; want %q", tt.name, said.String(), tt.want)
+		}
 	}
 }
