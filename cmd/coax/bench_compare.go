@@ -15,6 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/bench/compare"
 	"github.com/coaxhq/coax/internal/bench/crowd"
 	"github.com/coaxhq/coax/internal/bench/machine"
+	"github.com/coaxhq/coax/internal/growth"
 )
 
 // comparePlan is how large and how long a comparison is.
@@ -78,7 +79,8 @@ themselves. How fast a machine is says little about a service; what the service 
 
 1,000 operators and 100,000 subscribers share the load, over kept connections; every request is
 signed with a fresh nonce, and every answer's code is checked. Closed loops have 1, 16 and 64 clients;
-open loops send at half of what 64 clients reached, and count a request's time from when it was due.
+open loops send at half of what 64 clients reached, and count a request's time from when it was due;
+renewals are sent so once more while another process audits the store.
 Every figure is the median of three runs. At the end each store is audited, and its ledger has to
 have a line for every 200. Stores of ten million operations are loaded where coax bench fill has
 made them in --out, and the books of these are counted and not audited; where there are none, such
@@ -153,8 +155,25 @@ func (a *app) benchCompare(ctx context.Context, f compareFlags) (err error) {
 	return c.conclude()
 }
 
+// checkPrograms finds out before anything is measured what would be missing half
+// way through.
+func (c *comparison) checkPrograms() error {
+	if !c.flags.wants("postgres") && !c.flags.wants("growth") {
+		return nil
+	}
+	for _, name := range []string{"initdb", "postgres", "pgbench"} {
+		if _, err := growth.Program(name); err != nil {
+			return fmt.Errorf("%w; --only reads,sqlite does without", err)
+		}
+	}
+	return nil
+}
+
 // run measures what was asked for, one part after the other.
 func (c *comparison) run(ctx context.Context) (err error) {
+	if err := c.checkPrograms(); err != nil {
+		return err
+	}
 	// PostgreSQL may run as another user, who has to get to its own folder.
 	if err := os.Chmod(c.folder, 0o711); err != nil {
 		return err

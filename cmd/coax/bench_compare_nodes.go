@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -37,6 +38,24 @@ func program(args ...string) (*exec.Cmd, error) {
 	command := exec.Command(path, args...)
 	command.Env = withoutSettings(os.Environ())
 	return command, nil
+}
+
+// runProgram runs it to its end, or until nobody wants it any more.
+func runProgram(ctx context.Context, args ...string) error {
+	command, err := program(args...)
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	if err := command.Start(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = command.Process.Kill() })()
+	if err := command.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return nil
 }
 
 func (c *comparison) startSimulator(ctx context.Context) error {

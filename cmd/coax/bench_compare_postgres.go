@@ -124,7 +124,7 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 	if err := c.profile(ctx, one, "renewals-postgres"); err != nil {
 		return err
 	}
-	return c.openLoop(ctx, one, "renewals on PostgreSQL")
+	return c.compareLatency(ctx, one, "renewals on PostgreSQL")
 }
 
 // loadThree loads three nodes together. The two more are there for this run

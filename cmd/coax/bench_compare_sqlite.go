@@ -72,15 +72,8 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 	if err := c.profile(ctx, reading, "reads"); err != nil {
 		return err
 	}
-	return c.openLoop(ctx, reading, "balance")
-}
-
-// openLoop sends at half of what a closed loop has reached, whatever comes back.
-func (c *comparison) openLoop(ctx context.Context, like loading, name string) error {
-	rate := max(1, like.figure.Median.PerSecond/2)
-	like.figure = c.figure(compare.Figure{Name: fmt.Sprintf("%s, open loop, %.0f/s", name, rate), Clients: c.plan.most(), Rate: rate})
-	like.duration = c.plan.open
-	return c.alternate(func() error { return c.load(ctx, like) })
+	open := c.openLoop(reading, "balance")
+	return c.alternate(func() error { return c.load(ctx, open) })
 }
 
 // compareRenewals holds renewals against their rows alone.
@@ -113,7 +106,7 @@ func (c *comparison) compareRenewals(ctx context.Context, store *compareStore, n
 	if err := c.profile(ctx, renewing, "renewals-sqlite"); err != nil {
 		return err
 	}
-	return c.openLoop(ctx, renewing, "renewals on SQLite")
+	return c.compareLatency(ctx, renewing, "renewals on SQLite")
 }
 
 // runRaw makes one run of the rows alone, in this process.

@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/bench/compare"
 	"github.com/coaxhq/coax/internal/store/pgtest"
@@ -73,11 +75,11 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 	benchEmpty(t, temp)
 	cliSays(t, "the table", p.out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
 		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
-		"three nodes ÷ one node on PostgreSQL", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
+		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
 	cliSays(t, "the progress", p.err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
 	report := benchCompared(t, out)
-	if !report.Quick || len(report.Figures) != 16 || len(report.Ratios) != 6 || len(report.Sizes) != 4 {
-		t.Errorf("%d figures, %d ratios, %d sizes; want 16, 6 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
+	if !report.Quick || len(report.Figures) != 18 || len(report.Ratios) != 8 || len(report.Sizes) != 4 {
+		t.Errorf("%d figures, %d ratios, %d sizes; want 18, 8 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
 	}
 	benchSound(t, report, "sqlite", "postgres")
 }
@@ -156,6 +158,42 @@ func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
 	}
 	benchEmpty(t, temp)
 	benchEmpty(t, out)
+}
+
+func TestBenchCompareThatIsKilledTakesItsProcessesAlong(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends a process with its parent, and shows what runs")
+	}
+	temp := benchFolder(t)
+	p := benchCompareIn(t, temp, t.TempDir(), "--quick", "--only", "reads,sqlite")
+	if !p.err.until("bare TLS handler, 1 client: ", p.ended) {
+		t.Fatalf("it did not begin:\n%s", p.err)
+	}
+	if running := benchRunning(t, temp); len(running) < 2 {
+		t.Errorf("%q run from its folder; want a node and a bare handler", running)
+	}
+	p.Kill()
+	for end := time.Now().Add(cliPatience); len(benchRunning(t, temp)) > 0; {
+		if time.Now().After(end) {
+			t.Fatalf("still running: %q", benchRunning(t, temp))
+		}
+	}
+}
+
+// benchRunning are the command lines of this machine that name a folder.
+func benchRunning(t *testing.T, folder string) (lines []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), folder) {
+			lines = append(lines, strings.ReplaceAll(string(text), "\x00", " "))
+		}
+	}
+	return lines
 }
 
 func TestBenchCompareRefusesWhatCannotBeMeant(t *testing.T) {

@@ -88,9 +88,10 @@ type Ratio struct {
 	Over  string  `json:"over"`
 	Under string  `json:"under"`
 	Value float64 `json:"value"`
-	// AtLeast is what it has to be, and Aim what would be better still; 0 where
-	// nothing is asked.
+	// AtLeast or AtMost is what it has to be, and Aim what would be better still;
+	// 0 where nothing is asked.
 	AtLeast float64 `json:"at_least,omitempty"`
+	AtMost  float64 `json:"at_most,omitempty"`
 	Aim     float64 `json:"aim,omitempty"`
 	// Rounds is each round's own ratio: how far they lie apart is how much the
 	// machine was left alone.
@@ -111,8 +112,35 @@ func RatioOf(name string, over, under *Figure, atLeast, aim float64) Ratio {
 	return r
 }
 
-// Met reports whether the ratio is what it has to be.
-func (r Ratio) Met() bool { return r.Value >= r.AtLeast }
+// LatencyRatioOf divides what two figures have for the slowest in a hundred.
+func LatencyRatioOf(name string, over, under *Figure, atMost float64) Ratio {
+	r := Ratio{Name: name, Over: over.Name, Under: under.Name, AtMost: atMost}
+	if under.Median.Latency.P99 > 0 {
+		r.Value = over.Median.Latency.P99 / under.Median.Latency.P99
+	}
+	for i := range min(len(over.Runs), len(under.Runs)) {
+		if below := under.Runs[i].Latency.P99; below > 0 {
+			r.Rounds = append(r.Rounds, over.Runs[i].Latency.P99/below)
+		}
+	}
+	return r
+}
+
+// Met reports whether the ratio is what it has to be. One of nothing is not.
+func (r Ratio) Met() bool {
+	return r.Value >= r.AtLeast && (r.AtMost == 0 || r.Value > 0 && r.Value <= r.AtMost)
+}
+
+// asked is what a ratio has to be, for people.
+func (r Ratio) asked() string {
+	switch {
+	case r.AtLeast > 0:
+		return "≥ " + figure(r.AtLeast)
+	case r.AtMost > 0:
+		return "≤ " + figure(r.AtMost)
+	}
+	return ""
+}
 
 // Size is a process's memory, and what it may be.
 type Size struct {

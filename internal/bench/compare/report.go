@@ -170,16 +170,16 @@ func (r *Report) writeRatios(out io.Writer) {
 		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%-*s %8s %8s %5s  %s", width, name, measured, asked, aim, verdict), " "))
 	}
 	fmt.Fprintln(out)
-	line("ratio", "measured", "at least", "aim", "")
+	line("ratio", "measured", "asked", "aim", "")
 	for _, ratio := range r.Ratios {
-		line(ratio.Name, fmt.Sprintf("%.2f", ratio.Value), figure(ratio.AtLeast), figure(ratio.Aim), verdict(ratio.Met(), ratio.AtLeast > 0))
+		line(ratio.Name, fmt.Sprintf("%.2f", ratio.Value), ratio.asked(), figure(ratio.Aim), verdict(ratio.Met(), ratio.asked() != ""))
 	}
 	if len(r.Sizes) > 0 {
 		fmt.Fprintln(out)
-		line(sizes, "measured", "at most", "", "")
+		line(sizes, "measured", "asked", "", "")
 	}
 	for _, size := range r.Sizes {
-		line(size.Name, fmt.Sprintf("%.0f", megabytes(size.Bytes)), figure(megabytes(size.AtMost)), "", verdict(size.Met(), size.AtMost > 0))
+		line(size.Name, fmt.Sprintf("%.0f", megabytes(size.Bytes)), fmt.Sprintf("≤ %.0f", megabytes(size.AtMost)), "", verdict(size.Met(), size.AtMost > 0))
 	}
 }
 
