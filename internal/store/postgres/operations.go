@@ -64,66 +64,6 @@ func oneOperation(from querier, condition string, args ...any) (operation.Operat
 	return op, true, nil
 }
 
-// Facts reads what a request is judged on, in one statement and so at one moment.
-func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
-	// Whoever has the number, of any operator, for an activation: it is unique in
-	// the service. Otherwise only the operator's own.
-	who := `s.id = $2 AND s.operator_id = $1 AND $3::text IS NOT NULL`
-	switch {
-	case q.Kind == operation.Activate:
-		who = `s.mobile = $3 AND $2::text IS NOT NULL`
-	case q.SubscriberID == "":
-		who = `s.mobile = $3 AND s.operator_id = $1 AND $2::text IS NOT NULL`
-	}
-	candidates := []string{}
-	if q.Kind == operation.Activate {
-		candidates = candidateIDs(q.SubscriberID)
-	}
-	var facts operation.Facts
-	var balance int64
-	var subscriber possibleSubscriber
-	var plan possiblePlan
-	var known, free, duplicate sql.NullString
-	var verified sql.NullInt64
-	targets := append([]any{&balance, &known, &verified}, plan.targets()...)
-	targets = append(append(targets, subscriber.targets()...), &duplicate, &free)
-	err := db.read(ctx).queryRow(`
-		SELECT w.balance_paise,
-		       (SELECT k.id FROM operations k WHERE k.operator_id = $1 AND k.idempotency_key = $7),
-		       (SELECT v.verified_at FROM catalogue_comparisons v WHERE v.provider = $8),
-		       `+offerColumns+`, `+subscriberColumns+`,
-		       (SELECT o.id FROM operations o
-		         WHERE o.subscriber_id = s.id AND o.plan_id = $4 AND o.completed_at > $5
-		           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
-		         ORDER BY o.completed_at DESC LIMIT 1),
-		       (SELECT c.id FROM unnest($6::text[]) WITH ORDINALITY AS c (id, n)
-		         WHERE NOT EXISTS (SELECT 1 FROM subscribers x WHERE x.id = c.id COLLATE "C") ORDER BY c.n LIMIT 1)
-		  FROM wallets w
-		  LEFT JOIN (`+sellable+` AND p.id = $4) AS p ON true
-		  LEFT JOIN subscribers s ON `+who+`
-		 WHERE w.operator_id = $1`,
-		q.OperatorID, q.SubscriberID, q.Mobile, q.PlanID, q.DuplicatesSince.UnixMilli(), candidates, q.IdempotencyKey, q.Provider,
-	).Scan(targets...)
-	if err != nil {
-		return facts, fmt.Errorf("read the facts: %w", err)
-	}
-	if known.Valid {
-		return operation.Facts{KnownID: known.String}, nil
-	}
-	facts.Offer.Plan, facts.Offer.Sellable = plan.found()
-	facts.Offer.VerifiedAt = moment(verified)
-	facts.Balance, facts.Subscriber = money.Paise(balance), subscriber.found()
-	switch {
-	case q.Kind != operation.Activate:
-		facts.Duplicate = duplicate.String
-	case facts.Subscriber == nil && free.Valid:
-		facts.FreeID = free.String
-	case facts.Subscriber == nil:
-		facts.FreeID, err = searchFreeID(db.read(ctx))
-	}
-	return facts, err
-}
-
 // subscriberColumns are what a request is judged on, of a subscriber s who may not
 // be there. Cycles come as one text, so that one statement is enough.
 const subscriberColumns = `s.id, s.mobile, s.name, s.expires_at, s.version,

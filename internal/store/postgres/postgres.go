@@ -57,7 +57,8 @@ type DB struct {
 	where string // the address without its password, for messages
 	role  Role
 	pool  *pgxpool.Pool
-	// Facts that many callers have at a time share their commits.
+	// What many callers have at a time goes together.
+	questions    *lane[operation.Question, answered]
 	admissions   *lane[access.Admission, access.Admitted]
 	reservations *lane[operation.Draft, operation.Operation]
 	settlements  *lane[settling, operation.Operation]
@@ -132,6 +133,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 		db.pool.Close()
 		return nil, err
 	}
+	db.openFacts()
 	db.openAdmission(options.Observe)
 	db.openReservation(options.Observe)
 	db.openSettlement(options.Observe)
@@ -292,5 +294,5 @@ type anyLane interface {
 }
 
 func (db *DB) lanes() []anyLane {
-	return []anyLane{db.admissions, db.reservations, db.settlements}
+	return []anyLane{db.questions, db.admissions, db.reservations, db.settlements}
 }

@@ -68,12 +68,9 @@ func renewing(b *testing.B, db *DB, c customer, round int64) error {
 	if err != nil || !admitted.Counted {
 		return fmt.Errorf("admitted %+v: %w", admitted, err)
 	}
-	if _, found, err := db.OperationByKey(ctx, c.record.Operator.ID, key); err != nil || found {
-		return fmt.Errorf("found %v: %w", found, err)
-	}
-	facts, err := db.Facts(ctx, operation.Question{OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", DuplicatesSince: noon})
-	if err != nil {
-		return err
+	facts, err := db.Facts(ctx, operation.Question{OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", IdempotencyKey: key, Provider: "test", DuplicatesSince: noon})
+	if err != nil || facts.KnownID != "" {
+		return fmt.Errorf("known as %s: %w", facts.KnownID, err)
 	}
 	draft := c.renewal(key, facts.Subscriber.Version)
 	op, err := db.Reserve(ctx, draft)
