@@ -1,6 +1,10 @@
 package postgres
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // A statement for many facts gets them by columns, as arrays that it puts side by
 // side again: however many there are, it is the same text, prepared once.
@@ -36,27 +40,29 @@ type purse struct {
 	operatorID, paise, facts int64
 }
 
-// turn is where a fact stands among those of its wallet: how many come behind it
-// in the batch, and how much they move. What the wallet comes to after all of them
-// thereby says what it came to after each.
+// turn is where a fact stands: which purse is its own, counted from one as SQL does,
+// how many facts come behind it there, and how much they move. What the wallet comes
+// to after all of them thereby says what it came to after each.
 type turn struct {
-	later, laterPaise int64
+	purse, later, laterPaise int64
 }
 
-// purses adds up facts by their wallets, and says where each stands.
+// purses adds up facts by their wallets, which come in the order of their keys, and
+// says where each stands.
 func purses[Fact any](all []Fact, of func(Fact) (operatorID, paise int64)) ([]purse, []turn) {
 	var sums []purse
+	for _, fact := range all {
+		operatorID, _ := of(fact)
+		sums = append(sums, purse{operatorID: operatorID})
+	}
+	byOperator := func(a, b purse) int { return cmp.Compare(a.operatorID, b.operatorID) }
+	slices.SortFunc(sums, byOperator)
+	sums = slices.Compact(sums)
 	turns := make([]turn, len(all))
-	at := map[int64]int{}
-	for i := len(all) - 1; i >= 0; i-- {
-		operatorID, paise := of(all[i])
-		n, known := at[operatorID]
-		if !known {
-			n = len(sums)
-			at[operatorID] = n
-			sums = append(sums, purse{operatorID: operatorID})
-		}
-		turns[i] = turn{later: sums[n].facts, laterPaise: sums[n].paise}
+	for i, fact := range slices.Backward(all) {
+		operatorID, paise := of(fact)
+		n, _ := slices.BinarySearchFunc(sums, purse{operatorID: operatorID}, byOperator)
+		turns[i] = turn{purse: int64(n + 1), later: sums[n].facts, laterPaise: sums[n].paise}
 		sums[n].facts++
 		sums[n].paise += paise
 	}

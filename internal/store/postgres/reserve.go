@@ -151,17 +151,20 @@ func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 		       JOIN operators o ON o.id = v.operator_id
 		      WHERE w.operator_id = v.operator_id AND w.balance_paise >= v.paise
 		     RETURNING w.operator_id, w.balance_paise, w.entries, o.commission_bps),
+		purses AS (
+		     SELECT array_agg(balance_paise ORDER BY operator_id) AS balances, array_agg(entries ORDER BY operator_id) AS entries,
+		            array_agg(commission_bps ORDER BY operator_id) AS rates, count(*) AS debited
+		       FROM debited),
 		drafts AS (
-		     SELECT d.*, debited.balance_paise + d.later_paise AS balance_after, debited.entries - d.later AS seq, debited.commission_bps
-		       FROM unnest($4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[], $9::text[], $10::text[], $11::text[],
+		     SELECT d.*, p.balances[d.purse] + d.later_paise AS balance_after, p.entries[d.purse] - d.later AS seq, p.rates[d.purse] AS commission_bps
+		       FROM purses p, unnest($4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[], $9::text[], $10::text[], $11::text[],
 		                   $12::text[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::text[], $18::bigint[], $19::text[], $20::text[],
 		                   $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[],
-		                   $25::bigint[], $26::text[], $27::bigint[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::bigint[])
+		                   $25::bigint[], $26::text[], $27::bigint[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::bigint[], $33::bigint[])
 		         AS d (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
 		               subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
 		               amount_paise, expiry_previous, expiry_planned, cycle_starts_at,
-		               epoch, node, lease_until, addon_status, provider, created_at, later, later_paise)
-		       JOIN debited ON debited.operator_id = d.operator_id),
+		               epoch, node, lease_until, addon_status, provider, created_at, purse, later, later_paise)),
 		recorded AS (
 		     INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
 		            subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
@@ -178,7 +181,7 @@ func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 		happened AS (
 		     INSERT INTO operation_events (operation_id, seq, to_status, epoch, node, actor, reason, at)
 		     SELECT id, 1, 'processing', epoch, node, actor, 'reserved', created_at FROM drafts)
-		SELECT array_agg(operator_id), array_agg(balance_paise), array_agg(commission_bps), 1 / (count(*) = cardinality($1))::int FROM debited`,
+		SELECT balances, rates, 1 / (debited = cardinality($1))::int FROM purses`,
 		operators,
 		column(sums, func(p purse) int64 { return p.paise }),
 		column(sums, func(p purse) int64 { return p.facts }),
@@ -209,8 +212,9 @@ func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 		column(drafts, func(d *operation.Draft) *string { return possibleText(string(d.AddonState)) }),
 		column(drafts, func(d *operation.Draft) string { return d.Provider }),
 		column(drafts, func(d *operation.Draft) int64 { return d.CreatedAt.UnixMilli() }),
-		column(turns, func(p turn) int64 { return p.later }),
-		column(turns, func(p turn) int64 { return p.laterPaise }),
+		column(turns, func(t turn) int64 { return t.purse }),
+		column(turns, func(t turn) int64 { return t.later }),
+		column(turns, func(t turn) int64 { return t.laterPaise }),
 	).QueryRow(func(row pgx.Row) error { return readReserved(row, all, turns) })
 }
 
@@ -218,17 +222,13 @@ func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 // to the balance that it has after all of them, and the later ones took theirs
 // after this one.
 func readReserved(row scanner, all []*reserving, turns []turn) error {
-	var operators, balances, rates []int64
-	var there int64
-	if err := row.Scan(&operators, &balances, &rates, &there); err != nil {
+	var balances, rates []int64
+	var guard int64
+	if err := row.Scan(&balances, &rates, &guard); err != nil {
 		return err
 	}
-	at := map[int64]int{}
-	for n, id := range operators {
-		at[id] = n
-	}
 	for i, r := range all {
-		n := at[r.asks.OperatorID]
+		n := turns[i].purse - 1
 		r.gets = r.asks.Operation
 		r.gets.CommissionBPS = int(rates[n])
 		r.gets.WalletBefore = money.Paise(balances[n] + turns[i].laterPaise).Add(r.asks.Amount)

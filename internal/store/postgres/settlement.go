@@ -104,26 +104,28 @@ func charge(batch *pgx.Batch, confirmed []settling) {
 	batch.Queue(`
 		WITH charged AS (
 		     UPDATE wallets w SET ledger_paise = w.ledger_paise - v.paise, ledger_lines = w.ledger_lines + v.facts
-		       FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS v (operator_id, paise, facts)
+		       FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, paise, facts)
 		      WHERE w.operator_id = v.operator_id
 		     RETURNING w.operator_id, w.ledger_paise, w.ledger_lines),
+		purses AS (
+		     SELECT array_agg(ledger_lines ORDER BY operator_id) AS lines, array_agg(ledger_paise ORDER BY operator_id) AS sums, count(*) AS charged
+		       FROM charged),
 		charges AS (
-		     SELECT v.*, charged.ledger_lines - v.later AS line, charged.ledger_paise + v.later_paise AS balance_after
-		       FROM unnest($1::text[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
-		         AS v (operation_id, operator_id, paise, description, commission_paise, rate_bps, at, later, later_paise)
-		       JOIN charged ON charged.operator_id = v.operator_id),
+		     SELECT v.*, p.lines[v.purse] - v.later AS line, p.sums[v.purse] + v.later_paise AS balance_after
+		       FROM purses p,
+		            unnest($4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
+		         AS v (operation_id, operator_id, paise, description, commission_paise, rate_bps, at, purse, later, later_paise)),
 		earned AS (
 		     INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at)
 		     SELECT operation_id, operator_id, commission_paise, rate_bps, at FROM charges),
 		entered AS (
 		     INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
-		     SELECT operator_id, line, 'debit', paise, balance_after, description, operation_id, at FROM charges
-		     RETURNING id)
-		`+guarded(`SELECT FROM entered`),
-		column(confirmed, func(s settling) string { return s.OperationID }),
+		     SELECT operator_id, line, 'debit', paise, balance_after, description, operation_id, at FROM charges)
+		SELECT 1 / (charged = cardinality($1))::int FROM purses`,
 		column(sums, func(p purse) int64 { return p.operatorID }),
 		column(sums, func(p purse) int64 { return p.paise }),
 		column(sums, func(p purse) int64 { return p.facts }),
+		column(confirmed, func(s settling) string { return s.OperationID }),
 		column(confirmed, func(s settling) int64 { return s.before.OperatorID }),
 		column(confirmed, func(s settling) int64 { return s.before.Amount.Paise() }),
 		column(confirmed, func(s settling) string { return s.before.LedgerText() }),
@@ -132,8 +134,9 @@ func charge(batch *pgx.Batch, confirmed []settling) {
 		}),
 		column(confirmed, func(s settling) int64 { return int64(s.before.CommissionBPS) }),
 		column(confirmed, func(s settling) int64 { return s.At.UnixMilli() }),
-		column(turns, func(p turn) int64 { return p.later }),
-		column(turns, func(p turn) int64 { return p.laterPaise }))
+		column(turns, func(t turn) int64 { return t.purse }),
+		column(turns, func(t turn) int64 { return t.later }),
+		column(turns, func(t turn) int64 { return t.laterPaise }))
 }
 
 // letGo queues that a customer is free again: of an activation that failed nothing
