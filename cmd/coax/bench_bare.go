@@ -16,14 +16,17 @@ import (
 )
 
 // benchBareCommand runs a baseline of compare, which starts it in a process of its
-// own; it is of no use to anybody else.
+// own.
 func (a *app) benchBareCommand() *cobra.Command {
 	var answer, cert, key string
 	command := &cobra.Command{
-		Use:    "bare-handler --answer FILE --cert FILE --key FILE",
-		Short:  "Answer every request with the same bytes, for compare",
-		Hidden: true,
-		Args:   cobra.NoArgs,
+		Use:   "bare-handler --answer FILE --cert FILE --key FILE",
+		Short: "Answer every request with the same bytes: what compare holds reads against",
+		Long: `Answer every request over TLS with the same bytes, by net/http alone, on a free loopback port.
+compare starts it in a process of its own, with an answer of the service's as the bytes, and holds
+the service's reads against it.`,
+		Example: `  coax bench bare-handler --answer answer.json --cert tls.pem --key tls.key`,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			text, err := os.ReadFile(answer)
 			if err != nil {

@@ -45,6 +45,8 @@ func OpenRawSQLite(ctx context.Context, path string, operators, subscribers int)
 	if err := store.Close(); err != nil {
 		return nil, err
 	}
+	// What the service sets for its own connections holds here too: where it
+	// changes something that costs or saves, this has to follow.
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
 	r := &RawSQLite{operators: operators, perWallet: subscribers / operators}
 	r.pool, err = sql.Open("sqlite", "file:"+escaped+"?mode=rw&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)")
