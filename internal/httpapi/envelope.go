@@ -127,7 +127,7 @@ type headerValues struct {
 
 func (v *headerValues) text(name, value string) {
 	if cap(v.room) == len(v.room) {
-		v.room = make([]string, 0, 8)
+		v.room = make([]string, 0, 6)
 	}
 	v.room = append(v.room, value)
 	last := len(v.room)

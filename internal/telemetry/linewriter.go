@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"io"
+	"runtime"
 	"sync"
 )
 
@@ -82,6 +83,11 @@ func (l *lineWriter) write() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.waiting) > 0 {
+		// Whoever is about to log a line too may do so first, if there is anybody:
+		// a write costs the same for one and for many.
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
 		lines := l.waiting
 		l.waiting = l.spare[:0]
 		l.mu.Unlock()
