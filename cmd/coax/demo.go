@@ -115,7 +115,7 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 		return err
 	}
 	defer telemetry.Flush(log)
-	tuneMemory(a.environ)
+	collectLess(a.environ)
 	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
 	if err != nil {
 		return err

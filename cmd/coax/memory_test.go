@@ -24,7 +24,8 @@ func TestANodeTradesMemoryForTimeUnlessItsEnvironmentDecides(t *testing.T) {
 	} {
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
-		tuneMemory(tt.environ)
+		collectLess(tt.environ)
+		limitMemory(tt.environ)
 		limited := debug.SetMemoryLimit(-1) != math.MaxInt64
 		if got := debug.SetGCPercent(100); got != tt.percent || limited != tt.limited {
 			t.Errorf("%s: %d per cent, limited %v; want %d, %v", tt.name, got, limited, tt.percent, tt.limited)

@@ -42,7 +42,8 @@ func (a *app) serve(ctx context.Context) error {
 		return err
 	}
 	defer telemetry.Flush(log)
-	tuneMemory(a.environ)
+	collectLess(a.environ)
+	limitMemory(a.environ)
 	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
 	if err != nil {
 		return err

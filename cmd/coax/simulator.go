@@ -88,6 +88,7 @@ other number it succeeds. /control/script, /control/status and /control/calls st
 			if err := findSetting("server.addr").read(&Config{}, addr); err != nil {
 				return usage("--addr: %v", err)
 			}
+			collectLess(a.environ)
 			provider, err := startSimulator(addr, state)
 			if err != nil {
 				return err
