@@ -251,8 +251,10 @@ func (b *books) work() (rows int) {
 const (
 	// operatorWork is what making an operator is: commits, not rows.
 	operatorWork = 500
-	// sparse is how many times faster an index is made of few of the rows.
-	sparse = 4
+	// sorted is how many times faster a row is put into an index than written, and
+	// sparse how many times faster one that few of the rows are in is made.
+	sorted = 2
+	sparse = 8
 )
 
 // wallets are the statements that leave every wallet as its entries do.

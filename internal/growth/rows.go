@@ -50,7 +50,7 @@ var tables = []table{
 		},
 	},
 	{
-		name: "operations", heavy: 3,
+		name: "operations", heavy: 5,
 		columns: []string{"id", "operator_id", "idempotency_key", "fingerprint", "fingerprint_key_id", "kind", "channel", "actor",
 			"subscriber_id", "customer_name", "mobile", "plan_id", "plan_version", "plan_name", "plan_months", "main", "amount_paise",
 			"commission_bps", "wallet_before_paise", "expiry_previous", "expiry_planned", "cycle_starts_at", "status", "epoch", "node",

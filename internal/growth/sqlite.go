@@ -130,7 +130,7 @@ func (b *books) indexing(definition string) int {
 			return t.numbers(b) / sparse
 		}
 		if t.name == on[1] {
-			return t.numbers(b)
+			return t.numbers(b) / sorted
 		}
 	}
 	return 0
