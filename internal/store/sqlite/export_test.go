@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	engine "zombiezen.com/go/sqlite"
 )
 
 // Statements are those that the store has prepared so far, on any connection, for
@@ -25,15 +27,24 @@ func (db *DB) Statements() []string {
 }
 
 // Explain is how SQLite would carry out a statement, line by line.
-func (db *DB) Explain(ctx context.Context, query string) (lines []string, err error) {
+func (db *DB) Explain(ctx context.Context, query string) ([]string, error) {
+	return db.explain(ctx, "EXPLAIN QUERY PLAN "+query, func(s *engine.Stmt) string { return s.ColumnText(s.ColumnCount() - 1) })
+}
+
+// Program is the steps that SQLite would take for a statement.
+func (db *DB) Program(ctx context.Context, query string) ([]string, error) {
+	return db.explain(ctx, "EXPLAIN "+query, func(s *engine.Stmt) string { return s.ColumnText(1) })
+}
+
+func (db *DB) explain(ctx context.Context, query string, read func(*engine.Stmt) string) (lines []string, err error) {
 	c, err := db.readers.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer db.readers.put(c)
-	s, _, err := c.engine.PrepareTransient("EXPLAIN QUERY PLAN " + query)
+	s, _, err := c.engine.PrepareTransient(query)
 	if err != nil {
-		return nil, fmt.Errorf("explain %s: %w", query, err)
+		return nil, fmt.Errorf("%s: %w", query, err)
 	}
 	defer func() { err = finished(err, s.Finalize()) }()
 	for {
@@ -41,7 +52,7 @@ func (db *DB) Explain(ctx context.Context, query string) (lines []string, err er
 		if err != nil || !row {
 			return lines, err
 		}
-		lines = append(lines, s.ColumnText(s.ColumnCount()-1))
+		lines = append(lines, read(s))
 	}
 }
 
