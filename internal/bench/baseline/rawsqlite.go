@@ -2,14 +2,12 @@ package baseline
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver
+	engine "zombiezen.com/go/sqlite"
 
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
@@ -22,11 +20,10 @@ const batch = 64
 // a FULL commit, and two commits for each, as a renewal has them. It is what is
 // left of a renewal if everything but its rows is taken away.
 type RawSQLite struct {
-	pool       *sql.DB
-	conn       *sql.Conn
+	conn       *engine.Conn
 	reserve    []statement
 	settle     []statement
-	begin, end driver.Stmt
+	begin, end *engine.Stmt
 	written    int
 	wallets    []wallet
 	operators  int
@@ -45,62 +42,48 @@ func OpenRawSQLite(ctx context.Context, path string, operators, subscribers int)
 	if err := store.Close(); err != nil {
 		return nil, err
 	}
-	// What the service sets for its own connections holds here too: where it
-	// changes something that costs or saves, this has to follow.
-	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
 	r := &RawSQLite{operators: operators, perWallet: subscribers / operators}
-	r.pool, err = sql.Open("sqlite", "file:"+escaped+"?mode=rw&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)")
-	if err != nil {
-		return nil, err
+	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+	if r.conn, err = engine.OpenConn("file:"+escaped+"?mode=rw", engine.OpenReadWrite|engine.OpenURI); err != nil {
+		return nil, fmt.Errorf("open the raw store: %w", err)
 	}
-	r.pool.SetMaxOpenConns(1)
-	if r.conn, err = r.pool.Conn(ctx); err == nil {
-		err = r.furnish(ctx)
-	}
-	if err == nil {
-		// Beneath database/sql, whose care for many callers costs as much as
-		// some of the statements.
-		err = r.conn.Raw(func(under any) error { return r.prepare(ctx, under.(driver.ConnPrepareContext)) })
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare the raw store: %w", err), r.Close())
+	for _, step := range []func() error{r.settings, r.prepare, r.furnish} {
+		if err := step(); err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare the raw store: %w", err), r.Close())
+		}
 	}
 	return r, nil
 }
 
-// Close lets go of the file.
-func (r *RawSQLite) Close() error {
-	var errs []error
-	if r.conn != nil {
-		_ = r.conn.Raw(func(any) error {
-			for _, s := range append(append([]statement{}, r.reserve...), r.settle...) {
-				errs = append(errs, s.Stmt.Close())
-			}
-			for _, s := range []driver.Stmt{r.begin, r.end} {
-				if s != nil {
-					errs = append(errs, s.Close())
-				}
-			}
-			return nil
-		})
-		errs = append(errs, r.conn.Close())
+// settings are what the service sets for its own connections: where it changes
+// something that costs or saves, this has to follow.
+func (r *RawSQLite) settings() error {
+	for _, pragma := range []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", "cache_size = -32768"} {
+		s, err := r.conn.Prepare("PRAGMA " + pragma)
+		if err == nil {
+			err = execute(s)
+		}
+		if err != nil {
+			return fmt.Errorf("PRAGMA %s: %w", pragma, err)
+		}
 	}
-	return errors.Join(append(errs, r.pool.Close())...)
+	return nil
 }
+
+// Close lets go of the file.
+func (r *RawSQLite) Close() error { return r.conn.Close() }
 
 // Run writes operations for so long, and returns how many and in what time.
 func (r *RawSQLite) Run(ctx context.Context, duration time.Duration) (operations int, elapsed time.Duration, err error) {
-	err = r.conn.Raw(func(any) error {
-		began := time.Now()
-		for elapsed = 0; elapsed < duration && ctx.Err() == nil; elapsed = time.Since(began) {
-			if err := r.group(time.Now()); err != nil {
-				return err
-			}
-			operations += batch
+	began := time.Now()
+	for elapsed < duration && ctx.Err() == nil {
+		if err := r.group(time.Now()); err != nil {
+			return operations, elapsed, err
 		}
-		return ctx.Err()
-	})
-	return operations, elapsed, err
+		operations += batch
+		elapsed = time.Since(began)
+	}
+	return operations, elapsed, ctx.Err()
 }
 
 // Operations is how many it has written in all.
@@ -120,7 +103,7 @@ func (r *RawSQLite) group(now time.Time) error {
 		{r.reserve, func(w *wallet) { w.balance -= rawPrice; w.entries++ }},
 		{r.settle, func(w *wallet) { w.ledger -= rawPrice; w.lines++ }},
 	} {
-		if _, err := r.begin.(driver.StmtExecContext).ExecContext(context.Background(), nil); err != nil {
+		if err := execute(r.begin); err != nil {
 			return err
 		}
 		for i := range group {
@@ -128,12 +111,12 @@ func (r *RawSQLite) group(now time.Time) error {
 			w := &r.wallets[op.operator-1]
 			phase.move(w)
 			for j := range phase.statements {
-				if err := phase.statements[j].run(op, w); err != nil {
+				if err := phase.statements[j].run(r.conn, op, w); err != nil {
 					return err
 				}
 			}
 		}
-		if _, err := r.end.(driver.StmtExecContext).ExecContext(context.Background(), nil); err != nil {
+		if err := execute(r.end); err != nil {
 			return err
 		}
 	}
