@@ -49,8 +49,16 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 
 // factColumns are what every request is judged on: the balance of a wallet w, what
 // the key of a question q stands for, the offer of a plan p, a subscriber s.
+//
+// The key is looked for as the first one from there on, because only the index of
+// keys has them in order. Asked for plainly, a server that knows little of the table
+// yet as soon goes through all operations of the operator.
 const factColumns = `w.balance_paise,
-	(SELECT k.id FROM operations k WHERE k.operator_id = q.operator_id AND k.idempotency_key = q.idempotency_key COLLATE "C"),
+	(SELECT k.id
+	   FROM (SELECT o.id, o.operator_id, o.idempotency_key FROM operations o
+	          WHERE (o.operator_id, o.idempotency_key) >= (q.operator_id, q.idempotency_key COLLATE "C")
+	          ORDER BY o.operator_id, o.idempotency_key LIMIT 1) AS k
+	  WHERE k.operator_id = q.operator_id AND k.idempotency_key = q.idempotency_key COLLATE "C"),
 	(SELECT v.verified_at FROM catalogue_comparisons v WHERE v.provider = q.provider COLLATE "C"),
 	` + offerColumns + `, ` + subscriberColumns
 

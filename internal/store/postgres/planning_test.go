@@ -77,6 +77,36 @@ func TestARequestReadsNoTableFromEndToEndHoweverSmallItIs(t *testing.T) {
 	}
 }
 
+// An operator has had many operations, and nobody has told the server yet.
+func TestAKeyIsFoundWithoutGoingThroughTheOperatorsOperations(t *testing.T) {
+	t.Parallel()
+	address := pgtest.NewDatabase(t)
+	db, conn := open(t, address), raw(t, address)
+	customers := customersOf(t, db, conn, 1, 200)
+	reads := func() int {
+		ok(t, db.Close())
+		scans(t, conn) // what has ended has told
+		db = open(t, address)
+		return count(t, conn, `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'operations'`)
+	}
+	for i, c := range customers {
+		_, err := db.Reserve(t.Context(), c.renewal(keyOf(i), 1))
+		ok(t, err)
+	}
+	before := reads()
+	for i, key := range []string{keyOf(100), "key-1", "another", ""} {
+		facts, err := db.Facts(t.Context(), operation.Question{
+			OperatorID: customers[i].record.Operator.ID, IdempotencyKey: key, Kind: operation.Renew, SubscriberID: customers[i].subscriber, PlanID: "BASIC-1",
+		})
+		if err != nil || (facts.KnownID != "") != (i == 0) {
+			t.Errorf("key %q stands for %q, %v", key, facts.KnownID, err)
+		}
+	}
+	if n := reads() - before; n > 40 {
+		t.Errorf("four questions took %d entries of the operations' indexes", n)
+	}
+}
+
 // What goes through everything is planned by the server as it sees fit.
 func TestTheAuditIsPlannedForWholeTables(t *testing.T) {
 	t.Parallel()
