@@ -58,7 +58,7 @@ func OpenRawSQLite(ctx context.Context, path string, operators, subscribers int)
 // settings are what the service sets for its own connections: where it changes
 // something that costs or saves, this has to follow.
 func (r *RawSQLite) settings() error {
-	for _, pragma := range []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", "cache_size = -32768"} {
+	for _, pragma := range []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", "cache_size = -8192"} {
 		s, err := r.conn.Prepare("PRAGMA " + pragma)
 		if err == nil {
 			err = execute(s)

@@ -15,13 +15,12 @@ import (
 // busyTimeout is how long a statement waits for another process's lock.
 const busyTimeout = 5 * time.Second
 
-// What a connection keeps of the file in memory, in KiB. SQLite's own 2 MB are too
-// little for the pages that the facts of a few batches touch: every second one was
-// read again.
-const (
-	writerCache = "cache_size = -32768"
-	readerCache = "cache_size = -8192"
-)
+// writerCache is how much of the file the writer keeps in memory, in KiB. SQLite's
+// own 2 MB are less than what the facts of one batch touch, which is then read
+// again for the next; but much more is a burden, because a commit that has split a
+// page looks through all of it. The readers keep what SQLite gives them: whatever
+// the writer commits makes them forget it.
+const writerCache = "cache_size = -8192"
 
 // connection is one connection to the file, for one goroutine at a time. Every
 // statement is prepared once in its life: to prepare one costs more than to run it.

@@ -53,7 +53,7 @@ func (r *readers) take(ctx context.Context) (*connection, error) {
 		case c != nil:
 			return c, nil
 		}
-		c, err := connect(r.path, "synchronous = FULL", "query_only = 1", readerCache)
+		c, err := connect(r.path, "synchronous = FULL", "query_only = 1")
 		if err != nil {
 			r.free <- nil
 			return nil, fmt.Errorf("open %s for reading: %w", r.path, err)
