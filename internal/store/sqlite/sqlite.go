@@ -103,7 +103,7 @@ func (db *DB) setUp(ctx context.Context, conn *connection, role Role) error {
 // unopened tells a file that is none of ours from one that cannot be read.
 func unopened(path string, err error) error {
 	if primaryCode(err) == engine.ResultNotADB {
-		return fmt.Errorf("another program's file is at %s: name another one, or move it away: %w", path, err)
+		return fmt.Errorf("another program's file is there: name another one, or move it away: %w", engine.ResultNotADB.ToError())
 	}
 	return fmt.Errorf("open %s: %w", path, err)
 }
