@@ -42,8 +42,6 @@ type Store interface {
 	// SellablePlans lists the plans that are not retired and whose components
 	// the provider sold when last compared, by id.
 	SellablePlans(ctx context.Context) ([]subscription.Plan, error)
-	// SellablePlan reads one of them.
-	SellablePlan(ctx context.Context, id string) (plan subscription.Plan, found bool, err error)
 	// RecordComparison replaces what is known of the provider's catalogue.
 	RecordComparison(ctx context.Context, comparison Comparison) error
 	// RecordFailure notes that a comparison could not be made, and why.
@@ -102,22 +100,17 @@ func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
 	return plans, nil
 }
 
-// Price returns a plan as it can be bought now, given the offer of it that was read
-// a moment ago. If prices were not verified then, it is read again once they are.
-func (c *Catalogue) Price(ctx context.Context, id string, offer subscription.Offer) (subscription.Plan, error) {
+// Price returns a plan as it can be bought, given the offer of it that was read. If
+// prices were not verified then, they are now, and the offer is to be read again.
+func (c *Catalogue) Price(ctx context.Context, offer subscription.Offer) (plan subscription.Plan, again bool, err error) {
 	if !c.recent(offer.VerifiedAt) {
-		if err := c.verified(ctx); err != nil {
-			return subscription.Plan{}, err
-		}
-		var err error
-		if offer.Plan, offer.Sellable, err = c.store.SellablePlan(ctx, id); err != nil {
-			return subscription.Plan{}, unavailable(fmt.Errorf("read plan %s: %w", id, err))
-		}
+		err := c.verified(ctx)
+		return plan, err == nil, err
 	}
 	if !offer.Sellable {
-		return subscription.Plan{}, fault.New(fault.InvalidPlan, "There is no such plan in the catalogue. GET /plans lists what can be bought.")
+		return plan, false, fault.New(fault.InvalidPlan, "There is no such plan in the catalogue. GET /plans lists what can be bought.")
 	}
-	return offer.Plan, nil
+	return offer.Plan, false, nil
 }
 
 // verified refuses while prices are not verified. A node that slept through its

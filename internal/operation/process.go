@@ -24,11 +24,12 @@ const (
 	ambiguousAttempts = 3
 )
 
-// Prices says what a plan costs now, from the offer of it that was read. It refuses
-// with PLANS_UNAVAILABLE where prices are not verified, and with INVALID_PLAN where
-// there is no such plan.
+// Prices says what a plan costs, from the offer of it that was read with the other
+// facts. It refuses with PLANS_UNAVAILABLE where prices are not verified, and with
+// INVALID_PLAN where there is no such plan. Where they had to be verified first, the
+// facts are old, and are to be read again.
 type Prices interface {
-	Price(ctx context.Context, id string, offer subscription.Offer) (subscription.Plan, error)
+	Price(ctx context.Context, offer subscription.Offer) (plan subscription.Plan, again bool, err error)
 }
 
 // Config is what a processor is told beside its parts.
@@ -158,7 +159,14 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 		if misshapen != nil {
 			return op, w, false, misshapen
 		}
-		draft, err := p.judge(ctx, id, r, w, facts)
+		plan, again, err := p.prices.Price(ctx, facts.Offer)
+		if err != nil {
+			return op, w, false, err
+		}
+		if again {
+			continue
+		}
+		draft, err := p.judge(id, r, w, plan, facts)
 		if err != nil {
 			return op, w, false, err
 		}
@@ -204,13 +212,9 @@ func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) 
 	})
 }
 
-// judge takes a request through everything that can refuse it, and drafts the
+// judge takes a request through everything else that can refuse it, and drafts the
 // operation that it asks for.
-func (p *Processor) judge(ctx context.Context, id string, r Request, w wish, facts Facts) (Draft, error) {
-	plan, err := p.prices.Price(ctx, w.planID, facts.Offer)
-	if err != nil {
-		return Draft{}, err
-	}
+func (p *Processor) judge(id string, r Request, w wish, plan subscription.Plan, facts Facts) (Draft, error) {
 	// The time is taken once the facts are there, so that everything they show
 	// lies before it, however long the node slept over the reading.
 	now := p.config.Now()

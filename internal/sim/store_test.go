@@ -133,11 +133,6 @@ func (s store) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
 	return reading(s, ctx, "plans", "", func() ([]subscription.Plan, error) { return s.db.SellablePlans(ctx) })
 }
 
-func (s store) SellablePlan(ctx context.Context, id string) (subscription.Plan, bool, error) {
-	f, err := reading(s, ctx, "plan", "", find(func() (subscription.Plan, bool, error) { return s.db.SellablePlan(ctx, id) }))
-	return f.value, f.found, err
-}
-
 func (s store) RecordComparison(ctx context.Context, c catalogue.Comparison) error {
 	return s.writes(ctx, "comparison", "", func() error { return s.db.RecordComparison(ctx, c) })
 }

@@ -89,16 +89,13 @@ func (tr *trader) admit() error {
 func (tr *trader) reserve() (operation.Operation, error) {
 	deal := int(tr.deals.Add(1))
 	now := filledAt.Add(time.Hour)
-	plan, found, err := tr.node.SellablePlan(tr.Context(), "BASIC-1")
-	if err != nil || !found {
-		return operation.Operation{}, fmt.Errorf("the plan: %v, %w", found, err)
-	}
 	facts, err := tr.node.Facts(tr.Context(), operation.Question{
-		OperatorID: tr.account.ID, Kind: operation.Renew, SubscriberID: tr.subscribers[deal%len(tr.subscribers)], PlanID: plan.ID, DuplicatesSince: now,
+		OperatorID: tr.account.ID, Kind: operation.Renew, SubscriberID: tr.subscribers[deal%len(tr.subscribers)], PlanID: "BASIC-1", DuplicatesSince: now,
 	})
 	if err != nil {
 		return operation.Operation{}, err
 	}
+	plan := facts.Offer.Plan
 	return tr.node.Reserve(tr.Context(), operation.Draft{SubscriberVersion: facts.Subscriber.Version, Operation: operation.Operation{
 		ID: fmt.Sprintf("CXHOT%d-%d", tr.account.ID, deal), OperatorID: tr.account.ID, IdempotencyKey: fmt.Sprintf("hot-%d", deal),
 		Fingerprint: operation.Fingerprint{KeyID: 1, Sum: make([]byte, 32)}, Kind: operation.Renew, Channel: operation.API, Actor: "api:key 1",

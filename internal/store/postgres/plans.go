@@ -201,15 +201,6 @@ func (db *DB) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
 	return collect(rows, err, readPlan)
 }
 
-// SellablePlan reads one plan, if it can be bought.
-func (db *DB) SellablePlan(ctx context.Context, id string) (subscription.Plan, bool, error) {
-	plan, err := readPlan(db.read(ctx).queryRow(sellable+` AND p.id = $1`, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return plan, false, nil
-	}
-	return plan, err == nil, err
-}
-
 // Compared reads when prices were last compared, with success and at all.
 func (db *DB) Compared(ctx context.Context, provider string) (good, tried time.Time, err error) {
 	var verified, attempted sql.NullInt64

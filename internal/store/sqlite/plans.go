@@ -162,11 +162,7 @@ func (db *DB) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
 	return collect(rows, err, readPlan)
 }
 
-// SellablePlan reads one plan, if it can be bought.
-func (db *DB) SellablePlan(ctx context.Context, id string) (subscription.Plan, bool, error) {
-	return sellablePlan(db.read(ctx), id)
-}
-
+// sellablePlan reads one plan, if it can be bought.
 func sellablePlan(from querier, id string) (subscription.Plan, bool, error) {
 	plan, err := readPlan(from.queryRow(sellable+` AND p.id = ?1`, id))
 	if errors.Is(err, sql.ErrNoRows) {

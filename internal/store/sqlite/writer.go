@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -135,15 +134,12 @@ func (w *writer) loop() {
 
 // gather adds whoever has queued up, and drops who has hung up.
 func (w *writer) gather(batch []*fact) []*fact {
-	for calm := 0; len(batch) < maxBatch && calm < 2; {
+	for more := true; more && len(batch) < maxBatch; {
 		select {
 		case f := <-w.queue:
-			batch, calm = append(batch, f), 0
+			batch = append(batch, f)
 		default:
-			// Whoever the last batch has woken is about to come with the next
-			// fact. Where nobody is, this costs next to nothing.
-			runtime.Gosched()
-			calm++
+			more = false
 		}
 	}
 	kept := batch[:0]
@@ -200,8 +196,12 @@ func (w *writer) commit(batch []*fact) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	if err := w.run(batch); err != nil {
+	undone, err := w.run(batch)
+	if err != nil {
 		return w.abandon(err)
+	}
+	if undone {
+		return nil
 	}
 	commit := func() error {
 		_, err := w.tx.exec("COMMIT")
@@ -231,26 +231,31 @@ func (w *writer) begin() error {
 
 // run carries the facts out. Nothing stands between them at first, because hardly
 // any fails once it has written something, and to stand between them SQLite has to
-// copy every page that they touch. Where one does, all of it is undone, and they
-// are carried out again, each under its own savepoint. The error is the batch's end.
-func (w *writer) run(batch []*fact) error {
+// copy every page that they touch. Where one does, all of it is undone, and, if it
+// had neighbours, they are carried out again, each under its own savepoint. The
+// error is the batch's end.
+func (w *writer) run(batch []*fact) (undone bool, err error) {
 	for _, f := range batch {
 		w.tx.wrote = false
 		f.err = w.runSafely(f)
 		if fatal(f.err) {
-			return takenOver(f)
+			return false, takenOver(f)
 		}
-		if f.err != nil && w.tx.wrote {
-			return w.runApart(batch)
+		if f.err == nil || !w.tx.wrote {
+			continue
 		}
+		if _, err := w.tx.exec("ROLLBACK"); err != nil {
+			return false, err
+		}
+		if len(batch) == 1 {
+			return true, nil
+		}
+		return false, w.runApart(batch)
 	}
-	return nil
+	return false, nil
 }
 
 func (w *writer) runApart(batch []*fact) error {
-	if _, err := w.tx.exec("ROLLBACK"); err != nil {
-		return err
-	}
 	if _, err := w.tx.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

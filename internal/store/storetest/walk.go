@@ -74,7 +74,6 @@ var ways = []struct {
 	{"Admit", (*walk).admissions},
 	{"PurgeAdmissions", func(w *walk) { w.must(first(w.PurgeAdmissions(w.Context(), w.on.Now, w.on.Now.Unix()/60, 10))) }},
 	{"SellablePlans", func(w *walk) { w.must(first(w.SellablePlans(w.Context()))) }},
-	{"SellablePlan", func(w *walk) { w.must(second(w.SellablePlan(w.Context(), "nobody's"))) }},
 	{"Compared", func(w *walk) { w.must(second(w.Compared(w.Context(), "simulator"))) }},
 	{"RecordFailure", func(w *walk) { w.must(w.RecordFailure(w.Context(), "simulator", "no answer", w.on.Now)) }},
 	{"RecordComparison", (*walk).comparison},
