@@ -252,6 +252,46 @@ func TestATwinThatGetsInBetweenIsAReplayNotARefusal(t *testing.T) {
 	}
 }
 
+// source is a provider's catalogue, before whose answer something else happens.
+type source struct{ before func() }
+
+func (s source) Catalogue(context.Context) ([]catalogue.Component, error) {
+	s.before()
+	return []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}}, nil
+}
+
+// While prices are being verified the wallet gets money and the plan another price.
+// A balance from before that is not held against a price from after it.
+func TestPricesThatHadToBeVerifiedAreJudgedWithFactsOfTheSameMoment(t *testing.T) {
+	s := newShop(t)
+	s.store.late = 2 * time.Hour // the last comparison is too old
+	now := func() time.Time { return noon.Add(s.store.late) }
+	desk := admin.NewDesk(s.store.DB, nil, "test", now)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := desk.Adjust(t.Context(), s.operator, money.Paise(-850_00), "all but 150")
+	must(err)
+	prices := catalogue.New(s.store.DB, source{func() {
+		_, err := desk.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(300_00), Months: 1, Type: subscription.Standard, Main: "TV"})
+		must(err)
+		_, _, err = desk.TopUp(t.Context(), admin.TopUp{OperatorID: s.operator, Amount: money.Paise(200_00), Reference: "more"})
+		must(err)
+	}}, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour})
+	processor := operation.NewProcessor(s.store, prices, s.provider, operation.NewBreaker(nil), operation.Config{
+		Now: now, Node: "node", ProviderName: "test", Timeout: time.Second, FirstCheck: time.Second, ActivationTerm: subscription.ThirtyDays,
+		Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
+	})
+	r := s.request(operation.Activate, "stale", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
+	result, err := processor.Process(t.Context(), r)
+	if err != nil || result.Amount != money.Paise(300_00) || s.balance(t) != "50.00 held 0.00" {
+		t.Errorf("%v, charged %s, %s left; want 300.00 of the 350.00 that were there by then", err, result.Amount, s.balance(t))
+	}
+}
+
 // Commits that lose their answer, before or after they took hold: one charge,
 // one order, or an honest failure.
 func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
