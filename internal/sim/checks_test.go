@@ -128,7 +128,7 @@ func one(answer string) []string { return []string{answer} }
 // the last minute. Where clocks were moved since, a minute is hard to tell.
 func (m *model) throttled(f *flight) (throttled, sure bool) {
 	recent, doubtful := 0, 0
-	for _, failed := range f.life.failures[f.address] {
+	for _, failed := range f.life.failuresOf(f.address) {
 		if failed.timesMoved != m.w.timesMoved() {
 			doubtful++
 		} else if f.at.Sub(failed.at) < time.Minute {

@@ -93,6 +93,9 @@ func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
 		}
 		rec := httptest.NewRecorder()
 		f.life.api.ServeHTTP(rec, r)
+		if rec.Code == http.StatusUnauthorized {
+			f.life.failed(f)
+		}
 		// Two that were waiting for the same thing end at the same moment; who is
 		// heard first is the seed's to say.
 		w.gates.pass(f.task, "answer", f.life, false)

@@ -94,9 +94,6 @@ func (m *model) answered(f *flight, a answer) {
 	m.consider(f, now)
 	delete(m.flights, f)
 	m.w.sometimes("code " + a.code)
-	if a.status == 401 {
-		f.life.failures[f.address] = append(f.life.failures[f.address], failure{f.at, f.timesMoved})
-	}
 	said := a.normal(f)
 	m.w.trace.tell(f, a)
 	if !f.lawful[said] && !m.excusable(f, a) {

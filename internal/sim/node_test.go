@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,14 +65,28 @@ type life struct {
 	// taken over what it held.
 	troubled bool
 	conns    []net.Conn
-	// failures are when each address failed to authenticate here.
-	failures map[netip.Addr][]failure
+	// failures are when each address failed to authenticate here. They count from
+	// the moment they are found, before anybody is told.
+	failures   map[netip.Addr][]failure
+	failuresMu sync.Mutex
 }
 
 // failure is a request that failed to authenticate, and which clock said when.
 type failure struct {
 	at         time.Time
 	timesMoved int
+}
+
+func (l *life) failed(f *flight) {
+	l.failuresMu.Lock()
+	defer l.failuresMu.Unlock()
+	l.failures[f.address] = append(l.failures[f.address], failure{f.at, f.timesMoved})
+}
+
+func (l *life) failuresOf(address netip.Addr) []failure {
+	l.failuresMu.Lock()
+	defer l.failuresMu.Unlock()
+	return slices.Clone(l.failures[address])
 }
 
 func (l *life) name() string { return l.node.name + "." + strconv.Itoa(l.number) }
