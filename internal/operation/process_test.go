@@ -62,6 +62,7 @@ func (p *willing) Void(context.Context, operation.Order) operation.Answer {
 type troubled struct {
 	*sqlite.DB
 	beforeFacts   func()
+	beforeReserve func()
 	reserve       []string // what befalls each call: lost, undone, or nothing
 	settle        []string
 	reserved, set int
@@ -115,6 +116,10 @@ func (s *troubled) Facts(ctx context.Context, q operation.Question) (operation.F
 }
 
 func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
+	if f := s.beforeReserve; f != nil {
+		s.beforeReserve = nil
+		f()
+	}
 	if s.isAway() {
 		return operation.Operation{}, errAway
 	}
@@ -228,27 +233,31 @@ func (s *shop) balance(t *testing.T) string {
 	return wallet.Balance.String() + " held " + wallet.Held.String()
 }
 
-// A twin of the request gets in between the look-up of the key and the facts,
-// which then show what the twin did. It is a replay all the same.
+// A twin of the request gets in before the facts are read, which then show what
+// the twin did, or after that and before the reservation, which then finds the key
+// taken. It is a replay all the same.
 func TestATwinThatGetsInBetweenIsAReplayNotARefusal(t *testing.T) {
 	s := newShop(t)
-	activate := s.request(operation.Activate, "twin-activate", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
-	renew := s.request(operation.Renew, "twin-renew", map[string]string{"mobile": "9800000001", "plan_id": "P-1"})
-	for _, r := range []operation.Request{activate, renew} {
-		var first operation.Result
-		s.store.beforeFacts = func() {
-			var err error
-			if first, err = s.Process(t.Context(), r); err != nil {
-				t.Fatal(err)
+	for i, when := range []*func(){&s.store.beforeFacts, &s.store.beforeReserve} {
+		mobile := fmt.Sprintf("980000000%d", i)
+		activate := s.request(operation.Activate, "twin-activate-"+mobile, map[string]string{"full_name": "A", "mobile": mobile, "plan_id": "P-1"})
+		renew := s.request(operation.Renew, "twin-renew-"+mobile, map[string]string{"mobile": mobile, "plan_id": "P-1"})
+		for _, r := range []operation.Request{activate, renew} {
+			var first operation.Result
+			*when = func() {
+				var err error
+				if first, err = s.Process(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second, err := s.Process(t.Context(), r)
+			if err != nil || !second.Replayed || second.ID != first.ID {
+				t.Errorf("%s: %v, replayed %v as %s; want a replay of %s", r.Kind, err, second.Replayed, second.ID, first.ID)
 			}
 		}
-		second, err := s.Process(t.Context(), r)
-		if err != nil || !second.Replayed || second.ID != first.ID {
-			t.Errorf("%s: %v, replayed %v as %s; want a replay of %s", r.Kind, err, second.Replayed, second.ID, first.ID)
-		}
 	}
-	if got := s.balance(t); got != "602.00 held 0.00" || s.provider.applied.Load() != 2 {
-		t.Errorf("%s, %d applied; want two charges", got, s.provider.applied.Load())
+	if got := s.balance(t); got != "204.00 held 0.00" || s.provider.applied.Load() != 4 {
+		t.Errorf("%s, %d applied; want four charges", got, s.provider.applied.Load())
 	}
 }
 
