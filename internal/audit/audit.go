@@ -20,7 +20,7 @@ import (
 
 // generation is the youngest schema this audit can read: a store that demands
 // more of a binary than this is refused, not half understood.
-const generation = 1
+const generation = 2
 
 // maxViolations bounds what is kept of a store that is broken all over. The
 // rest is counted.

@@ -194,6 +194,9 @@ var (
 	sorts = regexp.MustCompile(`TEMP B-TREE|(?m)^\s*(->\s+)?Sort +\(`)
 	// What people sell, what they do, and what they have to decide.
 	smallTables = []string{"plans", "plan_history", "staff_acts", "exceptions", "whitelist"}
+	// SQLite has no index of the nonces in the order of their keys: to write one
+	// costs each request more than to sort a day's nonces costs an audit.
+	sortedOnSQLite = "nonces"
 )
 
 // noLargeTableIsSorted demands that the many rows come in the order of an index.
@@ -204,7 +207,7 @@ func noLargeTableIsSorted(t *testing.T, tx *sql.Tx, asked []string) {
 	explained := 0
 	for _, query := range asked {
 		table := readsFrom.FindStringSubmatch(query)
-		if table == nil || slices.Contains(smallTables, table[1]) {
+		if table == nil || slices.Contains(smallTables, table[1]) || table[1] == sortedOnSQLite && !pgtest.Chosen() {
 			continue
 		}
 		explained++

@@ -190,7 +190,7 @@ func (p purchase) failedID() string { return padded("CX", 26, 2*p.number) }
 func (b *books) subscriberID(customer int) string { return padded("", 9, 100_000_000+customer) }
 
 func (b *books) mobileOf(customer int) string {
-	return padded("9", 9, customer*b.mobile%b.customers)
+	return padded("8", 9, customer*b.mobile%b.customers)
 }
 
 func (p purchase) commission() int64 {

@@ -16,7 +16,7 @@ import (
 
 // generation is this binary's place in the line of schemas. A migration that
 // older binaries cannot live with names the generation that can.
-const generation = 1
+const generation = 2
 
 //go:embed migrations/*.sql
 var migrations embed.FS

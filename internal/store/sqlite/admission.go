@@ -29,7 +29,7 @@ func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, e
 }
 
 func admit(tx *tx, a access.Admission) (access.Admitted, error) {
-	fresh, err := burnNonce(tx, a)
+	fresh, err := tx.nonces.burn(tx, a)
 	if err != nil {
 		return access.Admitted{}, fmt.Errorf("burn the nonce: %w", err)
 	}
@@ -72,21 +72,6 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 		return access.Admitted{}, fmt.Errorf("count in the minute: %w", err)
 	}
 	return access.Admitted{Counted: true, Used: used}, nil
-}
-
-// burnNonce uses up a nonce, and says whether it was this request's to use: new,
-// or burned by this very request before.
-func burnNonce(tx *tx, a access.Admission) (bool, error) {
-	added, err := tx.exec(`
-		INSERT INTO nonces (credential_id, nonce, request_id, used_at) VALUES (?1, ?2, ?3, ?4)
-		    ON CONFLICT DO NOTHING`, a.CredentialID, a.Nonce, a.RequestID, a.Now.UnixMilli())
-	if err != nil || added == 1 {
-		return added == 1, err
-	}
-	var owner string
-	err = tx.queryRow(`SELECT request_id FROM nonces WHERE credential_id = ?1 AND nonce = ?2`,
-		a.CredentialID, a.Nonce).Scan(&owner)
-	return owner == a.RequestID, err
 }
 
 // CredentialByHash reads a key's record as it stands now, in one snapshot.
@@ -141,10 +126,7 @@ func whitelistOf(from querier, operatorID int64) ([]netip.Prefix, error) {
 func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
 	var removed int64
 	err := db.writer.do(ctx, func(tx *tx) error {
-		nonces, err := tx.exec(`
-			DELETE FROM nonces WHERE (credential_id, nonce) IN (
-			       SELECT credential_id, nonce FROM nonces WHERE used_at < ?1 ORDER BY used_at LIMIT ?2)`,
-			noncesBefore.UnixMilli(), most)
+		nonces, err := tx.nonces.purge(tx, noncesBefore.UnixMilli(), most)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ import (
 var stayingSmall = map[string]string{
 	"plans":               "what is for sale; staff makes each of them",
 	"provider_components": "what the provider sells",
+	"nonce_runs":          "one for 65,536 requests, kept for a day",
 }
 
 // sortingFew are statements that sort what an index has picked out, and why that
@@ -43,7 +44,8 @@ var ofStaff = map[string]string{
 	"SetPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
 	"masterkeys.go": "a start", "migrate.go": "a start",
-	"Ready": "a look at the schema, which is one row",
+	"remove": "the sweep, once for 65,536 requests",
+	"Ready":  "a look at the schema, which is one row",
 }
 
 // Two operators whose requests go the same way through a store that has several.
@@ -80,7 +82,7 @@ func heard(t *testing.T) (path string, statements []string) {
 
 func open(t *testing.T, path string) *sqlite.DB {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{NonceRun: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,6 @@ func objection(statement, line string) string {
 
 // buildingFew are changes that may build a table, and why that is seldom.
 var buildingFew = map[string]string{
-	"DELETE FROM nonces":        "the sweep, a few times a minute",
 	"DELETE FROM rate_counters": "the sweep, a few times a minute",
 	"RETURNING":                 "the follow-up of what is in doubt",
 	"UPDATE operations SET lease_until = ?1 WHERE status": "the start of a node",
@@ -243,7 +244,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 	// A check that never objects would look just like a tidy store.
 	t.Run("without one of its indexes", func(t *testing.T) {
 		for _, index := range []string{
-			"nonces_by_age", "rate_counters_by_age", "operations_one_open", "operations_open_by_lease", "operations_open_by_check",
+			"rate_counters_by_age", "operations_one_open", "operations_open_by_lease", "operations_open_by_check",
 			"operations_late_checks", "operations_addon_due", "operations_of_subscriber",
 		} {
 			definition := definitionOf(t, path, index)

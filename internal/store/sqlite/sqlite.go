@@ -39,6 +39,9 @@ type Options struct {
 	// runs the commit or does not, and what it returns is what the writer
 	// believes. Nil commits.
 	Commit func(commit func() error) error
+	// NonceRun is how many used nonces are known by heart before they are indexed,
+	// for tests with few of them; the store's own number if zero.
+	NonceRun int
 }
 
 // Observer is told what the writer does. It brings its own clock.
@@ -88,7 +91,15 @@ func (db *DB) open(ctx context.Context, options Options) error {
 		return err
 	}
 	db.readers = newReaders(db.path)
-	db.writer = startWriter(conn, turn, options)
+	db.writer = newWriter(conn, turn, options)
+	if options.Role == Node {
+		// Now, so that no request has to wait for it.
+		if err := db.writer.tx.nonces.load(db.writer.tx); err != nil {
+			_ = conn.close()
+			return err
+		}
+	}
+	go db.writer.loop()
 	return nil
 }
 

@@ -8,7 +8,10 @@ import (
 )
 
 // tx is the writer's transaction as a fact sees it.
-type tx struct{ *connection }
+type tx struct {
+	*connection
+	nonces nonces
+}
 
 // scanner is a row to be read, from the writer or from a reader.
 type scanner interface{ Scan(into ...any) error }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +58,9 @@ const (
 	dropped       // the caller hung up first: it never runs
 )
 
-func startWriter(conn *connection, turn turnstile, options Options) *writer {
-	w := &writer{
-		tx:       &tx{conn},
+func newWriter(conn *connection, turn turnstile, options Options) *writer {
+	return &writer{
+		tx:       &tx{conn, nonces{most: cmp.Or(options.NonceRun, nonceRun)}},
 		turn:     turn,
 		observe:  options.Observe,
 		before:   options.Before,
@@ -69,8 +70,6 @@ func startWriter(conn *connection, turn turnstile, options Options) *writer {
 		stopped:  make(chan struct{}),
 		dead:     make(chan struct{}),
 	}
-	go w.loop()
-	return w
 }
 
 // do makes a fact true. It returns when the fact is durable, was refused, or
@@ -129,6 +128,21 @@ func (w *writer) loop() {
 			}
 		}
 		w.write(w.gather(batch))
+		w.indexNonces()
+	}
+}
+
+// indexNonces writes a run of the nonces that are known by heart, once there are
+// enough of them. If it cannot, it will try again.
+func (w *writer) indexNonces() {
+	if !w.tx.nonces.full() {
+		return
+	}
+	run, parts := w.tx.nonces.newRun()
+	f := &fact{run: func(tx *tx) error { return run.write(tx, parts) }, done: make(chan struct{})}
+	w.write([]*fact{f})
+	if f.err == nil {
+		w.tx.nonces.adopt(run)
 	}
 }
 
@@ -214,6 +228,7 @@ func (w *writer) commit(batch []*fact) error {
 	if err := commit(); err != nil {
 		return w.abandon(fmt.Errorf("commit: %w", err))
 	}
+	w.tx.nonces.keep()
 	return nil
 }
 
@@ -247,6 +262,7 @@ func (w *writer) run(batch []*fact) (undone bool, err error) {
 		if _, err := w.tx.exec("ROLLBACK"); err != nil {
 			return false, err
 		}
+		w.tx.nonces.takeBack(0)
 		if len(batch) == 1 {
 			return true, nil
 		}
@@ -280,6 +296,7 @@ func (w *writer) runAlone(f *fact) error {
 	if _, err := w.tx.exec("SAVEPOINT fact"); err != nil {
 		return &lostTransaction{err}
 	}
+	burned := len(w.tx.nonces.added)
 	err := w.runSafely(f)
 	if fatal(err) {
 		return err
@@ -288,6 +305,7 @@ func (w *writer) runAlone(f *fact) error {
 		if _, undo := w.tx.exec("ROLLBACK TO fact"); undo != nil {
 			return &lostTransaction{undo}
 		}
+		w.tx.nonces.takeBack(burned)
 	}
 	if _, release := w.tx.exec("RELEASE fact"); release != nil {
 		return &lostTransaction{release}
@@ -308,6 +326,7 @@ func (w *writer) runSafely(f *fact) (err error) {
 func (w *writer) abandon(cause error) error {
 	// Where SQLite has rolled back already this is an error, and a fine one.
 	_, _ = w.tx.exec("ROLLBACK")
+	w.tx.nonces.forget()
 	return w.judge(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
 }
 

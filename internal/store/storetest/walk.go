@@ -173,8 +173,8 @@ func (w *walk) questions() {
 	known := w.facts(operation.Renew, w.on.Subscribers[0], "")
 	w.facts(operation.Renew, "", known.Subscriber.Mobile)
 	w.facts(operation.Activate, "", known.Subscriber.Mobile)
-	w.facts(operation.Activate, "123456", "8000000000")
-	w.facts(operation.Activate, w.on.Subscribers[0], "8000000000")
+	w.facts(operation.Activate, "123456", "7000000000")
+	w.facts(operation.Activate, w.on.Subscribers[0], "7000000000")
 }
 
 // draft is an operation on a subscriber who is there, or on a new one.
@@ -192,7 +192,7 @@ func (w *walk) draft(kind operation.Kind) operation.Draft {
 	}
 	if kind == operation.Activate {
 		w.next()
-		d.SubscriberID, d.Mobile = fmt.Sprintf("%06d", n), fmt.Sprintf("80%08d", n)
+		d.SubscriberID, d.Mobile = fmt.Sprintf("%06d", n), fmt.Sprintf("70%08d", n)
 		d.Profile = operation.Profile{ConnectionType: "tv"}
 		return d
 	}
