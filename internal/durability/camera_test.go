@@ -53,10 +53,10 @@ type moment struct{ before, after shot }
 // kind is what the commit did to the files.
 func (m moment) kind() string {
 	switch {
-	case !bytes.Equal(m.before.db, m.after.db):
-		return "checkpoint" // into the log, and then the log into the database
 	case m.before.log.salt != m.after.log.salt:
 		return "restart" // the log from its beginning, over what is in the database by now
+	case !bytes.Equal(m.before.db, m.after.db):
+		return "checkpoint" // into the log, while what was there goes into the database
 	default:
 		return "append"
 	}

@@ -47,7 +47,7 @@ type Options struct {
 // Observer is told what the writer does. It brings its own clock.
 type Observer interface {
 	// Batch is called when so many facts are about to share one commit, and
-	// what it returns when that commit has returned.
+	// what it returns when they are answered and the writer is free again.
 	Batch(facts int) (done func())
 }
 
@@ -82,7 +82,11 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	conn, err := connect(db.path, "journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache)
+	pragmas := []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache}
+	if options.Role == Node {
+		pragmas = append(pragmas, noCheckpoint, logKept)
+	}
+	conn, err := connect(db.path, pragmas...)
 	if err != nil {
 		return unopened(db.path, err)
 	}
@@ -93,14 +97,24 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	db.readers = newReaders(db.path)
 	db.writer = newWriter(conn, turn, options)
 	if options.Role == Node {
-		// Now, so that no request has to wait for it.
-		if err := db.writer.tx.nonces.load(db.writer.tx); err != nil {
+		if err := db.prepareToServe(); err != nil {
 			_ = conn.close()
+			db.writer = nil
 			return err
 		}
 	}
 	go db.writer.loop()
 	return nil
+}
+
+// prepareToServe is what a node's writer has besides a tool's.
+func (db *DB) prepareToServe() (err error) {
+	// Now, so that no request has to wait for it.
+	if err := db.writer.tx.nonces.load(db.writer.tx); err != nil {
+		return err
+	}
+	db.writer.log, err = startCheckpoints(db.path)
+	return err
 }
 
 // setUp makes sure that the writer's connection is durable and the schema its own.

@@ -31,6 +31,7 @@ var errClosed = errors.New("the store is closed")
 // neighbours. Nobody is answered before the commit has returned.
 type writer struct {
 	tx       *tx
+	log      *checkpoints // nil for a tool, which leaves the log to SQLite
 	turn     turnstile
 	observe  Observer
 	before   func(pragma func(text string) (int64, error))
@@ -128,7 +129,14 @@ func (w *writer) loop() {
 			}
 		}
 		w.write(w.gather(batch))
-		w.indexNonces()
+	}
+}
+
+// keepHouse does what has to be done now and then, when everybody is answered.
+func (w *writer) keepHouse() {
+	w.indexNonces()
+	if w.log != nil {
+		w.log.follow(w.tx.connection)
 	}
 }
 
@@ -139,9 +147,8 @@ func (w *writer) indexNonces() {
 		return
 	}
 	run, parts := w.tx.nonces.newRun()
-	f := &fact{run: func(tx *tx) error { return run.write(tx, parts) }, done: make(chan struct{})}
-	w.write([]*fact{f})
-	if f.err == nil {
+	f := &fact{run: func(tx *tx) error { return run.write(tx, parts) }}
+	if err := w.commit([]*fact{f}); err == nil && f.err == nil {
 		w.tx.nonces.adopt(run)
 	}
 }
@@ -165,7 +172,8 @@ func (w *writer) gather(batch []*fact) []*fact {
 	return kept
 }
 
-// write carries a batch through one transaction and answers every caller.
+// write carries a batch through one transaction and answers every caller. The
+// observer hears that it is over when the writer is ready for the next one.
 func (w *writer) write(batch []*fact) {
 	if len(batch) == 0 {
 		return
@@ -190,6 +198,7 @@ func (w *writer) write(batch []*fact) {
 	for _, f := range batch {
 		close(f.done)
 	}
+	w.keepHouse()
 }
 
 // commit runs the facts in one transaction. The error it returns is the whole
@@ -353,7 +362,10 @@ func (w *writer) broken() error {
 func (w *writer) stop() error {
 	w.stopOnce.Do(func() { close(w.stopping) })
 	<-w.stopped
-	return w.tx.close()
+	if w.log == nil {
+		return w.tx.close()
+	}
+	return errors.Join(w.log.stop(), w.tx.close())
 }
 
 // lostTransaction is a savepoint that could not be left: SQLite has ended the

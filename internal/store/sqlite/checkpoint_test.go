@@ -1,0 +1,106 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// fill writes so many pages in one commit.
+func fill(t testing.TB, db *DB, name string, pages int) {
+	t.Helper()
+	err := db.writer.do(t.Context(), func(tx *tx) error {
+		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, randomblob(?2)) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
+			name, pages*4096)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the copier rests", func() bool { return db.writer.log.stage.Load() != copying })
+}
+
+func logSize(t testing.TB, db *DB) int64 {
+	t.Helper()
+	info, err := os.Stat(db.path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	for i := range 40 {
+		fill(t, db, []string{"a", "b", "c", "d", "e"}[i%5], 400)
+	}
+	// At most: a thousand, one that came too soon to be copied, one that came
+	// meanwhile, and one before the rest was added.
+	if size := logSize(t, db); size > 3000*(4096+24) {
+		t.Errorf("after 16,000 pages the log has %d bytes; want it begun anew every thousand pages or so", size)
+	}
+}
+
+// Whoever reads for long, as an audit does, keeps the log from beginning anew. When
+// it is done, the log gives back the room that it took.
+func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	fill(t, db, "a", 1)
+	const limit = 64 << 20
+	err := db.snapshot(t.Context(), func(from querier) error {
+		var before int
+		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&before); err != nil {
+			return err
+		}
+		for logSize(t, db) <= limit {
+			fill(t, db, "b", 4000)
+		}
+		var after int
+		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&after); err != nil {
+			return err
+		}
+		if after != before {
+			t.Errorf("the reader sees %d rows, and saw %d", after, before)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the log is cut", func() bool {
+		fill(t, db, "c", 1100)
+		return logSize(t, db) <= limit
+	})
+	if rows := count(t, db, `SELECT count(*) FROM scratch`); rows != 3 {
+		t.Errorf("%d rows; want 3", rows)
+	}
+}
+
+// Closing waits for a copy under way, and leaves no log behind.
+func TestClosingWaitsForTheCopier(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	for range 5 {
+		db, err := Open(t.Context(), path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.writer.do(t.Context(), func(tx *tx) error {
+			if _, err := tx.exec(`CREATE TABLE IF NOT EXISTS scratch (name TEXT PRIMARY KEY, filler BLOB)`); err != nil {
+				return err
+			}
+			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), zeroblob(?1) FROM scratch`, 3000*4096)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path + "-wal"); !os.IsNotExist(err) {
+			t.Errorf("the log is still there: %v", err)
+		}
+	}
+}
