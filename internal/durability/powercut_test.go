@@ -70,7 +70,14 @@ func (m moment) written() (from, to int) {
 // unfinished is a power cut before the commit's sync had returned: nobody had
 // been told of it, and it may be there or not.
 func (m moment) unfinished(cut int, wal []byte) wreck {
-	return wreck{db: m.before.db, wal: wal, facts: m.before.facts, effects: m.before.effects, at: m.before.at, cutAt: cut}
+	db := m.before.db
+	if m.kind() == "restart" {
+		// The log begins anew when all of it is in the database, and the last of it
+		// may have got there since the moment began. What this commit wrote is not
+		// in there yet: nothing of a log so short is.
+		db = m.after.db
+	}
+	return wreck{db: db, wal: wal, facts: m.before.facts, effects: m.before.effects, at: m.before.at, cutAt: cut}
 }
 
 // finished is a power cut after it.
