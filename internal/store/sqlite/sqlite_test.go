@@ -29,6 +29,10 @@ func BenchmarkRenewal(b *testing.B) {
 	storetest.Benchmark(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
 }
 
+func BenchmarkBalance(b *testing.B) {
+	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
+}
+
 // counting reports how many facts share a commit.
 type counting struct {
 	folder

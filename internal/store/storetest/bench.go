@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,36 +22,65 @@ const (
 // its facts are read, it is reserved and settled, by so many callers at a time.
 func Benchmark(b *testing.B, newPlace func(testing.TB) Place) {
 	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			g := newGround(b, newPlace(b).Open(b))
-			defer g.Store.Close()
-			next := make(chan int, callers)
-			go func() {
-				defer close(next)
-				for n := range b.N {
-					next <- n
-				}
-			}()
-			done := make(chan error, callers)
-			b.ResetTimer()
-			for range callers {
-				go func() {
-					var err error
-					for n := range next {
-						if err == nil {
-							err = g.renew(n)
-						}
-					}
-					done <- err
-				}()
-			}
-			for range callers {
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) { measure(b, newPlace, callers, (*ground).renew) })
 	}
+}
+
+// BenchmarkReads measures what a store takes for a balance: it is admitted, and the
+// wallet is read beside the admissions of others. An admission alone is what to take
+// away from that.
+func BenchmarkReads(b *testing.B, newPlace func(testing.TB) Place) {
+	for _, callers := range []int{1, 64} {
+		b.Run(fmt.Sprintf("admission/callers=%d", callers), func(b *testing.B) { measure(b, newPlace, callers, (*ground).admit) })
+		b.Run(fmt.Sprintf("balance/callers=%d", callers), func(b *testing.B) { measure(b, newPlace, callers, (*ground).balance) })
+	}
+}
+
+// measure has so many callers do something b.N times, and reports what one time
+// takes of the processors: on a machine that others use too, that says more than how
+// long it takes.
+func measure(b *testing.B, newPlace func(testing.TB) Place, callers int, do func(g *ground, n int) error) {
+	g := newGround(b, newPlace(b).Open(b))
+	defer g.Store.Close()
+	next := make(chan int, callers)
+	go func() {
+		defer close(next)
+		for n := range b.N {
+			next <- n
+		}
+	}()
+	done := make(chan error, callers)
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := processorTime(b)
+	for range callers {
+		go func() {
+			var err error
+			for n := range next {
+				if err == nil {
+					err = do(g, n)
+				}
+			}
+			done <- err
+		}()
+	}
+	for range callers {
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	}
+	used := processorTime(b) - before
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
+}
+
+// processorTime is what this process has used of the processors so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // ground is a store with operators who have subscribers and money.
@@ -90,18 +120,46 @@ func newGround(b testing.TB, store Store) *ground {
 
 func (g *ground) subscriber(operator, n int) string { return fmt.Sprintf("%02d%04d", operator+10, n) }
 
-// renew is the n-th renewal. No two of one subscriber can meet: all others come
-// between them.
-func (g *ground) renew(n int) error {
-	ctx, i := g.Context(), n%benchOperators
-	operator, key, now := g.operators[i], g.keys[i], noon.Add(time.Duration(n)*time.Minute)
-	request := fmt.Sprint("request-", g.requests.Add(1))
-	admitted, err := g.Admit(ctx, access.Admission{
+// balance is the n-th look at a balance.
+func (g *ground) balance(n int) error {
+	if err := g.admit(n); err != nil {
+		return err
+	}
+	operator := g.operators[n%benchOperators].ID
+	wallet, err := g.Wallet(g.Context(), operator)
+	if err == nil && wallet.OperatorID != operator {
+		err = fmt.Errorf("the wallet of operator %d, not %d", wallet.OperatorID, operator)
+	}
+	return err
+}
+
+func (g *ground) admit(n int) error {
+	_, err := g.admitAt(n, noon.Add(time.Duration(n)*time.Minute))
+	return err
+}
+
+// admitAt admits the n-th request.
+func (g *ground) admitAt(n int, now time.Time) (request string, err error) {
+	operator, key := g.operators[n%benchOperators], g.keys[n%benchOperators]
+	request = fmt.Sprint("request-", g.requests.Add(1))
+	admitted, err := g.Admit(g.Context(), access.Admission{
 		RequestID: request, CredentialID: key.ID, OperatorID: operator.ID, Nonce: request, Now: now,
 		CredentialVersion: key.Version, OperatorVersion: operator.Version, Count: true, Limit: operator.RateLimit,
 	})
 	if err != nil || !admitted.Counted {
-		return fmt.Errorf("admitted %+v: %w", admitted, err)
+		return "", fmt.Errorf("admitted %+v: %w", admitted, err)
+	}
+	return request, nil
+}
+
+// renew is the n-th renewal. No two of one subscriber can meet: all others come
+// between them.
+func (g *ground) renew(n int) error {
+	ctx, i := g.Context(), n%benchOperators
+	operator, now := g.operators[i], noon.Add(time.Duration(n)*time.Minute)
+	request, err := g.admitAt(n, now)
+	if err != nil {
+		return err
 	}
 	facts, err := g.Facts(ctx, operation.Question{
 		OperatorID: operator.ID, IdempotencyKey: request, Kind: operation.Renew, PlanID: g.plan.ID, Provider: "test",
