@@ -79,7 +79,7 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 	// Key, operator and whitelist come from three statements; one read
 	// transaction makes them one moment.
 	var record access.Record
-	err := db.snapshot(ctx, func(from querier) error {
+	err := db.ask(ctx, func(from querier) error {
 		var err error
 		record, err = recordWhere(from, `c.key_hash = ?1`, hash[:])
 		return err

@@ -23,6 +23,11 @@ func (db *DB) Statements() []string {
 	for _, c := range taken {
 		db.readers.put(c)
 	}
+	c := <-db.lane.free
+	if c != nil {
+		maps.Copy(all, c.statements)
+	}
+	db.lane.free <- c
 	return slices.Sorted(maps.Keys(all))
 }
 

@@ -89,6 +89,17 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 			t.Errorf("reader %d can write", reader)
 		}
 	}
+	err := db.ask(t.Context(), func(from querier) error { return from.queryRow(`PRAGMA synchronous`).Scan(&mode) })
+	if err != nil || mode != 2 {
+		t.Errorf("the lane's synchronous is %d, %v; want FULL", mode, err)
+	}
+	err = db.ask(t.Context(), func(from querier) error {
+		_, err := from.(*connection).exec(`DELETE FROM nonces`)
+		return err
+	})
+	if err == nil {
+		t.Error("a question can write")
+	}
 	if _, err := os.Stat(db.path); err != nil {
 		t.Errorf("a folder with odd letters: %v", err)
 	}

@@ -43,17 +43,17 @@ func readOperation(row scanner) (operation.Operation, error) {
 
 // OperationByKey finds the operation that an operator's key stands for.
 func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
-	return oneOperation(db.read(ctx), `operator_id = ?1 AND idempotency_key = ?2`, operatorID, key)
+	return oneOperation(db.askRow(ctx), `operator_id = ?1 AND idempotency_key = ?2`, operatorID, key)
 }
 
 // OperationByID finds one of an operator's operations.
 func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (operation.Operation, bool, error) {
-	return oneOperation(db.read(ctx), `operator_id = ?1 AND id = ?2`, operatorID, id)
+	return oneOperation(db.askRow(ctx), `operator_id = ?1 AND id = ?2`, operatorID, id)
 }
 
 // oneOperation reads the operation that a condition, a literal of this package,
 // picks out.
-func oneOperation(from querier, condition string, args ...any) (operation.Operation, bool, error) {
+func oneOperation(from rowQuerier, condition string, args ...any) (operation.Operation, bool, error) {
 	op, err := readOperation(from.queryRow(`SELECT `+operationColumns+` FROM operations WHERE `+condition, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		return op, false, nil
@@ -66,8 +66,12 @@ func oneOperation(from querier, condition string, args ...any) (operation.Operat
 
 // Facts reads what a request is judged on, in one snapshot.
 func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+	at := db.ask
+	if q.Kind == operation.Activate {
+		at = db.snapshot // nobody else has to wait while a free id is searched for
+	}
 	var facts operation.Facts
-	err := db.snapshot(ctx, func(from querier) error {
+	err := at(ctx, func(from querier) error {
 		var balance int64
 		var known sql.NullString
 		var verified sql.NullInt64
@@ -178,7 +182,7 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
 	s := operation.Subscription{Plans: map[string]string{}}
 	found := false
-	err := db.snapshot(ctx, func(from querier) error {
+	err := db.ask(ctx, func(from querier) error {
 		condition, argument := `s.id = ?1 AND s.operator_id = ?2`, id
 		if id == "" {
 			condition, argument = `s.mobile = ?1 AND s.operator_id = ?2`, mobile

@@ -174,7 +174,7 @@ func sellablePlan(from querier, id string) (subscription.Plan, bool, error) {
 // Compared reads when prices were last compared, with success and at all.
 func (db *DB) Compared(ctx context.Context, provider string) (good, tried time.Time, err error) {
 	var verified, attempted sql.NullInt64
-	err = db.read(ctx).queryRow(`SELECT verified_at, attempted_at FROM catalogue_comparisons WHERE provider = ?1`, provider).Scan(&verified, &attempted)
+	err = db.askRow(ctx).queryRow(`SELECT verified_at, attempted_at FROM catalogue_comparisons WHERE provider = ?1`, provider).Scan(&verified, &attempted)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return good, tried, fmt.Errorf("read when prices were compared: %w", err)
 	}

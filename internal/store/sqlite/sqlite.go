@@ -57,6 +57,7 @@ type DB struct {
 	role    Role
 	writer  *writer
 	readers *readers
+	lane    *lane
 	locks   []io.Closer
 	free    func() (int64, error) // bytes that the disk has left
 	closing sync.Once
@@ -94,7 +95,7 @@ func (db *DB) open(ctx context.Context, options Options) error {
 		_ = conn.close()
 		return err
 	}
-	db.readers = newReaders(db.path)
+	db.readers, db.lane = newReaders(db.path), newLane(db.path)
 	db.writer = newWriter(conn, turn, options)
 	if options.Role == Node {
 		if err := db.prepareToServe(); err != nil {
@@ -231,7 +232,7 @@ func (db *DB) release() error {
 		errs = append(errs, db.writer.stop())
 	}
 	if db.readers != nil {
-		errs = append(errs, db.readers.close())
+		errs = append(errs, db.lane.close(), db.readers.close())
 	}
 	for _, lock := range db.locks {
 		errs = append(errs, lock.Close())

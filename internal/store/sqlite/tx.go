@@ -16,9 +16,14 @@ type tx struct {
 // scanner is a row to be read, from the writer or from a reader.
 type scanner interface{ Scan(into ...any) error }
 
+// rowQuerier reads single rows.
+type rowQuerier interface {
+	queryRow(query string, args ...any) scanner
+}
+
 // querier is the part of a transaction and of the readers that reads.
 type querier interface {
-	queryRow(query string, args ...any) scanner
+	rowQuerier
 	query(query string, args ...any) (*rows, error)
 }
 
@@ -26,8 +31,8 @@ type querier interface {
 // each of them slower.
 const maxReaders = 8
 
-// readers are the connections that only read. Each is opened when it is needed
-// for the first time.
+// readers are the connections that only read, and may take their time; what requests
+// look up in passing has a lane. Each is opened when it is needed for the first time.
 type readers struct {
 	path string
 	// free holds a place for each connection; nil stands for one that has not
@@ -56,15 +61,22 @@ func (r *readers) take(ctx context.Context) (*connection, error) {
 		case c != nil:
 			return c, nil
 		}
-		c, err := connect(r.path, "synchronous = FULL", "query_only = 1")
+		c, err := connectToRead(r.path)
 		if err != nil {
 			r.free <- nil
-			return nil, fmt.Errorf("open %s for reading: %w", r.path, err)
 		}
-		return c, nil
+		return c, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+func connectToRead(path string) (*connection, error) {
+	c, err := connect(path, "synchronous = FULL", "query_only = 1")
+	if err != nil {
+		return nil, fmt.Errorf("open %s for reading: %w", path, err)
+	}
+	return c, nil
 }
 
 func (r *readers) put(c *connection) { r.free <- c }

@@ -141,10 +141,10 @@ func moveMoney(tx *tx, act admin.Act, m movement) error {
 
 // Wallet reads an operator's money.
 func (db *DB) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
-	return walletOf(db.read(ctx), operatorID)
+	return walletOf(db.askRow(ctx), operatorID)
 }
 
-func walletOf(from querier, operatorID int64) (subscription.Wallet, error) {
+func walletOf(from rowQuerier, operatorID int64) (subscription.Wallet, error) {
 	var balance, held, low int64
 	err := from.queryRow(`
 		SELECT w.balance_paise, w.ledger_paise - w.balance_paise, o.low_balance_paise

@@ -1,0 +1,344 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+// noted reads the names that are there, as the one who is asked about them.
+func noted(into *string) func(querier) error {
+	return func(from querier) error {
+		rows, err := from.query(`SELECT name FROM scratch ORDER BY name`)
+		names, err := collect(rows, err, func(row scanner) (name string, err error) { return name, row.Scan(&name) })
+		*into = strings.Join(names, " ")
+		return err
+	}
+}
+
+// holdLane keeps the lane busy with one question until release is called, so that
+// what is asked meanwhile has to be answered together.
+func holdLane(t testing.TB, db *DB) (release func()) {
+	t.Helper()
+	busy, free := make(chan struct{}), make(chan struct{})
+	go func() {
+		var seen string
+		_ = db.ask(context.WithoutCancel(t.Context()), func(from querier) error {
+			err := noted(&seen)(from) // its moment has begun
+			close(busy)
+			<-free
+			return err
+		})
+	}()
+	<-busy
+	return sync.OnceFunc(func() { close(free) })
+}
+
+func (l *lane) asked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+func write(t testing.TB, db *DB, name string) {
+	t.Helper()
+	if err := db.writer.do(t.Context(), note(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAQuestionIsAnsweredAtAMomentAfterItWasAsked(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	release := holdLane(t, db)
+	write(t, db, "before both")
+	seen := make([]string, 2)
+	var group sync.WaitGroup
+	for i := range seen {
+		group.Go(func() {
+			if err := db.ask(t.Context(), noted(&seen[i])); err != nil {
+				t.Error(err)
+			}
+		})
+		until(t, "it is asked", func() bool { return db.lane.asked() == i+1 })
+		write(t, db, fmt.Sprint("behind ", i))
+	}
+	release()
+	group.Wait()
+	for i, got := range seen {
+		if want := "before both behind 0 behind 1"; got != want {
+			t.Errorf("question %d: %q; want %q", i, got, want)
+		}
+	}
+}
+
+func TestWhoeverHasWrittenSeesItInTheNextQuestion(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	var group sync.WaitGroup
+	for caller := range 32 {
+		group.Go(func() {
+			for i := range 30 {
+				name := fmt.Sprint(caller, "-", i)
+				if err := db.writer.do(t.Context(), note(name)); err != nil {
+					t.Error(err)
+					return
+				}
+				var there bool
+				err := db.askRow(t.Context()).queryRow(`SELECT EXISTS (SELECT 1 FROM scratch WHERE name = ?1)`, name).Scan(&there)
+				if err != nil || !there {
+					t.Errorf("%s was written and is there: %v, %v", name, there, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// The first question of a batch has something committed between its own reading and
+// its neighbour's.
+func TestQuestionsThatQueueUpAreAnsweredAtOneMoment(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	release := holdLane(t, db)
+	var first, second string
+	var group sync.WaitGroup
+	group.Go(func() {
+		err := db.ask(t.Context(), func(from querier) error {
+			if err := noted(&first)(from); err != nil {
+				return err
+			}
+			return db.writer.do(t.Context(), note("between"))
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "the first has queued up", func() bool { return db.lane.asked() == 1 })
+	group.Go(func() {
+		if err := db.ask(t.Context(), noted(&second)); err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "the second has queued up", func() bool { return db.lane.asked() == 2 })
+	release()
+	group.Wait()
+	if first != "" || second != "" {
+		t.Errorf("seen: %q and %q; want nothing, twice", first, second)
+	}
+	if got := notes(t, db); got != "between" {
+		t.Errorf("kept: %q; want what was written between the two", got)
+	}
+}
+
+// One batch holds a question that is refused, one that cannot be read, one whose
+// caller hung up, one that panics in the middle of its rows, one under which SQLite
+// has ended the transaction, and good ones before, between and behind them.
+func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	write(t, db, "a")
+	write(t, db, "b")
+	release := holdLane(t, db)
+
+	gone, hangUp := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	refusal := admin.Refuse("no")
+	good := func(from querier) error {
+		var before, after string
+		if err := noted(&before)(from); err != nil {
+			return err
+		}
+		if err := db.writer.do(t.Context(), note(before+" and more")); err != nil {
+			return err
+		}
+		if err := noted(&after)(from); err != nil || before != after {
+			return fmt.Errorf("%q, and then %q, %w", before, after, err)
+		}
+		return nil
+	}
+	questions := []struct {
+		name string
+		ctx  context.Context
+		read func(querier) error
+		want func(error) bool
+	}{
+		{"refused", t.Context(), func(querier) error { return refusal }, func(err error) bool { return errors.Is(err, refusal) }},
+		{"good-1", t.Context(), good, isNil},
+		{"unreadable", t.Context(), func(from querier) error {
+			var name string
+			return from.queryRow(`SELECT name FROM nowhere`).Scan(&name)
+		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "nowhere") }},
+		{"good-2", t.Context(), good, isNil},
+		{"cancelled", gone, func(querier) error {
+			t.Error("a question was read whose caller had hung up")
+			return nil
+		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
+		{"panicking", t.Context(), func(from querier) error {
+			rows, err := from.query(`SELECT name FROM scratch ORDER BY name`)
+			_, err = collect(rows, err, func(row scanner) (string, error) { panic("a bug") })
+			return err
+		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "a bug") }},
+		{"good-3", t.Context(), good, isNil},
+		{"ended", t.Context(), func(from querier) error {
+			_, err := from.(*connection).exec("ROLLBACK")
+			return errors.Join(refusal, err)
+		}, func(err error) bool { return errors.Is(err, refusal) }},
+		{"good-4", t.Context(), good, isNil},
+	}
+	var group sync.WaitGroup
+	for i, q := range questions {
+		group.Go(func() {
+			if err := db.ask(q.ctx, q.read); !q.want(err) {
+				t.Errorf("%s: %v", q.name, err)
+			}
+			if q.ctx == gone {
+				close(left)
+			}
+		})
+		// One by one, so that the order in the batch is the one above.
+		until(t, q.name+" has queued up", func() bool { return db.lane.asked() == i+1 })
+	}
+	hangUp()
+	<-left
+	release()
+	group.Wait()
+	if err := db.ask(t.Context(), good); err != nil {
+		t.Errorf("the store does not go on: %v", err)
+	}
+}
+
+func TestACallerWhoHangsUpAfterAnsweringBeganGetsTheAnswer(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	write(t, db, "kept")
+	ctx, hangUp := context.WithCancel(t.Context())
+	release := holdLane(t, db)
+	var seen string
+	answered := make(chan error, 2)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	// The neighbour answers, and is in the middle of it when the caller leaves.
+	go func() {
+		answered <- db.ask(t.Context(), func(querier) error { return nil })
+	}()
+	until(t, "the neighbour has queued up", func() bool { return db.lane.asked() == 1 })
+	go func() {
+		answered <- db.ask(ctx, func(from querier) error {
+			close(began)
+			<-goOn
+			return noted(&seen)(from)
+		})
+	}()
+	until(t, "the caller has queued up", func() bool { return db.lane.asked() == 2 })
+	release()
+	<-began
+	hangUp()
+	close(goOn)
+	for range 2 {
+		if err := <-answered; err != nil {
+			t.Errorf("%v; want the answer", err)
+		}
+	}
+	if seen != "kept" {
+		t.Errorf("seen: %q; want what was there", seen)
+	}
+	if err := db.ask(ctx, noted(&seen)); !errors.Is(err, context.Canceled) {
+		t.Errorf("the next question of one who has hung up: %v", err)
+	}
+}
+
+// More than can be answered at one moment are answered at several.
+func TestEveryQuestionOfACrowdIsAnswered(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	release := holdLane(t, db)
+	const crowd = 5*maxQuestions + 1
+	var group sync.WaitGroup
+	answers := make([]int, crowd)
+	for i := range crowd {
+		group.Go(func() {
+			if err := db.askRow(t.Context()).queryRow(`SELECT ?1 + 1`, i).Scan(&answers[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	until(t, "all have queued up", func() bool { return db.lane.asked() == crowd })
+	release()
+	group.Wait()
+	for i, got := range answers {
+		if got != i+1 {
+			t.Errorf("question %d was answered with %d", i, got)
+		}
+	}
+}
+
+func TestAMomentLeftOpenIsNotInTheWayOfQuestionsForEver(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	var seen string
+	if err := db.ask(t.Context(), noted(&seen)); err != nil {
+		t.Fatal(err)
+	}
+	c := <-db.lane.free
+	if _, err := c.exec("BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if err := noted(&seen)(c); err != nil {
+		t.Fatal(err)
+	}
+	db.lane.free <- c
+	write(t, db, "after")
+	if err := db.ask(t.Context(), noted(&seen)); err != nil || seen != "after" {
+		t.Errorf("%v, seen %q; want what was written since", err, seen)
+	}
+}
+
+func TestQuestionsBeforeCloseAreAnsweredAndThoseAfterItTurnedAway(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	write(t, db, "kept")
+	release := holdLane(t, db)
+	seen := make([]string, 3)
+	var group sync.WaitGroup
+	for i := range seen {
+		group.Go(func() {
+			if err := db.ask(t.Context(), noted(&seen[i])); err != nil {
+				t.Errorf("question %d: %v", i, err)
+			}
+		})
+	}
+	until(t, "all have queued up", func() bool { return db.lane.asked() == len(seen) })
+	closed := make(chan error, 1)
+	go func() { closed <- db.Close() }()
+	until(t, "no fact is taken any more", func() bool {
+		return errors.Is(db.writer.do(t.Context(), func(*tx) error { return nil }), errClosed)
+	})
+	select {
+	case err := <-closed:
+		t.Errorf("the store has closed under a question: %v", err)
+	default:
+	}
+	release()
+	group.Wait()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	for i, got := range seen {
+		if got != "kept" {
+			t.Errorf("question %d saw %q", i, got)
+		}
+	}
+	if err := db.ask(t.Context(), noted(&seen[0])); !errors.Is(err, errClosed) {
+		t.Errorf("after Close: %v; want it turned away", err)
+	}
+	if _, err := db.Wallet(t.Context(), 1); !errors.Is(err, errClosed) {
+		t.Errorf("a balance after Close: %v; want it turned away", err)
+	}
+}
