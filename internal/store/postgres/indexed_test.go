@@ -36,7 +36,16 @@ var stayingSmall = map[string]string{
 const mostRows = 100
 
 var readingMore = map[string]string{
-	"SELECT id FROM subscribers WHERE id >= $1 ORDER BY id LIMIT $2": "a stretch of a thousand, when ids are as good as used up",
+	"FROM generate_series($1::bigint, $2::bigint) AS n": "the thousand ids that are looked at together when none can be guessed",
+}
+
+func readsMore(text string) bool {
+	for part := range readingMore {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // asksForDue tells the statements that look for what is due, of all operations of a
@@ -92,7 +101,7 @@ func (n planNode) objections(text, table string, small func(table string) bool) 
 	case grows && strings.Contains(n.Type, "Index") && n.Condition == "" && !(asksForDue.MatchString(text) && slices.Contains(indexesOfFew, n.Index)):
 		found = append(found, "reads a whole index of "+table)
 	}
-	if looked := (n.Rows + n.Removed) * n.Loops; looked > mostRows && readingMore[strings.TrimSpace(text)] == "" {
+	if looked := (n.Rows + n.Removed) * n.Loops; looked > mostRows && !readsMore(text) {
 		found = append(found, fmt.Sprintf("%s looks at %.0f rows", n.Type, looked))
 	}
 	for _, part := range n.Plans {
@@ -145,7 +154,7 @@ func (s *scene) walk(t *testing.T, changes ...string) (heard []explained) {
 	}
 	before := len(s.Log()) // what opening takes is not a request's
 	storetest.Walk(t, db, s.on)
-	if _, err := db.SearchID(t.Context(), "000000"); err != nil {
+	if _, err := db.SearchID(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := db.IDIsTaken(t.Context(), "000000"); err != nil {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Role is what a process does with the store.
@@ -67,6 +68,7 @@ type DB struct {
 	// primaries counts the servers that were lost; a connection belongs to one.
 	primaries atomic.Int64
 	broken    chan struct{} // never closed: another primary may come
+	ids       *subscription.IDs
 }
 
 const (
@@ -124,7 +126,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{})}
+	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), ids: subscription.NewIDs(subscription.IDDigits)}
 	config.BeforeConnect = db.keepLine
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("prepare to connect: %w", err)

@@ -1,82 +1,79 @@
 package postgres
 
 import (
-	"crypto/rand"
+	"database/sql"
 	"fmt"
-	"math/big"
-
-	"github.com/coaxhq/coax/internal/subscription"
-)
-
-const (
-	idDigits = 6
-	// idGuesses is how often a free id is looked for at random before a stretch
-	// of ids is searched: with half of them taken, one in a million needs more.
-	idGuesses = 20
-	// idStretches is how many stretches are searched, each of so many ids: where
-	// none has a gap, as good as all are taken. A search of everything would find
-	// the very last one, and take longer with every subscriber.
-	idStretches = 4
-	idStretch   = 1000
 )
 
 // candidateIDs are the ids that a new subscriber may get, in this order: the
-// preferred one, if there is one, and random ones of six digits.
-func candidateIDs(preferred string) []string {
-	var ids []string
-	if preferred != "" {
-		ids = append(ids, preferred)
+// preferred one, if there is one, and random ones of six digits while they last.
+func (db *DB) candidateIDs(preferred string) []string {
+	guesses := db.ids.Guesses(db.ids.Digits())
+	if preferred == "" {
+		return guesses
 	}
-	for range idGuesses {
-		ids = append(ids, randomDigits(idDigits))
-	}
-	return ids
+	return append([]string{preferred}, guesses...)
 }
 
-// searchFreeID finds an id when guessing did not: in a gap among those of six
-// digits, or else a random one of seven, and so on.
-func searchFreeID(from querier) (string, error) {
-	for digits := idDigits; ; digits++ {
-		for range idStretches {
-			if id, err := freeInStretch(from, randomDigits(digits)); err != nil || id != "" {
-				return id, err
-			}
+// unguessedID finds an id when guessing one of six digits did not: any that is free
+// among those, or else a random one of seven, and so on.
+func (db *DB) unguessedID(from querier) (string, error) {
+	for digits := db.ids.Digits(); ; digits++ {
+		if id, err := db.searchFreeID(from, digits); err != nil || id != "" {
+			return id, err
 		}
-		for range idGuesses {
-			id := randomDigits(digits + 1)
-			if taken, err := isTaken(from, id); err != nil || !taken {
-				return id, err
-			}
+		if id, err := firstFree(from, db.ids.Guesses(digits+1)); err != nil || id != "" {
+			return id, err
 		}
 	}
 }
 
-func isTaken(from querier, id string) (taken bool, err error) {
-	if err = from.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = $1)`, id).Scan(&taken); err != nil {
-		err = fmt.Errorf("look for a free subscriber id: %w", err)
+// firstFree is the first of some ids that no subscriber has; empty if there is none.
+func firstFree(from querier, ids []string) (string, error) {
+	for _, id := range ids {
+		var taken bool
+		err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = $1)`, id).Scan(&taken)
+		if err != nil {
+			return "", fmt.Errorf("look for a free subscriber id: %w", err)
+		}
+		if !taken {
+			return id, nil
+		}
 	}
-	return taken, err
+	return "", nil
 }
 
-// freeInStretch searches a stretch of ids for a gap; empty if there is none.
-func freeInStretch(from querier, start string) (string, error) {
-	rows, err := from.query(`SELECT id FROM subscribers WHERE id >= $1 ORDER BY id LIMIT $2`, start, idStretch)
-	taken, err := collect(rows, err, func(row scanner) (id string, err error) {
-		err = row.Scan(&id)
-		return id, err
-	})
-	if err != nil {
-		return "", fmt.Errorf("search for a free subscriber id: %w", err)
+// searchFreeID looks at every id of a length that is not known to be taken for good,
+// until one is free; empty if there is none. A statement sees one moment: none free
+// and none unsettled have to be true at the same time.
+func (db *DB) searchFreeID(from querier, digits int) (string, error) {
+	for stretch := range db.ids.Stretches(digits) {
+		first, last := stretch.Bounds()
+		var free sql.NullString
+		var unsettled bool
+		// To count them is much faster than to look for each. The subquery with its
+		// LIMIT keeps the server from reading all subscribers to compare them with a
+		// thousand.
+		err := from.queryRow(`
+			SELECT CASE WHEN $2::bigint - $1::bigint + 1 > (
+			         SELECT count(*) FROM subscribers WHERE id BETWEEN $4 AND $5 AND length(id) = $3::int AND id ~ '^[0-9]+$')
+			       THEN (
+			         SELECT c.id FROM (SELECT lpad(n::text, $3::int, '0') COLLATE "C" AS id FROM generate_series($1::bigint, $2::bigint) AS n) AS c
+			          WHERE (SELECT 1 FROM subscribers s WHERE s.id = c.id LIMIT 1) IS NULL LIMIT 1)
+			       END,
+			       EXISTS (SELECT 1 FROM operations
+			         WHERE subscriber_id BETWEEN $4 AND $5 AND length(subscriber_id) = $3::int
+			           AND status IN ('processing', 'needs_review') AND kind = 'activate')`,
+			stretch.First, stretch.Last, digits, first, last).Scan(&free, &unsettled)
+		if err != nil {
+			return "", fmt.Errorf("search for a free subscriber id: %w", err)
+		}
+		if free.Valid {
+			return free.String, nil
+		}
+		if !unsettled {
+			db.ids.TakenForGood(stretch)
+		}
 	}
-	return subscription.FreeID(start, taken, len(taken) == idStretch), nil
-}
-
-func randomDigits(digits int) string {
-	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
-	// crypto/rand does not fail; it ends the program instead.
-	n, err := rand.Int(rand.Reader, bound)
-	if err != nil {
-		panic(err)
-	}
-	return fmt.Sprintf("%0*d", digits, n)
+	return "", nil
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
-func TestAGapAmongSubscriberIDsIsFound(t *testing.T) {
+func TestSubscriberIDsHaveAsFewDigitsAsThereAreIDsOf(t *testing.T) {
 	db, err := postgres.Open(t.Context(), pgtest.NewDatabase(t), postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	storetest.FindsGaps(t, db, db.SearchID)
+	storetest.GivesOutEveryID(t, db, db.AssignIDsOf)
 }

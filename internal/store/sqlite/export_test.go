@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	engine "zombiezen.com/go/sqlite"
+
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Statements are those that the store has prepared so far, on any connection, for
@@ -68,11 +70,17 @@ func finished(err, closing error) error {
 	return closing
 }
 
-// SearchID searches a stretch of subscriber ids for a gap, which a store does when
-// it can no longer guess one.
-func (db *DB) SearchID(ctx context.Context, start string) (id string, err error) {
+// AssignIDsOf makes the store begin with ids of so many digits, of which it knows
+// nothing: all of six take long to use up.
+func (db *DB) AssignIDsOf(digits int) *subscription.IDs {
+	db.ids = subscription.NewIDs(digits)
+	return db.ids
+}
+
+// SearchID is how a store looks for an id when it can no longer guess one.
+func (db *DB) SearchID(ctx context.Context) (id string, err error) {
 	err = db.snapshot(ctx, func(from querier) error {
-		id, err = freeInStretch(from, start)
+		id, err = db.searchFreeID(from, subscription.IDDigits)
 		return err
 	})
 	return id, err

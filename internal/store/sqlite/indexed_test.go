@@ -28,6 +28,7 @@ var stayingSmall = map[string]string{
 	"plans":               "what is for sale; staff makes each of them",
 	"provider_components": "what the provider sells",
 	"nonce_runs":          "one for 65,536 requests, kept for a day",
+	"stretch":             "no table: the numbers of the thousand ids that are looked at together",
 }
 
 // sortingFew are statements that sort what an index has picked out, and why that
@@ -74,7 +75,7 @@ func heard(t *testing.T) (path string, statements []string) {
 	db := open(t, path)
 	defer db.Close()
 	storetest.Walk(t, db, on)
-	if _, err := db.SearchID(t.Context(), "000000"); err != nil {
+	if _, err := db.SearchID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return path, db.Statements()

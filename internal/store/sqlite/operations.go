@@ -91,20 +91,20 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 		if facts.Offer.Plan, facts.Offer.Sellable, err = sellablePlan(from, q.PlanID); err != nil {
 			return fmt.Errorf("read plan %s: %w", q.PlanID, err)
 		}
-		return customerFacts(from, q, &facts)
+		return db.customerFacts(from, q, &facts)
 	})
 	return facts, err
 }
 
 // customerFacts reads what there is to know of the customer that a question names.
-func customerFacts(from querier, q operation.Question, facts *operation.Facts) (err error) {
+func (db *DB) customerFacts(from querier, q operation.Question, facts *operation.Facts) (err error) {
 	if q.Kind == operation.Activate {
 		// Whoever has the number, of any operator: it is unique in the service.
 		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
 		if err != nil || facts.Subscriber != nil {
 			return err
 		}
-		facts.FreeID, err = freeSubscriberID(from, q.SubscriberID)
+		facts.FreeID, err = db.freeSubscriberID(from, q.SubscriberID)
 		return err
 	}
 	if q.SubscriberID != "" {

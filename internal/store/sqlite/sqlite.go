@@ -14,6 +14,8 @@ import (
 	"sync"
 
 	engine "zombiezen.com/go/sqlite"
+
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Role is what a process does with the file.
@@ -60,6 +62,7 @@ type DB struct {
 	lane    *lane
 	locks   []io.Closer
 	free    func() (int64, error) // bytes that the disk has left
+	ids     *subscription.IDs
 	closing sync.Once
 }
 
@@ -70,7 +73,7 @@ func Open(ctx context.Context, path string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the store's file: %w", err)
 	}
-	db := &DB{path: path, role: options.Role, free: freeSpace(path)}
+	db := &DB{path: path, role: options.Role, free: freeSpace(path), ids: subscription.NewIDs(subscription.IDDigits)}
 	if err := db.open(ctx, options); err != nil {
 		db.release()
 		return nil, err

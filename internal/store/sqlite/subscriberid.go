@@ -1,75 +1,73 @@
 package sqlite
 
 import (
-	"crypto/rand"
+	"database/sql"
 	"fmt"
-	"math/big"
-
-	"github.com/coaxhq/coax/internal/subscription"
-)
-
-const (
-	idDigits = 6
-	// idGuesses is how often a free id is looked for at random before a stretch
-	// of ids is searched: with half of them taken, one in a million needs more.
-	idGuesses = 20
-	// idStretches is how many stretches are searched, each of so many ids: where
-	// none has a gap, as good as all are taken. A search of everything would find
-	// the very last one, and take longer with every subscriber.
-	idStretches = 4
-	idStretch   = 1000
 )
 
 // freeSubscriberID finds an id that no subscriber has: the preferred one, if it
-// is free; else a random one of six digits while there is one, then of seven.
-func freeSubscriberID(from querier, preferred string) (string, error) {
-	taken := func(id string) (bool, error) {
-		var is bool
-		err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = ?1)`, id).Scan(&is)
-		if err != nil {
-			return false, fmt.Errorf("look for a free subscriber id: %w", err)
-		}
-		return is, nil
-	}
+// is free; else a random one of six digits while there is one, then of seven. It is
+// to be asked in a snapshot.
+func (db *DB) freeSubscriberID(from querier, preferred string) (string, error) {
 	if preferred != "" {
-		if is, err := taken(preferred); err != nil || !is {
-			return preferred, err
+		if id, err := firstFree(from, []string{preferred}); err != nil || id != "" {
+			return id, err
 		}
 	}
-	for digits := idDigits; ; digits++ {
-		for range idGuesses {
-			id := randomDigits(digits)
-			if is, err := taken(id); err != nil || !is {
-				return id, err
-			}
+	for digits := db.ids.Digits(); ; digits++ {
+		if id, err := firstFree(from, db.ids.Guesses(digits)); err != nil || id != "" {
+			return id, err
 		}
-		for range idStretches {
-			if id, err := freeInStretch(from, randomDigits(digits)); err != nil || id != "" {
-				return id, err
-			}
+		if id, err := db.searchFreeID(from, digits); err != nil || id != "" {
+			return id, err
 		}
 	}
 }
 
-// freeInStretch searches a stretch of ids for a gap; empty if there is none.
-func freeInStretch(from querier, start string) (string, error) {
-	rows, err := from.query(`SELECT id FROM subscribers WHERE id >= ?1 ORDER BY id LIMIT ?2`, start, idStretch)
-	taken, err := collect(rows, err, func(row scanner) (id string, err error) {
-		err = row.Scan(&id)
-		return id, err
-	})
-	if err != nil {
-		return "", fmt.Errorf("search for a free subscriber id: %w", err)
+// firstFree is the first of some ids that no subscriber has; empty if there is none.
+func firstFree(from querier, ids []string) (string, error) {
+	for _, id := range ids {
+		var taken bool
+		err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = ?1)`, id).Scan(&taken)
+		if err != nil {
+			return "", fmt.Errorf("look for a free subscriber id: %w", err)
+		}
+		if !taken {
+			return id, nil
+		}
 	}
-	return subscription.FreeID(start, taken, len(taken) == idStretch), nil
+	return "", nil
 }
 
-func randomDigits(digits int) string {
-	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
-	// crypto/rand does not fail; it ends the program instead.
-	n, err := rand.Int(rand.Reader, bound)
-	if err != nil {
-		panic(err)
+// searchFreeID looks at every id of a length that is not known to be taken for good,
+// until one is free; empty if there is none.
+func (db *DB) searchFreeID(from querier, digits int) (string, error) {
+	for stretch := range db.ids.Stretches(digits) {
+		first, last := stretch.Bounds()
+		var free sql.NullString
+		var unsettled bool
+		// To count them is much faster than to look for each.
+		err := from.queryRow(`
+			SELECT CASE WHEN ?2 - ?1 + 1 > (
+			         SELECT count(*) FROM subscribers WHERE id BETWEEN ?4 AND ?5 AND length(id) = ?3 AND id NOT GLOB '*[^0-9]*')
+			       THEN (
+			         WITH RECURSIVE stretch (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM stretch WHERE n < ?2)
+			         SELECT printf('%0*d', ?3, n) FROM stretch
+			          WHERE NOT EXISTS (SELECT 1 FROM subscribers WHERE id = printf('%0*d', ?3, n)) LIMIT 1)
+			       END,
+			       EXISTS (SELECT 1 FROM operations
+			         WHERE subscriber_id BETWEEN ?4 AND ?5 AND length(subscriber_id) = ?3
+			           AND status IN ('processing', 'needs_review') AND kind = 'activate')`,
+			stretch.First, stretch.Last, digits, first, last).Scan(&free, &unsettled)
+		if err != nil {
+			return "", fmt.Errorf("search for a free subscriber id: %w", err)
+		}
+		if free.Valid {
+			return free.String, nil
+		}
+		if !unsettled {
+			db.ids.TakenForGood(stretch)
+		}
 	}
-	return fmt.Sprintf("%0*d", digits, n)
+	return "", nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
-func TestAGapAmongSubscriberIDsIsFound(t *testing.T) {
+func TestSubscriberIDsHaveAsFewDigitsAsThereAreIDsOf(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"))
 	defer db.Close()
-	storetest.FindsGaps(t, db, db.SearchID)
+	storetest.GivesOutEveryID(t, db, db.AssignIDsOf)
 }
