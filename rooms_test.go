@@ -84,13 +84,14 @@ var rooms = []room{
 	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
 	{path: "internal/store/*", doors: storeDoors, never: netHTTP, timeless: true},
 	{path: "internal/store/storetest", doors: storeDoors, never: netHTTP, timeless: true, sealed: true},
-	{path: "internal/store/pgtest", never: netHTTP, sealed: true},
+	{path: "internal/store/pgtest", doors: []string{"internal/pgprogram"}, never: netHTTP, sealed: true},
+	{path: "internal/pgprogram", never: both(netHTTP, database), stdlib: true, timeless: true},
 
 	// What proves the rows of a store by rules of its own.
 	{path: "internal/audit", doors: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, timeless: true},
 
 	// What makes stores as large as life, for whoever measures or looks at plans.
-	{path: "internal/growth", doors: both(storeDoors, []string{"internal/store/*"}), never: netHTTP},
+	{path: "internal/growth", doors: both(storeDoors, []string{"internal/store/*", "internal/pgprogram"}), never: netHTTP},
 
 	// What talks.
 	{

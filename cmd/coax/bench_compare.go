@@ -15,7 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/bench/compare"
 	"github.com/coaxhq/coax/internal/bench/crowd"
 	"github.com/coaxhq/coax/internal/bench/machine"
-	"github.com/coaxhq/coax/internal/growth"
+	"github.com/coaxhq/coax/internal/pgprogram"
 )
 
 // comparePlan is how large and how long a comparison is.
@@ -166,7 +166,7 @@ func (c *comparison) checkPrograms() error {
 		return nil
 	}
 	for _, name := range []string{"initdb", "postgres", "pgbench"} {
-		if _, err := growth.Program(name); err != nil {
+		if _, err := pgprogram.Find(name); err != nil {
 			return fmt.Errorf("%w; --only reads,sqlite does without", err)
 		}
 	}

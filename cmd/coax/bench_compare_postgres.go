@@ -14,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/bench/baseline"
 	"github.com/coaxhq/coax/internal/bench/compare"
 	"github.com/coaxhq/coax/internal/growth"
+	"github.com/coaxhq/coax/internal/pgprogram"
 )
 
 // moreNodes is how many join the first one.
@@ -98,7 +99,7 @@ var clusterSettings = []string{"shared_buffers=256MB", "max_wal_size=4GB"}
 func (c *comparison) preparePgBench(ctx context.Context, cluster *growth.Cluster) (baseline.PgBench, error) {
 	c.tell("preparing pgbench, scale %d", c.plan.scale)
 	const database = "pgbench"
-	program, err := growth.Program("pgbench")
+	program, err := pgprogram.Find("pgbench")
 	if err != nil {
 		return baseline.PgBench{}, err
 	}

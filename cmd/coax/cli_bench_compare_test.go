@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/bench/compare"
+	"github.com/coaxhq/coax/internal/pgprogram"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
@@ -56,7 +57,7 @@ func benchCompared(t *testing.T, out string) compare.Report {
 // to be.
 func benchNeedsPostgres(t *testing.T) {
 	t.Helper()
-	if _, err := pgtest.Bin(); err != nil {
+	if _, err := pgprogram.Find("postgres"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
 		}

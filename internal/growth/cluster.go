@@ -7,14 +7,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/coaxhq/coax/internal/pgprogram"
 )
 
 // Cluster is a running PostgreSQL with a data folder that outlives it. It listens
@@ -34,14 +33,8 @@ func InitCluster(data string) error {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
 	}
-	as, err := unprivileged()
-	if err != nil {
+	if err := pgprogram.HandOver(data); err != nil {
 		return err
-	}
-	if as != nil {
-		if err := os.Chown(data, int(as.Uid), int(as.Gid)); err != nil {
-			return err
-		}
 	}
 	command, err := program("initdb", data, "--pgdata", data, "--username", superuser, "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-instructions")
@@ -140,63 +133,14 @@ func (c *Cluster) Stop() error {
 // PID is the first of the server's processes; the others are its children.
 func (c *Cluster) PID() int { return c.process.Process.Pid }
 
-// ErrNoPostgres says that there is none to be started.
-var ErrNoPostgres = errors.New("PostgreSQL is not installed: Debian's package is called postgresql")
-
-// Program is where one of PostgreSQL's programs is, of the newest release.
-func Program(name string) (string, error) {
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
-	if err != nil {
-		return "", err
-	}
-	slices.SortFunc(found, func(a, b string) int { return version(a) - version(b) })
-	if path, err := exec.LookPath(name); err == nil {
-		found = append(found, path)
-	}
-	if len(found) == 0 {
-		return "", ErrNoPostgres
-	}
-	return found[len(found)-1], nil
-}
-
-// program is one of PostgreSQL's, to be run in a folder by whoever may: it refuses
-// to be root.
+// program is one of PostgreSQL's, to be run in a folder.
 func program(name, folder string, args ...string) (*exec.Cmd, error) {
-	path, err := Program(name)
+	command, err := pgprogram.Command(folder, name, args...)
 	if err != nil {
 		return nil, err
 	}
-	as, err := unprivileged()
-	if err != nil {
-		return nil, err
-	}
-	command := exec.Command(path, args...)
-	command.Dir = folder
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	// A Ctrl-C is for us, who then end the server when nobody needs it any more.
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
+	command.SysProcAttr.Setpgid = true
 	endingWithUs(command.SysProcAttr)
 	return command, nil
-}
-
-func version(path string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
-	return n
-}
-
-// unprivileged is who runs PostgreSQL where we are root; nil where we are not.
-func unprivileged() (*syscall.Credential, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		who, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err1 := strconv.ParseUint(who.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(who.Gid, 10, 32)
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
-	}
-	return nil, errors.New("there is no unprivileged user to run PostgreSQL as")
 }

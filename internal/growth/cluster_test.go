@@ -6,11 +6,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/pgprogram"
 )
 
 func TestAFilledPostgresCanBeStartedAgain(t *testing.T) {
-	if _, err := pgtest.Bin(); err != nil {
+	if _, err := pgprogram.Find("postgres"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
 		}

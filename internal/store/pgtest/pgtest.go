@@ -11,9 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,14 +20,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/coaxhq/coax/internal/pgprogram"
 )
 
 // Server is a running PostgreSQL.
 type Server struct {
 	Port    int
 	folder  string
-	bin     string
-	as      *syscall.Credential
 	process *exec.Cmd
 	ended   chan struct{}
 	// settings are what it was told at every start so far.
@@ -86,53 +84,10 @@ func Start(t testing.TB, settings ...string) *Server {
 // giveUp skips where PostgreSQL is not installed, except where it has to be.
 func giveUp(t testing.TB, err error) {
 	t.Helper()
-	var missing *missingError
-	if errors.As(err, &missing) && os.Getenv("CI") != "true" && !Chosen() {
+	if errors.Is(err, pgprogram.ErrNotInstalled) && os.Getenv("CI") != "true" && !Chosen() {
 		t.Skipf("%v: `make tools-present` installs it", err)
 	}
 	t.Fatal(err)
-}
-
-type missingError struct{ what string }
-
-func (e *missingError) Error() string { return e.what + " is not installed" }
-
-// Bin is the folder of the newest PostgreSQL's programs.
-func Bin() (string, error) {
-	if path, err := exec.LookPath("postgres"); err == nil {
-		// A link to it stands alone: its neighbours are where it points.
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			return filepath.Dir(path), nil
-		}
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if err != nil || len(found) == 0 {
-		return "", &missingError{"PostgreSQL (Debian's package postgresql)"}
-	}
-	version := func(path string) int {
-		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
-		return n
-	}
-	newest := slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })
-	return filepath.Dir(newest), nil
-}
-
-// unprivileged is who runs a server where the tests run as root, which PostgreSQL
-// refuses to: the packages' own user.
-func unprivileged() (*syscall.Credential, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		who, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err1 := strconv.ParseUint(who.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(who.Gid, 10, 32)
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
-	}
-	return nil, errors.New("there is no unprivileged user to run PostgreSQL as")
 }
 
 func start(settings []string) (*Server, error) {
@@ -152,15 +107,10 @@ func start(settings []string) (*Server, error) {
 	return s, nil
 }
 
-// newServer finds the programs and makes a folder that the server's user may
-// enter: a test's own folder is its user's alone.
+// newServer makes a folder that the server's user may enter: a test's own folder
+// is its user's alone.
 func newServer() (*Server, error) {
-	bin, err := Bin()
-	if err != nil {
-		return nil, err
-	}
-	as, err := unprivileged()
-	if err != nil {
+	if _, err := pgprogram.Find("postgres"); err != nil {
 		return nil, err
 	}
 	// Memory, where there is some: what these tests ask of a disk is that it
@@ -173,12 +123,10 @@ func newServer() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{folder: folder, bin: bin, as: as}
-	if as != nil {
-		if err := os.Chown(folder, int(as.Uid), int(as.Gid)); err != nil {
-			s.remove()
-			return nil, err
-		}
+	s := &Server{folder: folder}
+	if err := pgprogram.HandOver(folder); err != nil {
+		s.remove()
+		return nil, err
 	}
 	if s.Port, err = freePort(); err != nil {
 		s.remove()
@@ -204,17 +152,13 @@ func freePort() (int, error) {
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
-// command is one of PostgreSQL's programs, as its user.
-func (s *Server) command(name string, args ...string) *exec.Cmd {
-	command := exec.Command(filepath.Join(s.bin, name), args...)
-	command.Dir = s.folder
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "PGUSER=" + superuser, "PGCONNECT_TIMEOUT=5"}
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
-	return command
-}
-
 func (s *Server) run(name string, args ...string) error {
-	if text, err := s.command(name, args...).CombinedOutput(); err != nil {
+	command, err := pgprogram.Command(s.folder, name, args...)
+	if err != nil {
+		return err
+	}
+	command.Env = append(command.Env, "PGUSER="+superuser, "PGCONNECT_TIMEOUT=5")
+	if text, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, text)
 	}
 	return nil
@@ -240,7 +184,9 @@ func (s *Server) Boot(settings ...string) error {
 	}, s.settings...) {
 		args = append(args, "-c", setting)
 	}
-	s.process = s.command("postgres", args...)
+	if s.process, err = pgprogram.Command(s.folder, "postgres", args...); err != nil {
+		return err
+	}
 	s.process.Stdout, s.process.Stderr = log, log
 	// A test run that is killed leaves no server behind.
 	s.process.SysProcAttr.Pdeathsig = syscall.SIGQUIT

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/coaxhq/coax/internal/pgprogram"
 )
 
 // Standby starts a second server that follows this one, in a folder of its own,
@@ -112,10 +114,7 @@ func (s *Server) write(name, line string) error {
 		return err
 	}
 	_, err = file.WriteString(line)
-	if s.as != nil {
-		err = errors.Join(err, file.Chown(int(s.as.Uid), int(s.as.Gid)))
-	}
-	return errors.Join(err, file.Close())
+	return errors.Join(err, pgprogram.HandOver(path), file.Close())
 }
 
 // Until asks a server until the answer is yes.
