@@ -7,13 +7,11 @@ package crowd
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bench/generator"
+	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -31,17 +29,11 @@ type Crowd struct {
 	Plans    []string
 }
 
-// Price is every plan's.
-var Price = money.Paise(199_00)
-
 const (
-	// rateLimit is the highest that an account can be given.
-	rateLimit = 1_000_000
+	// price is every plan's, in paise.
+	price = 199_00
 	// purchases is how many renewals each operator has money for.
 	purchases = 1_000_000
-	// clerks is how many work at the desk at once: their acts share commits,
-	// where the store can do that.
-	clerks = 32
 )
 
 // Make makes plans of a component that the provider sells, operators and keys.
@@ -49,7 +41,7 @@ func Make(ctx context.Context, desk *admin.Desk, component string, size Size) (C
 	var c Crowd
 	for i := range size.Plans {
 		plan, err := desk.SetPlan(ctx, subscription.Plan{
-			ID: fmt.Sprintf("BENCH-%d", i+1), Name: fmt.Sprintf("Bench, plan %d", i+1), Price: Price, Months: 1,
+			ID: fmt.Sprintf("BENCH-%d", i+1), Name: fmt.Sprintf("Bench, plan %d", i+1), Price: money.Paise(price), Months: 1,
 			Type: subscription.Standard, Main: component,
 		})
 		if err != nil {
@@ -57,11 +49,13 @@ func Make(ctx context.Context, desk *admin.Desk, component string, size Size) (C
 		}
 		c.Plans = append(c.Plans, plan.ID)
 	}
-	accounts, err := makeAccounts(ctx, desk, size.Operators)
+	operators, err := growth.MakeOperators(ctx, desk, size.Operators, money.Paise(price*purchases), func() {})
 	if err != nil {
-		return c, fmt.Errorf("make an operator: %w", err)
+		return c, err
 	}
-	c.Accounts = accounts
+	for _, operator := range operators {
+		c.Accounts = append(c.Accounts, generator.NewAccount(operator.ID, operator.Key, operator.Secret))
+	}
 	for i := range size.Subscribers {
 		account := c.Accounts[i%len(c.Accounts)]
 		// A number that no Indian mobile has: it begins with 1.
@@ -69,58 +63,6 @@ func Make(ctx context.Context, desk *admin.Desk, component string, size Size) (C
 	}
 	return c, nil
 }
-
-func makeAccounts(ctx context.Context, desk *admin.Desk, count int) ([]*generator.Account, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	numbers := make(chan int)
-	var mu sync.Mutex
-	var accounts []*generator.Account
-	var working sync.WaitGroup
-	for range clerks {
-		working.Go(func() {
-			for number := range numbers {
-				account, err := makeAccount(ctx, desk, number)
-				if err != nil {
-					cancel(err)
-					continue
-				}
-				mu.Lock()
-				accounts = append(accounts, account)
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range count {
-		numbers <- i + 1
-	}
-	close(numbers)
-	working.Wait()
-	slices.SortFunc(accounts, func(a, b *generator.Account) int { return int(a.OperatorID - b.OperatorID) })
-	return accounts, context.Cause(ctx)
-}
-
-func makeAccount(ctx context.Context, desk *admin.Desk, number int) (*generator.Account, error) {
-	operator, err := desk.CreateOperator(ctx, fmt.Sprintf("Bench, operator %d", number), admin.OperatorChange{RateLimit: new(rateLimit), CommissionBPS: new(250)})
-	if err != nil {
-		return nil, err
-	}
-	_, _, err = desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: Credit(), Reference: fmt.Sprintf("play money %d", number)})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := desk.AllowAddress(ctx, operator.ID, "127.0.0.1"); err != nil {
-		return nil, err
-	}
-	key, err := desk.IssueKey(ctx, operator.ID, access.AllPermissions)
-	if err != nil {
-		return nil, err
-	}
-	return generator.NewAccount(operator.ID, key.Key, key.Secret.Reveal()), nil
-}
-
-// Credit is what each operator begins with.
-func Credit() money.Amount { return money.Paise(Price.Paise() * purchases) }
 
 // row is one subscriber, as both stores keep one: with a first cycle that no
 // operation has paid for, like everybody who comes from another system.

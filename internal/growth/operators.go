@@ -1,0 +1,75 @@
+package growth
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// Operator is one of a store's, with the key it calls with.
+type Operator struct {
+	ID     int64  `json:"id"`
+	Key    string `json:"key"`
+	Secret string `json:"secret"`
+
+	keyID int64
+}
+
+// clerks is how many work at desks at once: their acts share commits, where the
+// store can do that.
+const clerks = 16
+
+// MakeOperators makes operators at the desk of staff who can be loaded with: each
+// has that much money, a key, the highest rate limit, and may come from this
+// machine. They are returned in the order of their ids; done is told of each one,
+// by many at once.
+func MakeOperators(ctx context.Context, desk *admin.Desk, count int, credit money.Amount, done func()) ([]Operator, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	numbers := make(chan int)
+	operators := make([]Operator, count)
+	var working sync.WaitGroup
+	for range clerks {
+		working.Go(func() {
+			for i := range numbers {
+				var err error
+				if operators[i], err = makeOperator(ctx, desk, i+1, credit); err != nil {
+					cancel(fmt.Errorf("make operator %d: %w", i+1, err))
+				}
+				done()
+			}
+		})
+	}
+	for i := range operators {
+		if ctx.Err() == nil {
+			numbers <- i
+		}
+	}
+	close(numbers)
+	working.Wait()
+	slices.SortFunc(operators, func(a, b Operator) int { return int(a.ID - b.ID) })
+	return operators, context.Cause(ctx)
+}
+
+func makeOperator(ctx context.Context, desk *admin.Desk, number int, credit money.Amount) (Operator, error) {
+	account, err := desk.CreateOperator(ctx, fmt.Sprintf("Operator %d", number), admin.OperatorChange{RateLimit: new(rateLimit), CommissionBPS: new(commissionBPS)})
+	if err != nil {
+		return Operator{}, err
+	}
+	if _, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: account.ID, Amount: credit, Reference: "all at once"}); err != nil {
+		return Operator{}, err
+	}
+	if _, err := desk.AllowAddress(ctx, account.ID, "127.0.0.1"); err != nil {
+		return Operator{}, err
+	}
+	key, err := desk.IssueKey(ctx, account.ID, access.AllPermissions)
+	if err != nil {
+		return Operator{}, err
+	}
+	return Operator{ID: account.ID, Key: key.Key, Secret: key.Secret.Reveal(), keyID: key.ID}, nil
+}
