@@ -2,14 +2,21 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
 )
 
-// maxQuestions bounds how long a caller works for the others.
-const maxQuestions = 64
+const (
+	// maxQuestions bounds how long a caller works for the others.
+	maxQuestions = 64
+	// crowd is how many wait when one more connection pays, because the one is
+	// waiting for the disk; sparePlaces is how many more there can be.
+	crowd       = 16
+	sparePlaces = 3
+)
 
 // lane answers the small questions that requests have: a few rows, found by their
 // keys. Whatever the writer commits makes a connection forget all pages that it has
@@ -21,9 +28,9 @@ const maxQuestions = 64
 // connection free answers everybody who waits.
 type lane struct {
 	path string
-	// free holds the connection while nobody uses it; nil stands for one that has
-	// not been opened yet.
-	free chan *connection
+	// free holds the connection while nobody uses it, spare those for a crowd; nil
+	// stands for one that has not been opened yet.
+	free, spare chan *connection
 
 	mu      sync.Mutex
 	waiting []*question
@@ -32,38 +39,56 @@ type lane struct {
 // question is what one caller wants to know.
 type question struct {
 	read func(querier) error
-	err  error
-	done chan struct{}
+	// short: it takes a single statement, which is a moment of its own.
+	short bool
+	err   error
+	done  chan struct{}
 }
 
 func newLane(path string) *lane {
-	l := &lane{path: path, free: make(chan *connection, 1)}
+	l := &lane{path: path, free: make(chan *connection, 1), spare: make(chan *connection, sparePlaces)}
 	l.free <- nil
+	for range sparePlaces {
+		l.spare <- nil
+	}
 	return l
 }
 
 // ask has a question answered, at a moment that comes after it was asked. The
 // caller's hanging up counts only until somebody has begun to answer.
-func (l *lane) ask(ctx context.Context, read func(querier) error) error {
+func (l *lane) ask(ctx context.Context, q *question) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	q := &question{read: read, done: make(chan struct{})}
+	q.done = make(chan struct{})
 	l.mu.Lock()
 	l.waiting = append(l.waiting, q)
+	var spare chan *connection // none, unless it is crowded
+	if len(l.waiting) >= crowd {
+		spare = l.spare
+	}
 	l.mu.Unlock()
 	var why error
 	for why == nil {
+		// Whoever gets a connection answers its own question too, unless many came
+		// before it.
 		select {
 		case <-q.done:
 			return q.err
 		case c, open := <-l.free:
-			if open {
-				c, _ = l.answerMany(c) // its own question too, unless many came before it
-				l.free <- c
-			} else {
+			if !open {
 				why = errClosed
+				continue
 			}
+			c, _ = l.answerMany(c)
+			l.free <- c
+		case c, open := <-spare:
+			if !open {
+				spare = nil
+				continue
+			}
+			c, _ = l.answerMany(c)
+			l.spare <- c
 		case <-ctx.Done():
 			why = ctx.Err()
 		}
@@ -121,6 +146,10 @@ func (l *lane) answerMany(c *connection) (*connection, bool) {
 // failed: SQLite may have ended the transaction then, and what is read after that
 // would be of any moment. They need another one.
 func answer(c *connection, questions []*question) (left []*question) {
+	if len(questions) == 1 && questions[0].short && c.engine.AutocommitEnabled() {
+		questions[0].answer(c)
+		return nil
+	}
 	if _, err := c.exec("BEGIN"); err != nil {
 		// One that could not be rolled back would be in the way for ever.
 		_, _ = c.exec("ROLLBACK")
@@ -131,9 +160,7 @@ func answer(c *connection, questions []*question) (left []*question) {
 	}
 	defer func() { _, _ = c.exec("ROLLBACK") }()
 	for i, q := range questions {
-		q.err = readSafely(q.read, c)
-		close(q.done)
-		if q.err != nil {
+		if q.answer(c); q.err != nil {
 			return questions[i+1:]
 		}
 	}
@@ -147,33 +174,42 @@ func fail(questions []*question, err error) {
 	}
 }
 
-// readSafely: whoever answers is not the one who asks, and must not be hurt.
-func readSafely(read func(querier) error, from querier) (err error) {
+// answer reads what was asked for. Whoever answers may be another than who asks, and
+// is not hurt by a panic.
+func (q *question) answer(from querier) {
+	defer close(q.done)
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("a question to the store panicked: %v\n%s", r, debug.Stack())
+			q.err = fmt.Errorf("a question to the store panicked: %v\n%s", r, debug.Stack())
 		}
 	}()
-	return read(from)
+	q.err = q.read(from)
 }
 
 // close answers whoever has asked before, and turns away everybody else.
 func (l *lane) close() error {
-	c := <-l.free
+	all := []*connection{<-l.free}
+	for range sparePlaces {
+		all = append(all, <-l.spare)
+	}
 	for more := true; more; {
-		c, more = l.answerMany(c)
+		all[0], more = l.answerMany(all[0])
 	}
+	close(l.spare)
 	close(l.free)
-	if c == nil {
-		return nil
+	var errs []error
+	for _, c := range all {
+		if c != nil {
+			errs = append(errs, c.close())
+		}
 	}
-	return c.close()
+	return errors.Join(errs...)
 }
 
 // ask answers a question at one moment, together with others. It is for what takes
 // next to no time; snapshot is for the rest.
 func (db *DB) ask(ctx context.Context, read func(querier) error) error {
-	return db.lane.ask(ctx, read)
+	return db.lane.ask(ctx, &question{read: read})
 }
 
 // askRow asks for a single row.
@@ -193,5 +229,7 @@ type askedRow struct {
 }
 
 func (r askedRow) Scan(into ...any) error {
-	return r.lane.ask(r.ctx, func(from querier) error { return from.queryRow(r.text, r.args...).Scan(into...) })
+	return r.lane.ask(r.ctx, &question{short: true, read: func(from querier) error {
+		return from.queryRow(r.text, r.args...).Scan(into...)
+	}})
 }
