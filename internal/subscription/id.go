@@ -18,16 +18,24 @@ const (
 	idStretch = 1000
 )
 
-// IDs says which ids a store is to try for a new subscriber, and remembers which of
-// them it need not try again. An id is taken for good once the activation that was
-// given it has succeeded; if that fails, it is free again, and it may be the last
-// one of its length.
+// IDs finds ids for new subscribers, and remembers which it need not look at again.
+// An id is taken for good once the activation that was given it has succeeded; if
+// that fails, it is free again, and it may be the last one of its length.
 type IDs struct {
 	mu sync.Mutex
 	// digits is the least that a free id can have.
 	digits int
 	full   map[Stretch]bool
 	fulls  map[int]int // by their digits
+}
+
+// IDRecords are who has which id.
+type IDRecords interface {
+	IsTaken(id string) (bool, error)
+	// FreeIn is an id of a stretch that nobody has, empty if there is none, and
+	// whether any is held by an activation that may still fail, both seen in the
+	// same moment.
+	FreeIn(s Stretch) (id string, unsettled bool, err error)
 }
 
 // Stretch is a number of ids of the same length, one after the other.
@@ -38,49 +46,85 @@ func (s Stretch) Bounds() (first, last string) {
 	return writtenID(s.First, s.Digits), writtenID(s.Last, s.Digits)
 }
 
-// NewIDs starts with ids of so many digits, of which it knows nothing.
+// NewIDs begins with ids of so many digits, of which it knows nothing.
 func NewIDs(digits int) *IDs {
 	return &IDs{digits: digits, full: map[Stretch]bool{}, fulls: map[int]int{}}
 }
 
-// Digits is the length that a free id is to be looked for first: all shorter ones
-// are taken for good.
+// Digits is the length that a free id is looked for first: all shorter ones are
+// taken for good.
 func (ids *IDs) Digits() int {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	return ids.digits
 }
 
-// Guesses are some ids of a length, at random.
-func (ids *IDs) Guesses(digits int) []string {
-	guesses := make([]string, idGuesses)
-	for i := range guesses {
-		guesses[i] = writtenID(below(count(digits)), digits)
+// Candidates are the ids that a new subscriber may get, in this order: the preferred
+// one, if there is one, and random ones of six digits while they last.
+func (ids *IDs) Candidates(preferred string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if preferred != "" && !yield(preferred) {
+			return
+		}
+		guesses(ids.Digits())(yield)
 	}
-	return guesses
 }
 
-// Stretches are all ids of a length but those that are taken for good, from a
-// random place on and round to it.
-func (ids *IDs) Stretches(digits int) iter.Seq[Stretch] {
-	return func(yield func(Stretch) bool) {
-		first := below(stretches(digits))
-		for n := range stretches(digits) {
-			s := stretch(digits, (first+n)%stretches(digits))
-			if !ids.isFull(s) && !yield(s) {
-				return
-			}
+// Unguessed is an id for when all candidates are taken: any of six digits that is
+// free, or else a random one of seven, and so on.
+func (ids *IDs) Unguessed(records IDRecords) (string, error) {
+	for digits := ids.Digits(); ; digits++ {
+		if id, err := ids.search(records, digits); err != nil || id != "" {
+			return id, err
+		}
+		if id, err := FirstFree(records, guesses(digits+1)); err != nil || id != "" {
+			return id, err
 		}
 	}
 }
 
-// TakenForGood says that no id of a stretch is free, nor held by an activation that
-// may still fail, both seen in the same moment. Nobody else can free one.
-func (ids *IDs) TakenForGood(s Stretch) {
+// FirstFree is the first of some ids that nobody has; empty if there is none.
+func FirstFree(records IDRecords, ids iter.Seq[string]) (string, error) {
+	for id := range ids {
+		if taken, err := records.IsTaken(id); err != nil {
+			return "", fmt.Errorf("look for a free subscriber id: %w", err)
+		} else if !taken {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
+// search looks at every id of a length that is not known to be taken for good, from
+// a random place on and round to it, until one is free.
+func (ids *IDs) search(records IDRecords, digits int) (string, error) {
+	all := stretches(digits)
+	begin := below(all)
+	for n := range all {
+		s := stretch(digits, (begin+n)%all)
+		if ids.isFull(s) {
+			continue
+		}
+		id, unsettled, err := records.FreeIn(s)
+		if err != nil {
+			return "", fmt.Errorf("search for a free subscriber id: %w", err)
+		}
+		if id != "" {
+			return id, nil
+		}
+		// Nobody can free an id but an activation that fails.
+		if !unsettled {
+			ids.takenForGood(s)
+		}
+	}
+	return "", nil
+}
+
+func (ids *IDs) takenForGood(s Stretch) {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	if ids.full[s] {
-		return
+		return // somebody else has seen it, too
 	}
 	ids.full[s] = true
 	ids.fulls[s.Digits]++
@@ -93,6 +137,16 @@ func (ids *IDs) isFull(s Stretch) bool {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	return ids.full[s]
+}
+
+func guesses(digits int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for range idGuesses {
+			if !yield(writtenID(below(count(digits)), digits)) {
+				return
+			}
+		}
+	}
 }
 
 func count(digits int) int {

@@ -1,81 +1,133 @@
 package subscription
 
 import (
+	"errors"
 	"slices"
 	"testing"
 )
 
-func TestGuessedIDsHaveTheDigitsAskedFor(t *testing.T) {
+// book has every id but those of five digits and a few others.
+type book struct {
+	free, unsettled map[string]bool
+	looked          []Stretch
+	broken          error
+}
+
+func (b *book) isFree(id string) bool { return len(id) == 5 || b.free[id] }
+
+func (b *book) IsTaken(id string) (bool, error) { return !b.isFree(id), b.broken }
+
+func (b *book) FreeIn(s Stretch) (free string, unsettled bool, err error) {
+	b.looked = append(b.looked, s)
+	for n := s.First; n <= s.Last; n++ {
+		if id := writtenID(n, s.Digits); b.isFree(id) {
+			free = id
+		} else if b.unsettled[id] {
+			unsettled = true
+		}
+	}
+	return free, unsettled, b.broken
+}
+
+func TestCandidatesArePreferredThenGuessed(t *testing.T) {
 	seen := map[string]bool{}
 	for range 50 {
-		for _, id := range NewIDs(6).Guesses(2) {
+		candidates := slices.Collect(NewIDs(2).Candidates("ASHA"))
+		if candidates[0] != "ASHA" {
+			t.Fatalf("the first is %q; want the preferred one", candidates[0])
+		}
+		for _, id := range candidates[1:] {
 			if len(id) != 2 || id < "00" || id > "99" {
 				t.Fatalf("guessed %q; want two digits", id)
 			}
 			seen[id] = true
 		}
 	}
-	// All hundred of them, in a thousand guesses, but for one run in 200.
+	// A thousand guesses miss one in a hundred ids in one run of two hundred.
 	if len(seen) < 95 {
 		t.Errorf("a thousand guesses of two digits are only %d ids", len(seen))
 	}
+	if got := len(slices.Collect(NewIDs(2).Candidates(""))); got != idGuesses {
+		t.Errorf("%d candidates where none is preferred; want %d", got, idGuesses)
+	}
 }
 
-func TestStretchesAreAllIDsOfALengthEachOnce(t *testing.T) {
-	begins := map[int]bool{}
-	for range 100 {
-		var firsts []int
-		for s := range NewIDs(4).Stretches(4) {
-			if s.Digits != 4 || s.Last != s.First+999 {
-				t.Fatalf("a stretch is %+v; want a thousand of four digits", s)
+func TestTheSearchFindsWhateverIsFree(t *testing.T) {
+	begins := map[Stretch]bool{}
+	for _, last := range []string{"0000", "0999", "1000", "4711", "9999"} {
+		for range 10 {
+			b := &book{free: map[string]bool{last: true}}
+			if id, err := NewIDs(4).Unguessed(b); err != nil || id != last {
+				t.Fatalf("found %q, %v; want %s", id, err, last)
 			}
-			firsts = append(firsts, s.First)
-		}
-		begins[firsts[0]] = true
-		slices.Sort(firsts)
-		if want := []int{0, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000}; !slices.Equal(firsts, want) {
-			t.Fatalf("the stretches begin at %v; want %v", firsts, want)
+			begins[b.looked[0]] = true
 		}
 	}
 	if len(begins) < 2 {
-		t.Error("the first stretch is always the same one")
-	}
-	if first, last := (Stretch{Digits: 6, First: 4000, Last: 4999}).Bounds(); first != "004000" || last != "004999" {
-		t.Errorf("the bounds are %s and %s; want 004000 and 004999", first, last)
+		t.Error("every search begins at the same place")
 	}
 }
 
 func TestWhatIsTakenForGoodIsNotLookedAtAgain(t *testing.T) {
-	ids := NewIDs(4)
-	all := slices.Collect(ids.Stretches(4))
-	for i, s := range all {
-		if got := ids.Digits(); got != 4 {
-			t.Fatalf("with %d of %d stretches taken ids are looked for among those of %d digits; want 4", i, len(all), got)
+	ids, b := NewIDs(4), &book{}
+	for search, want := range []int{10, 0} {
+		b.looked = nil
+		var id string
+		var err error
+		if search == 0 {
+			id, err = ids.Unguessed(b)
+		} else {
+			id, err = FirstFree(b, ids.Candidates(""))
 		}
-		ids.TakenForGood(s)
-		ids.TakenForGood(s) // somebody else has seen it, too
-		left := slices.Collect(ids.Stretches(4))
-		if slices.Contains(left, s) || len(left) != len(all)-i-1 {
-			t.Fatalf("after %+v as the %d. of %d these are left: %v", s, i+1, len(all), left)
+		if err != nil || len(id) != 5 || len(b.looked) != want {
+			t.Fatalf("found %q, %v, after a look at %v; want five digits after %d looks", id, err, b.looked, want)
 		}
 	}
 	if got := ids.Digits(); got != 5 {
-		t.Errorf("with all taken ids are looked for among those of %d digits; want 5", got)
+		t.Errorf("ids are looked for first among those of %d digits; want 5", got)
+	}
+}
+
+func TestAnIDThatMayComeFreeAgainIsLookedAtAgain(t *testing.T) {
+	ids, b := NewIDs(4), &book{free: map[string]bool{}, unsettled: map[string]bool{"4711": true}}
+	for _, want := range []int{10, 1, 1} {
+		b.looked = nil
+		if id, err := ids.Unguessed(b); err != nil || len(id) != 5 || len(b.looked) != want {
+			t.Fatalf("found %q, %v, after a look at %v; want five digits after %d looks", id, err, b.looked, want)
+		}
+	}
+	b.free["4711"] = true
+	if id, err := ids.Unguessed(b); err != nil || id != "4711" {
+		t.Errorf("found %q, %v; want 4711, which is free again", id, err)
+	}
+	delete(b.free, "4711")
+	delete(b.unsettled, "4711")
+	if id, err := ids.Unguessed(b); err != nil || len(id) != 5 || ids.Digits() != 5 {
+		t.Errorf("found %q, %v, and looks first among ids of %d digits; want five", id, err, ids.Digits())
 	}
 }
 
 func TestALongerLengthCanBeTakenBeforeAShorterOne(t *testing.T) {
-	ids := NewIDs(3)
-	for s := range ids.Stretches(4) {
-		ids.TakenForGood(s)
+	ids, b := NewIDs(3), &book{free: map[string]bool{}, unsettled: map[string]bool{"471": true}}
+	if id, err := ids.Unguessed(b); err != nil || len(id) != 5 || ids.Digits() != 3 {
+		t.Fatalf("found %q, %v, and looks first among ids of %d digits; want five, and three", id, err, ids.Digits())
 	}
-	if got := ids.Digits(); got != 3 {
-		t.Errorf("ids are looked for among those of %d digits; want 3", got)
+	delete(b.unsettled, "471")
+	if id, err := ids.Unguessed(b); err != nil || len(id) != 5 || ids.Digits() != 5 {
+		t.Errorf("found %q, %v, and looks first among ids of %d digits; want five", id, err, ids.Digits())
 	}
-	for s := range ids.Stretches(3) {
-		ids.TakenForGood(s)
+}
+
+func TestRecordsThatCannotBeReadAreNotTaken(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	ids, b := NewIDs(4), &book{broken: broken}
+	if id, err := ids.Unguessed(b); !errors.Is(err, broken) || id != "" {
+		t.Errorf("found %q, %v; want %v", id, err, broken)
 	}
-	if got := ids.Digits(); got != 5 {
-		t.Errorf("ids are looked for among those of %d digits; want 5", got)
+	if id, err := FirstFree(b, ids.Candidates("4711")); !errors.Is(err, broken) || id != "" {
+		t.Errorf("found %q, %v; want %v", id, err, broken)
+	}
+	if ids.isFull(b.looked[0]) {
+		t.Error("what could not be read is remembered as taken")
 	}
 }

@@ -13,13 +13,5 @@ func (db *DB) AssignIDsOf(digits int) *subscription.IDs {
 	return db.ids
 }
 
-// SearchID is how a store looks for an id when it can no longer guess one.
-func (db *DB) SearchID(ctx context.Context) (string, error) {
-	return db.searchFreeID(db.read(ctx), subscription.IDDigits)
-}
-
-// IDIsTaken is what a store asks of a guess of more digits.
-func (db *DB) IDIsTaken(ctx context.Context, id string) (bool, error) {
-	free, err := firstFree(db.read(ctx), []string{id})
-	return free == "", err
-}
+// IDRecords are what a store looks for a free id in when it can no longer guess one.
+func (db *DB) IDRecords(ctx context.Context) subscription.IDRecords { return idRecords{db.read(ctx)} }

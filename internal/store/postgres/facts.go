@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -144,7 +145,7 @@ func (db *DB) factsOfActivation(ctx context.Context, q operation.Question) (oper
 		  JOIN wallets w ON w.operator_id = q.operator_id
 		  LEFT JOIN (`+sellable+` AND p.id = $4) AS p ON true
 		  LEFT JOIN subscribers s ON s.mobile = $2`,
-		q.OperatorID, q.Mobile, db.candidateIDs(q.SubscriberID), q.PlanID, q.IdempotencyKey, q.Provider,
+		q.OperatorID, q.Mobile, slices.Collect(db.ids.Candidates(q.SubscriberID)), q.PlanID, q.IdempotencyKey, q.Provider,
 	).Scan(append(possible.targets(), &free)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("there is no operator %d", q.OperatorID)
@@ -158,7 +159,7 @@ func (db *DB) factsOfActivation(ctx context.Context, q operation.Question) (oper
 	case free.Valid:
 		facts.FreeID = free.String
 	default:
-		facts.FreeID, err = db.unguessedID(db.read(ctx))
+		facts.FreeID, err = db.ids.Unguessed(idRecords{db.read(ctx)})
 	}
 	return facts, err
 }

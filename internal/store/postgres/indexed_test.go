@@ -15,6 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/storetest"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Every statement that a request can cause, and every one of the workers beside
@@ -154,10 +155,11 @@ func (s *scene) walk(t *testing.T, changes ...string) (heard []explained) {
 	}
 	before := len(s.Log()) // what opening takes is not a request's
 	storetest.Walk(t, db, s.on)
-	if _, err := db.SearchID(t.Context()); err != nil {
+	records := db.IDRecords(t.Context())
+	if _, _, err := records.FreeIn(subscription.Stretch{Digits: 6, Last: 999}); err != nil {
 		t.Error(err)
 	}
-	if _, err := db.IDIsTaken(t.Context(), "000000"); err != nil {
+	if _, err := records.IsTaken("000000"); err != nil {
 		t.Error(err)
 	}
 	if err := db.Close(); err != nil {

@@ -77,11 +77,5 @@ func (db *DB) AssignIDsOf(digits int) *subscription.IDs {
 	return db.ids
 }
 
-// SearchID is how a store looks for an id when it can no longer guess one.
-func (db *DB) SearchID(ctx context.Context) (id string, err error) {
-	err = db.snapshot(ctx, func(from querier) error {
-		id, err = db.searchFreeID(from, subscription.IDDigits)
-		return err
-	})
-	return id, err
-}
+// IDRecords are what a store looks for a free id in when it can no longer guess one.
+func (db *DB) IDRecords(ctx context.Context) subscription.IDRecords { return idRecords{db.read(ctx)} }

@@ -16,6 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/store/storetest"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Every statement that a request can cause, and every one of the workers beside
@@ -75,7 +76,7 @@ func heard(t *testing.T) (path string, statements []string) {
 	db := open(t, path)
 	defer db.Close()
 	storetest.Walk(t, db, on)
-	if _, err := db.SearchID(t.Context()); err != nil {
+	if _, _, err := db.IDRecords(t.Context()).FreeIn(subscription.Stretch{Digits: 6, Last: 999}); err != nil {
 		t.Fatal(err)
 	}
 	return path, db.Statements()
