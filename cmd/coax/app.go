@@ -24,6 +24,9 @@ type app struct {
 	out     io.Writer
 	err     io.Writer
 	environ []string
+	// giveWay has the process step back for whatever else runs on the machine. It
+	// is nil where the process is not the program's own.
+	giveWay func()
 	// began is set once a command's own code runs. What goes wrong before
 	// that is how it was called.
 	began bool
@@ -37,8 +40,7 @@ type app struct {
 }
 
 // run is the program with everything it touches given to it.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, environ []string) int {
-	a := &app{out: stdout, err: stderr, environ: environ}
+func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	if args == nil {
 		args = []string{} // or cobra would look for its own
@@ -48,10 +50,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, environ [
 	if err == nil {
 		return exitDone
 	}
-	fmt.Fprintf(stderr, "coax: %s\n", oneLine(err))
+	fmt.Fprintf(a.err, "coax: %s\n", oneLine(err))
 	var usage *usageError
 	if !a.began || errors.As(err, &usage) {
-		fmt.Fprintf(stderr, "Try `%s --help`.\n", command.CommandPath())
+		fmt.Fprintf(a.err, "Try `%s --help`.\n", command.CommandPath())
 		return exitUsage
 	}
 	return exitRefused

@@ -29,7 +29,8 @@ func (a *app) auditCommand() *cobra.Command {
 		Long: `Prove the books: recompute every balance, expiry and history from the rows alone and name
 what does not agree.
 
-Reads one moment of the store and changes nothing, so that it may run beside live nodes.
+Reads one moment of the store and changes nothing, so that it may run beside live nodes: while
+anything is written to the store it takes half of a processor at most, and only what is left.
 Prints what it counted. Exits with 0 if everything agrees; with 1 if not, after one line
 for each violation: what was broken, where, what was expected and what was found.
 
@@ -40,6 +41,9 @@ What it holds the store against:
   coax audit --config coax.toml --json | jq .violations`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if a.giveWay != nil {
+				a.giveWay()
+			}
 			report, err := a.runAudit(c.Context(), showProgress)
 			if err != nil {
 				return err
@@ -83,7 +87,14 @@ func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, er
 		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
 	}
 	defer done()
-	report, err := auditSettings(config).Run(ctx, snapshot, now, progress)
+	settings := auditSettings(config)
+	pace, letGo, err := auditPaceOn(ctx, config.Store)
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer letGo()
+	settings.Rest = pace.rest
+	report, err := settings.Run(ctx, snapshot, now, progress)
 	if err != nil {
 		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.place(), err)
 	}

@@ -18,6 +18,7 @@ const auditLinesMost = 20
 // books do not agree goes on, because stopping is a person's decision.
 type auditWatch struct {
 	every    time.Duration
+	store    storeConfig
 	settings audit.Settings
 	// now is the service's clock, which the rows carry; machine is the one that
 	// whoever collects metrics goes by. A demo may have moved the first.
@@ -44,7 +45,7 @@ func newAuditWatch(config Config, log *slog.Logger, now func() time.Time, metric
 		invariants[i] = invariant.ID
 	}
 	return &auditWatch{
-		every: config.Audit.Every, settings: auditSettings(config), now: now, log: log,
+		every: config.Audit.Every, store: config.Store, settings: auditSettings(config), now: now, log: log,
 		machine: func() time.Time { return now().Add(-config.Clock.Offset) },
 		open: func(ctx context.Context) (audit.Snapshot, func(), error) {
 			return openSnapshot(ctx, config.Store)
@@ -98,7 +99,14 @@ func (w *auditWatch) look(ctx context.Context) (audit.Report, error) {
 		return audit.Report{}, err
 	}
 	defer done()
-	return w.settings.Run(ctx, snapshot, now, nil)
+	settings := w.settings
+	pace, letGo, err := auditPaceOn(ctx, w.store)
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer letGo()
+	settings.Rest = pace.rest
+	return settings.Run(ctx, snapshot, now, nil)
 }
 
 // tell writes what is newly wrong into the log, and when all is well again.

@@ -35,6 +35,11 @@ func (r cliResult) String() string {
 	return fmt.Sprintf("exit %d\nstdout: %s\nstderr: %s", r.code, r.out, r.err)
 }
 
+// run is the program within this process, which is not its own.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, environ []string) int {
+	return (&app{out: stdout, err: stderr, environ: environ}).run(ctx, args)
+}
+
 // cliRun runs the program in this process with an empty environment.
 func cliRun(t testing.TB, args ...string) cliResult {
 	t.Helper()

@@ -54,5 +54,6 @@ func cliBeProgram() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	return run(ctx, os.Args[1:], os.Stdout, os.Stderr, environ)
+	program := &app{out: os.Stdout, err: os.Stderr, environ: environ, giveWay: giveWay}
+	return program.run(ctx, os.Args[1:])
 }

@@ -66,6 +66,9 @@ type Settings struct {
 	// LongestWait is the longest that an operation in review, or an add-on that
 	// is missing, waits to be looked at again.
 	LongestWait time.Duration
+	// Rest is called every few rows, for an audit that is to leave others room. Nil
+	// reads on and on.
+	Rest func(context.Context)
 }
 
 // Run audits one moment of a store whose service's settings are not known.
@@ -81,7 +84,7 @@ func Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(wh
 // is in the report.
 func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(what string, rows int64)) (Report, error) {
 	a := &auditor{
-		ctx: ctx, snapshot: snapshot, now: now.UnixMilli(), progress: progress,
+		ctx: ctx, snapshot: snapshot, now: now.UnixMilli(), progress: progress, rest: s.Rest,
 		longestWait:  cmp.Or(s.LongestWait, longestWaitThereIs).Milliseconds(),
 		plans:        map[string][]planVersion{},
 		descriptions: map[string]string{},
@@ -116,6 +119,7 @@ type auditor struct {
 	snapshot Snapshot
 	now      int64
 	progress func(string, int64)
+	rest     func(context.Context)
 	// longestWait is until when at the latest a check must be due, from now.
 	longestWait int64
 

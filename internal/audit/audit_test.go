@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -312,5 +313,24 @@ func TestAReviewMayWaitAsLongAsTheServiceIsSetTo(t *testing.T) {
 		if stuck != row.want {
 			t.Errorf("%s: %d are called stuck; want %d: %v", row.name, stuck, row.want, report.Violations)
 		}
+	}
+}
+
+func TestAnAuditThatRestsFindsTheSame(t *testing.T) {
+	t.Parallel()
+	s := closedShop(t)
+	want, err := audit.Run(t.Context(), snapshot(t, peek(t, s.path)), s.now, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rests := int64(0)
+	settings := audit.Settings{Rest: func(context.Context) { rests++ }}
+	got, err := settings.Run(t.Context(), snapshot(t, peek(t, s.path)), s.now, nil)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v (%v); want what an audit without rest finds, %+v", got, err, want)
+	}
+	// Some tables are read more than once.
+	if rows := rowsOf(want.Counts); rests < rows/audit.RestEvery || rests > 4*rows/audit.RestEvery {
+		t.Errorf("it could rest %d times in %d rows; want that after every %d", rests, rows, audit.RestEvery)
 	}
 }

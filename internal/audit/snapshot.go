@@ -35,7 +35,9 @@ type postgres struct {
 	batch int // rows that are fetched at a time
 }
 
-const cursorBatch = 5_000
+// cursorBatch is what PostgreSQL does at a stretch: about a millisecond's work,
+// during which an audit cannot rest.
+const cursorBatch = 200
 
 // cursor asks one question and hands out its rows: one by one from SQLite, in
 // batches from PostgreSQL.
@@ -225,9 +227,17 @@ func walk[K cmp.Ordered](visit func(K), streams ...keyed[K]) {
 	}
 }
 
+// restEvery is after how many rows an audit may rest: a fraction of a millisecond's
+// work, so that whoever says how long it works at a time can mean a millisecond.
+const restEvery = 64
+
 // tick counts a row.
 func (a *auditor) tick(what string) {
-	if a.rows++; a.rows&0xffff == 0 && a.progress != nil {
+	a.rows++
+	if a.rows%restEvery == 0 && a.rest != nil {
+		a.rest(a.ctx)
+	}
+	if a.rows&0xffff == 0 && a.progress != nil {
 		a.progress(what, a.rows)
 	}
 }
