@@ -36,12 +36,12 @@ type comparePlan struct {
 
 var (
 	wholeComparison = comparePlan{
-		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16}, clients: []int{1, 16, 64}, rounds: 3,
+		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16, InDoubt: 1000}, clients: []int{1, 16, 64}, rounds: 3,
 		warmup: time.Second, duration: 5 * time.Second, open: 8 * time.Second, scale: 10,
 		large: 10_000_000, enough: 1_000_000, small: 10_000,
 	}
 	quickComparison = comparePlan{
-		crowd: crowd.Size{Operators: 32, Subscribers: 640, Plans: 8}, clients: []int{1, 4, 16}, rounds: 1,
+		crowd: crowd.Size{Operators: 32, Subscribers: 640, Plans: 8, InDoubt: 80}, clients: []int{1, 4, 16}, rounds: 1,
 		duration: 200 * time.Millisecond, open: 200 * time.Millisecond, scale: 1,
 		large: 20_000, enough: 20_000, small: 100,
 	}
@@ -80,7 +80,9 @@ themselves. How fast a machine is says little about a service; what the service 
 1,000 operators and 100,000 subscribers share the load, over kept connections; every request is
 signed with a fresh nonce, and every answer's code is checked. Closed loops have 1, 16 and 64 clients;
 open loops send at half of what 64 clients reached, and count a request's time from when it was due;
-renewals are sent so once more while another process audits the store.
+renewals are sent so once more beside each of three jobs: audits of the store, one after the other;
+the review of operations that the provider has left in doubt, 30 a second; and a bulk job, which makes
+half of the load itself, in bursts.
 Every figure is the median of three runs. At the end each store is audited, and its ledger has to
 have a line for every 200. Stores of ten million operations are loaded where coax bench fill has
 made them in --out, and the books of these are counted and not audited; where there are none, such

@@ -83,6 +83,11 @@ type loading struct {
 	renewals bool
 	meter    meter
 	duration time.Duration
+	// accounts are who sends; nil is everybody whose renewals are done at once.
+	accounts []*generator.Account
+	// burst and inDoubt are as the generator has them.
+	burst   time.Duration
+	inDoubt bool
 }
 
 // load makes one run of a kind of load, and takes it into its figure.
@@ -114,21 +119,12 @@ func (c *comparison) take(figure *compare.Figure, run compare.Run) {
 }
 
 func (c *comparison) send(ctx context.Context, of loading, begin, end func()) (generator.Result, error) {
-	load := generator.Load{
-		Accounts: of.store.crowd.Accounts, Clients: of.figure.Clients, Rate: of.figure.Rate,
-		Warmup: c.plan.warmup, Duration: of.duration, Begin: begin, End: end,
-		Mark: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
-		Progress: func(elapsed time.Duration, requests uint64) {
-			if elapsed > 0 {
-				c.tell("%s: %.0fs  %.0f/s", of.figure.Name, elapsed.Seconds(), float64(requests)/elapsed.Seconds())
-			}
-		},
-	}
-	for _, node := range of.nodes {
-		load.Targets = append(load.Targets, node.target)
-	}
-	if of.renewals {
-		load.Plans = of.store.crowd.Plans
+	load := c.loadOf(of)
+	load.Begin, load.End = begin, end
+	load.Progress = func(elapsed time.Duration, requests uint64) {
+		if elapsed > 0 {
+			c.tell("%s: %.0fs  %.0f/s", of.figure.Name, elapsed.Seconds(), float64(requests)/elapsed.Seconds())
+		}
 	}
 	result, err := load.Run(ctx)
 	if of.renewals {
@@ -141,6 +137,24 @@ func (c *comparison) send(ctx context.Context, of loading, begin, end func()) (g
 		c.report.Problems = append(c.report.Problems, of.figure.Name+": "+problem)
 	}
 	return result, nil
+}
+
+// loadOf is a kind of load as the generator wants it.
+func (c *comparison) loadOf(of loading) generator.Load {
+	load := generator.Load{
+		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, InDoubt: of.inDoubt,
+		Warmup: c.plan.warmup, Duration: of.duration, Mark: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
+	}
+	if load.Accounts == nil {
+		load.Accounts = of.store.crowd.Accounts
+	}
+	for _, node := range of.nodes {
+		load.Targets = append(load.Targets, node.target)
+	}
+	if of.renewals {
+		load.Plans = of.store.crowd.Plans
+	}
+	return load
 }
 
 // profile takes a profile of the first node in a run that counts for nothing: who

@@ -15,6 +15,10 @@ import (
 	"github.com/coaxhq/coax/internal/provider/simulator"
 )
 
+// reviewPatience is how long it may take until operations that were in doubt have
+// an outcome.
+const reviewPatience = time.Minute
+
 // compareStore is a store with everybody in it who loads the nodes on it.
 type compareStore struct {
 	name  string
@@ -95,7 +99,7 @@ func (c *comparison) prove(ctx context.Context, s *compareStore, whole bool) err
 	if err != nil {
 		return err
 	}
-	books := compare.Books{Store: s.name, Answered: s.answered.Done, Ledger: charges - s.charges, Charged: charged.String()}
+	books := compare.Books{Store: s.name, Answered: s.answered.Done, Verified: s.answered.Pending, Ledger: charges - s.charges, Charged: charged.String()}
 	if open := s.answered.Pending + s.answered.Unknown; books.Ledger < books.Answered || books.Ledger > books.Answered+open {
 		c.report.Problems = append(c.report.Problems, fmt.Sprintf("%s: the ledger has %d lines more than before; %d renewals were answered 200, and %d left open",
 			s.name, books.Ledger, books.Answered, open))
@@ -114,6 +118,43 @@ func (c *comparison) prove(ctx context.Context, s *compareStore, whole bool) err
 	}
 	c.report.Books = append(c.report.Books, books)
 	return nil
+}
+
+// awaitReviews returns when nothing is open any more.
+func (c *comparison) awaitReviews(ctx context.Context, s *compareStore) error {
+	config, err := c.at(s).config()
+	if err != nil {
+		return err
+	}
+	for end := time.Now().Add(reviewPatience); ; sleep(ctx, 100*time.Millisecond) {
+		open, err := countOpen(ctx, config)
+		switch {
+		case err != nil:
+			return err
+		case open == 0:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("%s are still open after %s of reviews", counted(open, "operation"), reviewPatience)
+		}
+	}
+}
+
+// countOpen is how many operations have no outcome yet.
+func countOpen(ctx context.Context, config Config) (open int64, err error) {
+	snapshot, done, err := openSnapshot(ctx, config.Store)
+	if err != nil {
+		return 0, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
+	}
+	defer done()
+	rows, err := snapshot.QueryContext(ctx, `SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review')`)
+	if err != nil {
+		return 0, fmt.Errorf("count what is open: %w", err)
+	}
+	defer rows.Close()
+	if rows.Next() {
+		err = rows.Scan(&open)
+	}
+	return open, errors.Join(err, rows.Err())
 }
 
 // countCharges asks the ledger itself, with a statement of its own: what it is to

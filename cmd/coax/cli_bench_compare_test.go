@@ -76,13 +76,19 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 	benchEmpty(t, temp)
 	cliSays(t, "the table", p.out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
 		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
-		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
+		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "p99 of renewals on SQLite beside reviews ÷ alone",
+		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
 	cliSays(t, "the progress", p.err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
 	report := benchCompared(t, out)
-	if !report.Quick || len(report.Figures) != 18 || len(report.Ratios) != 8 || len(report.Sizes) != 4 {
-		t.Errorf("%d figures, %d ratios, %d sizes; want 18, 8 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
+	if !report.Quick || len(report.Figures) != 22 || len(report.Ratios) != 12 || len(report.Sizes) != 4 {
+		t.Errorf("%d figures, %d ratios, %d sizes; want 22, 12 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
 	}
 	benchSound(t, report, "sqlite", "postgres")
+	for _, books := range report.Books {
+		if books.Verified == 0 {
+			t.Errorf("%s: nothing was left in doubt beside the load and verified", books.Store)
+		}
+	}
 }
 
 func TestBenchCompareLoadsStoresThatHaveGrown(t *testing.T) {
@@ -125,7 +131,7 @@ func benchSound(t *testing.T, report compare.Report, audited ...string) {
 		t.Fatalf("%d stores were held against the answers; want %d", len(report.Books), len(audited))
 	}
 	for i, books := range report.Books {
-		if books.Answered == 0 || books.Ledger != books.Answered || (books.Audited != "") != (audited[i] != "") || audited[i] != "" && books.Store != audited[i] {
+		if books.Answered == 0 || books.Ledger != books.Answered+books.Verified || (books.Audited != "") != (audited[i] != "") || audited[i] != "" && books.Store != audited[i] {
 			t.Errorf("%+v; want a line in the ledger for every 200, and an audit of %q", books, audited[i])
 		}
 	}

@@ -122,8 +122,8 @@ resident memory of a node, in MB       measured    asked
 SQLite, idle                                 22     ≤ 50        met
 SQLite, 64 clients                          220    ≤ 200        not met
 
-sqlite: 12 renewals were answered 200, 12 lines are in its ledger; the audit agrees on 12 operations
-filled: 1 renewals were answered 200, 1 lines are in its ledger; not audited
+sqlite: 12 renewals were answered 200 and 0 verified later, 12 lines are in its ledger; the audit agrees on 12 operations
+filled: 1 renewals were answered 200 and 0 verified later, 1 lines are in its ledger; not audited
 note: the stores were small
 problem: something was wrong
 `

@@ -46,6 +46,8 @@ type Books struct {
 	Store string `json:"store"`
 	// Answered is how often the service said 200 to a renewal.
 	Answered uint64 `json:"answered"`
+	// Verified were left in doubt, and found to have been carried out since.
+	Verified uint64 `json:"verified"`
 	// Ledger is how many charges its books have; Charged what they come to.
 	Ledger  uint64 `json:"ledger_lines"`
 	Charged string `json:"charged"`
@@ -124,7 +126,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		if b.Audited != "" {
 			audited = "the audit agrees on " + b.Audited
 		}
-		fmt.Fprintf(out, "%s: %d renewals were answered 200, %d lines are in its ledger; %s\n", b.Store, b.Answered, b.Ledger, audited)
+		fmt.Fprintf(out, "%s: %d renewals were answered 200 and %d verified later, %d lines are in its ledger; %s\n", b.Store, b.Answered, b.Verified, b.Ledger, audited)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(out, "note:", note)

@@ -7,6 +7,8 @@ package crowd
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -21,12 +23,17 @@ type Size struct {
 	Operators   int `json:"operators"`
 	Subscribers int `json:"subscribers"`
 	Plans       int `json:"plans"`
+	// InDoubt is how many subscribers there are besides, of whom the provider never
+	// says at once what it has done.
+	InDoubt int `json:"in_doubt"`
 }
 
 // Crowd is who is in a store, ready to call.
 type Crowd struct {
 	Accounts []*generator.Account
 	Plans    []string
+	// InDoubt are the operators of those whose renewals are left in doubt.
+	InDoubt []*generator.Account
 }
 
 const (
@@ -34,6 +41,11 @@ const (
 	price = 199_00
 	// purchases is how many renewals each operator has money for.
 	purchases = 1_000_000
+	// inDoubtOperators share those whose renewals are left in doubt.
+	inDoubtOperators = 8
+	// dropped is where their numbers begin: the simulator does what it is asked for
+	// these and hangs up without an answer.
+	dropped = 90_0009_0000
 )
 
 // Make makes plans of a component that the provider sells, operators and keys.
@@ -49,19 +61,30 @@ func Make(ctx context.Context, desk *admin.Desk, component string, size Size) (C
 		}
 		c.Plans = append(c.Plans, plan.ID)
 	}
-	operators, err := growth.MakeOperators(ctx, desk, size.Operators, money.Paise(price*purchases), func() {})
+	operators, err := growth.MakeOperators(ctx, desk, size.Operators+inDoubtOperators, money.Paise(price*purchases), func() {})
 	if err != nil {
 		return c, err
 	}
-	for _, operator := range operators {
-		c.Accounts = append(c.Accounts, generator.NewAccount(operator.ID, operator.Key, operator.Secret))
+	for i, operator := range operators {
+		account := generator.NewAccount(operator.ID, operator.Key, operator.Secret)
+		if i < size.Operators {
+			c.Accounts = append(c.Accounts, account)
+		} else {
+			c.InDoubt = append(c.InDoubt, account)
+		}
 	}
-	for i := range size.Subscribers {
-		account := c.Accounts[i%len(c.Accounts)]
-		// A number that no Indian mobile has: it begins with 1.
-		account.Subscribers = append(account.Subscribers, fmt.Sprintf("%d", 1_000_000_000+i))
-	}
+	// Numbers that no Indian mobile has begin with 1.
+	deal(c.Accounts, size.Subscribers, 1_000_000_000)
+	deal(c.InDoubt, size.InDoubt, dropped)
 	return c, nil
+}
+
+// deal gives each account its part of so many subscribers.
+func deal(accounts []*generator.Account, subscribers, from int) {
+	for i := range subscribers {
+		account := accounts[i%len(accounts)]
+		account.Subscribers = append(account.Subscribers, strconv.Itoa(from+i))
+	}
 }
 
 // row is one subscriber, as both stores keep one: with a first cycle that no
@@ -71,9 +94,11 @@ type row struct {
 	operator int64
 }
 
+func (c Crowd) everybody() []*generator.Account { return slices.Concat(c.Accounts, c.InDoubt) }
+
 func (c Crowd) rows() []row {
 	var rows []row
-	for _, account := range c.Accounts {
+	for _, account := range c.everybody() {
 		for _, id := range account.Subscribers {
 			rows = append(rows, row{id, account.OperatorID})
 		}
@@ -87,8 +112,9 @@ const term = 30 * 24 * time.Hour
 // acts are staff's word for where the subscribers came from, each chained to the
 // one before it: without them an audit would find strangers.
 func (c Crowd) acts(previous []byte, now time.Time) []admin.LoggedAct {
-	acts := make([]admin.LoggedAct, len(c.Accounts))
-	for i, account := range c.Accounts {
+	accounts := c.everybody()
+	acts := make([]admin.LoggedAct, len(accounts))
+	for i, account := range accounts {
 		acts[i] = admin.LoggedAct{
 			Act:        admin.Act{Actor: "bench", Action: "subscriber import", At: now},
 			OperatorID: account.OperatorID, Subject: fmt.Sprintf("subscribers of lco %d", account.OperatorID),

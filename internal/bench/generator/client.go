@@ -10,8 +10,11 @@ import (
 	"github.com/coaxhq/coax/internal/bench"
 )
 
-// okay is the one answer that a load is to get.
-const okay = "200 OK"
+// The one answer that a load is to get: okay, or in doubt where that is wanted.
+const (
+	okay    = "200 OK"
+	inDoubt = "202 PENDING_REVIEW"
+)
 
 // client has one request on its way at a time.
 type client struct {

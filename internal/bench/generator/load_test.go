@@ -83,6 +83,30 @@ func TestALoadCountsWhatTheServiceHasServed(t *testing.T) {
 	}
 }
 
+func TestALoadThatIsToBeLeftInDoubtDemandsThatItIs(t *testing.T) {
+	run := func(status int, code string) Result {
+		target := serviceWith(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			envelope(w, status, "req_1", code, "")
+		})
+		load := Load{
+			Targets: []Target{target}, Accounts: accounts(2), Plans: []string{"A"}, InDoubt: true,
+			Clients: 2, Rate: 100, Burst: 50 * time.Millisecond, Duration: 100 * time.Millisecond, Mark: "test",
+		}
+		result, err := load.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if got := run(202, "PENDING_REVIEW"); len(got.Problems) > 0 || got.Tally.Pending != 10 {
+		t.Errorf("%+v; want 10 that are pending, and no problem", got)
+	}
+	if got := run(402, "INSUFFICIENT_BALANCE"); len(got.Problems) != 1 {
+		t.Errorf("%+v; want it noticed that nothing is in doubt", got)
+	}
+}
+
 func TestALoadNoticesEveryWrongAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc

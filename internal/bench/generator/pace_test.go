@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +13,7 @@ import (
 func TestAScheduleIsKeptWhateverComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		s := schedule{begin: begin, end: begin.Add(time.Second), every: 10 * time.Millisecond, now: time.Now, sleep: time.Sleep}
+		s := schedule{begin: begin, end: begin.Add(time.Second), every: 10 * time.Millisecond, together: 1, now: time.Now, sleep: time.Sleep}
 		due := make(chan time.Time, s.slots())
 		// Nobody takes anything.
 		s.run(due, func() bool { return false })
@@ -32,10 +33,27 @@ func TestAScheduleIsKeptWhateverComesBack(t *testing.T) {
 	})
 }
 
+func TestABurstComesAtOnceAndMakesTheSameRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s := schedule{begin: begin, end: begin.Add(time.Second), every: 10 * time.Millisecond, together: 25, now: time.Now, sleep: time.Sleep}
+		due := make(chan time.Time, s.slots())
+		s.run(due, func() bool { return false })
+		at := map[time.Duration]int{}
+		for moment := range due {
+			at[moment.Sub(begin)]++
+		}
+		want := map[time.Duration]int{0: 25, 250 * time.Millisecond: 25, 500 * time.Millisecond: 25, 750 * time.Millisecond: 25}
+		if !maps.Equal(at, want) {
+			t.Errorf("they come at %v; want %v", at, want)
+		}
+	})
+}
+
 func TestAScheduleEndsWhenTheLoadDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		s := schedule{begin: begin, end: begin.Add(time.Hour), every: time.Millisecond, now: time.Now, sleep: time.Sleep}
+		s := schedule{begin: begin, end: begin.Add(time.Hour), every: time.Millisecond, together: 1, now: time.Now, sleep: time.Sleep}
 		due := make(chan time.Time, s.slots())
 		s.run(due, func() bool { return time.Since(begin) >= time.Second })
 		if n := len(due); n != 1001 {
@@ -58,7 +76,7 @@ func TestWhoIsServedLateHasBeenWaitingSinceItsMoment(t *testing.T) {
 			}
 			return bench.Answer{Status: 200, Code: "OK"}, nil
 		}
-		s := schedule{begin: r.from, end: r.end, every: 10 * time.Millisecond, now: time.Now, sleep: time.Sleep}
+		s := schedule{begin: r.from, end: r.end, every: 10 * time.Millisecond, together: 1, now: time.Now, sleep: time.Sleep}
 		due := make(chan time.Time, s.slots())
 		go s.run(due, func() bool { return r.stopped(t.Context()) })
 		c.openLoop(t.Context(), due)
