@@ -83,7 +83,9 @@ func (c *chronicle) transactions(ctx context.Context) ([][]row, error) {
 		slices.SortStableFunc(rows, func(a, b row) int {
 			return cmp.Compare(slices.Index(tables, a.table), slices.Index(tables, b.table))
 		})
-		all = append(all, transaction{last, rows})
+		if rows = folded(rows); len(rows) > 0 {
+			all = append(all, transaction{last, rows})
+		}
 	}
 	slices.SortFunc(all, func(a, b transaction) int { return cmp.Compare(a.last, b.last) })
 	ordered := make([][]row, len(all))
@@ -91,6 +93,44 @@ func (c *chronicle) transactions(ctx context.Context) ([][]row, error) {
 		ordered[i] = t.rows
 	}
 	return ordered, nil
+}
+
+// changedAgain is a counter's change by a transaction that changed it before.
+const changedAgain = "update again"
+
+// folded leaves of each counter what the transaction left behind: it takes places
+// for a whole batch, and gives those back that are not granted, before anybody can
+// see either.
+func folded(rows []row) (kept []row) {
+	place := map[string]int{}
+	for _, l := range rows {
+		if l.table != "rate_counters" {
+			kept = append(kept, l)
+			continue
+		}
+		var c struct {
+			Operator int64 `json:"operator_id"`
+			Minute   int64 `json:"minute"`
+		}
+		l.into(&c)
+		key := keyOf(c.Operator, fmt.Sprint(c.Minute))
+		at, again := place[key]
+		if !again {
+			place[key] = len(kept)
+			kept = append(kept, l)
+			continue
+		}
+		switch first := kept[at].act; {
+		case l.act == "delete" && first == "insert":
+			l.act = "" // it was never there
+		case first == "insert":
+			l.act = first
+		case l.act == "update":
+			l.act = changedAgain
+		}
+		kept[at] = l
+	}
+	return slices.DeleteFunc(kept, func(l row) bool { return l.act == "" })
 }
 
 // texts are the rows of a query of one column.

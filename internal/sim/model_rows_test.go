@@ -73,7 +73,8 @@ func (m *model) takeCounter(l row) {
 	} else if limit := o.Limit; c.Used > limit {
 		m.violate("A6", fmt.Sprint("operator ", c.Operator), "%d requests counted in minute %d, where %d are allowed", c.Used, c.Minute, limit)
 	}
-	if before := m.used[key]; l.act == "update" && c.Used <= before && !m.purged[key] {
+	// Only who gave back all places that it took leaves as many as there were.
+	if before := m.used[key]; (l.act == "update" && c.Used <= before || l.act == changedAgain && c.Used < before) && !m.purged[key] {
 		m.violate("A6", fmt.Sprint("operator ", c.Operator), "minute %d has counted %d and then %d requests: some are lost", c.Minute, before, c.Used)
 	}
 	m.used[key] = c.Used

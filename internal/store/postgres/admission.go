@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/coaxhq/coax/internal/access"
 )
@@ -41,11 +42,9 @@ func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, e
 	return admitted, nil
 }
 
-// minute is an operator's counter.
-type minute struct{ operatorID, at int64 }
-
-// admitAll admits a batch in two round trips: everything is asked for and locked
-// in the first, and what is counted is written in the second, with the commit.
+// admitAll admits a batch in two round trips: nonces are burned and places taken
+// for everybody in the first, and the second has the commit. Whoever turns out to
+// be refused gives its place back in between.
 //
 // Rows are locked in the order of their keys, so that batches of several nodes
 // wait for each other and never in a circle.
@@ -57,68 +56,113 @@ func admitAll(p *pipe, batch []*admitting) error {
 	q := newAdmissionQuery(batch)
 	asking := &pgx.Batch{}
 	q.burn(asking)
-	q.lockCounters(asking)
+	q.takePlaces(asking)
 	q.compare(asking) // last, for terms may change while another batch is waited for
 	if err := p.send(asking); err != nil {
 		return err
+	}
+	if !q.allFresh {
+		looking := &pgx.Batch{}
+		q.whoBurned(looking)
+		if err := p.send(looking); err != nil {
+			return err
+		}
 	}
 	if err := q.decide(p); err != nil {
 		return err
 	}
 	writing := &pgx.Batch{}
-	q.writeCounters(writing)
+	q.givePlacesBack(writing)
 	return p.commit(writing)
 }
 
 // admissionQuery is a batch on its way through the store.
 type admissionQuery struct {
-	batch    []*admitting
-	burned   map[[2]any]string // (credential, nonce) to the request that used it
+	batch       []*admitting
+	credentials []int64
+	nonces      []string
+	// allFresh: no nonce of the batch was used before. Otherwise burned says who used
+	// each, by credential and nonce.
+	allFresh bool
+	burned   map[burnedNonce]string
 	versions map[int64][2]int64
-	used     map[minute]int64
-	counted  map[minute]bool
-	keys     []minute // in the order they are locked
+	// counters are in the order that they are locked in.
+	counters []counter
+}
+
+type burnedNonce struct {
+	credentialID int64
+	nonce        string
+}
+
+// counter is one operator's minute.
+type counter struct {
+	operatorID, minute int64
+	// asked is how many of the batch want a place, used how many places are taken,
+	// theirs not among them until they are granted.
+	asked, used int64
+}
+
+func (c counter) compare(with counter) int {
+	return cmp.Or(cmp.Compare(c.operatorID, with.operatorID), cmp.Compare(c.minute, with.minute))
 }
 
 func newAdmissionQuery(batch []*admitting) *admissionQuery {
 	q := &admissionQuery{
-		batch: batch, burned: map[[2]any]string{}, versions: map[int64][2]int64{}, used: map[minute]int64{}, counted: map[minute]bool{},
+		batch:       batch,
+		credentials: column(batch, func(e *admitting) int64 { return e.asks.CredentialID }),
+		nonces:      column(batch, func(e *admitting) string { return e.asks.Nonce }),
+		versions:    make(map[int64][2]int64, len(batch)),
 	}
 	for _, e := range batch {
 		e.gets = access.Admitted{} // a batch may run again
-		if key := (minute{e.asks.OperatorID, e.asks.Minute()}); e.asks.Count && !slices.Contains(q.keys, key) {
-			q.keys = append(q.keys, key)
+		if e.asks.Count {
+			q.counters = append(q.counters, counter{operatorID: e.asks.OperatorID, minute: e.asks.Minute()})
 		}
 	}
-	slices.SortFunc(q.keys, func(a, b minute) int {
-		return cmp.Or(cmp.Compare(a.operatorID, b.operatorID), cmp.Compare(a.at, b.at))
-	})
+	slices.SortFunc(q.counters, counter.compare)
+	q.counters = slices.CompactFunc(q.counters, func(a, b counter) bool { return a.compare(b) == 0 })
+	for _, e := range batch {
+		if e.asks.Count {
+			q.counterOf(e.asks.OperatorID, e.asks.Minute()).asked++
+		}
+	}
 	return q
 }
 
-// burn uses up the nonces that are free, and asks who used the others.
+// counterOf is one of those that the batch needs.
+func (q *admissionQuery) counterOf(operatorID, minute int64) *counter {
+	n, _ := slices.BinarySearchFunc(q.counters, counter{operatorID: operatorID, minute: minute}, counter.compare)
+	return &q.counters[n]
+}
+
+// burn uses up the nonces that are free.
 func (q *admissionQuery) burn(sending *pgx.Batch) {
-	n := len(q.batch)
-	credentials, used := make([]int64, n), make([]int64, n)
-	nonces, requests := make([]string, n), make([]string, n)
-	for i, e := range q.batch {
-		credentials[i], nonces[i], requests[i], used[i] = e.asks.CredentialID, e.asks.Nonce, e.asks.RequestID, e.asks.Now.UnixMilli()
-	}
 	sending.Queue(`
 		INSERT INTO nonces (credential_id, nonce, request_id, used_at)
 		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
-		    ON CONFLICT DO NOTHING`, credentials, nonces, requests, used)
-	// A statement of its own: it sees what the one before inserted, and what the
-	// one before found in its way.
+		    ON CONFLICT DO NOTHING`, q.credentials, q.nonces,
+		column(q.batch, func(e *admitting) string { return e.asks.RequestID }),
+		column(q.batch, func(e *admitting) int64 { return e.asks.Now.UnixMilli() }),
+	).Exec(func(tag pgconn.CommandTag) error {
+		q.allFresh = tag.RowsAffected() == int64(len(q.batch))
+		return nil
+	})
+}
+
+// whoBurned asks whose nonces they are, where not all were free. A statement of its
+// own sees what the one before inserted, and what that found in its way.
+func (q *admissionQuery) whoBurned(sending *pgx.Batch) {
+	q.burned = make(map[burnedNonce]string, len(q.batch))
 	sending.Queue(`
 		SELECT n.credential_id, n.nonce, n.request_id
 		  FROM unnest($1::bigint[], $2::text[]) AS a (credential_id, nonce)
-		  JOIN nonces n ON n.credential_id = a.credential_id AND n.nonce = a.nonce COLLATE "C"`, credentials, nonces,
+		  JOIN nonces n ON n.credential_id = a.credential_id AND n.nonce = a.nonce COLLATE "C"`, q.credentials, q.nonces,
 	).Query(each(func(row scanner) error {
-		var credential int64
-		var nonce, owner string
-		err := row.Scan(&credential, &nonce, &owner)
-		q.burned[[2]any{credential, nonce}] = owner
+		var one burnedNonce
+		var owner string
+		err := row.Scan(&one.credentialID, &one.nonce, &owner)
+		q.burned[one] = owner
 		return err
 	}))
 }
@@ -135,14 +179,35 @@ func each(read func(scanner) error) func(pgx.Rows) error {
 	}
 }
 
+// takePlaces takes a place for everybody who wants one, as if all were to be let in,
+// and locks the counters by it.
+func (q *admissionQuery) takePlaces(sending *pgx.Batch) {
+	if len(q.counters) == 0 {
+		return
+	}
+	sending.Queue(`
+		INSERT INTO rate_counters AS r (operator_id, minute, used)
+		SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
+		    ON CONFLICT (operator_id, minute) DO UPDATE SET used = r.used + excluded.used
+		RETURNING operator_id, minute, used`,
+		column(q.counters, func(c counter) int64 { return c.operatorID }),
+		column(q.counters, func(c counter) int64 { return c.minute }),
+		column(q.counters, func(c counter) int64 { return c.asked }),
+	).Query(each(func(row scanner) error {
+		var operatorID, minute, used int64
+		err := row.Scan(&operatorID, &minute, &used)
+		if err == nil {
+			counter := q.counterOf(operatorID, minute)
+			counter.used = used - counter.asked
+		}
+		return err
+	}))
+}
+
 // compare asks which versions are current.
 func (q *admissionQuery) compare(sending *pgx.Batch) {
-	var credentials []int64
-	for _, e := range q.batch {
-		if !slices.Contains(credentials, e.asks.CredentialID) {
-			credentials = append(credentials, e.asks.CredentialID)
-		}
-	}
+	// They are sorted.
+	credentials := slices.Compact(slices.Clone(q.credentials))
 	sending.Queue(`
 		SELECT c.id, c.version, o.version
 		  FROM credentials c JOIN operators o ON o.id = c.operator_id
@@ -156,35 +221,11 @@ func (q *admissionQuery) compare(sending *pgx.Batch) {
 	}))
 }
 
-// lockCounters makes sure that every counter is there, and locks it.
-func (q *admissionQuery) lockCounters(sending *pgx.Batch) {
-	operators, minutes := make([]int64, len(q.keys)), make([]int64, len(q.keys))
-	for i, key := range q.keys {
-		operators[i], minutes[i] = key.operatorID, key.at
-	}
-	sending.Queue(`
-		INSERT INTO rate_counters (operator_id, minute, used)
-		SELECT *, 0 FROM unnest($1::bigint[], $2::bigint[])
-		    ON CONFLICT DO NOTHING`, operators, minutes)
-	sending.Queue(`
-		SELECT operator_id, minute, used FROM rate_counters
-		 WHERE (operator_id, minute) IN (SELECT * FROM unnest($1::bigint[], $2::bigint[]))
-		 ORDER BY operator_id, minute
-		   FOR NO KEY UPDATE`, operators, minutes,
-	).Query(each(func(row scanner) error {
-		var key minute
-		var used int64
-		err := row.Scan(&key.operatorID, &key.at, &used)
-		q.used[key] = used
-		return err
-	}))
-}
-
 // decide answers each request on what was found.
 func (q *admissionQuery) decide(p *pipe) error {
 	for _, e := range q.batch {
 		a := e.asks
-		if q.burned[[2]any{a.CredentialID, a.Nonce}] != a.RequestID {
+		if !q.allFresh && q.burned[burnedNonce{a.CredentialID, a.Nonce}] != a.RequestID {
 			e.gets = access.Admitted{Replayed: true}
 			continue
 		}
@@ -203,34 +244,47 @@ func (q *admissionQuery) decide(p *pipe) error {
 		if !a.Count {
 			continue
 		}
-		key := minute{a.OperatorID, a.Minute()}
-		if q.used[key] >= int64(a.Limit) {
+		counter := q.counterOf(a.OperatorID, a.Minute())
+		if counter.used >= int64(a.Limit) {
 			e.gets = access.Admitted{Used: a.Limit}
 			continue
 		}
-		q.used[key]++
-		q.counted[key] = true
-		e.gets = access.Admitted{Counted: true, Used: int(q.used[key])}
+		counter.used++
+		counter.asked--
+		e.gets = access.Admitted{Counted: true, Used: int(counter.used)}
 	}
 	return nil
 }
 
-// writeCounters writes what the batch added up to. The rows are locked, so that
-// what was read is what is there.
-func (q *admissionQuery) writeCounters(writing *pgx.Batch) {
-	var operators, minutes, used []int64
-	for _, key := range q.keys {
-		if q.counted[key] {
-			operators, minutes, used = append(operators, key.operatorID), append(minutes, key.at), append(used, q.used[key])
+// givePlacesBack writes what is used where somebody did not get the place that was
+// taken. The rows are locked, so that what was read is what is there. A minute that
+// nobody was let in in has no counter.
+func (q *admissionQuery) givePlacesBack(writing *pgx.Batch) {
+	var written, emptied []counter
+	for _, c := range q.counters {
+		switch {
+		case c.asked == 0: // everybody got one
+		case c.used == 0:
+			emptied = append(emptied, c)
+		default:
+			written = append(written, c)
 		}
 	}
-	if len(operators) == 0 {
-		return
+	operators := func(all []counter) []int64 { return column(all, func(c counter) int64 { return c.operatorID }) }
+	minutes := func(all []counter) []int64 { return column(all, func(c counter) int64 { return c.minute }) }
+	if len(written) > 0 {
+		writing.Queue(`
+			UPDATE rate_counters r SET used = v.used
+			  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, minute, used)
+			 WHERE r.operator_id = v.operator_id AND r.minute = v.minute`,
+			operators(written), minutes(written), column(written, func(c counter) int64 { return c.used }))
 	}
-	writing.Queue(`
-		UPDATE rate_counters r SET used = v.used
-		  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, minute, used)
-		 WHERE r.operator_id = v.operator_id AND r.minute = v.minute`, operators, minutes, used)
+	if len(emptied) > 0 {
+		writing.Queue(`
+			DELETE FROM rate_counters r
+			 USING unnest($1::bigint[], $2::bigint[]) AS v (operator_id, minute)
+			 WHERE r.operator_id = v.operator_id AND r.minute = v.minute`, operators(emptied), minutes(emptied))
+	}
 }
 
 // CredentialByHash reads a key's record as it stands now, in one snapshot.

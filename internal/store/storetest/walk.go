@@ -138,7 +138,9 @@ func (w *walk) admissions() {
 	late.RequestID, late.Nonce, late.Limit = "req_walk_4", "walk-nonce-4", 1
 	replay := a
 	replay.RequestID = "req_walk_5"
-	for _, one := range []access.Admission{a, a, replay, stale, uncounted, late} {
+	alone := replay // in its minute
+	alone.Now = a.Now.Add(time.Minute)
+	for _, one := range []access.Admission{a, a, replay, stale, uncounted, late, alone} {
 		w.must(first(w.Admit(w.Context(), one)))
 	}
 }
