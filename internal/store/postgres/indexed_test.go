@@ -82,6 +82,7 @@ type explained struct {
 
 type planNode struct {
 	Type      string     `json:"Node Type"`
+	Operation string     `json:"Operation"`
 	Relation  string     `json:"Relation Name"`
 	Index     string     `json:"Index Name"`
 	Condition string     `json:"Index Cond"`
@@ -105,10 +106,27 @@ func (n planNode) objections(text, table string, small func(table string) bool) 
 	if looked := (n.Rows + n.Removed) * n.Loops; looked > mostRows && !readsMore(text) {
 		found = append(found, fmt.Sprintf("%s looks at %.0f rows", n.Type, looked))
 	}
+	if n.outOfOrder(text) {
+		found = append(found, "changes rows of "+n.Relation+" in whatever order")
+	}
 	for _, part := range n.Plans {
 		found = append(found, part.objections(text, table, small)...)
 	}
 	return found
+}
+
+// outOfOrder tells a part that changes several rows of a kind, of which every batch
+// needs many, in another order than that of their keys: it has to go through what it
+// was given, or through the index of keys.
+func (n planNode) outOfOrder(text string) bool {
+	if n.Operation != "Update" || n.Relation != "subscribers" && n.Relation != "wallets" || !strings.Contains(text, "unnest(") {
+		return false
+	}
+	first := n
+	for len(first.Plans) > 0 && first.Type != "Sort" {
+		first = first.Plans[0]
+	}
+	return first.Type != "Function Scan" && !(first.Type == "Index Scan" && first.Index == n.Relation+"_pkey")
 }
 
 // scene is a server with a filled database, which walks are made in copies of.
@@ -232,6 +250,11 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 }
 
 func TestTheCheckOfPlansNotices(t *testing.T) {
+	changing := func(first planNode) planNode {
+		return planNode{Type: "ModifyTable", Operation: "Update", Relation: "wallets", Plans: []planNode{{Type: "Nested Loop", Plans: []planNode{
+			first, {Type: "Index Scan", Relation: "operators", Condition: "(x)"}}}}}
+	}
+	const changes = `UPDATE wallets w SET balance_paise = 1 FROM unnest($1::bigint[]) AS v (id) WHERE w.operator_id = v.id`
 	byOpen := planNode{Type: "Index Scan", Relation: "operations", Index: "operations_one_open"}
 	for _, tt := range []struct {
 		name string
@@ -248,6 +271,12 @@ func TestTheCheckOfPlansNotices(t *testing.T) {
 		{"many rows of an index", `SELECT 1`, planNode{Type: "Index Scan", Relation: "operations", Condition: "(x)", Rows: 300, Loops: 1}, "Index Scan looks at 300 rows"},
 		{"rows that were looked at for nothing", `SELECT 1`,
 			planNode{Type: "Index Scan", Relation: "operations", Condition: "(x)", Removed: 30, Loops: 10}, "Index Scan looks at 300 rows"},
+		{"rows in the order that they were given", changes, changing(planNode{Type: "Function Scan"}), ""},
+		{"rows in the order of their keys", changes, changing(planNode{Type: "Index Scan", Relation: "wallets", Index: "wallets_pkey"}), ""},
+		{"rows in the order of something else", changes, changing(planNode{Type: "Index Scan", Relation: "operators", Index: "operators_pkey"}),
+			"changes rows of wallets in whatever order"},
+		{"rows sorted by something else", changes, changing(planNode{Type: "Sort", Plans: []planNode{{Type: "Function Scan"}}}),
+			"changes rows of wallets in whatever order"},
 		{"a small table", `SELECT 1`, planNode{Type: "Seq Scan", Relation: "plans"}, ""},
 		{"an index", `SELECT 1`, planNode{Type: "Index Scan", Relation: "operations", Condition: "(id = $1)", Rows: 1, Loops: 1}, ""},
 	} {

@@ -122,8 +122,7 @@ func claimCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
 	if len(drafts) == 0 {
 		return
 	}
-	ids := column(drafts, func(d *operation.Draft) string { return d.SubscriberID })
-	lockSubscribers(batch, ids)
+	drafts = bySubscriber(drafts, func(d *operation.Draft) string { return d.SubscriberID })
 	batch.Queue(`
 		WITH claimed AS (
 		     UPDATE subscribers s SET version = s.version + 1
@@ -131,7 +130,7 @@ func claimCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
 		      WHERE s.id = v.id COLLATE "C" AND s.operator_id = v.operator_id AND s.version = v.version
 		     RETURNING s.id)
 		`+guarded(`SELECT FROM claimed`),
-		ids,
+		column(drafts, func(d *operation.Draft) string { return d.SubscriberID }),
 		column(drafts, func(d *operation.Draft) int64 { return d.OperatorID }),
 		column(drafts, func(d *operation.Draft) int64 { return d.SubscriberVersion }))
 }
@@ -142,8 +141,6 @@ func claimCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
 // The rate of a commission is the operator's at this moment.
 func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 	sums, turns := purses(drafts, func(d *operation.Draft) (int64, int64) { return d.OperatorID, d.Amount.Paise() })
-	operators := column(sums, func(p purse) int64 { return p.operatorID })
-	lockWallets(batch, operators)
 	batch.Queue(`
 		WITH debited AS (
 		     UPDATE wallets w SET balance_paise = w.balance_paise - v.paise, entries = w.entries + v.facts
@@ -182,7 +179,7 @@ func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 		     INSERT INTO operation_events (operation_id, seq, to_status, epoch, node, actor, reason, at)
 		     SELECT id, 1, 'processing', epoch, node, actor, 'reserved', created_at FROM drafts)
 		SELECT balances, rates, 1 / (debited = cardinality($1))::int FROM purses`,
-		operators,
+		column(sums, func(p purse) int64 { return p.operatorID }),
 		column(sums, func(p purse) int64 { return p.paise }),
 		column(sums, func(p purse) int64 { return p.facts }),
 		column(drafts, func(d *operation.Draft) string { return d.ID }),

@@ -136,12 +136,17 @@ func settle(batch *pgx.Batch, all []settling) {
 		}
 		calls = append(calls, callsOf(s.OperationID, s.Node, s.Calls)...)
 	}
-	lockSubscribers(batch, subscribers)
+	apart := len(refunded) > 0 && len(subscribers) > 1
+	if apart {
+		lockCustomers(batch, subscribers)
+	}
 	runSubscriptions(batch, confirmed)
 	for _, s := range refunded {
 		letGo(batch, s)
 	}
-	lockWallets(batch, operators)
+	if apart {
+		lockWallets(batch, operators)
+	}
 	charge(batch, confirmed)
 	for _, s := range refunded {
 		giveBack(batch, s)

@@ -65,6 +65,7 @@ func runSubscriptions(batch *pgx.Batch, confirmed []settling) {
 	if len(confirmed) == 0 {
 		return
 	}
+	confirmed = bySubscriber(confirmed, func(s settling) string { return s.before.SubscriberID })
 	subscribers := column(confirmed, func(s settling) string { return s.before.SubscriberID })
 	at := column(confirmed, func(s settling) int64 { return s.At.UnixMilli() })
 	ends := column(confirmed, func(s settling) int64 { return s.before.ExpiryPlanned.UnixMilli() })
