@@ -17,7 +17,7 @@ import (
 func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settlement) (operation.Operation, error) {
 	var op operation.Operation
 	err := db.do(ctx, func(tx *tx) error {
-		before, found, err := oneOperation(tx, `id = $1 FOR NO KEY UPDATE`, s.OperationID)
+		before, found, err := oneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (db *DB) MissingAddons(ctx context.Context) ([]operation.Operation, error) 
 // CloseAddon ends the following up of an add-on.
 func (db *DB) CloseAddon(ctx context.Context, act admin.Act, id string) error {
 	return db.do(ctx, func(tx *tx) error {
-		before, found, err := oneOperation(tx, `id = $1 FOR NO KEY UPDATE`, id)
+		before, found, err := oneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, id)
 		if err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func (db *DB) ListOperations(ctx context.Context, filter admin.OperationFilter) 
 func (db *DB) OperationHistory(ctx context.Context, id string) (admin.OperationHistory, error) {
 	var history admin.OperationHistory
 	err := db.snapshot(ctx, func(from querier) error {
-		op, found, err := oneOperation(from, `id = $1`, id)
+		op, found, err := oneOperation(from, `operations WHERE id = $1`, id)
 		if err != nil {
 			return err
 		}
@@ -83,16 +83,18 @@ func (db *DB) OperationHistory(ctx context.Context, id string) (admin.OperationH
 	return history, err
 }
 
-// Commissions reads what the MSO earned.
+// Commissions reads what the MSO earned; of one operator, through its operations.
 func (db *DB) Commissions(ctx context.Context, operatorID int64) ([]admin.CommissionEntry, error) {
+	source, args := `commissions c`, []any(nil)
 	if operatorID != 0 {
 		if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
 			return nil, err
 		}
+		source, args = `operations o JOIN commissions c ON c.operation_id = o.id WHERE o.operator_id = $1`, []any{operatorID}
 	}
 	rows, err := db.read(ctx).query(`
-		SELECT operation_id, operator_id, amount_paise, rate_bps, created_at
-		  FROM commissions WHERE $1::bigint = 0 OR operator_id = $1 ORDER BY created_at, operation_id`, operatorID)
+		SELECT c.operation_id, c.operator_id, c.amount_paise, c.rate_bps, c.created_at
+		  FROM `+source+` ORDER BY c.created_at, c.operation_id`, args...)
 	return collect(rows, err, func(row scanner) (admin.CommissionEntry, error) {
 		var c admin.CommissionEntry
 		var amount int64

@@ -41,20 +41,24 @@ func readOperation(row scanner) (operation.Operation, error) {
 	return o, err
 }
 
-// OperationByKey finds the operation that an operator's key stands for.
+// OperationByKey finds the operation that an operator's key stands for, as the first
+// one from there on; see factColumns.
 func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
-	return oneOperation(db.read(ctx), `operator_id = $1 AND idempotency_key = $2`, operatorID, key)
+	return oneOperation(db.read(ctx), `(
+		SELECT * FROM operations
+		 WHERE (operator_id, idempotency_key) >= ($1, $2)
+		 ORDER BY operator_id, idempotency_key LIMIT 1) AS first
+		 WHERE operator_id = $1 AND idempotency_key = $2`, operatorID, key)
 }
 
 // OperationByID finds one of an operator's operations.
 func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (operation.Operation, bool, error) {
-	return oneOperation(db.read(ctx), `operator_id = $1 AND id = $2`, operatorID, id)
+	return oneOperation(db.read(ctx), `operations WHERE operator_id = $1 AND id = $2`, operatorID, id)
 }
 
-// oneOperation reads the operation that a condition, a literal of this package,
-// picks out.
-func oneOperation(from querier, condition string, args ...any) (operation.Operation, bool, error) {
-	op, err := readOperation(from.queryRow(`SELECT `+operationColumns+` FROM operations WHERE `+condition, args...))
+// oneOperation reads the operation that a source, a literal of this package, has.
+func oneOperation(from querier, source string, args ...any) (operation.Operation, bool, error) {
+	op, err := readOperation(from.queryRow(`SELECT `+operationColumns+` FROM `+source, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		return op, false, nil
 	}
