@@ -11,4 +11,4 @@ CREATE TABLE operation_labels (
     label        TEXT NOT NULL,
     PRIMARY KEY (operation_id, label)
 );
-INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (2, 1);
+INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1);
