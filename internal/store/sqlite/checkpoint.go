@@ -42,6 +42,11 @@ const (
 // while hardly any do.
 const copyTwice = 2
 
+// restMost is how many pages the writer adds at most. More are left where somebody
+// has read for long, as an audit does, and let go of them only now: that is work of
+// seconds, which the copier finds the next time.
+const restMost = 4 * checkpointAt
+
 func startCheckpoints(path string) (*checkpoints, error) {
 	conn, err := connect(path, "synchronous = FULL", noCheckpoint, logKept)
 	if err != nil {
@@ -66,7 +71,11 @@ func (c *checkpoints) copy() {
 func (c *checkpoints) follow(writer *connection) {
 	switch c.stage.Load() {
 	case copied:
-		c.looked, _, _ = checkpoint(writer, "PASSIVE")
+		pages, back, err := checkpoint(writer, "NOOP")
+		if err == nil && pages-back <= restMost {
+			pages, _, _ = checkpoint(writer, "PASSIVE")
+		}
+		c.looked = pages
 		c.stage.Store(resting)
 	case resting:
 		pages, back, err := checkpoint(writer, "NOOP")

@@ -78,6 +78,59 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 	}
 }
 
+// A reader that has been in the way of many pages may let go of them between the
+// copier's last look and the writer's turn. They are the copier's all the same: it
+// takes seconds to copy as many as an audit leaves.
+func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	look, err := connect(db.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer look.close()
+	left := func() (left, back int64) {
+		pages, back, err := checkpoint(look, "NOOP")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pages - back, back
+	}
+	var before int64
+	err = db.snapshot(t.Context(), func(from querier) error {
+		var rows int
+		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&rows); err != nil {
+			return err
+		}
+		until(t, "the copier has looked in vain, and the writer has not had its turn since", func() bool {
+			fill(t, db, "a", 1500)
+			waiting, back := left()
+			before = back
+			return waiting > restMost+checkpointAt && db.writer.log.stage.Load() == copied
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, db, "b", 1)
+	// The next fact comes after the writer's turn.
+	err = db.writer.do(t.Context(), func(*tx) error {
+		if waiting, back := left(); back != before {
+			t.Errorf("the writer has copied %d pages, and %d are left; want them left to the copier", back-before, waiting)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the copier has copied them", func() bool {
+		fill(t, db, "c", 600)
+		waiting, _ := left()
+		return waiting <= restMost
+	})
+}
+
 // Closing waits for a copy under way, and leaves no log behind.
 func TestClosingWaitsForTheCopier(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
