@@ -25,7 +25,7 @@ func (db *DB) Statements() []string {
 	for _, c := range taken {
 		db.readers.put(c)
 	}
-	c := <-db.lane.free // where nobody crowds in, the spare ones have none
+	c := <-db.lane.free
 	if c != nil {
 		maps.Copy(all, c.statements)
 	}

@@ -2,21 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
 )
 
-const (
-	// maxQuestions bounds how long a caller works for the others.
-	maxQuestions = 64
-	// crowd is how many wait when one more connection pays, because the one is
-	// waiting for the disk; sparePlaces is how many more there can be.
-	crowd       = 16
-	sparePlaces = 3
-)
+// maxQuestions bounds how long a caller works for the others.
+const maxQuestions = 64
 
 // lane answers the small questions that requests have: a few rows, found by their
 // keys. Whatever the writer commits makes a connection forget all pages that it has
@@ -28,9 +21,9 @@ const (
 // connection free answers everybody who waits.
 type lane struct {
 	path string
-	// free holds the connection while nobody uses it, spare those for a crowd; nil
-	// stands for one that has not been opened yet.
-	free, spare chan *connection
+	// free holds the connection while nobody uses it; nil stands for one that has
+	// not been opened yet.
+	free chan *connection
 
 	mu      sync.Mutex
 	waiting []*question
@@ -42,15 +35,12 @@ type question struct {
 	// short: it takes a single statement, which is a moment of its own.
 	short bool
 	err   error
-	done  chan struct{}
+	done  chan struct{} // nil if its caller answers it
 }
 
 func newLane(path string) *lane {
-	l := &lane{path: path, free: make(chan *connection, 1), spare: make(chan *connection, sparePlaces)}
+	l := &lane{path: path, free: make(chan *connection, 1)}
 	l.free <- nil
-	for range sparePlaces {
-		l.spare <- nil
-	}
 	return l
 }
 
@@ -60,35 +50,35 @@ func (l *lane) ask(ctx context.Context, q *question) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	q.done = make(chan struct{})
+	select {
+	case c, open := <-l.free:
+		if !open {
+			return errClosed
+		}
+		l.free <- l.answerAll(c, append([]*question{q}, l.take()...))
+		return q.err
+	default:
+		q.done = make(chan struct{})
+		return l.wait(ctx, q)
+	}
+}
+
+// wait has a question answered by whoever gets the connection.
+func (l *lane) wait(ctx context.Context, q *question) error {
 	l.mu.Lock()
 	l.waiting = append(l.waiting, q)
-	var spare chan *connection // none, unless it is crowded
-	if len(l.waiting) >= crowd {
-		spare = l.spare
-	}
 	l.mu.Unlock()
 	var why error
 	for why == nil {
-		// Whoever gets a connection answers its own question too, unless many came
-		// before it.
 		select {
 		case <-q.done:
 			return q.err
 		case c, open := <-l.free:
-			if !open {
+			if open {
+				l.free <- l.answerAll(c, l.take()) // its own too, unless many came before it
+			} else {
 				why = errClosed
-				continue
 			}
-			c, _ = l.answerMany(c)
-			l.free <- c
-		case c, open := <-spare:
-			if !open {
-				spare = nil
-				continue
-			}
-			c, _ = l.answerMany(c)
-			l.spare <- c
 		case <-ctx.Done():
 			why = ctx.Err()
 		}
@@ -122,24 +112,21 @@ func (l *lane) take() []*question {
 	return taken
 }
 
-// answerMany answers those who have waited longest, on the connection, which it opens
-// first if need be. It says whether anybody waited.
-func (l *lane) answerMany(c *connection) (*connection, bool) {
-	left := l.take()
-	if len(left) == 0 {
-		return c, false
-	}
-	if c == nil {
+// answerAll answers questions on a connection, which it opens first if need be.
+func (l *lane) answerAll(c *connection, questions []*question) *connection {
+	if c == nil && len(questions) > 0 {
 		var err error
 		if c, err = connectToRead(l.path); err != nil {
-			fail(left, err)
-			return nil, true
+			for _, q := range questions {
+				q.answer(err)
+			}
+			return nil
 		}
 	}
-	for len(left) > 0 {
-		left = answer(c, left)
+	for len(questions) > 0 {
+		questions = answer(c, questions)
 	}
-	return c, true
+	return c
 }
 
 // answer answers questions at one moment, and returns those behind the first that
@@ -147,63 +134,60 @@ func (l *lane) answerMany(c *connection) (*connection, bool) {
 // would be of any moment. They need another one.
 func answer(c *connection, questions []*question) (left []*question) {
 	if len(questions) == 1 && questions[0].short && c.engine.AutocommitEnabled() {
-		questions[0].answer(c)
+		questions[0].answer(questions[0].readSafely(c))
 		return nil
 	}
 	if _, err := c.exec("BEGIN"); err != nil {
 		// One that could not be rolled back would be in the way for ever.
 		_, _ = c.exec("ROLLBACK")
 		if _, err = c.exec("BEGIN"); err != nil {
-			fail(questions, fmt.Errorf("begin to read: %w", err))
+			for _, q := range questions {
+				q.answer(fmt.Errorf("begin to read: %w", err))
+			}
 			return nil
 		}
 	}
 	defer func() { _, _ = c.exec("ROLLBACK") }()
 	for i, q := range questions {
-		if q.answer(c); q.err != nil {
+		err := q.readSafely(c)
+		q.answer(err)
+		if err != nil {
 			return questions[i+1:]
 		}
 	}
 	return nil
 }
 
-func fail(questions []*question, err error) {
-	for _, q := range questions {
-		q.err = err
+// readSafely reads what was asked for. Whoever does it may be another than who asks,
+// and is not hurt by a panic.
+func (q *question) readSafely(from querier) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("a question to the store panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return q.read(from)
+}
+
+// answer tells the caller that it is over.
+func (q *question) answer(err error) {
+	q.err = err
+	if q.done != nil {
 		close(q.done)
 	}
 }
 
-// answer reads what was asked for. Whoever answers may be another than who asks, and
-// is not hurt by a panic.
-func (q *question) answer(from querier) {
-	defer close(q.done)
-	defer func() {
-		if r := recover(); r != nil {
-			q.err = fmt.Errorf("a question to the store panicked: %v\n%s", r, debug.Stack())
-		}
-	}()
-	q.err = q.read(from)
-}
-
 // close answers whoever has asked before, and turns away everybody else.
 func (l *lane) close() error {
-	all := []*connection{<-l.free}
-	for range sparePlaces {
-		all = append(all, <-l.spare)
+	c := <-l.free
+	for left := l.take(); len(left) > 0; left = l.take() {
+		c = l.answerAll(c, left)
 	}
-	for more := true; more; {
-		all[0], more = l.answerMany(all[0])
-	}
-	close(l.spare)
 	close(l.free)
-	var errs []error
-	for _, c := range all {
-		if c != nil {
-			errs = append(errs, c.close())
-		}
+	if c == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return c.close()
 }
 
 // ask answers a question at one moment, together with others. It is for what takes
