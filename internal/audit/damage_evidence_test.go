@@ -115,12 +115,12 @@ var admissionDamage = []damage{
 		sql: `UPDATE rate_counters SET used = 61 WHERE operator_id = 1 AND used = 60`,
 	}, {
 		name: "a limit that was not yet", want: []string{"A6"}, subject: "lco 2",
-		sql: `INSERT INTO rate_counters SELECT 2, at / 60000 - 10, 61 FROM staff_acts WHERE subject = 'lco 2' ORDER BY id LIMIT 1`,
+		sql: `INSERT INTO rate_counters (operator_id, minute, used) SELECT 2, at / 60000 - 10, 61 FROM staff_acts WHERE subject = 'lco 2' ORDER BY id LIMIT 1`,
 	}, {
 		name: "a minute counted twice", want: []string{"A6"}, subject: "lco 1", loosen: []string{"rate_counters"},
-		sql: `INSERT INTO rate_counters SELECT operator_id, minute, 1 FROM rate_counters WHERE operator_id = 1`,
+		sql: `INSERT INTO rate_counters (operator_id, minute, used) SELECT operator_id, minute, 1 FROM rate_counters WHERE operator_id = 1`,
 	}, {
 		name: "a minute of nobody's", want: []string{"O2", "A6"}, subject: "a minute's count of lco 99",
-		sql: `INSERT INTO rate_counters VALUES (99, 1, 1)`,
+		sql: `INSERT INTO rate_counters (operator_id, minute, used) VALUES (99, 1, 1)`,
 	},
 }

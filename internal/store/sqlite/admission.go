@@ -60,19 +60,45 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 	// one batch must not share the last place.
 	counted, err := tx.exec(`
 		INSERT INTO rate_counters (operator_id, minute, used) VALUES (?1, ?2, 1)
-		    ON CONFLICT (operator_id, minute) DO UPDATE SET used = used + 1 WHERE used < ?3`, a.OperatorID, a.Minute(), a.Limit)
+		    ON CONFLICT (minute, operator_id) DO UPDATE SET used = used + 1 WHERE used < ?3`, a.OperatorID, a.Minute(), a.Limit)
 	if err == nil && counted == 0 {
 		return access.Admitted{Used: a.Limit}, nil
 	}
 	var used int
 	if err == nil {
-		err = tx.queryRow(`SELECT used FROM rate_counters WHERE operator_id = ?1 AND minute = ?2`, a.OperatorID, a.Minute()).Scan(&used)
+		used, err = tx.places.taken(tx, a)
 	}
 	if err != nil {
 		return access.Admitted{}, fmt.Errorf("count in the minute: %w", err)
 	}
 	return access.Admitted{Counted: true, Used: used}, nil
 }
+
+// places is what the counters of the latest minute have come to, so that whoever
+// has counted one need not read it. Only the writer counts.
+type places struct {
+	minute int64
+	used   map[int64]int // by operator
+}
+
+// taken is how many places of a minute are taken, now that one more is.
+func (p *places) taken(tx *tx, a access.Admission) (used int, err error) {
+	if a.Minute() > p.minute {
+		*p = places{a.Minute(), map[int64]int{}}
+	}
+	if before, known := p.used[a.OperatorID]; known && a.Minute() == p.minute {
+		used = before + 1
+	} else {
+		err = tx.queryRow(`SELECT used FROM rate_counters WHERE operator_id = ?1 AND minute = ?2`, a.OperatorID, a.Minute()).Scan(&used)
+	}
+	if err == nil && a.Minute() == p.minute {
+		p.used[a.OperatorID] = used
+	}
+	return used, err
+}
+
+// forget is for a count that was undone, or may have been.
+func (p *places) forget() { *p = places{} }
 
 // CredentialByHash reads a key's record as it stands now, in one snapshot.
 func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access.Record, bool, error) {
@@ -131,8 +157,8 @@ func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minut
 			return err
 		}
 		counters, err := tx.exec(`
-			DELETE FROM rate_counters WHERE (operator_id, minute) IN (
-			       SELECT operator_id, minute FROM rate_counters WHERE minute < ?1 ORDER BY minute LIMIT ?2)`,
+			DELETE FROM rate_counters WHERE (minute, operator_id) IN (
+			       SELECT minute, operator_id FROM rate_counters WHERE minute < ?1 ORDER BY minute LIMIT ?2)`,
 			minutesBefore, int64(most)-nonces)
 		removed = nonces + counters
 		return err

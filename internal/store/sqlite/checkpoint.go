@@ -9,6 +9,9 @@ const (
 	// checkpointAt is how many pages the log has gathered when they are to be
 	// written back; SQLite's own number.
 	checkpointAt = 1000
+	// lookEvery is after how many batches the writer looks at how long the log is:
+	// that costs as much as to admit somebody.
+	lookEvery = 8
 	// logKept is how large the log's file stays, in bytes, once it has been
 	// larger: beside an audit that reads for long it grows without end.
 	logKept = "journal_size_limit = 67108864"
@@ -30,6 +33,8 @@ type checkpoints struct {
 	begin  chan struct{}
 	ended  chan struct{}
 	looked int64 // pages that the log had when it was last finished
+	// batches are those since the start.
+	batches uint
 }
 
 const (
@@ -78,6 +83,9 @@ func (c *checkpoints) follow(writer *connection) {
 		c.looked = pages
 		c.stage.Store(resting)
 	case resting:
+		if c.batches++; c.batches%lookEvery != 0 {
+			return
+		}
 		pages, back, err := checkpoint(writer, "NOOP")
 		if pages < c.looked {
 			c.looked = 0 // it has begun anew

@@ -32,13 +32,12 @@ func logSize(t testing.TB, db *DB) int64 {
 func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
 	scratch(t, db)
-	for i := range 40 {
+	for i := range 80 {
 		fill(t, db, []string{"a", "b", "c", "d", "e"}[i%5], 400)
 	}
-	// At most: a thousand, one that came too soon to be copied, one that came
-	// meanwhile, and one before the rest was added.
-	if size := logSize(t, db); size > 3000*(4096+24) {
-		t.Errorf("after 16,000 pages the log has %d bytes; want it begun anew every thousand pages or so", size)
+	// It is looked at every few batches, and copied, and then added to.
+	if size, most := logSize(t, db), int64(2*lookEvery*400*(4096+24)); size > most {
+		t.Errorf("after 32,000 pages the log has %d bytes; want it begun anew before it has %d", size, most)
 	}
 }
 

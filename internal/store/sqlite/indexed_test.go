@@ -246,7 +246,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 	// A check that never objects would look just like a tidy store.
 	t.Run("without one of its indexes", func(t *testing.T) {
 		for _, index := range []string{
-			"rate_counters_by_age", "operations_one_open", "operations_open_by_lease", "operations_open_by_check",
+			"operations_one_open", "operations_open_by_lease", "operations_open_by_check",
 			"operations_late_checks", "operations_addon_due", "operations_of_subscriber",
 		} {
 			definition := definitionOf(t, path, index)

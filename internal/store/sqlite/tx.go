@@ -10,7 +10,25 @@ import (
 // tx is the writer's transaction as a fact sees it.
 type tx struct {
 	*connection
+	// What the writer knows by heart of what it has written.
 	nonces nonces
+	places places
+}
+
+// keep believes what is known by heart of the transaction, for it is committed.
+func (t *tx) keep() { t.nonces.keep() }
+
+// takeBack forgets what is known by heart of the transaction since so many nonces
+// had been burned in it, for that is undone.
+func (t *tx) takeBack(burned int) {
+	t.nonces.takeBack(burned)
+	t.places.forget()
+}
+
+// forget is for a transaction whose fate is not known.
+func (t *tx) forget() {
+	t.nonces.forget()
+	t.places.forget()
 }
 
 // scanner is a row to be read, from the writer or from a reader.

@@ -61,7 +61,7 @@ const (
 
 func newWriter(conn *connection, turn turnstile, options Options) *writer {
 	return &writer{
-		tx:       &tx{conn, nonces{most: cmp.Or(options.NonceRun, nonceRun)}},
+		tx:       &tx{connection: conn, nonces: nonces{most: cmp.Or(options.NonceRun, nonceRun)}},
 		turn:     turn,
 		observe:  options.Observe,
 		before:   options.Before,
@@ -237,7 +237,7 @@ func (w *writer) commit(batch []*fact) error {
 	if err := commit(); err != nil {
 		return w.abandon(fmt.Errorf("commit: %w", err))
 	}
-	w.tx.nonces.keep()
+	w.tx.keep()
 	return nil
 }
 
@@ -271,7 +271,7 @@ func (w *writer) run(batch []*fact) (undone bool, err error) {
 		if _, err := w.tx.exec("ROLLBACK"); err != nil {
 			return false, err
 		}
-		w.tx.nonces.takeBack(0)
+		w.tx.takeBack(0)
 		if len(batch) == 1 {
 			return true, nil
 		}
@@ -314,7 +314,7 @@ func (w *writer) runAlone(f *fact) error {
 		if _, undo := w.tx.exec("ROLLBACK TO fact"); undo != nil {
 			return &lostTransaction{undo}
 		}
-		w.tx.nonces.takeBack(burned)
+		w.tx.takeBack(burned)
 	}
 	if _, release := w.tx.exec("RELEASE fact"); release != nil {
 		return &lostTransaction{release}
@@ -335,7 +335,7 @@ func (w *writer) runSafely(f *fact) (err error) {
 func (w *writer) abandon(cause error) error {
 	// Where SQLite has rolled back already this is an error, and a fine one.
 	_, _ = w.tx.exec("ROLLBACK")
-	w.tx.nonces.forget()
+	w.tx.forget()
 	return w.judge(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
 }
 
