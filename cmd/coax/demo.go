@@ -116,6 +116,9 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	}
 	defer telemetry.Flush(log)
 	collectLess(a.environ)
+	if config.Store.Kind == "sqlite" {
+		waitBesideWork(a.environ)
+	}
 	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
 	if err != nil {
 		return err

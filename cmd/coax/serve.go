@@ -44,6 +44,9 @@ func (a *app) serve(ctx context.Context) error {
 	defer telemetry.Flush(log)
 	collectLess(a.environ)
 	limitMemory(a.environ)
+	if config.Store.Kind == "sqlite" {
+		waitBesideWork(a.environ)
+	}
 	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
 	if err != nil {
 		return err
