@@ -125,7 +125,7 @@ ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to 
 	scripts/ha-demo $(ARGS)
 
 .PHONY: bench
-bench: tools-present build ## Measure the service beside what its parts can do, and print the ratios; ten minutes on an idle machine (ARGS="--only sqlite" PROFILE=1)
+bench: tools-present build ## Measure the service beside what its parts can do, and print the ratios; a quarter of an hour on an idle machine (ARGS="--only sqlite" PROFILE=1)
 	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
 
 .PHONY: bench-full

@@ -85,10 +85,10 @@ the review of operations that the provider has left in doubt, 30 a second; and a
 half of the load itself, in bursts.
 Every figure is the median of three runs. At the end each store is audited, and its ledger has to
 have a line for every 200. Stores of ten million operations are loaded where coax bench fill has
-made them in --out, and the books of these are counted and not audited; where there are none, such
-of a million are made there.
+made them in --out, after their files were read once; their books are counted and not audited. Where
+there are none, such of a million are made there.
 
-It takes some ten minutes, in the system's temporary folder (TMPDIR moves it: the disk beneath
+It takes some fifteen minutes, in the system's temporary folder (TMPDIR moves it: the disk beneath
 counts), and removes what it made, except for its report, which goes to --out as JSON.
 
 Exits with 1 if anything was answered wrongly, or the books do not agree. A ratio that is not met is

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -101,9 +104,35 @@ func (c *comparison) grownStore(ctx context.Context, filled growth.Store, name, 
 	return s, err
 }
 
+// warm reads a store's files once, so that the machine has in its memory what fits
+// there, as it would have after some days of serving it. What was filled long ago
+// would be fetched from the disk page by page, and how fast that goes is another
+// question than how the service grows.
+func (c *comparison) warm(ctx context.Context, path string) error {
+	c.tell("reading %s once", path)
+	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		_, err = io.Copy(io.Discard, file)
+		return err
+	})
+}
+
 func (c *comparison) compareGrownSQLite(ctx context.Context, filled growth.Store) error {
 	path, err := filepath.Abs(filled.Path())
 	if err != nil {
+		return err
+	}
+	if err := c.warm(ctx, path); err != nil {
 		return err
 	}
 	large, err := c.grownStore(ctx, filled, "sqlite-large", "sqlite:"+path)
@@ -120,6 +149,9 @@ func (c *comparison) compareGrownSQLite(ctx context.Context, filled growth.Store
 func (c *comparison) compareGrownPostgres(ctx context.Context, filled growth.Store) (err error) {
 	// Each has a PostgreSQL of its own: what one keeps in memory is not the
 	// other's to push out.
+	if err := c.warm(ctx, filled.Data()); err != nil {
+		return err
+	}
 	grown, err := openCluster(ctx, filled.Data())
 	if err != nil {
 		return err

@@ -69,11 +69,6 @@ func (c *comparison) startCluster(ctx context.Context, name string) (*growth.Clu
 // openCluster starts a PostgreSQL on its data, and reads back what its figures
 // rest on.
 func openCluster(ctx context.Context, data string) (*growth.Cluster, error) {
-	// The server changes to its folder before it looks for it.
-	data, err := filepath.Abs(data)
-	if err != nil {
-		return nil, err
-	}
 	cluster, err := growth.StartCluster(ctx, data, clusterSettings...)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,10 @@ const superuser = "coax"
 
 // InitCluster makes a data folder.
 func InitCluster(data string) error {
+	data, err := filepath.Abs(data) // initdb is run from within
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
 	}
@@ -50,6 +54,10 @@ func InitCluster(data string) error {
 // StartCluster starts a server on a data folder, as safe as a real one, with
 // settings such as "shared_buffers=512MB" besides, and waits until it answers.
 func StartCluster(ctx context.Context, data string, settings ...string) (*Cluster, error) {
+	data, err := filepath.Abs(data) // the server goes there before it looks for it
+	if err != nil {
+		return nil, err
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err

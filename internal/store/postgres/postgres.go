@@ -103,22 +103,6 @@ var session = map[string]string{
 	"tcp_keepalives_count":    "3",
 }
 
-// planning is how the server is to plan what a node asks of it. A node asks the
-// same few things over and over, each about a handful of rows that an index leads
-// to. So they are planned once and not for each request, which would cost more
-// than carrying them out; and planned for the index, however small a table was
-// when it was last looked at: a plan that reads a table from end to end is the
-// best one for ten rows, and is still followed when there are a million.
-var planning = map[string]string{
-	"plan_cache_mode":  "force_generic_plan",
-	"enable_seqscan":   "off",
-	"enable_hashjoin":  "off",
-	"enable_mergejoin": "off",
-	// Where there is no way around a whole table, its price is forbidding, and
-	// what is that dear would be compiled first.
-	"jit": "off",
-}
-
 // Open opens the store at a postgres:// address, which may name several hosts. A
 // node brings the schema up to date; a tool demands that it is.
 func Open(ctx context.Context, address string, options Options) (*DB, error) {
@@ -128,6 +112,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	}
 	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), ids: subscription.NewIDs(subscription.IDDigits)}
 	config.BeforeConnect = db.keepLine
+	config.PrepareConn = planAnew
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("prepare to connect: %w", err)
 	}
