@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -23,26 +22,28 @@ var planning = map[string]string{
 	"jit": "off",
 }
 
-// plansLast is for how long plans are followed. Of a table that the server knows to
-// be as good as empty it walks through all that there is, and holds each row against
-// the batch; and it would go on to do so until it gathers statistics again, which
-// takes a minute or more: time enough for a hundred thousand rows. When it plans
-// anew, it sees how large the table has become.
-const plansLast = 10 * time.Second
-
-// plansKey is where a connection keeps when its plans were dropped.
-const plansKey = "coax plans"
+const (
+	// plansFor is how often a connection is used before its plans are dropped for
+	// the first time. Of a table that the server knows to be as good as empty it
+	// walks through all that there is, and holds each row against the batch; and it
+	// would go on to do so until it gathers statistics again, which takes a minute
+	// or more: time enough for a hundred thousand rows. When it plans anew, it sees
+	// how large the table has become. So that is done whenever there may be twice
+	// as much.
+	plansFor = 32
+	// plansMost is how often one is used with the same plans at most.
+	plansMost = 8192
+	// usesKey is where a connection keeps how often it was used.
+	usesKey = "coax uses"
+)
 
 // planAnew drops a connection's plans when they are old, before it is used. A server
 // that cannot do that is used as it is.
 func planAnew(ctx context.Context, conn *pgx.Conn) (usable bool, err error) {
 	kept := conn.PgConn().CustomData()
-	since, known := kept[plansKey].(time.Time)
-	if known && time.Since(since) < plansLast {
-		return true, nil
-	}
-	kept[plansKey] = time.Now()
-	if known {
+	uses, _ := kept[usesKey].(int)
+	kept[usesKey] = uses + 1
+	if doubled := uses&(uses-1) == 0; uses >= plansFor && doubled || uses > 0 && uses%plansMost == 0 {
 		_, _ = conn.Exec(ctx, "DISCARD PLANS", pgx.QueryExecModeExec)
 	}
 	return !conn.IsClosed(), nil
