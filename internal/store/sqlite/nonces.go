@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/coaxhq/coax/internal/access"
 )
@@ -29,9 +30,11 @@ type nonces struct {
 	// whose fingerprint is another one's too, if that should ever happen.
 	fresh map[fingerprint]int64
 	twins []burned
-	// added is what the present transaction has burned.
-	added []burned
-	most  int // by heart
+	// added is what the present transaction has burned; dropped, that it has
+	// removed a run.
+	added   []burned
+	dropped bool
+	most    int // by heart
 }
 
 // fingerprint stands for a key and its nonce. Which nonce a fingerprint means is
@@ -124,10 +127,16 @@ func (n *nonces) learn(one burned) {
 }
 
 // keep believes what was burned, for it is committed.
-func (n *nonces) keep() { n.added = n.added[:0] }
+func (n *nonces) keep() { n.added, n.dropped = n.added[:0], false }
 
 // takeBack forgets what was burned since so many had been, for it is undone.
 func (n *nonces) takeBack(to int) {
+	if n.dropped {
+		// Which runs there are is read again: that happens once for many thousand
+		// requests, if ever.
+		n.forget()
+		return
+	}
 	for i := len(n.added) - 1; i >= to; i-- {
 		one := n.added[i]
 		if n.fresh[one.mark] == one.position {
@@ -205,7 +214,11 @@ func (n *nonces) purge(tx *tx, before int64, most int) (removed int64, err error
 	if err != nil {
 		return 0, err
 	}
-	if err := n.dropRun(tx, len(oldest) == 0, func(r run) bool { return r.last < oldest[0].position }); err != nil {
+	first := int64(math.MaxInt64)
+	if len(oldest) > 0 {
+		first = oldest[0].position
+	}
+	if err := n.dropRun(tx, first); err != nil {
 		return 0, err
 	}
 	upTo := int64(-1)
@@ -218,18 +231,17 @@ func (n *nonces) purge(tx *tx, before int64, most int) (removed int64, err error
 	return tx.exec(`DELETE FROM nonces WHERE position <= ?1`, upTo)
 }
 
-// dropRun removes the oldest run, if the rows it speaks of are gone already: then
-// it is missed by nobody, whatever becomes of this transaction.
-func (n *nonces) dropRun(tx *tx, all bool, gone func(run) bool) error {
+// dropRun removes the oldest run, if the first row that is left comes after it.
+func (n *nonces) dropRun(tx *tx, first int64) error {
 	if err := n.load(tx); err != nil {
 		return err
 	}
-	if len(n.runs) == 0 || !all && !gone(n.runs[0]) {
+	if len(n.runs) == 0 || n.runs[0].last >= first {
 		return nil
 	}
 	if err := n.runs[0].remove(tx); err != nil {
 		return err
 	}
-	n.runs = n.runs[1:]
+	n.runs, n.dropped = n.runs[1:], true
 	return nil
 }

@@ -266,6 +266,50 @@ func TestARunGoesWhenItsLastNonceHasGone(t *testing.T) {
 	}
 }
 
+// A run that was removed in vain, because a neighbour's fact undid the batch, is
+// removed by the batch that follows, and does not stand in the way of the next run.
+func TestARunIsRemovedAlthoughItsBatchIsUndone(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{NonceRun: 10})
+	scratch(t, db)
+	gather := func(name string) {
+		t.Helper()
+		for i := range 10 {
+			if !burn(t, db, carrying(fmt.Sprint(name, i), "req-first")) {
+				t.Fatalf("%s%d is used", name, i)
+			}
+		}
+	}
+	purge := func() {
+		t.Helper()
+		if _, err := db.PurgeAdmissions(t.Context(), noon.Add(time.Hour), 0, 100); err != nil {
+			t.Error(err)
+		}
+	}
+	gather("first-")
+	purge() // the rows; their run is still there
+	release := hold(t, db)
+	var group sync.WaitGroup
+	group.Go(purge)
+	until(t, "the purge has queued up", func() bool { return db.Queued() == 1 })
+	group.Go(func() {
+		err := db.writer.do(t.Context(), func(tx *tx) error { return errors.Join(note("x")(tx), errChanged) })
+		if !errors.Is(err, errChanged) {
+			t.Error(err)
+		}
+	})
+	until(t, "both have queued up", func() bool { return db.Queued() == 2 })
+	release()
+	group.Wait()
+	if runs, parts := count(t, db, `SELECT count(*) FROM nonce_runs`), count(t, db, `SELECT count(*) FROM nonce_run_parts`); runs != 0 || parts != 0 {
+		t.Errorf("%d runs are left, in %d parts; want none", runs, parts)
+	}
+	gather("second-")
+	until(t, "there is a new run", func() bool { return count(t, db, `SELECT count(*) FROM nonce_runs`) == 1 })
+	if burn(t, db, carrying("second-3", "req-second")) {
+		t.Error("a nonce of the new run is free")
+	}
+}
+
 func TestAFilterLacksNothingThatWasPutIn(t *testing.T) {
 	for _, size := range []int{1, 3, 1000, nonceRun} {
 		f := newFilter(size)
