@@ -25,7 +25,7 @@ type admitting = entrant[access.Admission, access.Admitted]
 
 func (db *DB) openAdmission(observe Observer) {
 	db.admissions = openLane(laneOptions[access.Admission, access.Admitted]{
-		observe: observe, most: maxAdmissions, fleeting: true, // at worst a nonce is burned, and nothing else
+		observe: observe, baton: db.committing, most: maxAdmissions, fleeting: true, // at worst a nonce is burned, and nothing else
 		together: func(batch []*admitting) error {
 			return db.pipelined(context.Background(), func(p *pipe) error { return admitAll(p, batch) })
 		},

@@ -26,6 +26,42 @@ var (
 	errBusy   = fmt.Errorf("%w in time", operation.ErrUnavailable)
 )
 
+// baton lets the lanes of a node commit one after the other. While one batch is on
+// its way, all other lanes' callers gather, so that batches are larger and fewer;
+// and the server spends on a batch what it spends on several facts.
+//
+// It is a courtesy and guards nothing: a batch that stands still, for a row that
+// somebody holds or a standby that is gone, must not keep the other lanes.
+type baton struct {
+	free chan struct{}
+	// courtesy is how long a lane waits for it.
+	courtesy time.Duration
+}
+
+// courtesy is what a few batches take on a busy machine.
+const courtesy = 20 * time.Millisecond
+
+func newBaton(courtesy time.Duration) *baton {
+	b := &baton{free: make(chan struct{}, 1), courtesy: courtesy}
+	b.free <- struct{}{}
+	return b
+}
+
+// take waits for the baton, and goes without it if it does not come.
+func (b *baton) take() (passOn func()) {
+	if b == nil {
+		return func() {}
+	}
+	patience := time.NewTimer(b.courtesy)
+	defer patience.Stop()
+	select {
+	case <-b.free:
+		return func() { b.free <- struct{}{} }
+	case <-patience.C:
+		return func() {}
+	}
+}
+
 // lane makes facts of one kind true together: while one batch is on its way to
 // the disk, callers queue up, and the next one takes them all. There is one lane
 // for each kind: several would make batches smaller, and the server spends on a
@@ -43,6 +79,8 @@ type lane[Asks, Gets any] struct {
 // laneOptions is how the facts of a kind are made true.
 type laneOptions[Asks, Gets any] struct {
 	observe Observer
+	// baton is shared with the lanes that commit in turn. Nil: with none.
+	baton *baton
 	// most bounds how long the first fact of a batch can wait for the last one.
 	most int
 	// together carries a batch through one transaction.
@@ -146,7 +184,9 @@ func (l *lane[Asks, Gets]) loop() {
 				return
 			}
 		}
+		passOn := l.baton.take()
 		l.carry(l.gather(first))
+		passOn()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
@@ -188,5 +189,60 @@ func TestANonceIsUsedOnceOverTwoNodes(t *testing.T) {
 		if let != 1 || replayed != 15 {
 			t.Errorf("round %d: %d were let in and %d refused; want 1 and 15", round, let, replayed)
 		}
+	}
+}
+
+// A batch that stands still keeps its own lane, and no other.
+func TestABatchThatStandsStillKeepsNoOtherLane(t *testing.T) {
+	t.Parallel()
+	shared := newBaton(time.Millisecond)
+	holding, release := make(chan struct{}), make(chan struct{})
+	stuck := openLane(laneOptions[int, int]{baton: shared, most: 1, together: func([]*entrant[int, int]) error {
+		close(holding)
+		<-release
+		return nil
+	}})
+	free := openLane(laneOptions[int, int]{baton: shared, most: 1, together: func([]*entrant[int, int]) error { return nil }})
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, err := stuck.through(t.Context(), 1)
+		ok(t, err)
+	})
+	<-holding
+	for range 2 {
+		_, err := free.through(t.Context(), 1)
+		ok(t, err)
+	}
+	close(release)
+	group.Wait()
+	stuck.stop()
+	free.stop()
+}
+
+// While one lane's batch is on its way, another's callers gather, and share the
+// next one.
+func TestCallersGatherWhileAnotherLaneCommits(t *testing.T) {
+	t.Parallel()
+	shared := newBaton(time.Hour)
+	var sizes []int
+	lane := openLane(laneOptions[int, int]{baton: shared, most: 8, together: func(batch []*entrant[int, int]) error {
+		sizes = append(sizes, len(batch))
+		return nil
+	}})
+	passOn := shared.take()
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			_, err := lane.through(t.Context(), 1)
+			ok(t, err)
+		})
+	}
+	// The first has left the queue and waits for the baton.
+	until(t, "two wait behind the first", func() bool { return lane.queued() == 2 })
+	passOn()
+	group.Wait()
+	lane.stop()
+	if !slices.Equal(sizes, []int{3}) {
+		t.Errorf("batches of %v; want one of 3", sizes)
 	}
 }

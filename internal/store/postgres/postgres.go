@@ -63,6 +63,8 @@ type DB struct {
 	admissions   *lane[access.Admission, access.Admitted]
 	reservations *lane[operation.Draft, operation.Operation]
 	settlements  *lane[settling, operation.Operation]
+	// committing is shared by the lanes that write.
+	committing *baton
 	// waiting counts the facts that have no connection yet.
 	waiting atomic.Int64
 	// primaries counts the servers that were lost; a connection belongs to one.
@@ -110,7 +112,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), ids: subscription.NewIDs(subscription.IDDigits)}
+	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), committing: newBaton(courtesy), ids: subscription.NewIDs(subscription.IDDigits)}
 	config.BeforeConnect = db.keepLine
 	config.PrepareConn = planAnew
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {

@@ -19,7 +19,7 @@ type reserving = entrant[operation.Draft, operation.Operation]
 
 func (db *DB) openReservation(observe Observer) {
 	db.reservations = openLane(laneOptions[operation.Draft, operation.Operation]{
-		observe: observe, most: unlessBreakable(maxReservations),
+		observe: observe, baton: db.committing, most: unlessBreakable(maxReservations),
 		together: db.reserveTogether,
 		alone:    func(r *reserving) error { return db.reserveTogether([]*reserving{r}) },
 	})

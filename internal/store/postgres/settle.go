@@ -25,7 +25,7 @@ type settlingEntrant = entrant[settling, operation.Operation]
 
 func (db *DB) openSettlement(observe Observer) {
 	db.settlements = openLane(laneOptions[settling, operation.Operation]{
-		observe: observe, most: unlessBreakable(maxSettlements),
+		observe: observe, baton: db.committing, most: unlessBreakable(maxSettlements),
 		together: db.settleTogether,
 		alone:    func(e *settlingEntrant) error { return db.settleTogether([]*settlingEntrant{e}) },
 	})
