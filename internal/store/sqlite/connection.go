@@ -15,12 +15,24 @@ import (
 // busyTimeout is how long a statement waits for another process's lock.
 const busyTimeout = 5 * time.Second
 
-// writerCache is how much of the file the writer keeps in memory, in KiB. SQLite's
-// own 2 MB are less than what the facts of one batch touch, which is then read
-// again for the next; but much more is a burden, because a commit that has split a
-// page looks through all of it. The readers keep what SQLite gives them: whatever
-// the writer commits makes them forget it.
-const writerCache = "cache_size = -8192"
+const (
+	// leastCache is how much of the file the writer keeps in memory, in bytes. SQLite's
+	// own 2 MB are less than what the facts of one batch touch, which is then read
+	// again for the next; but much more is a burden on a small store, because a commit
+	// that has split a page looks through all of it.
+	leastCache = 8 << 20
+	// mostCache is for a large store, whose facts each touch pages of their own, and
+	// are on the way for longer than that many pages stay.
+	mostCache = 48 << 20
+	// cachedPart is one over the part of the file that a store between them keeps.
+	cachedPart = 256
+)
+
+// writerCache is the writer's cache for a file of that size. The readers keep what
+// SQLite gives them: whatever the writer commits makes them forget it.
+func writerCache(size int64) string {
+	return fmt.Sprintf("cache_size = -%d", min(max(size/cachedPart, leastCache), mostCache)>>10)
+}
 
 // connection is one connection to the file, for one goroutine at a time. Every
 // statement is prepared once in its life: to prepare one costs more than to run it.

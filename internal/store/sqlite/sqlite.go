@@ -86,7 +86,11 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	pragmas := []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache}
+	var size int64
+	if file, err := os.Stat(db.path); err == nil { // what is wrong with it, connect says
+		size = file.Size()
+	}
+	pragmas := []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache(size)}
 	if options.Role == Node {
 		pragmas = append(pragmas, noCheckpoint, logKept)
 	}

@@ -25,6 +25,18 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Place { return folder(t.TempDir()) })
 }
 
+// A large store's writer keeps more of it in memory, within bounds.
+func TestTheWritersCacheGrowsWithTheFile(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int64]string{
+		0: "cache_size = -8192", 1 << 30: "cache_size = -8192", 4 << 30: "cache_size = -16384", 1 << 40: "cache_size = -49152",
+	} {
+		if got := writerCache(size); got != want {
+			t.Errorf("for a file of %d bytes: %s; want %s", size, got, want)
+		}
+	}
+}
+
 func BenchmarkRenewal(b *testing.B) {
 	storetest.Benchmark(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
 }
