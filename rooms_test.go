@@ -101,8 +101,10 @@ var rooms = []room{
 		}),
 		never: database,
 	},
-	{path: "internal/web", doors: webDoors, never: database},
-	{path: "internal/web/*", doors: both(webDoors, []string{"internal/web"}), never: database},
+	{path: "internal/web", doors: both(webDoors, []string{"internal/web/look"}), never: database},
+	{path: "internal/web/*", doors: both(webDoors, []string{"internal/web", "internal/web/look"}), never: database},
+	{path: "internal/web/look", doors: []string{"internal/money", "internal/subscription"}, never: database, stdlib: true, timeless: true},
+	{path: "internal/web/look/looktest", never: database, sealed: true},
 
 	// What pages show, as its readers would write it: from outside.
 	{path: "docs/examples", doors: []string{"client"}, sealed: true},
@@ -183,6 +185,7 @@ func TestRoomsInspectionNotices(t *testing.T) {
 		{"httpapi knows no store", "internal/httpapi/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"httpapi does not act for staff", "internal/httpapi/x.go", importing(coax + "/internal/admin"), "imports internal/admin"},
 		{"pages know no store", "internal/web/panel/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"what pages look like is not what they say", "internal/web/look/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},
 		{"panel and console are apart", "internal/web/panel/x.go", importing(coax + "/internal/web/console"), "imports internal/web/console"},
 		{"nobody imports the hallway", "internal/bench/x.go", importing(coax + "/cmd/coax"), "tests at most"},
 		{"nobody leans on the load engine", "internal/httpapi/x.go", importing(coax + "/internal/bench"), "imports internal/bench"},
