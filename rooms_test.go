@@ -38,7 +38,7 @@ var (
 	everywhere = []string{"..."}
 
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry"})
 
 	netHTTP  = []string{"net/http"}
@@ -69,10 +69,11 @@ var rooms = []room{
 	{path: "internal/operation", doors: pure, never: both(netHTTP, database), timeless: true},
 	{path: "internal/catalogue", doors: pure, never: both(netHTTP, database), timeless: true},
 	{path: "internal/access", doors: pure, never: both(netHTTP, database), timeless: true},
+	{path: "internal/login", doors: pure, never: both(netHTTP, database), timeless: true},
 	{
 		path: "internal/admin",
 		doors: []string{
-			"internal/access", "internal/operation", "internal/catalogue",
+			"internal/access", "internal/login", "internal/operation", "internal/catalogue",
 			"internal/subscription", "internal/money", "internal/fault",
 		},
 		never:    both(netHTTP, database),
