@@ -33,37 +33,48 @@ func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
 		operatorID = operator.ID
 	}
 
-	// What an earlier start kept is good if this store knows the key; it does
-	// not if the demo was given another store since.
 	line, err := readLine(keptAt)
 	if err != nil {
 		return line, err
 	}
-	if err := furnishLogins(ctx, desk, operatorID, keptAt, &line); err != nil {
+	// What an earlier start kept is good if this store knows the key; it does
+	// not if the demo was given another store since.
+	_, known, err := n.store.CredentialByHash(ctx, access.HashKey(line.APIKey))
+	if err != nil {
 		return line, err
 	}
-	if _, known, err := n.store.CredentialByHash(ctx, access.HashKey(line.APIKey)); err != nil || known {
-		return line, err
+	if !known {
+		if err := furnishTrade(ctx, n, desk, operatorID, &line); err != nil {
+			return line, err
+		}
+		if err := keepLine(keptAt, line); err != nil {
+			return line, err
+		}
 	}
+	return line, furnishLogins(ctx, desk, operatorID, keptAt, &line)
+}
+
+// furnishTrade gives the operator what it needs to sell through the API.
+func furnishTrade(ctx context.Context, n *node, desk *admin.Desk, operatorID int64, line *demoLine) error {
 	if err := furnishCatalogue(ctx, n, desk); err != nil {
-		return line, err
+		return err
 	}
 	if _, _, err := desk.TopUp(ctx, admin.TopUp{
 		OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
 	}); err != nil {
-		return line, err
+		return err
 	}
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		if _, err := desk.AllowAddress(ctx, operatorID, address); err != nil {
-			return line, err
+			return err
 		}
 	}
 	issued, err := desk.IssueKey(ctx, operatorID, access.AllPermissions)
 	if err != nil {
-		return line, err
+		return err
 	}
 	line.LCOID, line.APIKey, line.APISecret = operatorID, issued.Key, issued.Secret.Reveal()
-	return line, keepLine(keptAt, line)
+	return nil
 }
 
 func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk) error {

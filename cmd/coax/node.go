@@ -340,6 +340,11 @@ func (n *node) sweep(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)
 		}
+		removed, err = n.people.Purge(ctx, n.now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge sessions of the pages", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return
