@@ -38,7 +38,7 @@ var (
 	everywhere = []string{"..."}
 
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry"})
 
 	netHTTP  = []string{"net/http"}
@@ -69,10 +69,11 @@ var rooms = []room{
 	{path: "internal/operation", doors: pure, never: both(netHTTP, database), timeless: true},
 	{path: "internal/catalogue", doors: pure, never: both(netHTTP, database), timeless: true},
 	{path: "internal/access", doors: pure, never: both(netHTTP, database), timeless: true},
+	{path: "internal/login", doors: pure, never: both(netHTTP, database), timeless: true},
 	{
 		path: "internal/admin",
 		doors: []string{
-			"internal/access", "internal/operation", "internal/catalogue",
+			"internal/access", "internal/login", "internal/operation", "internal/catalogue",
 			"internal/subscription", "internal/money", "internal/fault",
 		},
 		never:    both(netHTTP, database),
@@ -101,8 +102,10 @@ var rooms = []room{
 		}),
 		never: database,
 	},
-	{path: "internal/web", doors: webDoors, never: database},
-	{path: "internal/web/*", doors: both(webDoors, []string{"internal/web"}), never: database},
+	{path: "internal/web", doors: both(webDoors, []string{"internal/web/look"}), never: database},
+	{path: "internal/web/*", doors: both(webDoors, []string{"internal/web", "internal/web/look"}), never: database},
+	{path: "internal/web/look", doors: []string{"internal/money", "internal/subscription"}, never: database, stdlib: true, timeless: true},
+	{path: "internal/web/look/looktest", never: database, sealed: true},
 
 	// What pages show, as its readers would write it: from outside.
 	{path: "docs/examples", doors: []string{"client"}, sealed: true},
@@ -183,6 +186,7 @@ func TestRoomsInspectionNotices(t *testing.T) {
 		{"httpapi knows no store", "internal/httpapi/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"httpapi does not act for staff", "internal/httpapi/x.go", importing(coax + "/internal/admin"), "imports internal/admin"},
 		{"pages know no store", "internal/web/panel/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"what pages look like is not what they say", "internal/web/look/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},
 		{"panel and console are apart", "internal/web/panel/x.go", importing(coax + "/internal/web/console"), "imports internal/web/console"},
 		{"nobody imports the hallway", "internal/bench/x.go", importing(coax + "/cmd/coax"), "tests at most"},
 		{"nobody leans on the load engine", "internal/httpapi/x.go", importing(coax + "/internal/bench"), "imports internal/bench"},

@@ -32,6 +32,9 @@ var cliBadValues = map[string][][2]string{
 	"clock.offset":                  {{"1mo", "duration"}, {"99999h", "outside"}},
 	"rules.activation_term":         {{"31d", "30d"}, {"", "plan"}, {"Plan", "plan"}},
 	"limits.failed_auth_per_minute": {{"0", "1 to"}, {"thirty", "whole number"}, {"1000001", "1 to"}},
+	"panel.idle":                    {{"0s", "outside"}, {"30", "duration"}},
+	"panel.absolute":                {{"721h", "outside"}, {"a day", "duration"}},
+	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
 }
@@ -227,6 +230,7 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Catalogue.Refresh, want.Catalogue.MaxAge = 5*time.Minute, 30*time.Minute
 	want.Rules.ActivationTerm = "30d"
 	want.Limits.FailedAuthPerMinute = 30
+	want.Panel.Idle, want.Panel.Absolute, want.Panel.StaffTOTP = 30*time.Minute, 12*time.Hour, true
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)

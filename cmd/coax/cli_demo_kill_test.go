@@ -2,8 +2,10 @@ package main
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -38,6 +40,8 @@ var cliKillMoments = []struct{ name, file, query string }{
 	{name: "an address is let in", query: `SELECT count(*) FROM whitelist`},
 	{name: "the key is there", query: `SELECT count(*) FROM credentials`},
 	{name: "the credentials are kept", file: "demo.json"},
+	{name: "the first login is there", query: `SELECT count(*) FROM logins`},
+	{name: "both logins are there", query: `SELECT count(*) - 1 FROM logins`},
 }
 
 func TestCLIDemoSurvivesBeingKilledInItsFirstStart(t *testing.T) {
@@ -98,15 +102,27 @@ func cliAwaitMoment(t testing.TB, p *cliProcess, folder, file, query string) {
 	}
 }
 
+// cliLoginsAreGood signs in with what a demo printed.
+func cliLoginsAreGood(t testing.TB, line demoLine) {
+	t.Helper()
+	w := &world{t: t, line: line, http: trusting(t, line.CACert)}
+	for _, who := range []demoLogin{line.Admin, line.Operator} {
+		if got := w.browser(t).signIn(who.Username, who.Password); got.status != http.StatusSeeOther {
+			t.Errorf("the printed login of %s: %d\n%s", who.Username, got.status, got.body)
+		}
+	}
+}
+
 // cliComesUpWhole starts a demo in a folder that was left in some state and
 // demands that it is as good as new.
 func cliComesUpWhole(t testing.TB, folder string) {
 	t.Helper()
-	s, _ := cliDemoIn(t, folder)
+	s, line := cliDemoIn(t, folder)
+	cliLoginsAreGood(t, line)
 	got := cliOK(t, cliRun(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
 	cliSays(t, "the balance", got.out, `"success": true`, `"wallet_balance": 10000.00`)
 	db := peekStore(t, storeAt(t, filepath.Join(folder, "coax.toml")))
-	for table, want := range map[string]string{"operators": "1", "wallets": "1", "ledger": "1", "plans": "4", "whitelist": "2", "master_keys": "1"} {
+	for table, want := range map[string]string{"operators": "1", "wallets": "1", "ledger": "1", "plans": "4", "whitelist": "2", "master_keys": "1", "logins": "2"} {
 		if got := cliRows(t, db, "SELECT count(*) FROM "+table)[0]; got != want {
 			t.Errorf("%s has %s rows; want %s", table, got, want)
 		}
@@ -144,6 +160,22 @@ func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
 		{"drafts of files", true, func(t *testing.T, folder string) {
 			cliWrite(t, filepath.Join(folder, ".coax.toml-123"), "[serv")
 			cliWrite(t, filepath.Join(folder, ".demo.json-123"), "{")
+		}},
+		{"what an older release furnished", true, func(t *testing.T, folder string) {
+			damageStore(t, storeAt(t, filepath.Join(folder, "coax.toml")), `DELETE FROM logins`)
+			var line map[string]any
+			kept := filepath.Join(folder, "demo.json")
+			if err := json.Unmarshal([]byte(cliRead(t, kept)), &line); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"panel_url", "admin", "operator"} {
+				delete(line, name)
+			}
+			older, err := json.Marshal(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cliWrite(t, kept, string(older))
 		}},
 		{"a key whose secret was not kept", true, func(t *testing.T, folder string) {
 			if err := os.Remove(filepath.Join(folder, "demo.json")); err != nil {

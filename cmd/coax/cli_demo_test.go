@@ -15,21 +15,10 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// cliLineShape is the documented line. What comes with later releases has a
-// tilde: it may be missing, and is as documented if it is there.
-func cliLineShape(raw string) []string {
-	var fields []string
-	for _, field := range []string{
-		"base_url text", "ca_cert text", "config text", "lco_id int", "api_key text", "api_secret text", "~simulator_url text",
-		"internal_url text", "plain_url text", "~panel_url text", "~admin object", "~operator object",
-	} {
-		name, _, _ := strings.Cut(field, " ")
-		later, isLater := strings.CutPrefix(name, "~")
-		if !isLater || strings.Contains(raw, `"`+later+`":`) {
-			fields = append(fields, strings.TrimPrefix(field, "~"))
-		}
-	}
-	return fields
+// cliLineShape is the documented line.
+var cliLineShape = []string{
+	"base_url text", "ca_cert text", "config text", "lco_id int", "api_key text", "api_secret text", "simulator_url text",
+	"internal_url text", "plain_url text", "panel_url text", "admin object", "operator object",
 }
 
 func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
@@ -41,9 +30,14 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 	balance := cliOK(t, cliRun(t, "call", "GET", "/api/v1/balance", "--credentials", p.credentials()))
 	cliSays(t, "the first call", balance.out, `"success": true`, `"wallet_balance": 10000.00`)
 
-	cliShape(t, p.raw, cliLineShape(p.raw)...)
+	line := cliShape(t, p.raw, cliLineShape...)
+	for _, who := range []string{"admin", "operator"} {
+		cliShape(t, line[who], "username text", "password text")
+	}
 	for name, want := range map[string]string{
 		p.line.BaseURL: `^https://127\.0\.0\.1:[1-9]\d*/api/v1$`, p.line.InternalURL: `^http://127\.0\.0\.1:[1-9]\d*$`, p.line.PlainURL: `^http://127\.0\.0\.1:[1-9]\d*$`,
+		p.line.PanelURL: `^https://127\.0\.0\.1:[1-9]\d*/$`, p.line.Admin.Username: `^admin$`, p.line.Operator.Username: `^operator$`,
+		p.line.Admin.Password: `^.{10,}$`, p.line.Operator.Password: `^.{10,}$`,
 		p.line.APIKey: `^cxk_[0-9a-f]{32}$`, p.line.APISecret: `^cxs_[0-9a-f]{64}$`,
 		p.line.CACert: "^" + regexp.QuoteMeta(filepath.Join(folder, "ca.pem")) + "$", p.line.Config: "^" + regexp.QuoteMeta(filepath.Join(folder, "coax.toml")) + "$",
 	} {
@@ -84,8 +78,10 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 	if out := p.out.String(); out != p.raw+"\n" {
 		t.Errorf("the demo wrote on stdout:\n%s\nwant its line and nothing else", out)
 	}
-	if strings.Contains(p.err.String(), p.line.APISecret) {
-		t.Error("the secret stands in the log")
+	for _, secret := range []string{p.line.APISecret, p.line.Admin.Password, p.line.Operator.Password} {
+		if strings.Contains(p.err.String(), secret) {
+			t.Error("a secret stands in the log")
+		}
 	}
 }
 
@@ -117,7 +113,8 @@ func TestCLIDemoFindsEverythingAgain(t *testing.T) {
 
 	check := func(p *cliProcess, balance string) {
 		t.Helper()
-		if p.line.APIKey != first.line.APIKey || p.line.APISecret != first.line.APISecret || p.line.LCOID != first.line.LCOID {
+		if p.line.APIKey != first.line.APIKey || p.line.APISecret != first.line.APISecret || p.line.LCOID != first.line.LCOID ||
+			p.line.Admin != first.line.Admin || p.line.Operator != first.line.Operator {
 			t.Errorf("credentials %s; want those of the first start %s", p.raw, first.raw)
 		}
 		if cliRead(t, p.line.CACert) != ca {

@@ -14,13 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coaxhq/coax/internal/access"
-	"github.com/coaxhq/coax/internal/admin"
-	"github.com/coaxhq/coax/internal/catalogue"
-	"github.com/coaxhq/coax/internal/money"
-	"github.com/coaxhq/coax/internal/provider/simulator"
 	"github.com/coaxhq/coax/internal/store/sqlite"
-	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
@@ -36,9 +30,20 @@ type demoLine struct {
 	SimulatorURL string `json:"simulator_url"`
 	InternalURL  string `json:"internal_url"`
 	PlainURL     string `json:"plain_url"`
+	// PanelURL is where people begin, and these are who can: one of the MSO's
+	// staff, and one of the operator's people.
+	PanelURL string    `json:"panel_url"`
+	Admin    demoLogin `json:"admin"`
+	Operator demoLogin `json:"operator"`
 	// ClockOffset is how far the demo's clock is moved, for those who sign by
 	// it; empty if it is not.
 	ClockOffset string `json:"clock_offset,omitempty"`
+}
+
+// demoLogin is who can sign in to the demo's pages, and how.
+type demoLogin struct {
+	Username string `json:"username"`
+	Password string `json:"password"`
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -48,8 +53,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo [--dir DIR] [--addr HOST:PORT]",
 		Short: "Run a whole Coax with nothing to configure",
 		Long: `Run a whole Coax with nothing to configure: a certificate of its own, an embedded store, a
-few plans, and an operator who has an API key and 10,000.00 to spend. It prints a first
-command to try. Ctrl-C ends it; started again in the same folder it finds everything again.
+few plans, an operator who has an API key and 10,000.00 to spend, and logins for the pages.
+It prints where to sign in, and a first command to try. Ctrl-C ends it; started again in the same folder it finds everything again.
 
 Settings given with --set are kept in DIR/coax.toml, so that coax admin --config
 DIR/coax.toml works on the same store, also while the demo runs.`,
@@ -131,6 +136,7 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 		return errors.Join(err, node.close())
 	}
 	line.BaseURL = "https://" + reachable(node.apiAddr) + "/api/v1"
+	line.PanelURL = "https://" + reachable(node.apiAddr) + "/"
 	line.CACert = filepath.Join(folder, "ca.pem")
 	line.Config = filepath.Join(folder, "coax.toml")
 	line.SimulatorURL = provider.url
@@ -186,6 +192,11 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	if _, err := openProvider(config, nil); err != nil {
 		return config, err
 	}
+	// Whoever tries things has no app for codes at hand. Who wants to see them says
+	// --set panel.staff_totp=true, once.
+	if _, chosen := kept["panel.staff_totp"]; !chosen {
+		kept["panel.staff_totp"] = "false"
+	}
 	maps.Copy(kept, given)
 	kept["provider.url"] = config.Provider.URL
 	if err := replaceFile(file, 0o600, renderConfig(demoHead, kept)); err != nil {
@@ -217,76 +228,6 @@ func inEnvironment(environ []string, key string) bool {
 	values, _ := environmentSettings(environ)
 	_, found := values[key]
 	return found
-}
-
-// furnish gives a new demo its operator, money, plans and key. It can be
-// repeated: a demo that was killed while being furnished is completed.
-func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
-	desk := admin.NewDesk(n.store, n.vault, "demo", n.now)
-	operators, err := desk.Operators(ctx)
-	if err != nil {
-		return demoLine{}, err
-	}
-	var operatorID int64
-	if len(operators) > 0 {
-		operatorID = operators[0].ID
-	} else {
-		operator, err := desk.CreateOperator(ctx, "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
-		if err != nil {
-			return demoLine{}, err
-		}
-		operatorID = operator.ID
-	}
-
-	// What an earlier start kept is good if this store knows the key; it does
-	// not if the demo was given another store since.
-	line, err := readLine(keptAt)
-	if err != nil {
-		return line, err
-	}
-	if _, known, err := n.store.CredentialByHash(ctx, access.HashKey(line.APIKey)); err != nil || known {
-		return line, err
-	}
-	if err := furnishCatalogue(ctx, n, desk); err != nil {
-		return line, err
-	}
-	if _, _, err := desk.TopUp(ctx, admin.TopUp{
-		OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
-	}); err != nil {
-		return line, err
-	}
-	for _, address := range []string{"127.0.0.1", "::1"} {
-		if _, err := desk.AllowAddress(ctx, operatorID, address); err != nil {
-			return line, err
-		}
-	}
-	issued, err := desk.IssueKey(ctx, operatorID, access.AllPermissions)
-	if err != nil {
-		return line, err
-	}
-	line.LCOID, line.APIKey, line.APISecret = operatorID, issued.Key, issued.Secret.Reveal()
-	return line, keepLine(keptAt, line)
-}
-
-func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk) error {
-	if err := n.store.RecordComparison(ctx, catalogue.Comparison{
-		Provider:   n.config.Provider.Name,
-		At:         n.now(),
-		Components: simulator.Components(),
-	}); err != nil {
-		return err
-	}
-	for _, plan := range []subscription.Plan{
-		{ID: "BASIC-1", Name: "Basic, 1 month", Description: "120 channels", Price: money.Paise(199_00), Months: 1, Type: subscription.Standard, Main: "TV-BASIC"},
-		{ID: "FAMILY-1", Name: "Family, 1 month", Description: "240 channels", Price: money.Paise(349_00), Months: 1, Type: subscription.Standard, Main: "TV-FAMILY"},
-		{ID: "FAMILY-3", Name: "Family, 3 months", Description: "240 channels, a quarter at once", Price: money.Paise(999_00), Months: 3, Type: subscription.Standard, Main: "TV-FAMILY"},
-		{ID: "COMBO-1", Name: "Family and streaming, 1 month", Description: "240 channels and the streaming pack", Price: money.Paise(499_00), Months: 1, Type: subscription.Combo, Main: "TV-FAMILY", Addon: "OTT-PLUS"},
-	} {
-		if _, err := desk.SetPlan(ctx, plan); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // readLine reads what an earlier start kept; nothing, if there was none.
@@ -374,8 +315,12 @@ func (a *app) announce(line demoLine, folder string) error {
 	_, err = fmt.Fprintf(a.out, `
   Coax is running.
 
+  Panel        %s  (the certificate is the demo's own, so the browser warns)
+  Operator     sign in as %s with %s
+  Staff        sign in as %s with %s
+
   API          %s
-  Operator     lco %d, with a prepaid wallet
+  Account      lco %d, with a prepaid wallet
   API key      %s
   API secret   %s
   CA           %s
@@ -397,7 +342,8 @@ func (a *app) announce(line demoLine, folder string) error {
 
   Ctrl-C ends it. Started again with --dir %s it finds everything again.
 
-`, line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.SimulatorURL, line.InternalURL,
+`, line.PanelURL, line.Operator.Username, line.Operator.Password, line.Admin.Username, line.Admin.Password,
+		line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.SimulatorURL, line.InternalURL,
 		shellQuote(program), kept, shellQuote(program), kept, shellQuote(program), shellQuote(line.Config), line.LCOID, shellQuote(folder))
 	return err
 }

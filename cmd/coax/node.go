@@ -21,9 +21,11 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/telemetry"
+	"github.com/coaxhq/coax/internal/web"
 )
 
 // purgeEvery is how often used nonces and old counters are swept out.
@@ -37,6 +39,7 @@ type node struct {
 	store   store
 	vault   *access.Vault
 	gate    *access.Gate
+	people  *login.Desk
 	metrics *telemetry.Metrics
 
 	catalogue  *catalogue.Catalogue
@@ -48,6 +51,7 @@ type node struct {
 	auditWatch *auditWatch // nil where the books are not audited
 
 	certificate *certificate
+	site        *web.Site
 	door        *httpapi.FrontDoor
 	internal    *httpapi.Internal
 	private     *http.Server
@@ -115,9 +119,12 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
-		catalogue:  plans,
-		provider:   provider,
-		breaker:    breaker,
+		people: login.New(store, vault, login.Config{
+			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP,
+		}),
+		catalogue: plans,
+		provider:  provider,
+		breaker:   breaker,
 		operations: operation.NewProcessor(store, plans, provider, breaker, operation.Config{
 			Now:            now,
 			Node:           name,
@@ -203,8 +210,12 @@ func (n *node) listen() error {
 		Log:          n.log,
 		Metrics:      n.metrics,
 	})
+	if n.site, err = n.pages(); err != nil {
+		return err
+	}
 	n.door = httpapi.NewFrontDoor(httpapi.FrontDoorConfig{
 		Handler:        api,
+		Pages:          n.site,
 		GetCertificate: n.certificate.get,
 		Proxies:        n.config.Server.TrustedProxies,
 		Log:            n.log,
@@ -328,6 +339,11 @@ func (n *node) sweep(ctx context.Context) {
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)
+		}
+		removed, err = n.people.Purge(ctx, n.now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge sessions of the pages", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -57,6 +57,11 @@ type Config struct {
 	Limits struct {
 		FailedAuthPerMinute int
 	}
+	Panel struct {
+		Idle      time.Duration
+		Absolute  time.Duration
+		StaffTOTP bool
+	}
 	Audit struct {
 		Every time.Duration
 	}
@@ -83,7 +88,7 @@ const defaultAddr = "127.0.0.1:8443"
 
 // settings is every key there is, in the order the file shows them.
 var settings = []setting{
-	{key: "server.addr", standard: defaultAddr, doc: "HTTPS listener for the API",
+	{key: "server.addr", standard: defaultAddr, doc: "HTTPS listener for the API and the pages",
 		read: address(func(c *Config) *string { return &c.Server.Addr })},
 	{key: "server.plain_addr", standard: "", doc: "plain HTTP listener: everyone but a trusted proxy that ended TLS gets 403 HTTPS_REQUIRED; empty = none",
 		read: optionalAddress(func(c *Config) *string { return &c.Server.PlainAddr })},
@@ -139,6 +144,13 @@ var settings = []setting{
 
 	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
+
+	{key: "panel.idle", standard: "30m", doc: "how long a person stays signed in to the pages without using them",
+		read: duration(time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Idle })},
+	{key: "panel.absolute", standard: "12h", doc: "how long a person stays signed in to the pages at most",
+		read: duration(time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Absolute })},
+	{key: "panel.staff_totp", standard: "true", boolean: true, doc: "staff who move money or see secrets must have a second factor: codes from an app on their telephone",
+		read: yesNo(func(c *Config) *bool { return &c.Panel.StaffTOTP })},
 
 	{key: "audit.every", standard: "0s", doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},

@@ -12,6 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/sqlite"
@@ -22,6 +23,7 @@ type store interface {
 	access.Store
 	admin.Store
 	catalogue.Store
+	login.Store
 	operation.ReviewStore
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error

@@ -29,10 +29,13 @@ const (
 	// sealedAs begins the additional data of every sealed secret, so that
 	// nothing sealed for another use can pass for one.
 	sealedAs = "coax/secret/1"
+
+	// totpSealedAs is the same for the secrets of second factors.
+	totpSealedAs = "coax/totp/1"
 )
 
-// Vault seals the secrets of API keys under the master key, which comes from
-// outside the database. The master key is a ring: one key seals, all of them
+// Vault seals the secrets of API keys and of second factors under the master key,
+// which comes from outside the database. The master key is a ring: one key seals, all of them
 // open, so that it can be replaced while the service runs.
 type Vault struct {
 	hushed
@@ -134,6 +137,29 @@ func rowOf(operatorID int64, hash KeyHash) []byte {
 	row = append(row, sealedAs...)
 	row = binary.BigEndian.AppendUint64(row, uint64(operatorID))
 	return append(row, hash[:]...)
+}
+
+// SealTOTP encrypts the secret of one person's second factor.
+func (v *Vault) SealTOTP(secret []byte, personID int64) ([]byte, error) {
+	sealed, err := v.ring.Encrypt(secret, personOf(personID))
+	if err != nil {
+		return nil, fmt.Errorf("seal a second factor of login %d: %w", personID, err)
+	}
+	return sealed, nil
+}
+
+// OpenTOTP decrypts what SealTOTP sealed, for the same person only.
+func (v *Vault) OpenTOTP(sealed []byte, personID int64) ([]byte, error) {
+	secret, err := v.ring.Decrypt(sealed, personOf(personID))
+	if err != nil {
+		return nil, fmt.Errorf("open a second factor of login %d: sealed under another master key, or for another person: %w", personID, err)
+	}
+	return secret, nil
+}
+
+// personOf is the additional data of a second factor, for the reason that rowOf has.
+func personOf(id int64) []byte {
+	return binary.BigEndian.AppendUint64([]byte(totpSealedAs), uint64(id))
 }
 
 // DeriveKey returns 32 bytes that belong to one key of the ring and one

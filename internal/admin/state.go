@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -77,4 +78,13 @@ func moment(t time.Time) string {
 // OperationState describes an operation for the log.
 func OperationState(o operation.Operation) map[string]any {
 	return map[string]any{"status": o.State, "reason": o.Reason, "addon_status": o.AddonState}
+}
+
+// LoginState describes a login for the log: that a password or a second factor was
+// changed, never what it is.
+func LoginState(a login.Account) map[string]any {
+	return map[string]any{
+		"username": a.Username, "name": a.Name, "realm": a.Realm, "role": a.Role, "disabled": a.Disabled, "totp": a.TOTP,
+		"must_change_password": a.MustChangePassword, "password_changed_at": moment(a.PasswordChangedAt),
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -55,6 +56,19 @@ type Store interface {
 	AllowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix, most int) error
 	DisallowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix) error
 	Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error)
+
+	// CreateLogin makes a login; it refuses a username that is taken.
+	CreateLogin(ctx context.Context, act Act, account login.Account) (login.Person, error)
+	// ChangeLogin changes a login; one that is disabled is signed out everywhere.
+	ChangeLogin(ctx context.Context, act Act, id int64, change LoginChange) (login.Person, error)
+	// ResetPassword gives a login a password that has to be changed at the first
+	// sign-in, and ends its sessions; ResetTOTP takes its second factor away, and
+	// does so, too.
+	ResetPassword(ctx context.Context, act Act, id int64, hash string) (login.Person, error)
+	ResetTOTP(ctx context.Context, act Act, id int64) (login.Person, error)
+	Login(ctx context.Context, id int64) (login.Person, error)
+	LoginNamed(ctx context.Context, username string) (login.Person, error)
+	Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error)
 
 	// ListOperations lists operations, newest first.
 	ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error)

@@ -18,10 +18,19 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
+// Pages is what people see in a browser, beside the API. It has some paths of its
+// own, and sees no request that did not come over HTTPS.
+type Pages interface {
+	Owns(path string) bool
+	http.Handler
+}
+
 // FrontDoorConfig says how a FrontDoor lets connections in. Handler is required,
 // and GetCertificate too if TLS is served; the rest has defaults.
 type FrontDoorConfig struct {
-	Handler        http.Handler
+	Handler http.Handler
+	// Pages may be left out; then every path is the handler's.
+	Pages          Pages
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Proxies        access.TrustedProxies
 	Log            *slog.Logger
@@ -54,6 +63,7 @@ type FrontDoorConfig struct {
 // handler and one count.
 type FrontDoor struct {
 	handler     http.Handler
+	pages       Pages
 	tls         *tls.Config
 	proxies     access.TrustedProxies
 	record      record
@@ -85,6 +95,7 @@ type FrontDoor struct {
 func NewFrontDoor(config FrontDoorConfig) *FrontDoor {
 	f := &FrontDoor{
 		handler:     config.Handler,
+		pages:       config.Pages,
 		proxies:     config.Proxies,
 		record:      newRecord(config.Log, config.Metrics),
 		openTimeout: cmp.Or(config.OpenTimeout, 5*time.Second),
@@ -275,7 +286,20 @@ func (f *FrontDoor) handle(w http.ResponseWriter, r *http.Request) {
 		answer.send(w, body)
 		return
 	}
-	f.handler.ServeHTTP(w, r)
+	f.handlerOf(c, r).ServeHTTP(w, r)
+}
+
+// handlerOf tells pages from the API, by the path as it was sent. Over plain HTTP
+// everything is the API's, which refuses it whatever the path.
+func (f *FrontDoor) handlerOf(c *conn, r *http.Request) http.Handler {
+	if f.pages == nil {
+		return f.handler
+	}
+	path, _ := splitTarget(r.RequestURI)
+	if !f.pages.Owns(path) || !f.proxies.Secure(c.peer, c.secure, r.Header["X-Forwarded-Proto"]) {
+		return f.handler
+	}
+	return f.pages
 }
 
 // Shutdown lets nobody in any more, waits until the requests under way are

@@ -59,7 +59,7 @@ func NewMetrics() *Metrics {
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_http_requests_total",
-			Help: "Answers given by the API, by endpoint and code.",
+			Help: "Answers given by the API and the pages, by endpoint and code; a page's code is its status.",
 		}, []string{"endpoint", "code"}),
 		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coax_http_request_seconds",
@@ -97,7 +97,7 @@ func NewMetrics() *Metrics {
 		}, []string{"what", "cause"}),
 		purged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_purged_rows_total",
-			Help: "Used nonces and old rate counters that were removed.",
+			Help: "Used nonces, old rate counters and sessions of the pages that were removed.",
 		}),
 	}
 	m.answers.Store(&map[answerKind]answerSeries{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -37,11 +38,11 @@ func Walk(t *testing.T, store Store, b Beaten) {
 	w := &walk{T: t, Store: store, on: b}
 	w.prepare()
 	known := []string{}
-	for _, way := range ways {
+	for _, way := range slices.Concat(ways, loginWays) {
 		known = append(known, way.method)
 		way.run(w)
 	}
-	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore]()} {
+	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[login.Store]()} {
 		for i := range asked.NumMethod() {
 			if name := asked.Method(i).Name; !slices.Contains(known, name) {
 				t.Errorf("%s.%s was not walked: add it to the ways in walk.go", asked, name)
@@ -64,12 +65,16 @@ type walk struct {
 	plan   subscription.Plan
 	record access.Record
 	errand int
+	people int
 }
 
-var ways = []struct {
+// way is one method, walked.
+type way struct {
 	method string
 	run    func(*walk)
-}{
+}
+
+var ways = []way{
 	{"CredentialByHash", func(w *walk) { w.must(second(w.CredentialByHash(w.Context(), access.KeyHash{}))) }},
 	{"Admit", (*walk).admissions},
 	{"PurgeAdmissions", func(w *walk) { w.must(first(w.PurgeAdmissions(w.Context(), w.on.Now, w.on.Now.Unix()/60, 10))) }},

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+// visitor is a kind of person, as far in as they have come.
+type visitor struct {
+	what    string
+	session *login.Session // as a rule sees it; nil for nobody
+	browser *browser
+}
+
+// visitors makes one of each kind, where second factors are required.
+func visitors(t *testing.T, w *world) []visitor {
+	t.Helper()
+	list := []visitor{{what: "nobody", browser: w.browser(t)}}
+	add := func(what string, stage login.Stage, role login.Role, operatorID int64, b *browser) {
+		realm := login.Staff
+		if role == login.Owner {
+			realm = login.Operator
+		}
+		list = append(list, visitor{what, &login.Session{ID: what, Stage: stage, Person: login.Person{
+			Realm: realm, Role: role, OperatorID: operatorID,
+		}}, b})
+	}
+	owner := w.browser(t)
+	owner.signIn(w.line.Operator.Username, w.line.Operator.Password).sends(t, "/")
+	add("an operator's owner", login.Whole, login.Owner, w.line.LCOID, owner)
+
+	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance, login.Administrator} {
+		who := w.person(t, "the-"+string(role), role, 0)
+		b := w.browser(t)
+		first := b.signIn(who.Username, who.Password)
+		if role == login.Finance || role == login.Administrator {
+			first.sends(t, "/account/second-factor")
+			b.enrol()
+			// Another browser, with the same person's password and no code.
+			halfway := w.browser(t)
+			halfway.signIn(who.Username, who.Password).sends(t, "/sign-in/code")
+			add(string(role)+" who owes a code", login.NeedsCode, role, 0, halfway)
+			bare := w.person(t, "bare-"+string(role), role, 0)
+			without := w.browser(t)
+			without.signIn(bare.Username, bare.Password).sends(t, "/account/second-factor")
+			add(string(role)+" without a second factor", login.NeedsTOTP, role, 0, without)
+		} else {
+			first.sends(t, "/")
+		}
+		add(string(role), login.Whole, role, 0, b)
+	}
+
+	for _, role := range []login.Role{login.Viewer, login.Owner} {
+		made := admin.NewLogin{Username: "new-" + string(role), Name: "New", Role: role}
+		if role == login.Owner {
+			made.OperatorID = w.line.LCOID
+		}
+		_, password, err := w.desk.CreateLogin(context.Background(), made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := w.browser(t)
+		b.signIn(made.Username, password).sends(t, "/account/password")
+		add(string(role)+" with somebody else's password", login.NeedsPassword, role, made.OperatorID, b)
+	}
+	return list
+}
+
+var pathPlace = regexp.MustCompile(`\{[^}]+\}`)
+
+// Every route is tried as every kind of person, and what its rule says is what
+// happens. A form is posted as what no route takes: whoever may use the route is
+// told so, and nothing is done.
+func TestEveryRouteDoesToEverybodyWhatItsRuleSays(t *testing.T) {
+	w := newWorld(t, "panel.staff_totp=true")
+	people := visitors(t, w)
+	tried := 0
+	for _, route := range w.node.site.Routes() {
+		path := pathPlace.ReplaceAllString(route.Path, "1")
+		for _, visitor := range people {
+			what := route.Method + " " + route.Path + " as " + visitor.what
+			request, err := http.NewRequestWithContext(t.Context(), route.Method, w.at(path), strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Content-Type", "application/json")
+			got := visitor.browser.send(request)
+			tried++
+			if may := route.Who.Allows(visitor.session); may {
+				if !admitted(route, visitor, got) {
+					t.Errorf("%s: %d to %q; its rule (%v) lets them in", what, got.status, got.location, route.Who)
+				}
+				continue
+			}
+			switch session := visitor.session; {
+			case session == nil:
+				if got.status != http.StatusSeeOther || !strings.HasPrefix(got.location, "/sign-in") {
+					t.Errorf("%s: %d to %q; want to be asked to sign in", what, got.status, got.location)
+				}
+			case session.Stage != login.Whole:
+				want := map[login.Stage]string{
+					login.NeedsCode: "/sign-in/code", login.NeedsTOTP: "/account/second-factor", login.NeedsPassword: "/account/password",
+				}[session.Stage]
+				if got.status != http.StatusSeeOther || got.location != want {
+					t.Errorf("%s: %d to %q; want to be sent to %s first", what, got.status, got.location, want)
+				}
+			case strings.HasPrefix(route.Path, "/sign-in/"):
+				if got.status != http.StatusSeeOther || got.location != "/" {
+					t.Errorf("%s: %d to %q; want to be sent in, being in", what, got.status, got.location)
+				}
+			case got.status != http.StatusForbidden:
+				t.Errorf("%s: %d to %q; want 403", what, got.status, got.location)
+			}
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d visits were made: the list of routes is not the whole one", tried)
+	}
+}
+
+// admitted reports whether a visit got past the rule to the route itself.
+func admitted(route web.Route, v visitor, got page) bool {
+	if route.Method == http.MethodPost {
+		return got.status == http.StatusUnsupportedMediaType
+	}
+	switch route.Path {
+	case "/": // which only ever sends on
+		return got.status == http.StatusSeeOther
+	case "/sign-in": // which is for those who are not in
+		return got.status == http.StatusOK || v.session != nil && got.status == http.StatusSeeOther
+	}
+	return got.status == http.StatusOK || got.status == http.StatusNotFound && strings.Contains(route.Path, "{")
+}
+
+// Money and secrets ask for the password again after a while, and nobody gets past
+// that; pages without either go on.
+func TestEveryRouteThatNeedsAStepUpAsksForIt(t *testing.T) {
+	w := newWorld(t)
+	asked := 0
+	people := map[web.Area]*browser{
+		web.Door: w.as(t, w.line.Admin), web.Console: w.as(t, w.line.Admin), web.Panel: w.as(t, w.line.Operator),
+	}
+	w.pass(6 * time.Minute)
+	for _, route := range w.node.site.Routes() {
+		if !route.Who.Allows(&login.Session{Stage: login.Whole, Person: personOf(w, route.Area)}) || route.Path == "/sign-out" {
+			continue
+		}
+		b := people[route.Area]
+		path := pathPlace.ReplaceAllString(route.Path, "1")
+		var got page
+		if route.Method == http.MethodGet {
+			got = b.get(path)
+		} else if route.StepUp {
+			got = b.post(path, nil)
+		} else {
+			continue
+		}
+		stopped := strings.HasPrefix(got.location, "/step-up") || got.status == http.StatusForbidden && strings.Contains(got.body, `action="/step-up"`)
+		if stopped != route.StepUp {
+			t.Errorf("%s %s: %d to %q; needs a step-up: %v", route.Method, route.Path, got.status, got.location, route.StepUp)
+		}
+		if route.StepUp {
+			asked++
+		}
+	}
+	if asked == 0 {
+		t.Error("no route needs a step-up: the list is not the whole one")
+	}
+}
+
+func personOf(w *world, area web.Area) login.Person {
+	if area == web.Panel {
+		return login.Person{Realm: login.Operator, Role: login.Owner, OperatorID: w.line.LCOID}
+	}
+	return login.Person{Realm: login.Staff, Role: login.Administrator}
+}

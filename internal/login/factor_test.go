@@ -1,0 +1,179 @@
+package login_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/login"
+)
+
+func TestWithASecondFactorThePasswordAloneIsNotEnough(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	asha := o.person("asha", login.Viewer, 0)
+	before, _ := o.signIn("asha", password)
+	token, _ := o.signIn("asha", password)
+	codeOf, recovery, token := o.enrol(token)
+	o.stage(token, login.Whole)
+	o.stage(before, login.NeedsCode) // it began before there was one
+
+	o.now = o.now.Add(time.Minute)
+	half, s := o.signIn("asha", password)
+	if s.Stage != login.NeedsCode || s.Fresh(o.now) {
+		t.Errorf("by the password alone the session is %+v", s)
+	}
+	// Nothing can be done with it.
+	_, _, err := o.desk.ChangePassword(t.Context(), half, password, "another long one", here)
+	o.refused("a new password", err, login.OutOfTurn)
+	_, _, err = o.desk.StepUp(t.Context(), half, password, codeOf(), here)
+	o.refused("a step up", err, login.OutOfTurn)
+	_, err = o.desk.BeginTOTP(t.Context(), half)
+	o.refused("another second factor", err, login.OutOfTurn)
+	_, _, _, err = o.desk.ConfirmTOTP(t.Context(), half, codeOf())
+	o.refused("another second factor, at once", err, login.OutOfTurn)
+	o.refused("no second factor", o.desk.RemoveTOTP(t.Context(), half), login.OutOfTurn)
+
+	for _, code := range []string{"", "000000", "abcd-efgh-jkmn-pqrs"} {
+		_, _, err := o.desk.GiveCode(t.Context(), half, code, here)
+		o.refused("code "+code, err, login.WrongCode)
+	}
+	code := codeOf()
+	whole, s, err := o.desk.GiveCode(t.Context(), half, code[:3]+" "+code[3:], here)
+	o.must(err)
+	if s.Stage != login.Whole || !s.Fresh(o.now) || !s.Person.LastSignIn.Equal(o.now) || whole == half {
+		t.Errorf("the session is %+v", s)
+	}
+	o.signedOut("the token by the password alone", half)
+	_, _, err = o.desk.GiveCode(t.Context(), whole, code, here)
+	o.refused("once more", err, login.OutOfTurn)
+
+	// A code that was used is worth nothing, a recovery code works once.
+	half, _ = o.signIn("asha", password)
+	_, _, err = o.desk.GiveCode(t.Context(), half, code, here)
+	o.refused("a used code", err, login.WrongCode)
+	_, _, err = o.desk.GiveCode(t.Context(), half, strings.ToUpper(recovery[3]), here)
+	o.must(err)
+	half, _ = o.signIn("asha", password)
+	_, _, err = o.desk.GiveCode(t.Context(), half, recovery[3], here)
+	o.refused("a used recovery code", err, login.WrongCode)
+
+	// Lost altogether, staff takes it away.
+	_, err = o.staff.ResetTOTP(t.Context(), asha.ID)
+	o.must(err)
+	o.signedOut("reset", whole)
+	if _, s := o.signIn("asha", password); s.Stage != login.Whole || s.Person.TOTP {
+		t.Errorf("without one the session is %+v", s)
+	}
+}
+
+func TestASessionDoesNotWaitForItsCodeForever(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	o.person("asha", login.Viewer, 0)
+	token, _ := o.signIn("asha", password)
+	o.enrol(token)
+	half, _ := o.signIn("asha", password)
+	for range 9 {
+		o.now = o.now.Add(time.Minute)
+		o.stage(half, login.NeedsCode)
+	}
+	o.now = o.now.Add(time.Minute)
+	o.signedOut("after ten minutes", half)
+}
+
+func TestCodesCannotBeGuessedBySigningInAgain(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	o.person("asha", login.Viewer, 0)
+	token, _ := o.signIn("asha", password)
+	codeOf, _, _ := o.enrol(token)
+	o.now = o.now.Add(time.Minute)
+	for range 10 {
+		half, _ := o.signIn("asha", password) // which succeeds, and clears nothing
+		_, _, err := o.desk.GiveCode(t.Context(), half, "000000", here)
+		o.refused("a guess", err, login.WrongCode)
+	}
+	_, _, err := o.try("asha", password)
+	o.refused("after ten guesses", err, login.Throttled)
+	o.now = o.now.Add(15 * time.Minute)
+	half, _ := o.signIn("asha", password)
+	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), here)
+	o.must(err)
+}
+
+func TestAStepUpTakesPasswordAndCodeAndIsFreshForFiveMinutes(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	o.person("asha", login.Viewer, 0)
+	token, s := o.signIn("asha", password)
+	o.now = o.now.Add(5*time.Minute - time.Millisecond)
+	if !o.stage(token, login.Whole).Fresh(o.now) {
+		t.Error("a sign-in is not fresh for five minutes")
+	}
+	o.now = o.now.Add(time.Millisecond)
+	if o.stage(token, login.Whole).Fresh(o.now) {
+		t.Error("a sign-in is fresh for longer than five minutes")
+	}
+	_, err := o.desk.BeginTOTP(t.Context(), token)
+	o.refused("a second factor by a session that was left alone", err, login.Stale)
+	_, _, err = o.desk.StepUp(t.Context(), token, "wrong horse battery", "", here)
+	o.refused("a wrong password", err, login.WrongPassword)
+	fresh, up, err := o.desk.StepUp(t.Context(), token, password, "", here)
+	o.must(err)
+	if !up.Fresh(o.now) || up.ID != s.ID || !up.CreatedAt.Equal(s.CreatedAt) {
+		t.Errorf("the session is %+v", up)
+	}
+	o.signedOut("the token from before", token)
+
+	codeOf, _, fresh := o.enrol(fresh)
+	o.now = o.now.Add(10 * time.Minute)
+	o.refused("no second factor, by a session that was left alone", o.desk.RemoveTOTP(t.Context(), fresh), login.Stale)
+	_, _, err = o.desk.StepUp(t.Context(), fresh, password, "", here)
+	o.refused("without the code", err, login.WrongCode)
+	_, _, err = o.desk.StepUp(t.Context(), fresh, "wrong horse battery", codeOf(), here)
+	o.refused("without the password", err, login.WrongPassword)
+	again, up, err := o.desk.StepUp(t.Context(), fresh, password, codeOf(), here)
+	o.must(err)
+	if !up.Fresh(o.now) {
+		t.Errorf("the session is %+v", up)
+	}
+	o.must(o.desk.RemoveTOTP(t.Context(), again))
+	o.must(o.desk.RemoveTOTP(t.Context(), again))
+	if s := o.stage(again, login.Whole); s.Person.TOTP {
+		t.Errorf("it is still there: %+v", s)
+	}
+}
+
+func TestANewPasswordIsNoCode(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	o.person("asha", login.Viewer, 0)
+	token, _ := o.signIn("asha", password)
+	_, _, token = o.enrol(token)
+	o.now = o.now.Add(10 * time.Minute)
+	_, s, err := o.desk.ChangePassword(t.Context(), token, password, "another long one", here)
+	o.must(err)
+	if s.Fresh(o.now) || s.Stage != login.Whole {
+		t.Errorf("the session is %+v; want it whole, and its step-up as old as it was", s)
+	}
+}
+
+func TestARoleThatGrowsNeedsASecondFactorAtOnce(t *testing.T) {
+	o := newOffice(t, login.Config{StaffTOTP: true})
+	asha := o.person("asha", login.Viewer, 0)
+	token, _ := o.signIn("asha", password)
+	for role, want := range map[login.Role]login.Stage{
+		login.Viewer: login.Whole, login.Support: login.Whole, login.Finance: login.NeedsTOTP, login.Administrator: login.NeedsTOTP,
+	} {
+		o.role(asha.ID, role)
+		o.stage(token, want)
+	}
+}
+
+func TestASecondFactorOfSomebodyElseDoesNotOpen(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	sealed, err := o.vault.SealTOTP([]byte("a secret of twenty b"), 1)
+	o.must(err)
+	if _, err := o.vault.OpenTOTP(sealed, 2); err == nil {
+		t.Error("it opens for another person")
+	}
+	if secret, err := o.vault.OpenTOTP(sealed, 1); err != nil || string(secret) != "a secret of twenty b" {
+		t.Errorf("it opens as %q, %v", secret, err)
+	}
+}

@@ -1,0 +1,190 @@
+// Package login knows the people who use the pages: who they are, how they prove
+// it, and for how long that is believed. It speaks of usernames, passwords, codes
+// and sessions; it knows no HTTP, no cookie and no SQL.
+//
+// Nothing of it opens the API, and nothing of the API opens it: a key and its secret
+// are no login, and a session signs no request.
+package login
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Realm is which side of the counter somebody stands on.
+type Realm string
+
+// Operators see their own books; staff is the MSO's.
+const (
+	Operator Realm = "operator"
+	Staff    Realm = "staff"
+)
+
+// Role is what somebody may do there.
+type Role string
+
+// Owner is the one role of an operator's login; the others are staff's.
+const (
+	Owner         Role = "owner"
+	Viewer        Role = "viewer"
+	Support       Role = "support"
+	Finance       Role = "finance"
+	Administrator Role = "administrator"
+)
+
+// Roles are those that a login of the realm can have.
+func (r Realm) Roles() []Role {
+	switch r {
+	case Operator:
+		return []Role{Owner}
+	case Staff:
+		return []Role{Viewer, Support, Finance, Administrator}
+	}
+	return nil
+}
+
+// trusted reports whether a role moves money or sees secrets, so that a password
+// that somebody has overheard must not be enough for it.
+func (r Role) trusted() bool { return r == Finance || r == Administrator }
+
+// The languages that the pages speak.
+const (
+	English = "en"
+	Hindi   = "hi"
+)
+
+// Person is somebody who can sign in.
+type Person struct {
+	ID    int64
+	Realm Realm
+	// OperatorID is whose books they see; 0 for staff.
+	OperatorID     int64
+	Username, Name string
+	Role           Role
+	Language       string
+	// TOTP: a second factor is set up.
+	TOTP bool
+	// MustChangePassword: the one they have was chosen by somebody else.
+	MustChangePassword, Disabled bool
+	CreatedAt, LastSignIn        time.Time
+}
+
+// Stage is how far somebody has come in signing in. Only a whole session is for
+// doing anything.
+type Stage string
+
+// In the order in which they are passed; who has nothing to do in one skips it.
+const (
+	NeedsCode     Stage = "needs code"     // the password was given, the code is outstanding
+	NeedsPassword Stage = "needs password" // a password of their own has to be chosen first
+	NeedsTOTP     Stage = "needs totp"     // a second factor has to be set up first
+	Whole         Stage = "whole"
+)
+
+// Session is somebody's being signed in, on one device.
+type Session struct {
+	// ID names the session among a person's others. It is not the token, and opens
+	// nothing.
+	ID                string
+	Person            Person
+	CreatedAt, SeenAt time.Time
+	// SteppedUpAt is when the password was last given, and the code where one is
+	// set up; zero if that is still to come.
+	SteppedUpAt time.Time
+	Stage       Stage
+	Address     netip.Addr
+	Agent       string
+}
+
+// freshFor is how long a proof of identity is good for secrets and money.
+const freshFor = 5 * time.Minute
+
+// Fresh reports whether the person has proved themselves a short while ago, as is
+// demanded before secrets are shown and money is moved. A device that was left
+// alone for a moment is thereby not enough for either.
+func (s Session) Fresh(now time.Time) bool {
+	return !s.SteppedUpAt.IsZero() && now.Sub(s.SteppedUpAt) < freshFor
+}
+
+// What a Desk goes by unless it is told otherwise.
+const (
+	DefaultIdle     = 30 * time.Minute
+	DefaultAbsolute = 12 * time.Hour
+)
+
+const (
+	// seenEvery is how often it is written down that a session is in use. Pages
+	// come by the second, and a write for each would be most of what they cost.
+	seenEvery = time.Minute
+
+	// codeWithin is how long a session waits for its code: long enough to find the
+	// telephone.
+	codeWithin = 10 * time.Minute
+
+	agentMost = 200
+)
+
+// Config is what a Desk can be told.
+type Config struct {
+	Now func() time.Time
+	// Idle is for how long a session outlives its last use, Absolute for how long
+	// its beginning; the defaults above if zero.
+	Idle, Absolute time.Duration
+	// StaffTOTP: staff who move money or see secrets must have a second factor.
+	StaffTOTP bool
+}
+
+// Desk is where people prove who they are.
+type Desk struct {
+	store    Store
+	vault    Vault
+	config   Config
+	attempts *attempts
+}
+
+// New returns a desk.
+func New(store Store, vault Vault, config Config) *Desk {
+	if config.Idle <= 0 {
+		config.Idle = DefaultIdle
+	}
+	if config.Absolute <= 0 {
+		config.Absolute = DefaultAbsolute
+	}
+	return &Desk{store: store, vault: vault, config: config, attempts: newAttempts(attemptsKept)}
+}
+
+// Requires reports whether a person must have a second factor.
+func (d *Desk) Requires(p Person) bool {
+	return d.config.StaffTOTP && p.Realm == Staff && p.Role.trusted()
+}
+
+// session is a record as it stands now. The stage is not kept: it follows from what
+// the person's row says at this moment, so that a role that grows, or a password
+// that is reset, counts at once and on every node.
+func (d *Desk) session(r Record) Session {
+	s := Session{
+		ID: r.ID, Person: r.Account.Person, CreatedAt: r.CreatedAt, SeenAt: r.SeenAt, SteppedUpAt: r.SteppedUpAt,
+		Address: r.Address, Agent: r.Agent, Stage: Whole,
+	}
+	switch p := r.Account.Person; {
+	case p.TOTP && !r.CodeGiven:
+		s.Stage = NeedsCode
+	case p.MustChangePassword:
+		s.Stage = NeedsPassword
+	case d.Requires(p) && !p.TOTP:
+		s.Stage = NeedsTOTP
+	}
+	return s
+}
+
+// alive reports whether a session is still one. Its last use is known to a minute,
+// so that it may end that much early, never late.
+func (d *Desk) alive(r Record, now time.Time) bool {
+	switch {
+	case r.Account.Disabled || r.Account.OperatorDeleted:
+		return false
+	case now.Sub(r.SeenAt) >= d.config.Idle || now.Sub(r.CreatedAt) >= d.config.Absolute:
+		return false
+	}
+	return r.CodeGiven || !r.Account.TOTP || now.Sub(r.CreatedAt) < codeWithin
+}

@@ -1,0 +1,62 @@
+package login
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrSignedOut is what a token gets that opens no session, or no longer.
+var ErrSignedOut = errors.New("nobody is signed in with this token")
+
+// Reason is why somebody was refused, for whoever shows it.
+type Reason string
+
+// The reasons.
+const (
+	// Wrong is of username and password together: which of the two it was is not
+	// said.
+	Wrong Reason = "wrong"
+	// WrongPassword is of somebody who is signed in and gave a wrong one.
+	WrongPassword Reason = "wrong password"
+	Throttled     Reason = "throttled"
+	Disabled      Reason = "disabled"
+	WeakPassword  Reason = "weak password"
+	WrongCode     Reason = "wrong code"
+	// Required is of a second factor that may not be taken away.
+	Required Reason = "required"
+	// Stale is of what needs a younger proof of identity: StepUp comes first.
+	Stale Reason = "stale"
+	// OutOfTurn is of what has no place in the session's stage.
+	OutOfTurn Reason = "out of turn"
+)
+
+// Refusal is something that was not done, with a sentence for the person.
+type Refusal struct {
+	Reason Reason
+	// RetryAfter is how long to wait, where waiting helps.
+	RetryAfter time.Duration
+	// Text is whole sentences in English, without anything that varies, so that it
+	// can be looked up in another language.
+	Text string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+func refuse(reason Reason, text string) *Refusal { return &Refusal{Reason: reason, Text: text} }
+
+func throttled(wait time.Duration) *Refusal {
+	return &Refusal{Reason: Throttled, RetryAfter: wait, Text: "There were too many attempts. Wait a little and try again."}
+}
+
+// The sentences.
+const (
+	wrongText         = "The username or the password is wrong."
+	wrongPasswordText = "The password is wrong."
+	wrongCodeText     = "The code is wrong, or was used already. Wait for the next one and try again."
+	disabledText      = "This login is switched off. Ask an administrator."
+	closedText        = "This operator's account is closed."
+	staleText         = "Confirm that it is you first."
+	outOfTurnText     = "This is not possible now. Finish signing in first."
+	requiredText      = "Your role needs a second factor. It can be replaced, not removed."
+	noEnrolmentText   = "Start again: no second factor is being set up."
+)

@@ -1,0 +1,286 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// busyFor is what somebody is asked to wait who finds the line too long.
+const busyFor = 5 * time.Second
+
+// Attempt is somebody who wants to sign in.
+type Attempt struct {
+	Username, Password string
+	Address            netip.Addr
+	Agent              string
+}
+
+// SignIn begins a session for whoever knows the password. What it answers to a wrong
+// one does not tell, in words or in time, whether the username is anybody's.
+func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, err error) {
+	now := d.config.Now()
+	username, _ := FoldUsername(a.Username)
+	takeBack, wait := d.attempts.begin(now, username, a.Address)
+	if wait > 0 {
+		return "", s, throttled(wait)
+	}
+	// Also for what is no username at all: it must cost the same.
+	account, found, err := d.store.AccountByUsername(ctx, username)
+	if err != nil {
+		takeBack()
+		return "", s, fmt.Errorf("look a login up: %w", err)
+	}
+	if !found {
+		account.PasswordHash = nobodys
+	}
+	same, old, err := matches(ctx, account.PasswordHash, a.Password)
+	if err != nil {
+		takeBack()
+		return "", s, busy(err)
+	}
+	if !found || !same {
+		return "", s, refuse(Wrong, wrongText)
+	}
+	takeBack()
+	switch {
+	case account.Disabled:
+		return "", s, refuse(Disabled, disabledText)
+	case account.OperatorDeleted:
+		return "", s, refuse(Disabled, closedText)
+	}
+
+	opening := Opening{Record: Record{
+		ID: newSessionID(), CreatedAt: now, SeenAt: now, Address: a.Address.Unmap().WithZone(""), Agent: shortened(a.Agent), Account: account,
+	}}
+	if !account.TOTP {
+		opening.Record.SteppedUpAt = now
+	}
+	if old {
+		if opening.RenewedHash, err = HashPassword(ctx, a.Password); err != nil {
+			return "", s, busy(err)
+		}
+	}
+	token = newToken()
+	opening.Token = HashToken(token)
+	switch err := d.store.OpenSession(ctx, opening); {
+	case errors.Is(err, ErrMoved):
+		// Between the look-up and now the password was reset, or the login disabled.
+		return "", s, refuse(Wrong, wrongText)
+	case err != nil:
+		return "", s, fmt.Errorf("begin a session: %w", err)
+	}
+	return d.reread(ctx, token)
+}
+
+// GiveCode is the second half of signing in, for those who have set one up: a code of
+// their app, or a recovery code.
+func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.Addr) (newToken string, s Session, err error) {
+	now := d.config.Now()
+	record, err := d.open(ctx, token, now)
+	if err != nil {
+		return "", s, err
+	}
+	if d.session(record).Stage != NeedsCode {
+		return "", s, refuse(OutOfTurn, outOfTurnText)
+	}
+	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
+	if wait > 0 {
+		return "", s, throttled(wait)
+	}
+	newToken, s, err = d.raise(ctx, token, record, code, now, true)
+	takeBackUnlessRefused(takeBack, err)
+	return newToken, s, err
+}
+
+// StepUp has somebody who is signed in prove themselves again.
+func (d *Desk) StepUp(ctx context.Context, token, password, code string, address netip.Addr) (newToken string, s Session, err error) {
+	now := d.config.Now()
+	record, err := d.open(ctx, token, now)
+	if err != nil {
+		return "", s, err
+	}
+	if d.session(record).Stage == NeedsCode {
+		return "", s, refuse(OutOfTurn, outOfTurnText)
+	}
+	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
+	if wait > 0 {
+		return "", s, throttled(wait)
+	}
+	newToken, s, err = d.stepUp(ctx, token, record, password, code, now)
+	takeBackUnlessRefused(takeBack, err)
+	return newToken, s, err
+}
+
+func (d *Desk) stepUp(ctx context.Context, token string, record Record, password, code string, now time.Time) (string, Session, error) {
+	if err := d.demandPassword(ctx, record.Account, password); err != nil {
+		return "", Session{}, err
+	}
+	return d.raise(ctx, token, record, code, now, false)
+}
+
+// demandPassword refuses whoever is signed in and does not know the password.
+func (d *Desk) demandPassword(ctx context.Context, account Account, password string) error {
+	same, _, err := matches(ctx, account.PasswordHash, password)
+	if err != nil {
+		return busy(err)
+	}
+	if !same {
+		return refuse(WrongPassword, wrongPasswordText)
+	}
+	return nil
+}
+
+// raise uses a code up, if one is set up, and gives the session another token: one
+// that was seen before the rise is worth nothing after it.
+func (d *Desk) raise(ctx context.Context, token string, record Record, code string, now time.Time, signingIn bool) (string, Session, error) {
+	proof, err := d.proofOf(record.Account, code, now)
+	if err != nil {
+		return "", Session{}, err
+	}
+	next := newToken()
+	err = d.store.RaiseSession(ctx, Rise{
+		Old: HashToken(token), New: HashToken(next), PersonID: record.Account.ID, Version: record.Account.Version,
+		Proof: proof, SteppedUpAt: now, SigningIn: signingIn,
+	})
+	switch {
+	case errors.Is(err, ErrSpent):
+		return "", Session{}, refuse(WrongCode, wrongCodeText)
+	case err != nil:
+		return "", Session{}, moved(err)
+	}
+	return d.reread(ctx, next)
+}
+
+// proofOf reads a code. Whether it was used before is the store's to say.
+func (d *Desk) proofOf(account Account, code string, now time.Time) (Proof, error) {
+	if !account.TOTP {
+		return Proof{}, nil
+	}
+	typed := plain(code)
+	if !looksLikeTOTP(typed) {
+		return Proof{Recovery: hashRecoveryCode(typed)}, nil
+	}
+	secret, err := d.vault.OpenTOTP(account.SealedTOTP, account.ID)
+	if err != nil {
+		return Proof{}, fmt.Errorf("read the second factor of login %d: %w", account.ID, err)
+	}
+	step, found := stepOfCode(secret, typed, now, account.TOTPStep)
+	if !found {
+		return Proof{}, refuse(WrongCode, wrongCodeText)
+	}
+	return Proof{Step: step}, nil
+}
+
+// Resume says whose session a token opens. It reads the person's row each time: who
+// was disabled a moment ago, on whatever node, is signed out.
+func (d *Desk) Resume(ctx context.Context, token string) (Session, error) {
+	now := d.config.Now()
+	record, err := d.open(ctx, token, now)
+	if err != nil {
+		return Session{}, err
+	}
+	if now.Sub(record.SeenAt) >= seenEvery {
+		if err := d.store.TouchSession(ctx, HashToken(token), now); err != nil {
+			return Session{}, fmt.Errorf("note that a session is in use: %w", err)
+		}
+		record.SeenAt = now
+	}
+	return d.session(record), nil
+}
+
+// SignOut ends the session of a token; there need not be one.
+func (d *Desk) SignOut(ctx context.Context, token string) error {
+	if err := d.store.CloseSession(ctx, HashToken(token)); err != nil {
+		return fmt.Errorf("end a session: %w", err)
+	}
+	return nil
+}
+
+// open reads the session of a token, if it is still one.
+func (d *Desk) open(ctx context.Context, token string, now time.Time) (Record, error) {
+	if len(token) != tokenLen {
+		return Record{}, ErrSignedOut
+	}
+	record, found, err := d.store.SessionByToken(ctx, HashToken(token))
+	if err != nil {
+		return Record{}, fmt.Errorf("read a session: %w", err)
+	}
+	if !found || !d.alive(record, now) {
+		return Record{}, ErrSignedOut
+	}
+	return record, nil
+}
+
+// reread is a session as it is after it was changed.
+func (d *Desk) reread(ctx context.Context, token string) (string, Session, error) {
+	record, err := d.open(ctx, token, d.config.Now())
+	if err != nil {
+		return "", Session{}, err
+	}
+	return token, d.session(record), nil
+}
+
+const tokenBytes = 32
+
+var tokenLen = base64.RawURLEncoding.EncodedLen(tokenBytes)
+
+func newToken() string {
+	b := make([]byte, tokenBytes)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func newSessionID() string {
+	b := make([]byte, 8)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// shortened is what a browser calls itself, fit to be kept and shown.
+func shortened(agent string) string {
+	agent = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, agent)
+	if runes := []rune(agent); len(runes) > agentMost {
+		agent = string(runes[:agentMost])
+	}
+	return agent
+}
+
+// busy tells a line that is too long from what went wrong.
+func busy(err error) error {
+	if errors.Is(err, errBusy) {
+		return throttled(busyFor)
+	}
+	return err
+}
+
+// moved is what becomes of a session whose account has changed under it.
+func moved(err error) error {
+	if errors.Is(err, ErrMoved) {
+		return ErrSignedOut
+	}
+	return fmt.Errorf("change a session: %w", err)
+}
+
+// takeBackUnlessRefused leaves an attempt counted only if it was a wrong guess. What
+// went wrong on our side is not the person's.
+func takeBackUnlessRefused(takeBack func(), err error) {
+	var refusal *Refusal
+	if errors.As(err, &refusal) && (refusal.Reason == WrongPassword || refusal.Reason == WrongCode) {
+		return
+	}
+	takeBack()
+}

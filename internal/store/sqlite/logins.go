@@ -1,0 +1,196 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+const (
+	accountColumns = `p.id, p.realm, p.operator_id, p.username, p.name, p.role, p.language, p.must_change_password, p.disabled,
+	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_pending, p.totp_step, p.version, o.status`
+	accountTables = ` logins p LEFT JOIN operators o ON o.id = p.operator_id `
+)
+
+// accountRow is where a row of accountColumns is scanned to.
+type accountRow struct {
+	login.Account
+	operatorID, created, lastSignIn, changed sql.NullInt64
+	operatorStatus                           sql.NullString
+}
+
+func (r *accountRow) places() []any {
+	return []any{
+		&r.ID, &r.Realm, &r.operatorID, &r.Username, &r.Name, &r.Role, &r.Language, &r.MustChangePassword, &r.Disabled,
+		&r.created, &r.lastSignIn, &r.PasswordHash, &r.changed, &r.SealedTOTP, &r.PendingTOTP, &r.TOTPStep, &r.Version, &r.operatorStatus,
+	}
+}
+
+func (r *accountRow) account() login.Account {
+	a := r.Account
+	a.OperatorID, a.CreatedAt, a.LastSignIn, a.PasswordChangedAt = r.operatorID.Int64, moment(r.created), moment(r.lastSignIn), moment(r.changed)
+	a.TOTP = a.SealedTOTP != nil
+	a.OperatorDeleted = r.operatorStatus.String == string(subscription.OperatorDeleted)
+	return a
+}
+
+func readAccount(row scanner) (login.Account, error) {
+	var r accountRow
+	err := row.Scan(r.places()...)
+	return r.account(), err
+}
+
+// accountByID refuses in words where there is no such login.
+func accountByID(from querier, id int64) (login.Account, error) {
+	account, err := readAccount(from.queryRow(`SELECT `+accountColumns+` FROM`+accountTables+`WHERE p.id = ?1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return account, admin.Refuse("there is no login %d", id)
+	}
+	if err != nil {
+		return account, fmt.Errorf("read login %d: %w", id, err)
+	}
+	return account, nil
+}
+
+// CreateLogin writes a new login; that its username is nobody's is the index's to say.
+func (db *DB) CreateLogin(ctx context.Context, act admin.Act, account login.Account) (login.Person, error) {
+	err := db.writer.do(ctx, func(tx *tx) error {
+		if account.Realm == login.Operator {
+			if _, err := livingOperator(tx, account.OperatorID); err != nil {
+				return err
+			}
+		}
+		err := tx.queryRow(`
+			INSERT INTO logins (realm, operator_id, username, name, role, language, password_hash, password_changed_at, must_change_password, created_at)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8)
+			    ON CONFLICT (username) DO NOTHING
+			RETURNING id`,
+			account.Realm, sql.NullInt64{Int64: account.OperatorID, Valid: account.OperatorID != 0}, account.Username, account.Name, account.Role,
+			account.Language, account.PasswordHash, account.CreatedAt.UnixMilli(), account.MustChangePassword).Scan(&account.ID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return admin.Refuse("there is a login %s already: choose another username", account.Username)
+		}
+		if err != nil {
+			return fmt.Errorf("add the login: %w", err)
+		}
+		after, err := accountByID(tx, account.ID)
+		if err != nil {
+			return err
+		}
+		account = after
+		return logLogin(tx, act, nil, after)
+	})
+	return account.Person, err
+}
+
+// logLogin writes an act on a login down.
+func logLogin(tx *tx, act admin.Act, before *login.Account, after login.Account) error {
+	var was any
+	if before != nil {
+		was = admin.LoginState(*before)
+	}
+	return logAct(tx, act, after.OperatorID, fmt.Sprintf("login %d", after.ID), was, admin.LoginState(after))
+}
+
+// ChangeLogin changes a login's terms. One that is disabled is signed out everywhere.
+func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change admin.LoginChange) (login.Person, error) {
+	return db.actOnLogin(ctx, act, id, func(tx *tx, before login.Account) error {
+		after := change.Apply(before.Person)
+		if err := change.Fits(before.Person); err != nil {
+			return err
+		}
+		if err := changeLogin(tx, id, `name = ?2, role = ?3, disabled = ?4`, after.Name, after.Role, after.Disabled); err != nil {
+			return err
+		}
+		if after.Disabled {
+			return closeSessions(tx, id)
+		}
+		return nil
+	})
+}
+
+// ResetPassword gives a login a password that its person has to replace, and signs
+// them out everywhere.
+func (db *DB) ResetPassword(ctx context.Context, act admin.Act, id int64, hash string) (login.Person, error) {
+	return db.actOnLogin(ctx, act, id, func(tx *tx, _ login.Account) error {
+		if err := changeLogin(tx, id, `password_hash = ?2, password_changed_at = ?3, must_change_password = 1`, hash, act.At.UnixMilli()); err != nil {
+			return err
+		}
+		return closeSessions(tx, id)
+	})
+}
+
+// ResetTOTP takes a second factor that was lost away, and signs its person out
+// everywhere.
+func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (login.Person, error) {
+	return db.actOnLogin(ctx, act, id, func(tx *tx, before login.Account) error {
+		if !before.TOTP {
+			return admin.Refuse("login %s has no second factor", before.Username)
+		}
+		if err := dropTOTP(tx, id); err != nil {
+			return err
+		}
+		return closeSessions(tx, id)
+	})
+}
+
+func (db *DB) actOnLogin(ctx context.Context, act admin.Act, id int64, change func(*tx, login.Account) error) (login.Person, error) {
+	var after login.Account
+	err := db.writer.do(ctx, func(tx *tx) error {
+		before, err := accountByID(tx, id)
+		if err != nil {
+			return err
+		}
+		if err := change(tx, before); err != nil {
+			return err
+		}
+		if after, err = accountByID(tx, id); err != nil {
+			return err
+		}
+		return logLogin(tx, act, &before, after)
+	})
+	return after.Person, err
+}
+
+// changeLogin sets columns of a login, by a literal of this package, and its version.
+func changeLogin(tx *tx, id int64, set string, args ...any) error {
+	changed, err := tx.exec(`UPDATE logins SET `+set+`, version = version + 1 WHERE id = ?1`, append([]any{id}, args...)...)
+	if err != nil {
+		return fmt.Errorf("change login %d: %w", id, err)
+	}
+	if changed != 1 {
+		return fmt.Errorf("change login %d: %d rows changed", id, changed)
+	}
+	return nil
+}
+
+// Login reads one login.
+func (db *DB) Login(ctx context.Context, id int64) (login.Person, error) {
+	account, err := accountByID(db.read(ctx), id)
+	return account.Person, err
+}
+
+// LoginNamed reads the login of a username.
+func (db *DB) LoginNamed(ctx context.Context, username string) (login.Person, error) {
+	account, found, err := db.AccountByUsername(ctx, username)
+	if err == nil && !found {
+		err = admin.Refuse("there is no login %s", username)
+	}
+	return account.Person, err
+}
+
+// Logins reads the logins of a realm, or of one operator.
+func (db *DB) Logins(ctx context.Context, filter admin.LoginFilter) ([]login.Person, error) {
+	rows, err := db.read(ctx).query(`
+		SELECT `+accountColumns+` FROM`+accountTables+`
+		 WHERE (?1 = '' OR p.realm = ?1) AND (?2 = 0 OR p.operator_id = ?2) ORDER BY p.username`, filter.Realm, filter.OperatorID)
+	return collect(rows, err, func(row scanner) (login.Person, error) {
+		account, err := readAccount(row)
+		return account.Person, err
+	})
+}

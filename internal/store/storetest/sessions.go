@@ -1,0 +1,254 @@
+package storetest
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/coaxhq/coax/internal/login"
+)
+
+var sessionTests = []test{
+	{"a session is read back with its person, over a restart too", sessionRoundTrip},
+	{"a session's use is noted, and never set back", sessionTouched},
+	{"a code is good once however many show it together", codeOnce},
+	{"a recovery code is good once however many show it together", recoveryOnce},
+	{"a proof against an account that has moved counts for nothing", staleProof},
+	{"a new password ends the other sessions and moves this one", passwordEndsOthers},
+	{"a second factor is the one that was offered last", offeredLast},
+	{"a session is ended by its token, or by its name and its person", sessionsEnd},
+	{"sessions that nobody uses are removed in batches", sessionsPurged},
+}
+
+func sessionRoundTrip(h *house) {
+	asha := h.account(newAccount("asha"))
+	opening := newOpening(asha, noon)
+	opening.RenewedHash = "$dearer"
+	h.must(h.OpenSession(h.Context(), opening))
+	h.reopen()
+	record, found := h.session(opening.Token)
+	want := opening.Record
+	want.Account.PasswordHash, want.Account.LastSignIn = "$dearer", noon
+	got := record
+	if !found || got.Account.Person != want.Account.Person || got.Account.PasswordHash != "$dearer" || got.Account.Version != 1 {
+		h.Errorf("found %v: the person is %+v; want %+v", found, got.Account, want.Account)
+	}
+	if got.ID != want.ID || !got.CreatedAt.Equal(noon) || !got.SeenAt.Equal(noon) || !got.SteppedUpAt.Equal(noon) || got.CodeGiven ||
+		got.Address != want.Address || got.Agent != want.Agent {
+		h.Errorf("the session is %+v; want %+v", got, want)
+	}
+	if _, found := h.session(login.HashToken("another")); found {
+		h.Error("a token that was never given opens a session")
+	}
+}
+
+func sessionTouched(h *house) {
+	token := h.signIn(h.account(newAccount("asha")), noon)
+	h.must(h.TouchSession(h.Context(), token, noon.Add(2*time.Minute)))
+	h.must(h.TouchSession(h.Context(), token, noon.Add(time.Minute)))
+	if record, _ := h.session(token); !record.SeenAt.Equal(noon.Add(2 * time.Minute)) {
+		h.Errorf("it was last seen at %s; want two minutes past", record.SeenAt)
+	}
+}
+
+// rise is somebody who shows a proof in a session.
+func rise(account login.Account, old login.TokenHash, fresh string, proof login.Proof) login.Rise {
+	return login.Rise{
+		Old: old, New: login.HashToken(fresh), PersonID: account.ID, Version: account.Version, Proof: proof,
+		SteppedUpAt: noon.Add(time.Minute), SigningIn: true,
+	}
+}
+
+// shownTogether has eight sessions of one person show the same proof.
+func shownTogether(h *house, proof login.Proof) {
+	h.Helper()
+	first := h.signIn(h.account(newAccount("asha")), noon)
+	h.setUpTOTP("asha", first, "set up", 41, "one", "two")
+	asha := h.known("asha")
+	var tokens []login.TokenHash
+	for i := range 8 {
+		tokens = append(tokens, h.signIn(asha, noon.Add(time.Duration(i+1))))
+	}
+	var raised, spent atomic.Int32
+	together(8, func(i int) {
+		switch err := h.RaiseSession(h.Context(), rise(asha, tokens[i], name("fresh", i), proof)); {
+		case err == nil:
+			raised.Add(1)
+		case errors.Is(err, login.ErrSpent):
+			spent.Add(1)
+		default:
+			h.Errorf("raise: %v", err)
+		}
+	})
+	if raised.Load() != 1 || spent.Load() != 7 {
+		h.Errorf("it was good %d times, spent %d; want 1 and 7", raised.Load(), spent.Load())
+	}
+	fresh := 0
+	for i, token := range tokens {
+		record, found := h.session(login.HashToken(name("fresh", i)))
+		if _, old := h.session(token); old == found {
+			h.Errorf("session %d: the old token opens it: %v, the new one: %v", i, old, found)
+		}
+		if found {
+			fresh++
+			if !record.CodeGiven || !record.SteppedUpAt.Equal(noon.Add(time.Minute)) || !record.Account.LastSignIn.Equal(noon.Add(time.Minute)) {
+				h.Errorf("the session that rose is %+v", record)
+			}
+		}
+	}
+	if fresh != 1 {
+		h.Errorf("%d sessions have risen; want 1", fresh)
+	}
+}
+
+func codeOnce(h *house) {
+	shownTogether(h, login.Proof{Step: 42})
+	asha := h.known("asha")
+	if asha.TOTPStep != 42 {
+		h.Errorf("the last step is %d; want 42", asha.TOTPStep)
+	}
+	for _, step := range []int64{41, 42} {
+		err := h.RaiseSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Step: step}))
+		if !errors.Is(err, login.ErrSpent) {
+			h.Errorf("step %d: %v; want ErrSpent", step, err)
+		}
+	}
+}
+
+func recoveryOnce(h *house) {
+	shownTogether(h, login.Proof{Recovery: []byte("one")})
+	asha := h.known("asha")
+	for code, want := range map[string]error{"one": login.ErrSpent, "nonsense": login.ErrSpent} {
+		if err := h.RaiseSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Recovery: []byte(code)})); !errors.Is(err, want) {
+			h.Errorf("%s: %v; want %v", code, err, want)
+		}
+	}
+	h.must(h.RaiseSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Recovery: []byte("two")})))
+	// A new second factor has codes of its own.
+	h.setUpTOTP("asha", login.HashToken("again"), "anew", 50, "three")
+	asha = h.known("asha")
+	if err := h.RaiseSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("two")})); !errors.Is(err, login.ErrSpent) {
+		h.Errorf("an old code: %v; want ErrSpent", err)
+	}
+	h.must(h.RaiseSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("three")})))
+}
+
+func staleProof(h *house) {
+	asha := h.account(newAccount("asha"))
+	token := h.signIn(asha, noon)
+	stale := asha
+	stale.Version--
+	for what, err := range map[string]error{
+		"a rise":     h.RaiseSession(h.Context(), rise(stale, token, "fresh", login.Proof{})),
+		"no session": h.RaiseSession(h.Context(), rise(asha, login.HashToken("nobody's"), "fresh", login.Proof{})),
+		"a password": h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+			PersonID: asha.ID, Version: stale.Version, Hash: "$stolen", Old: token, New: login.HashToken("fresh")}),
+		"a password without a session": h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+			PersonID: asha.ID, Version: asha.Version, Hash: "$stolen", Old: login.HashToken("nobody's"), New: login.HashToken("fresh")}),
+		"an offer":   h.OfferTOTP(h.Context(), asha.ID, stale.Version, []byte("sealed")),
+		"taken away": h.DropTOTP(h.Context(), ownDeed("totp remove"), asha.ID, stale.Version),
+		"never offered": h.AdoptTOTP(h.Context(), ownDeed("totp set"), login.Adoption{
+			PersonID: asha.ID, Version: asha.Version, Sealed: []byte("sealed"), Old: token, New: login.HashToken("fresh"), At: noon}),
+	} {
+		if !errors.Is(err, login.ErrMoved) {
+			h.Errorf("%s: %v; want ErrMoved", what, err)
+		}
+	}
+	if got := h.known("asha"); got.PasswordHash != asha.PasswordHash || got.Version != asha.Version || got.TOTP || got.PendingTOTP != nil {
+		h.Errorf("the login has become %+v", got)
+	}
+	if acts := h.acts(); len(acts) != 1 {
+		h.Errorf("%d acts are written down; want the one that made the login", len(acts))
+	}
+	if _, found := h.session(token); !found {
+		h.Error("the session is gone")
+	}
+}
+
+func passwordEndsOthers(h *house) {
+	asha, other := h.account(newAccount("asha")), h.account(newAccount("other"))
+	here, there, others := h.signIn(asha, noon), h.signIn(asha, noon.Add(time.Second)), h.signIn(other, noon)
+	h.must(h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+		PersonID: asha.ID, Version: 1, Hash: "$new", Old: here, New: login.HashToken("fresh"), SteppedUpAt: noon.Add(time.Minute),
+	}))
+	for what, row := range map[string]struct {
+		token login.TokenHash
+		want  bool
+	}{
+		"the old token": {here, false}, "the other session": {there, false}, "the new token": {login.HashToken("fresh"), true}, "somebody else's": {others, true},
+	} {
+		if _, found := h.session(row.token); found != row.want {
+			h.Errorf("%s opens a session: %v; want %v", what, found, row.want)
+		}
+	}
+	record, _ := h.session(login.HashToken("fresh"))
+	if got := record.Account; got.PasswordHash != "$new" || got.MustChangePassword || got.Version != 2 || !record.SteppedUpAt.Equal(noon.Add(time.Minute)) {
+		h.Errorf("the session is %+v", record)
+	}
+}
+
+func offeredLast(h *house) {
+	token := h.signIn(h.account(newAccount("asha")), noon)
+	asha := h.known("asha")
+	adopt := func(sealed string) error {
+		return h.AdoptTOTP(h.Context(), ownDeed("totp set"), login.Adoption{
+			PersonID: asha.ID, Version: asha.Version, Sealed: []byte(sealed), Step: 7, Old: token, New: login.HashToken("fresh"), At: noon,
+		})
+	}
+	h.must(h.OfferTOTP(h.Context(), asha.ID, asha.Version, []byte("first")))
+	h.must(h.OfferTOTP(h.Context(), asha.ID, asha.Version, []byte("second")))
+	if err := adopt("first"); !errors.Is(err, login.ErrMoved) {
+		h.Errorf("the first one: %v; want ErrMoved", err)
+	}
+	h.must(adopt("second"))
+	got := h.known("asha")
+	if string(got.SealedTOTP) != "second" || got.PendingTOTP != nil || !got.TOTP || got.TOTPStep != 7 {
+		h.Errorf("the login is %+v", got)
+	}
+	h.must(h.DropTOTP(h.Context(), ownDeed("totp remove"), got.ID, got.Version))
+	if got := h.known("asha"); got.TOTP || got.SealedTOTP != nil {
+		h.Errorf("taken away, the login is %+v", got)
+	}
+}
+
+func sessionsEnd(h *house) {
+	asha, other := h.account(newAccount("asha")), h.account(newAccount("other"))
+	first, second, third := h.signIn(asha, noon), h.signIn(asha, noon.Add(time.Second)), h.signIn(asha, noon.Add(2*time.Second))
+	listed, err := h.SessionsOf(h.Context(), asha.ID)
+	h.must(err)
+	if len(listed) != 3 || !listed[0].SeenAt.Equal(noon.Add(2*time.Second)) || listed[2].Account.Username != "asha" {
+		h.Fatalf("the sessions are %+v; want three, the last used first", listed)
+	}
+	h.must(h.CloseSessionOf(h.Context(), other.ID, listed[0].ID)) // not theirs
+	h.must(h.CloseSessionOf(h.Context(), asha.ID, listed[1].ID))
+	h.must(h.CloseSession(h.Context(), first))
+	h.must(h.CloseSession(h.Context(), first))
+	for i, row := range []struct {
+		token login.TokenHash
+		want  bool
+	}{{first, false}, {second, false}, {third, true}} {
+		if _, found := h.session(row.token); found != row.want {
+			h.Errorf("session %d is there: %v; want %v", i, found, row.want)
+		}
+	}
+}
+
+func sessionsPurged(h *house) {
+	asha := h.account(newAccount("asha"))
+	var tokens []login.TokenHash
+	for i := range 5 {
+		tokens = append(tokens, h.signIn(asha, noon.Add(time.Duration(i)*time.Minute)))
+	}
+	for _, want := range []int{2, 1, 0} {
+		removed, err := h.PurgeSessions(h.Context(), noon.Add(2*time.Minute), 2)
+		h.must(err)
+		if removed != want {
+			h.Errorf("%d were removed; want %d", removed, want)
+		}
+	}
+	for i, token := range tokens {
+		if _, found := h.session(token); found != (i > 2) {
+			h.Errorf("session %d is there: %v", i, found)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package look
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(looktest.Run(m)) }
+
+// serveGuide serves the style guide as pages are served: with the assets and the
+// policy they have.
+func serveGuide(t *testing.T) string {
+	t.Helper()
+	l := guide(t)
+	mux := http.NewServeMux()
+	mux.Handle("GET /static/", Static())
+	mux.HandleFunc("GET /{page}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		theme := ""
+		if c, err := r.Cookie("theme"); err == nil {
+			theme = c.Value
+		}
+		frame := guideFrame(r.FormValue("lang"), theme, r.FormValue("area"))
+		if err := l.Page(w, r.PathValue("page"), frame, guideData()); err != nil {
+			t.Error(err)
+		}
+	})
+	server := httptest.NewTLSServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestTheStyleGuideIsGoodToLookAtAndToUse(t *testing.T) {
+	url := serveGuide(t)
+	tab := looktest.New(t)
+	for name, address := range map[string]string{
+		"guide-panel":   "/guide?area=panel",
+		"guide-console": "/guide?area=console",
+		"guide-hindi":   "/guide?area=panel&lang=hi",
+		"door":          "/door?area=door",
+		"door-hindi":    "/door?area=door&lang=hi",
+	} {
+		tab.Open(url + address)
+		tab.Check(name)
+	}
+}
+
+func TestTheThemeIsSwitchedAndKept(t *testing.T) {
+	url := serveGuide(t)
+	tab := looktest.New(t)
+	tab.Open(url + "/guide?area=panel")
+	tab.Click(".side [data-theme-switch]")
+	tab.Until("the page is dark", `document.documentElement.dataset.theme === "dark"`)
+	tab.Open(url + "/guide?area=panel")
+	tab.Until("the next page is dark too", `getComputedStyle(document.body).colorScheme === "dark"`)
+	tab.Check("guide-chosen-dark")
+}
+
+func TestADialogOpensByKeyboardAndClosesAgain(t *testing.T) {
+	tab := looktest.New(t)
+	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Do(chromedp.Focus(`[commandfor="renew"][command="show-modal"]`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
+	tab.WaitFor("dialog#renew[open]")
+	tab.Shot("dialog", looktest.Phone, looktest.Light)
+	tab.Do(chromedp.KeyEvent(kb.Escape))
+	tab.Until("the dialog is closed", `!document.getElementById("renew").open`)
+}
+
+func TestOnAPhoneTheDrawerOpensWithoutScript(t *testing.T) {
+	tab := looktest.WithoutScript(t)
+	tab.As(looktest.Phone, looktest.Light)
+	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Click("details.drawer > summary")
+	tab.WaitFor(".drawer-sheet .nav a[href='/keys']")
+	tab.Shot("drawer", looktest.Phone, looktest.Light)
+}
+
+func TestTheFirstKeystrokeReachesTheContent(t *testing.T) {
+	tab := looktest.New(t)
+	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+	tab.Until("the content has the focus", `document.activeElement.id === "main"`)
+}
+
+func TestAFormGoesOutOnceHoweverOftenItIsSent(t *testing.T) {
+	tab := looktest.New(t)
+	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Until("only the first of two clicks counts", `(() => {
+		const form = [...document.forms].find(f => f.elements.reference && f.method === "post");
+		let sent = 0;
+		form.addEventListener("submit", e => { sent++; e.preventDefault(); });
+		form.requestSubmit(); form.requestSubmit();
+		return sent === 1;
+	})()`)
+}
+
+func TestANoticeCanBePutAway(t *testing.T) {
+	tab := looktest.New(t)
+	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Click("#notices [data-dismiss]")
+	tab.Until("the notice is gone", `!document.querySelector("#notices .notice")`)
+}

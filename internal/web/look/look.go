@@ -1,0 +1,205 @@
+// Package look is how every page looks and speaks: layouts, components, the
+// stylesheet, icons, charts, and the words in each language. It knows how to
+// show an amount, a day or a state, and nothing of what the pages are about: it
+// asks no store, reads no session and takes no time.
+package look
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed layouts components charts words
+var own embed.FS
+
+// Languages are those that pages can be read in; the first is the one that the
+// texts are written in and that everything falls back to.
+var Languages = []string{English, Hindi}
+
+// The languages by the names that HTML has for them.
+const (
+	English = "en"
+	Hindi   = "hi"
+)
+
+// Look holds every page, ready to be filled, in every language.
+type Look struct {
+	pages map[string]map[string]*template.Template // by language, then by name
+	words map[string]map[string]string             // by language, then by the English text
+}
+
+// Frame is what surrounds a page's own content.
+type Frame struct {
+	Lang  string
+	Title string // instead of the one that the page defines
+	Area  string // "door", "panel" or "console"
+
+	Person, Operator string
+	Nav              []NavItem
+	Here             string // the Href of the entry one is at
+	Notice           *Notice
+	Path             string
+	Theme            string    // "light", "dark", or empty for what the system says
+	Now              time.Time // what `ago` counts from
+}
+
+// NavItem is one entry of the navigation. Text is English and is translated.
+type NavItem struct {
+	Href, Text, Icon string
+	Badge            int
+}
+
+// Notice tells what has just happened. Text is shown as it is: whoever makes it
+// knows the language and what to put into it.
+type Notice struct {
+	Kind string // "good", "bad" or "info"
+	Text string
+}
+
+// view is the dot of a page.
+type view struct {
+	Frame
+	Data any
+}
+
+// Load reads every page below pages/ of the given file systems. A page's name is
+// its path there without .html, so pages/bulk/preview.html is "bulk/preview"; each
+// defines "title" and "main". What parts/*.html define is there for every page of
+// the same file system. words/hi.json, if there is one, brings the Hindi of what
+// the pages say.
+func Load(pages ...fs.FS) (*Look, error) {
+	l := &Look{pages: map[string]map[string]*template.Template{}, words: map[string]map[string]string{}}
+	for _, lang := range Languages {
+		words, err := loadWords(lang, append([]fs.FS{own}, pages...))
+		if err != nil {
+			return nil, err
+		}
+		l.words[lang] = words
+	}
+	for _, lang := range Languages {
+		base, err := template.New("look").Funcs(l.functions(lang)).ParseFS(own, "layouts/*.html", "components/*.html")
+		if err != nil {
+			return nil, fmt.Errorf("parse the layouts: %w", err)
+		}
+		set := map[string]*template.Template{}
+		for _, tree := range pages {
+			if err := addPages(set, base, tree); err != nil {
+				return nil, err
+			}
+		}
+		l.pages[lang] = set
+	}
+	return l, nil
+}
+
+func addPages(set map[string]*template.Template, base *template.Template, tree fs.FS) error {
+	common, err := base.Clone()
+	if err != nil {
+		return err
+	}
+	parts, err := fs.Glob(tree, "parts/*.html")
+	if err != nil {
+		return err
+	}
+	if len(parts) > 0 {
+		if common, err = common.ParseFS(tree, parts...); err != nil {
+			return fmt.Errorf("parse parts of pages: %w", err)
+		}
+	}
+	return fs.WalkDir(tree, "pages", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(file) != ".html" {
+			return err
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "pages/"), ".html")
+		if set[name] != nil {
+			return fmt.Errorf("there are two pages called %s", name)
+		}
+		text, err := fs.ReadFile(tree, file)
+		if err != nil {
+			return err
+		}
+		page, err := common.Clone()
+		if err != nil {
+			return err
+		}
+		if page, err = page.Parse(string(text)); err != nil {
+			return fmt.Errorf("parse %s: %w", file, err)
+		}
+		for _, part := range []string{"title", "main"} {
+			if page.Lookup(part) == nil {
+				return fmt.Errorf("%s does not define %q", file, part)
+			}
+		}
+		set[name] = page
+		return nil
+	})
+}
+
+// Page writes a whole page, or nothing: one that fails half way is not sent.
+func (l *Look) Page(w io.Writer, page string, f Frame, data any) error {
+	layout := "shell"
+	if f.Area == "door" {
+		layout = "door"
+	}
+	return l.write(w, page, layout, f, data)
+}
+
+// Fragment writes one block of a page, to be put in place by htmx.
+func (l *Look) Fragment(w io.Writer, page, block string, f Frame, data any) error {
+	return l.write(w, page, block, f, data)
+}
+
+func (l *Look) write(w io.Writer, page, block string, f Frame, data any) error {
+	f.Lang = known(f.Lang)
+	set := l.pages[f.Lang][page]
+	if set == nil {
+		return fmt.Errorf("there is no page called %q", page)
+	}
+	if set.Lookup(block) == nil {
+		return fmt.Errorf("page %q has no block %q", page, block)
+	}
+	var whole bytes.Buffer
+	if err := set.ExecuteTemplate(&whole, block, view{f, data}); err != nil {
+		return fmt.Errorf("fill page %q: %w", page, err)
+	}
+	_, err := whole.WriteTo(w)
+	return err
+}
+
+// Has reports whether there is a page of that name.
+func (l *Look) Has(page string) bool { return l.pages[English][page] != nil }
+
+func known(lang string) string {
+	for _, l := range Languages {
+		if l == lang {
+			return l
+		}
+	}
+	return English
+}
+
+var errOddDict = errors.New("dict takes names and values in pairs")
+
+// dict makes the one argument of a component out of names and values.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, errOddDict
+	}
+	d := make(map[string]any, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("dict: %v is not a name", pairs[i])
+		}
+		d[name] = pairs[i+1]
+	}
+	return d, nil
+}

@@ -1,0 +1,140 @@
+// Package looktest looks at pages in a real browser, as people will: it opens
+// them, presses what they would press, takes pictures at the widths of a phone
+// and of a desk, light and dark, and fails a test on what the browser complains
+// about or on what somebody could not read. Only tests import it.
+//
+// A test binary that uses it has
+//
+//	func TestMain(m *testing.M) { os.Exit(looktest.Run(m)) }
+//
+// and then looktest.New(t) in as many tests as it likes.
+package looktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// patience is how long anything in a browser may take on a machine that is busy
+// with other tests.
+const patience = 30 * time.Second
+
+// programs are the names under which distributions have the browser.
+var programs = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+
+var errNoBrowser = errors.New("there is no Chromium on this machine; scripts/tools-present installs it")
+
+// The one browser of a test binary. It is started for the first test that wants
+// a tab, and ended by Run.
+var shared struct {
+	sync.Mutex
+	hosted bool // Run is there to end it
+	ctx    context.Context
+	err    error
+	end    func()
+}
+
+// Run runs the tests, and afterwards ends the browser they had.
+func Run(m *testing.M) int {
+	shared.Lock()
+	shared.hosted = true
+	shared.Unlock()
+	defer Close()
+	return m.Run()
+}
+
+// Host is for a TestMain that has other things to do too: it allows tabs to be
+// opened, and its caller ends the browser with Close.
+func Host() {
+	shared.Lock()
+	defer shared.Unlock()
+	shared.hosted = true
+}
+
+// Close ends the browser, if one was started, and removes what it kept.
+func Close() {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.end != nil {
+		shared.end()
+		shared.end, shared.ctx = nil, nil
+	}
+}
+
+// browser gives the one browser of this test binary, and starts it if need be.
+func browser(t testing.TB) context.Context {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if !shared.hosted {
+		t.Fatal("looktest: TestMain has to call looktest.Run, or nobody would end the browser")
+	}
+	if shared.ctx == nil && shared.err == nil {
+		shared.ctx, shared.end, shared.err = start()
+	}
+	switch {
+	case errors.Is(shared.err, errNoBrowser) && os.Getenv("CI") == "":
+		t.Skip(shared.err)
+	case shared.err != nil:
+		t.Fatal(shared.err)
+	}
+	return shared.ctx
+}
+
+func start() (context.Context, func(), error) {
+	program := ""
+	for _, name := range programs {
+		if found, err := exec.LookPath(name); err == nil {
+			program = found
+			break
+		}
+	}
+	if program == "" {
+		return nil, nil, errNoBrowser
+	}
+	profile, err := os.MkdirTemp("", "coax-browser-")
+	if err != nil {
+		return nil, nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program),
+		chromedp.UserDataDir(profile),
+		// It opens only pages of this test, and where tests run there may be no
+		// namespaces to build a sandbox of.
+		chromedp.NoSandbox,
+		// Containers have little shared memory.
+		chromedp.Flag("disable-dev-shm-usage", true),
+		// The demo's certificate is its own.
+		chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.Flag("lang", "en-IN"),
+		chromedp.Flag("force-color-profile", "srgb"),
+		chromedp.Flag("font-render-hinting", "none"),
+		chromedp.Flag("hide-scrollbars", true),
+		chromedp.WSURLReadTimeout(2*patience),
+	)
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, endBrowser := chromedp.NewContext(allocator, chromedp.WithErrorf(ignore))
+	end := func() {
+		endBrowser()
+		endAllocator() // waits for the process
+		os.RemoveAll(profile)
+	}
+	// The browser lives as long as the context of the first run, so that one has
+	// no deadline; WSURLReadTimeout bounds the start.
+	if err := chromedp.Run(ctx); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	return ctx, end, nil
+}
+
+// ignore swallows the driver's remarks about messages newer than it knows.
+func ignore(string, ...any) {}

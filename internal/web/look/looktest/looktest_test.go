@@ -1,0 +1,94 @@
+package looktest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMain(m *testing.M) { os.Exit(Run(m)) }
+
+// listener is a test that takes note of what it is told, so that a harness can
+// be seen to object.
+type listener struct {
+	*testing.T
+	said     []string
+	cleanups []func()
+}
+
+func (l *listener) Errorf(format string, args ...any) { l.said = append(l.said, fmt.Sprintf(format, args...)) }
+func (l *listener) Cleanup(f func())                  { l.cleanups = append(l.cleanups, f) }
+
+// end does what the end of a test would.
+func (l *listener) end() {
+	for _, f := range l.cleanups {
+		f()
+	}
+}
+
+func serve(t *testing.T, body string) string {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; form-action 'self'")
+		fmt.Fprintf(w, `<!doctype html><html lang="en"><head><meta name="viewport" content="width=device-width"><title>A page</title><link rel="icon" href="data:,"></head><body><main><h1>A page</h1>%s</main></body></html>`, body)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// A harness that never objects would pass every page, so each kind of trouble is
+// shown to it once.
+func TestTheHarnessObjects(t *testing.T) {
+	for name, tt := range map[string]struct{ body, want string }{
+		"to a script inline":            {`<script>document.title = "no"</script>`, "Content Security Policy"},
+		"to a style inline":             {`<p style="color: red">red</p>`, "Content Security Policy"},
+		"to an asset that is not there": {`<script src="/static/gone.js"></script>`, "/static/gone.js"},
+		"to a field without a label":    {`<form><input name="x"></form>`, "label"},
+		"to a page wider than a phone":  {`<svg width="900" height="10" aria-hidden="true"></svg>`, "px wide on a screen of 390"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &listener{T: t}
+			tab := New(l)
+			tab.Open(serve(t, tt.body))
+			tab.Check("trouble")
+			l.end()
+			if got := strings.Join(l.said, "\n"); !strings.Contains(got, tt.want) {
+				t.Errorf("it said %q; want something about %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAPageInOrderIsPicturedFourTimes(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv(ShotsVariable, folder)
+	tab := New(t)
+	tab.Open(serve(t, `<form action="/"><label for="n">Name</label><input id="n" name="n"><button>Send</button></form>`))
+	tab.Check("order")
+	shots, err := filepath.Glob(filepath.Join(folder, "order-*.png"))
+	if err != nil || len(shots) != 4 {
+		t.Errorf("there are %d pictures, %v; want 4", len(shots), err)
+	}
+
+	tab.Fill("Name", "Asha")
+	tab.Press("Send")
+	tab.Until("the form arrived", `location.search === "?n=Asha"`)
+}
+
+func TestTwoTabsAreTwoPeople(t *testing.T) {
+	url := serve(t, "")
+	a, b := New(t), WithoutScript(t)
+	a.Open(url)
+	b.Open(url)
+	a.Until("a cookie is set", `(document.cookie = "who=a; Secure") && document.cookie === "who=a"`)
+	b.Until("the other tab has no cookie", `document.cookie === ""`)
+}

@@ -1,0 +1,159 @@
+package looktest
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+//go:embed testdata/axe.min.js
+var axe string
+
+// Size is a screen that people have.
+type Size struct {
+	Name          string
+	Width, Height int64
+	touch         bool
+}
+
+// Theme is what the system prefers.
+type Theme string
+
+// What pages are looked at with.
+var (
+	Phone = Size{"phone", 390, 844, true}
+	Desk  = Size{"desk", 1280, 900, false}
+)
+
+// The two that a system can prefer.
+const (
+	Light Theme = "light"
+	Dark  Theme = "dark"
+)
+
+// ShotsVariable names the environment variable with the folder that pictures are
+// kept in. Without it they go to the test's own artefacts.
+const ShotsVariable = "COAX_TEST_SHOTS"
+
+// As gives the tab the size of a screen and a theme. Nothing moves: a picture
+// must not depend on when it is taken.
+func (tab *Tab) As(size Size, theme Theme) {
+	tab.t.Helper()
+	tab.Do(
+		emulation.SetDeviceMetricsOverride(size.Width, size.Height, 1, size.touch),
+		emulation.SetTouchEmulationEnabled(size.touch),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: string(theme)},
+			{Name: "prefers-reduced-motion", Value: "reduce"},
+		}),
+	)
+}
+
+// Check looks at the page as it stands, at both sizes and in both themes: it
+// keeps a picture of each, and the test fails if the page is wider than the
+// screen or if somebody could not use it. The tab is a desk afterwards, and light.
+func (tab *Tab) Check(name string) {
+	tab.t.Helper()
+	for _, size := range []Size{Phone, Desk} {
+		for _, theme := range []Theme{Light, Dark} {
+			tab.As(size, theme)
+			view := fmt.Sprintf("%s-%s-%s", name, size.Name, theme)
+			tab.shoot(view, size)
+			tab.fits(view, size)
+			// Between them, these two views have every size and every colour.
+			if tab.scripted && (size == Phone) == (theme == Light) {
+				tab.accessible(view)
+			}
+		}
+	}
+	tab.As(Desk, Light)
+}
+
+// Shot keeps one picture of the page as it stands.
+func (tab *Tab) Shot(name string, size Size, theme Theme) {
+	tab.t.Helper()
+	tab.As(size, theme)
+	tab.shoot(fmt.Sprintf("%s-%s-%s", name, size.Name, theme), size)
+}
+
+// shoot makes the screen as tall as the page, so that what is fixed to an edge is
+// where people see it, and takes the picture.
+func (tab *Tab) shoot(view string, size Size) {
+	tab.t.Helper()
+	var tall int64
+	var picture []byte
+	tab.Do(chromedp.Evaluate(`document.documentElement.scrollHeight`, &tall))
+	tab.Do(
+		emulation.SetDeviceMetricsOverride(size.Width, max(tall, size.Height), 1, size.touch),
+		chromedp.ActionFunc(func(ctx context.Context) (err error) {
+			picture, err = page.CaptureScreenshot().WithFormat(page.CaptureScreenshotFormatPng).Do(ctx)
+			return err
+		}),
+		emulation.SetDeviceMetricsOverride(size.Width, size.Height, 1, size.touch),
+	)
+	folder := os.Getenv(ShotsVariable)
+	if folder == "" {
+		folder = tab.t.ArtifactDir()
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		tab.t.Fatal(err)
+	}
+	name := strings.ReplaceAll(view, "/", "-") + ".png"
+	if err := os.WriteFile(filepath.Join(folder, name), picture, 0o644); err != nil {
+		tab.t.Fatal(err)
+	}
+}
+
+// fits fails the test if one would have to scroll sideways.
+func (tab *Tab) fits(view string, size Size) {
+	tab.t.Helper()
+	var wide struct {
+		Width int64
+		Who   string
+	}
+	tab.Do(chromedp.Evaluate(`(() => {
+		const room = document.documentElement.clientWidth;
+		const scrolls = (e) => { for (; e; e = e.parentElement) if (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX)) return true; return false; };
+		const who = [...document.body.querySelectorAll("*")].find(e => e.checkVisibility() && e.getBoundingClientRect().right > room + 1 && !scrolls(e));
+		return {Width: document.documentElement.scrollWidth, Who: who ? who.outerHTML.slice(0, 200) : ""};
+	})()`, &wide))
+	if wide.Width > size.Width {
+		tab.t.Errorf("%s is %d px wide on a screen of %d: %s", view, wide.Width, size.Width, wide.Who)
+	}
+}
+
+// violation is what axe says about one rule.
+type violation struct {
+	ID, Impact, Help string
+	Nodes            []struct {
+		HTML           string `json:"html"`
+		FailureSummary string `json:"failureSummary"`
+	}
+}
+
+// accessible fails the test on whatever axe calls serious or critical.
+func (tab *Tab) accessible(view string) {
+	tab.t.Helper()
+	var found []violation
+	tab.Do(
+		chromedp.Evaluate(axe+`; undefined`, nil),
+		chromedp.Evaluate(`axe.run(document, {preload: false, resultTypes: ["violations"]}).then(r => r.violations)`, &found,
+			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }),
+	)
+	for _, v := range found {
+		if v.Impact != "serious" && v.Impact != "critical" {
+			continue
+		}
+		for _, n := range v.Nodes {
+			tab.t.Errorf("%s: %s (%s, %s)\n%s\n%s", view, v.Help, v.ID, v.Impact, n.HTML, n.FailureSummary)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package look
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+)
+
+//go:embed static style
+var assetFiles embed.FS
+
+// assetPrefix is where assets are served.
+const assetPrefix = "/static/"
+
+type asset struct {
+	path    string // with the hash of what it holds
+	kind    string
+	plain   []byte
+	gzipped []byte
+}
+
+// The assets by name, and by the path they are served under. They are made when
+// the first page needs them: most commands of the program show none.
+var (
+	assets       = sync.OnceValue(loadAssets)
+	assetsByPath = sync.OnceValue(func() map[string]asset {
+		all := map[string]asset{}
+		for _, a := range assets() {
+			all[a.path] = a
+		}
+		return all
+	})
+)
+
+var contentTypes = map[string]string{
+	".css": "text/css; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml",
+}
+
+// loadAssets takes the scripts and pictures as they are, and joins the parts of
+// the stylesheet in the order of their names: a browser asks once, and each part
+// can be read in one sitting. Everything is embedded, so nothing here can be
+// missing in a program that was built.
+func loadAssets() map[string]asset {
+	all := map[string]asset{}
+	var style bytes.Buffer
+	err := fs.WalkDir(assetFiles, ".", func(name string, entry fs.DirEntry, err error) error {
+		kind, served := contentTypes[path.Ext(name)]
+		if err != nil || entry.IsDir() || !served {
+			return err
+		}
+		text, err := assetFiles.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if path.Dir(name) == "style" {
+			style.Write(text)
+			return nil
+		}
+		all[path.Base(name)] = newAsset(path.Base(name), kind, text)
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	all["style.css"] = newAsset("style.css", contentTypes[".css"], style.Bytes())
+	return all
+}
+
+func newAsset(name, kind string, text []byte) asset {
+	sum := sha256.Sum256(text)
+	ext := path.Ext(name)
+	hash := hex.EncodeToString(sum[:6])
+
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := w.Write(text); err != nil {
+		panic(err)
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return asset{
+		path:    assetPrefix + strings.TrimSuffix(name, ext) + "." + hash + ext,
+		kind:    kind,
+		plain:   text,
+		gzipped: packed.Bytes(),
+	}
+}
+
+// Asset is the path of a file that pages need. It changes when the file does, so
+// that browsers may keep what they have for good. To ask for a file that is not
+// there is a mistake in a page, and panics.
+func Asset(name string) string {
+	a, ok := assets()[name]
+	if !ok {
+		panic("look: there is no asset " + name)
+	}
+	return a.path
+}
+
+// Static serves every asset under its own path.
+func Static() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a, ok := assetsByPath()[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", a.kind)
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Vary", "Accept-Encoding")
+		body := a.plain
+		if acceptsGzip(r) {
+			h.Set("Content-Encoding", "gzip")
+			body = a.gzipped
+		}
+		// A client that went away is nobody's fault.
+		_, _ = w.Write(body)
+	})
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for _, offer := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		coding, quality, _ := strings.Cut(strings.TrimSpace(offer), ";")
+		if coding == "gzip" && strings.TrimSpace(quality) != "q=0" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,89 @@
+package look
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+)
+
+// Word marks an English text that is translated later, where the language is
+// known. It changes nothing; a test looks for its calls and asks for their Hindi.
+func Word(english string) string { return english }
+
+// T says an English text in a language, with what is to be put into it as for
+// fmt.Sprintf. A text that has no translation stays English.
+func (l *Look) T(lang, english string, args ...any) string {
+	text := english
+	if translated, ok := l.words[lang][english]; ok {
+		text = translated
+	}
+	if len(args) == 0 {
+		return text
+	}
+	return fmt.Sprintf(text, args...)
+}
+
+// plural says the first text of one thing and the second of any other number;
+// the number is what is put into either.
+func (l *Look) plural(lang string, count any, one, many string) (string, error) {
+	n, err := wholeNumber(count)
+	if err != nil {
+		return "", err
+	}
+	text := many
+	if n == 1 {
+		text = one
+	}
+	return l.T(lang, text, Count(n)), nil
+}
+
+// loadWords gathers a language's words from words/LANG.json of every file system.
+// English needs none: its texts are the keys.
+func loadWords(lang string, trees []fs.FS) (map[string]string, error) {
+	all := map[string]string{}
+	if lang == English {
+		return all, nil
+	}
+	for _, tree := range trees {
+		text, err := fs.ReadFile(tree, "words/"+lang+".json")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var words map[string]string
+		if err := json.Unmarshal(text, &words); err != nil {
+			return nil, fmt.Errorf("read words/%s.json: %w", lang, err)
+		}
+		for english, translated := range words {
+			if other, there := all[english]; there && other != translated {
+				return nil, fmt.Errorf("%q is both %q and %q in %s", english, other, translated, lang)
+			}
+			if got, want := verbs(translated), verbs(english); !slices.Equal(got, want) {
+				return nil, fmt.Errorf("%q has the places %v, its %s has %v", english, want, lang, got)
+			}
+			all[english] = translated
+		}
+	}
+	return all, nil
+}
+
+var verb = regexp.MustCompile(`%(\[\d+\])?[a-z%]`)
+
+// verbs lists the places in a text where something is put. Another language may
+// have them in another order only by numbering them: %[2]s of %[1]s.
+func verbs(text string) []string {
+	var found []string
+	for i, v := range verb.FindAllString(text, -1) {
+		if v[1] != '[' {
+			v = fmt.Sprintf("%%[%d]%s", i+1, v[1:])
+		}
+		found = append(found, v)
+	}
+	slices.Sort(found)
+	return found
+}
