@@ -40,6 +40,8 @@ var (
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
 	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/report"})
+	webDoors      = both(storeDoors, []string{"internal/telemetry", "internal/sheet"})
 
 	netHTTP  = []string{"net/http"}
 	database = []string{
@@ -79,6 +81,15 @@ var rooms = []room{
 		never:    both(netHTTP, database),
 		timeless: true,
 	},
+
+	// What pages read, and the files that they hand out.
+	{
+		path:     "internal/report",
+		doors:    []string{"internal/operation", "internal/subscription", "internal/money"},
+		never:    both(netHTTP, database),
+		timeless: true,
+	},
+	{path: "internal/sheet", doors: []string{"internal/money", "internal/subscription"}, never: both(netHTTP, database), timeless: true},
 
 	// What reaches outside, and satisfies what the deciding rooms declare.
 	{path: "internal/provider/*", doors: providerDoors},

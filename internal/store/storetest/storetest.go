@@ -16,6 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -26,6 +27,7 @@ type Store interface {
 	catalogue.Store
 	operation.ReviewStore
 	login.Store
+	report.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error
@@ -55,6 +57,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Reviews", reviewTests},
 		{"Logins", loginTests},
 		{"Sessions", sessionTests},
+		{"Reports", reportTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

@@ -1,0 +1,83 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// TransactionFilter picks an operator's operations; a zero field picks all.
+type TransactionFilter struct {
+	State      operation.State
+	Kind       operation.Kind
+	Channel    operation.Channel
+	PlanID     string
+	Subscriber string
+	// From and Until are Indian days, both of them included.
+	From, Until time.Time
+	After       string
+	Most        int
+}
+
+// OperationQuery is that as a store reads it.
+type OperationQuery struct {
+	OperatorID int64
+	State      operation.State
+	Kind       operation.Kind
+	Channel    operation.Channel
+	PlanID     string
+	Subscriber string
+	From       time.Time // zero is the beginning
+	Before     time.Time // zero is the end
+	After      Place     // the moment in Number, the id in ID
+	Most       int
+}
+
+// TransactionPage is some of a list, with where it goes on; empty at its end.
+type TransactionPage struct {
+	Rows []operation.Operation
+	Next string
+}
+
+// Transactions reads a page of an operator's operations, newest first.
+func (d *Desk) Transactions(ctx context.Context, operatorID int64, f TransactionFilter) (TransactionPage, error) {
+	var found TransactionPage
+	after, err := ParsePlace(f.After)
+	if err != nil {
+		return found, err
+	}
+	most := rowsAsked(f.Most)
+	q := OperationQuery{
+		OperatorID: operatorID, State: f.State, Kind: f.Kind, Channel: f.Channel, PlanID: f.PlanID, Subscriber: f.Subscriber,
+		After: after, Most: most + 1,
+	}
+	if !f.From.IsZero() {
+		q.From = Day(f.From)
+	}
+	if !f.Until.IsZero() {
+		q.Before = Day(f.Until).Add(day)
+	}
+	rows, err := d.store.PageOperations(ctx, q)
+	if err != nil {
+		return found, fmt.Errorf("list the transactions of operator %d: %w", operatorID, err)
+	}
+	found.Rows, found.Next = page(rows, most, func(o operation.Operation) Place { return Place{Number: o.CreatedAt.UnixMilli(), ID: o.ID} })
+	return found, nil
+}
+
+// EachTransaction gives all operations that a filter picks one by one, read in pages.
+func (d *Desk) EachTransaction(ctx context.Context, operatorID int64, f TransactionFilter, each func(operation.Operation) error) error {
+	f.Most, f.After = mostRows, ""
+	for {
+		found, err := d.Transactions(ctx, operatorID, f)
+		if err != nil {
+			return err
+		}
+		if err := eachRow(found.Rows, each); err != nil || found.Next == "" {
+			return err
+		}
+		f.After = found.Next
+	}
+}

@@ -1,0 +1,86 @@
+// Package sheet writes tables for people who calculate with them: CSV and XLSX, row
+// by row, however many there are. What comes from outside is text there and nothing
+// else: a spreadsheet that opens the file finds no formula in it.
+package sheet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Kind is what a column has.
+type Kind int
+
+// A column of Text takes a string, of Rupees a money.Amount, of Number an int or an
+// int64, of Moment and of Date a time.Time, which is written as India's clocks show
+// it. Any of them takes nil, and a zero time, for an empty cell.
+const (
+	Text Kind = iota
+	Rupees
+	Number
+	Moment
+	Date
+)
+
+// Column is one column of a table.
+type Column struct {
+	Title string
+	Kind  Kind
+}
+
+// Writer writes a table. Close ends it; what was written before is not a whole file.
+type Writer interface {
+	// Row writes a cell for each column.
+	Row(cells ...any) error
+	Close() error
+}
+
+// cell is a value as any kind of file has it.
+type cell struct {
+	kind   Kind
+	text   string // of Text
+	amount money.Amount
+	number int64
+	at     time.Time
+	empty  bool
+}
+
+// cells holds the values of a row against the columns.
+func cells(columns []Column, values []any) ([]cell, error) {
+	if len(values) != len(columns) {
+		return nil, fmt.Errorf("a row of %d cells in a table of %d columns", len(values), len(columns))
+	}
+	row := make([]cell, len(columns))
+	for i, value := range values {
+		c, fits := cell{kind: columns[i].Kind}, false
+		switch v := value.(type) {
+		case nil:
+			c.empty, fits = true, true
+		case string:
+			c.text, c.empty, fits = v, v == "", c.kind == Text
+		case money.Amount:
+			c.amount, fits = v, c.kind == Rupees
+		case int:
+			c.number, fits = int64(v), c.kind == Number
+		case int64:
+			c.number, fits = v, c.kind == Number
+		case time.Time:
+			c.at, c.empty, fits = v.In(subscription.IST), v.IsZero(), c.kind == Moment || c.kind == Date
+		}
+		if !fits {
+			return nil, fmt.Errorf("column %q cannot hold a %T", columns[i].Title, value)
+		}
+		row[i] = c
+	}
+	return row, nil
+}
+
+// startsFormula tells the texts that a spreadsheet would read as a formula, or as
+// something else than a text, if they stood in a CSV file as they are.
+func startsFormula(text string) bool {
+	return text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0]))
+}
