@@ -38,7 +38,7 @@ var (
 	everywhere = []string{"..."}
 
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/requestlog"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry"})
 
 	netHTTP  = []string{"net/http"}
@@ -79,6 +79,8 @@ var rooms = []room{
 		timeless: true,
 	},
 
+	{path: "internal/requestlog", doors: both(pure, []string{"internal/telemetry"}), never: both(netHTTP, database), timeless: true},
+
 	// What reaches outside, and satisfies what the deciding rooms declare.
 	{path: "internal/provider/*", doors: providerDoors},
 	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
@@ -97,7 +99,7 @@ var rooms = []room{
 	{
 		path: "internal/httpapi",
 		doors: both(pure, []string{
-			"contract", "internal/access", "internal/operation", "internal/catalogue", "internal/telemetry",
+			"contract", "internal/access", "internal/operation", "internal/catalogue", "internal/requestlog", "internal/telemetry",
 		}),
 		never: database,
 	},

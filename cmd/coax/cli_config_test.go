@@ -32,6 +32,7 @@ var cliBadValues = map[string][][2]string{
 	"clock.offset":                  {{"1mo", "duration"}, {"99999h", "outside"}},
 	"rules.activation_term":         {{"31d", "30d"}, {"", "plan"}, {"Plan", "plan"}},
 	"limits.failed_auth_per_minute": {{"0", "1 to"}, {"thirty", "whole number"}, {"1000001", "1 to"}},
+	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
 }
@@ -227,6 +228,7 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Catalogue.Refresh, want.Catalogue.MaxAge = 5*time.Minute, 30*time.Minute
 	want.Rules.ActivationTerm = "30d"
 	want.Limits.FailedAuthPerMinute = 30
+	want.RequestLog.Keep = 720 * time.Hour
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)

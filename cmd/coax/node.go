@@ -23,10 +23,11 @@ import (
 	"github.com/coaxhq/coax/internal/httpapi"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// purgeEvery is how often used nonces and old counters are swept out.
+// purgeEvery is how often used nonces, old counters and old calls are swept out.
 const purgeEvery = time.Minute
 
 // node is one running service: its store, its doors and what runs beside them.
@@ -38,6 +39,8 @@ type node struct {
 	vault   *access.Vault
 	gate    *access.Gate
 	metrics *telemetry.Metrics
+	// requests is the log that operators search for their calls.
+	requests *requestlog.Log
 
 	catalogue  *catalogue.Catalogue
 	provider   *gateway.Gateway
@@ -115,9 +118,13 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
-		catalogue:  plans,
-		provider:   provider,
-		breaker:    breaker,
+		requests: requestlog.New(store, requestlog.Config{
+			Keep: config.RequestLog.Keep, Metrics: metrics,
+			Problem: func(err error) { log.Warn("keep the request log", "error", err) },
+		}),
+		catalogue: plans,
+		provider:  provider,
+		breaker:   breaker,
 		operations: operation.NewProcessor(store, plans, provider, breaker, operation.Config{
 			Now:            now,
 			Node:           name,
@@ -202,6 +209,7 @@ func (n *node) listen() error {
 		ProviderName: n.config.Provider.Name,
 		Log:          n.log,
 		Metrics:      n.metrics,
+		Requests:     n.requests,
 	})
 	n.door = httpapi.NewFrontDoor(httpapi.FrontDoorConfig{
 		Handler:        api,
@@ -273,6 +281,7 @@ func (n *node) patience() time.Duration { return 2*n.config.Provider.Timeout + 1
 func (n *node) serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
+	n.background.Go(func() { n.requests.Run(working) })
 	n.background.Go(func() { n.watchClock(working) })
 	n.background.Go(func() { n.reviewer.Run(working) })
 	n.background.Go(func() { n.breaker.Run(working) })
@@ -328,6 +337,11 @@ func (n *node) sweep(ctx context.Context) {
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)
+		}
+		removed, err = n.requests.Purge(ctx, n.now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge the request log", "error", err)
 		}
 		select {
 		case <-ctx.Done():

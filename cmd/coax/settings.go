@@ -57,6 +57,9 @@ type Config struct {
 	Limits struct {
 		FailedAuthPerMinute int
 	}
+	RequestLog struct {
+		Keep time.Duration
+	}
 	Audit struct {
 		Every time.Duration
 	}
@@ -139,6 +142,9 @@ var settings = []setting{
 
 	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
+
+	{key: "request_log.keep", standard: "720h", doc: "how long operators can look their API calls up; 0s = calls are not kept",
+		read: duration(0, 366*24*time.Hour, func(c *Config) *time.Duration { return &c.RequestLog.Keep })},
 
 	{key: "audit.every", standard: "0s", doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},

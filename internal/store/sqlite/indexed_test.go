@@ -229,9 +229,9 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 				changed[cmp.Or(found[1], found[2])] = true
 			}
 		}
-		// Of an operation, a subscriber, an operator; and of the provider, when its
-		// catalogue is compared.
-		want := []string{"catalogue_comparisons", "operations", "provider_components", "rate_counters", "subscribers", "wallets"}
+		// Of an operation, a subscriber, an operator, a key; and of the provider, when
+		// its catalogue is compared.
+		want := []string{"catalogue_comparisons", "key_uses", "operations", "provider_components", "rate_counters", "subscribers", "wallets"}
 		if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got, want) {
 			t.Errorf("rows are changed in %v; want %v", got, want)
 		}
@@ -247,7 +247,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 	t.Run("without one of its indexes", func(t *testing.T) {
 		for _, index := range []string{
 			"operations_one_open", "operations_open_by_lease", "operations_open_by_check",
-			"operations_late_checks", "operations_addon_due", "operations_of_subscriber",
+			"operations_late_checks", "operations_addon_due", "operations_of_subscriber", "request_log_of_operator",
 		} {
 			definition := definitionOf(t, path, index)
 			execute(t, path, `DROP INDEX `+index)

@@ -15,6 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -24,6 +25,7 @@ type Store interface {
 	admin.Store
 	catalogue.Store
 	operation.ReviewStore
+	requestlog.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error
@@ -51,6 +53,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Operations", operationTests},
 		{"StaffWork", staffWorkTests},
 		{"Reviews", reviewTests},
+		{"RequestLog", requestLogTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {
