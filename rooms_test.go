@@ -39,6 +39,7 @@ var (
 
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
 	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/requestlog"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry"})
 	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/report"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry", "internal/sheet"})
@@ -90,6 +91,7 @@ var rooms = []room{
 		timeless: true,
 	},
 	{path: "internal/sheet", doors: []string{"internal/money", "internal/subscription"}, never: both(netHTTP, database), timeless: true},
+	{path: "internal/requestlog", doors: both(pure, []string{"internal/telemetry"}), never: both(netHTTP, database), timeless: true},
 
 	// What reaches outside, and satisfies what the deciding rooms declare.
 	{path: "internal/provider/*", doors: providerDoors},
@@ -109,7 +111,7 @@ var rooms = []room{
 	{
 		path: "internal/httpapi",
 		doors: both(pure, []string{
-			"contract", "internal/access", "internal/operation", "internal/catalogue", "internal/telemetry",
+			"contract", "internal/access", "internal/operation", "internal/catalogue", "internal/requestlog", "internal/telemetry",
 		}),
 		never: database,
 	},

@@ -35,6 +35,7 @@ var cliBadValues = map[string][][2]string{
 	"panel.idle":                    {{"0s", "outside"}, {"30", "duration"}},
 	"panel.absolute":                {{"721h", "outside"}, {"a day", "duration"}},
 	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
+	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
 }
@@ -231,6 +232,7 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Rules.ActivationTerm = "30d"
 	want.Limits.FailedAuthPerMinute = 30
 	want.Panel.Idle, want.Panel.Absolute, want.Panel.StaffTOTP = 30*time.Minute, 12*time.Hour, true
+	want.RequestLog.Keep = 720 * time.Hour
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)

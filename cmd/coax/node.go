@@ -24,11 +24,12 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/telemetry"
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// purgeEvery is how often used nonces and old counters are swept out.
+// purgeEvery is how often used nonces, old counters and old calls are swept out.
 const purgeEvery = time.Minute
 
 // node is one running service: its store, its doors and what runs beside them.
@@ -41,6 +42,8 @@ type node struct {
 	gate    *access.Gate
 	people  *login.Desk
 	metrics *telemetry.Metrics
+	// requests is the log that operators search for their calls.
+	requests *requestlog.Log
 
 	catalogue  *catalogue.Catalogue
 	provider   *gateway.Gateway
@@ -121,6 +124,10 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
 		people: login.New(store, vault, login.Config{
 			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP,
+		}),
+		requests: requestlog.New(store, requestlog.Config{
+			Keep: config.RequestLog.Keep, Metrics: metrics,
+			Problem: func(err error) { log.Warn("keep the request log", "error", err) },
 		}),
 		catalogue: plans,
 		provider:  provider,
@@ -209,6 +216,7 @@ func (n *node) listen() error {
 		ProviderName: n.config.Provider.Name,
 		Log:          n.log,
 		Metrics:      n.metrics,
+		Requests:     n.requests,
 	})
 	if n.site, err = n.pages(); err != nil {
 		return err
@@ -284,6 +292,7 @@ func (n *node) patience() time.Duration { return 2*n.config.Provider.Timeout + 1
 func (n *node) serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
+	n.background.Go(func() { n.requests.Run(working) })
 	n.background.Go(func() { n.watchClock(working) })
 	n.background.Go(func() { n.reviewer.Run(working) })
 	n.background.Go(func() { n.breaker.Run(working) })
@@ -344,6 +353,11 @@ func (n *node) sweep(ctx context.Context) {
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge sessions of the pages", "error", err)
+		}
+		removed, err = n.requests.Purge(ctx, n.now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge the request log", "error", err)
 		}
 		select {
 		case <-ctx.Done():

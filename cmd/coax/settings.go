@@ -62,6 +62,9 @@ type Config struct {
 		Absolute  time.Duration
 		StaffTOTP bool
 	}
+	RequestLog struct {
+		Keep time.Duration
+	}
 	Audit struct {
 		Every time.Duration
 	}
@@ -151,6 +154,8 @@ var settings = []setting{
 		read: duration(time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Absolute })},
 	{key: "panel.staff_totp", standard: "true", boolean: true, doc: "staff who move money or see secrets must have a second factor: codes from an app on their telephone",
 		read: yesNo(func(c *Config) *bool { return &c.Panel.StaffTOTP })},
+	{key: "request_log.keep", standard: "720h", doc: "how long operators can look their API calls up; 0s = calls are not kept",
+		read: duration(0, 366*24*time.Hour, func(c *Config) *time.Duration { return &c.RequestLog.Keep })},
 
 	{key: "audit.every", standard: "0s", doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},

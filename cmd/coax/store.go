@@ -14,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
@@ -25,6 +26,7 @@ type store interface {
 	catalogue.Store
 	login.Store
 	operation.ReviewStore
+	requestlog.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Broken() <-chan struct{}

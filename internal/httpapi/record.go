@@ -7,15 +7,20 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/telemetry"
+	"github.com/coaxhq/coax/signing"
 )
 
 // record tells people what was answered: one line a request, and the metrics.
-// What it writes comes from fixed lists or from ourselves; nothing a stranger
-// sent is repeated.
+// What it writes there comes from fixed lists or from ourselves; nothing a stranger
+// sent is repeated. The operator whose key was named finds more in the request log.
 type record struct {
-	log     *slog.Logger
-	metrics *telemetry.Metrics
+	log      *slog.Logger
+	metrics  *telemetry.Metrics
+	requests *requestlog.Log // nil where none is kept
 }
 
 func newRecord(log *slog.Logger, metrics *telemetry.Metrics) record {
@@ -28,11 +33,16 @@ func newRecord(log *slog.Logger, metrics *telemetry.Metrics) record {
 	return record{log: log, metrics: metrics}
 }
 
+func (rec record) keepingIn(requests *requestlog.Log) record {
+	rec.requests = requests
+	return rec
+}
+
 // unknown stands for a path or a method that is none of ours.
 const unknown = "-"
 
 // request records a request that had a handler.
-func (rec record) request(method string, x *exchange, answer reply, cause error) {
+func (rec record) request(r *http.Request, x *exchange, answer reply, cause error) {
 	path := x.route.path
 	if path == "" {
 		path = unknown
@@ -43,12 +53,56 @@ func (rec record) request(method string, x *exchange, answer reply, cause error)
 		answer:   answer,
 		operator: x.caller.Operator.ID,
 		key:      x.caller.KeyHint,
-		method:   knownMethod(method),
+		method:   knownMethod(r.Method),
 		path:     path,
 		took:     took,
 		address:  x.address,
 		cause:    cause,
 	})
+	if rec.requests == nil || x.caller.Operator.ID == 0 {
+		return
+	}
+	var idempotencyKey string
+	if sent := r.Header["Idempotency-Key"]; len(sent) == 1 {
+		idempotencyKey = sent[0]
+	}
+	rec.requests.Record(requestlog.Entry{
+		At:             x.now,
+		OperatorID:     x.caller.Operator.ID,
+		CredentialID:   x.caller.CredentialID,
+		KeyHint:        x.caller.KeyHint,
+		Method:         r.Method,
+		Path:           path,
+		Status:         answer.status,
+		Code:           answer.code,
+		Address:        x.address,
+		RequestID:      x.requestID,
+		Took:           took,
+		IdempotencyKey: idempotencyKey,
+		Evidence:       x.evidence,
+	})
+}
+
+// evidence keeps what a signature was judged on, where that is what was refused: a
+// caller who sees it finds out by themselves what they signed instead.
+func (rec record) evidence(asked access.Request, refusal error) *requestlog.Evidence {
+	if !rec.requests.On() {
+		return nil
+	}
+	switch fault.CodeOf(refusal) {
+	case fault.InvalidSignature, fault.TimestampExpired, fault.InvalidNonce, fault.ReplayDetected:
+	default:
+		return nil
+	}
+	// The gate has seen to it that each of the headers is there, and once.
+	return requestlog.NewEvidence(signing.Request{
+		Method:    asked.Method,
+		Path:      asked.Path,
+		RawQuery:  asked.RawQuery,
+		Timestamp: asked.Timestamp[0],
+		Nonce:     asked.Nonce[0],
+		Body:      asked.Body,
+	}.StringToSign(), asked.Signature[0])
 }
 
 // fault records a message that never became a request.

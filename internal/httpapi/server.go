@@ -12,6 +12,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
@@ -27,8 +28,8 @@ type Gate interface {
 
 var _ Gate = (*access.Gate)(nil)
 
-// Config is what the API is made of. Only Proxies, Log and Metrics may be left
-// out: then nobody is trusted, and nobody is told.
+// Config is what the API is made of. Only Proxies, Log, Metrics and Requests may be
+// left out: then nobody is trusted, and nobody is told.
 type Config struct {
 	Now          func() time.Time
 	Gate         Gate
@@ -39,6 +40,8 @@ type Config struct {
 	ProviderName string
 	Log          *slog.Logger
 	Metrics      *telemetry.Metrics
+	// Requests is where operators find their own calls again.
+	Requests *requestlog.Log
 }
 
 // API answers requests. It expects to stand behind a FrontDoor, which tells it
@@ -66,7 +69,7 @@ func New(config Config) *API {
 		catalogue:    config.Plans,
 		operations:   config.Operations,
 		providerName: config.ProviderName,
-		record:       newRecord(config.Log, config.Metrics),
+		record:       newRecord(config.Log, config.Metrics).keepingIn(config.Requests),
 		byPath:       map[string]route{},
 	}
 	for _, route := range api.routes() {
@@ -86,6 +89,7 @@ type exchange struct {
 	rawQuery  string
 	caller    access.Caller
 	unread    bool // there is, or may be, a body on the way that nobody has read
+	evidence  *requestlog.Evidence
 }
 
 // ServeHTTP answers one request and writes one line about it.
@@ -97,7 +101,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer.send(w, body)
 	giveBack(body)
-	a.record.request(r.Method, x, answer, cause)
+	a.record.request(r, x, answer, cause)
 }
 
 func (a *API) begin(r *http.Request) *exchange {
@@ -170,7 +174,7 @@ func (a *API) judge(r *http.Request, x *exchange) (Answer, error) {
 		x.rawQuery = ""
 	}
 
-	x.caller, err = a.gate.Authorize(r.Context(), access.Request{
+	asking := access.Request{
 		ID:        x.requestID,
 		Now:       x.now,
 		Address:   x.address,
@@ -183,8 +187,9 @@ func (a *API) judge(r *http.Request, x *exchange) (Answer, error) {
 		Nonce:     r.Header["X-Nonce"],
 		Signature: r.Header["X-Signature"],
 		Needs:     x.route.needs,
-	})
-	if err != nil {
+	}
+	if x.caller, err = a.gate.Authorize(r.Context(), asking); err != nil {
+		x.evidence = a.record.evidence(asking, err)
 		return Answer{}, err
 	}
 	return x.route.handle(r.Context(), Call{

@@ -28,6 +28,7 @@ type Metrics struct {
 	facts        prometheus.Counter
 	batchSeconds prometheus.Histogram
 	purged       prometheus.Counter
+	notLogged    prometheus.Counter
 
 	providerCalls *prometheus.CounterVec
 
@@ -97,14 +98,18 @@ func NewMetrics() *Metrics {
 		}, []string{"what", "cause"}),
 		purged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_purged_rows_total",
-			Help: "Used nonces, old rate counters and sessions of the pages that were removed.",
+			Help: "Rows that were removed because their time was over: used nonces, rate counters, sessions of the pages, calls in the request log.",
+		}),
+		notLogged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coax_request_log_dropped_total",
+			Help: "Calls that were answered but are missing in the operators' request log, because it could not be written.",
 		}),
 	}
 	m.answers.Store(&map[answerKind]answerSeries{})
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.requestSeconds, m.connections, m.refused, m.faults,
-		m.batches, m.facts, m.batchSeconds, m.purged, m.providerCalls,
+		m.batches, m.facts, m.batchSeconds, m.purged, m.notLogged, m.providerCalls,
 	)
 	return m
 }
@@ -176,3 +181,6 @@ func (m *Metrics) ProviderAsked(what, cause string) {
 
 // RowsPurged counts rows that were removed because their time was over.
 func (m *Metrics) RowsPurged(rows int) { m.purged.Add(float64(rows)) }
+
+// RequestsNotLogged counts calls that the request log had to drop.
+func (m *Metrics) RequestsNotLogged(calls int) { m.notLogged.Add(float64(calls)) }

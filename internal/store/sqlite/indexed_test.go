@@ -249,6 +249,9 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 		// Of an operation, a subscriber, an operator, a person who uses the pages; and
 		// of the provider, when its catalogue is compared.
 		want := []string{"catalogue_comparisons", "login_recovery_codes", "login_sessions", "logins", "operations", "provider_components", "rate_counters", "subscribers", "wallets"}
+		// Of an operation, a subscriber, an operator, a key; and of the provider, when
+		// its catalogue is compared.
+		want := []string{"catalogue_comparisons", "key_uses", "operations", "provider_components", "rate_counters", "subscribers", "wallets"}
 		if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got, want) {
 			t.Errorf("rows are changed in %v; want %v", got, want)
 		}
@@ -264,7 +267,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 	t.Run("without one of its indexes", func(t *testing.T) {
 		for _, index := range []string{
 			"operations_one_open", "operations_open_by_lease", "operations_open_by_check",
-			"operations_late_checks", "operations_addon_due", "operations_of_subscriber",
+			"operations_late_checks", "operations_addon_due", "operations_of_subscriber", "request_log_of_operator",
 		} {
 			definition := definitionOf(t, path, index)
 			execute(t, path, `DROP INDEX `+index)

@@ -17,6 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -28,6 +29,7 @@ type Store interface {
 	operation.ReviewStore
 	login.Store
 	report.Store
+	requestlog.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error
@@ -58,6 +60,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Logins", loginTests},
 		{"Sessions", sessionTests},
 		{"Reports", reportTests},
+		{"RequestLog", requestLogTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

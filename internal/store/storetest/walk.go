@@ -12,6 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -43,6 +44,7 @@ func Walk(t *testing.T, store Store, b Beaten) {
 		way.run(w)
 	}
 	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[login.Store]()} {
+	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[requestlog.Store]()} {
 		for i := range asked.NumMethod() {
 			if name := asked.Method(i).Name; !slices.Contains(known, name) {
 				t.Errorf("%s.%s was not walked: add it to the ways in walk.go", asked, name)
@@ -99,6 +101,11 @@ var ways = []way{
 	{"SettleAddon", (*walk).addonSettlement},
 	{"ClaimLateChecks", (*walk).lateChecks},
 	{"CloseLateCheck", (*walk).lateCheckClosed},
+	{"RecordRequests", (*walk).requests},
+	{"RequestBlocks", (*walk).requestSearch},
+	{"RequestBlock", func(w *walk) { w.must(second(w.RequestBlock(w.Context(), w.on.OperatorID, 1))) }},
+	{"KeyUses", func(w *walk) { w.must(first(w.KeyUses(w.Context(), w.on.OperatorID))) }},
+	{"PurgeRequests", func(w *walk) { w.must(first(w.PurgeRequests(w.Context(), w.on.Now.Add(time.Minute), 10))) }},
 }
 
 func first[A any](_ A, err error) error          { return err }
@@ -362,4 +369,26 @@ func (w *walk) lateChecks() {
 
 func (w *walk) lateCheckClosed() {
 	w.must(w.CloseLateCheck(w.Context(), w.lateCheck().ID, time.Time{}))
+}
+
+// requests logs calls, of keys that were used before too.
+func (w *walk) requests() {
+	for n := range 3 {
+		at := w.on.Now.Add(time.Duration(n) * time.Second)
+		w.must(w.RecordRequests(w.Context(), requestlog.Batch{
+			Blocks: []requestlog.Block{
+				{OperatorID: w.on.OperatorID, From: at, Until: at, Packed: []byte{1}},
+				{OperatorID: w.on.NeighbourID, From: at, Until: at, Refused: true, Packed: []byte{1}},
+			},
+			Uses: []requestlog.Use{{OperatorID: w.on.OperatorID, CredentialID: w.record.Credential.ID, At: at}},
+		}))
+	}
+}
+
+func (w *walk) requestSearch() {
+	for _, refused := range []bool{false, true} {
+		w.must(first(w.RequestBlocks(w.Context(), requestlog.BlockQuery{
+			OperatorID: w.on.OperatorID, Before: requestlog.Position{Until: w.on.Now.Add(time.Hour), ID: 1 << 40}, Refused: refused, Most: 10,
+		})))
+	}
 }

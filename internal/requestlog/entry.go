@@ -1,0 +1,160 @@
+// Package requestlog remembers every call of the API that named a known key, for
+// as long as an installation keeps it: what was asked, from where, what was
+// answered. Operators search it for their own calls, and it explains to them why
+// a signature was refused.
+//
+// It stands beside the requests and never in their way. Whoever answers one hands
+// over an Entry and goes on; what cannot be kept is dropped and counted. It
+// decides nothing, and nothing is decided by it: no charge, no limit and no audit
+// reads it. It keeps no secret: bodies are known by their hash alone, signatures
+// by their beginning.
+package requestlog
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/telemetry"
+)
+
+// Entry is one call of the API.
+type Entry struct {
+	// ID finds the entry again. It is given by the log, to what was read from it.
+	ID string
+
+	At           time.Time
+	OperatorID   int64
+	CredentialID int64
+	KeyHint      string // the beginning of the key, by which people tell keys apart
+	Method, Path string
+	Status       int
+	Code         fault.Code
+	Address      netip.Addr
+	RequestID    string
+	Took         time.Duration
+	// IdempotencyKey is as it was sent; empty where none was.
+	IdempotencyKey string
+	// Evidence is there where the signature, or what goes into it, was refused.
+	Evidence *Evidence
+}
+
+// Evidence is what a signature was judged on.
+type Evidence struct {
+	// StringToSign has the six lines that the server computed from what arrived.
+	StringToSign string
+	// SignatureStart is the beginning of the signature that was sent.
+	SignatureStart string
+	SignatureForm  SignatureForm
+}
+
+// SignatureForm is what the signature that was sent looks like.
+type SignatureForm string
+
+const (
+	// SixtyFourHex is what a signature has to be: 64 lower-case hex characters.
+	SixtyFourHex SignatureForm = "hex"
+	// UpperCaseHex would be right but for its capitals.
+	UpperCaseHex SignatureForm = "upper-case"
+	// WrongLength is hex, but not 64 characters of it.
+	WrongLength SignatureForm = "length"
+	// NotHex has other characters, as base64 has.
+	NotHex SignatureForm = "not hex"
+)
+
+// signatureKept is how much of a signature that was sent is kept.
+const signatureKept = 8
+
+// Texts that a caller chooses are cut at these lengths. No header can be much
+// longer; they keep a caller from filling the log with something else.
+const (
+	longestKey    = 100
+	longestString = 4 << 10
+)
+
+// NewEvidence keeps of a string to sign, and of the signature that was sent with
+// it, what may be kept.
+func NewEvidence(stringToSign, signature string) *Evidence {
+	e := &Evidence{
+		StringToSign:   cut(maskQuery(telemetry.Scrub(stringToSign)), longestString),
+		SignatureStart: cut(signature, signatureKept),
+		SignatureForm:  formOf(signature),
+	}
+	if e.SignatureForm == NotHex {
+		// Somebody may have sent the secret itself.
+		e.SignatureStart = cut(telemetry.Scrub(signature), len("cxs_"))
+	}
+	return e
+}
+
+func formOf(signature string) SignatureForm {
+	form := SixtyFourHex
+	for i := range len(signature) {
+		switch c := signature[i]; {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'f':
+		case 'A' <= c && c <= 'F':
+			form = UpperCaseHex
+		default:
+			return NotHex
+		}
+	}
+	if len(signature) != 64 {
+		return WrongLength
+	}
+	return form
+}
+
+// maskQuery hides what stands in the third line under a name that promises a
+// secret. No call takes such a parameter; some send one all the same.
+func maskQuery(stringToSign string) string {
+	lines := strings.Split(stringToSign, "\n")
+	if len(lines) < 3 || lines[2] == "" {
+		return stringToSign
+	}
+	pairs := strings.Split(lines[2], "&")
+	for i, pair := range pairs {
+		if name, value, _ := strings.Cut(pair, "="); value != "" && secretName(name) {
+			pairs[i] = name + "=" + masked
+		}
+	}
+	lines[2] = strings.Join(pairs, "&")
+	return strings.Join(lines, "\n")
+}
+
+// masked stands where something secret stood.
+const masked = "[masked]"
+
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	for _, secret := range []string{"password", "passwd", "secret", "token", "signature"} {
+		if strings.Contains(name, secret) {
+			return true
+		}
+	}
+	return false
+}
+
+func cut(text string, most int) string {
+	if len(text) > most {
+		return text[:most]
+	}
+	return text
+}
+
+// Refused reports whether the call got something else than what it asked for.
+func (e Entry) Refused() bool { return e.Status >= firstRefusal }
+
+// firstRefusal is the lowest status of an answer that grants nothing.
+const firstRefusal = 400
+
+// Proven reports whether the call was signed with the key's secret. Anybody may
+// name a key.
+func (e Entry) Proven() bool {
+	switch e.Code {
+	case fault.CredentialRevoked, fault.CredentialExpired, fault.TimestampExpired, fault.InvalidSignature,
+		fault.InvalidNonce, fault.ReplayDetected:
+		return false
+	}
+	return true
+}

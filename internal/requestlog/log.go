@@ -1,0 +1,350 @@
+package requestlog
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coaxhq/coax/internal/telemetry"
+)
+
+// Store keeps the log. Each method is one transaction.
+type Store interface {
+	// RecordRequests adds blocks, in the order given, and notes the uses of keys
+	// that come with them.
+	RecordRequests(ctx context.Context, batch Batch) error
+	// RequestBlocks reads blocks of one operator, the latest first.
+	RequestBlocks(ctx context.Context, asked BlockQuery) ([]Block, error)
+	// RequestBlock reads one block, if it is that operator's.
+	RequestBlock(ctx context.Context, operatorID, id int64) (Block, bool, error)
+	// KeyUses says when each key of an operator was last used, as far as known.
+	KeyUses(ctx context.Context, operatorID int64) (map[int64]time.Time, error)
+	// PurgeRequests removes up to so many of the oldest blocks, if they ended
+	// before a moment, and says how many went.
+	PurgeRequests(ctx context.Context, before time.Time, most int) (int, error)
+}
+
+// Batch is what is written at a time.
+type Batch struct {
+	Blocks []Block
+	// Uses are in the order of operators and keys, so that nodes that write the
+	// same ones do not get into each other's way.
+	Uses []Use
+}
+
+// Use is the last proven call with a key.
+type Use struct {
+	OperatorID, CredentialID int64
+	At                       time.Time
+}
+
+// Metrics is told what the log could not keep.
+type Metrics interface{ RequestsNotLogged(calls int) }
+
+var _ Metrics = (*telemetry.Metrics)(nil)
+
+// Config is how a log works. The zero value keeps nothing.
+type Config struct {
+	// Keep is how long a call is remembered; zero turns the log off.
+	Keep time.Duration
+	// Every is how long calls are gathered before they are written; 2 s if zero.
+	Every time.Duration
+	// Metrics and Problem are told what went wrong; either may be nil.
+	Metrics Metrics
+	Problem func(error)
+}
+
+const (
+	// gatherFor is long enough for the calls of a busy minute to share rows, and
+	// short enough for somebody who tries a call and then looks for it.
+	gatherFor = 2 * time.Second
+	// mostWaiting bounds, in bytes, what waits to be written: more than two
+	// hundred thousand calls.
+	mostWaiting = 16 << 20
+	// enoughWaiting is written without waiting for the time to come.
+	enoughWaiting = 2 << 20
+	// batchBlocks is small because a batch keeps the store's writer busy, and
+	// requests wait behind it.
+	batchBlocks = 64
+	// writePatience is how long writing may take, and with it the end of a node.
+	writePatience = 5 * time.Second
+	// useEvery is how exactly the last use of a key is known: to note each one
+	// would make a change of a row of every call.
+	useEvery = time.Minute
+	// usesRemembered bounds how many keys' uses are known by heart.
+	usesRemembered = 1 << 16
+)
+
+// Log takes calls in and finds them again. It may be used by many at once.
+type Log struct {
+	store  Store
+	config Config
+	// enough is sent to when there is enough to be written at once.
+	enough chan struct{}
+
+	mu      sync.Mutex
+	waiting []byte // packed calls, each after its operator and its length
+	spare   []byte // what waiting was before, to be used again
+	calls   int    // how many are in waiting
+
+	// writing is held by whoever writes, so that what is read after a Flush has
+	// everything that came before it.
+	writing sync.Mutex
+	noted   map[int64]time.Time // the uses that were written, by key
+}
+
+// New returns a log that keeps its calls in store.
+func New(store Store, config Config) *Log {
+	config.Every = cmp.Or(config.Every, gatherFor)
+	return &Log{store: store, config: config, enough: make(chan struct{}, 1), noted: map[int64]time.Time{}}
+}
+
+// On reports whether calls are kept.
+func (l *Log) On() bool { return l != nil && l.config.Keep > 0 }
+
+// Keep is how long calls are kept.
+func (l *Log) Keep() time.Duration { return l.config.Keep }
+
+// Record takes a call in. It does not wait and cannot fail.
+func (l *Log) Record(e Entry) {
+	if !l.On() || e.OperatorID == 0 {
+		return
+	}
+	e.IdempotencyKey = cut(telemetry.Scrub(e.IdempotencyKey), longestKey)
+	var room [256]byte // as much as a call takes, unless it has evidence
+	packed := appendEntry(room[:0], &e)
+
+	l.mu.Lock()
+	if len(l.waiting)+len(packed) > mostWaiting {
+		l.mu.Unlock()
+		l.lost(1)
+		return
+	}
+	before := len(l.waiting)
+	l.waiting = binary.AppendUvarint(l.waiting, uint64(e.OperatorID))
+	l.waiting = append(l.waiting, marksOf(&e))
+	l.waiting = binary.AppendUvarint(l.waiting, uint64(len(packed)))
+	l.waiting = append(l.waiting, packed...)
+	l.calls++
+	full := before < enoughWaiting && len(l.waiting) >= enoughWaiting
+	l.mu.Unlock()
+	if full {
+		select {
+		case l.enough <- struct{}{}:
+		default: // somebody has been told already
+		}
+	}
+}
+
+// What is known of a waiting call without unpacking it.
+const (
+	markRefused byte = 1 << iota
+	markProven
+)
+
+func marksOf(e *Entry) (marks byte) {
+	if e.Refused() {
+		marks |= markRefused
+	}
+	if e.Proven() {
+		marks |= markProven
+	}
+	return marks
+}
+
+func (l *Log) lost(calls int) {
+	if l.config.Metrics != nil {
+		l.config.Metrics.RequestsNotLogged(calls)
+	}
+}
+
+// Run writes what was taken in, now and then, until ctx ends; then it writes the
+// rest.
+func (l *Log) Run(ctx context.Context) {
+	if !l.On() {
+		return
+	}
+	ticker := time.NewTicker(l.config.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			l.tell(l.flushInTime(ctx))
+			return
+		case <-ticker.C:
+		case <-l.enough:
+		}
+		l.tell(l.flushInTime(ctx))
+	}
+}
+
+// flushInTime is not cut off by the end of a node, which comes at any moment, but
+// does not keep it waiting for ever either.
+func (l *Log) flushInTime(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writePatience)
+	defer cancel()
+	return l.Flush(ctx)
+}
+
+func (l *Log) tell(err error) {
+	if err != nil && l.config.Problem != nil {
+		l.config.Problem(err)
+	}
+}
+
+// Flush writes what was taken in before it. What cannot be written is lost: a
+// store that is away for long must not make the node hoard.
+func (l *Log) Flush(ctx context.Context) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	waiting, calls := l.waiting, l.calls
+	l.waiting, l.calls, l.spare = l.spare[:0], 0, nil
+	l.mu.Unlock()
+	if calls == 0 {
+		l.giveBack(waiting)
+		return nil
+	}
+	blocks, uses := l.group(waiting)
+	written, err := l.write(ctx, blocks, uses)
+	l.giveBack(waiting)
+	if err != nil {
+		l.lost(calls - written)
+		return fmt.Errorf("write the request log: %w", err)
+	}
+	return nil
+}
+
+// giveBack keeps the room that calls waited in, unless a rush has made it large.
+func (l *Log) giveBack(room []byte) {
+	if cap(room) > 2*enoughWaiting {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spare = room
+}
+
+// write writes blocks, a few at a time, and says how many calls are safe.
+func (l *Log) write(ctx context.Context, blocks []filling, uses []Use) (calls int, err error) {
+	batch := Batch{Uses: uses}
+	for len(blocks) > 0 {
+		some := blocks[:min(len(blocks), batchBlocks)]
+		blocks = blocks[len(some):]
+		batch.Blocks = batch.Blocks[:0]
+		for _, b := range some {
+			batch.Blocks = append(batch.Blocks, b.Block)
+		}
+		if err := l.store.RecordRequests(ctx, batch); err != nil {
+			return calls, err
+		}
+		for _, b := range some {
+			calls += b.calls
+		}
+		for _, use := range batch.Uses {
+			l.noted[use.CredentialID] = use.At
+		}
+		batch.Uses = nil
+	}
+	return calls, nil
+}
+
+// filling is a block that calls are still added to.
+type filling struct {
+	Block
+	calls int
+}
+
+// group puts the calls of each operator into blocks of their own, and picks out
+// the uses of keys that are worth noting.
+func (l *Log) group(waiting []byte) ([]filling, []Use) {
+	var done []filling
+	open := map[int64]*filling{}
+	uses := map[int64]Use{}
+	for r := (unpacker{rest: waiting}); len(r.rest) > 0; {
+		operator, marks := int64(r.uvarint()), r.bytes(1)[0]
+		packed := r.bytes(r.uvarint())
+		head := unpacker{rest: packed}
+		at, key := time.UnixMilli(head.varint()).UTC(), int64(head.uvarint())
+
+		b := open[operator]
+		if b != nil && !b.takes(at, len(packed)) {
+			done = append(done, *b)
+			b = nil
+		}
+		if b == nil {
+			b = &filling{Block: Block{OperatorID: operator, From: at, Until: at, Packed: []byte{blockFormat}}}
+			open[operator] = b
+		}
+		b.add(at, marks, packed)
+		if use := uses[key]; marks&markProven != 0 && at.Sub(l.noted[key]) >= useEvery && at.After(use.At) {
+			uses[key] = Use{operator, key, at}
+		}
+	}
+	for _, b := range open {
+		done = append(done, *b)
+	}
+	slices.SortFunc(done, func(a, b filling) int {
+		return cmp.Or(cmp.Compare(a.OperatorID, b.OperatorID), a.Until.Compare(b.Until))
+	})
+	if len(l.noted) > usesRemembered {
+		clear(l.noted)
+	}
+	return done, inOrder(uses)
+}
+
+func inOrder(uses map[int64]Use) []Use {
+	var all []Use
+	for _, use := range uses {
+		all = append(all, use)
+	}
+	slices.SortFunc(all, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(a.OperatorID, b.OperatorID), cmp.Compare(a.CredentialID, b.CredentialID))
+	})
+	return all
+}
+
+// takes reports whether there is room for one more call.
+func (f *filling) takes(at time.Time, length int) bool {
+	return len(f.Packed)+length <= blockBytes && at.Sub(f.From) <= blockSpan && f.Until.Sub(at) <= blockSpan
+}
+
+func (f *filling) add(at time.Time, marks byte, packed []byte) {
+	if at.Before(f.From) {
+		f.From = at
+	}
+	if at.After(f.Until) {
+		f.Until = at
+	}
+	f.Refused = f.Refused || marks&markRefused != 0
+	f.Packed = binary.AppendUvarint(f.Packed, uint64(len(packed)))
+	f.Packed = append(f.Packed, packed...)
+	f.calls++
+}
+
+// purgeBatch is small because a batch keeps the store's writer busy, and requests
+// wait behind it.
+const purgeBatch = 200
+
+// Purge removes what has been kept for long enough, in small batches, until there
+// is nothing left to remove or ctx ends. It says how many rows went, also beside an
+// error. A log that was turned off keeps nothing.
+func (l *Log) Purge(ctx context.Context, now time.Time) (removed int, err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return removed, fmt.Errorf("purge the request log: %w", err)
+		}
+		batch, err := l.store.PurgeRequests(ctx, now.Add(-l.config.Keep), purgeBatch)
+		if err != nil {
+			return removed, fmt.Errorf("purge the request log: %w", err)
+		}
+		removed += batch
+		if batch < purgeBatch {
+			return removed, nil
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package requestlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// ErrNotFound is about a call, or a page, that is not in an operator's log: it may
+// be gone, or never have been the operator's.
+var ErrNotFound = errors.New("it is not in the request log")
+
+// entryID names a call by its block and its place there.
+func entryID(block int64, place int) string { return fmt.Sprintf("%d-%d", block, place) }
+
+// Entry finds one call of an operator by its ID.
+func (l *Log) Entry(ctx context.Context, operatorID int64, id string) (Entry, error) {
+	first, second, _ := strings.Cut(id, "-")
+	number, err := strconv.ParseInt(first, 10, 64)
+	place, err2 := strconv.Atoi(second)
+	if err != nil || err2 != nil || place < 0 {
+		return Entry{}, fmt.Errorf("%w: %q names no call", ErrNotFound, id)
+	}
+	block, found, err := l.store.RequestBlock(ctx, operatorID, number)
+	if err != nil {
+		return Entry{}, fmt.Errorf("read the request log: %w", err)
+	}
+	if !found {
+		return Entry{}, ErrNotFound
+	}
+	entries, err := block.unpack()
+	if err != nil {
+		return Entry{}, err
+	}
+	if place >= len(entries) {
+		return Entry{}, ErrNotFound
+	}
+	return entries[place], nil
+}
+
+// LastUse says when each of an operator's keys last signed a call, to the minute.
+// A key that is missing was not used since the log was turned on.
+func (l *Log) LastUse(ctx context.Context, operatorID int64) (map[int64]time.Time, error) {
+	l.tell(l.Flush(ctx))
+	uses, err := l.store.KeyUses(ctx, operatorID)
+	if err != nil {
+		return nil, fmt.Errorf("read the last uses of keys: %w", err)
+	}
+	return uses, nil
+}
+
+// RefusedAddress is an address that the whitelist did not let in.
+type RefusedAddress struct {
+	Address netip.Addr
+	Calls   int
+	First   time.Time
+	Last    time.Time
+}
+
+// RefusedAddresses are the addresses from which calls of an operator were refused
+// by its whitelist since a moment, the latest first. Of a log in which that happens
+// all the time, only the latest part is looked at.
+func (l *Log) RefusedAddresses(ctx context.Context, operatorID int64, since time.Time) ([]RefusedAddress, error) {
+	byAddress := map[netip.Addr]*RefusedAddress{}
+	q := Query{Code: fault.IPNotWhitelisted, Refused: true, From: since, Most: pageEntriesMax}
+	for range refusalPages {
+		page, err := l.Search(ctx, operatorID, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.Entries {
+			known := byAddress[e.Address]
+			if known == nil {
+				known = &RefusedAddress{Address: e.Address, First: e.At, Last: e.At}
+				byAddress[e.Address] = known
+			}
+			known.Calls++
+			if e.At.Before(known.First) {
+				known.First = e.At
+			}
+			if e.At.After(known.Last) {
+				known.Last = e.At
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+	}
+	all := []RefusedAddress{}
+	for _, one := range byAddress {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b RefusedAddress) int {
+		return cmp.Or(b.Last.Compare(a.Last), a.Address.Compare(b.Address))
+	})
+	return all, nil
+}
+
+// refusalPages bounds how much of the log is looked at for refused addresses.
+const refusalPages = 10

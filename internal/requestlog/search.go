@@ -1,0 +1,183 @@
+package requestlog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// Query says which calls of an operator are wanted. What is left empty does not
+// narrow it.
+type Query struct {
+	Code           fault.Code
+	CredentialID   int64
+	Address        netip.Addr
+	RequestID      string
+	IdempotencyKey string
+	// From and To enclose the moment of the call, both included.
+	From, To time.Time
+	// Refused leaves out what was granted.
+	Refused bool
+
+	// Most is how many calls a page has; 50 if zero, and 500 at most.
+	Most int
+	// After continues where a page ended: its Next.
+	After string
+}
+
+// Page is some of the calls that were found, the latest first.
+type Page struct {
+	Entries []Entry
+	// Next continues the search; it is empty when everything was looked at.
+	Next string
+	// SearchedTo is how far back was looked. A search for something rare may end a
+	// page before it is full, so that nobody waits for it to go through a month.
+	SearchedTo time.Time
+}
+
+const (
+	pageEntries    = 50
+	pageEntriesMax = 500
+	// readBlocks is how many blocks are read at a time.
+	readBlocks = 200
+	// searchBlocks is how many a search looks at before it asks whether to go on.
+	searchBlocks = 10_000
+)
+
+// BlockQuery says which blocks of an operator are wanted.
+type BlockQuery struct {
+	OperatorID int64
+	// Before is where to begin: blocks that end earlier, or end then and have a
+	// lower id.
+	Before Position
+	// Since is when a block has to end at the earliest.
+	Since time.Time
+	// Refused leaves out blocks without a refusal.
+	Refused bool
+	Most    int
+}
+
+// Position is a block's place among those of its operator.
+type Position struct {
+	Until time.Time
+	ID    int64
+}
+
+// latest is behind everything that there is.
+var latest = Position{time.UnixMilli(math.MaxInt64 / 2).UTC(), math.MaxInt64}
+
+// Search finds calls of an operator. What this node has answered by now is among
+// them.
+func (l *Log) Search(ctx context.Context, operatorID int64, q Query) (Page, error) {
+	l.tell(l.Flush(ctx)) // what was kept before can be searched all the same
+	at, err := q.begin()
+	if err != nil {
+		return Page{}, err
+	}
+	most := min(cmp.Or(max(q.Most, 0), pageEntries), pageEntriesMax)
+	page := Page{}
+	for looked := 0; looked < searchBlocks; {
+		blocks, err := l.store.RequestBlocks(ctx, BlockQuery{
+			OperatorID: operatorID, Before: at.Position, Since: q.From, Refused: q.Refused, Most: readBlocks,
+		})
+		if err != nil {
+			return Page{}, fmt.Errorf("search the request log: %w", err)
+		}
+		for _, b := range blocks {
+			entries, err := b.unpack()
+			if err != nil {
+				return Page{}, err
+			}
+			if at.isInside(b) {
+				entries = entries[:min(at.inside, len(entries))]
+			}
+			for i, e := range slices.Backward(entries) {
+				if !q.matches(e) {
+					continue
+				}
+				if len(page.Entries) == most {
+					page.Next = cursor{Position{b.Until, b.ID + 1}, i + 1}.String()
+					return page.inOrder(), nil
+				}
+				page.Entries = append(page.Entries, e)
+			}
+			at, page.SearchedTo = cursor{Position: Position{b.Until, b.ID}}, b.From
+		}
+		if looked += len(blocks); len(blocks) < readBlocks {
+			page.SearchedTo = q.From
+			return page.inOrder(), nil
+		}
+	}
+	page.Next = at.String()
+	return page.inOrder(), nil
+}
+
+// inOrder puts the calls of blocks that overlap in the order of time.
+func (p Page) inOrder() Page {
+	slices.SortStableFunc(p.Entries, func(a, b Entry) int { return b.At.Compare(a.At) })
+	return p
+}
+
+func (q Query) matches(e Entry) bool {
+	return (q.Code == "" || e.Code == q.Code) &&
+		(q.CredentialID == 0 || e.CredentialID == q.CredentialID) &&
+		(!q.Address.IsValid() || e.Address == q.Address) &&
+		(q.RequestID == "" || e.RequestID == q.RequestID) &&
+		(q.IdempotencyKey == "" || e.IdempotencyKey == q.IdempotencyKey) &&
+		(q.From.IsZero() || !e.At.Before(q.From)) &&
+		(q.To.IsZero() || !e.At.After(q.To)) &&
+		(!q.Refused || e.Refused())
+}
+
+// begin is where a search begins: where the last page ended, or at the latest block
+// that can reach back to the end of the time that was asked for.
+func (q Query) begin() (cursor, error) {
+	switch {
+	case q.After != "":
+		return readCursor(q.After)
+	case !q.To.IsZero():
+		return cursor{Position: Position{q.To.Add(blockSpan), math.MaxInt64}}, nil
+	}
+	return cursor{Position: latest}, nil
+}
+
+// cursor is where a page ended. If inside is not zero, it is in the middle of the
+// block right before the position: so many of its calls are left.
+type cursor struct {
+	Position
+	inside int
+}
+
+// isInside reports whether the last page ended in the middle of a block. It may be
+// gone since, and the next one is another.
+func (c cursor) isInside(b Block) bool {
+	return c.inside != 0 && b.ID == c.ID-1 && b.Until.Equal(c.Until)
+}
+
+func (c cursor) String() string {
+	return fmt.Sprintf("%d.%d.%d", c.Until.UnixMilli(), c.ID, c.inside)
+}
+
+func readCursor(text string) (cursor, error) {
+	var numbers [3]int64
+	parts := strings.Split(text, ".")
+	if len(parts) != len(numbers) {
+		return cursor{}, fmt.Errorf("%w: %q is no page of the request log", ErrNotFound, text)
+	}
+	for i, part := range parts {
+		number, err := strconv.ParseInt(part, 10, 64)
+		if err != nil || number < 0 {
+			return cursor{}, fmt.Errorf("%w: %q is no page of the request log", ErrNotFound, text)
+		}
+		numbers[i] = number
+	}
+	return cursor{Position{time.UnixMilli(numbers[0]).UTC(), numbers[1]}, int(min(numbers[2], blockBytes))}, nil
+}
