@@ -38,7 +38,7 @@ var (
 	everywhere = []string{"..."}
 
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/bulk"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry"})
 
 	netHTTP  = []string{"net/http"}
@@ -78,6 +78,7 @@ var rooms = []room{
 		never:    both(netHTTP, database),
 		timeless: true,
 	},
+	{path: "internal/bulk", doors: both(pure, []string{"internal/operation"}), never: both(netHTTP, database), timeless: true},
 
 	// What reaches outside, and satisfies what the deciding rooms declare.
 	{path: "internal/provider/*", doors: providerDoors},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
@@ -24,6 +25,7 @@ type Store interface {
 	admin.Store
 	catalogue.Store
 	operation.ReviewStore
+	bulk.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error
@@ -51,6 +53,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Operations", operationTests},
 		{"StaffWork", staffWorkTests},
 		{"Reviews", reviewTests},
+		{"Bulk", bulkTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

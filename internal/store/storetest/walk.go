@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -41,7 +42,7 @@ func Walk(t *testing.T, store Store, b Beaten) {
 		known = append(known, way.method)
 		way.run(w)
 	}
-	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore]()} {
+	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[bulk.Store]()} {
 		for i := range asked.NumMethod() {
 			if name := asked.Method(i).Name; !slices.Contains(known, name) {
 				t.Errorf("%s.%s was not walked: add it to the ways in walk.go", asked, name)
@@ -94,6 +95,21 @@ var ways = []struct {
 	{"SettleAddon", (*walk).addonSettlement},
 	{"ClaimLateChecks", (*walk).lateChecks},
 	{"CloseLateCheck", (*walk).lateCheckClosed},
+	{"KeepBulkJob", (*walk).bulkDrafts},
+	{"StartBulkJob", (*walk).bulkStart},
+	{"BulkJobsDue", func(w *walk) { w.must(first(w.BulkJobsDue(w.Context(), w.on.Now))) }},
+	{"TakeOverBulkJobs", func(w *walk) { w.must(w.TakeOverBulkJobs(w.Context(), w.on.Now)) }},
+	{"ClaimBulkJob", (*walk).bulkWork},
+	{"TakeBulkRows", (*walk).bulkWork},
+	{"SettleBulkRow", (*walk).bulkWork},
+	{"ReleaseBulkJob", (*walk).bulkWork},
+	{"BulkJob", func(w *walk) { w.must(second(w.BulkJob(w.Context(), w.on.OperatorID, walkJob))) }},
+	{"BulkJobs", func(w *walk) { w.must(first(w.BulkJobs(w.Context(), w.on.OperatorID, 20))) }},
+	{"BulkRows", (*walk).bulkRows},
+	{"CancelBulkJob", func(w *walk) { w.must(first(w.CancelBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now))) }},
+	{"PurgeBulkDrafts", func(w *walk) { w.must(first(w.PurgeBulkDrafts(w.Context(), w.on.Now.Add(time.Hour), 1))) }},
+	{"Operator", func(w *walk) { w.must(first(w.Operator(w.Context(), w.on.OperatorID))) }},
+	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 }
 
 func first[A any](_ A, err error) error          { return err }
