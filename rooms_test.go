@@ -40,6 +40,7 @@ var (
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
 	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin"})
 	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/requestlog"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/bulk"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry"})
 	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/report"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry", "internal/sheet"})
@@ -82,6 +83,7 @@ var rooms = []room{
 		never:    both(netHTTP, database),
 		timeless: true,
 	},
+	{path: "internal/bulk", doors: both(pure, []string{"internal/operation"}), never: both(netHTTP, database), timeless: true},
 
 	// What pages read, and the files that they hand out.
 	{

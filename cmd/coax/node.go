@@ -19,6 +19,7 @@ import (
 
 	"github.com/coaxhq/coax/client"
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/httpapi"
 	"github.com/coaxhq/coax/internal/login"
@@ -50,6 +51,7 @@ type node struct {
 	operations *operation.Processor
 	reviewer   *operation.Reviewer
 	breaker    *operation.Breaker
+	bulk       *bulk.Worker
 	clockWatch *clockWatch // nil where the store has no clock of its own
 	auditWatch *auditWatch // nil where the books are not audited
 
@@ -100,7 +102,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	// A node on a file is the only one there, so whatever is processing was left
 	// behind by one that is no more. Elsewhere others may hold it.
 	if config.Store.Kind == "sqlite" {
-		if err := store.TakeOver(ctx, now()); err != nil {
+		if err := errors.Join(store.TakeOver(ctx, now()), store.TakeOverBulkJobs(ctx, now())); err != nil {
 			return nil, errors.Join(fmt.Errorf("take over what was left open: %w", err), store.Close())
 		}
 	}
@@ -118,6 +120,15 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	})
 	breaker := operation.NewBreaker(provider.Probe)
 	name := nodeName()
+	operations := operation.NewProcessor(store, plans, provider, breaker, operation.Config{
+		Now:            now,
+		Node:           name,
+		ProviderName:   config.Provider.Name,
+		Timeout:        config.Provider.Timeout,
+		FirstCheck:     config.Review.FirstCheck,
+		ActivationTerm: config.Rules.ActivationTerm,
+		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
+	})
 	return &node{
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
@@ -129,18 +140,10 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 			Keep: config.RequestLog.Keep, Metrics: metrics,
 			Problem: func(err error) { log.Warn("keep the request log", "error", err) },
 		}),
-		catalogue: plans,
-		provider:  provider,
-		breaker:   breaker,
-		operations: operation.NewProcessor(store, plans, provider, breaker, operation.Config{
-			Now:            now,
-			Node:           name,
-			ProviderName:   config.Provider.Name,
-			Timeout:        config.Provider.Timeout,
-			FirstCheck:     config.Review.FirstCheck,
-			ActivationTerm: config.Rules.ActivationTerm,
-			Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
-		}),
+		catalogue:  plans,
+		provider:   provider,
+		breaker:    breaker,
+		operations: operations,
 		reviewer: operation.NewReviewer(store, provider, operation.ReviewConfig{
 			Now:         now,
 			Node:        name,
@@ -149,6 +152,12 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 			MaxInterval: config.Review.MaxInterval,
 			RefundAfter: config.Review.RefundAfter,
 			Problem:     func(err error) { log.Warn("follow up operations", "error", err) },
+		}),
+		bulk: bulk.NewWorker(store, operations, bulk.WorkerConfig{
+			Now:     now,
+			Node:    name,
+			Timeout: config.Provider.Timeout,
+			Problem: func(err error) { log.Warn("run bulk renewals", "error", err) },
 		}),
 		ended: make(chan error, 3),
 	}, nil
@@ -295,6 +304,9 @@ func (n *node) serve(ctx context.Context) error {
 	n.background.Go(func() { n.requests.Run(working) })
 	n.background.Go(func() { n.watchClock(working) })
 	n.background.Go(func() { n.reviewer.Run(working) })
+	renewing, stopRenewing := context.WithCancel(ctx)
+	defer stopRenewing()
+	n.background.Go(func() { n.bulk.Run(renewing) })
 	n.background.Go(func() { n.breaker.Run(working) })
 	n.background.Go(func() {
 		n.catalogue.Run(working, func(err error) { n.log.Warn("verify prices with the provider", "error", err) })
@@ -320,6 +332,7 @@ func (n *node) serve(ctx context.Context) error {
 
 	n.log.Info("draining")
 	stopAudit()
+	stopRenewing() // no further row is begun, and those under way have the grace to end
 	n.internal.Drain()
 	grace, cancel := context.WithTimeout(working, n.patience())
 	defer cancel()

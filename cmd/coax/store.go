@@ -11,6 +11,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
@@ -27,6 +28,7 @@ type store interface {
 	login.Store
 	operation.ReviewStore
 	requestlog.Store
+	bulk.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Broken() <-chan struct{}

@@ -156,19 +156,12 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 		// 3 to 5. Shape, price, customer, balance. That the key is free and
 		// everything else were true at one moment, so no request is refused
 		// because of its own twin.
-		if misshapen != nil {
-			return op, w, false, misshapen
-		}
-		plan, again, err := p.prices.Price(ctx, facts.Offer)
+		draft, again, err := p.consider(ctx, id, r, w, misshapen, facts)
 		if err != nil {
 			return op, w, false, err
 		}
 		if again {
 			continue
-		}
-		draft, err := p.judge(id, r, w, plan, facts)
-		if err != nil {
-			return op, w, false, err
 		}
 
 		// 6. Reserve: all or nothing.
@@ -212,22 +205,31 @@ func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) 
 	})
 }
 
-// judge takes a request through everything else that can refuse it, and drafts the
-// operation that it asks for.
-func (p *Processor) judge(id string, r Request, w wish, plan subscription.Plan, facts Facts) (Draft, error) {
+// consider takes a new request through everything that can refuse it, and drafts the
+// operation that it asks for. Where prices had to be verified first, the facts are to
+// be read again. What can be said of a request that only money or the provider stand
+// in the way of is in the draft, beside the refusal.
+func (p *Processor) consider(ctx context.Context, id string, r Request, w wish, misshapen error, facts Facts) (d Draft, again bool, err error) {
+	if misshapen != nil {
+		return d, false, misshapen
+	}
+	plan, again, err := p.prices.Price(ctx, facts.Offer)
+	if err != nil || again {
+		return d, again, err
+	}
 	// The time is taken once the facts are there, so that everything they show
 	// lies before it, however long the node slept over the reading.
 	now := p.config.Now()
 	if err := judgeCustomer(r.Kind, plan, facts, now); err != nil {
-		return Draft{}, err
+		return d, false, err
+	}
+	if d, err = p.draft(id, r, w, plan, facts, now); err != nil {
+		return d, false, err
 	}
 	if err := judgeBalance(facts.Balance, plan.Price); err != nil {
-		return Draft{}, err
+		return d, false, err
 	}
-	if err := p.breaker.Allow(); err != nil {
-		return Draft{}, err
-	}
-	return p.draft(id, r, w, plan, facts, now)
+	return d, false, p.breaker.Allow()
 }
 
 func (p *Processor) confirmReservation(ctx context.Context, op Operation, w wish) (Operation, wish, bool, error) {

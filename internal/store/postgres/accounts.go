@@ -24,10 +24,10 @@ func (db *DB) ListAccounts(ctx context.Context, q report.AccountQuery) ([]report
 	}
 	ask.says(` ORDER BY o.id LIMIT ?`, q.Most)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
-	return collect(rows, err, readAccount)
+	return collect(rows, err, readOperatorAccount)
 }
 
-func readAccount(row scanner) (report.Account, error) {
+func readOperatorAccount(row scanner) (report.Account, error) {
 	var a report.Account
 	var low, balance, held int64
 	var created sql.NullInt64

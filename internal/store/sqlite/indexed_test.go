@@ -170,6 +170,8 @@ var buildingFew = map[string]string{
 	"FROM login_sessions WHERE seen_at <= ?1 ORDER BY seen_at LIMIT": "the sweep, once a minute",
 	"RETURNING": "the follow-up of what is in doubt",
 	"UPDATE operations SET lease_until = ?1 WHERE status": "the start of a node",
+	"UPDATE bulk_jobs SET due_at = ?1 WHERE due_at > ?1":  "the start of a node",
+	"UPDATE bulk_rows SET state = 'cancelled'":            "somebody cancels a bulk renewal",
 }
 
 // built are the changes for which SQLite would build a table first, as it does for a
@@ -252,6 +254,9 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 		// Of an operation, a subscriber, an operator, a key; and of the provider, when
 		// its catalogue is compared.
 		want := []string{"catalogue_comparisons", "key_uses", "operations", "provider_components", "rate_counters", "subscribers", "wallets"}
+		// Of an operation, a subscriber, an operator, a bulk renewal; and of the provider, when its
+		// catalogue is compared.
+		want := []string{"bulk_jobs", "bulk_rows", "catalogue_comparisons", "operations", "provider_components", "rate_counters", "subscribers", "wallets"}
 		if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got, want) {
 			t.Errorf("rows are changed in %v; want %v", got, want)
 		}

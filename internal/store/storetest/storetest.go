@@ -12,6 +12,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/money"
@@ -30,6 +31,7 @@ type Store interface {
 	login.Store
 	report.Store
 	requestlog.Store
+	bulk.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error
@@ -61,6 +63,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Sessions", sessionTests},
 		{"Reports", reportTests},
 		{"RequestLog", requestLogTests},
+		{"Bulk", bulkTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

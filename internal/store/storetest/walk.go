@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
@@ -43,8 +44,10 @@ func Walk(t *testing.T, store Store, b Beaten) {
 		known = append(known, way.method)
 		way.run(w)
 	}
-	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[login.Store]()} {
-	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[requestlog.Store]()} {
+	for _, asked := range []reflect.Type{
+		reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](),
+		reflect.TypeFor[login.Store](), reflect.TypeFor[requestlog.Store](), reflect.TypeFor[bulk.Store](),
+	} {
 		for i := range asked.NumMethod() {
 			if name := asked.Method(i).Name; !slices.Contains(known, name) {
 				t.Errorf("%s.%s was not walked: add it to the ways in walk.go", asked, name)
@@ -106,6 +109,21 @@ var ways = []way{
 	{"RequestBlock", func(w *walk) { w.must(second(w.RequestBlock(w.Context(), w.on.OperatorID, 1))) }},
 	{"KeyUses", func(w *walk) { w.must(first(w.KeyUses(w.Context(), w.on.OperatorID))) }},
 	{"PurgeRequests", func(w *walk) { w.must(first(w.PurgeRequests(w.Context(), w.on.Now.Add(time.Minute), 10))) }},
+	{"KeepBulkJob", (*walk).bulkDrafts},
+	{"StartBulkJob", (*walk).bulkStart},
+	{"BulkJobsDue", func(w *walk) { w.must(first(w.BulkJobsDue(w.Context(), w.on.Now))) }},
+	{"TakeOverBulkJobs", func(w *walk) { w.must(w.TakeOverBulkJobs(w.Context(), w.on.Now)) }},
+	{"ClaimBulkJob", (*walk).bulkWork},
+	{"TakeBulkRows", (*walk).bulkWork},
+	{"SettleBulkRow", (*walk).bulkWork},
+	{"ReleaseBulkJob", (*walk).bulkWork},
+	{"BulkJob", func(w *walk) { w.must(second(w.BulkJob(w.Context(), w.on.OperatorID, walkJob))) }},
+	{"BulkJobs", func(w *walk) { w.must(first(w.BulkJobs(w.Context(), w.on.OperatorID, 20))) }},
+	{"BulkRows", (*walk).bulkRows},
+	{"CancelBulkJob", func(w *walk) { w.must(first(w.CancelBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now))) }},
+	{"PurgeBulkDrafts", func(w *walk) { w.must(first(w.PurgeBulkDrafts(w.Context(), w.on.Now.Add(time.Hour), 1))) }},
+	{"Operator", func(w *walk) { w.must(first(w.Operator(w.Context(), w.on.OperatorID))) }},
+	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 }
 
 func first[A any](_ A, err error) error          { return err }

@@ -1,0 +1,172 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/bulk"
+)
+
+// BulkJobsDue looks whether a job waits to be claimed.
+func (db *DB) BulkJobsDue(ctx context.Context, now time.Time) (due bool, err error) {
+	err = db.read(ctx).queryRow(`SELECT EXISTS (SELECT 1 FROM bulk_jobs WHERE due_at <= $1)`, now.UnixMilli()).Scan(&due)
+	if err != nil {
+		return false, fmt.Errorf("look for bulk renewals that are due: %w", err)
+	}
+	return due, nil
+}
+
+// ClaimBulkJob takes the job that has been due for longest. Nodes share the work
+// without a leader: what another one is just taking is skipped.
+func (db *DB) ClaimBulkJob(ctx context.Context, c bulk.Claim) (job bulk.Job, found bool, err error) {
+	err = db.do(ctx, func(tx *tx) error {
+		var err error
+		job, err = readBulkJob(tx.queryRow(`
+			UPDATE bulk_jobs SET epoch = epoch + 1, node = $2, due_at = $3
+			 WHERE (operator_id, id) = (SELECT operator_id, id FROM bulk_jobs WHERE due_at <= $1 ORDER BY due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
+			RETURNING `+bulkJobColumns, c.Now.UnixMilli(), c.Node, c.Until.UnixMilli()))
+		if found = err == nil; found || errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return fmt.Errorf("claim a bulk renewal: %w", err)
+	})
+	return job, found, err
+}
+
+// TakeOverBulkJobs makes every job due at once. Nothing here can tell that nobody
+// else is there to hold one: only whoever knows may call it.
+func (db *DB) TakeOverBulkJobs(ctx context.Context, now time.Time) error {
+	return db.do(ctx, func(tx *tx) error {
+		_, err := tx.exec(`UPDATE bulk_jobs SET due_at = $1 WHERE due_at > $1`, now.UnixMilli())
+		return err
+	})
+}
+
+// TakeBulkRows takes rows of a job that is still in the given hands.
+func (db *DB) TakeBulkRows(ctx context.Context, h bulk.Hold, most int) (job bulk.Job, taken []bulk.Row, held bool, err error) {
+	err = db.do(ctx, func(tx *tx) error {
+		taken, held = nil, false
+		var err error
+		job, err = readBulkJob(tx.queryRow(`
+			UPDATE bulk_jobs SET due_at = $4, pause_reason = ''
+			 WHERE operator_id = $1 AND id = $2 AND epoch = $3 AND state = 'running'
+			RETURNING `+bulkJobColumns, h.OperatorID, h.JobID, h.Epoch, h.Until.UnixMilli()))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("keep bulk renewal %s: %w", h.JobID, err)
+		}
+		held = true
+		// The job's row is locked until the commit, so that nobody else takes any.
+		for _, condition := range []string{`state = 'running' AND epoch < $3`, `state = 'queued'`} {
+			rows, err := tx.query(`
+				UPDATE bulk_rows SET state = 'running', epoch = $3, begun_at = coalesce(begun_at, $5)
+				 WHERE operator_id = $1 AND job_id = $2
+				   AND number = ANY (ARRAY(SELECT number FROM bulk_rows WHERE operator_id = $1 AND job_id = $2 AND `+condition+` ORDER BY number LIMIT $4))
+				RETURNING `+bulkRowColumns, h.OperatorID, h.JobID, h.Epoch, most-len(taken), h.Now.UnixMilli())
+			some, err := collect(rows, err, readBulkRow)
+			if err != nil {
+				return fmt.Errorf("take rows of bulk renewal %s: %w", h.JobID, err)
+			}
+			taken = append(taken, some...)
+		}
+		return nil
+	})
+	return job, taken, held, err
+}
+
+// SettleBulkRow writes what came of a row.
+func (db *DB) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) error {
+	var operation any
+	if o.OperationID != "" {
+		operation = o.OperationID
+	}
+	ended := millis(h.Now)
+	if o.State == bulk.RowInReview {
+		ended = nil
+	}
+	return db.do(ctx, func(tx *tx) error {
+		changed, err := tx.exec(`
+			UPDATE bulk_rows SET state = $5, code = $6, message = $7, operation_id = $8, amount_paise = $9, expiry = $10, ended_at = $11
+			 WHERE operator_id = $1 AND job_id = $2 AND number = $3
+			   AND ((state = 'running' OR state = 'in_review')
+			        AND (SELECT j.epoch FROM bulk_jobs j WHERE j.operator_id = $1 AND j.id = $2) = $4
+			        OR operation_id IS NULL AND $8::text IS NOT NULL)`,
+			h.OperatorID, h.JobID, o.Number, h.Epoch, o.State, o.Code, o.Message, operation, o.Amount.Paise(), millis(o.Expiry), ended)
+		if err != nil {
+			return fmt.Errorf("settle row %d of bulk renewal %s: %w", o.Number, h.JobID, err)
+		}
+		if changed == 0 || o.State != bulk.RowInReview {
+			return nil
+		}
+		// A job that was over has something to wait for again.
+		_, err = tx.exec(`UPDATE bulk_jobs SET due_at = $3 WHERE operator_id = $1 AND id = $2 AND due_at IS NULL`, h.OperatorID, h.JobID, h.Now.UnixMilli())
+		return err
+	})
+}
+
+// ReleaseBulkJob lets go of a job that is still in the given hands.
+func (db *DB) ReleaseBulkJob(ctx context.Context, h bulk.Hold, r bulk.Release) error {
+	return db.do(ctx, func(tx *tx) error {
+		// Cancelling changes rows under the same lock.
+		if _, err := tx.exec(`SELECT epoch FROM bulk_jobs WHERE operator_id = $1 AND id = $2 FOR NO KEY UPDATE`, h.OperatorID, h.JobID); err != nil {
+			return fmt.Errorf("lock bulk renewal %s: %w", h.JobID, err)
+		}
+		var open, review bool
+		err := tx.queryRow(`
+			SELECT EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = $1 AND job_id = $2 AND state = 'queued')
+			    OR EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = $1 AND job_id = $2 AND state = 'running'),
+			       EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = $1 AND job_id = $2 AND state = 'in_review')`, h.OperatorID, h.JobID).Scan(&open, &review)
+		if err != nil {
+			return fmt.Errorf("look what is left of bulk renewal %s: %w", h.JobID, err)
+		}
+		state, due, why, ended := bulk.Running, millis(r.Again), r.Why, any(nil)
+		if !open {
+			state, due, why, ended = bulk.Finished, nil, "", millis(h.Now)
+			if review {
+				due = millis(r.Review)
+			}
+		}
+		_, err = tx.exec(`
+			UPDATE bulk_jobs SET state = $4, due_at = $5, pause_reason = $6, ended_at = coalesce(ended_at, $7)
+			 WHERE operator_id = $1 AND id = $2 AND epoch = $3`, h.OperatorID, h.JobID, h.Epoch, state, due, why, ended)
+		if err != nil {
+			return fmt.Errorf("let go of bulk renewal %s: %w", h.JobID, err)
+		}
+		return nil
+	})
+}
+
+// PurgeBulkDrafts forgets drafts that nobody started.
+func (db *DB) PurgeBulkDrafts(ctx context.Context, before time.Time, most int) (purged int, err error) {
+	type draft struct {
+		operatorID int64
+		id         string
+	}
+	err = db.do(ctx, func(tx *tx) error {
+		rows, err := tx.query(`
+			SELECT operator_id, id FROM bulk_jobs WHERE state = 'draft' AND created_at < $1 ORDER BY created_at LIMIT $2`, before.UnixMilli(), most)
+		old, err := collect(rows, err, func(row scanner) (d draft, err error) {
+			err = row.Scan(&d.operatorID, &d.id)
+			return d, err
+		})
+		if err != nil {
+			return fmt.Errorf("look for old drafts of bulk renewals: %w", err)
+		}
+		for _, d := range old {
+			if _, err := tx.exec(`DELETE FROM bulk_rows WHERE operator_id = $1 AND job_id = $2`, d.operatorID, d.id); err != nil {
+				return fmt.Errorf("forget the rows of a draft: %w", err)
+			}
+			if _, err := tx.exec(`DELETE FROM bulk_jobs WHERE operator_id = $1 AND id = $2`, d.operatorID, d.id); err != nil {
+				return fmt.Errorf("forget a draft: %w", err)
+			}
+		}
+		purged = len(old)
+		return nil
+	})
+	return purged, err
+}

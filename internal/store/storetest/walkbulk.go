@@ -1,0 +1,60 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// walkJob is the bulk renewal that a walk starts; walkDraft is one that nobody does.
+const walkJob, walkDraft = "WALK-JOB", "WALK-DRAFT"
+
+func (w *walk) bulkDrafts() {
+	for _, id := range []string{walkJob, walkDraft} {
+		job := bulk.Job{OperatorID: w.on.OperatorID, ID: id, Actor: "web:asha", Title: "walk", State: bulk.Draft, CreatedAt: w.on.Now}
+		var rows []bulk.Row
+		for n := 1; n <= 6; n++ {
+			rows = append(rows, bulk.Row{
+				Number: n, SubscriberID: w.on.Subscribers[n], PlanID: w.plan.ID, Kind: operation.Renew,
+				IdempotencyKey: fmt.Sprintf("bulk-%s-%d", id, n), Quoted: w.plan.Price, State: bulk.RowQueued,
+			})
+		}
+		w.must(w.KeepBulkJob(w.Context(), job, rows))
+	}
+}
+
+func (w *walk) bulkStart() {
+	started, err := w.StartBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now)
+	if err != nil || !started {
+		w.Fatalf("started %v, %v", started, err)
+	}
+}
+
+// bulkWork gives the job a turn of one row; every other one ends in review.
+func (w *walk) bulkWork() {
+	now := w.on.Now
+	job, found, err := w.ClaimBulkJob(w.Context(), bulk.Claim{Now: now, Node: "node-1", Until: now})
+	if err != nil || !found {
+		w.Fatalf("claimed %v, %v", found, err)
+	}
+	hold := bulk.Hold{OperatorID: job.OperatorID, JobID: job.ID, Epoch: job.Epoch, Now: now, Until: now}
+	_, rows, held, err := w.TakeBulkRows(w.Context(), hold, 1)
+	if err != nil || !held {
+		w.Fatalf("taken %d, %v, %v", len(rows), held, err)
+	}
+	for _, row := range rows {
+		outcome := bulk.Outcome{Number: row.Number, State: bulk.RowDone, OperationID: row.IdempotencyKey, Amount: row.Quoted}
+		if row.Number%2 == 0 {
+			outcome.State = bulk.RowInReview
+		}
+		w.must(w.SettleBulkRow(w.Context(), hold, outcome))
+	}
+	w.must(w.ReleaseBulkJob(w.Context(), hold, bulk.Release{Again: now, Review: now}))
+}
+
+func (w *walk) bulkRows() {
+	for _, state := range []bulk.RowState{"", bulk.RowInReview} {
+		w.must(first(w.BulkRows(w.Context(), w.on.OperatorID, walkJob, bulk.Page{State: state, Most: 10})))
+	}
+}
