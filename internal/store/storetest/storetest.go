@@ -51,6 +51,8 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Operations", operationTests},
 		{"StaffWork", staffWorkTests},
 		{"Reviews", reviewTests},
+		{"Proposals", proposalTests},
+		{"Periods", periodTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {
