@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/money"
 )
 
 // cliBadValues holds, for every setting that is more than any text, values that
@@ -32,6 +34,7 @@ var cliBadValues = map[string][][2]string{
 	"clock.offset":                  {{"1mo", "duration"}, {"99999h", "outside"}},
 	"rules.activation_term":         {{"31d", "30d"}, {"", "plan"}, {"Plan", "plan"}},
 	"limits.failed_auth_per_minute": {{"0", "1 to"}, {"thirty", "whole number"}, {"1000001", "1 to"}},
+	"approval.above":                {{"", "rupees"}, {"-1", "rupees"}, {"1.234", "rupees"}, {"much", "rupees"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
 }
@@ -227,6 +230,7 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Catalogue.Refresh, want.Catalogue.MaxAge = 5*time.Minute, 30*time.Minute
 	want.Rules.ActivationTerm = "30d"
 	want.Limits.FailedAuthPerMinute = 30
+	want.Approval.Above = money.Paise(50_000_00)
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)

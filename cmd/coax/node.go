@@ -31,6 +31,8 @@ const purgeEvery = time.Minute
 
 // node is one running service: its store, its doors and what runs beside them.
 type node struct {
+	name    string
+	started time.Time
 	config  Config
 	now     func() time.Time
 	log     *slog.Logger
@@ -87,6 +89,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		return nil, err
 	}
 	metrics.StoreQueue(store.Queued)
+	metrics.ReviewsOverdue(func() (int, error) { return countOverdue(store, now()) })
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -112,7 +115,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	breaker := operation.NewBreaker(provider.Probe)
 	name := nodeName()
 	return &node{
-		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
+		name: name, started: now(), config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
 		catalogue:  plans,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -56,6 +57,9 @@ type Config struct {
 	}
 	Limits struct {
 		FailedAuthPerMinute int
+	}
+	Approval struct {
+		Above money.Amount
 	}
 	Audit struct {
 		Every time.Duration
@@ -139,6 +143,9 @@ var settings = []setting{
 
 	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
+
+	{key: "approval.above", standard: "50000.00", doc: "amount in rupees above which the console moves money only after a second person has agreed; 0 = always",
+		read: readApprovalAbove},
 
 	{key: "audit.every", standard: "0s", doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},
@@ -290,6 +297,15 @@ func readActivationTerm(c *Config, value string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is neither 30d nor plan", value)
+}
+
+func readApprovalAbove(c *Config, value string) error {
+	above, err := money.Parse(value)
+	if err != nil || above.IsNegative() {
+		return fmt.Errorf("%q is not an amount of rupees from zero up, such as 50000.00", value)
+	}
+	c.Approval.Above = above
+	return nil
 }
 
 // storeConfig says where everything is kept.

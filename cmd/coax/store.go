@@ -25,6 +25,7 @@ type store interface {
 	operation.ReviewStore
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
+	Migrations(ctx context.Context) (int, error)
 	Broken() <-chan struct{}
 	Queued() int
 	Close() error

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -107,6 +108,9 @@ var rights = map[Action][]Role{
 	LoginResetPassword: {Administrator},
 	LoginResetTOTP:     {Administrator},
 }
+
+// Actions lists everything that staff can do, by name.
+func Actions() []Action { return slices.Sorted(maps.Keys(rights)) }
 
 // May reports whether somebody of a role may do an act.
 func May(role Role, action Action) bool { return slices.Contains(rights[action], role) }
