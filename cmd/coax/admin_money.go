@@ -312,6 +312,7 @@ func (a *app) logCommand() *cobra.Command {
 					rows = append(rows, object{
 						{"id", act.ID}, {"at", when(act.At)}, {"actor", act.Actor}, {"action", act.Action}, {"lco_id", orNone(act.OperatorID)},
 						{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
+						{"origin", orNull(act.Origin)},
 					})
 				}
 				if a.asJSON {
@@ -332,7 +333,7 @@ func (a *app) showActs(acts []admin.LoggedAct) error {
 	}
 	for _, act := range acts {
 		fmt.Fprintf(a.out, "%d  %s  %s  %s  %s\n", act.ID, when(act.At), act.Actor, act.Action, act.Subject)
-		for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"before", act.Before}, {"after", act.After}} {
+		for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"from", act.Origin}, {"before", act.Before}, {"after", act.After}} {
 			if line.text != "" {
 				fmt.Fprintf(a.out, "      %-7s %s\n", line.name, line.text)
 			}

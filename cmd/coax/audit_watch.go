@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
@@ -29,6 +31,37 @@ type auditWatch struct {
 
 	// known is what was wrong when it last looked.
 	known map[problem]bool
+
+	mu   sync.Mutex
+	last admin.AuditHealth
+}
+
+// auditShown is how many violations of the last audit are kept for people to see;
+// `coax audit` names them all.
+const auditShown = 10
+
+// health is how the last audit ended.
+func (w *auditWatch) health() admin.AuditHealth {
+	if w == nil {
+		return admin.AuditHealth{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// remember keeps how an audit ended.
+func (w *auditWatch) remember(report audit.Report, err error) {
+	ended := admin.AuditHealth{Every: w.every, EndedAt: w.now(), Violations: int64(len(report.Violations)) + report.LeftOut}
+	if err != nil {
+		ended.Problem = err.Error()
+	}
+	for _, violation := range report.Violations[:min(auditShown, len(report.Violations))] {
+		ended.First = append(ended.First, violation.String())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = ended
 }
 
 // problem tells a violation from others. What it says is not part of it: the
@@ -45,6 +78,7 @@ func newAuditWatch(config Config, log *slog.Logger, now func() time.Time, metric
 		invariants[i] = invariant.ID
 	}
 	return &auditWatch{
+		last:  admin.AuditHealth{Every: config.Audit.Every},
 		every: config.Audit.Every, store: config.Store, settings: auditSettings(config), now: now, log: log,
 		machine: func() time.Time { return now().Add(-config.Clock.Offset) },
 		open: func(ctx context.Context) (audit.Snapshot, func(), error) {
@@ -78,10 +112,12 @@ func (w *auditWatch) audit(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
+		w.remember(report, err)
 		w.metrics.Failed(watch.Elapsed())
 		w.log.Warn("the books could not be audited", "error", err)
 		return
 	}
+	w.remember(report, nil)
 	found := map[string]int{}
 	for _, violation := range report.Violations {
 		found[violation.Invariant]++

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/money"
 )
 
 // cliBadValues holds, for every setting that is more than any text, values that
@@ -36,6 +38,7 @@ var cliBadValues = map[string][][2]string{
 	"panel.absolute":                {{"721h", "outside"}, {"a day", "duration"}},
 	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
 	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
+	"approval.above":                {{"", "rupees"}, {"-1", "rupees"}, {"1.234", "rupees"}, {"much", "rupees"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
 }
@@ -233,6 +236,7 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Limits.FailedAuthPerMinute = 30
 	want.Panel.Idle, want.Panel.Absolute, want.Panel.StaffTOTP = 30*time.Minute, 12*time.Hour, true
 	want.RequestLog.Keep = 720 * time.Hour
+	want.Approval.Above = money.Paise(50_000_00)
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/fault"
 )
@@ -62,6 +63,24 @@ func TestThePageForOperatorsHasEverySettingAsItIs(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the table of docs/operating.md is not that of settings.go; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+	}
+}
+
+func TestThePageForOperatorsSaysWhoMayDoWhat(t *testing.T) {
+	want := []string{"act | support | finance | administrator"}
+	for _, action := range admin.Actions() {
+		row := "`" + string(action) + "`"
+		for _, role := range []admin.Role{admin.Support, admin.Finance, admin.Administrator} {
+			row += map[bool]string{true: " | yes", false: " | "}[admin.May(role, action)]
+		}
+		want = append(want, row)
+	}
+	var got []string
+	for _, row := range docsRows(t, "operating.md", "Staff and what they may do") {
+		got = append(got, strings.Join(row, " | "))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table of docs/operating.md is not that of internal/admin; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
 }
 

@@ -35,6 +35,8 @@ const purgeEvery = time.Minute
 
 // node is one running service: its store, its doors and what runs beside them.
 type node struct {
+	name    string
+	started time.Time
 	config  Config
 	now     func() time.Time
 	log     *slog.Logger
@@ -96,6 +98,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		return nil, err
 	}
 	metrics.StoreQueue(store.Queued)
+	metrics.ReviewsOverdue(func() (int, error) { return countOverdue(store, now()) })
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -130,7 +133,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
 	})
 	return &node{
-		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
+		name: name, started: now(), config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
 		people: login.New(store, vault, login.Config{

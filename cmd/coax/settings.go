@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -64,6 +65,9 @@ type Config struct {
 	}
 	RequestLog struct {
 		Keep time.Duration
+	}
+	Approval struct {
+		Above money.Amount
 	}
 	Audit struct {
 		Every time.Duration
@@ -156,6 +160,8 @@ var settings = []setting{
 		read: yesNo(func(c *Config) *bool { return &c.Panel.StaffTOTP })},
 	{key: "request_log.keep", standard: "720h", doc: "how long operators can look their API calls up; 0s = calls are not kept",
 		read: duration(0, 366*24*time.Hour, func(c *Config) *time.Duration { return &c.RequestLog.Keep })},
+	{key: "approval.above", standard: "50000.00", doc: "amount in rupees above which the console moves money only after a second person has agreed; 0 = always",
+		read: readApprovalAbove},
 
 	{key: "audit.every", standard: "0s", doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},
@@ -307,6 +313,15 @@ func readActivationTerm(c *Config, value string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is neither 30d nor plan", value)
+}
+
+func readApprovalAbove(c *Config, value string) error {
+	above, err := money.Parse(value)
+	if err != nil || above.IsNegative() {
+		return fmt.Errorf("%q is not an amount of rupees from zero up, such as 50000.00", value)
+	}
+	c.Approval.Above = above
+	return nil
 }
 
 // storeConfig says where everything is kept.

@@ -31,6 +31,7 @@ type store interface {
 	bulk.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
+	Migrations(ctx context.Context) (int, error)
 	Broken() <-chan struct{}
 	Queued() int
 	Close() error

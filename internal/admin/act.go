@@ -16,7 +16,18 @@ type Act struct {
 	Action string
 	Reason string
 	At     time.Time
+	// Origin is the address that the person acted from; empty for whoever sits at
+	// the machine itself.
+	Origin string
+
+	// barred is why the actor may not do it; nil if they may.
+	barred error
 }
+
+// Permitted refuses an act that its actor has no right to. A store asks when it
+// writes the act down, which every change ends with: whatever was changed is taken
+// back then, and no way to a change leads past it.
+func (a Act) Permitted() error { return a.barred }
 
 // LoggedAct is an act as it was written down, with what it changed.
 type LoggedAct struct {
@@ -36,7 +47,8 @@ type LoggedAct struct {
 
 // ChainHash is the hash of this act after the act whose hash is given; nil for
 // the first. Every field is preceded by its length, so that no two different
-// acts can run together into the same bytes.
+// acts can run together into the same bytes. The origin is part of it where there
+// is one: acts without have the hash that they had before there were any.
 func (a LoggedAct) ChainHash(previous []byte) []byte {
 	sum := sha256.New()
 	write := func(field []byte) {
@@ -46,9 +58,13 @@ func (a LoggedAct) ChainHash(previous []byte) []byte {
 		sum.Write(field)
 	}
 	write(previous)
-	for _, field := range []string{
+	fields := []string{
 		a.Actor, a.Action, a.Reason, fmt.Sprint(a.At.UnixMilli()), fmt.Sprint(a.OperatorID), a.Subject, a.Before, a.After,
-	} {
+	}
+	if a.Origin != "" {
+		fields = append(fields, a.Origin)
+	}
+	for _, field := range fields {
 		write([]byte(field))
 	}
 	return sum.Sum(nil)

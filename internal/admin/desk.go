@@ -33,15 +33,21 @@ type Desk struct {
 	vault Sealer
 	actor string
 	now   func() time.Time
+
+	origin string
+	// limited desks have a role and limits; the others are the command line's.
+	limited bool
+	role    Role
+	limits  Limits
 }
 
-// NewDesk returns the desk of one actor.
+// NewDesk returns the desk of one actor, who may do everything: see As and From.
 func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Desk {
 	return &Desk{store: store, vault: vault, actor: actor, now: now}
 }
 
-func (d *Desk) act(action string) Act {
-	return Act{Actor: d.actor, Action: action, At: d.now()}
+func (d *Desk) act(action Action) Act {
+	return Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, barred: d.permit(action)}
 }
 
 // CreateOperator opens an account with an empty wallet. It starts active, with
@@ -62,7 +68,7 @@ func (d *Desk) CreateOperator(ctx context.Context, name string, terms OperatorCh
 		LowBalance: subscription.DefaultLowBalance,
 		CreatedAt:  d.now(),
 	}
-	return d.store.CreateOperator(ctx, d.act("lco create"), terms.Apply(operator))
+	return d.store.CreateOperator(ctx, d.act(OperatorCreate), terms.Apply(operator))
 }
 
 // ChangeOperator changes the terms of an account; every node obeys at once.
@@ -73,7 +79,7 @@ func (d *Desk) ChangeOperator(ctx context.Context, id int64, change OperatorChan
 	if err := checkTerms(change); err != nil {
 		return subscription.Operator{}, err
 	}
-	return d.store.ChangeOperator(ctx, d.act("lco set"), id, change)
+	return d.store.ChangeOperator(ctx, d.act(OperatorSet), id, change)
 }
 
 // Apply returns the operator with the change made.
@@ -131,29 +137,39 @@ func checkText(name, text string, least, most int) error {
 
 // DeleteOperator closes an account for good. Its records and keys stay known.
 func (d *Desk) DeleteOperator(ctx context.Context, id int64) error {
-	return d.store.DeleteOperator(ctx, d.act("lco delete"), id)
+	return d.store.DeleteOperator(ctx, d.act(OperatorDelete), id)
 }
 
 // TopUp credits an operator's wallet with money that arrived outside the API.
 func (d *Desk) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
-	topUp.Reference = strings.TrimSpace(topUp.Reference)
-	if !topUp.Amount.IsPositive() {
-		return wallet, false, Refuse("a top-up of %s is not money coming in: give an amount above zero", topUp.Amount)
-	}
-	if err := checkText("reference", topUp.Reference, 1, 200); err != nil {
+	if topUp, err = checkTopUp(topUp); err != nil {
 		return wallet, false, err
 	}
-	return d.store.TopUp(ctx, d.act("wallet topup"), topUp)
+	if err := d.alone(topUp.Amount); err != nil {
+		return wallet, false, err
+	}
+	return d.store.TopUp(ctx, d.act(WalletTopUp), topUp)
+}
+
+func checkTopUp(topUp TopUp) (TopUp, error) {
+	topUp.Reference = strings.TrimSpace(topUp.Reference)
+	if !topUp.Amount.IsPositive() {
+		return topUp, Refuse("a top-up of %s is not money coming in: give an amount above zero", topUp.Amount)
+	}
+	return topUp, checkText("reference", topUp.Reference, 1, 200)
 }
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
 func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
-	act, err := d.reasoned("wallet adjust", reason)
+	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
 		return subscription.Wallet{}, err
 	}
 	if amount.IsZero() {
 		return subscription.Wallet{}, Refuse("an adjustment of 0.00 changes nothing")
+	}
+	if err := d.alone(amount); err != nil {
+		return subscription.Wallet{}, err
 	}
 	return d.store.Adjust(ctx, act, operatorID, amount)
 }
@@ -184,12 +200,12 @@ func (d *Desk) SetPlan(ctx context.Context, plan subscription.Plan) (subscriptio
 		return plan, Refuse("a standard plan has no add-on: drop it, or make the plan a combo")
 	}
 	plan.UpdatedAt = d.now()
-	return d.store.SetPlan(ctx, d.act("plan set"), plan)
+	return d.store.SetPlan(ctx, d.act(PlanSet), plan)
 }
 
 // RetirePlan takes a plan out of the catalogue. What was bought runs on.
 func (d *Desk) RetirePlan(ctx context.Context, id string) error {
-	return d.store.RetirePlan(ctx, d.act("plan retire"), id)
+	return d.store.RetirePlan(ctx, d.act(PlanRetire), id)
 }
 
 // IssuedKey is a new key with its secret, which is shown this once.
@@ -205,7 +221,7 @@ func (d *Desk) IssueKey(ctx context.Context, operatorID int64, permissions acces
 	if err != nil {
 		return IssuedKey{}, err
 	}
-	credential, err = d.store.IssueKey(ctx, d.act("key issue"), credential)
+	credential, err = d.store.IssueKey(ctx, d.act(KeyIssue), credential)
 	issued.ID = credential.ID
 	return issued, err
 }
@@ -224,7 +240,7 @@ func (d *Desk) RotateKey(ctx context.Context, id int64, grace time.Duration) (Is
 	if err != nil {
 		return IssuedKey{}, err
 	}
-	successor, err = d.store.RotateKey(ctx, d.act("key rotate"), id, d.now().Add(grace), successor)
+	successor, err = d.store.RotateKey(ctx, d.act(KeyRotate), id, d.now().Add(grace), successor)
 	issued.ID = successor.ID
 	return issued, err
 }
@@ -248,12 +264,12 @@ func (d *Desk) newKey(operatorID int64, permissions access.Permissions) (IssuedK
 
 // RevokeKey ends a key at once, grace or no grace.
 func (d *Desk) RevokeKey(ctx context.Context, id int64) error {
-	return d.store.RevokeKey(ctx, d.act("key revoke"), id)
+	return d.store.RevokeKey(ctx, d.act(KeyRevoke), id)
 }
 
 // PermitKey replaces what a key may do.
 func (d *Desk) PermitKey(ctx context.Context, id int64, permissions access.Permissions) error {
-	return d.store.PermitKey(ctx, d.act("key permit"), id, permissions)
+	return d.store.PermitKey(ctx, d.act(KeyPermit), id, permissions)
 }
 
 // AllowAddress adds an address or range to an operator's whitelist.
@@ -262,7 +278,7 @@ func (d *Desk) AllowAddress(ctx context.Context, operatorID int64, text string) 
 	if err != nil {
 		return entry, Refuse("%v", err)
 	}
-	return entry, d.store.AllowAddress(ctx, d.act("whitelist add"), operatorID, entry, access.MaxWhitelistEntries)
+	return entry, d.store.AllowAddress(ctx, d.act(WhitelistAdd), operatorID, entry, access.MaxWhitelistEntries)
 }
 
 // DisallowAddress takes an entry off an operator's whitelist.
@@ -271,7 +287,7 @@ func (d *Desk) DisallowAddress(ctx context.Context, operatorID int64, text strin
 	if err != nil {
 		return entry, Refuse("%v", err)
 	}
-	return entry, d.store.DisallowAddress(ctx, d.act("whitelist remove"), operatorID, entry)
+	return entry, d.store.DisallowAddress(ctx, d.act(WhitelistRemove), operatorID, entry)
 }
 
 // Reads, so that whoever holds a desk needs nothing else.

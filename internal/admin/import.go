@@ -95,7 +95,7 @@ func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool
 	}
 	done := 0
 	for chunk := range slices.Chunk(fresh, importBatch) {
-		added, err := d.store.ImportSubscribers(ctx, d.act("subscriber import"), chunk)
+		added, err := d.store.ImportSubscribers(ctx, d.act(SubscriberImport), chunk)
 		if err != nil {
 			if done > 0 {
 				err = fmt.Errorf("%w; %d lines before it were imported: mend it and give the file again", err, done)

@@ -9,7 +9,7 @@ import (
 )
 
 // reasoned is an act that needs a reason.
-func (d *Desk) reasoned(action, reason string) (Act, error) {
+func (d *Desk) reasoned(action Action, reason string) (Act, error) {
 	act := d.act(action)
 	act.Reason = strings.TrimSpace(reason)
 	return act, checkText("reason", act.Reason, 1, 500)
@@ -21,15 +21,42 @@ func (d *Desk) InReview(ctx context.Context) ([]operation.Operation, error) {
 	return d.store.ListOperations(ctx, OperationFilter{State: operation.NeedsReview, Most: 10_000})
 }
 
+// ReviewDue is how long an operation may be in review before somebody should have
+// dealt with it: money that is a day old is asked about.
+const ReviewDue = 24 * time.Hour
+
+// overdueMost bounds a list that nobody would read to its end.
+const overdueMost = 1000
+
+// OverdueReviews lists the operations that have been in review for ReviewDue or
+// longer, the oldest first.
+func (d *Desk) OverdueReviews(ctx context.Context, now time.Time) ([]operation.Operation, error) {
+	return d.store.OverdueReviews(ctx, now.Add(-ReviewDue), overdueMost)
+}
+
 // SettleReview decides an operation in review by a person's word: confirmed, it
 // is charged and the subscription runs; rejected, the money goes back.
 func (d *Desk) SettleReview(ctx context.Context, transactionID string, confirm bool, reason string) (operation.Operation, error) {
-	act, err := d.reasoned("review settle", reason)
+	act, err := d.reasoned(ReviewSettle, reason)
 	if err != nil {
 		return operation.Operation{}, err
 	}
+	if d.limited {
+		op, err := d.store.OperationHistory(ctx, transactionID)
+		if err != nil {
+			return operation.Operation{}, err
+		}
+		if err := d.alone(op.Amount); err != nil {
+			return operation.Operation{}, err
+		}
+	}
+	return d.store.SettleReview(ctx, act, settlementBy(act, transactionID, confirm))
+}
+
+// settlementBy is what a person's word makes of an operation in review.
+func settlementBy(act Act, transactionID string, confirm bool) operation.Settlement {
 	s := operation.Settlement{
-		OperationID: transactionID, To: operation.Success, At: act.At, Actor: d.actor, Why: act.Reason, AddonNextAt: act.At,
+		OperationID: transactionID, To: operation.Success, At: act.At, Actor: act.Actor, Why: act.Reason, AddonNextAt: act.At,
 	}
 	if !confirm {
 		s.To, s.Reason, s.AddonNextAt = operation.Failed, operation.RejectedByReview, time.Time{}
@@ -37,7 +64,7 @@ func (d *Desk) SettleReview(ctx context.Context, transactionID string, confirm b
 		// The provider has not been told: the nodes see to that at once.
 		s.NextCheckAt = act.At
 	}
-	return d.store.SettleReview(ctx, act, s)
+	return s
 }
 
 // Exceptions lists what only a person can decide.
@@ -47,7 +74,7 @@ func (d *Desk) Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, e
 
 // CloseException notes that a person has dealt with an exception.
 func (d *Desk) CloseException(ctx context.Context, id int64, reason string) error {
-	act, err := d.reasoned("exception close", reason)
+	act, err := d.reasoned(ExceptionClose, reason)
 	if err != nil {
 		return err
 	}
@@ -62,7 +89,7 @@ func (d *Desk) MissingAddons(ctx context.Context) ([]operation.Operation, error)
 // CloseAddon ends the following up of an add-on. The operation keeps its
 // warning: the add-on was never had.
 func (d *Desk) CloseAddon(ctx context.Context, transactionID, reason string) error {
-	act, err := d.reasoned("addon close", reason)
+	act, err := d.reasoned(AddonClose, reason)
 	if err != nil {
 		return err
 	}

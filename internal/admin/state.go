@@ -88,3 +88,20 @@ func LoginState(a login.Account) map[string]any {
 		"must_change_password": a.MustChangePassword, "password_changed_at": moment(a.PasswordChangedAt),
 	}
 }
+
+// ProposalState describes a proposal for the log.
+func ProposalState(p Proposal) map[string]any {
+	state := map[string]any{"kind": p.Kind, "amount": p.Amount, "status": p.Status, "maker": p.Maker}
+	switch p.Kind {
+	case ProposedTopUp:
+		state["reference"] = p.Reference
+	case ProposedSettlement:
+		state["transaction_id"], state["confirm"] = p.TransactionID, p.Confirm
+	}
+	return state
+}
+
+// PeriodState describes a closed month for the log.
+func PeriodState(p ClosedPeriod) map[string]any {
+	return map[string]any{"operations": p.Operations, "amount": p.Amount}
+}

@@ -32,6 +32,25 @@ type Store interface {
 	// zero.
 	Adjust(ctx context.Context, act Act, operatorID int64, amount money.Amount) (subscription.Wallet, error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
+
+	// Propose keeps a proposal. One of the same matter that is open already is
+	// returned if it wants the same, and refused if it does not; so is a top-up
+	// whose reference was credited. What has lapsed stands in nobody's way.
+	Propose(ctx context.Context, act Act, proposal Proposal) (kept Proposal, known bool, err error)
+	// ApproveProposal decides a proposal that is still open and carries it out, both
+	// or neither. The approval's act follows that of what is carried out.
+	ApproveProposal(ctx context.Context, approval Approval) (Outcome, error)
+	// DismissProposal decides a proposal that is still open, and does nothing else.
+	DismissProposal(ctx context.Context, act Act, id int64, as ProposalStatus) (Proposal, error)
+	Proposal(ctx context.Context, id int64) (Proposal, error)
+	// Proposals lists proposals, newest first.
+	Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal, error)
+
+	// ClosePeriod closes a month that is over, of one operator or, if operatorID is
+	// zero, of all that it is not closed for. It refuses while an operation from
+	// before the month's end is open, and where there is nothing left to close.
+	ClosePeriod(ctx context.Context, act Act, month Month, operatorID int64) ([]ClosedPeriod, error)
+	ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error)
 	// Commissions lists what the MSO earned, of one operator, or of all if
 	// operatorID is zero.
 	Commissions(ctx context.Context, operatorID int64) ([]CommissionEntry, error)
@@ -42,6 +61,9 @@ type Store interface {
 	SetPlan(ctx context.Context, act Act, plan subscription.Plan) (subscription.Plan, error)
 	RetirePlan(ctx context.Context, act Act, id string) error
 	AllPlans(ctx context.Context) ([]subscription.Plan, error)
+	// PlanHistory reads every version of a plan, the newest first.
+	PlanHistory(ctx context.Context, id string) ([]PlanVersion, error)
+	CatalogueState(ctx context.Context, provider string) (CatalogueState, error)
 
 	IssueKey(ctx context.Context, act Act, key access.Credential) (access.Credential, error)
 	// RotateKey makes the successor and sets the old key to expire, together.
@@ -77,6 +99,10 @@ type Store interface {
 	// SettleReview settles an operation in review, whoever holds it, as the
 	// settlement says; its epoch is the store's to find.
 	SettleReview(ctx context.Context, act Act, settlement operation.Settlement) (operation.Operation, error)
+	// OverdueReviews lists the operations that are in review since a moment or
+	// longer, the oldest first; CountOverdueReviews counts them.
+	OverdueReviews(ctx context.Context, since time.Time, most int) ([]operation.Operation, error)
+	CountOverdueReviews(ctx context.Context, since time.Time) (int, error)
 	// Exceptions lists what only a person can decide, closed ones too if asked.
 	Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error)
 	CloseException(ctx context.Context, act Act, id int64) error

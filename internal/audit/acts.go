@@ -16,7 +16,7 @@ import (
 type act struct {
 	id, operator, at               int64
 	actor, action, subject, reason string
-	before, after                  string
+	before, after, origin          string
 	hash                           []byte
 }
 
@@ -37,11 +37,16 @@ type history struct {
 // readActs proves the chain and keeps what the acts left behind.
 func (a *auditor) readActs() {
 	var previous []byte
+	var last act
+	origin := "origin"
+	if !a.withApprovals {
+		origin = "''"
+	}
 	acts := open(a, "staff_acts", `
-		SELECT id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash
+		SELECT id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, `+origin+`
 		  FROM staff_acts ORDER BY id`,
 		func(row scanner, act *act) int64 {
-			row(&act.id, &act.operator, &act.actor, &act.action, &act.subject, &act.before, &act.after, &act.reason, &act.at, &act.hash)
+			row(&act.id, &act.operator, &act.actor, &act.action, &act.subject, &act.before, &act.after, &act.reason, &act.at, &act.hash, &act.origin)
 			return act.id
 		})
 	walk(func(id int64) {
@@ -53,6 +58,10 @@ func (a *auditor) readActs() {
 			// The chain goes on from what is there, so that one break is told once.
 			previous = act.hash
 			a.keep(act)
+			if act.action == "proposal approve" {
+				a.judgeApproval(&last, act)
+			}
+			last = *act
 		})
 	}, acts)
 	a.report.ActsHead = hex.EncodeToString(previous)
@@ -60,13 +69,18 @@ func (a *auditor) readActs() {
 }
 
 // chained is the hash an act must have after the one before it: SHA-256 over
-// its fields, each behind its length as eight bytes.
+// its fields, each behind its length as eight bytes. Where it came from is one of
+// them if that is known.
 func (act *act) chained(previous []byte) []byte {
 	var text []byte
-	for _, field := range []string{
+	fields := []string{
 		string(previous), act.actor, act.action, act.reason, strconv.FormatInt(act.at, 10), strconv.FormatInt(act.operator, 10),
 		act.subject, act.before, act.after,
-	} {
+	}
+	if act.origin != "" {
+		fields = append(fields, act.origin)
+	}
+	for _, field := range fields {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(field)))
 		text = append(text, field...)
 	}

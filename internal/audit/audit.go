@@ -99,7 +99,7 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 	}
 	for _, pass := range []func(){
 		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.closeHistories,
-		a.readOperations, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
+		a.readProposals, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
 		pass()
@@ -137,6 +137,11 @@ type auditor struct {
 	keys         map[int64]bool
 	// activations are the open ones, by mobile.
 	activations map[string]string
+	// periods are the months whose commission was closed.
+	periods map[monthOf]*period
+	// withApprovals: the schema has proposals, closed months, and where acts came
+	// from. A store that no node of this release has opened yet has not.
+	withApprovals bool
 }
 
 // operator is what the passes know of one operator.
@@ -178,18 +183,29 @@ func oneLine(text string) string {
 	}, text)
 }
 
+// approvalsSince is the migration that brought proposals and what goes with them.
+func (a *auditor) approvalsSince() int {
+	if _, is := a.snapshot.(postgres); is {
+		return 6
+	}
+	return 8
+}
+
 // checkSchema refuses what is not a store, and a store from the future. It is
 // also the first read, which is what fixes the moment in SQLite.
 func (a *auditor) checkSchema() error {
-	rows, err := a.snapshot.QueryContext(a.ctx, `SELECT max(oldest_generation) FROM schema_tolerance`)
+	rows, err := a.snapshot.QueryContext(a.ctx, fmt.Sprintf(
+		`SELECT max(oldest_generation), count(CASE WHEN migration = %d THEN 1 END) FROM schema_tolerance`, a.approvalsSince()))
 	if err != nil {
 		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)
 	}
 	defer rows.Close()
 	var oldest sql.NullInt64
+	var approvals int64
 	if rows.Next() {
-		err = rows.Scan(&oldest)
+		err = rows.Scan(&oldest, &approvals)
 	}
+	a.withApprovals = approvals > 0
 	switch err = errors.Join(err, rows.Err()); {
 	case err != nil:
 		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)

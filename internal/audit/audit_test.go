@@ -60,6 +60,8 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 		"count(*) FROM credentials":                                               c.Keys,
 		"count(*) FROM whitelist":                                                 c.Whitelist,
 		"count(*) FROM staff_acts":                                                c.Acts,
+		"count(*) FROM proposals":                                                 c.Proposals,
+		"count(*) FROM commission_periods":                                        c.Periods,
 		"count(*) FROM nonces":                                                    c.Nonces,
 		"count(*) FROM rate_counters":                                             c.Minutes,
 		"sum(balance_paise) FROM wallets":                                         c.Sums.Balance.Paise(),

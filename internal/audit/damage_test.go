@@ -22,6 +22,8 @@ type damage struct {
 	want []string
 	// subject is where the first of them is found.
 	subject string
+	// shop is where it is done; nil is the closed shop.
+	shop func(testing.TB) healthy
 }
 
 var keyed = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
@@ -61,11 +63,14 @@ func (s healthy) fill(t *testing.T, text string) string {
 }
 
 func TestEachKindOfDamageIsNamed(t *testing.T) {
-	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage)
+	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage)
 	for _, d := range all {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			s := closedShop(t)
+			if d.shop == nil {
+				d.shop = closedShop
+			}
+			s := d.shop(t)
 			d.plant(t, s)
 			report, err := audited(t, s.path, s.now)
 			if err != nil {

@@ -255,6 +255,7 @@ func (a *auditor) judgeCommission(op *operation, commissions []commission) {
 			a.found("C1", subject, "the commission's rate is %d basis points; expected 0 to 10000", c.rate)
 		}
 		a.report.Counts.Sums.Commission = plus(a.report.Counts.Sums.Commission, c.amount)
+		a.earned(c)
 		a.together(subject, "its commission", c.created, op.completed)
 	}
 }

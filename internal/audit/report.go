@@ -24,6 +24,8 @@ type Counts struct {
 	Keys          int64      `json:"keys"`
 	Whitelist     int64      `json:"whitelist_entries"`
 	Acts          int64      `json:"acts"`
+	Proposals     int64      `json:"proposals"`
+	Periods       int64      `json:"closed_months"`
 	Nonces        int64      `json:"nonces"`
 	Minutes       int64      `json:"rate_minutes"`
 	Sums          Sums       `json:"sums"`
@@ -74,6 +76,7 @@ var Invariants = []Invariant{
 	{"L3", "a wallet's balance is its ledger's sum less what open operations hold"},
 	{"L4", "every top-up and adjustment has its ledger line, and no other line lacks an operation"},
 	{"C1", "a commission is the operator's rate of the price, rounded half up"},
+	{"C2", "a closed month's commission is what it was when it was closed"},
 	{"P1", "a plan's versions have no gap and the plan is its newest one"},
 	{"S1", "an operation went only where the state machine allows, and is where its history says"},
 	{"S2", "a customer has at most one open operation at a time"},
@@ -91,6 +94,7 @@ var Invariants = []Invariant{
 	{"A3", "every change of an account, a whitelist or a key moved the version that nodes compare"},
 	{"A6", "in no minute more requests were let in than the operator's limit"},
 	{"A9", "every act of staff is in the chain, and everything staff can change or decide is as the last act left it"},
+	{"A10", "what takes two people was proposed by one and approved by another, once, and done then"},
 }
 
 var india = time.FixedZone("IST", 19_800)

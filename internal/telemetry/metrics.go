@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"maps"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -172,6 +173,22 @@ func (m *Metrics) StoreQueue(length func() int) {
 		Name: "coax_store_queue",
 		Help: "Facts that wait for a commit.",
 	}, func() float64 { return float64(length()) }))
+}
+
+// ReviewsOverdue makes visible how many operations have been in review for too
+// long; count is called whenever metrics are collected. What it cannot count is not
+// a number, and must not look like none.
+func (m *Metrics) ReviewsOverdue(count func() (int, error)) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coax_reviews_overdue",
+		Help: "Operations that have been in review for a day or longer; NaN where they could not be counted.",
+	}, func() float64 {
+		overdue, err := count()
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(overdue)
+	}))
 }
 
 // ProviderAsked counts a question to the provider and how it ended.

@@ -9,11 +9,14 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-const actColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash`
+const actColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin`
 
 // logAct writes an act of staff down beside what it changed. The states are nil
 // where nothing was there before, or is there after.
 func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, after any) error {
+	if err := act.Permitted(); err != nil {
+		return err
+	}
 	logged := admin.LoggedAct{Act: act, OperatorID: operatorID, Subject: subject}
 	for _, state := range []struct {
 		value any
@@ -39,10 +42,10 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 	hash := logged.ChainHash(previous)
 	_, err = tx.exec(`
 		WITH chained AS (UPDATE staff_chain SET last_id = $1, head = $10)
-		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 		last+1, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
-		logged.At.UnixMilli(), hash)
+		logged.At.UnixMilli(), hash, logged.Origin)
 	if err != nil {
 		return fmt.Errorf("write the act of staff: %w", err)
 	}
@@ -61,7 +64,7 @@ func (db *DB) Acts(ctx context.Context, operatorID int64) ([]admin.LoggedAct, er
 	return collect(rows, err, func(row scanner) (admin.LoggedAct, error) {
 		var a admin.LoggedAct
 		var at sql.NullInt64
-		err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash)
+		err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash, &a.Origin)
 		a.At = moment(at)
 		return a, err
 	})

@@ -13,40 +13,55 @@ import (
 )
 
 // SettleReview settles an operation in review by a person's word, with its act.
-// Whoever was looking at it finds another epoch and settles nothing.
 func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settlement) (operation.Operation, error) {
 	var op operation.Operation
-	err := db.do(ctx, func(tx *tx) error {
-		before, found, err := oneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID)
-		if err != nil {
-			return err
-		}
-		if !found {
-			return admin.Refuse("there is no transaction %s", s.OperationID)
-		}
-		if before.State != operation.NeedsReview {
-			return admin.Refuse("transaction %s is %s; only one in review can be settled", s.OperationID, before.State)
-		}
-		before.Epoch++
-		if _, err := tx.exec(`UPDATE operations SET epoch = $2 WHERE id = $1`, before.ID, before.Epoch); err != nil {
-			return fmt.Errorf("claim operation %s: %w", before.ID, err)
-		}
-		s.Epoch, s.Node, s.AddonState = before.Epoch, before.Node, before.AddonState
-		if before.Addon == "" {
-			s.AddonNextAt = before.AddonNextAt
-		}
-		if !s.Fits(before) {
-			return fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
-		}
-		writing, one := &pgx.Batch{}, settling{s, before}
-		settle(writing, []settling{one})
-		op = s.After(before)
-		if err := tx.send(writing); err != nil {
-			return fmt.Errorf("settle %s: %w", before.ID, err)
-		}
-		return logAct(tx, act, op.OperatorID, "operation "+op.ID, admin.OperationState(before), admin.OperationState(op))
+	err := db.do(ctx, func(tx *tx) (err error) {
+		op, err = settleReview(tx, act, s)
+		return err
 	})
 	return op, err
+}
+
+// settleReview lets whoever was looking at the operation find another epoch, and
+// settle nothing.
+func settleReview(tx *tx, act admin.Act, s operation.Settlement) (operation.Operation, error) {
+	before, err := inReview(tx, s.OperationID)
+	if err != nil {
+		return before, err
+	}
+	before.Epoch++
+	if _, err := tx.exec(`UPDATE operations SET epoch = $2 WHERE id = $1`, before.ID, before.Epoch); err != nil {
+		return before, fmt.Errorf("claim operation %s: %w", before.ID, err)
+	}
+	s.Epoch, s.Node, s.AddonState = before.Epoch, before.Node, before.AddonState
+	if before.Addon == "" {
+		s.AddonNextAt = before.AddonNextAt
+	}
+	if !s.Fits(before) {
+		return before, fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
+	}
+	writing, one := &pgx.Batch{}, settling{s, before}
+	settle(writing, []settling{one})
+	op := s.After(before)
+	if err := tx.send(writing); err != nil {
+		return op, fmt.Errorf("settle %s: %w", before.ID, err)
+	}
+	return op, logAct(tx, act, op.OperatorID, "operation "+op.ID, admin.OperationState(before), admin.OperationState(op))
+}
+
+// inReview reads and locks an operation that a person can settle.
+func inReview(tx *tx, id string) (operation.Operation, error) {
+	op, found, err := oneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, id)
+	if err != nil {
+		return op, err
+	}
+	if !found {
+		return op, admin.Refuse("there is no transaction %s", id)
+	}
+	if op.State != operation.NeedsReview {
+		return op, admin.Refuse("transaction %s is %s; only one in review can be settled", id, op.State)
+	}
+	return op, nil
 }
 
 // Exceptions reads what only a person can decide, oldest first.

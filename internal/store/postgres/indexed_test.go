@@ -54,7 +54,7 @@ func readsMore(text string) bool {
 // state which few are in at a time. To these the server may read the whole index of
 // any such state: it has as good as nothing in it.
 var (
-	asksForDue   = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at) (<=|>) \$1`)
+	asksForDue   = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1`)
 	indexesOfFew = []string{"operations_one_open", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due"}
 )
 
@@ -62,6 +62,7 @@ var (
 var ofStaff = map[string]string{
 	"acts.go": "the desk of staff", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "importing.go": "the desk of staff",
 	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
+	"proposals.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
 	"SetPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
 	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start",

@@ -13,39 +13,44 @@ import (
 
 // TopUp credits a wallet, once per reference: the unique reference decides, not
 // a look beforehand.
-func (db *DB) TopUp(ctx context.Context, act admin.Act, topUp admin.TopUp) (subscription.Wallet, bool, error) {
+func (db *DB) TopUp(ctx context.Context, act admin.Act, paid admin.TopUp) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
 	credited := false
-	err := db.do(ctx, func(tx *tx) error {
-		credited = false
-		if _, err := livingOperator(tx, topUp.OperatorID); err != nil {
-			return err
-		}
-		before, err := lockWallet(tx, topUp.OperatorID)
-		if err != nil {
-			return err
-		}
-		wallet = before
-		if known, err := sameTopUp(tx, topUp); known || err != nil {
-			return err
-		}
-		if before.Balance.Add(before.Held).Add(topUp.Amount).Paise() > money.Max {
-			return admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
-		}
-		if err := moveMoney(tx, act, movement{
-			operatorID: topUp.OperatorID, kind: "topup", amount: topUp.Amount,
-			reference: topUp.Reference, description: "Top-up " + topUp.Reference,
-		}); err != nil {
-			return err
-		}
-		credited = true
-		if wallet, err = walletOf(tx, topUp.OperatorID); err != nil {
-			return err
-		}
-		subject := fmt.Sprintf("wallet of lco %d, reference %s", topUp.OperatorID, topUp.Reference)
-		return logAct(tx, act, topUp.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	err := db.do(ctx, func(tx *tx) (err error) {
+		wallet, credited, err = topUp(tx, act, paid)
+		return err
 	})
 	return wallet, credited && err == nil, err
+}
+
+func topUp(tx *tx, act admin.Act, paid admin.TopUp) (wallet subscription.Wallet, credited bool, err error) {
+	if _, err := livingOperator(tx, paid.OperatorID); err != nil {
+		return wallet, false, err
+	}
+	before, err := lockWallet(tx, paid.OperatorID)
+	if err != nil {
+		return before, false, err
+	}
+	if known, err := sameTopUp(tx, paid); known || err != nil {
+		return before, false, err
+	}
+	if err := refuseProposed(tx, act, paid); err != nil {
+		return before, false, err
+	}
+	if before.Balance.Add(before.Held).Add(paid.Amount).Paise() > money.Max {
+		return before, false, admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
+	}
+	if err := moveMoney(tx, act, movement{
+		operatorID: paid.OperatorID, kind: "topup", amount: paid.Amount,
+		reference: paid.Reference, description: "Top-up " + paid.Reference,
+	}); err != nil {
+		return before, false, err
+	}
+	if wallet, err = walletOf(tx, paid.OperatorID); err != nil {
+		return wallet, false, err
+	}
+	subject := fmt.Sprintf("wallet of lco %d, reference %s", paid.OperatorID, paid.Reference)
+	return wallet, true, logAct(tx, act, paid.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
 // sameTopUp tells a repeated top-up from another payment under an old reference.
@@ -69,32 +74,37 @@ func sameTopUp(tx *tx, topUp admin.TopUp) (bool, error) {
 // balance alone must stay above zero.
 func (db *DB) Adjust(ctx context.Context, act admin.Act, operatorID int64, amount money.Amount) (subscription.Wallet, error) {
 	var wallet subscription.Wallet
-	err := db.do(ctx, func(tx *tx) error {
-		if _, err := livingOperator(tx, operatorID); err != nil {
-			return err
-		}
-		before, err := lockWallet(tx, operatorID)
-		if err != nil {
-			return err
-		}
-		if before.Balance.Add(amount).IsNegative() {
-			return admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", operatorID, before.Balance, amount.Neg())
-		}
-		if before.Balance.Add(before.Held).Add(amount).Paise() > money.Max {
-			return admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
-		}
-		if err := moveMoney(tx, act, movement{
-			operatorID: operatorID, kind: "adjust", amount: amount, description: "Adjustment: " + act.Reason,
-		}); err != nil {
-			return err
-		}
-		if wallet, err = walletOf(tx, operatorID); err != nil {
-			return err
-		}
-		subject := fmt.Sprintf("wallet of lco %d", operatorID)
-		return logAct(tx, act, operatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	err := db.do(ctx, func(tx *tx) (err error) {
+		wallet, err = adjust(tx, act, operatorID, amount)
+		return err
 	})
 	return wallet, err
+}
+
+func adjust(tx *tx, act admin.Act, operatorID int64, amount money.Amount) (wallet subscription.Wallet, err error) {
+	if _, err := livingOperator(tx, operatorID); err != nil {
+		return wallet, err
+	}
+	before, err := lockWallet(tx, operatorID)
+	if err != nil {
+		return before, err
+	}
+	if before.Balance.Add(amount).IsNegative() {
+		return before, admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", operatorID, before.Balance, amount.Neg())
+	}
+	if before.Balance.Add(before.Held).Add(amount).Paise() > money.Max {
+		return before, admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
+	}
+	if err := moveMoney(tx, act, movement{
+		operatorID: operatorID, kind: "adjust", amount: amount, description: "Adjustment: " + act.Reason,
+	}); err != nil {
+		return before, err
+	}
+	if wallet, err = walletOf(tx, operatorID); err != nil {
+		return wallet, err
+	}
+	subject := fmt.Sprintf("wallet of lco %d", operatorID)
+	return wallet, logAct(tx, act, operatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
 // movement is money that staff move, in or out.

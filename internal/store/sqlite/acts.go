@@ -10,11 +10,14 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-const actColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash`
+const actColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin`
 
 // logAct writes an act of staff down beside what it changed. The states are nil
 // where nothing was there before, or is there after.
 func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, after any) error {
+	if err := act.Permitted(); err != nil {
+		return err
+	}
 	logged := admin.LoggedAct{Act: act, OperatorID: operatorID, Subject: subject}
 	for _, state := range []struct {
 		value any
@@ -35,10 +38,10 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 		return fmt.Errorf("read the last act of staff: %w", err)
 	}
 	_, err = tx.exec(`
-		INSERT INTO staff_acts (operator_id, actor, action, subject, before_state, after_state, reason, at, hash)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`,
+		INSERT INTO staff_acts (operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
 		logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
-		logged.At.UnixMilli(), logged.ChainHash(previous))
+		logged.At.UnixMilli(), logged.ChainHash(previous), logged.Origin)
 	if err != nil {
 		return fmt.Errorf("write the act of staff: %w", err)
 	}
@@ -57,7 +60,7 @@ func (db *DB) Acts(ctx context.Context, operatorID int64) ([]admin.LoggedAct, er
 	return collect(rows, err, func(row scanner) (admin.LoggedAct, error) {
 		var a admin.LoggedAct
 		var at sql.NullInt64
-		err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash)
+		err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash, &a.Origin)
 		a.At = moment(at)
 		return a, err
 	})

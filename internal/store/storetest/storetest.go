@@ -64,6 +64,8 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Reports", reportTests},
 		{"RequestLog", requestLogTests},
 		{"Bulk", bulkTests},
+		{"Proposals", proposalTests},
+		{"Periods", periodTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

@@ -100,6 +100,7 @@ var ways = []way{
 	{"Due", func(w *walk) { w.must(first(w.Due(w.Context(), w.on.Now))) }},
 	{"ClaimReviews", (*walk).reviews},
 	{"Postpone", (*walk).postponement},
+	{"CountOverdueReviews", func(w *walk) { w.must(first(w.CountOverdueReviews(w.Context(), w.on.Now))) }},
 	{"ClaimAddons", (*walk).addons},
 	{"SettleAddon", (*walk).addonSettlement},
 	{"ClaimLateChecks", (*walk).lateChecks},

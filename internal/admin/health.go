@@ -1,0 +1,48 @@
+package admin
+
+import "time"
+
+// Health is what a node knows about itself and the installation, for staff to see
+// at a glance. Whoever shows it asks for it anew.
+type Health struct {
+	Node    string
+	Version string
+	// Store is the kind, sqlite or postgres; StoreProblem is why it cannot be used
+	// now, empty if it can. Migrations is how many the schema has had.
+	Store        string
+	StoreProblem string
+	Migrations   int
+	Started      time.Time
+
+	Provider ProviderHealth
+	Audit    AuditHealth
+
+	// OverdueReviews is how many operations have been in review for ReviewDue or
+	// longer.
+	OverdueReviews int
+}
+
+// ProviderHealth is how things stand with the provider.
+type ProviderHealth struct {
+	Name string
+	// Out: it is known to be down, and nothing is sent to it.
+	Out bool
+	// PricesVerifiedAt is the last good comparison with its catalogue; zero if there
+	// was none. PricesCount says whether that is recent enough to sell by.
+	PricesVerifiedAt time.Time
+	PricesCount      bool
+	PricesProblem    string
+}
+
+// AuditHealth is what the last audit beside the node's work found.
+type AuditHealth struct {
+	// Every is the pause between two; zero if there are none.
+	Every time.Duration
+	// EndedAt is when the last one ended; zero if none has yet.
+	EndedAt time.Time
+	// Problem is why it could not be carried through; empty if it could.
+	Problem string
+	// Violations is how many there were, First some of them.
+	Violations int64
+	First      []string
+}

@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// closingGrace is how long after its end a month can be closed. Nodes' clocks
+// differ a little, and nothing may be earned in a month that is closed.
+const closingGrace = 10 * time.Minute
+
+// Month is a calendar month in Indian time.
+type Month struct {
+	Year  int
+	Month time.Month
+}
+
+// MonthOf is the month that a moment lies in.
+func MonthOf(t time.Time) Month {
+	t = t.In(subscription.IST)
+	return Month{t.Year(), t.Month()}
+}
+
+// ParseMonth reads a month such as 2027-03.
+func ParseMonth(text string) (Month, error) {
+	t, err := time.ParseInLocation("2006-01", text, subscription.IST)
+	if err != nil {
+		return Month{}, Refuse("%q is not a month: write it as 2027-03", text)
+	}
+	return MonthOf(t), nil
+}
+
+func (m Month) String() string { return fmt.Sprintf("%04d-%02d", m.Year, int(m.Month)) }
+
+// Begins is the month's first moment.
+func (m Month) Begins() time.Time {
+	return time.Date(m.Year, m.Month, 1, 0, 0, 0, 0, subscription.IST).UTC()
+}
+
+// Ends is the first moment after the month.
+func (m Month) Ends() time.Time {
+	return time.Date(m.Year, m.Month+1, 1, 0, 0, 0, 0, subscription.IST).UTC()
+}
+
+// ClosedPeriod is a month of one operator whose commission is settled for good. A
+// commission belongs to the month in which it was earned, which is when its
+// operation succeeded.
+type ClosedPeriod struct {
+	OperatorID int64
+	Month      Month
+	// Operations is how many earned something, Amount what they came to.
+	Operations int64
+	Amount     money.Amount
+	ClosedBy   string
+	ClosedAt   time.Time
+}
+
+// ClosePeriod freezes the commission of a month that is over: of one operator, or
+// of all that are not closed yet if operatorID is zero. It cannot be undone.
+func (d *Desk) ClosePeriod(ctx context.Context, month Month, operatorID int64) ([]ClosedPeriod, error) {
+	act := d.act(CommissionClose)
+	if opens := month.Ends().Add(closingGrace); act.At.Before(opens) {
+		return nil, Refuse("%s can be closed from %s on, when it is over", month, opens.In(subscription.IST).Format("2006-01-02 15:04"))
+	}
+	return d.store.ClosePeriod(ctx, act, month, operatorID)
+}
+
+// ClosedPeriods lists what was closed, the latest month first; of one operator, or
+// of all if zero.
+func (d *Desk) ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error) {
+	return d.store.ClosedPeriods(ctx, operatorID)
+}
+
+// openNamed is how many open operations a refusal names.
+const openNamed = 10
+
+// RefuseOpen refuses to close a month because of operations that are still open,
+// and may yet earn something in it.
+func RefuseOpen(month Month, transactions []string) *Refusal {
+	named, more := transactions, ""
+	if len(named) > openNamed {
+		named, more = named[:openNamed], fmt.Sprintf(" and %d more", len(transactions)-openNamed)
+	}
+	return Refuse("%s cannot be closed while operations from before its end are open: %s%s; wait until they are settled, or settle them",
+		month, strings.Join(named, ", "), more)
+}
+
+// RefuseClosed refuses to close what was closed, or never was.
+func RefuseClosed(month Month, operatorID int64) *Refusal {
+	if operatorID == 0 {
+		return Refuse("%s is closed for every operator there was", month)
+	}
+	return Refuse("%s of operator %d is closed already, or over before its account was opened", month, operatorID)
+}
+
+// PeriodSubject names a closed month in the log.
+func PeriodSubject(p ClosedPeriod) string {
+	return fmt.Sprintf("commission %s of lco %d", p.Month, p.OperatorID)
+}

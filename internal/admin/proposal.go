@@ -1,0 +1,292 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// ProposalLife is how long a proposal waits for its second person. After that
+// nobody remembers well enough what was agreed to; it has to be made again.
+const ProposalLife = 24 * time.Hour
+
+// ProposalKind is what a proposal wants done.
+type ProposalKind string
+
+// What can be proposed.
+const (
+	ProposedTopUp      ProposalKind = "topup"
+	ProposedAdjustment ProposalKind = "adjust"
+	ProposedSettlement ProposalKind = "settle"
+)
+
+// action is the act that a proposal of this kind comes to.
+func (k ProposalKind) action() Action {
+	return map[ProposalKind]Action{ProposedTopUp: WalletTopUp, ProposedAdjustment: WalletAdjust, ProposedSettlement: ReviewSettle}[k]
+}
+
+// ProposalStatus is what became of a proposal.
+type ProposalStatus string
+
+// An open proposal goes to one of the others, and stays there.
+const (
+	ProposalOpen      ProposalStatus = "open"
+	ProposalApproved  ProposalStatus = "approved"
+	ProposalDeclined  ProposalStatus = "declined"
+	ProposalWithdrawn ProposalStatus = "withdrawn"
+	ProposalLapsed    ProposalStatus = "lapsed"
+)
+
+// Proposal is something that one person wants done and another has to agree to.
+type Proposal struct {
+	ID         int64
+	Kind       ProposalKind
+	OperatorID int64
+	// Amount is what is moved; of a settlement, what its operation costs.
+	Amount money.Amount
+	// Reference is a top-up's.
+	Reference string
+	// TransactionID and Confirm are a settlement's.
+	TransactionID string
+	Confirm       bool
+	// Reason is why the maker wants it; a top-up has its reference instead.
+	Reason string
+
+	Maker  string
+	MadeAt time.Time
+
+	Status ProposalStatus
+	// Checker decided it: who approved, declined or, being the maker, withdrew it.
+	Checker   string
+	DecidedAt time.Time
+	// Answer is why it was declined or withdrawn.
+	Answer string
+}
+
+// Matter is what the proposal is about: of one operator, one matter waits for a
+// decision once.
+func (p Proposal) Matter() string {
+	switch p.Kind {
+	case ProposedTopUp:
+		return "topup " + p.Reference
+	case ProposedSettlement:
+		return "settle " + p.TransactionID
+	}
+	return fmt.Sprintf("adjust %s %s", p.Amount, p.Reason)
+}
+
+// Same reports whether another proposal of the same matter wants the same.
+func (p Proposal) Same(q Proposal) bool {
+	return p.Matter() == q.Matter() && p.Amount == q.Amount && p.Confirm == q.Confirm
+}
+
+// Lapses is when the proposal can no longer be approved.
+func (p Proposal) Lapses() time.Time { return p.MadeAt.Add(ProposalLife) }
+
+// At is the proposal as it stands at a moment: one that nobody decided in time has
+// lapsed, whether or not that was written down.
+func (p Proposal) At(now time.Time) Proposal {
+	if p.Status == ProposalOpen && !now.Before(p.Lapses()) {
+		p.Status, p.DecidedAt = ProposalLapsed, p.Lapses()
+	}
+	return p
+}
+
+// Approval is a second person's yes, with what is carried out because of it.
+type Approval struct {
+	Act      Act
+	Proposal Proposal
+	// CarryOut is the act that was proposed, which is now the checker's own.
+	CarryOut Act
+	// Settlement is what a settlement comes to.
+	Settlement operation.Settlement
+}
+
+// Outcome is what came of a wish to move money: it was done, or it waits.
+type Outcome struct {
+	// Proposal is what waits for a second person, or was approved by one; its ID is
+	// zero where none was needed.
+	Proposal Proposal
+	// Already: it had been done, or proposed, before, and nothing has changed now.
+	Already bool
+	// What it left behind, where it was done: of a top-up or an adjustment the
+	// wallet, of a settlement the operation.
+	Wallet    subscription.Wallet
+	Operation operation.Operation
+}
+
+// Waits reports whether nothing has been done yet.
+func (o Outcome) Waits() bool { return o.Proposal.Status == ProposalOpen }
+
+// SubmitTopUp tops a wallet up, or proposes to where that takes a second person.
+func (d *Desk) SubmitTopUp(ctx context.Context, topUp TopUp) (Outcome, error) {
+	topUp, err := checkTopUp(topUp)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if d.needsSecond(topUp.Amount) {
+		return d.propose(ctx, Proposal{Kind: ProposedTopUp, OperatorID: topUp.OperatorID, Amount: topUp.Amount, Reference: topUp.Reference})
+	}
+	wallet, credited, err := d.TopUp(ctx, topUp)
+	return Outcome{Wallet: wallet, Already: !credited}, err
+}
+
+// SubmitAdjustment corrects a wallet, or proposes to where that takes a second
+// person.
+func (d *Desk) SubmitAdjustment(ctx context.Context, operatorID int64, amount money.Amount, reason string) (Outcome, error) {
+	if !d.needsSecond(amount) {
+		wallet, err := d.Adjust(ctx, operatorID, amount, reason)
+		return Outcome{Wallet: wallet}, err
+	}
+	act, err := d.reasoned(WalletAdjust, reason)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return d.propose(ctx, Proposal{Kind: ProposedAdjustment, OperatorID: operatorID, Amount: amount, Reason: act.Reason})
+}
+
+// SubmitSettlement decides an operation in review, or proposes to where its amount
+// takes a second person.
+func (d *Desk) SubmitSettlement(ctx context.Context, transactionID string, confirm bool, reason string) (Outcome, error) {
+	act, err := d.reasoned(ReviewSettle, reason)
+	if err != nil {
+		return Outcome{}, err
+	}
+	op, err := d.store.OperationHistory(ctx, transactionID)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if d.needsSecond(op.Amount) {
+		return d.propose(ctx, Proposal{
+			Kind: ProposedSettlement, OperatorID: op.OperatorID, Amount: op.Amount, TransactionID: op.ID, Confirm: confirm, Reason: act.Reason,
+		})
+	}
+	settled, err := d.SettleReview(ctx, transactionID, confirm, reason)
+	return Outcome{Operation: settled}, err
+}
+
+func (d *Desk) propose(ctx context.Context, p Proposal) (Outcome, error) {
+	if err := d.permit(p.Kind.action()); err != nil {
+		return Outcome{}, err
+	}
+	act := d.act(ProposalMake)
+	act.Reason = p.Reason
+	p.Status, p.Maker, p.MadeAt = ProposalOpen, act.Actor, act.At
+	kept, known, err := d.store.Propose(ctx, act, p)
+	return Outcome{Proposal: kept, Already: known}, err
+}
+
+// Approve agrees to another person's proposal, which is carried out with that.
+func (d *Desk) Approve(ctx context.Context, id int64) (Outcome, error) {
+	p, err := d.openProposal(ctx, id)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if p.Maker == d.actor {
+		return Outcome{}, Refuse("proposal %d is your own: somebody else has to approve it", id)
+	}
+	approval := Approval{Act: d.act(ProposalApprove), Proposal: p, CarryOut: d.act(p.Kind.action())}
+	// One moment for both: the books and the log say the same.
+	approval.CarryOut.At, approval.CarryOut.Reason = approval.Act.At, p.Reason
+	if p.Kind == ProposedSettlement {
+		approval.Settlement = settlementBy(approval.CarryOut, p.TransactionID, p.Confirm)
+	}
+	return d.store.ApproveProposal(ctx, approval)
+}
+
+// Decline refuses another person's proposal, for a reason that is kept.
+func (d *Desk) Decline(ctx context.Context, id int64, reason string) (Proposal, error) {
+	act, err := d.reasoned(ProposalDecline, reason)
+	if err != nil {
+		return Proposal{}, err
+	}
+	p, err := d.openProposal(ctx, id)
+	if err != nil {
+		return p, err
+	}
+	if p.Maker == d.actor {
+		return p, Refuse("proposal %d is your own: withdraw it instead", id)
+	}
+	return d.store.DismissProposal(ctx, act, id, ProposalDeclined)
+}
+
+// Withdraw takes one's own proposal back.
+func (d *Desk) Withdraw(ctx context.Context, id int64, reason string) (Proposal, error) {
+	act, err := d.reasoned(ProposalWithdraw, reason)
+	if err != nil {
+		return Proposal{}, err
+	}
+	p, err := d.openProposal(ctx, id)
+	if err != nil {
+		return p, err
+	}
+	if p.Maker != d.actor {
+		return p, Refuse("proposal %d is %s's: decline it instead", id, p.Maker)
+	}
+	return d.store.DismissProposal(ctx, act, id, ProposalWithdrawn)
+}
+
+// openProposal reads a proposal that can still be decided.
+func (d *Desk) openProposal(ctx context.Context, id int64) (Proposal, error) {
+	p, err := d.store.Proposal(ctx, id)
+	if err != nil {
+		return p, err
+	}
+	return p, p.At(d.now()).Decidable()
+}
+
+// Decidable refuses a proposal that is no longer open.
+func (p Proposal) Decidable() error {
+	switch p.Status {
+	case ProposalOpen:
+		return nil
+	case ProposalLapsed:
+		return Refuse("proposal %d lapsed, because nobody decided it within %d hours: make it again", p.ID, int(ProposalLife.Hours()))
+	}
+	return Refuse("proposal %d was %s already, by %s", p.ID, p.Status, p.Checker)
+}
+
+// ProposalFilter picks proposals; a zero field picks all.
+type ProposalFilter struct {
+	OperatorID int64
+	// Open leaves out what was decided. Some of what is left may have lapsed: see
+	// Proposal.At.
+	Open bool
+	// Most is how many are listed.
+	Most int
+}
+
+// Proposals lists proposals as they stand now, newest first.
+func (d *Desk) Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal, error) {
+	all, err := d.store.Proposals(ctx, filter)
+	now, listed := d.now(), all[:0]
+	for _, p := range all {
+		if p = p.At(now); !filter.Open || p.Status == ProposalOpen {
+			listed = append(listed, p)
+		}
+	}
+	return listed, err
+}
+
+// Proposal reads one proposal as it stands now.
+func (d *Desk) Proposal(ctx context.Context, id int64) (Proposal, error) {
+	p, err := d.store.Proposal(ctx, id)
+	return p.At(d.now()), err
+}
+
+// RefuseMatter refuses what another proposal of the same matter stands in the way
+// of.
+func RefuseMatter(open Proposal) *Refusal {
+	what := fmt.Sprintf("reference %s", open.Reference)
+	switch open.Kind {
+	case ProposedAdjustment:
+		what = "the same adjustment"
+	case ProposedSettlement:
+		what = fmt.Sprintf("transaction %s", open.TransactionID)
+	}
+	return Refuse("%s waits for approval already: proposal %d of %s, for %s; it has to be decided or withdrawn first", what, open.ID, open.Maker, open.Amount)
+}

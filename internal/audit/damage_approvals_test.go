@@ -1,0 +1,138 @@
+package audit_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+// twoPeopleShop is a closed shop in which two people then worked in the console:
+// proposals 1 to 5 were approved (a top-up, an adjustment, a settlement), declined
+// and withdrawn, the sixth is open, and March is closed for the first two operators.
+func twoPeopleShop(t testing.TB) healthy {
+	t.Helper()
+	closed := closedShop(t)
+	s := openShop(t, closed.path)
+	closed.keys = maps.Clone(closed.keys) // the others' shops have them too
+	s.now, s.keys = closed.now, closed.keys
+	clerk := func(name string) *admin.Desk {
+		return admin.NewDesk(s.store, nil, "console:"+name, func() time.Time { return closed.now }).
+			As(admin.Finance, admin.Limits{ApprovalAbove: rupees("100")}).From(netip.MustParseAddr("192.0.2.7"))
+	}
+	asha, binu, ctx := clerk("asha"), clerk("binu"), s.Context()
+	proposed := must[admin.Outcome](s)
+	topUp := func(reference string) admin.Outcome {
+		return proposed(asha.SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("60000"), Reference: reference}))
+	}
+	for _, wanted := range []admin.Outcome{
+		topUp("NEFT-60"),
+		proposed(asha.SubmitAdjustment(ctx, 2, rupees("-2000"), "too much")),
+		proposed(asha.SubmitSettlement(ctx, s.keys["open-1"], false, "the provider has no trace of it")),
+	} {
+		must[admin.Outcome](s)(binu.Approve(ctx, wanted.Proposal.ID))
+	}
+	must[admin.Proposal](s)(binu.Decline(ctx, topUp("NEFT-61").Proposal.ID, "no such payment"))
+	must[admin.Proposal](s)(asha.Withdraw(ctx, topUp("NEFT-62").Proposal.ID, "typed wrongly"))
+	topUp("NEFT-63")
+	for _, operator := range []int64{1, 2} {
+		must[[]admin.ClosedPeriod](s)(binu.ClosePeriod(ctx, admin.MonthOf(opening), operator))
+	}
+	for _, act := range must[[]admin.LoggedAct](s)(asha.Acts(ctx, 2)) {
+		if act.Action == "proposal approve" && act.Subject == "proposal 1" {
+			s.keys["approval"] = fmt.Sprint(act.ID)
+		}
+	}
+	s.ok(s.store.Close())
+	return closed
+}
+
+func approvalsMigration() string {
+	if pgtest.Chosen() {
+		return "6"
+	}
+	return "8"
+}
+
+func TestAShopWhereTwoPeopleAgreedIsClean(t *testing.T) {
+	s := twoPeopleShop(t)
+	report, err := audited(t, s.path, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, violation := range report.Violations {
+		t.Error(violation)
+	}
+	if report.Counts.Proposals != 6 || report.Counts.Periods != 2 {
+		t.Errorf("%d proposals and %d closed months; want 6 and 2", report.Counts.Proposals, report.Counts.Periods)
+	}
+}
+
+// A store that no node of this release has opened has no proposals, no closed
+// months and no origins, and is proved all the same.
+func TestAStoreOfTheReleaseBeforeIsProved(t *testing.T) {
+	s := closedShop(t)
+	damage{sql: `DROP TABLE proposals; DROP TABLE commission_periods; ALTER TABLE staff_acts DROP COLUMN origin;
+		DELETE FROM schema_tolerance WHERE migration = ` + approvalsMigration()}.plant(t, s)
+	report, err := audited(t, s.path, s.now)
+	if err != nil || !report.OK || report.Counts.Acts == 0 {
+		t.Errorf("%+v, %v; want it clean", report, err)
+	}
+}
+
+var approvalDamage = []damage{
+	{
+		name: "an act from somewhere else", want: []string{"A9", "A10"}, subject: "act {approval}", shop: twoPeopleShop,
+		sql: `UPDATE staff_acts SET origin = '192.0.2.8' WHERE id = {approval}`,
+	}, {
+		name: "an act from nowhere", want: []string{"A9", "A10"}, subject: "act {approval}", shop: twoPeopleShop,
+		sql: `UPDATE staff_acts SET origin = '' WHERE id = {approval}`,
+	}, {
+		name: "an origin for an act that had none", want: []string{"A9"}, subject: "act 7",
+		sql: `UPDATE staff_acts SET origin = '192.0.2.8' WHERE id = 7`,
+	}, {
+		name: "a proposal approved by its maker", want: []string{"A10"}, subject: "proposal 1", shop: twoPeopleShop,
+		sql: `UPDATE proposals SET checker = maker WHERE id = 1`,
+	}, {
+		name: "a proposal of another amount", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		sql: `UPDATE proposals SET amount_paise = amount_paise + 1 WHERE id = 6`,
+	}, {
+		name: "a proposal for another payment", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		sql: `UPDATE proposals SET reference = 'NEFT-64' WHERE id = 6`,
+	}, {
+		name: "a proposal that was declined and is open again", want: []string{"A10"}, subject: "proposal 4", shop: twoPeopleShop,
+		sql: `UPDATE proposals SET status = 'open', checker = NULL, decided_at = NULL, answer = '' WHERE id = 4`,
+	}, {
+		name: "a proposal approved without an act", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		sql: `UPDATE proposals SET status = 'approved', checker = 'console:binu', decided_at = made_at WHERE id = 6`,
+	}, {
+		name: "a proposal that lapsed at once", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		sql: `UPDATE proposals SET status = 'lapsed', decided_at = made_at WHERE id = 6`,
+	}, {
+		name: "a proposal that went", want: []string{"A10"}, subject: "proposal 5", shop: twoPeopleShop,
+		sql: `DELETE FROM proposals WHERE id = 5`,
+	}, {
+		name: "a proposal nobody made", want: []string{"A10"}, subject: "proposal 77", shop: twoPeopleShop,
+		sql: `INSERT INTO proposals (id, kind, operator_id, amount_paise, reference, matter, maker, made_at, status)
+		      VALUES (77, 'topup', 1, 5, 'x', 'topup x', 'console:asha', 0, 'open')`,
+	}, {
+		name: "an approval of something else than was done", want: []string{"A10", "A9"}, subject: "proposal 1", shop: twoPeopleShop,
+		sql: `UPDATE staff_acts SET after_state = replace(after_state, '60000.00', '70000.00') WHERE id = {approval}`,
+	}, {
+		name: "a commission added to a closed month", want: []string{"C2", "T1"}, subject: "commission 2027-03 of lco 2", shop: twoPeopleShop,
+		sql: `UPDATE commissions SET created_at = (SELECT max(created_at) FROM commissions WHERE operation_id = '{renew-4}') WHERE operation_id = '{renew-8}'`,
+	}, {
+		name: "a closed sum that was changed", want: []string{"A9", "C2"}, subject: "commission 2027-03 of lco 1", shop: twoPeopleShop,
+		sql: `UPDATE commission_periods SET amount_paise = amount_paise + 1 WHERE operator_id = 1`,
+	}, {
+		name: "a month that was opened again", want: []string{"A9"}, subject: "commission 2027-03 of lco 1", shop: twoPeopleShop,
+		sql: `DELETE FROM commission_periods WHERE operator_id = 1`,
+	}, {
+		name: "a month nobody closed", want: []string{"A9"}, subject: "commission 2027-03 of lco 4", shop: twoPeopleShop,
+		sql: `INSERT INTO commission_periods VALUES (4, '2027-03', 0, 0, 'console:binu', 0)`,
+	},
+}

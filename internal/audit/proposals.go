@@ -1,0 +1,151 @@
+package audit
+
+import (
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// What takes two people: each step of a proposal has its act, one person proposes
+// and another approves, and what was approved was done then, by who approved it.
+
+// proposalLifeMS is how long a proposal waits for its second person.
+const proposalLifeMS = 24 * 60 * 60 * 1000
+
+type proposal struct {
+	id, operator, amount, made           int64
+	kind, reference, transaction, reason string
+	matter, maker, status, answer        string
+	confirm                              flag
+	checker                              sql.NullString
+	decided                              sql.NullInt64
+}
+
+// steps are the acts that a proposal of a status has behind it.
+var steps = map[string][]string{
+	"open":      {"proposal make"},
+	"lapsed":    {"proposal make"},
+	"approved":  {"proposal make", "proposal approve"},
+	"declined":  {"proposal make", "proposal decline"},
+	"withdrawn": {"proposal make", "proposal withdraw"},
+}
+
+// readProposals holds the proposals against the acts of staff.
+func (a *auditor) readProposals() {
+	if !a.withApprovals {
+		return
+	}
+	proposals := open(a, "proposals", `
+		SELECT 'proposal ' || id, id, kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at,
+		       status, checker, decided_at, answer
+		  FROM proposals ORDER BY ('proposal ' || id) `+bytewise,
+		func(row scanner, p *proposal) (subject string) {
+			row(&subject, &p.id, &p.kind, &p.operator, &p.amount, &p.reference, &p.transaction, &p.confirm, &p.reason, &p.matter, &p.maker, &p.made,
+				&p.status, &p.checker, &p.decided, &p.answer)
+			return subject
+		})
+	acts := open(a, "staff_acts", `
+		SELECT subject, id, operator_id, actor, action, after_state, reason, at
+		  FROM staff_acts WHERE action IN ('proposal make', 'proposal approve', 'proposal decline', 'proposal withdraw')
+		 ORDER BY subject `+bytewise+`, id`,
+		func(row scanner, act *act) string {
+			row(&act.subject, &act.id, &act.operator, &act.actor, &act.action, &act.after, &act.reason, &act.at)
+			return act.subject
+		})
+	matters := map[string]string{} // that are open
+	walk(func(subject string) {
+		found, said := proposals.take(subject), acts.take(subject)
+		if len(found) != 1 {
+			a.found("A10", subject, "there are %d proposals of this id, and %d acts of staff on it; expected 1", len(found), len(said))
+			return
+		}
+		p := found[0]
+		a.demandOperator(p.operator, subject)
+		a.judgeProposal(subject, p, said)
+		if p.status == "open" {
+			matter := fmt.Sprintf("%d %s", p.operator, p.matter)
+			if other := matters[matter]; other != "" {
+				a.found("A10", subject, "it wants to %s, which %s does already; expected one at a time", p.matter, other)
+			}
+			matters[matter] = subject
+		}
+	}, proposals, acts)
+	a.report.Counts.Proposals = proposals.count
+}
+
+func (a *auditor) judgeProposal(subject string, p proposal, said []act) {
+	expected := steps[p.status]
+	var told []string
+	for _, act := range said {
+		told = append(told, act.action)
+	}
+	if expected == nil || strings.Join(told, ", ") != strings.Join(expected, ", ") {
+		a.found("A10", subject, "it is %s, and the acts of staff on it are %q; expected %q", p.status, told, expected)
+		return
+	}
+	for i, act := range said {
+		who, at, reason := p.maker, p.made, p.reason
+		if i > 0 {
+			who, at, reason = p.checker.String, p.decided.Int64, p.answer
+		}
+		if act.actor != who || act.at != at || act.operator != p.operator || act.reason != reason {
+			a.found("A10", subject, "%q is by %s at %s, %q; expected what act %d says, %s at %s, %q",
+				act.action, who, moment(at), reason, act.id, act.actor, moment(act.at), act.reason)
+		}
+		status := "open"
+		if i > 0 {
+			status = p.status
+		}
+		present := map[string]string{
+			"kind": p.kind, "amount": rupees(p.amount), "maker": p.maker, "status": status, "reference": p.reference,
+			"transaction_id": p.transaction, "confirm": strconv.FormatBool(bool(p.confirm)),
+		}
+		if difference := firstDifference(fieldsOf(act.after), present); difference != "" {
+			a.found("A10", subject, "it is not as act %d left it: %s", act.id, difference)
+		}
+	}
+	switch {
+	case p.status == "lapsed" && p.decided.Int64 != p.made+proposalLifeMS:
+		a.found("A10", subject, "it lapsed at %s; expected %s, a day after it was made", moment(p.decided.Int64), moment(p.made+proposalLifeMS))
+	case p.status == "approved" && p.decided.Int64 >= p.made+proposalLifeMS:
+		a.found("A10", subject, "it was approved at %s; expected that before %s, when it lapsed", moment(p.decided.Int64), moment(p.made+proposalLifeMS))
+	case (p.status == "approved" || p.status == "declined") && p.checker.String == p.maker:
+		a.found("A10", subject, "%s made it and %s it; expected two people", p.maker, p.status)
+	}
+}
+
+// judgeApproval demands that an approval follows the act that it approves, which
+// the same person did at the same moment.
+func (a *auditor) judgeApproval(done, approval *act) {
+	state := fieldsOf(approval.after)
+	same := done.actor == approval.actor && done.at == approval.at && done.operator == approval.operator && done.origin == approval.origin
+	var want string
+	switch state["kind"] {
+	case "topup":
+		want = fmt.Sprintf("wallet topup: wallet of lco %d, reference %s", approval.operator, state["reference"])
+		same = same && moved(done) == state["amount"]
+	case "adjust":
+		want = fmt.Sprintf("wallet adjust: wallet of lco %d", approval.operator)
+		same = same && moved(done) == state["amount"]
+	case "settle":
+		want = "review settle: operation " + state["transaction_id"]
+		same = same && (fieldsOf(done.after)["status"] == "success") == (state["confirm"] == "true")
+	}
+	if !same || done.action+": "+done.subject != want {
+		a.found("A10", approval.subject, "act %d approves %s of %s, and the act before it is %q by %s (%s); expected what was approved",
+			approval.id, want, state["amount"], done.action+": "+done.subject, done.actor, moved(done))
+	}
+}
+
+// moved is what an act did to a wallet's balance.
+func moved(act *act) string {
+	before, err1 := money.Parse(fieldsOf(act.before)["wallet_balance"])
+	after, err2 := money.Parse(fieldsOf(act.after)["wallet_balance"])
+	if err1 != nil || err2 != nil {
+		return ""
+	}
+	return after.Sub(before).String()
+}
