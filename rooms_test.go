@@ -93,6 +93,9 @@ var rooms = []room{
 	// What makes stores as large as life, for whoever measures or looks at plans.
 	{path: "internal/growth", doors: both(storeDoors, []string{"internal/store/*", "internal/pgprogram"}), never: netHTTP},
 
+	// What gives a demo a past, by way of everything that decides.
+	{path: "internal/demohistory", doors: both(storeDoors, []string{"internal/provider/*"}), never: both(netHTTP, database), timeless: true},
+
 	// What talks.
 	{
 		path: "internal/httpapi",

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,13 +44,17 @@ type demoLine struct {
 
 func (a *app) demoCommand() *cobra.Command {
 	var folder, addr string
-	var untilEOF bool
+	var untilEOF, history bool
 	command := &cobra.Command{
 		Use:   "demo [--dir DIR] [--addr HOST:PORT]",
 		Short: "Run a whole Coax with nothing to configure",
 		Long: `Run a whole Coax with nothing to configure: a certificate of its own, an embedded store, a
 few plans, and an operator who has an API key and 10,000.00 to spend. It prints a first
 command to try. Ctrl-C ends it; started again in the same folder it finds everything again.
+
+With --history a new demo has three months behind it: some hundred made-up subscribers, what
+they bought, what went wrong, and two more operators. The wallet holds 10,000.00 all the same.
+A demo that was begun without stays without.
 
 Settings given with --set are kept in DIR/coax.toml, so that coax admin --config
 DIR/coax.toml works on the same store, also while the demo runs.`,
@@ -71,18 +76,19 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 					stop()
 				}()
 			}
-			return stoppedIsDone(ctx, a.demo(ctx, folder, addr))
+			return stoppedIsDone(ctx, a.demo(ctx, folder, addr, history))
 		},
 	}
 	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` to keep everything in; made if it is not there")
 	command.Flags().StringVar(&addr, "addr", defaultAddr, "`HOST:PORT` to serve on; port 0 takes a free one")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one line of JSON once ready, for scripts")
 	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input does: whoever holds its other end takes the demo along, however they die")
+	command.Flags().BoolVar(&history, "history", false, "give a new demo three months of made-up history")
 	a.addSetFlag(command)
 	return command
 }
 
-func (a *app) demo(ctx context.Context, folder, addr string) error {
+func (a *app) demo(ctx context.Context, folder, addr string, history bool) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return err
@@ -123,9 +129,18 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	if err != nil {
 		return err
 	}
-	line, err := furnish(ctx, node, filepath.Join(folder, "demo.json"))
+	begins, err := a.beginningOf(ctx, node, config.Provider.URL == provider.url, history)
 	if err != nil {
 		return errors.Join(err, node.close())
+	}
+	line, err := furnish(ctx, node, filepath.Join(folder, "demo.json"), begins)
+	if err != nil {
+		return errors.Join(err, node.close())
+	}
+	if begins.history {
+		if err := a.fillHistory(ctx, node, provider, begins.now()); err != nil {
+			return errors.Join(err, node.close())
+		}
 	}
 	if err := node.listen(); err != nil {
 		return errors.Join(err, node.close())
@@ -221,8 +236,8 @@ func inEnvironment(environ []string, key string) bool {
 
 // furnish gives a new demo its operator, money, plans and key. It can be
 // repeated: a demo that was killed while being furnished is completed.
-func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
-	desk := admin.NewDesk(n.store, n.vault, "demo", n.now)
+func furnish(ctx context.Context, n *node, keptAt string, begins beginning) (demoLine, error) {
+	desk := admin.NewDesk(n.store, n.vault, begins.actor, begins.now)
 	operators, err := desk.Operators(ctx)
 	if err != nil {
 		return demoLine{}, err
@@ -247,13 +262,16 @@ func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
 	if _, known, err := n.store.CredentialByHash(ctx, access.HashKey(line.APIKey)); err != nil || known {
 		return line, err
 	}
-	if err := furnishCatalogue(ctx, n, desk); err != nil {
+	if err := furnishCatalogue(ctx, n, desk, begins.now()); err != nil {
 		return line, err
 	}
-	if _, _, err := desk.TopUp(ctx, admin.TopUp{
-		OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
-	}); err != nil {
-		return line, err
+	// What a history begins and ends with is the history's own.
+	if !begins.history {
+		if _, _, err := desk.TopUp(ctx, admin.TopUp{
+			OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
+		}); err != nil {
+			return line, err
+		}
 	}
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		if _, err := desk.AllowAddress(ctx, operatorID, address); err != nil {
@@ -268,10 +286,10 @@ func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
 	return line, keepLine(keptAt, line)
 }
 
-func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk) error {
+func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk, at time.Time) error {
 	if err := n.store.RecordComparison(ctx, catalogue.Comparison{
 		Provider:   n.config.Provider.Name,
-		At:         n.now(),
+		At:         at,
 		Components: simulator.Components(),
 	}); err != nil {
 		return err

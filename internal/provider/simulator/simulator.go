@@ -129,6 +129,12 @@ func (s *Simulator) Effects() map[string]int { return s.book.countEffects() }
 // is given, in order of arrival.
 func (s *Simulator) Calls(mobile string) []Call { return s.book.listCalls(mobile) }
 
+// Script sets what the next orders for a mobile will meet, for whoever holds the
+// simulator itself; none ends the script.
+func (s *Simulator) Script(mobile string, outcomes ...Outcome) {
+	s.steering.setScript(mobile, outcomes)
+}
+
 // route is one path with its method.
 type route struct {
 	method string
