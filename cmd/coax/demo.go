@@ -133,7 +133,7 @@ func (a *app) demo(ctx context.Context, folder, addr string, history bool) error
 	if err != nil {
 		return errors.Join(err, node.close())
 	}
-	line, err := furnish(ctx, node, filepath.Join(folder, "demo.json"), begins)
+	line, err := furnishFrom(ctx, node, filepath.Join(folder, "demo.json"), begins)
 	if err != nil {
 		return errors.Join(err, node.close())
 	}
@@ -236,7 +236,11 @@ func inEnvironment(environ []string, key string) bool {
 
 // furnish gives a new demo its operator, money, plans and key. It can be
 // repeated: a demo that was killed while being furnished is completed.
-func furnish(ctx context.Context, n *node, keptAt string, begins beginning) (demoLine, error) {
+func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
+	return furnishFrom(ctx, n, keptAt, fromNow(n))
+}
+
+func furnishFrom(ctx context.Context, n *node, keptAt string, begins beginning) (demoLine, error) {
 	desk := admin.NewDesk(n.store, n.vault, begins.actor, begins.now)
 	operators, err := desk.Operators(ctx)
 	if err != nil {

@@ -21,11 +21,14 @@ type beginning struct {
 	history bool
 }
 
+// fromNow is the beginning of a demo without a history.
+func fromNow(n *node) beginning { return beginning{actor: "demo", now: n.now} }
+
 // beginningOf finds out how a demo begins, or began. A history that an earlier
 // start was ended over is gone on with, whether or not it is asked for again:
 // half of one would be nobody's demo.
 func (a *app) beginningOf(ctx context.Context, n *node, ownProvider, wanted bool) (beginning, error) {
-	fresh := beginning{actor: "demo", now: n.now}
+	fresh := fromNow(n)
 	state, began, err := demohistory.Examine(ctx, n.store)
 	if err != nil {
 		return fresh, err
@@ -74,4 +77,3 @@ func (a *app) fillHistory(ctx context.Context, n *node, provider *runningSimulat
 		},
 	}, begins)
 }
-

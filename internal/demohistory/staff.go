@@ -46,7 +46,7 @@ func (t *teller) planStaff(ctx context.Context) {
 		}},
 		{50, meera, "plan set", t.price(ctx, money.Paise(349_00))},
 		{58, meera, "lco set", func(desk *admin.Desk) error {
-			_, err := desk.ChangeOperator(ctx, first.id, admin.OperatorChange{LowBalance: new(money.Paise(3_000_00))})
+			_, err := desk.ChangeOperator(ctx, t.operators[1].id, admin.OperatorChange{LowBalance: new(money.Paise(1_000_00))})
 			return err
 		}},
 		{70, arjun, "lco set", func(desk *admin.Desk) error {

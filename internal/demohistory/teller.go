@@ -30,19 +30,19 @@ type teller struct {
 	// done counts the acts, by who and what, that an earlier process did before
 	// it was ended. They come in the same order again and are passed over.
 	done map[string]int
+	// topUps counts the payments of each operator so far; the next one's
+	// reference is numbered by it.
+	topUps map[int64]int
 }
 
 // operator is one of the accounts.
 type operator struct {
 	id    int64
 	keyID int64 // of its API key; 0 if it has none and everything comes from the panel
-	// topUps counts the payments so far; the next one's reference is numbered by
-	// it.
-	topUps int
 }
 
 func newTeller(ctx context.Context, config Config, begins time.Time) (*teller, error) {
-	t := &teller{Config: config, begins: begins, ends: begins.Add(Length), clock: &clock{now: begins}, done: map[string]int{}}
+	t := &teller{Config: config, begins: begins, ends: begins.Add(Length), clock: &clock{now: begins}, done: map[string]int{}, topUps: map[int64]int{}}
 	t.provider = &latency{
 		clock: t.clock, provider: config.Provider, impatient: config.Impatient, timeout: config.Timeout, silent: map[string]bool{},
 	}
@@ -85,6 +85,9 @@ func (t *teller) remember(ctx context.Context) error {
 	}
 	for _, act := range acts {
 		t.done[act.Actor+" "+act.Action]++
+		if act.Action == "wallet topup" {
+			t.topUps[act.OperatorID]++
+		}
 	}
 	// What a process that is no more was at is anybody's, in the history's time.
 	return t.Store.TakeOver(ctx, t.begins)
@@ -133,7 +136,7 @@ func (t *teller) report() {
 // close leaves the first operator's wallet with what a demo's wallet has.
 func (t *teller) close(ctx context.Context) error {
 	first := t.operators[0]
-	desk := t.desk("console:meera")
+	desk := t.desk(meera)
 	wallet, err := t.Store.Wallet(ctx, first.id)
 	if err != nil {
 		return err
