@@ -71,6 +71,7 @@ func New(config Config) (*Simulator, error) {
 		"/v1/activate":        {http.MethodPost, s.applying(operation.Activate)},
 		"/v1/renew":           {http.MethodPost, s.applying(operation.Renew)},
 		"/v1/advance-renew":   {http.MethodPost, s.applying(operation.AdvanceRenew)},
+		"/v1/reset-password":  {http.MethodPost, s.resetPassword},
 		"/v1/void":            {http.MethodPost, s.void},
 		"/v1/status":          {http.MethodGet, s.status},
 		"/v1/catalogue":       {http.MethodGet, s.catalogue},

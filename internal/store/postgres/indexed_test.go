@@ -60,7 +60,7 @@ var (
 // ofStaff are the places whose statements no request and no worker causes.
 var ofStaff = map[string]string{
 	"acts.go": "the desk of staff", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "importing.go": "the desk of staff",
-	"keys.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
+	"keys.go": "the desk of staff", "operators.go": "the desk of staff", "passwords.go": "the desk of staff", "wallets.go": "the desk of staff",
 	"SetPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
 	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start",

@@ -51,6 +51,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Operations", operationTests},
 		{"StaffWork", staffWorkTests},
 		{"Reviews", reviewTests},
+		{"Passwords", passwordTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {
