@@ -66,8 +66,8 @@ build: ## Build the one binary, bin/coax
 	go build -trimpath -o bin/coax ./cmd/coax
 
 .PHONY: demo
-demo: build ## Run a whole Coax with nothing to configure (DEMO_DIR=.demo ARGS="--addr 127.0.0.1:0")
-	bin/coax demo --dir $(DEMO_DIR) $(ARGS)
+demo: build ## Run a whole Coax with nothing to configure, and three months of made-up history (DEMO_DIR=.demo ARGS="--addr 127.0.0.1:0")
+	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
 test: tools-present lint ## Everything: lint, the whole suite under the race detector, on SQLite and on PostgreSQL, what is too long for it without, and some fuzzing

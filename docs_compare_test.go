@@ -59,6 +59,8 @@ var forms = []struct {
 	{regexp.MustCompile(`\bcxk_[0-9a-f]{32}\b`), "cxk_KEY"},
 	{regexp.MustCompile(`\bcxs_[0-9a-f]{64}\b`), "cxs_SECRET"},
 	{regexp.MustCompile(`\bcxk_[0-9a-f]{8}\b`), "cxk_HINT"},
+	// A demo with a history has more or fewer orders behind it, by the hour.
+	{regexp.MustCompile(`\bSIM-\d{8}\b`), "SIM_ID"},
 	{regexp.MustCompile(`: \d+ bytes$`), ": N bytes"},
 	{regexp.MustCompile(`"password": ?"[A-Za-z0-9]{12}"`), `"password": "PASSWORD"`},
 	{regexp.MustCompile(`^(app password for the customer: )[A-Za-z0-9]{12}$`), "${1}PASSWORD"},

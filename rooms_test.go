@@ -38,11 +38,7 @@ var (
 	everywhere = []string{"..."}
 
 	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/requestlog"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/bulk"})
-	webDoors      = both(storeDoors, []string{"internal/telemetry"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/admin", "internal/report"})
+	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin", "internal/bulk", "internal/report", "internal/requestlog"})
 	webDoors      = both(storeDoors, []string{"internal/telemetry", "internal/sheet"})
 
 	netHTTP  = []string{"net/http"}
@@ -108,6 +104,9 @@ var rooms = []room{
 
 	// What makes stores as large as life, for whoever measures or looks at plans.
 	{path: "internal/growth", doors: both(storeDoors, []string{"internal/store/*", "internal/pgprogram"}), never: netHTTP},
+
+	// What gives a demo a past, by way of everything that decides.
+	{path: "internal/demohistory", doors: both(storeDoors, []string{"internal/provider/*"}), never: both(netHTTP, database), timeless: true},
 
 	// What talks.
 	{

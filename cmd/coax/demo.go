@@ -48,13 +48,17 @@ type demoLogin struct {
 
 func (a *app) demoCommand() *cobra.Command {
 	var folder, addr string
-	var untilEOF bool
+	var untilEOF, history bool
 	command := &cobra.Command{
 		Use:   "demo [--dir DIR] [--addr HOST:PORT]",
 		Short: "Run a whole Coax with nothing to configure",
 		Long: `Run a whole Coax with nothing to configure: a certificate of its own, an embedded store, a
 few plans, an operator who has an API key and 10,000.00 to spend, and logins for the pages.
 It prints where to sign in, and a first command to try. Ctrl-C ends it; started again in the same folder it finds everything again.
+
+With --history a new demo has three months behind it: some hundred made-up subscribers, what
+they bought, what went wrong, and two more operators. The wallet holds 10,000.00 all the same.
+A demo that was begun without stays without.
 
 Settings given with --set are kept in DIR/coax.toml, so that coax admin --config
 DIR/coax.toml works on the same store, also while the demo runs.`,
@@ -76,18 +80,19 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 					stop()
 				}()
 			}
-			return stoppedIsDone(ctx, a.demo(ctx, folder, addr))
+			return stoppedIsDone(ctx, a.demo(ctx, folder, addr, history))
 		},
 	}
 	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` to keep everything in; made if it is not there")
 	command.Flags().StringVar(&addr, "addr", defaultAddr, "`HOST:PORT` to serve on; port 0 takes a free one")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one line of JSON once ready, for scripts")
 	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input does: whoever holds its other end takes the demo along, however they die")
+	command.Flags().BoolVar(&history, "history", false, "give a new demo three months of made-up history")
 	a.addSetFlag(command)
 	return command
 }
 
-func (a *app) demo(ctx context.Context, folder, addr string) error {
+func (a *app) demo(ctx context.Context, folder, addr string, history bool) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return err
@@ -128,9 +133,18 @@ func (a *app) demo(ctx context.Context, folder, addr string) error {
 	if err != nil {
 		return err
 	}
-	line, err := furnish(ctx, node, filepath.Join(folder, "demo.json"))
+	begins, err := a.beginningOf(ctx, node, config.Provider.URL == provider.url, history)
 	if err != nil {
 		return errors.Join(err, node.close())
+	}
+	line, err := furnishFrom(ctx, node, filepath.Join(folder, "demo.json"), begins)
+	if err != nil {
+		return errors.Join(err, node.close())
+	}
+	if begins.history {
+		if err := a.fillHistory(ctx, node, provider, begins.now()); err != nil {
+			return errors.Join(err, node.close())
+		}
 	}
 	if err := node.listen(); err != nil {
 		return errors.Join(err, node.close())

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
@@ -17,7 +18,11 @@ import (
 // repeated: a demo that was killed while being furnished is completed, and one that
 // an older release furnished gets what it lacks.
 func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
-	desk := admin.NewDesk(n.store, n.vault, "demo", n.now)
+	return furnishFrom(ctx, n, keptAt, fromNow(n))
+}
+
+func furnishFrom(ctx context.Context, n *node, keptAt string, begins beginning) (demoLine, error) {
+	desk := admin.NewDesk(n.store, n.vault, begins.actor, begins.now)
 	operators, err := desk.Operators(ctx)
 	if err != nil {
 		return demoLine{}, err
@@ -44,7 +49,7 @@ func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
 		return line, err
 	}
 	if !known {
-		if err := furnishTrade(ctx, n, desk, operatorID, &line); err != nil {
+		if err := furnishTrade(ctx, n, desk, operatorID, begins, &line); err != nil {
 			return line, err
 		}
 		if err := keepLine(keptAt, line); err != nil {
@@ -55,14 +60,17 @@ func furnish(ctx context.Context, n *node, keptAt string) (demoLine, error) {
 }
 
 // furnishTrade gives the operator what it needs to sell through the API.
-func furnishTrade(ctx context.Context, n *node, desk *admin.Desk, operatorID int64, line *demoLine) error {
-	if err := furnishCatalogue(ctx, n, desk); err != nil {
+func furnishTrade(ctx context.Context, n *node, desk *admin.Desk, operatorID int64, begins beginning, line *demoLine) error {
+	if err := furnishCatalogue(ctx, n, desk, begins.now()); err != nil {
 		return err
 	}
-	if _, _, err := desk.TopUp(ctx, admin.TopUp{
-		OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
-	}); err != nil {
-		return err
+	// What a history begins and ends with is the history's own.
+	if !begins.history {
+		if _, _, err := desk.TopUp(ctx, admin.TopUp{
+			OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
+		}); err != nil {
+			return err
+		}
 	}
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		if _, err := desk.AllowAddress(ctx, operatorID, address); err != nil {
@@ -77,10 +85,10 @@ func furnishTrade(ctx context.Context, n *node, desk *admin.Desk, operatorID int
 	return nil
 }
 
-func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk) error {
+func furnishCatalogue(ctx context.Context, n *node, desk *admin.Desk, at time.Time) error {
 	if err := n.store.RecordComparison(ctx, catalogue.Comparison{
 		Provider:   n.config.Provider.Name,
-		At:         n.now(),
+		At:         at,
 		Components: simulator.Components(),
 	}); err != nil {
 		return err

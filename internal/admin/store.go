@@ -110,6 +110,8 @@ type Store interface {
 	MissingAddons(ctx context.Context) ([]operation.Operation, error)
 	CloseAddon(ctx context.Context, act Act, transactionID string) error
 
+	PasswordStore
+
 	// FindSubscriber reads a subscriber of any operator.
 	FindSubscriber(ctx context.Context, id string) (operatorID int64, s operation.Subscription, err error)
 	// CheckImport says of each row what stands in the way of importing it, or

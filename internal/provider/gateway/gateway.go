@@ -49,7 +49,10 @@ type Gateway struct {
 	transport             *http.Transport
 }
 
-var _ operation.Provider = (*Gateway)(nil)
+var (
+	_ operation.Provider         = (*Gateway)(nil)
+	_ operation.PasswordResetter = (*Gateway)(nil)
+)
 
 // New returns a gateway to the provider that config describes. It does not call
 // it: a provider that is down must not keep Coax from starting.
@@ -83,7 +86,7 @@ func New(config Config) (*Gateway, error) {
 		transport: transport,
 	}
 	g.getHeader, g.postHeader = headers(config.Token)
-	for _, path := range append(slices.Collect(maps.Values(paths)), pathStatus, pathVoid, pathCatalogue) {
+	for _, path := range append(slices.Collect(maps.Values(paths)), pathPassword, pathStatus, pathVoid, pathCatalogue) {
 		g.addresses[path] = base.JoinPath(path).String()
 	}
 	return g, nil
@@ -120,6 +123,23 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.An
 		return g.conclude(string(order.Kind), result)
 	}
 	return g.conclude(string(order.Kind), g.judge(got, order, applyAnswers))
+}
+
+// ResetPassword asks for a customer's app password to be replaced, once.
+func (g *Gateway) ResetPassword(ctx context.Context, reset operation.PasswordReset) operation.Answer {
+	ctx, cancel := g.detached(ctx)
+	defer cancel()
+
+	got, failed := g.post(ctx, pathPassword, passwordBody(reset))
+	if failed != nil {
+		result := failed.judged()
+		if failed.neverLeft {
+			result.answer.Verdict, result.answer.NeverLeft = operation.Rejected, true
+		}
+		return g.conclude("reset_password", result)
+	}
+	about := operation.Order{Reference: reset.Reference, SubscriberID: reset.SubscriberID, Mobile: reset.Mobile, Password: reset.Password}
+	return g.conclude("reset_password", g.judge(got, about, applyAnswers))
 }
 
 // Status asks what became of a reference.

@@ -159,6 +159,11 @@ func TestWhatGoesOverTheWire(t *testing.T) {
 			with(ordered, map[string]any{"name": "अनिता \"देसाई\"", "email": "anita@example.in", "password": "hunter2 <&>"})},
 		{"renew", func(g *Gateway) { g.Apply(ctx, kind(operation.Renew)) }, "POST /coax/v1/renew", ordered},
 		{"advance renew", func(g *Gateway) { g.Apply(ctx, kind(operation.AdvanceRenew)) }, "POST /coax/v1/advance-renew", ordered},
+		{"reset password", func(g *Gateway) {
+			g.ResetPassword(ctx, operation.PasswordReset{Reference: "PW1", SubscriberID: "100234", Mobile: "9812345678", Password: "hunter2 <&>"})
+		}, "POST /coax/v1/reset-password", map[string]any{
+			"reference": "PW1", "subscriber_id": "100234", "mobile": "9812345678", "password": "hunter2 <&>",
+		}},
 		{"status", func(g *Gateway) { g.Status(ctx, order) }, "GET /coax/v1/status?reference=CX1-2.3", nil},
 		{"status of something strange", func(g *Gateway) { g.Status(ctx, strange) }, "GET /coax/v1/status?reference=CX1%26a%3Db+c%2F%C3%BC", nil},
 		{"void", func(g *Gateway) { g.Void(ctx, order) }, "POST /coax/v1/void", about},

@@ -24,7 +24,8 @@ const (
 
 // Observation is what became of one call.
 type Observation struct {
-	// What is activate, renew, advance_renew, status, void, catalogue or probe.
+	// What is activate, renew, advance_renew, reset_password, status, void,
+	// catalogue or probe.
 	What    string
 	Cause   Cause
 	Verdict operation.Verdict

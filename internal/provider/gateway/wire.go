@@ -10,6 +10,7 @@ import (
 
 // The protocol's paths, below the provider's base address.
 const (
+	pathPassword  = "v1/reset-password"
 	pathStatus    = "v1/status"
 	pathVoid      = "v1/void"
 	pathCatalogue = "v1/catalogue"
@@ -57,6 +58,17 @@ func applyBody(order operation.Order) []byte {
 		call.newCustomer = &newCustomer{Name: order.Name, Email: order.Email, Password: order.Password}
 	}
 	return encode(call)
+}
+
+// passwordBody names the customer and the new password. There is no component: the
+// password is the customer's, whatever they watch.
+func passwordBody(reset operation.PasswordReset) []byte {
+	return encode(struct {
+		Reference    string `json:"reference"`
+		SubscriberID string `json:"subscriber_id"`
+		Mobile       string `json:"mobile"`
+		Password     string `json:"password"`
+	}{reset.Reference, reset.SubscriberID, reset.Mobile, reset.Password})
 }
 
 func voidBody(order operation.Order) []byte { return encode(about(order)) }

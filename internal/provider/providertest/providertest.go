@@ -48,6 +48,9 @@ func Run(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control
 		{"a reference belongs to its order", anotherOrder},
 		{"a component that is not for sale is refused", notForSale},
 		{"scripts are taken one by one, and by one customer", scriptOrder},
+		{"a password is reset once for each reference", passwordOnce},
+		{"a reset of a password goes as orders go", passwordOutcomes},
+		{"a reset's reference belongs to it", passwordsReference},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +90,7 @@ func sample(kind operation.Kind, reference, mobile string) operation.Order {
 	return order
 }
 
-// secretPassword must turn up nowhere but in an activation on its way out.
+// secretPassword must turn up nowhere but in an activation or a reset on its way out.
 const secretPassword = `s3cret"pässword`
 
 // want is what an answer must come to.

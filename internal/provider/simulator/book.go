@@ -34,7 +34,8 @@ type order struct {
 // Call is one thing the simulator was asked, and what it did.
 type Call struct {
 	Reference string `json:"reference"`
-	// Kind is activate, renew, advance_renew, status, void or catalogue.
+	// Kind is activate, renew, advance_renew, reset_password, status, void or
+	// catalogue.
 	Kind      string `json:"kind"`
 	Component string `json:"component"`
 	// Applied: this call carried the order out. Over all calls that is true at

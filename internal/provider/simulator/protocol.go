@@ -44,33 +44,49 @@ type answer struct {
 // applying answers orders of one kind.
 func (s *Simulator) applying(kind operation.Kind) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		asked, ok := readRequest(w, r)
-		if !ok {
-			return
+		if asked, ok := readRequest(w, r); ok {
+			s.order(w, r, asked, string(kind))
 		}
-		call := s.book.hear(Call{
-			Reference: asked.Reference, Kind: string(kind), Component: asked.Component,
-			Mobile: asked.Mobile, SubscriberID: asked.SubscriberID, Months: asked.Months,
-			StartDate: asked.StartDate, ExpiresAt: asked.ExpiresAt,
-			PasswordGiven: asked.Password != "", At: s.now(),
-		})
-		found, standing := s.book.take(order{
-			Reference: asked.Reference, Kind: string(kind), Component: asked.Component,
-			Mobile: asked.Mobile, SubscriberID: asked.SubscriberID,
-		})
-		switch standing {
-		case another:
-			// A rejection would say that the reference was never carried
-			// out, which may not be true.
-			s.book.answered(call, "conflict")
-			refuse(w, http.StatusConflict, "the reference was used for another order")
-		case known:
-			said := found.toOrder()
-			s.book.answered(call, said.Status)
-			respond(w, said)
-		case taken:
-			s.carryOut(w, r, asked, call)
-		}
+	}
+}
+
+// kindPassword is what the books call a reset of a customer's password: an order
+// of no component, for no time.
+const kindPassword = "reset_password"
+
+// resetPassword answers orders for a new app password. What the password is goes
+// no further than into whether there is one.
+func (s *Simulator) resetPassword(w http.ResponseWriter, r *http.Request) {
+	if asked, ok := readRequest(w, r); ok {
+		asked.Component = ""
+		s.order(w, r, asked, kindPassword)
+	}
+}
+
+// order takes an order into the books, or answers for one that is there.
+func (s *Simulator) order(w http.ResponseWriter, r *http.Request, asked request, kind string) {
+	call := s.book.hear(Call{
+		Reference: asked.Reference, Kind: kind, Component: asked.Component,
+		Mobile: asked.Mobile, SubscriberID: asked.SubscriberID, Months: asked.Months,
+		StartDate: asked.StartDate, ExpiresAt: asked.ExpiresAt,
+		PasswordGiven: asked.Password != "", At: s.now(),
+	})
+	found, standing := s.book.take(order{
+		Reference: asked.Reference, Kind: kind, Component: asked.Component,
+		Mobile: asked.Mobile, SubscriberID: asked.SubscriberID,
+	})
+	switch standing {
+	case another:
+		// A rejection would say that the reference was never carried
+		// out, which may not be true.
+		s.book.answered(call, "conflict")
+		refuse(w, http.StatusConflict, "the reference was used for another order")
+	case known:
+		said := found.toOrder()
+		s.book.answered(call, said.Status)
+		respond(w, said)
+	case taken:
+		s.carryOut(w, r, asked, call)
 	}
 }
 
@@ -80,8 +96,8 @@ func (s *Simulator) carryOut(w http.ResponseWriter, r *http.Request, asked reque
 	outcome := s.steering.next(asked.Mobile, role)
 	s.book.meets(call, outcome)
 
-	why := asked.fault()
-	if why == "" && !sold {
+	why := asked.faultOf(call.Kind)
+	if why == "" && !sold && call.Kind != kindPassword {
 		why = fmt.Sprintf("The component %s is not for sale.", asked.Component)
 	}
 	switch {
@@ -192,13 +208,17 @@ func (s *Simulator) catalogue(w http.ResponseWriter, _ *http.Request) {
 	respond(w, map[string]any{"components": listed})
 }
 
-// fault says what is wrong with an order, for the customer's operator.
-func (r request) fault() string {
+// faultOf says what is wrong with an order, for the customer's operator.
+func (r request) faultOf(kind string) string {
 	switch {
 	case r.SubscriberID == "":
 		return "The order names no subscriber."
 	case !isMobile(r.Mobile):
 		return "The mobile number does not have ten digits."
+	case kind == kindPassword && r.Password == "":
+		return "The order brings no password."
+	case kind == kindPassword:
+		return ""
 	case r.Months < 1:
 		return "The order is for no time at all."
 	}

@@ -71,6 +71,7 @@ func New(config Config) (*Simulator, error) {
 		"/v1/activate":        {http.MethodPost, s.applying(operation.Activate)},
 		"/v1/renew":           {http.MethodPost, s.applying(operation.Renew)},
 		"/v1/advance-renew":   {http.MethodPost, s.applying(operation.AdvanceRenew)},
+		"/v1/reset-password":  {http.MethodPost, s.resetPassword},
 		"/v1/void":            {http.MethodPost, s.void},
 		"/v1/status":          {http.MethodGet, s.status},
 		"/v1/catalogue":       {http.MethodGet, s.catalogue},
@@ -128,6 +129,12 @@ func (s *Simulator) Effects() map[string]int { return s.book.countEffects() }
 // Calls lists what the simulator was asked about a mobile, or altogether if none
 // is given, in order of arrival.
 func (s *Simulator) Calls(mobile string) []Call { return s.book.listCalls(mobile) }
+
+// Script sets what the next orders for a mobile will meet, for whoever holds the
+// simulator itself; none ends the script.
+func (s *Simulator) Script(mobile string, outcomes ...Outcome) {
+	s.steering.setScript(mobile, outcomes)
+}
 
 // route is one path with its method.
 type route struct {

@@ -66,6 +66,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Bulk", bulkTests},
 		{"Proposals", proposalTests},
 		{"Periods", periodTests},
+		{"Passwords", passwordTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// PasswordStore is what the resetting of customers' app passwords needs kept: who
+// did it, and what came of it. No password is among it.
+type PasswordStore interface {
+	// BeginPasswordReset writes down who is about to reset the app password of
+	// an operator's own subscriber, and says which mobile that is. It refuses a
+	// subscriber of anybody else, and one whose activation is not settled.
+	BeginPasswordReset(ctx context.Context, act Act, reset PasswordReset) (mobile string, err error)
+	// EndPasswordReset writes down what came of it.
+	EndPasswordReset(ctx context.Context, act Act, reset PasswordReset, verdict operation.Verdict) error
+}
+
+// PasswordReset is a reset as the log of acts knows it.
+type PasswordReset struct {
+	OperatorID   int64
+	SubscriberID string
+	Reference    string
+}
+
+// State describes a reset for the log.
+func (r PasswordReset) State(outcome string) map[string]any {
+	return map[string]any{"reference": r.Reference, "outcome": outcome}
+}
+
+// Subject is what the log says was acted on.
+func (r PasswordReset) Subject() string { return "app password of subscriber " + r.SubscriberID }
+
+// Passwords resets customers' app passwords through the provider.
+type Passwords struct {
+	store    PasswordStore
+	provider operation.PasswordResetter
+	now      func() time.Time
+
+	// turns has the resets of one customer follow each other: of two clicks the
+	// later one's password is the one that holds, and the one that is shown last.
+	turns [64]sync.Mutex
+	seed  maphash.Seed
+}
+
+// NewPasswords returns the one that a node needs.
+func NewPasswords(store PasswordStore, provider operation.PasswordResetter, now func() time.Time) *Passwords {
+	return &Passwords{store: store, provider: provider, now: now, seed: maphash.MakeSeed()}
+}
+
+// NewPassword is what became of a reset.
+type NewPassword struct {
+	// Verdict is Confirmed if the new password holds and Rejected if the old one
+	// does. If it is Unknown nobody can say: the customer can try the new one,
+	// and it may be reset again.
+	Verdict operation.Verdict
+	// Password is shown this once; empty where it was rejected.
+	Password string
+	// Message is the provider's word for people, if it had one.
+	Message string
+}
+
+// Reset replaces the app password of one of an operator's subscribers, by the given
+// one or, if that is empty, by one that is made up. The actor is the person and the
+// door they came through.
+func (p *Passwords) Reset(ctx context.Context, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
+	if password != "" {
+		if err := checkText("password", password, 8, 64); err != nil {
+			return NewPassword{}, err
+		}
+	}
+	turn := &p.turns[maphash.String(p.seed, subscriberID)%uint64(len(p.turns))]
+	turn.Lock()
+	defer turn.Unlock()
+
+	reset := operation.NewPasswordReset(subscriberID, password, p.now())
+	logged := PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID, Reference: reset.Reference}
+	// Before anything is sent, so that no password is ever changed by nobody.
+	mobile, err := p.store.BeginPasswordReset(ctx, Act{Actor: actor, Action: "password reset", At: p.now()}, logged)
+	if err != nil {
+		return NewPassword{}, err
+	}
+	reset.Mobile = mobile
+	ctx = context.WithoutCancel(ctx)
+	answer := p.provider.ResetPassword(ctx, reset)
+	result := NewPassword{Verdict: answer.Verdict, Password: reset.Password, Message: answer.Message}
+	if answer.Verdict == operation.Rejected {
+		result.Password = ""
+	}
+	err = p.store.EndPasswordReset(ctx, Act{Actor: actor, Action: "password reset answered", At: p.now()}, logged, answer.Verdict)
+	if err != nil {
+		// The customer needs the password all the same: it is set and shown
+		// nowhere else. That it was asked for stands in the log.
+		return result, errors.Join(ErrNotLogged, err)
+	}
+	return result, nil
+}
+
+// ErrNotLogged says that something was done and its outcome could not be written
+// down. The result beside it holds.
+var ErrNotLogged = errors.New("the outcome of a password reset was not written down")
