@@ -1,11 +1,15 @@
 package look
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -51,6 +55,24 @@ func TestTheStyleGuideIsGoodToLookAtAndToUse(t *testing.T) {
 		tab.Open(url + address)
 		tab.Check(name)
 	}
+}
+
+// On paper there is nothing to press, and a table is whole.
+func TestAPrintedPageHasNoNavigation(t *testing.T) {
+	tab := looktest.New(t)
+	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Do(emulation.SetEmulatedMedia().WithMedia("print"), emulation.SetDeviceMetricsOverride(690, 1000, 1, false))
+	tab.Until("only what was asked for is on paper", `[".side", ".top", ".tabs-bottom", ".page-head-actions", ".filters", ".pager-steps", ".actions"]
+		.every(s => [...document.querySelectorAll(s)].every(e => !e.checkVisibility()))
+		&& [...document.querySelectorAll(".table-cards tbody tr")].every(e => e.checkVisibility())
+		&& getComputedStyle(document.querySelector(".card > .table-scroll")).overflowX === "visible"`)
+	tab.Do(chromedp.ActionFunc(func(ctx context.Context) error {
+		paper, _, err := page.PrintToPDF().WithPrintBackground(true).Do(ctx)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(looktest.Folder(t), "guide-printed.pdf"), paper, 0o644)
+	}))
 }
 
 func TestTheThemeIsSwitchedAndKept(t *testing.T) {
