@@ -18,6 +18,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(looktest.Run(m)) }
 
+// policy is the one that pages are served with.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
 // serveGuide serves the style guide as pages are served: with the assets and the
 // policy they have.
 func serveGuide(t *testing.T) string {
@@ -27,7 +31,7 @@ func serveGuide(t *testing.T) string {
 	mux.Handle("GET /static/", Static())
 	mux.HandleFunc("GET /{page}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		w.Header().Set("Content-Security-Policy", policy)
 		theme := ""
 		if c, err := r.Cookie("theme"); err == nil {
 			theme = c.Value
