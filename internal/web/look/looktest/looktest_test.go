@@ -20,8 +20,10 @@ type listener struct {
 	cleanups []func()
 }
 
-func (l *listener) Errorf(format string, args ...any) { l.said = append(l.said, fmt.Sprintf(format, args...)) }
-func (l *listener) Cleanup(f func())                  { l.cleanups = append(l.cleanups, f) }
+func (l *listener) Errorf(format string, args ...any) {
+	l.said = append(l.said, fmt.Sprintf(format, args...))
+}
+func (l *listener) Cleanup(f func()) { l.cleanups = append(l.cleanups, f) }
 
 // end does what the end of a test would.
 func (l *listener) end() {
