@@ -227,6 +227,7 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Catalogue.Refresh, want.Catalogue.MaxAge = 5*time.Minute, 30*time.Minute
 	want.Rules.ActivationTerm = "30d"
 	want.Limits.FailedAuthPerMinute = 30
+	want.Login.Idle, want.Login.Absolute, want.Login.StaffTOTP = 30*time.Minute, 12*time.Hour, true
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)

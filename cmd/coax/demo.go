@@ -187,6 +187,11 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 		return config, err
 	}
 	maps.Copy(kept, given)
+	// Whoever tries the console for a minute should not have to find a telephone
+	// first.
+	if _, chosen := kept[staffTOTP]; !chosen && !inEnvironment(a.environ, staffTOTP) {
+		kept[staffTOTP] = "false"
+	}
 	kept["provider.url"] = config.Provider.URL
 	if err := replaceFile(file, 0o600, renderConfig(demoHead, kept)); err != nil {
 		return config, fmt.Errorf("write the configuration: %w", err)
@@ -209,6 +214,8 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	}
 	return loadConfig(sources{file: file, sets: overrides, environ: a.environ})
 }
+
+const staffTOTP = "login.staff_totp"
 
 const demoHead = `The demo's configuration, written anew at each start: what was given with --set stays.
 coax admin --config THIS_FILE works on the demo's store, also while it runs.`

@@ -21,6 +21,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -37,6 +38,7 @@ type node struct {
 	store   store
 	vault   *access.Vault
 	gate    *access.Gate
+	logins  *login.Desk
 	metrics *telemetry.Metrics
 
 	catalogue  *catalogue.Catalogue
@@ -115,9 +117,12 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
-		catalogue:  plans,
-		provider:   provider,
-		breaker:    breaker,
+		logins: login.New(store, vault, login.Config{
+			Now: now, Idle: config.Login.Idle, Absolute: config.Login.Absolute, StaffTOTP: config.Login.StaffTOTP,
+		}),
+		catalogue: plans,
+		provider:  provider,
+		breaker:   breaker,
 		operations: operation.NewProcessor(store, plans, provider, breaker, operation.Config{
 			Now:            now,
 			Node:           name,
@@ -328,6 +333,11 @@ func (n *node) sweep(ctx context.Context) {
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)
+		}
+		removed, err = n.logins.Purge(ctx, n.now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge sessions", "error", err)
 		}
 		select {
 		case <-ctx.Done():

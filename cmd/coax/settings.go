@@ -57,6 +57,10 @@ type Config struct {
 	Limits struct {
 		FailedAuthPerMinute int
 	}
+	Login struct {
+		Idle, Absolute time.Duration
+		StaffTOTP      bool
+	}
 	Audit struct {
 		Every time.Duration
 	}
@@ -139,6 +143,13 @@ var settings = []setting{
 
 	{key: "limits.failed_auth_per_minute", standard: "30", number: true, doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
+
+	{key: "login.idle", standard: "30m", doc: "how long somebody who is signed in to the pages stays so without using them",
+		read: duration(2*time.Minute, 24*time.Hour, func(c *Config) *time.Duration { return &c.Login.Idle })},
+	{key: "login.absolute", standard: "12h", doc: "how long somebody stays signed in at most",
+		read: duration(2*time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Login.Absolute })},
+	{key: "login.staff_totp", standard: "true", boolean: true, doc: "finance and administrators must have a second factor",
+		read: yesNo(func(c *Config) *bool { return &c.Login.StaffTOTP })},
 
 	{key: "audit.every", standard: "0s", doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},
