@@ -32,6 +32,9 @@ var cliBadValues = map[string][][2]string{
 	"clock.offset":                  {{"1mo", "duration"}, {"99999h", "outside"}},
 	"rules.activation_term":         {{"31d", "30d"}, {"", "plan"}, {"Plan", "plan"}},
 	"limits.failed_auth_per_minute": {{"0", "1 to"}, {"thirty", "whole number"}, {"1000001", "1 to"}},
+	"login.idle":                    {{"1m", "outside"}, {"25h", "outside"}, {"long", "duration"}},
+	"login.absolute":                {{"0s", "outside"}, {"721h", "outside"}},
+	"login.staff_totp":              {{"yes", "neither true nor false"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
 }
