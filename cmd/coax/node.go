@@ -39,7 +39,7 @@ type node struct {
 	store   store
 	vault   *access.Vault
 	gate    *access.Gate
-	people  *login.Desk
+	logins  *login.Desk
 	metrics *telemetry.Metrics
 
 	catalogue  *catalogue.Catalogue
@@ -119,7 +119,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
-		people: login.New(store, vault, login.Config{
+		logins: login.New(store, vault, login.Config{
 			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP,
 		}),
 		catalogue: plans,
@@ -340,10 +340,10 @@ func (n *node) sweep(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)
 		}
-		removed, err = n.people.Purge(ctx, n.now())
+		removed, err = n.logins.Purge(ctx, n.now())
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
-			n.log.Warn("purge sessions of the pages", "error", err)
+			n.log.Warn("purge sessions", "error", err)
 		}
 		select {
 		case <-ctx.Done():

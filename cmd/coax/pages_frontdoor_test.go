@@ -55,7 +55,7 @@ func TestPagesBehindAProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sessions, err := w.node.people.Sessions(t.Context(), person.ID)
+	sessions, err := w.node.logins.Sessions(t.Context(), person.ID)
 	if err != nil || len(sessions) != 1 || sessions[0].Address.String() != "203.0.113.7" || sessions[0].Stage != login.Whole {
 		t.Errorf("the session is %+v (%v); want one from 203.0.113.7", sessions, err)
 	}
