@@ -17,8 +17,8 @@ import (
 )
 
 func (a *app) adminCommand() *cobra.Command {
-	command := group("admin", "Run the service: operators, wallets, plans, keys, whitelists",
-		`Run the service: operators, wallets, plans, keys, whitelists.
+	command := group("admin", "Run the service: operators, wallets, plans, keys, whitelists, logins",
+		`Run the service: operators, wallets, plans, keys, whitelists, logins.
 
 Acts on the store of --config. The service may be running: whatever is changed holds from
 its next request on. Each act is written down with who did it (coax admin log).
@@ -26,7 +26,7 @@ its next request on. Each act is written down with who did it (coax admin log).
 With --json the output is an object, or an array where there may be several. What is
 refused changes nothing, says why in one line and exits with 1; what was not understood
 exits with 2.`,
-		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(),
+		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(), a.loginCommand(),
 		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.logCommand(),
 	)
 	command.Example = `  coax admin --config coax.toml lco create --name "Asha Cable"

@@ -206,12 +206,12 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	if _, err := openProvider(config, nil); err != nil {
 		return config, err
 	}
-	// Whoever tries things has no app for codes at hand. Who wants to see them says
-	// --set panel.staff_totp=true, once.
-	if _, chosen := kept["panel.staff_totp"]; !chosen {
-		kept["panel.staff_totp"] = "false"
-	}
 	maps.Copy(kept, given)
+	// Whoever tries the console for a minute should not have to find a telephone
+	// first.
+	if _, chosen := kept[staffTOTP]; !chosen && !inEnvironment(a.environ, staffTOTP) {
+		kept[staffTOTP] = "false"
+	}
 	kept["provider.url"] = config.Provider.URL
 	if err := replaceFile(file, 0o600, renderConfig(demoHead, kept)); err != nil {
 		return config, fmt.Errorf("write the configuration: %w", err)
@@ -234,6 +234,8 @@ func (a *app) prepareDemo(folder, addr, providerURL string) (Config, error) {
 	}
 	return loadConfig(sources{file: file, sets: overrides, environ: a.environ})
 }
+
+const staffTOTP = "panel.staff_totp"
 
 const demoHead = `The demo's configuration, written anew at each start: what was given with --set stays.
 coax admin --config THIS_FILE works on the demo's store, also while it runs.`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
 const (
@@ -25,7 +26,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(cliAsProgram) == "1" {
 		os.Exit(cliBeProgram())
 	}
+	looktest.Host()
 	code := m.Run()
+	looktest.Close()
 	cliEndShared()
 	pgtest.StopShared()
 	if code == 0 && everyTestRan() {

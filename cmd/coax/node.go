@@ -43,7 +43,7 @@ type node struct {
 	store   store
 	vault   *access.Vault
 	gate    *access.Gate
-	people  *login.Desk
+	logins  *login.Desk
 	metrics *telemetry.Metrics
 	// requests is the log that operators search for their calls.
 	requests *requestlog.Log
@@ -136,7 +136,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		name: name, started: now(), config: config, now: now, log: log, store: store, vault: vault, metrics: metrics, clockWatch: watch,
 		auditWatch: newAuditWatch(config, log, now, metrics),
 		gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
-		people: login.New(store, vault, login.Config{
+		logins: login.New(store, vault, login.Config{
 			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP,
 		}),
 		requests: requestlog.New(store, requestlog.Config{
@@ -365,10 +365,10 @@ func (n *node) sweep(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)
 		}
-		removed, err = n.people.Purge(ctx, n.now())
+		removed, err = n.logins.Purge(ctx, n.now())
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
-			n.log.Warn("purge sessions of the pages", "error", err)
+			n.log.Warn("purge sessions", "error", err)
 		}
 		removed, err = n.requests.Purge(ctx, n.now())
 		n.metrics.RowsPurged(removed)

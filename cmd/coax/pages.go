@@ -12,7 +12,7 @@ import (
 // pages is the site that people see, beside the API.
 func (n *node) pages() (*web.Site, error) {
 	return web.New(web.Config{
-		Login:     n.people,
+		Login:     n.logins,
 		Now:       n.now,
 		Routes:    slices.Concat(panel.Routes(panel.Config{Wallets: n.store}), console.Routes(console.Config{Operators: n.store})),
 		Pages:     []fs.FS{panel.Files, console.Files},

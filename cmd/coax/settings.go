@@ -153,9 +153,9 @@ var settings = []setting{
 		read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
 
 	{key: "panel.idle", standard: "30m", doc: "how long a person stays signed in to the pages without using them",
-		read: duration(time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Idle })},
+		read: duration(2*time.Minute, 24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Idle })},
 	{key: "panel.absolute", standard: "12h", doc: "how long a person stays signed in to the pages at most",
-		read: duration(time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Absolute })},
+		read: duration(2*time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Absolute })},
 	{key: "panel.staff_totp", standard: "true", boolean: true, doc: "staff who move money or see secrets must have a second factor: codes from an app on their telephone",
 		read: yesNo(func(c *Config) *bool { return &c.Panel.StaffTOTP })},
 	{key: "request_log.keep", standard: "720h", doc: "how long operators can look their API calls up; 0s = calls are not kept",

@@ -35,7 +35,7 @@ type accountPage struct {
 	Language string
 	Theme    string
 	Role     string
-	Sessions []login.Session
+	Sessions []accountSession
 	// Current is the session that is looking.
 	Current string
 	// Required: the second factor can be replaced and not removed.
@@ -47,11 +47,21 @@ func (s *Site) showAccount(v *Visit) error {
 	if err != nil {
 		return err
 	}
+	devices := make([]accountSession, len(sessions))
+	for i, session := range sessions {
+		devices[i] = accountSession{session, deviceName(session.Agent)}
+	}
 	return v.Show("account", accountPage{
 		Person: v.Session.Person, Language: v.Language(), Theme: v.theme(), Role: RoleName(v.Session.Person.Role),
-		Sessions: sessions, Current: v.Session.ID,
+		Sessions: devices, Current: v.Session.ID,
 		Required: s.login.Requires(v.Session.Person),
 	})
+}
+
+// accountSession is a session as its person knows it again.
+type accountSession struct {
+	login.Session
+	Device string
 }
 
 // roleNames are how people call the roles.

@@ -1,11 +1,15 @@
 package look
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -13,6 +17,10 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(looktest.Run(m)) }
+
+// policy is the one that pages are served with.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // serveGuide serves the style guide as pages are served: with the assets and the
 // policy they have.
@@ -23,7 +31,7 @@ func serveGuide(t *testing.T) string {
 	mux.Handle("GET /static/", Static())
 	mux.HandleFunc("GET /{page}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		w.Header().Set("Content-Security-Policy", policy)
 		theme := ""
 		if c, err := r.Cookie("theme"); err == nil {
 			theme = c.Value
@@ -51,6 +59,24 @@ func TestTheStyleGuideIsGoodToLookAtAndToUse(t *testing.T) {
 		tab.Open(url + address)
 		tab.Check(name)
 	}
+}
+
+// On paper there is nothing to press, and a table is whole.
+func TestAPrintedPageHasNoNavigation(t *testing.T) {
+	tab := looktest.New(t)
+	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Do(emulation.SetEmulatedMedia().WithMedia("print"), emulation.SetDeviceMetricsOverride(690, 1000, 1, false))
+	tab.Until("only what was asked for is on paper", `[".side", ".top", ".tabs-bottom", ".page-head-actions", ".filters", ".pager-steps", ".actions"]
+		.every(s => [...document.querySelectorAll(s)].every(e => !e.checkVisibility()))
+		&& [...document.querySelectorAll(".table-cards tbody tr")].every(e => e.checkVisibility())
+		&& getComputedStyle(document.querySelector(".card > .table-scroll")).overflowX === "visible"`)
+	tab.Do(chromedp.ActionFunc(func(ctx context.Context) error {
+		paper, _, err := page.PrintToPDF().WithPrintBackground(true).Do(ctx)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(looktest.Folder(t), "guide-printed.pdf"), paper, 0o644)
+	}))
 }
 
 func TestTheThemeIsSwitchedAndKept(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
@@ -99,17 +100,23 @@ func (tab *Tab) shoot(view string, size Size) {
 		}),
 		emulation.SetDeviceMetricsOverride(size.Width, size.Height, 1, size.touch),
 	)
+	name := strings.ReplaceAll(view, "/", "-") + ".png"
+	if err := os.WriteFile(filepath.Join(Folder(tab.t), name), picture, 0o644); err != nil {
+		tab.t.Fatal(err)
+	}
+}
+
+// Folder is where a test's pictures are kept.
+func Folder(t testing.TB) string {
+	t.Helper()
 	folder := os.Getenv(ShotsVariable)
 	if folder == "" {
-		folder = tab.t.ArtifactDir()
+		return t.ArtifactDir()
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		tab.t.Fatal(err)
+		t.Fatal(err)
 	}
-	name := strings.ReplaceAll(view, "/", "-") + ".png"
-	if err := os.WriteFile(filepath.Join(folder, name), picture, 0o644); err != nil {
-		tab.t.Fatal(err)
-	}
+	return folder
 }
 
 // fits fails the test if one would have to scroll sideways.

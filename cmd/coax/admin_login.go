@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+)
+
+func (a *app) loginCommand() *cobra.Command {
+	return group("login", "People who sign in to the pages", `People who sign in to the pages: operators' own, and staff.
+
+An owner sees one operator's books; a viewer, a member of support or finance, or an
+administrator sees the console. A login opens no API, and an API key no page. A password
+that is made up here is shown once, and has to be replaced at the first sign-in.`,
+		a.loginCreate(), a.loginList(), a.loginSet(), a.loginResetPassword(), a.loginResetTOTP())
+}
+
+func (a *app) loginCreate() *cobra.Command {
+	var asked admin.NewLogin
+	var role string
+	var fromStdin bool
+	command := &cobra.Command{
+		Use:   "create --username NAME --name TEXT --role ROLE [--lco ID] [--password-stdin]",
+		Short: "Make a login; a password that is made up is shown this once",
+		Long: `Make a login. Without --password-stdin a password is made up, shown once, and has to be
+replaced when its person first signs in. With it, the first line of standard input is the
+password, which its person has chosen: 10 to 128 characters.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			asked.Role = login.Role(role)
+			if err := optionalLCO(c, asked.OperatorID); err != nil {
+				return err
+			}
+			if fromStdin {
+				var err error
+				if asked.Password, err = readPassword(c.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				person, password, err := desk.CreateLogin(ctx, asked)
+				if err != nil {
+					return err
+				}
+				return a.showLogin(person, password)
+			})
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&asked.Username, "username", "", "what they sign in with: 3 to 64 of a-z, 0-9 and . _ - @")
+	flags.StringVar(&asked.Name, "name", "", "what they are called")
+	flags.StringVar(&role, "role", "", "owner (an operator's), viewer, support, finance or administrator (staff's)")
+	flags.Int64Var(&asked.OperatorID, "lco", 0, "the `ID` of an owner's operator")
+	flags.BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input instead of making one up")
+	for _, name := range []string{"username", "name", "role"} {
+		_ = command.MarkFlagRequired(name)
+	}
+	return command
+}
+
+// readPassword reads a line that is never shown nor kept.
+func readPassword(from io.Reader) (string, error) {
+	const most = 4 * login.PasswordMost
+	text, err := io.ReadAll(io.LimitReader(from, most+2))
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	password, _, _ := strings.Cut(string(text), "\n")
+	password = strings.TrimSuffix(password, "\r")
+	if password == "" {
+		return "", admin.Refuse("no password came on standard input")
+	}
+	return password, nil
+}
+
+// showLogin shows a login, and a password that was made up.
+func (a *app) showLogin(person login.Person, password string) error {
+	shown := loginObject(person)
+	if password == "" {
+		return a.show(shown)
+	}
+	err := a.show(append(shown, field{"password", password}))
+	if err == nil && !a.asJSON {
+		fmt.Fprintln(a.out, "\nThe password is not shown again. It has to be replaced at the first sign-in.")
+	}
+	return err
+}
+
+func loginObject(p login.Person) object {
+	status := "enabled"
+	if p.Disabled {
+		status = "disabled"
+	}
+	return object{
+		{"login_id", p.ID}, {"username", p.Username}, {"name", p.Name}, {"realm", string(p.Realm)}, {"role", string(p.Role)},
+		{"lco_id", orNone(p.OperatorID)}, {"status", status}, {"totp", p.TOTP}, {"must_change_password", p.MustChangePassword},
+		{"created_at", when(p.CreatedAt)}, {"last_sign_in", when(p.LastSignIn)},
+	}
+}
+
+func (a *app) loginList() *cobra.Command {
+	var filter admin.LoginFilter
+	var staff bool
+	command := &cobra.Command{
+		Use:   "list [--lco ID | --staff]",
+		Short: "List logins, disabled ones too",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := optionalLCO(c, filter.OperatorID); err != nil {
+				return err
+			}
+			if staff {
+				filter.Realm = login.Staff
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				if filter.OperatorID != 0 {
+					if _, err := desk.Operator(ctx, filter.OperatorID); err != nil {
+						return err
+					}
+				}
+				people, err := desk.Logins(ctx, filter)
+				if err != nil {
+					return err
+				}
+				var rows []object
+				for _, person := range people {
+					rows = append(rows, loginObject(person))
+				}
+				return a.list("There is no such login; `coax admin login create` makes one.", rows)
+			})
+		},
+	}
+	command.Flags().Int64Var(&filter.OperatorID, "lco", 0, "only those of the operator of this `ID`")
+	command.Flags().BoolVar(&staff, "staff", false, "only staff")
+	command.MarkFlagsMutuallyExclusive("lco", "staff")
+	return command
+}
+
+// onLogin is a command that acts on the login of a username.
+func (a *app) onLogin(command *cobra.Command, do func(context.Context, *cobra.Command, *admin.Desk, int64) error) *cobra.Command {
+	var username string
+	command.Args = cobra.NoArgs
+	command.RunE = func(c *cobra.Command, _ []string) error {
+		return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			person, err := desk.LoginNamed(ctx, username)
+			if err != nil {
+				return err
+			}
+			return do(ctx, c, desk, person.ID)
+		})
+	}
+	command.Flags().StringVar(&username, "username", "", "whose login")
+	_ = command.MarkFlagRequired("username")
+	return command
+}
+
+func (a *app) loginSet() *cobra.Command {
+	var name, role, status string
+	command := a.onLogin(&cobra.Command{
+		Use:   "set --username NAME [--name TEXT] [--role ROLE] [--status enabled|disabled]",
+		Short: "Change a login; one that is disabled is signed out everywhere at once",
+	}, func(ctx context.Context, c *cobra.Command, desk *admin.Desk, id int64) error {
+		var change admin.LoginChange
+		if c.Flags().Changed("name") {
+			change.Name = &name
+		}
+		if c.Flags().Changed("role") {
+			role := login.Role(role)
+			change.Role = &role
+		}
+		if c.Flags().Changed("status") {
+			disabled := status == "disabled"
+			if !disabled && status != "enabled" {
+				return admin.Refuse("status %q is not known: give enabled or disabled", status)
+			}
+			change.Disabled = &disabled
+		}
+		person, err := desk.ChangeLogin(ctx, id, change)
+		if err != nil {
+			return err
+		}
+		return a.showLogin(person, "")
+	})
+	command.Flags().StringVar(&name, "name", "", "what they are called")
+	command.Flags().StringVar(&role, "role", "", "viewer, support, finance or administrator")
+	command.Flags().StringVar(&status, "status", "", "enabled or disabled")
+	return command
+}
+
+func (a *app) loginResetPassword() *cobra.Command {
+	return a.onLogin(&cobra.Command{
+		Use:   "reset-password --username NAME",
+		Short: "Make up a new password, shown this once, and sign the person out everywhere",
+	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Desk, id int64) error {
+		person, password, err := desk.ResetPassword(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.showLogin(person, password)
+	})
+}
+
+func (a *app) loginResetTOTP() *cobra.Command {
+	return a.onLogin(&cobra.Command{
+		Use:   "reset-totp --username NAME",
+		Short: "Take a second factor away that was lost, and sign the person out everywhere",
+	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Desk, id int64) error {
+		person, err := desk.ResetTOTP(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.showLogin(person, "")
+	})
+}

@@ -1,0 +1,128 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/login"
+)
+
+func sessionOf(realm login.Realm, role login.Role, operatorID int64, stage login.Stage) *login.Session {
+	return &login.Session{ID: "1", Stage: stage, Person: login.Person{Realm: realm, Role: role, OperatorID: operatorID}}
+}
+
+func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
+	owner := sessionOf(login.Operator, login.Owner, 7, login.Whole)
+	support := sessionOf(login.Staff, login.Support, 0, login.Whole)
+	finance := sessionOf(login.Staff, login.Finance, 0, login.Whole)
+	halfway := sessionOf(login.Staff, login.Finance, 0, login.NeedsCode)
+	tests := []struct {
+		name    string
+		rule    Rule
+		visitor *login.Session
+		want    verdict
+	}{
+		{"anyone is anyone", Anyone, nil, permitted},
+		{"anyone is somebody too", Anyone, halfway, permitted},
+		{"nobody is asked to sign in", SignedIn, nil, signIn},
+		{"an operator is signed in", SignedIn, owner, permitted},
+		{"staff is signed in", SignedIn, support, permitted},
+		{"halfway is not in", SignedIn, halfway, finish},
+		{"operators only", Operators, owner, permitted},
+		{"staff is no operator", Operators, finance, refused},
+		{"an operator's login that has none", Operators, sessionOf(login.Operator, login.Owner, 0, login.Whole), refused},
+		{"an operator is no staff", Staff(StaffRoles...), owner, refused},
+		{"an operator who calls itself finance", Staff(StaffRoles...), sessionOf(login.Operator, login.Finance, 7, login.Whole), refused},
+		{"the right role", Staff(login.Finance), finance, permitted},
+		{"another role", Staff(login.Finance), support, refused},
+		{"the right role, halfway", Staff(login.Finance), halfway, finish},
+		{"staff without a role that we know", Staff(StaffRoles...), sessionOf(login.Staff, "janitor", 0, login.Whole), refused},
+		{"a realm that we do not know", SignedIn, sessionOf("ghosts", login.Administrator, 0, login.Whole), refused},
+		{"a step on the way, for who is there", SignedIn.At(login.NeedsCode), halfway, permitted},
+		{"a step on the way, for who is in", SignedIn.At(login.NeedsCode), finance, finish},
+		{"the zero rule", Rule{}, owner, finish},
+		{"the zero rule, at every stage", Rule{}.At(login.Whole), owner, refused},
+	}
+	for _, tt := range tests {
+		if got := tt.rule.judge(tt.visitor); got != tt.want {
+			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
+		}
+		if tt.rule.Allows(tt.visitor) != (tt.want == permitted) {
+			t.Errorf("%s: Allows says otherwise", tt.name)
+		}
+	}
+}
+
+func TestATableWithAMistakeIsNoTable(t *testing.T) {
+	page := func(change func(*Route)) []Route {
+		r := Route{Method: http.MethodGet, Path: "/panel/x", Area: Panel, Who: Operators, Handle: func(*Visit) error { return nil }}
+		change(&r)
+		return []Route{r}
+	}
+	good := page(func(*Route) {})[0]
+	for want, routes := range map[string][]Route{
+		"":                          {good},
+		"has no rule":               page(func(r *Route) { r.Who = Rule{} }),
+		"names no stage":            page(func(r *Route) { r.Who = Operators.At() }),
+		"the panel is for":          page(func(r *Route) { r.Who = SignedIn }),
+		"the console is for":        page(func(r *Route) { r.Path, r.Area, r.Who = "/console/x", Console, SignedIn }),
+		"pages are got":             page(func(r *Route) { r.Method = "PUT" }),
+		"does not begin":            page(func(r *Route) { r.Path = "panel/x" }),
+		"nothing handles":           page(func(r *Route) { r.Handle = nil }),
+		"no area":                   page(func(r *Route) { r.Area = "attic" }),
+		"outside its area":          page(func(r *Route) { r.Path = "/account/x" }),
+		"in another area":           page(func(r *Route) { r.Area, r.Who = Door, SignedIn }),
+		"to the API":                page(func(r *Route) { r.Path, r.Area, r.Who = "/api/v1/x", Door, SignedIn }),
+		"in the navigation":         page(func(r *Route) { r.Path, r.Menu = "/panel/{id}", "X" }),
+		"it matches what":           append(page(func(r *Route) { r.Path = "/panel/{id}" }), good),
+		"no page with its form":     page(func(r *Route) { r.Method, r.StepUp = http.MethodPost, true }),
+		"no page with its form to ": page(func(r *Route) { r.Method, r.StepUp, r.Form = http.MethodPost, true, "/panel/y" }),
+	} {
+		_, err := newTable(routes)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("the table was made with %v; want %q", err, want)
+		}
+	}
+}
+
+func TestAPathIsMatchedAsItWasSent(t *testing.T) {
+	handle := func(*Visit) error { return nil }
+	table, err := newTable([]Route{
+		{Method: http.MethodGet, Path: "/panel/", Area: Panel, Who: Operators, Handle: handle},
+		{Method: http.MethodGet, Path: "/panel/people/{id}", Area: Panel, Who: Operators, Handle: handle},
+		{Method: http.MethodPost, Path: "/panel/people/{id}/renew/{plan}", Form: "/panel/people/{id}", StepUp: true, Area: Panel, Who: Operators, Handle: handle},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ method, path, want, id, allow string }{
+		{"GET", "/panel/", "/panel/", "", ""},
+		{"HEAD", "/panel/", "/panel/", "", ""},
+		{"POST", "/panel/", "", "", "GET"},
+		{"GET", "/panel//", "", "", ""},
+		{"GET", "/panel/people/7", "/panel/people/{id}", "7", ""},
+		{"GET", "/panel/people/a%2Fb%20c", "/panel/people/{id}", "a/b c", ""},
+		{"GET", "/panel/people/", "", "", ""},
+		{"GET", "/panel/people/7/", "", "", ""},
+		{"GET", "/panel/people/%zz", "", "", ""},
+		{"GET", "/panel/../people/7", "", "", ""},
+		{"DELETE", "/panel/people/7", "", "", "GET"},
+		{"POST", "/panel/people/7/renew/A", "/panel/people/{id}/renew/{plan}", "7", ""},
+	} {
+		found, values, allow := table.find(tt.method, tt.path)
+		got := ""
+		if found != nil {
+			got = found.Path
+		}
+		if got != tt.want || values["id"] != tt.id || strings.Join(allow, ", ") != tt.allow {
+			t.Errorf("%s %s: %q with %v, allowed %v; want %q with %q, allowed %q", tt.method, tt.path, got, values, allow, tt.want, tt.id, tt.allow)
+		}
+	}
+	request := &http.Request{}
+	request.SetPathValue("id", "7")
+	found, _, _ := table.find("POST", "/panel/people/7/renew/A")
+	if got := table.formPath(found, request); got != "/panel/people/7" {
+		t.Errorf("the form stands at %q; want /panel/people/7", got)
+	}
+}
