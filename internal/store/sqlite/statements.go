@@ -95,16 +95,19 @@ func lineBefore(at querier, operatorID int64, before time.Time) (line int64, bal
 // ListLedger reads a page of an operator's ledger.
 func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.LedgerLine, error) {
 	var ask wording
-	ask.says(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at
-		  FROM ledger WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
+	ask.says(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at FROM ledger`)
+	if q.TransactionID != "" {
+		// There is one such line at most, and the other conditions must not be what it
+		// is looked for by.
+		ask.says(` WHERE operation_id = ? AND +operator_id = ? AND +line > ? AND +line <= ?`, q.TransactionID, q.OperatorID, q.After, q.Last)
+	} else {
+		ask.says(` WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
+	}
 	if q.Side != report.Both {
 		ask.says(` AND kind = ?`, q.Side)
 	}
 	if q.Text != "" {
 		ask.says(` AND instr(lower(description), ?) > 0`, q.Text)
-	}
-	if q.TransactionID != "" {
-		ask.says(` AND operation_id = ?`, q.TransactionID)
 	}
 	if q.NewestFirst {
 		ask.says(` ORDER BY line DESC LIMIT ?`, q.Most)
@@ -126,8 +129,8 @@ func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.Le
 // operators, which is never much.
 func (db *DB) OpenOperations(ctx context.Context, operatorID int64, most int) ([]operation.Operation, error) {
 	rows, err := db.read(ctx).query(`
-		SELECT `+operationColumns+` FROM operations INDEXED BY operations_one_open
-		 WHERE status IN ('processing', 'needs_review') AND (?1 = 0 OR operator_id = ?1) ORDER BY created_at, id LIMIT ?2`, operatorID, most)
+		SELECT `+operationColumns+` FROM operations
+		 WHERE status IN ('processing', 'needs_review') AND (?1 = 0 OR +operator_id = ?1) ORDER BY +created_at, id LIMIT ?2`, operatorID, most)
 	return collect(rows, err, readOperation)
 }
 
@@ -137,9 +140,9 @@ func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]op
 	var ask wording
 	ask.says(`SELECT ` + operationColumns + ` FROM operations`)
 	if q.Subscriber != "" {
-		ask.says(` INDEXED BY operations_of_subscriber WHERE subscriber_id = ? AND operator_id = ?`, q.Subscriber, q.OperatorID)
+		ask.says(` WHERE subscriber_id = ? AND +operator_id = ?`, q.Subscriber, q.OperatorID)
 	} else {
-		ask.says(` INDEXED BY operations_of_operator WHERE operator_id = ?`, q.OperatorID)
+		ask.says(` WHERE operator_id = ?`, q.OperatorID)
 	}
 	for _, wanted := range []struct{ column, value string }{
 		{`status = ?`, string(q.State)}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},

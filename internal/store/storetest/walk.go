@@ -11,6 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -28,8 +29,8 @@ type Beaten struct {
 	Now time.Time
 }
 
-// Walk goes every way that requests, and the workers beside them, can go through a
-// store: each method of what they ask of it, into each of its corners, so that
+// Walk goes every way that requests, the workers beside them and the readers of pages
+// can go through a store: each method of what they ask of it, into each of its corners, so that
 // whoever listens hears every statement that they can cause. A method that it does
 // not know fails the test.
 func Walk(t *testing.T, store Store, b Beaten) {
@@ -37,11 +38,11 @@ func Walk(t *testing.T, store Store, b Beaten) {
 	w := &walk{T: t, Store: store, on: b}
 	w.prepare()
 	known := []string{}
-	for _, way := range ways {
+	for _, way := range slices.Concat(ways, reportWays) {
 		known = append(known, way.method)
 		way.run(w)
 	}
-	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore]()} {
+	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[report.Store]()} {
 		for i := range asked.NumMethod() {
 			if name := asked.Method(i).Name; !slices.Contains(known, name) {
 				t.Errorf("%s.%s was not walked: add it to the ways in walk.go", asked, name)
@@ -66,10 +67,13 @@ type walk struct {
 	errand int
 }
 
-var ways = []struct {
+// way goes through a method of a store.
+type way struct {
 	method string
 	run    func(*walk)
-}{
+}
+
+var ways = []way{
 	{"CredentialByHash", func(w *walk) { w.must(second(w.CredentialByHash(w.Context(), access.KeyHash{}))) }},
 	{"Admit", (*walk).admissions},
 	{"PurgeAdmissions", func(w *walk) { w.must(first(w.PurgeAdmissions(w.Context(), w.on.Now, w.on.Now.Unix()/60, 10))) }},
