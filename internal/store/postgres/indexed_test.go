@@ -254,7 +254,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 	}
 	// A check that never objects would look just like a tidy store.
 	t.Run("without one of its indexes", func(t *testing.T) {
-		for _, index := range []string{"nonces_by_age", "operations_late_checks", "operations_addon_due", "operations_of_subscriber", "subscribers_by_expiry", "subscriber_terms_of_subscriber"} {
+		for _, index := range []string{"nonces_by_age", "operations_late_checks", "operations_addon_due", "operations_of_subscriber", "subscribers_by_expiry"} {
 			if len(complaints(s.walk(t, `DROP INDEX `+index), isSmall)) == 0 {
 				t.Errorf("nobody objects when %s is missing", index)
 			}
