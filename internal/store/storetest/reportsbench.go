@@ -39,6 +39,7 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 	}{
 		{"home, kept", func() func() error {
 			desk := h.desk(now)
+			s.must(first(desk.Home(ctx, id)))
 			return func() error { return first(desk.Home(ctx, id)) }
 		}()},
 		{"wallet", func() error { return first(h.Wallet(ctx, id)) }},
