@@ -23,3 +23,7 @@ func (p place) Open(t testing.TB) storetest.Store {
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Place { return place(pgtest.NewDatabase(t)) })
 }
+
+func BenchmarkReports(b *testing.B) {
+	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Place { return place(pgtest.NewDatabase(t)) })
+}

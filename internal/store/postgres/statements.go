@@ -93,24 +93,26 @@ func lineBefore(at querier, operatorID int64, before time.Time) (line int64, bal
 // ListLedger reads a page of an operator's ledger.
 func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.LedgerLine, error) {
 	var ask wording
-	ask.says(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at
-		  FROM ledger WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
+	ask.says(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at FROM ledger`)
+	if q.TransactionID != "" {
+		// There is one such line at most, and the other conditions must not be what it
+		// is looked for by.
+		ask.says(` WHERE operation_id = ? AND operator_id + 0 = ? AND line + 0 > ? AND line + 0 <= ?`, q.TransactionID, q.OperatorID, q.After, q.Last)
+	} else {
+		ask.says(` WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
+	}
 	if q.Side != report.Both {
 		ask.says(` AND kind = ?`, q.Side)
 	}
 	if q.Text != "" {
 		ask.says(` AND position(? IN lower(description COLLATE "C")) > 0`, q.Text)
 	}
-	if q.TransactionID != "" {
-		ask.says(` AND operation_id = ?`, q.TransactionID)
-	}
 	if q.NewestFirst {
 		ask.says(` ORDER BY line DESC LIMIT ?`, q.Most)
 	} else {
 		ask.says(` ORDER BY line LIMIT ?`, q.Most)
 	}
-	rows, err := db.read(ctx).query(ask.text, ask.args...)
-	return collect(rows, err, func(row scanner) (report.LedgerLine, error) {
+	return paged(ctx, db, ask, func(row scanner) (report.LedgerLine, error) {
 		var l report.LedgerLine
 		var amount, after int64
 		var at sql.NullInt64
@@ -125,7 +127,7 @@ func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.Le
 func (db *DB) OpenOperations(ctx context.Context, operatorID int64, most int) ([]operation.Operation, error) {
 	rows, err := db.read(ctx).query(`
 		SELECT `+operationColumns+` FROM operations
-		 WHERE status IN ('processing', 'needs_review') AND ($1 = 0 OR operator_id = $1) ORDER BY created_at, id LIMIT $2`, operatorID, most)
+		 WHERE status IN ('processing', 'needs_review') AND ($1 = 0 OR operator_id + 0 = $1) ORDER BY created_at, id LIMIT $2`, operatorID, most)
 	return collect(rows, err, readOperation)
 }
 
@@ -135,7 +137,7 @@ func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]op
 	var ask wording
 	ask.says(`SELECT ` + operationColumns + ` FROM operations`)
 	if q.Subscriber != "" {
-		ask.says(` WHERE subscriber_id = ? AND operator_id = ?`, q.Subscriber, q.OperatorID)
+		ask.says(` WHERE subscriber_id = ? AND operator_id + 0 = ?`, q.Subscriber, q.OperatorID)
 	} else {
 		ask.says(` WHERE operator_id = ?`, q.OperatorID)
 	}
@@ -156,6 +158,9 @@ func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]op
 		ask.says(` AND created_at < ?`, q.Before.UnixMilli())
 	}
 	ask.says(` ORDER BY created_at DESC, id DESC LIMIT ?`, q.Most)
+	if q.Subscriber == "" {
+		return paged(ctx, db, ask, readOperation)
+	}
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, readOperation)
 }

@@ -65,7 +65,7 @@ func (db *DB) ReviewQueue(ctx context.Context, most int) ([]report.Review, error
 	var queue []report.Review
 	err := db.snapshot(ctx, func(from querier) error {
 		rows, err := from.query(`
-			SELECT `+operationColumns+` FROM operations INDEXED BY operations_open_by_check
+			SELECT `+operationColumns+` FROM operations
 			 WHERE status = 'needs_review' ORDER BY review_since, id LIMIT ?1`, most)
 		ops, err := collect(rows, err, readOperation)
 		if err != nil {

@@ -194,9 +194,11 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		found, s.Subscriber = true, *customer
 		var activated, renewed sql.NullInt64
 		var transaction, provider sql.NullString
+		// The plus keeps SQLite from the index of operators: it would go back through
+		// all of the operator's operations there until it meets the subscriber's.
 		err = from.queryRow(`
 			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
-			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
+			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND +o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
 			  FROM subscribers s WHERE s.id = ?1`, customer.ID).
 			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
 		if err != nil {

@@ -45,6 +45,10 @@ func BenchmarkBalance(b *testing.B) {
 	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
 }
 
+func BenchmarkReports(b *testing.B) {
+	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Place { return folder(t.TempDir()) })
+}
+
 // counting reports how many facts share a commit.
 type counting struct {
 	folder

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -11,30 +13,49 @@ import (
 	"github.com/coaxhq/coax/internal/report"
 )
 
-// DueByDay adds up what falls due. Days and prices are put together here: SQLite
-// would sort all rows to group them.
+// DueByDay adds up what falls due. Cycles are looked up in the order of their
+// subscribers, in which many share a page, and days and prices are put together here:
+// SQLite would sort all rows again to group them.
 func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]report.Due, error) {
-	rows, err := db.read(ctx).query(`
-		SELECT s.expires_at, p.price_paise
-		  FROM subscribers s
-		  JOIN plans p ON p.id = (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id ORDER BY c.seq DESC LIMIT 1)
-		 WHERE s.operator_id = ?1 AND s.expires_at > ?2 AND s.expires_at <= ?3
-		 ORDER BY s.expires_at`, operatorID, after.UnixMilli(), until.UnixMilli())
-	dues := []report.Due{}
-	var dayEnds int64
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
-		var expires, price int64
-		if err := row.Scan(&expires, &price); err != nil {
+	days := map[int64]*report.Due{}
+	err := db.snapshot(ctx, func(from querier) error {
+		prices := map[string]money.Amount{}
+		rows, err := from.query(`SELECT id, price_paise FROM plans`)
+		_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+			var id string
+			var price int64
+			err := row.Scan(&id, &price)
+			prices[id] = money.Paise(price)
 			return struct{}{}, err
+		})
+		if err != nil {
+			return fmt.Errorf("read the prices: %w", err)
 		}
-		if len(dues) == 0 || expires >= dayEnds {
-			today := report.Day(time.UnixMilli(expires))
-			dues, dayEnds = append(dues, report.Due{Day: today}), today.Add(24*time.Hour).UnixMilli()
-		}
-		last := &dues[len(dues)-1]
-		last.Subscribers, last.Amount = last.Subscribers+1, last.Amount.Add(money.Paise(price))
-		return struct{}{}, nil
+		rows, err = from.query(`
+			SELECT due.expires_at, (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = due.id ORDER BY c.seq DESC LIMIT 1)
+			  FROM (SELECT id, expires_at FROM subscribers WHERE operator_id = ?1 AND expires_at > ?2 AND expires_at <= ?3 ORDER BY id) due`,
+			operatorID, after.UnixMilli(), until.UnixMilli())
+		_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+			var expires int64
+			var plan string
+			if err := row.Scan(&expires, &plan); err != nil {
+				return struct{}{}, err
+			}
+			day := report.Day(time.UnixMilli(expires))
+			due := days[day.Unix()]
+			if due == nil {
+				due = &report.Due{Day: day}
+				days[day.Unix()] = due
+			}
+			due.Subscribers, due.Amount = due.Subscribers+1, due.Amount.Add(prices[plan])
+			return struct{}{}, nil
+		})
+		return err
 	})
+	dues := []report.Due{}
+	for _, day := range slices.Sorted(maps.Keys(days)) {
+		dues = append(dues, *days[day])
+	}
 	return dues, err
 }
 
@@ -95,16 +116,19 @@ func lineBefore(at querier, operatorID int64, before time.Time) (line int64, bal
 // ListLedger reads a page of an operator's ledger.
 func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.LedgerLine, error) {
 	var ask wording
-	ask.says(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at
-		  FROM ledger WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
+	ask.says(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at FROM ledger`)
+	if q.TransactionID != "" {
+		// There is one such line at most, and the other conditions must not be what it
+		// is looked for by.
+		ask.says(` WHERE operation_id = ? AND +operator_id = ? AND +line > ? AND +line <= ?`, q.TransactionID, q.OperatorID, q.After, q.Last)
+	} else {
+		ask.says(` WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
+	}
 	if q.Side != report.Both {
 		ask.says(` AND kind = ?`, q.Side)
 	}
 	if q.Text != "" {
 		ask.says(` AND instr(lower(description), ?) > 0`, q.Text)
-	}
-	if q.TransactionID != "" {
-		ask.says(` AND operation_id = ?`, q.TransactionID)
 	}
 	if q.NewestFirst {
 		ask.says(` ORDER BY line DESC LIMIT ?`, q.Most)
@@ -126,8 +150,8 @@ func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.Le
 // operators, which is never much.
 func (db *DB) OpenOperations(ctx context.Context, operatorID int64, most int) ([]operation.Operation, error) {
 	rows, err := db.read(ctx).query(`
-		SELECT `+operationColumns+` FROM operations INDEXED BY operations_one_open
-		 WHERE status IN ('processing', 'needs_review') AND (?1 = 0 OR operator_id = ?1) ORDER BY created_at, id LIMIT ?2`, operatorID, most)
+		SELECT `+operationColumns+` FROM operations
+		 WHERE status IN ('processing', 'needs_review') AND (?1 = 0 OR +operator_id = ?1) ORDER BY +created_at, id LIMIT ?2`, operatorID, most)
 	return collect(rows, err, readOperation)
 }
 
@@ -137,9 +161,9 @@ func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]op
 	var ask wording
 	ask.says(`SELECT ` + operationColumns + ` FROM operations`)
 	if q.Subscriber != "" {
-		ask.says(` INDEXED BY operations_of_subscriber WHERE subscriber_id = ? AND operator_id = ?`, q.Subscriber, q.OperatorID)
+		ask.says(` WHERE subscriber_id = ? AND +operator_id = ?`, q.Subscriber, q.OperatorID)
 	} else {
-		ask.says(` INDEXED BY operations_of_operator WHERE operator_id = ?`, q.OperatorID)
+		ask.says(` WHERE operator_id = ?`, q.OperatorID)
 	}
 	for _, wanted := range []struct{ column, value string }{
 		{`status = ?`, string(q.State)}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},

@@ -14,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -31,8 +32,8 @@ type Beaten struct {
 	Now time.Time
 }
 
-// Walk goes every way that requests, and the workers beside them, can go through a
-// store: each method of what they ask of it, into each of its corners, so that
+// Walk goes every way that requests, the workers beside them and the readers of pages
+// can go through a store: each method of what they ask of it, into each of its corners, so that
 // whoever listens hears every statement that they can cause. A method that it does
 // not know fails the test.
 func Walk(t *testing.T, store Store, b Beaten) {
@@ -48,6 +49,11 @@ func Walk(t *testing.T, store Store, b Beaten) {
 		reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](),
 		reflect.TypeFor[login.Store](), reflect.TypeFor[requestlog.Store](), reflect.TypeFor[bulk.Store](),
 	} {
+	for _, way := range slices.Concat(ways, reportWays) {
+		known = append(known, way.method)
+		way.run(w)
+	}
+	for _, asked := range []reflect.Type{reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](), reflect.TypeFor[report.Store]()} {
 		for i := range asked.NumMethod() {
 			if name := asked.Method(i).Name; !slices.Contains(known, name) {
 				t.Errorf("%s.%s was not walked: add it to the ways in walk.go", asked, name)
@@ -74,6 +80,7 @@ type walk struct {
 }
 
 // way is one method, walked.
+// way goes through a method of a store.
 type way struct {
 	method string
 	run    func(*walk)

@@ -1,0 +1,145 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+)
+
+const (
+	// largeSubscribers is how many an operator has whose pages are measured, and
+	// largeOperations how many were renewed within the last thirty days.
+	largeSubscribers = 100_000
+	largeOperations  = 30_000
+	largeCallers     = 32
+)
+
+// given and family are the words that names are made of, a few of which are common.
+var (
+	given  = []string{"Asha", "Ravi", "Sunita", "Imran", "Lakshmi", "Gurpreet", "Joseph", "आशा", "Mohan", "Farida", "Deepak"}
+	family = []string{"Sharma", "Kumar", "Devi", "Khan", "Reddy", "Singh", "Thomas", "शर्मा", "Rao", "Patil", "Nair", "Das", "Gupta"}
+)
+
+// BenchmarkReports measures what each of the pages asks of a store in which one
+// operator has a hundred thousand subscribers.
+func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
+	h := &house{TB: b, Store: newPlace(b).Open(b)}
+	b.Cleanup(func() { _ = h.Store.Close() })
+	s := h.shop("100000000")
+	s.large()
+	ctx, id, now := b.Context(), s.operator.ID, noon
+	for _, question := range []struct {
+		name string
+		ask  func() error
+	}{
+		{"home, kept", func() func() error {
+			desk := h.desk(now)
+			s.must(first(desk.Home(ctx, id)))
+			return func() error { return first(desk.Home(ctx, id)) }
+		}()},
+		{"wallet", func() error { return first(h.Wallet(ctx, id)) }},
+		{"due in 30 days", func() error { return first(h.DueByDay(ctx, id, now, now.Add(30*oneDay))) }},
+		{"trade of a day", func() error { return first(h.TradeBetween(ctx, id, report.Day(now).Add(-oneDay), report.Day(now))) }},
+		{"count", func() error { return first(h.CountSubscribers(ctx, id, now)) }},
+		{"by expiry", s.asking(report.SubscriberFilter{})},
+		{"by expiry, in the middle", s.asking(report.SubscriberFilter{After: report.Place{Number: now.Add(15 * oneDay).UnixMilli(), ID: "1"}.String()})},
+		{"by name", s.asking(report.SubscriberFilter{Order: report.ByName})},
+		{"active by name", s.asking(report.SubscriberFilter{Order: report.ByName, Standing: report.Active})},
+		{"expiring in 7 days", s.asking(report.SubscriberFilter{Standing: report.Expiring, Within: 7})},
+		{"expired", s.asking(report.SubscriberFilter{Standing: report.Expired})},
+		{"in review", s.asking(report.SubscriberFilter{Standing: report.InReview})},
+		{"search of one letter", s.asking(report.SubscriberFilter{Search: "s"})},
+		{"search of a common word", s.asking(report.SubscriberFilter{Search: "sharma"})},
+		{"search of two words", s.asking(report.SubscriberFilter{Search: "asha kumar"})},
+		{"search of a mobile", s.asking(report.SubscriberFilter{Search: "98000555"})},
+		{"search of nobody", s.asking(report.SubscriberFilter{Search: "zzz"})},
+		{"subscriber", func() error { return second(h.desk(now).Subscriber(ctx, id, largeID(4711))) }},
+		{"statement of a month", func() error {
+			return first(h.desk(now).Statement(ctx, id, report.StatementFilter{From: now.Add(-30 * oneDay), Until: now}))
+		}},
+		{"statement, newest first", func() error {
+			return first(h.desk(now).Statement(ctx, id, report.StatementFilter{From: now.Add(-30 * oneDay), Until: now, NewestFirst: true}))
+		}},
+		{"transactions", func() error { return first(h.desk(now).Transactions(ctx, id, report.TransactionFilter{})) }},
+		{"transactions of a day", func() error {
+			return first(h.desk(now).Transactions(ctx, id, report.TransactionFilter{From: now.Add(-9 * oneDay), Until: now.Add(-9 * oneDay), State: operation.Success}))
+		}},
+		{"holds", func() error { return first(h.desk(now).Holds(ctx, id)) }},
+		{"accounts", func() error { return first(h.ListAccounts(ctx, report.AccountQuery{Most: 50})) }},
+		{"totals", func() error { return first(h.SystemTotals(ctx)) }},
+		{"reviews", func() error { return first(h.ReviewQueue(ctx, 50)) }},
+		{"commission of a month", func() error { return first(h.CommissionSums(ctx, id, report.Month(now), now)) }},
+	} {
+		b.Run(question.name, func(b *testing.B) {
+			for b.Loop() {
+				if err := question.ask(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func (s *shop) asking(f report.SubscriberFilter) func() error {
+	return func() error { return first(s.desk(noon).Subscribers(s.Context(), s.operator.ID, f)) }
+}
+
+func largeID(n int) string { return fmt.Sprintf("%06d", 100_000+n) }
+
+// large gives the shop its subscribers, who expire one after the other within a
+// month, one in fifty a while ago, and their renewals.
+func (s *shop) large() {
+	s.Helper()
+	const batch = 1000
+	for begin := 0; begin < largeSubscribers; begin += batch {
+		var rows []admin.ImportRow
+		for n := begin; n < begin+batch; n++ {
+			expires := noon.Add(time.Duration(n%30*24+n%24) * time.Hour)
+			if n%50 == 0 {
+				expires = noon.Add(-time.Duration(n%2400+1) * time.Hour)
+			}
+			rows = append(rows, admin.ImportRow{
+				Line: n + 1, OperatorID: s.operator.ID, SubscriberID: largeID(n), Mobile: fmt.Sprintf("98%08d", n), PlanID: s.plan.ID, Expires: expires,
+				Name: given[n%len(given)] + " " + family[n%len(family)],
+			})
+		}
+		_, err := s.ImportSubscribers(s.Context(), act("subscriber import"), rows)
+		s.must(err)
+	}
+	errs := make([]error, largeCallers)
+	together(largeCallers, func(caller int) {
+		for n := caller; n < largeOperations && errs[caller] == nil; n += largeCallers {
+			errs[caller] = s.renewLong(n)
+		}
+	})
+	s.must(errors.Join(errs...))
+}
+
+// renewLong is the n-th renewal, some time in the last thirty days. One in a thousand
+// is left in review.
+func (s *shop) renewLong(n int) error {
+	at := noon.Add(-30*oneDay + time.Duration(n)*30*oneDay/largeOperations)
+	facts, err := s.Facts(s.Context(), operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: largeID(n), PlanID: s.plan.ID})
+	if err != nil {
+		return err
+	}
+	d := s.activation(fmt.Sprint("renewal-", n), facts.Subscriber.Mobile, facts.Subscriber.ID)
+	d.Kind, d.SubscriberVersion, d.CustomerName, d.Profile = operation.Renew, facts.Subscriber.Version, facts.Subscriber.Name, operation.Profile{}
+	d.CreatedAt, d.CycleStartsAt, d.ExpiryPrevious, d.ExpiryPlanned = at, at, facts.Subscriber.Expires, facts.Subscriber.Expires
+	op, err := s.Reserve(s.Context(), d)
+	if err != nil {
+		return err
+	}
+	to := operation.Success
+	if n%1000 == 0 {
+		to = operation.NeedsReview
+	}
+	st := settlement(op, to)
+	st.At = at.Add(time.Second)
+	return second(s.Settle(s.Context(), st))
+}
