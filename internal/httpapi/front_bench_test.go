@@ -21,15 +21,18 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/telemetry"
 	"github.com/coaxhq/coax/signing"
 )
 
 // BenchmarkFront measures what a signed read costs beside its store: TLS,
-// net/http, the gate, the envelope, the log. The store here answers at once and
-// burns nothing, so that one signed request can be sent again and again by a
-// client that does next to nothing. Two handlers that only send the same bytes,
+// net/http, the gate, the envelope, the log; and once with the request log, which is
+// kept in a real store. The store of the gate answers at once and burns nothing, so
+// that one signed request can be sent again and again by a client that does next to
+// nothing. Two handlers that only send the same bytes,
 // behind our front door and without it, tell what of it is net/http's. Compare
 // cpu-µs/op, taken alternately (-count), rather than ns/op: that one has the
 // machine's other work in it.
@@ -37,6 +40,22 @@ func BenchmarkFront(b *testing.B) {
 	b.Run("signed balance", func(b *testing.B) {
 		api, request := signedBalance(b)
 		throughTheDoor(b, api, request)
+	})
+	b.Run("signed balance in the request log", func(b *testing.B) {
+		api, request := signedBalance(b)
+		db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "coax.db"), sqlite.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close()
+		log := requestlog.New(db, requestlog.Config{Keep: time.Hour, Problem: func(err error) { b.Error(err) }})
+		api.record = api.record.keepingIn(log)
+		running, stop := context.WithCancel(b.Context())
+		var written sync.WaitGroup
+		written.Go(func() { log.Run(running) })
+		throughTheDoor(b, api, request)
+		stop()
+		written.Wait()
 	})
 	b.Run("same bytes behind the door", func(b *testing.B) {
 		api, request := signedBalance(b)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -251,79 +250,6 @@ func (l *Log) write(ctx context.Context, blocks []filling, uses []Use) (calls in
 		batch.Uses = nil
 	}
 	return calls, nil
-}
-
-// filling is a block that calls are still added to.
-type filling struct {
-	Block
-	calls int
-}
-
-// group puts the calls of each operator into blocks of their own, and picks out
-// the uses of keys that are worth noting.
-func (l *Log) group(waiting []byte) ([]filling, []Use) {
-	var done []filling
-	open := map[int64]*filling{}
-	uses := map[int64]Use{}
-	for r := (unpacker{rest: waiting}); len(r.rest) > 0; {
-		operator, marks := int64(r.uvarint()), r.bytes(1)[0]
-		packed := r.bytes(r.uvarint())
-		head := unpacker{rest: packed}
-		at, key := time.UnixMilli(head.varint()).UTC(), int64(head.uvarint())
-
-		b := open[operator]
-		if b != nil && !b.takes(at, len(packed)) {
-			done = append(done, *b)
-			b = nil
-		}
-		if b == nil {
-			b = &filling{Block: Block{OperatorID: operator, From: at, Until: at, Packed: []byte{blockFormat}}}
-			open[operator] = b
-		}
-		b.add(at, marks, packed)
-		if use := uses[key]; marks&markProven != 0 && at.Sub(l.noted[key]) >= useEvery && at.After(use.At) {
-			uses[key] = Use{operator, key, at}
-		}
-	}
-	for _, b := range open {
-		done = append(done, *b)
-	}
-	slices.SortFunc(done, func(a, b filling) int {
-		return cmp.Or(cmp.Compare(a.OperatorID, b.OperatorID), a.Until.Compare(b.Until))
-	})
-	if len(l.noted) > usesRemembered {
-		clear(l.noted)
-	}
-	return done, inOrder(uses)
-}
-
-func inOrder(uses map[int64]Use) []Use {
-	var all []Use
-	for _, use := range uses {
-		all = append(all, use)
-	}
-	slices.SortFunc(all, func(a, b Use) int {
-		return cmp.Or(cmp.Compare(a.OperatorID, b.OperatorID), cmp.Compare(a.CredentialID, b.CredentialID))
-	})
-	return all
-}
-
-// takes reports whether there is room for one more call.
-func (f *filling) takes(at time.Time, length int) bool {
-	return len(f.Packed)+length <= blockBytes && at.Sub(f.From) <= blockSpan && f.Until.Sub(at) <= blockSpan
-}
-
-func (f *filling) add(at time.Time, marks byte, packed []byte) {
-	if at.Before(f.From) {
-		f.From = at
-	}
-	if at.After(f.Until) {
-		f.Until = at
-	}
-	f.Refused = f.Refused || marks&markRefused != 0
-	f.Packed = binary.AppendUvarint(f.Packed, uint64(len(packed)))
-	f.Packed = append(f.Packed, packed...)
-	f.calls++
 }
 
 // purgeBatch is small because a batch keeps the store's writer busy, and requests

@@ -67,3 +67,7 @@ func (c counting) Open(t testing.TB) storetest.Store {
 	})
 	return db
 }
+
+func BenchmarkRequestLog(b *testing.B) {
+	storetest.BenchmarkRequestLog(b, func(t testing.TB) storetest.Place { return folder(t.TempDir()) })
+}

@@ -1,0 +1,94 @@
+package requestlog
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// filling is a block that calls are still added to.
+type filling struct {
+	Block
+	calls int
+}
+
+// group puts the calls of each operator into blocks of their own, and picks out
+// the uses of keys that are worth noting.
+func (l *Log) group(waiting []byte) ([]filling, []Use) {
+	// How much room an operator's calls need is counted first: to let blocks grow as
+	// they are filled would copy everything a few times over.
+	room := map[int64]int{}
+	for r := (unpacker{rest: waiting}); len(r.rest) > 0; {
+		operator := int64(r.uvarint())
+		r.bytes(1)
+		before := len(r.rest)
+		r.bytes(r.uvarint())
+		room[operator] += before - len(r.rest)
+	}
+	var done []filling
+	open := make(map[int64]*filling, len(room))
+	uses := map[int64]Use{}
+	for r := (unpacker{rest: waiting}); len(r.rest) > 0; {
+		operator, marks := int64(r.uvarint()), r.bytes(1)[0]
+		packed := r.bytes(r.uvarint())
+		head := unpacker{rest: packed}
+		at, key := time.UnixMilli(head.varint()).UTC(), int64(head.uvarint())
+
+		b := open[operator]
+		if b != nil && !b.takes(at, len(packed)) {
+			done = append(done, *b)
+			b = nil
+		}
+		if b == nil {
+			b = &filling{Block: Block{OperatorID: operator, From: at, Until: at}}
+			b.Packed = append(make([]byte, 0, 1+min(room[operator], blockBytes)), blockFormat)
+			open[operator] = b
+		}
+		before := len(b.Packed)
+		b.add(at, marks, packed)
+		room[operator] -= len(b.Packed) - before
+		if use := uses[key]; marks&markProven != 0 && at.Sub(l.noted[key]) >= useEvery && at.After(use.At) {
+			uses[key] = Use{operator, key, at}
+		}
+	}
+	for _, b := range open {
+		done = append(done, *b)
+	}
+	slices.SortFunc(done, func(a, b filling) int {
+		return cmp.Or(cmp.Compare(a.OperatorID, b.OperatorID), a.Until.Compare(b.Until))
+	})
+	if len(l.noted) > usesRemembered {
+		clear(l.noted)
+	}
+	return done, inOrder(uses)
+}
+
+func inOrder(uses map[int64]Use) []Use {
+	var all []Use
+	for _, use := range uses {
+		all = append(all, use)
+	}
+	slices.SortFunc(all, func(a, b Use) int {
+		return cmp.Or(cmp.Compare(a.OperatorID, b.OperatorID), cmp.Compare(a.CredentialID, b.CredentialID))
+	})
+	return all
+}
+
+// takes reports whether there is room for one more call.
+func (f *filling) takes(at time.Time, length int) bool {
+	return len(f.Packed)+binary.MaxVarintLen16+length <= blockBytes && at.Sub(f.From) <= blockSpan && f.Until.Sub(at) <= blockSpan
+}
+
+func (f *filling) add(at time.Time, marks byte, packed []byte) {
+	if at.Before(f.From) {
+		f.From = at
+	}
+	if at.After(f.Until) {
+		f.Until = at
+	}
+	f.Refused = f.Refused || marks&markRefused != 0
+	f.Packed = binary.AppendUvarint(f.Packed, uint64(len(packed)))
+	f.Packed = append(f.Packed, packed...)
+	f.calls++
+}
