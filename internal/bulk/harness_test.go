@@ -52,6 +52,7 @@ type world struct {
 	testing.TB
 	store     books
 	reopen    func() books
+	several   bool // the store takes several nodes
 	simulator *simulator.Simulator
 	address   string
 	gateway   *gateway.Gateway
@@ -70,9 +71,11 @@ func onBothStores(t *testing.T, run func(*world)) {
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		address := pgtest.NewDatabase(t)
-		run(newWorld(t, func() (books, error) {
+		w := newWorld(t, func() (books, error) {
 			return postgres.Open(t.Context(), address+"&pool_max_conns=8", postgres.Options{})
-		}))
+		})
+		w.several = true
+		run(w)
 	})
 }
 

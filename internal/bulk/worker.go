@@ -118,7 +118,7 @@ func (w *Worker) hold(job Job) Hold {
 // turn runs rows of a job that was claimed, and lets go of it.
 func (w *Worker) turn(ctx context.Context, job Job) error {
 	again, why, err := w.work(ctx, job)
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		again = pauseFor
 	}
 	now := w.config.Now()
@@ -154,7 +154,8 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 	carry := context.WithoutCancel(ctx)
 	began := w.config.Now()
 	for ran := 0; ran < turnRows && w.config.Now().Sub(began) < turnTime && ctx.Err() == nil; {
-		now, rows, held, err := w.store.TakeBulkRows(ctx, w.hold(job), rowsAtOnce)
+		hold := w.hold(job)
+		now, rows, held, err := w.store.TakeBulkRows(ctx, hold, rowsAtOnce)
 		if err != nil {
 			return 0, "", fmt.Errorf("take rows of bulk renewal %s: %w", job.ID, err)
 		}
@@ -162,7 +163,7 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 			break
 		}
 		ran += len(rows)
-		verdict, err := w.runAll(carry, now, rows) // it may have been cancelled since
+		verdict, err := w.runAll(carry, now, hold, rows) // it may have been cancelled since
 		if err != nil || verdict.again > 0 {
 			return verdict.again, verdict.why, err
 		}
@@ -178,11 +179,14 @@ type verdict struct {
 
 // runAll runs rows at the same time and writes down what comes of each as soon as it
 // is known.
-func (w *Worker) runAll(ctx context.Context, job Job, rows []Row) (worst verdict, err error) {
+func (w *Worker) runAll(ctx context.Context, job Job, hold Hold, rows []Row) (worst verdict, err error) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var problems []error
 	for _, row := range rows {
+		if !w.config.Now().Before(hold.Until) {
+			break // taking them outlasted the lease: they may be somebody else's
+		}
 		group.Go(func() {
 			got, err := w.run(ctx, job, row)
 			mu.Lock()

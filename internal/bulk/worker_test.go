@@ -144,7 +144,12 @@ func TestTwoWorkersOnOneJobChargeEachRowOnce(t *testing.T) {
 		w.topUp(10_000, "money")
 		job := w.started(w.subscribers(7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0)...)
 		var group sync.WaitGroup
-		workers := []*bulk.Worker{w.worker("node-1", w.store), w.worker("node-2", w.store)}
+		elsewhere := w.store
+		if w.several {
+			elsewhere = w.reopen()
+			defer elsewhere.Close()
+		}
+		workers := []*bulk.Worker{w.worker("node-1", w.store), w.worker("node-2", elsewhere)}
 		for i, worker := range workers {
 			if i > 0 {
 				w.until("the first one's rows are under way", func() bool { return len(w.simulator.Calls("")) >= 4 })
