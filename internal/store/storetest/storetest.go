@@ -51,6 +51,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Operations", operationTests},
 		{"StaffWork", staffWorkTests},
 		{"Reviews", reviewTests},
+		{"Clerks", clerkTests},
 		{"Proposals", proposalTests},
 		{"Periods", periodTests},
 	} {
