@@ -38,6 +38,8 @@ func (db *DB) ClosePeriod(ctx context.Context, act admin.Act, month admin.Month,
 				continue // by somebody else, meanwhile
 			}
 			closed = append(closed, p)
+		}
+		for _, p := range closed {
 			if err := logAct(tx, act, p.OperatorID, admin.PeriodSubject(p), nil, admin.PeriodState(p)); err != nil {
 				return err
 			}

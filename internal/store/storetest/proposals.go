@@ -1,16 +1,12 @@
 package storetest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 )
@@ -27,25 +23,6 @@ var proposalTests = []test{
 	{"an approval that cannot be carried out leaves everything as it was", approvalRefused},
 	{"an operation in review is settled by two", settledByTwo},
 	{"a proposal lapses, and can be made again", lapsedProposals},
-	{"an act has its origin, and the chain proves it", originsAreChained},
-	{"a role does what it may, and nothing else", rolesHold},
-}
-
-var limits = admin.Limits{ApprovalAbove: rupees("1000")}
-
-// sealer stands for the master key where no key is ever opened again.
-type sealer struct{}
-
-func (sealer) Seal(access.Secret, int64, access.KeyHash) ([]byte, error) {
-	return []byte("sealed"), nil
-}
-
-// clerk is the desk of somebody in the console, at noon.
-func (h *house) clerk(name string, role admin.Role) *admin.Desk { return h.clerkAt(name, role, noon) }
-
-func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Desk {
-	desk := admin.NewDesk(h.Store, sealer{}, "console:"+name, func() time.Time { return now })
-	return desk.As(role, limits).From(netip.MustParseAddr("192.0.2.7"))
 }
 
 func (s *shop) paid(amount, reference string) admin.TopUp {
@@ -362,64 +339,5 @@ func lapsedProposals(h *house) {
 	}
 	if was, err := s.Proposal(s.Context(), p.ID); err != nil || was.Status != admin.ProposalLapsed || !was.DecidedAt.Equal(late) || was.Checker != "" {
 		s.Errorf("the first one is %+v, %v; want it lapsed", was, err)
-	}
-}
-
-func originsAreChained(h *house) {
-	h.operator("from nowhere")
-	s := h.shop("0")
-	_, err := s.clerk("asha", admin.Administrator).AllowAddress(s.Context(), s.operator.ID, "192.0.2.1")
-	s.must(err)
-	acts := s.acts()
-	last := acts[len(acts)-1]
-	if last.Origin != "192.0.2.7" || acts[0].Origin != "" {
-		s.Errorf("origins %q and %q; want none and 192.0.2.7", acts[0].Origin, last.Origin)
-	}
-	previous := acts[len(acts)-2].Hash
-	if !bytes.Equal(last.ChainHash(previous), last.Hash) {
-		s.Error("the act does not follow from the one before")
-	}
-	for _, origin := range []string{"", "192.0.2.8"} {
-		tampered := last
-		tampered.Origin = origin
-		if bytes.Equal(tampered.ChainHash(previous), last.Hash) {
-			s.Errorf("its origin could be made %q unseen", origin)
-		}
-	}
-}
-
-func rolesHold(h *house) {
-	s := h.shop("0")
-	before := len(s.acts())
-	for _, row := range []struct {
-		what string
-		role admin.Role
-		do   func(*admin.Desk) error
-	}{
-		{"a viewer's whitelist", admin.Viewer, func(d *admin.Desk) error {
-			return first(d.AllowAddress(s.Context(), s.operator.ID, "192.0.2.1"))
-		}},
-		{"support's top-up", admin.Support, func(d *admin.Desk) error { return first(d.SubmitTopUp(s.Context(), s.paid("5", "r"))) }},
-		{"support's proposal", admin.Support, func(d *admin.Desk) error { return first(d.SubmitTopUp(s.Context(), s.paid("5000", "r"))) }},
-		{"finance's key", admin.Finance, func(d *admin.Desk) error {
-			return first(d.IssueKey(s.Context(), s.operator.ID, access.AllPermissions))
-		}},
-		{"a deletion without a role", "", func(d *admin.Desk) error { return d.DeleteOperator(s.Context(), s.operator.ID) }},
-	} {
-		err := row.do(s.clerk("asha", row.role))
-		s.refused(row.what, err)
-		if err != nil && !strings.Contains(err.Error(), "does not allow") {
-			s.Errorf("%s: %v; want it to name the role", row.what, err)
-		}
-	}
-	p := s.proposed("5000", "NEFT-1")
-	_, err := s.clerk("binu", admin.Support).Approve(s.Context(), p.ID)
-	s.refused("support's approval", err)
-	s.money("after all", "0", "0")
-	if after := len(s.acts()); after != before+1 {
-		s.Errorf("%d acts were logged; want the proposal's alone", after-before)
-	}
-	if list, err := s.Whitelist(s.Context(), s.operator.ID); err != nil || len(list) != 0 {
-		s.Errorf("the whitelist is %v, %v", list, err)
 	}
 }

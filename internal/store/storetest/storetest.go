@@ -64,6 +64,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Reports", reportTests},
 		{"RequestLog", requestLogTests},
 		{"Bulk", bulkTests},
+		{"Clerks", clerkTests},
 		{"Proposals", proposalTests},
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
