@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -46,8 +47,22 @@ exits with 2.`,
 	return command
 }
 
+// staffStore is an open store with the member of staff who opened it.
+type staffStore struct {
+	store store
+	vault *access.Vault
+	actor string
+}
+
 // atDesk opens the store as a member of staff, for the length of one act.
 func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk) error) error {
+	return a.atStore(ctx, func(ctx context.Context, _ Config, s staffStore) error {
+		return act(ctx, admin.NewDesk(s.store, s.vault, s.actor, a.now))
+	})
+}
+
+// atStore does so for an act that needs more than a desk.
+func (a *app) atStore(ctx context.Context, act func(context.Context, Config, staffStore) error) error {
 	config, err := a.config()
 	if err != nil {
 		return err
@@ -66,7 +81,7 @@ func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk)
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), a.now()); err != nil {
 		return err
 	}
-	return act(ctx, admin.NewDesk(store, vault, "cli:"+userName(), a.now))
+	return act(ctx, config, staffStore{store: store, vault: vault, actor: "cli:" + userName()})
 }
 
 // userName is who is written down as having acted.

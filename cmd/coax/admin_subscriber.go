@@ -14,8 +14,8 @@ import (
 )
 
 func (a *app) subscriberCommand() *cobra.Command {
-	return group("subscriber", "Subscribers", "Subscribers: bring them in from another system, or look at one.",
-		a.subscriberImport(), a.subscriberShow())
+	return group("subscriber", "Subscribers", "Subscribers: bring them in from another system, look at one, or reset a password.",
+		a.subscriberImport(), a.subscriberShow(), a.subscriberPassword())
 }
 
 func (a *app) subscriberImport() *cobra.Command {

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+func (a *app) subscriberPassword() *cobra.Command {
+	var operatorID int64
+	var id string
+	command := &cobra.Command{
+		Use:   "reset-password --lco ID --subscriber ID",
+		Short: "Give a customer a new app password, by way of the provider",
+		Long: `Give a customer a new app password, by way of the provider. It is made up, printed this once
+and kept nowhere; who reset whose password when is written down.
+
+If the provider does not answer, nobody knows which password holds: have the customer try the
+new one, and reset it again if that does not work.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atStore(c.Context(), func(ctx context.Context, config Config, desk staffStore) error {
+				provider, err := openProvider(config, nil)
+				if err != nil {
+					return err
+				}
+				defer provider.Close()
+				got, err := admin.NewPasswords(desk.store, provider, a.now).Reset(ctx, desk.actor, operatorID, id, "")
+				if err != nil && !errors.Is(err, admin.ErrNotLogged) {
+					return err
+				}
+				return errors.Join(err, a.showPassword(id, got))
+			})
+		},
+	}
+	command.Flags().Int64Var(&operatorID, "lco", 0, "the operator's `ID`")
+	command.Flags().StringVar(&id, "subscriber", "", "the subscriber's `ID`")
+	_ = command.MarkFlagRequired("lco")
+	_ = command.MarkFlagRequired("subscriber")
+	return command
+}
+
+func (a *app) showPassword(subscriberID string, got admin.NewPassword) error {
+	if got.Verdict == operation.Rejected {
+		return admin.Refuse("the provider did not set a new password; the old one holds: %s", got.Message)
+	}
+	if err := a.show(object{{"subscriber_id", subscriberID}, {"password", got.Password}, {"outcome", got.Verdict.String()}}); err != nil {
+		return err
+	}
+	if got.Verdict == operation.Unknown && !a.asJSON {
+		fmt.Fprintln(a.out, "The provider has not confirmed it. Have the customer try the new password; it may be reset again.")
+	}
+	return nil
+}
