@@ -135,7 +135,7 @@ func TestCLIAdminLogTellsWhoDidWhat(t *testing.T) {
 	raw := h.json("log", "--lco", "2")
 	var actions []string
 	for _, act := range cliArray(t, raw) {
-		a := cliShape(t, act, "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string")
+		a := cliShape(t, act, "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
 		if a["lco_id"] != "2" {
 			t.Errorf("log --lco 2 lists an act of another: %s", act)
 		}
@@ -166,7 +166,7 @@ func TestCLIAdminLogTellsWhoDidWhat(t *testing.T) {
 	cliSays(t, "after a top-up", string(acts[2].After), `"wallet_balance":12.30`)
 
 	whole := cliArray(t, h.json("log"))
-	last := cliShape(t, whole[len(whole)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string")
+	last := cliShape(t, whole[len(whole)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
 	if last["action"] != `"plan retire"` || last["lco_id"] != "null" || last["subject"] != `"plan BASIC-1"` {
 		t.Errorf("the last act is %v; want the retirement of BASIC-1", last)
 	}

@@ -151,7 +151,7 @@ func TestCLIWalletAdjustIsInTheBooks(t *testing.T) {
 		t.Errorf("the ledger is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	acts := cliArray(t, h.json("log", "--lco", "1"))
-	last := cliShape(t, acts[len(acts)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string")
+	last := cliShape(t, acts[len(acts)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
 	if last["action"] != `"wallet adjust"` || last["reason"] != `"closed"` || !strings.Contains(last["before"], `"wallet_balance":9763.51`) || !strings.Contains(last["after"], `"wallet_balance":0.00`) {
 		t.Errorf("the act is kept as %v", last)
 	}
@@ -569,7 +569,7 @@ var (
 	cliCountsShape = []string{
 		"operators int", "wallets int", "wallet_entries int", "ledger_lines int", "operations object", "commissions int", "operation_events int",
 		"provider_calls int", "exceptions int", "subscribers int", "cycles int", "plans int", "plan_versions int", "keys int", "whitelist_entries int",
-		"acts int", "nonces int", "rate_minutes int", "sums object",
+		"acts int", "proposals int", "closed_months int", "nonces int", "rate_minutes int", "sums object",
 	}
 	cliAuditStates = []string{"total int", "processing int", "needs_review int", "success int", "failed int"}
 	cliAuditSums   = []string{"credited amount", "charged amount", "held amount", "balance amount", "ledger amount", "commission amount"}
