@@ -127,7 +127,7 @@ func (t *teller) at(moment time.Time, do func() error) {
 }
 
 func (t *teller) report() {
-	if days := int(t.clock.Now().Sub(t.begins) / day); days >= t.told+15 {
+	if days := int(t.clock.Now().Sub(t.begins)/day) / 15 * 15; days > t.told {
 		t.told = days
 		t.Progress(Progress{Days: days, Of: int(Length / day), Operations: t.operations})
 	}
