@@ -11,6 +11,8 @@ COUNT        ?= 1
 FUZZTIME     ?= 20s
 TEST_TIMEOUT ?= 25m
 STORE        ?= sqlite
+# Where tests keep pictures of the pages they looked at.
+export COAX_TEST_SHOTS ?= $(CURDIR)/.shots
 MUTATE       ?=
 
 # Packages whose tests run on either store, as COAX_TEST_STORE says: SQLite, or a
@@ -161,5 +163,5 @@ tools-present: ## Install what the whole suite needs beside Go, where it is miss
 	@scripts/tools-present
 
 .PHONY: clean
-clean: ## Remove what was built and the demo's data in .demo
-	rm -rf bin .demo coverage.out coverage.html
+clean: ## Remove what was built, the demo's data in .demo and the pictures of pages in .shots
+	rm -rf bin .demo .shots coverage.out coverage.html

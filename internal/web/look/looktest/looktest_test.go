@@ -50,6 +50,7 @@ func serve(t *testing.T, body string) string {
 // A harness that never objects would pass every page, so each kind of trouble is
 // shown to it once.
 func TestTheHarnessObjects(t *testing.T) {
+	t.Setenv(ShotsVariable, t.TempDir()) // nobody wants to see these
 	for name, tt := range map[string]struct{ body, want string }{
 		"to a script inline":            {`<script>document.title = "no"</script>`, "Content Security Policy"},
 		"to a style inline":             {`<p style="color: red">red</p>`, "Content Security Policy"},
