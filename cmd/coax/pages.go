@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/console"
 	"github.com/coaxhq/coax/internal/web/panel"
@@ -11,12 +13,24 @@ import (
 
 // pages is the site that people see, beside the API.
 func (n *node) pages() (*web.Site, error) {
+	staff := console.Config{
+		Operators: n.store,
+		Store:     n.store,
+		Vault:     n.vault,
+		Limits:    admin.Limits{ApprovalAbove: n.config.Approval.Above},
+		Reports:   report.New(n.store, report.Config{Now: n.now}),
+		Requests:  n.requests,
+		Provider:  n.config.Provider.Name,
+		Health:    n.health,
+		Now:       n.now,
+	}
 	return web.New(web.Config{
 		Login:     n.logins,
 		Now:       n.now,
-		Routes:    slices.Concat(panel.Routes(panel.Config{Wallets: n.store}), console.Routes(console.Config{Operators: n.store})),
+		Routes:    slices.Concat(panel.Routes(panel.Config{Wallets: n.store}), console.Routes(staff)),
 		Pages:     []fs.FS{panel.Files, console.Files},
 		Operators: n.store,
+		Badges:    console.Badges(staff),
 		Proxies:   n.config.Server.TrustedProxies,
 		Log:       n.log,
 		Metrics:   n.metrics,
