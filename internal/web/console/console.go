@@ -59,11 +59,16 @@ func Routes(config Config) []web.Route {
 			{Method: http.MethodGet, Path: "/console/", Area: web.Console, Who: everyone, Menu: look.Word("Home"), Icon: "house", Handle: c.home},
 		},
 		c.operatorRoutes(),
+		c.reviewRoutes(),
 		c.approvalRoutes(),
 		c.walletRoutes(),
 		c.keyRoutes(),
 		c.whitelistRoutes(),
 		c.loginRoutes(),
+		c.catalogueRoutes(),
+		c.commissionRoutes(),
+		c.auditLogRoutes(),
+		c.healthRoutes(),
 	)
 }
 
