@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -155,16 +157,35 @@ func (p *commissionPage) add(sums []report.CommissionSum, closedAt map[int64]tim
 		p.Count += sum.Count
 		p.Sales, p.Earned = p.Sales.Add(sum.Sales), p.Earned.Add(sum.Commission)
 	}
-	byPlan := map[string]int{}
+	p.Chart = planChart(sums)
+}
+
+const (
+	// plansDrawn is how many bars a telephone has room for, and labelLength how long
+	// what stands under one may be there.
+	plansDrawn  = 5
+	labelLength = 10
+)
+
+// planChart draws the plans that earned most, whoever sold them.
+func planChart(sums []report.CommissionSum) []look.Point {
+	var points []look.Point
+	at := map[string]int{}
 	for _, sum := range sums {
-		at, there := byPlan[sum.PlanID]
-		if !there {
-			at = len(p.Chart)
-			byPlan[sum.PlanID] = at
-			p.Chart = append(p.Chart, look.Point{Label: sum.PlanName})
+		i, known := at[sum.PlanID]
+		if !known {
+			i = len(points)
+			at[sum.PlanID] = i
+			label := []rune(sum.PlanID)
+			if len(label) > labelLength {
+				label = append(label[:labelLength-1], '…')
+			}
+			points = append(points, look.Point{Label: string(label)})
 		}
-		p.Chart[at].Value += sum.Commission.Paise()
+		points[i].Value += sum.Commission.Paise()
 	}
+	slices.SortStableFunc(points, func(a, b look.Point) int { return cmp.Compare(b.Value, a.Value) })
+	return points[:min(len(points), plansDrawn)]
 }
 
 func (c console) closePeriod(v *web.Visit) error {

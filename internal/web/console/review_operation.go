@@ -15,10 +15,13 @@ import (
 // every question that was put to the provider.
 type reviewedPage struct {
 	admin.OperationHistory
-	Href         string
-	OperatorName string
-	InReview     bool
-	Overdue      bool
+	Href string
+	// Latest and Earlier are the questions to the provider, newest first: the last
+	// few say how it stands, and there can be many.
+	Latest, Earlier []admin.OperationCall
+	OperatorName    string
+	InReview        bool
+	Overdue         bool
 	// Proposal waits for a second person; nil if none does.
 	Proposal *admin.Proposal
 	Own      bool // the visitor's own proposal
@@ -40,6 +43,9 @@ type settleForm struct {
 	Verdict, Reason string
 	Problems        map[string]string
 }
+
+// callsShown is how many questions are shown at once; the others unfold.
+const callsShown = 6
 
 func (c console) showReviewed(v *web.Visit) error { return c.reviewed(v, reviewedPage{}) }
 
@@ -63,6 +69,9 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 		return err
 	}
 	page.OperationHistory, page.Href, page.OperatorName = history, reviewedAddress(history.ID), names[history.OperatorID]
+	page.Earlier = slices.Clone(history.Calls)
+	slices.Reverse(page.Earlier)
+	page.Latest, page.Earlier = page.Earlier[:min(len(page.Earlier), callsShown)], page.Earlier[min(len(page.Earlier), callsShown):]
 	page.InReview = history.State == operation.NeedsReview
 	page.Overdue = page.InReview && v.Now.Sub(history.ReviewSince) >= admin.ReviewDue
 	page.Above, page.NeedsSecond = look.Rupees(c.Limits.ApprovalAbove), c.Limits.ApprovalAbove.Less(history.Amount)
