@@ -21,6 +21,11 @@ type Act struct {
 	// the machine itself.
 	Origin string
 
+	// Voucher names one correction of a wallet, which is made once however often it
+	// is asked for; empty where nobody could ask twice by mistake. The reason ends
+	// with VoucherNote, so that log and books carry it.
+	Voucher string
+
 	// barred is why the actor may not do it; nil if they may.
 	barred error
 }
@@ -29,6 +34,19 @@ type Act struct {
 // writes the act down, which every change ends with: whatever was changed is taken
 // back then, and no way to a change leads past it.
 func (a Act) Permitted() error { return a.barred }
+
+// VoucherNote is how a reason names the act's voucher; empty without one.
+func (a Act) VoucherNote() string {
+	if a.Voucher == "" {
+		return ""
+	}
+	return " (voucher " + a.Voucher + ")"
+}
+
+// RefuseVoucher refuses a correction that was made already.
+func RefuseVoucher(voucher string) *Refusal {
+	return Refuse("it was done already, under voucher %s: look into the books before it is done again", voucher)
+}
 
 // LoggedAct is an act as it was written down, with what it changed.
 type LoggedAct struct {

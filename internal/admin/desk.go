@@ -34,7 +34,8 @@ type Desk struct {
 	actor string
 	now   func() time.Time
 
-	origin string
+	origin  string
+	voucher string
 	// limited desks have a role and limits; the others are the command line's.
 	limited bool
 	role    Role
@@ -161,7 +162,7 @@ func checkTopUp(topUp TopUp) (TopUp, error) {
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
 func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
-	act, err := d.reasoned(WalletAdjust, reason)
+	act, err := d.adjustment(reason)
 	if err != nil {
 		return subscription.Wallet{}, err
 	}
@@ -172,6 +173,22 @@ func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount
 		return subscription.Wallet{}, err
 	}
 	return d.store.Adjust(ctx, act, operatorID, amount)
+}
+
+// Under is the desk for the correction that a voucher names: a form has one from
+// the moment it is shown, and so corrects a wallet once, however often it is sent.
+func (d *Desk) Under(voucher string) *Desk {
+	bound := *d
+	bound.voucher = voucher
+	return &bound
+}
+
+// adjustment is the act of correcting a wallet.
+func (d *Desk) adjustment(reason string) (Act, error) {
+	act, err := d.reasoned(WalletAdjust, reason)
+	act.Voucher = d.voucher
+	act.Reason += act.VoucherNote()
+	return act, err
 }
 
 // SetPlan makes a plan, or changes the one with that id. The new price holds

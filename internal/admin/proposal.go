@@ -142,7 +142,7 @@ func (d *Desk) SubmitAdjustment(ctx context.Context, operatorID int64, amount mo
 		wallet, err := d.Adjust(ctx, operatorID, amount, reason)
 		return Outcome{Wallet: wallet}, err
 	}
-	act, err := d.reasoned(WalletAdjust, reason)
+	act, err := d.adjustment(reason)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 var staffWorkTests = []test{
 	{"an adjustment moves wallet and ledger, and never below zero", adjustments},
 	{"an adjustment leaves what is held alone", adjustmentsAndHolds},
+	{"an adjustment under a voucher is made once, however many ask at once", adjustmentsUnderVouchers},
 	{"commissions are listed at the rate of their time", commissions},
 	{"an operation's history has every state and every call", histories},
 	{"operations are listed newest first, by operator, state and subscriber", operationLists},
@@ -49,6 +51,39 @@ func adjustments(h *house) {
 	if !slices.Equal(got, want) {
 		s.Errorf("the ledger is %q; want %q", got, want)
 	}
+}
+
+func adjustmentsUnderVouchers(h *house) {
+	s := h.shop("100")
+	once := act("wallet adjust")
+	once.Voucher = "AAAA2222BBBB"
+	once.Reason += once.VoucherNote()
+	var made atomic.Int32
+	var clerks sync.WaitGroup
+	for range 8 {
+		clerks.Go(func() {
+			_, err := s.Adjust(s.Context(), once, s.operator.ID, rupees("-10"))
+			var refusal *admin.Refusal
+			switch {
+			case err == nil:
+				made.Add(1)
+			case !errors.As(err, &refusal):
+				s.Errorf("adjust under a voucher: %v", err)
+			}
+		})
+	}
+	clerks.Wait()
+	if made.Load() != 1 {
+		s.Errorf("%d adjustments were made under one voucher; want 1", made.Load())
+	}
+	s.money("after eight tries", "90", "0")
+
+	other := once
+	other.Voucher = "CCCC3333DDDD"
+	other.Reason = "because" + other.VoucherNote()
+	_, err := s.Adjust(s.Context(), other, s.operator.ID, rupees("-10"))
+	s.must(err)
+	s.money("after another voucher", "80", "0")
 }
 
 func adjustmentsAndHolds(h *house) {

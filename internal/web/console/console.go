@@ -64,9 +64,9 @@ func Routes(config Config) []web.Route {
 		c.walletRoutes(),
 		c.keyRoutes(),
 		c.whitelistRoutes(),
-		c.loginRoutes(),
 		c.catalogueRoutes(),
 		c.commissionRoutes(),
+		c.loginRoutes(),
 		c.auditLogRoutes(),
 		c.healthRoutes(),
 	)
@@ -138,13 +138,18 @@ func (r rights) May(action string) bool { return admin.May(r.role, admin.Action(
 func Badges(config Config) func(v *web.Visit, path string) int {
 	c := console{config}
 	return func(v *web.Visit, path string) int {
-		if path != approvalsPath {
-			return 0
+		switch path {
+		case approvalsPath:
+			open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
+			if err == nil {
+				return len(open)
+			}
+		case "/console/review":
+			totals, err := c.Reports.Totals(v.Context())
+			if err == nil {
+				return totals.InReview
+			}
 		}
-		open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
-		if err != nil {
-			return 0
-		}
-		return len(open)
+		return 0
 	}
 }

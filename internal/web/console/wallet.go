@@ -3,7 +3,7 @@ package console
 import (
 	"crypto/rand"
 	"net/http"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -37,7 +37,7 @@ type walletPage struct {
 	// Waiting is what was proposed of this wallet and not decided yet.
 	Waiting []proposal
 	Above   money.Amount
-	// Once is the form's own key, by which an adjustment that is sent twice is made once.
+	// Once is the voucher of the form for adjustments, under which one is made once.
 	Once string
 }
 
@@ -59,7 +59,7 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 		return err
 	}
 	data := walletPage{
-		Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Above: c.Limits.ApprovalAbove, Once: v.Filled("once", newOnce()),
+		Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Above: c.Limits.ApprovalAbove, Once: f.Was("adjust", "once", newOnce()),
 	}
 	for _, p := range open {
 		data.Waiting = append(data.Waiting, c.asSeen(v, p, head.Name))
@@ -70,8 +70,11 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	return v.Show("console/wallet", data)
 }
 
-// newOnce makes a form's key: short enough to stand in a ledger, and never the same.
-func newOnce() string { return strings.ToUpper(rand.Text()[:12]) }
+// newOnce makes a form's voucher: short enough to stand in a ledger, and never the
+// same twice.
+func newOnce() string { return rand.Text()[:12] }
+
+var wellFormedOnce = regexp.MustCompile(`^[A-Z2-7]{12}$`)
 
 func (c console) topUp(v *web.Visit) error {
 	operator, err := c.operator(v)
@@ -107,10 +110,14 @@ func (c console) adjust(v *web.Visit) error {
 	default:
 		f.wrong("direction", v.T("Choose one of these."))
 	}
+	once := v.Field("once")
+	if !wellFormedOnce.MatchString(once) {
+		f.Problem = v.T("The form was not complete. Fill it in once more.")
+	}
 	if !f.ok() {
 		return c.walletPage(v, f)
 	}
-	outcome, err := c.desk(v).SubmitAdjustment(lasting(v), operator.ID, amount, reason)
+	outcome, err := c.desk(v).Under(once).SubmitAdjustment(lasting(v), operator.ID, amount, reason)
 	if err != nil {
 		if err := f.refused(err); err != nil {
 			return err

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/login"
+)
+
+var formVoucher = regexp.MustCompile(`name="once" value="([A-Z2-7]{12})"`)
+
+// operatorPage is the console's address of the demo's operator.
+func (w *world) operatorPage(page string) string {
+	return "/console/operators/" + strconv.FormatInt(w.line.LCOID, 10) + page
+}
+
+func TestAFormThatIsSentTwiceMovesMoneyOnce(t *testing.T) {
+	w := newWorld(t, "panel.staff_totp=false")
+	b := w.as(t, w.person(t, "fina", login.Finance, 0))
+	wallet := w.operatorPage("/wallet")
+
+	topUp := url.Values{"form": {"top-up"}, "amount": {"₹1,250.50"}, "reference": {"NEFT-77"}}
+	b.post(wallet+"/top-up", topUp).sends(t, wallet)
+	b.get(wallet).shows(t, http.StatusOK, "₹1,250.50 were credited. The wallet now holds ₹11,250.50.", "Top-up NEFT-77")
+	b.post(wallet+"/top-up", topUp).sends(t, wallet)
+	b.get(wallet).shows(t, http.StatusOK, "This was done before, so nothing was moved now.", "₹11,250.50")
+	topUp.Set("amount", "9.00")
+	b.post(wallet+"/top-up", topUp).shows(t, http.StatusUnprocessableEntity, "NEFT-77 was used before", `value="9.00"`)
+
+	voucher := formVoucher.FindStringSubmatch(b.get(wallet).body)
+	if voucher == nil {
+		t.Fatal("the form for adjustments has no voucher")
+	}
+	adjust := url.Values{"form": {"adjust"}, "direction": {"take"}, "amount": {"250.50"}, "reason": {"Entered too high"}, "once": {voucher[1]}}
+	b.post(wallet+"/adjust", adjust).sends(t, wallet)
+	b.post(wallet+"/adjust", adjust).shows(t, http.StatusUnprocessableEntity, "it was done already, under voucher "+voucher[1])
+	adjust.Del("once")
+	b.post(wallet+"/adjust", adjust).shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	b.get(wallet).shows(t, http.StatusOK, "₹11,000.00", "Adjustment: Entered too high (voucher "+voucher[1]+")")
+}
+
+func TestMoneyAboveTheSetAmountTakesTwoPeople(t *testing.T) {
+	w := newWorld(t, "panel.staff_totp=false", "approval.above=100.00")
+	maker, checker := w.as(t, w.person(t, "maker", login.Finance, 0)), w.as(t, w.person(t, "checker", login.Finance, 0))
+	wallet := w.operatorPage("/wallet")
+	propose := func(reference string) {
+		t.Helper()
+		maker.post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).sends(t, wallet)
+	}
+
+	propose("R-1")
+	maker.get(wallet).shows(t, http.StatusOK, "It now waits for somebody else to approve it.", "₹10,000.00", "R-1")
+	maker.post("/console/approvals/1/approve", nil).shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
+	maker.post("/console/approvals/1/decline", url.Values{"reason": {"no"}}).shows(t, http.StatusUnprocessableEntity, "withdraw it instead")
+	if own := maker.get("/console/approvals"); strings.Contains(own.body, "/approve") {
+		t.Error("somebody is offered to approve their own proposal")
+	}
+	checker.get("/console/").shows(t, http.StatusOK, "Top up the wallet", "₹100.01")
+	checker.post("/console/approvals/1/approve", nil).sends(t, "/console/approvals")
+	checker.get("/console/approvals").shows(t, http.StatusOK, "Approved, and carried out with that.", "R-1", "maker (web)", "checker (web)")
+	checker.post("/console/approvals/1/approve", nil).shows(t, http.StatusUnprocessableEntity, "was approved already")
+	maker.get(wallet).shows(t, http.StatusOK, "₹10,100.01")
+
+	propose("R-2")
+	checker.post("/console/approvals/2/decline", nil).shows(t, http.StatusUnprocessableEntity, "Say why")
+	checker.post("/console/approvals/2/decline", url.Values{"reason": {"There is no such payment."}}).sends(t, "/console/approvals")
+	propose("R-3")
+	maker.post("/console/approvals/3/withdraw", url.Values{"reason": {"Typed it wrong."}}).sends(t, "/console/approvals")
+	checker.get("/console/approvals").shows(t, http.StatusOK, "Declined", "There is no such payment.", "Withdrawn", "Typed it wrong.")
+	maker.get(wallet).shows(t, http.StatusOK, "₹10,100.01")
+}
+
+// What a form asked for is not done while the password is too long ago, and is
+// there again, in its own form only, once it was given.
+func TestAStepUpLosesNothingThatWasTyped(t *testing.T) {
+	w := newWorld(t, "panel.staff_totp=false")
+	who := w.person(t, "fina", login.Finance, 0)
+	b := w.as(t, who)
+	w.pass(6 * time.Minute)
+	wallet := w.operatorPage("/wallet")
+	stopped := b.post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"777.00"}, "reference": {"NEFT-78"}})
+	stopped.shows(t, http.StatusForbidden, `name="form.amount" value="777.00"`)
+	again := b.post("/step-up", url.Values{
+		"to": {wallet}, "password": {who.Password}, "form.form": {"top-up"}, "form.amount": {"777.00"}, "form.reference": {"NEFT-78"},
+	}).shows(t, http.StatusOK, `value="NEFT-78"`, "₹10,000.00")
+	if n := strings.Count(again.body, `value="777.00"`); n != 1 {
+		t.Errorf("the amount stands in %d forms; want its own alone", n)
+	}
+}
+
+// A viewer looks at every page and is offered nothing; what is tried all the same
+// is refused, which the matrix of routes shows.
+func TestAPageOffersWhatItsVisitorMayDo(t *testing.T) {
+	w := newWorld(t, "panel.staff_totp=false")
+	pages := []string{"", "/wallet", "/keys", "/keys/1", "/whitelist", "/logins"}
+	offers := map[login.Role][]string{
+		login.Viewer:  {},
+		login.Support: {"/keys/1/revoke", "/whitelist/add", "/whitelist/remove"},
+		login.Finance: {"/wallet/top-up", "/wallet/adjust"},
+		login.Administrator: {
+			"/status", "/api", "/rate-limit", "/low-balance", "/commission", "/wallet/top-up", "/wallet/adjust", "/keys",
+			"/keys/1/rotate", "/keys/1/permissions", "/keys/1/revoke", "/whitelist/add", "/whitelist/remove", "/logins",
+		},
+	}
+	form := regexp.MustCompile(`<form[^>]* method="post" action="` + w.operatorPage("") + `(/[^"]*)"`)
+	for role, want := range offers {
+		b := w.as(t, w.person(t, "a-"+string(role), role, 0))
+		got := map[string]bool{}
+		for _, page := range pages {
+			for _, found := range form.FindAllStringSubmatch(b.get(w.operatorPage(page)).shows(t, http.StatusOK).body, -1) {
+				got[found[1]] = true
+			}
+		}
+		for _, action := range want {
+			if !got[action] {
+				t.Errorf("%s is not offered %s", role, action)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s is offered %v; want %v", role, got, want)
+		}
+	}
+}
