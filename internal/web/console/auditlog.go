@@ -65,8 +65,6 @@ type chainState struct {
 	First, Last int64
 	// Broken is the first act that does not fit the one before it; zero if all do.
 	Broken int64
-	// Whole: the range begins with the first act there is.
-	Whole bool
 }
 
 func (c console) showAuditLog(v *web.Visit) error {
@@ -180,21 +178,23 @@ func (p *auditLogPage) links(query admin.ActQuery, acts []admin.LoggedAct, more 
 // verifyChain computes the hashes of all acts from one to another once more, those
 // that the filters hide among them: what was taken out would otherwise not show.
 func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, error) {
-	desk := c.desk(v)
-	acts, err := desk.FindActs(v.Context(), admin.ActQuery{From: time.Time{}, Below: last + 1, Most: chainMost + 1})
+	// One more than the range, to hold its first act against. Numbers have no gaps;
+	// where there is one, more is read, and the chain shows it.
+	most := min(last-first+2, chainMost+1)
+	acts, err := c.desk(v).FindActs(v.Context(), admin.ActQuery{Below: last + 1, Most: int(most)})
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(acts)
 	begin := slices.IndexFunc(acts, func(a admin.LoggedAct) bool { return a.ID >= first })
-	state := &chainState{First: acts[begin].ID, Last: last, Whole: begin == 0 && len(acts) <= chainMost}
 	var previous []byte
-	if begin > 0 {
+	switch {
+	case begin > 0:
 		previous = acts[begin-1].Hash
-	} else if !state.Whole { // the oldest that was read has no one before it to be held against
+	case len(acts) == int(most): // the range was cut, and the oldest of it stands for what was before
 		previous, begin = acts[0].Hash, 1
-		state.First = acts[begin].ID
 	}
+	state := &chainState{First: acts[begin].ID, Last: last}
 	for _, act := range acts[begin:] {
 		if !bytes.Equal(act.ChainHash(previous), act.Hash) {
 			state.Broken = act.ID

@@ -64,6 +64,9 @@ func actFields(before, after string) []actField {
 	}
 	var fields []actField
 	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if was[name] == "" && is[name] == "" {
+			continue
+		}
 		fields = append(fields, actField{Name: strings.ReplaceAll(name, "_", " "), Before: was[name], After: is[name], Changed: was[name] != is[name]})
 	}
 	return fields
