@@ -7,7 +7,12 @@ import (
 	"context"
 	"embed"
 	"net/http"
+	"slices"
 
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
@@ -15,7 +20,7 @@ import (
 
 // Files are the panel's pages and their words.
 //
-//go:embed pages words
+//go:embed pages parts words
 var Files embed.FS
 
 // Wallets tells what an operator has to spend.
@@ -25,7 +30,12 @@ type Wallets interface {
 
 // Config is what the panel reads.
 type Config struct {
-	Wallets Wallets
+	Wallets    Wallets
+	Report     *report.Desk
+	Operations *operation.Processor
+	Bulk       *bulk.Desk
+	Requests   *requestlog.Log
+	Access     Access
 }
 
 type panel struct{ Config }
@@ -33,9 +43,9 @@ type panel struct{ Config }
 // Routes are the panel's, for the site's one list.
 func Routes(config Config) []web.Route {
 	p := panel{config}
-	return []web.Route{
+	return slices.Concat([]web.Route{
 		{Method: http.MethodGet, Path: "/panel/", Area: web.Panel, Who: web.Operators, Menu: look.Word("Home"), Icon: "house", Handle: p.home},
-	}
+	}, p.bulkRoutes(), p.booksRoutes(), p.integratorRoutes())
 }
 
 type homePage struct {
