@@ -139,7 +139,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 		order.Title, order.Wishes = title, wishes
 	}
 	job, err := p.Bulk.Prepare(v.Context(), order)
-	if why, refused := p.refusal(v, err); refused {
+	if why, refused := bulkRefusal(v, err); refused {
 		page.Problem = why
 		v.Status = http.StatusUnprocessableEntity
 		return p.bulkForm(v, page, chosen)
@@ -184,7 +184,7 @@ func shortened(name string) string {
 }
 
 // refusal is why something was not done, if it was refused in words for people.
-func (p panel) refusal(v *web.Visit, err error) (why string, refused bool) {
+func bulkRefusal(v *web.Visit, err error) (why string, refused bool) {
 	var no *bulk.Refusal
 	if errors.As(err, &no) {
 		return v.T(no.Text), true

@@ -111,7 +111,7 @@ func (p panel) startJob(v *web.Visit) error {
 	if errors.Is(err, bulk.ErrNoJob) {
 		return web.NotFound()
 	}
-	if why, refused := p.refusal(v, err); refused {
+	if why, refused := bulkRefusal(v, err); refused {
 		return v.See(back, &look.Notice{Kind: "bad", Text: why})
 	}
 	if err != nil {

@@ -38,7 +38,7 @@ type comparison struct {
 	Hints []string
 }
 
-func (p panel) request(v *web.Visit) (page requestPage, err error) {
+func (p panel) loggedCall(v *web.Visit) (page requestPage, err error) {
 	entry, err := p.Requests.Entry(v.Context(), v.Operator(), v.R.PathValue("id"))
 	if errors.Is(err, requestlog.ErrNotFound) {
 		return page, web.NotFound()
@@ -75,7 +75,7 @@ func hintTexts(v *web.Visit, hints []requestlog.Hint) []string {
 }
 
 func (p panel) showRequest(v *web.Visit) error {
-	page, err := p.request(v)
+	page, err := p.loggedCall(v)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (p panel) showRequest(v *web.Visit) error {
 // compareRequest holds an integrator's own string against the server's. Nothing of
 // it is kept.
 func (p panel) compareRequest(v *web.Visit) error {
-	page, err := p.request(v)
+	page, err := p.loggedCall(v)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,6 @@ func (p panel) booksRoutes() []web.Route {
 		transactions,
 		get("/panel/transactions/export/csv", p.exportTransactions),
 		get("/panel/transactions/export/xlsx", p.exportTransactions),
-		get("/panel/transactions/{id}", p.showTransaction),
 	}
 }
 
@@ -245,31 +244,18 @@ func (p panel) printStatement(v *web.Visit) error {
 // transactionRow is an operation as a list shows it.
 type transactionRow struct {
 	operation.Operation
-	KindName, ChannelName, Why string // English
+	KindName, ChannelName string // English
 }
 
 func transactionRows(operations []operation.Operation) []transactionRow {
 	rows := make([]transactionRow, len(operations))
 	for i, o := range operations {
-		rows[i] = transactionRow{o, kindNames[o.Kind], channelNames[o.Channel], reasonNames[o.Reason]}
+		rows[i] = transactionRow{o, whatWords[o.Kind], channelNames[o.Channel]}
 	}
 	return rows
-}
-
-var kindNames = map[operation.Kind]string{
-	operation.Activate:     look.Word("Activation"),
-	operation.Renew:        look.Word("Renewal"),
-	operation.AdvanceRenew: look.Word("Advance renewal"),
 }
 
 var channelNames = map[operation.Channel]string{
 	operation.API: look.Word("API"),
 	operation.Web: look.Word("Web"),
-}
-
-var reasonNames = map[operation.Reason]string{
-	operation.ProviderRejected:    look.Word("The provider refused it. The money is back in the wallet."),
-	operation.ProviderUnreachable: look.Word("The provider could not be reached, and nothing was sent. The money is back in the wallet."),
-	operation.NotConfirmed:        look.Word("The provider never confirmed it. The money is back in the wallet."),
-	operation.RejectedByReview:    look.Word("It was looked into and found not to have been carried out. The money is back in the wallet."),
 }

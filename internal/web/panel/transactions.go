@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/sheet"
@@ -30,7 +29,7 @@ func transactionFilter(v *web.Visit) (report.TransactionFilter, period) {
 	case operation.Success, operation.Failed, operation.NeedsReview, operation.Processing:
 		f.State = state
 	}
-	if kind := operation.Kind(v.Query("kind")); kindNames[kind] != "" {
+	if kind := operation.Kind(v.Query("kind")); whatWords[kind] != "" {
 		f.Kind = kind
 	}
 	if channel := operation.Channel(v.Query("channel")); channelNames[channel] != "" {
@@ -75,7 +74,7 @@ func (p panel) exportTransactions(v *web.Visit) error {
 		if o.State == operation.Success {
 			expiry = o.ExpiryPlanned
 		}
-		return out.Row(o.CreatedAt, o.ID, v.T(kindNames[o.Kind]), v.T(channelNames[o.Channel]), o.SubscriberID, o.CustomerName, o.Mobile,
+		return out.Row(o.CreatedAt, o.ID, v.T(whatWords[o.Kind]), v.T(channelNames[o.Channel]), o.SubscriberID, o.CustomerName, o.Mobile,
 			o.PlanName, o.Amount, v.T(stateNames[o.State]), o.CompletedAt, expiry, o.IdempotencyKey)
 	})
 	if err != nil {
@@ -89,20 +88,4 @@ var stateNames = map[operation.State]string{
 	operation.Success:     look.Word("Success"),
 	operation.Failed:      look.Word("Failed"),
 	operation.NeedsReview: look.Word("In review"),
-}
-
-// showTransaction is one operation; while its outcome is open the page asks again.
-func (p panel) showTransaction(v *web.Visit) error {
-	found, err := p.Operations.Transaction(v.Context(), v.Operator(), v.R.PathValue("id"), "")
-	if fault.CodeOf(err) == fault.TransactionNotFound {
-		return web.NotFound()
-	}
-	if err != nil {
-		return err
-	}
-	page := transactionRows([]operation.Operation{found})[0]
-	if v.ByHTMX() {
-		return v.ShowPart("panel/transaction", "transaction", page)
-	}
-	return v.Show("panel/transaction", page)
 }
