@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 // requestsPage is a search of the request log.
 type requestsPage struct {
-	Entries []requestlog.Entry
+	Entries []callRow
 	Keys    []access.Credential
 	Codes   []look.Choice
 	Search  string
@@ -75,7 +76,7 @@ func (p panel) showRequests(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page.Entries, page.Links = found.Entries, linksOf(v, "/panel/requests", found.Next)
+	page.Entries, page.Links = callRows(found.Entries), linksOf(v, "/panel/requests", found.Next)
 	if found.Next != "" {
 		page.SearchedTo = found.SearchedTo
 	}
@@ -87,4 +88,20 @@ func (p panel) showRequests(v *web.Visit) error {
 		return v.ShowPart("panel/requests", "list", page)
 	}
 	return v.Show("panel/requests", page)
+}
+
+// callRow is a call as pages show it.
+type callRow struct{ requestlog.Entry }
+
+func callRows(entries []requestlog.Entry) []callRow {
+	rows := make([]callRow, len(entries))
+	for i, entry := range entries {
+		rows[i] = callRow{entry}
+	}
+	return rows
+}
+
+// Lasted is how long the answer took, in the unit that people compare.
+func (c callRow) Lasted() string {
+	return strconv.FormatFloat(float64(c.Took.Microseconds())/1000, 'f', 1, 64) + " ms"
 }

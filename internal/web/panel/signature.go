@@ -18,7 +18,7 @@ const comparedMost = 256 << 10
 
 // requestPage is one call, and what is known about its signature.
 type requestPage struct {
-	Entry requestlog.Entry
+	Entry callRow
 	// Meaning says in plain words what the code means.
 	Meaning string
 	Lines   []signedLine
@@ -46,7 +46,7 @@ func (p panel) loggedCall(v *web.Visit) (page requestPage, err error) {
 	if err != nil {
 		return page, err
 	}
-	page = requestPage{Entry: entry, Meaning: meanings[entry.Code]}
+	page = requestPage{Entry: callRow{entry}, Meaning: meanings[entry.Code]}
 	if entry.Evidence != nil {
 		// Held against itself, a string shows its lines with their names.
 		for _, line := range requestlog.Compare(entry.Evidence.StringToSign, entry.Evidence.StringToSign).Lines {
@@ -133,7 +133,7 @@ func uploadedText(v *web.Visit, name string) (string, error) {
 type signaturePage struct {
 	RequestID string
 	Problem   string
-	Latest    []requestlog.Entry
+	Latest    []callRow
 }
 
 const (
@@ -161,7 +161,7 @@ func (p panel) showSignature(v *web.Visit) error {
 	}
 	for _, entry := range found.Entries {
 		if entry.Evidence != nil && len(page.Latest) < explained {
-			page.Latest = append(page.Latest, entry)
+			page.Latest = append(page.Latest, callRow{entry})
 		}
 	}
 	return v.Show("panel/signature", page)
