@@ -125,7 +125,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 		switch {
 		case errors.As(err, &wrong):
 			for _, problem := range wrong.Problems {
-				page.Problems = append(page.Problems, fileProblem{problem.Line, problem.Column, v.T(problem.Text)})
+				page.Problems = append(page.Problems, fileProblem{problem.Line, problem.Column, v.T(problem.Form, problem.Args...)})
 			}
 			v.Status = http.StatusUnprocessableEntity
 			return p.bulkForm(v, page, nil)
