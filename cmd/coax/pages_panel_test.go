@@ -142,7 +142,7 @@ func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
 				shows(t, http.StatusNotFound, "There is no such page.")
 		}
 	})
-	if found := b.get("/panel/subscribers?q=9812345678").shows(t, http.StatusOK, "No subscribers yet"); strings.Contains(found.body, id) {
+	if found := b.get("/panel/subscribers?q=9812345678").shows(t, http.StatusOK, "Nobody fits this search"); strings.Contains(found.body, id) {
 		t.Error("a search shows another operator's subscriber")
 	}
 	w.as(t, w.line.Operator).get("/panel/transactions/"+transaction).shows(t, http.StatusOK, transaction)
