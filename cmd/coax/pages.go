@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/console"
@@ -21,6 +22,9 @@ func (n *node) pages() (*web.Site, error) {
 		Passwords:  admin.NewPasswords(n.store, n.provider, n.now),
 		Operators:  n.store,
 		Histories:  n.store,
+		Bulk:       bulk.NewDesk(n.store, n.operations, n.now),
+		Requests:   n.requests,
+		Access:     n.store,
 	}
 	return web.New(web.Config{
 		Login:     n.logins,

@@ -9,9 +9,11 @@ import (
 	"slices"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 )
@@ -40,6 +42,9 @@ type Config struct {
 	Passwords  *admin.Passwords
 	Operators  Operators
 	Histories  Histories
+	Bulk       *bulk.Desk
+	Requests   *requestlog.Log
+	Access     Access
 }
 
 type panel struct{ Config }
@@ -53,5 +58,8 @@ func Routes(config Config) []web.Route {
 		p.subscriberRoutes(),
 		p.orderRoutes(),
 		p.operationRoutes(),
+		p.bulkRoutes(),
+		p.booksRoutes(),
+		p.integratorRoutes(),
 	)
 }
