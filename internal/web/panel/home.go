@@ -17,8 +17,12 @@ func (p panel) homeRoutes() []web.Route {
 	}
 }
 
-// latestRows is how many of today's operations home lists.
-const latestRows = 6
+// What home lists of those who expire next and of today's operations: as much as one
+// takes in at a glance.
+const (
+	soonRows   = 6
+	latestRows = 6
+)
 
 type homePage struct {
 	report.Home
@@ -43,7 +47,7 @@ func (p panel) home(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page := homePage{Home: home, Name: v.Session.Person.Name, Latest: entries(latest.Rows), Soon: rows(home.Soon, v.Now)}
+	page := homePage{Home: home, Name: v.Session.Person.Name, Latest: entries(latest.Rows), Soon: rows(home.Soon[:min(len(home.Soon), soonRows)], v.Now)}
 	page.Outcomes, page.Spent = charts(v, home.Days)
 	page.Outlook = outlook(v, home.Forecast)
 	page.TodayCount, _ = home.Today().Sum()

@@ -64,8 +64,8 @@ var keyShape = regexp.MustCompile(`^web-[A-Z2-7]{26}$`)
 
 func newKey() string { return "web-" + rand.Text() }
 
-// request is the form as an operation is asked for.
-func (p panel) request(v *web.Visit, page orderPage) operation.Request {
+// wish is the form as an operation is asked for.
+func (p panel) wish(v *web.Visit, page orderPage) operation.Request {
 	// A map of texts always becomes the same JSON: its names are sorted.
 	content, err := json.Marshal(page.Fields)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p panel) offer(v *web.Visit, page *orderPage) error {
 		page.Choices = append(page.Choices, look.Choice{Text: v.T("Choose a plan")})
 	}
 	for _, plan := range plans {
-		page.Choices = append(page.Choices, look.Choice{Value: plan.ID, Text: v.T("%s, %s for %s", plan.Name, look.Rupees(plan.Price), months(v, plan.Months))})
+		page.Choices = append(page.Choices, look.Choice{Value: plan.ID, Text: plan.Name + ": " + look.Rupees(plan.Price)})
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (p panel) offer(v *web.Visit, page *orderPage) error {
 // quote says what the form would come to. If it was sent before, that one's page
 // is where to go instead.
 func (p panel) quote(v *web.Visit, page *orderPage) (known string) {
-	quote, err := p.Operations.Preview(v.Context(), p.request(v, *page))
+	quote, err := p.Operations.Preview(v.Context(), p.wish(v, *page))
 	switch {
 	case err != nil && fault.CodeOf(err) == fault.IdempotencyKeyReused:
 		// Somebody went back to a form that was sent, and filled it in anew. That
@@ -154,7 +154,7 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 		page.Notice = v.T("The price has changed since it was shown. Look at it again before you agree.")
 		return again(page)
 	}
-	result, err := p.Operations.Process(v.Context(), p.request(v, page))
+	result, err := p.Operations.Process(v.Context(), p.wish(v, page))
 	if err != nil {
 		// Whoever hung up meanwhile, or was a twin of this form: if there is an
 		// operation, its page says how it stands.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
@@ -63,27 +62,30 @@ type view struct {
 	within   int
 }
 
+// views are all of them. Counts are up to a minute old: where they know of nobody
+// yet they are left out, or the first subscriber would stand in a list of none.
 func views(counts report.SubscriberCounts) []view {
+	known := counts.All > 0
 	return []view{
-		{Name: "", Text: look.Word("All"), Count: counts.All, Counted: true},
-		{Name: "active", Text: look.Word("Active"), Count: counts.Active, Counted: true, standing: report.Active},
-		{Name: "3", Text: look.Word("3 days left"), Count: counts.In3, Counted: true, standing: report.Expiring, within: 3},
-		{Name: "7", Text: look.Word("7 days left"), Count: counts.In7, Counted: true, standing: report.Expiring, within: 7},
-		{Name: "15", Text: look.Word("15 days left"), Count: counts.In15, Counted: true, standing: report.Expiring, within: 15},
-		{Name: "expired", Text: look.Word("Expired"), Count: counts.Expired, Counted: true, standing: report.Expired},
+		{Name: "", Text: look.Word("All"), Count: counts.All, Counted: known},
+		{Name: "active", Text: look.Word("Active"), Count: counts.Active, Counted: known, standing: report.Active},
+		{Name: "3", Text: look.Word("Within 3 days"), Count: counts.In3, Counted: known, standing: report.Expiring, within: 3},
+		{Name: "7", Text: look.Word("Within 7 days"), Count: counts.In7, Counted: known, standing: report.Expiring, within: 7},
+		{Name: "15", Text: look.Word("Within 15 days"), Count: counts.In15, Counted: known, standing: report.Expiring, within: 15},
+		{Name: "expired", Text: look.Word("Expired"), Count: counts.Expired, Counted: known, standing: report.Expired},
 		{Name: "review", Text: look.Word("In review"), standing: report.InReview},
 	}
 }
 
 type subscribersPage struct {
-	Search  string
-	Show    string
-	Views   []view
-	Rows    []row
-	First   string // the list's first page, from any other
-	Next    string
-	Nobody  bool // there is not one subscriber yet
-	Renewal int  // within how many days those expire who are listed; 0 if that is not what is listed
+	Search string
+	Show   string
+	Views  []view
+	Rows   []row
+	First  string // the list's first page, from any other
+	Next   string
+	Nobody bool   // there is not one subscriber yet
+	Bulk   string // where all who are listed can be renewed at once
 }
 
 func (p panel) subscribers(v *web.Visit) error {
@@ -91,15 +93,15 @@ func (p panel) subscribers(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page := subscribersPage{Search: v.Query("q"), Show: v.Query("show"), Views: views(counts), Nobody: counts.All == 0}
-	filter := report.SubscriberFilter{Search: page.Search, After: v.Query("after"), Most: 25}
+	page := subscribersPage{Search: v.Query("q"), Show: v.Query("show"), Views: views(counts)}
+	filter := report.SubscriberFilter{Search: page.Search, After: v.Query("after"), Order: report.ByName, Most: 25}
 	known := false
 	for i := range page.Views {
 		one := &page.Views[i]
 		one.Href = listHref(page.Search, one.Name, "")
 		if one.Here = one.Name == page.Show; one.Here {
 			known = true
-			filter.Standing, filter.Within, page.Renewal = one.standing, one.within, one.within
+			filter.Standing, filter.Within = one.standing, one.within
 		}
 	}
 	if !known {
@@ -113,7 +115,10 @@ func (p panel) subscribers(v *web.Visit) error {
 		return err
 	}
 	page.Rows = rows(found.Rows, v.Now)
-	page.Nobody = page.Nobody && len(page.Rows) == 0
+	page.Nobody = len(page.Rows) == 0 && page.Search == "" && page.Show == ""
+	if page.Search == "" && len(page.Rows) > 0 && (filter.Standing == report.Expiring || filter.Standing == report.Expired) {
+		page.Bulk = "/panel/bulk?within=" + page.Show
+	}
 	if filter.After != "" {
 		page.First = listHref(page.Search, page.Show, "")
 	}
@@ -229,12 +234,4 @@ var tones = map[operation.State]string{
 
 func entryOf(op operation.Operation) entry {
 	return entry{op, whatWords[op.Kind], tones[op.State]}
-}
-
-// months says how long a plan runs, as a choice shows it.
-func months(v *web.Visit, n int) string {
-	if n == 1 {
-		return v.T("1 month")
-	}
-	return v.T("%s months", strconv.Itoa(n))
 }

@@ -25,7 +25,7 @@ import (
 
 // patience is how long anything in a browser may take on a machine that is busy
 // with other tests.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // programs are the names under which distributions have the browser.
 var programs = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
