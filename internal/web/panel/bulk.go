@@ -42,8 +42,9 @@ type bulkPage struct {
 	// empty while there is none.
 	Within string
 	Offer  []offer
-	Sum    money.Amount
-	More   bool // the list has more than are offered
+	Sum    money.Amount // of all that are offered
+	More   bool         // the list has more than are offered
+	None   bool         // nobody is chosen to begin with
 	Kind   string
 	Jobs   []bulk.Job
 
@@ -72,7 +73,12 @@ var expiryLists = map[string]report.SubscriberFilter{
 }
 
 func (p panel) showBulk(v *web.Visit) error {
-	return p.bulkForm(v, bulkPage{Within: v.Query("within"), Kind: v.Query("kind")}, nil)
+	page := bulkPage{Within: v.Query("within"), Kind: v.Query("kind"), None: v.Query("choose") == "none"}
+	var chosen map[string]bool
+	if page.None {
+		chosen = map[string]bool{}
+	}
+	return p.bulkForm(v, page, chosen)
 }
 
 // bulkForm shows the page with the form, and which subscribers are chosen: all of
@@ -87,11 +93,8 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 			if s.Open != "" || s.PlanID == "" {
 				continue // what is under way already cannot be renewed, nor what never had a plan
 			}
-			take := chosen == nil || chosen[s.ID]
-			page.Offer = append(page.Offer, offer{s, take})
-			if take {
-				page.Sum = page.Sum.Add(s.Price)
-			}
+			page.Offer = append(page.Offer, offer{s, chosen == nil || chosen[s.ID]})
+			page.Sum = page.Sum.Add(s.Price)
 		}
 		page.More = found.Next != ""
 	} else {
