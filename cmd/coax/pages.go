@@ -4,6 +4,9 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/console"
 	"github.com/coaxhq/coax/internal/web/panel"
@@ -11,10 +14,22 @@ import (
 
 // pages is the site that people see, beside the API.
 func (n *node) pages() (*web.Site, error) {
+	reports := report.New(n.store, report.Config{Now: n.now})
+	operators := panel.Config{
+		Report:     reports,
+		Operations: n.operations,
+		Plans:      n.catalogue,
+		Passwords:  admin.NewPasswords(n.store, n.provider, n.now),
+		Operators:  n.store,
+		Histories:  n.store,
+		Bulk:       bulk.NewDesk(n.store, n.operations, n.now),
+		Requests:   n.requests,
+		Access:     n.store,
+	}
 	return web.New(web.Config{
 		Login:     n.logins,
 		Now:       n.now,
-		Routes:    slices.Concat(panel.Routes(panel.Config{Wallets: n.store}), console.Routes(console.Config{Operators: n.store})),
+		Routes:    slices.Concat(panel.Routes(operators), console.Routes(console.Config{Operators: n.store})),
 		Pages:     []fs.FS{panel.Files, console.Files},
 		Operators: n.store,
 		Proxies:   n.config.Server.TrustedProxies,

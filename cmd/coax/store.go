@@ -15,6 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/sqlite"
@@ -27,6 +28,7 @@ type store interface {
 	catalogue.Store
 	login.Store
 	operation.ReviewStore
+	report.Store
 	requestlog.Store
 	bulk.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
