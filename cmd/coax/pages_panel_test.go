@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
@@ -123,6 +124,41 @@ func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
 	}
 	w.untouched("a renewal by an account that is suspended", func() {
 		b.post(renew, form).shows(t, http.StatusUnprocessableEntity, "account is suspended")
+	})
+}
+
+func TestHomeWarnsOfAWalletThatDoesNotLast(t *testing.T) {
+	w := newWorld(t)
+	me := w.demoCaller()
+	w.activated(me, "9812345678", "BASIC-1")
+	low := w.rich("Low Cable", "300")
+	w.activated(low, "9812345679", "BASIC-1")
+	who := w.person(t, "low", login.Owner, low.operatorID)
+	w.pass(25 * 24 * time.Hour)
+
+	// Enough for the one who expires in five days.
+	calm := w.as(t, w.line.Operator).get("/panel/").shows(t, http.StatusOK, "₹199.00 fall due in 7 days", "Asha", "/renew")
+	if strings.Contains(calm.body, "The wallet is low.") || strings.Contains(calm.body, "the wallet lasts until") {
+		t.Errorf("a wallet that covers everything is warned of:\n%s", calm.body)
+	}
+	until := w.now().Add(5 * 24 * time.Hour).In(subscription.IST).Format("2 Jan 2006")
+	w.as(t, who).get("/panel/").shows(t, http.StatusOK, "The wallet is low.",
+		"₹199.00 fall due in 7 days; the wallet lasts until "+until+". For the next 30 days, ₹98.00 are missing.")
+}
+
+func TestAWalletThatIsTooSmallIsSaidBeforeAnythingIsBought(t *testing.T) {
+	w := newWorld(t)
+	poor := w.rich("Poor Cable", "100")
+	b := w.as(t, w.person(t, "poor", login.Owner, poor.operatorID))
+	form := b.get("/panel/activate").hidden()
+	for name, value := range map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1"} {
+		form.Set(name, value)
+	}
+	w.untouched("an activation that the wallet does not cover", func() {
+		for _, step := range []string{"preview", "confirm"} {
+			form.Set("step", step)
+			b.post("/panel/activate", form).shows(t, http.StatusUnprocessableEntity, "The wallet holds ₹99.00 less than that.", `value="9812345678"`)
+		}
 	})
 }
 
