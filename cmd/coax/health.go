@@ -28,6 +28,7 @@ func (n *node) health(ctx context.Context) admin.Health {
 			Name: n.config.Provider.Name, Out: n.breaker.Allow() != nil,
 			PricesVerifiedAt: prices.VerifiedAt, PricesProblem: prices.Problem,
 			PricesCount: !prices.VerifiedAt.IsZero() && now.Sub(prices.VerifiedAt) <= n.config.Catalogue.MaxAge,
+			Recent:      n.answers.recent(),
 		},
 		Audit: n.auditWatch.health(),
 	}

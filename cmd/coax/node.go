@@ -50,6 +50,7 @@ type node struct {
 
 	catalogue  *catalogue.Catalogue
 	provider   *gateway.Gateway
+	answers    *answers
 	operations *operation.Processor
 	reviewer   *operation.Reviewer
 	breaker    *operation.Breaker
@@ -89,7 +90,11 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		return nil, err
 	}
 	metrics := telemetry.NewMetrics()
-	provider, err := openProvider(config, func(o gateway.Observation) { metrics.ProviderAsked(o.What, string(o.Cause)) })
+	heard := &answers{now: now}
+	provider, err := openProvider(config, func(o gateway.Observation) {
+		metrics.ProviderAsked(o.What, string(o.Cause))
+		heard.heard(o)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +150,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 		}),
 		catalogue:  plans,
 		provider:   provider,
+		answers:    heard,
 		breaker:    breaker,
 		operations: operations,
 		reviewer: operation.NewReviewer(store, provider, operation.ReviewConfig{

@@ -26,12 +26,24 @@ func (n *node) pages() (*web.Site, error) {
 		Requests:   n.requests,
 		Access:     n.store,
 	}
+	staff := console.Config{
+		Operators: n.store,
+		Store:     n.store,
+		Vault:     n.vault,
+		Limits:    admin.Limits{ApprovalAbove: n.config.Approval.Above},
+		Reports:   reports,
+		Requests:  n.requests,
+		Provider:  n.config.Provider.Name,
+		Health:    n.health,
+		Now:       n.now,
+	}
 	return web.New(web.Config{
 		Login:     n.logins,
 		Now:       n.now,
-		Routes:    slices.Concat(panel.Routes(operators), console.Routes(console.Config{Operators: n.store})),
+		Routes:    slices.Concat(panel.Routes(operators), console.Routes(staff)),
 		Pages:     []fs.FS{panel.Files, console.Files},
 		Operators: n.store,
+		Badges:    console.Badges(staff),
 		Proxies:   n.config.Server.TrustedProxies,
 		Log:       n.log,
 		Metrics:   n.metrics,

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -68,6 +69,45 @@ func (a LoggedAct) ChainHash(previous []byte) []byte {
 		write([]byte(field))
 	}
 	return sum.Sum(nil)
+}
+
+// ActQuery picks acts; a zero field picks all.
+type ActQuery struct {
+	OperatorID int64
+	Actor      string
+	Action     string
+	// Search is part of what was acted on, in capitals or not.
+	Search string
+	// From and Before bound when it was done.
+	From, Before time.Time
+	// Below is the number of an act; those that came before it are picked.
+	Below int64
+	// Most is how many are listed.
+	Most int
+}
+
+// Top is the number that picked acts are below, for a store.
+func (q ActQuery) Top() int64 {
+	if q.Below == 0 {
+		return math.MaxInt64
+	}
+	return q.Below
+}
+
+// Since is the first moment that counts, in milliseconds, for a store.
+func (q ActQuery) Since() int64 {
+	if q.From.IsZero() {
+		return 0
+	}
+	return q.From.UnixMilli()
+}
+
+// Until is the first moment that is too late.
+func (q ActQuery) Until() int64 {
+	if q.Before.IsZero() {
+		return math.MaxInt64
+	}
+	return q.Before.UnixMilli()
 }
 
 // Refusal is an act that was not done, with a reason a person can act on.

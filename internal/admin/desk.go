@@ -349,3 +349,8 @@ func (d *Desk) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix,
 func (d *Desk) Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error) {
 	return d.store.Acts(ctx, operatorID)
 }
+
+// FindActs lists some of what staff did, newest first.
+func (d *Desk) FindActs(ctx context.Context, query ActQuery) ([]LoggedAct, error) {
+	return d.store.FindActs(ctx, query)
+}

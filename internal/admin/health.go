@@ -32,6 +32,17 @@ type ProviderHealth struct {
 	PricesVerifiedAt time.Time
 	PricesCount      bool
 	PricesProblem    string
+	// Recent are its last answers to this node, newest first.
+	Recent []ProviderAnswer
+}
+
+// ProviderAnswer is how one call to the provider went.
+type ProviderAnswer struct {
+	At   time.Time
+	What string
+	// Cause is why it ended as it did; Answered: with an answer that can be used.
+	Cause    string
+	Answered bool
 }
 
 // AuditHealth is what the last audit beside the node's work found.

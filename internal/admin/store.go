@@ -123,6 +123,8 @@ type Store interface {
 	// Acts lists what staff did, oldest first; for one operator, or for all
 	// if operatorID is zero.
 	Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error)
+	// FindActs lists some of what staff did, newest first.
+	FindActs(ctx context.Context, query ActQuery) ([]LoggedAct, error)
 }
 
 // OperatorChange names what is to change of an operator; nil leaves it alone.

@@ -73,6 +73,17 @@ func (v *Visit) Filled(name, standard string) string {
 	return standard
 }
 
+// FilledAll is what a form that is shown should have in fields of one name, such as
+// check boxes; nil if it was not filled in before.
+func (v *Visit) FilledAll(name string) []string {
+	for _, values := range []url.Values{v.filled, v.R.PostForm} {
+		if values.Has(name) {
+			return values[name]
+		}
+	}
+	return nil
+}
+
 // ByHTMX reports whether a script asked, which wants a part of a page.
 func (v *Visit) ByHTMX() bool { return v.R.Header.Get("Hx-Request") == "true" }
 

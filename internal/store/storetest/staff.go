@@ -403,6 +403,7 @@ var actTests = []test{
 	{"every change has its author, what was and what is", everyChangeIsLogged},
 	{"the chain of hashes shows a row that was changed", chainHolds},
 	{"what is refused leaves no act", refusalsLeaveNoAct},
+	{"acts are found by who, what, on what, whose and when, newest first", actsAreFound},
 }
 
 func (h *house) acts() []admin.LoggedAct {

@@ -1,12 +1,20 @@
 // Package console is the pages of the MSO's staff. It acts through admin, which
-// writes down who did what; which role may open which page stands in its routes.
+// writes down who did what; which role may open which page stands in its routes,
+// and follows from what admin lets that role do.
 package console
 
 import (
 	"context"
 	"embed"
+	"errors"
 	"net/http"
+	"slices"
+	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
@@ -14,7 +22,7 @@ import (
 
 // Files are the console's pages and their words.
 //
-//go:embed pages words
+//go:embed pages parts words
 var Files embed.FS
 
 // Operators lists the accounts there are.
@@ -22,36 +30,121 @@ type Operators interface {
 	Operators(ctx context.Context) ([]subscription.Operator, error)
 }
 
-// Config is what the console reads.
+// Config is what the console reads and acts through.
 type Config struct {
 	Operators Operators
+	// Acts are kept in Store, and secrets sealed by Vault; Limits are what one
+	// person does not go beyond alone.
+	Store   admin.Store
+	Vault   admin.Sealer
+	Limits  admin.Limits
+	Reports *report.Desk
+	// Requests knows when a key was used last, and who was refused.
+	Requests *requestlog.Log
+	// Provider is whose catalogue plans are made of.
+	Provider string
+	// Health is how this node and the installation are, looked at anew.
+	Health func(context.Context) admin.Health
+	Now    func() time.Time
 }
 
 type console struct{ Config }
 
-// Routes are the console's, for the site's one list.
+// Routes are the console's, for the site's one list. Those with a Menu stand in the
+// navigation in this order, for whoever their rule lets in.
 func Routes(config Config) []web.Route {
 	c := console{config}
-	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/", Area: web.Console, Who: web.Staff(web.StaffRoles...), Menu: look.Word("Home"), Icon: "house", Handle: c.home},
-	}
+	return slices.Concat(
+		[]web.Route{
+			{Method: http.MethodGet, Path: "/console/", Area: web.Console, Who: everyone, Menu: look.Word("Home"), Icon: "house", Handle: c.home},
+		},
+		c.operatorRoutes(),
+		c.reviewRoutes(),
+		c.approvalRoutes(),
+		c.walletRoutes(),
+		c.keyRoutes(),
+		c.whitelistRoutes(),
+		c.loginRoutes(),
+		c.catalogueRoutes(),
+		c.commissionRoutes(),
+		c.auditLogRoutes(),
+		c.healthRoutes(),
+	)
 }
 
-type homePage struct {
-	Name      string
-	Operators int
-}
+// everyone is all of the staff: a viewer looks at everything.
+var everyone = web.Staff(web.StaffRoles...)
 
-func (c console) home(v *web.Visit) error {
-	operators, err := c.Operators.Operators(v.Context())
-	if err != nil {
-		return err
-	}
-	open := 0
-	for _, operator := range operators {
-		if operator.Status != subscription.OperatorDeleted {
-			open++
+// whoMay lets in the roles that may do an act, and nobody else.
+func whoMay(action admin.Action) web.Rule {
+	var roles []login.Role
+	for _, role := range web.StaffRoles {
+		if admin.May(admin.Role(role), action) {
+			roles = append(roles, role)
 		}
 	}
-	return v.Show("console/home", homePage{Name: v.Session.Person.Name, Operators: open})
+	return web.Staff(roles...)
+}
+
+// act is a route by which something is done that admin has a name for.
+func act(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
+	return web.Route{Method: http.MethodPost, Path: path, Area: web.Console, Who: whoMay(action), Form: form, Handle: handle}
+}
+
+// guarded is an act that moves money or makes a secret: it needs a step-up.
+func guarded(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
+	route := act(action, path, form, handle)
+	route.StepUp = true
+	return route
+}
+
+// desk is where the visitor acts: in their own name, with their role, from where
+// they are.
+func (c console) desk(v *web.Visit) *admin.Desk {
+	return admin.NewDesk(c.Store, c.Vault, v.Actor(), c.Now).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
+}
+
+// lasting is for acts: somebody who hangs up has not taken them back.
+func lasting(v *web.Visit) context.Context { return context.WithoutCancel(v.Context()) }
+
+// refusal is what a person can mend, in words for them; empty for any other error.
+func refusal(err error) string {
+	var refused *admin.Refusal
+	if errors.As(err, &refused) {
+		return refused.Reason
+	}
+	return ""
+}
+
+// orNotFound says of something that was refused when it was looked up that it is
+// not there.
+func orNotFound(err error) error {
+	if refusal(err) != "" {
+		return web.NotFound()
+	}
+	return err
+}
+
+// rights says which acts the visitor may do, so that a page shows only those.
+type rights struct{ role admin.Role }
+
+func rightsOf(v *web.Visit) rights { return rights{admin.Role(v.Session.Person.Role)} }
+
+// May reports whether an act, by its name in the log, is one of them.
+func (r rights) May(action string) bool { return admin.May(r.role, admin.Action(action)) }
+
+// Badges counts what waits behind an item of the navigation. One that cannot be
+// counted now is shown without a number: the page itself says what is wrong.
+func Badges(config Config) func(v *web.Visit, path string) int {
+	c := console{config}
+	return func(v *web.Visit, path string) int {
+		if path != approvalsPath {
+			return 0
+		}
+		open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
+		if err != nil {
+			return 0
+		}
+		return len(open)
+	}
 }

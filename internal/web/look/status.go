@@ -43,6 +43,10 @@ var badges = map[string]badge{
 	"skipped":   {"neutral", "ban", Word("Skipped")},
 	"open":      {"info", "clock", Word("Open")},
 	"closed":    {"neutral", "lock", Word("Closed")},
+	"approved":  {"good", "circle-check", Word("Approved")},
+	"declined":  {"bad", "circle-x", Word("Declined")},
+	"withdrawn": {"neutral", "ban", Word("Withdrawn")},
+	"lapsed":    {"neutral", "clock", Word("Lapsed")},
 	"healthy":   {"good", "activity", Word("Healthy")},
 	"unhealthy": {"bad", "activity", Word("Not healthy")},
 }

@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+// actsAreFound asks for acts by each filter, and for a list page by page.
+func actsAreFound(h *house) {
+	h.components("TV-BASIC")
+	first, second := h.operator("one"), h.operator("two") // acts 1 and 2
+	top := func(by string, operatorID int64, reference string, at time.Time) {
+		done := act("wallet topup")
+		done.Actor, done.At = by, at
+		_, _, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: operatorID, Amount: rupees("5"), Reference: reference})
+		h.must(err)
+	}
+	top("web:asha", first.ID, "NEFT-1", noon.Add(time.Hour))      // 3
+	top("web:ravi", second.ID, "NEFT-2", noon.Add(2*time.Hour))   // 4
+	top("web:asha", second.ID, "50%_OFF", noon.Add(26*time.Hour)) // 5
+
+	for _, tt := range []struct {
+		what  string
+		query admin.ActQuery
+		want  []int64
+	}{
+		{"all", admin.ActQuery{}, []int64{5, 4, 3, 2, 1}},
+		{"the newest two", admin.ActQuery{Most: 2}, []int64{5, 4}},
+		{"those before the fourth", admin.ActQuery{Below: 4}, []int64{3, 2, 1}},
+		{"an operator's", admin.ActQuery{OperatorID: second.ID}, []int64{5, 4, 2}},
+		{"a person's", admin.ActQuery{Actor: "web:asha"}, []int64{5, 3}},
+		{"half a name", admin.ActQuery{Actor: "web:as"}, nil},
+		{"of a kind", admin.ActQuery{Action: "lco create"}, []int64{2, 1}},
+		{"on something, however it is written", admin.ActQuery{Search: "neft"}, []int64{4, 3}},
+		{"on something with the signs of a pattern", admin.ActQuery{Search: "0%_o"}, []int64{5}},
+		{"a sign of a pattern that nothing has", admin.ActQuery{Search: "N%T"}, nil},
+		{"from a moment on", admin.ActQuery{From: noon.Add(2 * time.Hour)}, []int64{5, 4}},
+		{"until before a moment", admin.ActQuery{Before: noon.Add(2 * time.Hour)}, []int64{3, 2, 1}},
+		{"by everything at once", admin.ActQuery{
+			OperatorID: second.ID, Actor: "web:ravi", Action: "wallet topup", Search: "NEFT", From: noon, Before: noon.Add(3 * time.Hour), Below: 5,
+		}, []int64{4}},
+	} {
+		if tt.query.Most == 0 {
+			tt.query.Most = 100
+		}
+		found, err := h.FindActs(h.Context(), tt.query)
+		h.must(err)
+		var got []int64
+		for _, one := range found {
+			got = append(got, one.ID)
+		}
+		if !slices.Equal(got, tt.want) {
+			h.Errorf("%s: found %v; want %v", tt.what, got, tt.want)
+		}
+	}
+	all := h.acts()
+	slices.Reverse(all)
+	found, err := h.FindActs(h.Context(), admin.ActQuery{Most: 100})
+	h.must(err)
+	if fmt.Sprint(found) != fmt.Sprint(all) {
+		h.Errorf("found %v; want the same acts as in the whole log, %v", found, all)
+	}
+}

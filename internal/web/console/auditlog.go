@@ -1,0 +1,207 @@
+package console
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+const auditLogPath = "/console/audit-log"
+
+// auditLogRoutes show what staff did.
+func (c console) auditLogRoutes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Who: everyone, Menu: look.Word("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
+		{Method: http.MethodGet, Path: auditLogPath + "/{act}", Area: web.Console, Who: everyone, Handle: c.showAct},
+	}
+}
+
+const (
+	actsShown = 50
+	// chainMost bounds how many acts are verified while somebody waits; `coax
+	// audit` verifies them all.
+	chainMost = 10_000
+)
+
+type auditLogPage struct {
+	Acts      []auditedAct
+	Next      string
+	First     string // back to the newest, where this is not that
+	Actor     string
+	Action    string
+	Search    string
+	Operator  string
+	From      string
+	Until     string
+	Actions   []look.Choice
+	Operators []look.Choice
+	Problem   string
+	// Verify is where the shown range is verified; Chain what came of it.
+	Verify string
+	Chain  *chainState
+}
+
+// auditedAct is an act with whose it is.
+type auditedAct struct {
+	admin.LoggedAct
+	OperatorName string
+}
+
+// Href is where the act's page stands.
+func (a auditedAct) Href() string { return auditLogPath + "/" + strconv.FormatInt(a.ID, 10) }
+
+// chainState is what came of verifying a range of the chain.
+type chainState struct {
+	// Checked acts were held against their hashes, from one to another.
+	Checked     int
+	First, Last int64
+	// Broken is the first act that does not fit the one before it; zero if all do.
+	Broken int64
+}
+
+func (c console) showAuditLog(v *web.Visit) error {
+	query, page, err := c.actsAsked(v)
+	if err != nil {
+		return err
+	}
+	operators, err := c.desk(v).Operators(v.Context())
+	if err != nil {
+		return err
+	}
+	names := map[int64]string{}
+	page.Operators = []look.Choice{{Value: "", Text: v.T("All operators")}}
+	for _, operator := range operators {
+		names[operator.ID] = operator.Name
+		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
+	}
+	page.Actions = []look.Choice{{Value: "", Text: v.T("All acts")}}
+	for _, action := range admin.Actions() {
+		page.Actions = append(page.Actions, look.Choice{Value: string(action), Text: string(action)})
+	}
+	acts, err := c.desk(v).FindActs(v.Context(), query)
+	if err != nil {
+		return err
+	}
+	more := len(acts) > actsShown
+	acts = acts[:min(len(acts), actsShown)]
+	for _, act := range acts {
+		page.Acts = append(page.Acts, auditedAct{act, names[act.OperatorID]})
+	}
+	page.links(query, acts, more)
+	if v.Query("verify") == "yes" && len(acts) > 0 {
+		if page.Chain, err = c.verifyChain(v, acts[len(acts)-1].ID, acts[0].ID); err != nil {
+			return err
+		}
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("console/audit-log", "acts", page)
+	}
+	return v.Show("console/audit-log", page)
+}
+
+// actsAsked reads the filters. A day that is none is told, and left out.
+func (c console) actsAsked(v *web.Visit) (admin.ActQuery, auditLogPage, error) {
+	page := auditLogPage{
+		Actor: v.Query("actor"), Action: v.Query("action"), Search: v.Query("q"), Operator: v.Query("operator"), From: v.Query("from"), Until: v.Query("until"),
+	}
+	query := admin.ActQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Most: actsShown + 1}
+	for _, number := range []struct {
+		text string
+		to   *int64
+	}{{page.Operator, &query.OperatorID}, {v.Query("below"), &query.Below}} {
+		if number.text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(number.text, 10, 64)
+		if err != nil || n < 1 {
+			return query, page, web.NotFound()
+		}
+		*number.to = n
+	}
+	for _, day := range []struct {
+		text string
+		to   *time.Time
+		more int
+	}{{page.From, &query.From, 0}, {page.Until, &query.Before, 1}} {
+		if day.text == "" {
+			continue
+		}
+		t, err := time.ParseInLocation(time.DateOnly, day.text, subscription.IST)
+		if err != nil {
+			page.Problem = v.T("Write days as 2027-03-31.")
+			continue
+		}
+		*day.to = t.AddDate(0, 0, day.more)
+	}
+	return query, page, nil
+}
+
+// links are where the list goes on, begins, and is verified.
+func (p *auditLogPage) links(query admin.ActQuery, acts []admin.LoggedAct, more bool) {
+	address := func(below int64, verify bool) string {
+		values := url.Values{}
+		for name, value := range map[string]string{
+			"actor": p.Actor, "action": p.Action, "q": p.Search, "operator": p.Operator, "from": p.From, "until": p.Until,
+		} {
+			if value != "" {
+				values.Set(name, value)
+			}
+		}
+		if below != 0 {
+			values.Set("below", strconv.FormatInt(below, 10))
+		}
+		if verify {
+			values.Set("verify", "yes")
+		}
+		if len(values) == 0 {
+			return auditLogPath
+		}
+		return auditLogPath + "?" + values.Encode()
+	}
+	if more {
+		p.Next = address(acts[len(acts)-1].ID, false)
+	}
+	if query.Below != 0 {
+		p.First = address(0, false)
+	}
+	p.Verify = address(query.Below, true)
+}
+
+// verifyChain computes the hashes of all acts from one to another once more, those
+// that the filters hide among them: what was taken out would otherwise not show.
+func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, error) {
+	// One more than the range, to hold its first act against. Numbers have no gaps;
+	// where there is one, more is read, and the chain shows it.
+	most := min(last-first+2, chainMost+1)
+	acts, err := c.desk(v).FindActs(v.Context(), admin.ActQuery{Below: last + 1, Most: int(most)})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(acts)
+	begin := slices.IndexFunc(acts, func(a admin.LoggedAct) bool { return a.ID >= first })
+	var previous []byte
+	switch {
+	case begin > 0:
+		previous = acts[begin-1].Hash
+	case len(acts) == int(most): // the range was cut, and the oldest of it stands for what was before
+		previous, begin = acts[0].Hash, 1
+	}
+	state := &chainState{First: acts[begin].ID, Last: last}
+	for _, act := range acts[begin:] {
+		if !bytes.Equal(act.ChainHash(previous), act.Hash) {
+			state.Broken = act.ID
+			break
+		}
+		state.Checked++
+		previous = act.Hash
+	}
+	return state, nil
+}

@@ -1,0 +1,222 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+const planPath = "/console/catalogue/plans/"
+
+// catalogueRoutes are the plans and what they are made of. Prices are money: to
+// change one asks for the password again.
+func (c console) catalogueRoutes() []web.Route {
+	const area = web.Console
+	set, retire := whoMay(admin.PlanSet), whoMay(admin.PlanRetire)
+	return []web.Route{
+		{Method: http.MethodGet, Path: "/console/catalogue", Area: area, Who: everyone, Menu: look.Word("Catalogue"), Icon: "package", Handle: c.showCatalogue},
+		{Method: http.MethodGet, Path: "/console/catalogue/new", Area: area, Who: set, Handle: c.newPlan},
+		{Method: http.MethodPost, Path: "/console/catalogue/new/preview", Area: area, Who: set, Form: "/console/catalogue/new", Handle: c.previewPlan},
+		{Method: http.MethodPost, Path: "/console/catalogue/new", Area: area, Who: set, StepUp: true, Handle: c.setPlan},
+		{Method: http.MethodGet, Path: planPath + "{id}", Area: area, Who: everyone, Handle: c.showPlan},
+		{Method: http.MethodGet, Path: planPath + "{id}/edit", Area: area, Who: set, Handle: c.editPlan},
+		{Method: http.MethodPost, Path: planPath + "{id}/preview", Area: area, Who: set, Form: planPath + "{id}/edit", Handle: c.previewPlan},
+		{Method: http.MethodPost, Path: planPath + "{id}/edit", Area: area, Who: set, StepUp: true, Handle: c.setPlan},
+		{Method: http.MethodGet, Path: planPath + "{id}/retire", Area: area, Who: retire, Handle: c.showRetire},
+		{Method: http.MethodPost, Path: planPath + "{id}/retire", Area: area, Who: retire, StepUp: true, Handle: c.retirePlan},
+	}
+}
+
+// planAddress is where a plan's page stands.
+func planAddress(id string) string { return planPath + url.PathEscape(id) }
+
+// planRow is a plan with whether it is for sale, and why not.
+type planRow struct {
+	subscription.Plan
+	// State is active, retired, or not_verified where the provider does not sell
+	// what it is made of.
+	State string
+	// Parts are the components, by the provider's names.
+	Parts []planPart
+}
+
+// Href is where the plan's page stands.
+func (p planRow) Href() string { return planAddress(p.ID) }
+
+type planPart struct {
+	Code, Name string
+	Sellable   bool
+}
+
+// shelf is what is known of the provider's catalogue, ready to be asked.
+type shelf struct {
+	admin.CatalogueState
+	byCode map[string]admin.ComponentState
+}
+
+func (c console) shelf(v *web.Visit) (shelf, error) {
+	state, err := c.desk(v).CatalogueState(v.Context(), c.Provider)
+	s := shelf{state, map[string]admin.ComponentState{}}
+	for _, component := range state.Components {
+		s.byCode[component.Code] = component
+	}
+	return s, err
+}
+
+// row holds a plan against what the provider sells.
+func (s shelf) row(plan subscription.Plan) planRow {
+	row := planRow{Plan: plan, State: "active"}
+	for _, code := range []string{plan.Main, plan.Addon} {
+		if code == "" {
+			continue
+		}
+		component := s.byCode[code]
+		row.Parts = append(row.Parts, planPart{code, component.Name, component.Sellable})
+		if !component.Sellable {
+			row.State = "not_verified"
+		}
+	}
+	if plan.Retired {
+		row.State = "retired"
+	}
+	return row
+}
+
+// choices are the components of a role that a plan can be made of, and the one it
+// has now, so that a form shows what is there.
+func (s shelf) choices(role catalogue.Role, present string) []look.Choice {
+	var list []look.Choice
+	for _, component := range s.Components {
+		if component.Role == role && (component.Sellable || component.Code == present) {
+			list = append(list, look.Choice{Value: component.Code, Text: component.Name + " (" + component.Code + ")"})
+		}
+	}
+	return list
+}
+
+type cataloguePage struct {
+	Shelf   shelf
+	Plans   []planRow
+	Retired []planRow
+	// Counts: the last good comparison is recent enough to sell by.
+	Counts bool
+	MaySet bool
+}
+
+func (c console) showCatalogue(v *web.Visit) error {
+	shelf, err := c.shelf(v)
+	if err != nil {
+		return err
+	}
+	plans, err := c.desk(v).Plans(v.Context())
+	if err != nil {
+		return err
+	}
+	page := cataloguePage{Shelf: shelf, Counts: c.Health(v.Context()).Provider.PricesCount, MaySet: may(v, admin.PlanSet)}
+	for _, plan := range plans {
+		if row := shelf.row(plan); plan.Retired {
+			page.Retired = append(page.Retired, row)
+		} else {
+			page.Plans = append(page.Plans, row)
+		}
+	}
+	return v.Show("console/catalogue", page)
+}
+
+// plan finds a plan as it is now.
+func (c console) plan(v *web.Visit, id string) (subscription.Plan, error) {
+	plans, err := c.desk(v).Plans(v.Context())
+	if err != nil {
+		return subscription.Plan{}, err
+	}
+	at := slices.IndexFunc(plans, func(p subscription.Plan) bool { return p.ID == id })
+	if at < 0 {
+		return subscription.Plan{}, web.NotFound()
+	}
+	return plans[at], nil
+}
+
+type planPage struct {
+	Plan    planRow
+	History []planVersion
+	MaySet  bool
+}
+
+// planVersion is a version with what the one before it cost.
+type planVersion struct {
+	admin.PlanVersion
+	// Change is how the price moved; empty where it did not.
+	Change string
+}
+
+func (c console) showPlan(v *web.Visit) error {
+	plan, err := c.plan(v, v.R.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	shelf, err := c.shelf(v)
+	if err != nil {
+		return err
+	}
+	versions, err := c.desk(v).PlanHistory(v.Context(), plan.ID)
+	if err != nil {
+		return err
+	}
+	page := planPage{Plan: shelf.row(plan), MaySet: may(v, admin.PlanSet)}
+	for i, version := range versions {
+		row := planVersion{PlanVersion: version}
+		if i+1 < len(versions) {
+			switch before := versions[i+1].Price; {
+			case before.Less(version.Price):
+				row.Change = "+" + look.Rupees(version.Price.Sub(before))
+			case version.Price.Less(before):
+				row.Change = look.Rupees(version.Price.Sub(before))
+			}
+		}
+		page.History = append(page.History, row)
+	}
+	return v.Show("console/plan", page)
+}
+
+type retirePage struct {
+	Plan    planRow
+	Problem string
+}
+
+func (c console) showRetire(v *web.Visit) error {
+	plan, err := c.plan(v, v.R.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	shelf, err := c.shelf(v)
+	if err != nil {
+		return err
+	}
+	return v.Show("console/plan-retire", retirePage{Plan: shelf.row(plan)})
+}
+
+func (c console) retirePlan(v *web.Visit) error {
+	id := v.R.PathValue("id")
+	plan, err := c.plan(v, id)
+	if err != nil {
+		return err
+	}
+	if plan.Retired { // the second of two clicks
+		return v.See(planAddress(id), v.Info(look.Word("The plan is retired already.")))
+	}
+	if err := c.desk(v).RetirePlan(lasting(v), id); err != nil {
+		why := refusal(err)
+		if why == "" {
+			return err
+		}
+		v.Status = http.StatusUnprocessableEntity
+		return v.Show("console/plan-retire", retirePage{Plan: planRow{Plan: plan, State: "active"}, Problem: why})
+	}
+	return v.See(planAddress(id), v.Good(look.Word("The plan is retired. What was bought runs on.")))
+}

@@ -1,0 +1,203 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// planForm is a plan as it is typed.
+type planForm struct {
+	ID, Name, Description, Price, Months, Type, Main, Addon string
+	// Version is that of the plan the form was made from; zero for a new one.
+	Version string
+}
+
+type planFormPage struct {
+	Form planForm
+	// Action is where the form is sent in the end; before that it is previewed.
+	Action, Preview, Back string
+	New                   bool
+	Mains, Addons         []look.Choice
+	Problem               string
+	Problems              map[string]string
+	// Changes are what the form would do, once it was looked through.
+	Changes []planChange
+	Ready   bool
+}
+
+// planChange is one field that becomes another.
+type planChange struct {
+	Field, Before, After string
+}
+
+func (c console) newPlan(v *web.Visit) error {
+	return c.showPlanForm(v, subscription.Plan{Months: 1, Type: subscription.Standard}, true, planFormPage{})
+}
+
+func (c console) editPlan(v *web.Visit) error {
+	plan, err := c.plan(v, v.R.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return c.showPlanForm(v, plan, false, planFormPage{})
+}
+
+// showPlanForm shows the form with what was typed, or else with the plan.
+func (c console) showPlanForm(v *web.Visit, plan subscription.Plan, isNew bool, page planFormPage) error {
+	shelf, err := c.shelf(v)
+	if err != nil {
+		return err
+	}
+	price := ""
+	if !plan.Price.IsZero() {
+		price = plan.Price.String()
+	}
+	page.Form = planForm{
+		ID: v.Filled("id", plan.ID), Name: v.Filled("name", plan.Name), Description: v.Filled("description", plan.Description),
+		Price: v.Filled("price", price), Months: v.Filled("months", strconv.Itoa(plan.Months)), Type: v.Filled("type", string(plan.Type)),
+		Main: v.Filled("main", plan.Main), Addon: v.Filled("addon", plan.Addon),
+		Version: v.Filled("version", strconv.FormatInt(plan.Version, 10)),
+	}
+	page.New = isNew
+	page.Action, page.Preview, page.Back = "/console/catalogue/new", "/console/catalogue/new/preview", "/console/catalogue"
+	if !isNew {
+		page.Form.ID = plan.ID
+		page.Back = planAddress(plan.ID)
+		page.Action, page.Preview = page.Back+"/edit", page.Back+"/preview"
+	}
+	page.Mains, page.Addons = shelf.choices(catalogue.Main, plan.Main), shelf.choices(catalogue.Addon, plan.Addon)
+	if page.Problem != "" || len(page.Problems) > 0 {
+		v.Status = http.StatusUnprocessableEntity
+	}
+	return v.Show("console/plan-form", page)
+}
+
+// typedPlan reads the form. What cannot be read is told field by field.
+func typedPlan(v *web.Visit, id string) (subscription.Plan, map[string]string) {
+	problems := map[string]string{}
+	plan := subscription.Plan{
+		ID: id, Name: v.Field("name"), Description: v.Field("description"), Type: subscription.PlanType(v.Field("type")),
+		Main: v.Field("main"), Addon: v.Field("addon"),
+	}
+	var err error
+	if plan.Price, err = money.Parse(v.Field("price")); err != nil || plan.Price.Less(subscription.MinPrice) {
+		problems["price"] = v.T("Write a price in rupees, such as 349.00; the least is %s.", look.Rupees(subscription.MinPrice))
+	}
+	if plan.Months, err = strconv.Atoi(v.Field("months")); err != nil || plan.Months < 1 || plan.Months > 120 {
+		problems["months"] = v.T("Write a number of months from 1 to 120.")
+	}
+	if plan.ID == "" {
+		problems["id"] = v.T("Give the plan an id.")
+	}
+	if plan.Name == "" {
+		problems["name"] = v.T("Give the plan a name.")
+	}
+	switch {
+	case plan.Type == subscription.Combo && plan.Addon == "":
+		problems["addon"] = v.T("A combo needs an add-on.")
+	case plan.Type == subscription.Standard && plan.Addon != "":
+		problems["addon"] = v.T("A standard plan has no add-on. Take it out, or make the plan a combo.")
+	}
+	return plan, problems
+}
+
+// typed is the plan that was posted, beside the one that is there; isNew if none
+// is.
+func (c console) typed(v *web.Visit) (plan, before subscription.Plan, isNew bool, page planFormPage, err error) {
+	id := v.R.PathValue("id")
+	if isNew = id == ""; isNew {
+		id = v.Field("id")
+	}
+	plan, page.Problems = typedPlan(v, id)
+	before, err = c.plan(v, id)
+	switch missing := errors.Is(err, web.NotFound()); {
+	case err != nil && !missing:
+	case isNew && !missing && page.Problems["id"] == "":
+		page.Problems["id"] = v.T("There is a plan with that id already.")
+		err = nil
+	case isNew:
+		before, err = subscription.Plan{Months: 1, Type: subscription.Standard}, nil
+	}
+	return plan, before, isNew, page, err
+}
+
+func (c console) previewPlan(v *web.Visit) error {
+	plan, before, isNew, page, err := c.typed(v)
+	if err != nil {
+		return err
+	}
+	if len(page.Problems) == 0 {
+		page.Changes = c.changes(v, before, plan, isNew)
+		page.Ready = len(page.Changes) > 0
+		if !page.Ready {
+			page.Problem = v.T("Nothing would change.")
+		}
+	}
+	return c.showPlanForm(v, before, isNew, page)
+}
+
+func (c console) setPlan(v *web.Visit) error {
+	plan, before, isNew, page, err := c.typed(v)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(page.Problems) > 0:
+		return c.showPlanForm(v, before, isNew, page)
+	case !isNew && v.Field("version") != strconv.FormatInt(before.Version, 10):
+		// Somebody else was quicker, or this is the second of two clicks: what was
+		// agreed to is no longer what would happen.
+		if len(c.changes(v, before, plan, isNew)) == 0 {
+			return v.See(planAddress(plan.ID), v.Info(look.Word("The plan is like that already.")))
+		}
+		v.R.PostForm.Set("version", strconv.FormatInt(before.Version, 10))
+		page.Problem = v.T("The plan was changed meanwhile. Look at the change once more.")
+		page.Changes, page.Ready = c.changes(v, before, plan, isNew), true
+		return c.showPlanForm(v, before, isNew, page)
+	}
+	if _, err := c.desk(v).SetPlan(lasting(v), plan); err != nil {
+		if page.Problem = refusal(err); page.Problem == "" {
+			return err
+		}
+		return c.showPlanForm(v, before, isNew, page)
+	}
+	return v.See(planAddress(plan.ID), v.Good(look.Word("The plan is set. Its price holds from the next sale on.")))
+}
+
+// changes lists what would be different.
+func (c console) changes(v *web.Visit, before, after subscription.Plan, isNew bool) []planChange {
+	fields := []planChange{
+		{v.T("Name"), before.Name, after.Name},
+		{v.T("Description"), before.Description, after.Description},
+		{v.T("Price"), look.Rupees(before.Price), look.Rupees(after.Price)},
+		{v.T("Months"), strconv.Itoa(before.Months), strconv.Itoa(after.Months)},
+		{v.T("Type"), v.T(planTypes[before.Type]), v.T(planTypes[after.Type])},
+		{v.T("Main component"), before.Main, after.Main},
+		{v.T("Add-on"), before.Addon, after.Addon},
+	}
+	if before.Retired {
+		fields = append(fields, planChange{v.T("State"), v.T("Retired"), v.T("Active")})
+	}
+	var changed []planChange
+	for _, field := range fields {
+		if isNew {
+			field.Before = ""
+		}
+		if field.Before != field.After {
+			changed = append(changed, field)
+		}
+	}
+	return changed
+}
+
+var planTypes = map[subscription.PlanType]string{
+	subscription.Standard: look.Word("Standard"),
+	subscription.Combo:    look.Word("Combo"),
+}

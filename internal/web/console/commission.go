@@ -1,0 +1,210 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// commissionRoutes are what the MSO earned. To close a month settles money for
+// good.
+func (c console) commissionRoutes() []web.Route {
+	const area = web.Console
+	return []web.Route{
+		{Method: http.MethodGet, Path: "/console/commission", Area: area, Who: everyone, Menu: look.Word("Commission"), Icon: "percent", Handle: c.showCommission},
+		{Method: http.MethodGet, Path: "/console/commission/sums/{format}", Area: area, Who: everyone, Handle: c.downloadSums},
+		{Method: http.MethodGet, Path: "/console/commission/lines/{format}", Area: area, Who: everyone, Handle: c.downloadLines},
+		{Method: http.MethodPost, Path: "/console/commission/close", Area: area, Who: whoMay(admin.CommissionClose), StepUp: true, Form: "/console/commission", Handle: c.closePeriod},
+	}
+}
+
+// monthsOffered is how far back the list of months goes; any other can be written
+// into the address.
+const monthsOffered = 24
+
+type commissionPage struct {
+	Month     admin.Month
+	MonthText string
+	Months    []look.Choice
+	Operators []look.Choice
+	Operator  string
+	Groups    []commissionGroup
+	Count     int
+	Sales     money.Amount
+	Earned    money.Amount
+	Chart     []look.Point
+	Closed    []closedRow
+	// Running: the month is not over, and cannot be closed.
+	Running  bool
+	MayClose bool
+	Problem  string
+	Query    string
+}
+
+// commissionGroup is an operator's plans, with their sum.
+type commissionGroup struct {
+	ID            int64
+	Name          string
+	Rows          []report.CommissionSum
+	Count         int
+	Sales, Earned money.Amount
+	// Closed says when the month was closed for this operator; zero if it was not.
+	ClosedAt time.Time
+}
+
+type closedRow struct {
+	admin.ClosedPeriod
+	OperatorName string
+	MonthText    string
+}
+
+// monthText names a month as people do.
+func (c console) monthText(v *web.Visit, month admin.Month) string {
+	// The days of look begin with the day, which a month has none of.
+	return v.T(monthNames[month.Month-1], month.Year)
+}
+
+var monthNames = [...]string{
+	look.Word("January %d"), look.Word("February %d"), look.Word("March %d"), look.Word("April %d"),
+	look.Word("May %d"), look.Word("June %d"), look.Word("July %d"), look.Word("August %d"),
+	look.Word("September %d"), look.Word("October %d"), look.Word("November %d"), look.Word("December %d"),
+}
+
+// asked is the month and the operator that a visit is about: the present month
+// and all operators unless it says otherwise.
+func (c console) asked(v *web.Visit) (month admin.Month, operatorID int64, err error) {
+	month = admin.MonthOf(v.Now)
+	if text := v.Filled("month", v.Query("month")); text != "" {
+		if month, err = admin.ParseMonth(text); err != nil {
+			return month, 0, web.NotFound()
+		}
+	}
+	if text := v.Filled("operator", v.Query("operator")); text != "" {
+		if operatorID, err = strconv.ParseInt(text, 10, 64); err != nil || operatorID < 0 {
+			return month, 0, web.NotFound()
+		}
+	}
+	return month, operatorID, nil
+}
+
+func (c console) showCommission(v *web.Visit) error {
+	month, operatorID, err := c.asked(v)
+	if err != nil {
+		return err
+	}
+	return c.commission(v, month, operatorID, "")
+}
+
+func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, problem string) error {
+	sums, err := c.Reports.Commission(v.Context(), operatorID, month.Begins())
+	if err != nil {
+		return err
+	}
+	operators, err := c.desk(v).Operators(v.Context())
+	if err != nil {
+		return err
+	}
+	closed, err := c.desk(v).ClosedPeriods(v.Context(), operatorID)
+	if err != nil {
+		return orNotFound(err)
+	}
+	page := commissionPage{
+		Month: month, MonthText: c.monthText(v, month), Running: v.Now.Before(month.Ends()), MayClose: may(v, admin.CommissionClose), Problem: problem,
+		Query: fmt.Sprintf("month=%s&operator=%d", month, operatorID), Operator: strconv.FormatInt(operatorID, 10),
+		Operators: []look.Choice{{Value: "0", Text: v.T("All operators")}},
+	}
+	names := map[int64]string{}
+	for _, operator := range operators {
+		names[operator.ID] = operator.Name
+		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
+	}
+	for i, at := 0, admin.MonthOf(v.Now); i < monthsOffered; i, at = i+1, admin.MonthOf(at.Begins().Add(-time.Hour)) {
+		page.Months = append(page.Months, look.Choice{Value: at.String(), Text: c.monthText(v, at)})
+	}
+	closedAt := map[int64]time.Time{}
+	for _, period := range closed {
+		page.Closed = append(page.Closed, closedRow{period, names[period.OperatorID], c.monthText(v, period.Month)})
+		if period.Month == month {
+			closedAt[period.OperatorID] = period.ClosedAt
+		}
+	}
+	page.add(sums, closedAt)
+	if problem != "" {
+		v.Status = http.StatusUnprocessableEntity
+	}
+	return v.Show("console/commission", page)
+}
+
+// add groups the sums, which come by operator, and adds them up.
+func (p *commissionPage) add(sums []report.CommissionSum, closedAt map[int64]time.Time) {
+	for _, sum := range sums {
+		if n := len(p.Groups); n == 0 || p.Groups[n-1].ID != sum.OperatorID {
+			p.Groups = append(p.Groups, commissionGroup{ID: sum.OperatorID, Name: sum.OperatorName, ClosedAt: closedAt[sum.OperatorID]})
+		}
+		group := &p.Groups[len(p.Groups)-1]
+		group.Rows = append(group.Rows, sum)
+		group.Count += sum.Count
+		group.Sales, group.Earned = group.Sales.Add(sum.Sales), group.Earned.Add(sum.Commission)
+		p.Count += sum.Count
+		p.Sales, p.Earned = p.Sales.Add(sum.Sales), p.Earned.Add(sum.Commission)
+	}
+	p.Chart = planChart(sums)
+}
+
+const (
+	// plansDrawn is how many bars a telephone has room for, and labelLength how long
+	// what stands under one may be there.
+	plansDrawn  = 5
+	labelLength = 10
+)
+
+// planChart draws the plans that earned most, whoever sold them.
+func planChart(sums []report.CommissionSum) []look.Point {
+	var points []look.Point
+	at := map[string]int{}
+	for _, sum := range sums {
+		i, known := at[sum.PlanID]
+		if !known {
+			i = len(points)
+			at[sum.PlanID] = i
+			label := []rune(sum.PlanID)
+			if len(label) > labelLength {
+				label = append(label[:labelLength-1], '…')
+			}
+			points = append(points, look.Point{Label: string(label)})
+		}
+		points[i].Value += sum.Commission.Paise()
+	}
+	slices.SortStableFunc(points, func(a, b look.Point) int { return cmp.Compare(b.Value, a.Value) })
+	return points[:min(len(points), plansDrawn)]
+}
+
+func (c console) closePeriod(v *web.Visit) error {
+	month, operatorID, err := c.asked(v)
+	if err != nil {
+		return err
+	}
+	closed, err := c.desk(v).ClosePeriod(lasting(v), month, operatorID)
+	if err != nil {
+		why := refusal(err)
+		if why == "" {
+			return err
+		}
+		return c.commission(v, month, operatorID, why)
+	}
+	var sum money.Amount
+	for _, period := range closed {
+		sum = sum.Add(period.Amount)
+	}
+	return v.See(fmt.Sprintf("/console/commission?month=%s&operator=%d", month, operatorID),
+		v.Good(look.Word("%s is closed: %s."), c.monthText(v, month), look.Rupees(sum)))
+}

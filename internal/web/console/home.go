@@ -1,0 +1,75 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+const (
+	// homeReviews and homeLow are how many of each the first page names.
+	homeReviews = 5
+	homeLow     = 8
+	// homeAccounts is how many operators are looked at for low balances.
+	homeAccounts = 500
+)
+
+type homePage struct {
+	Name    string
+	Totals  report.Totals
+	Health  admin.Health
+	Reviews []report.Review
+	Waiting []proposal
+	// Low are the operators who are low on balance, the poorest first; LowCount is
+	// how many there are.
+	Low      []report.Account
+	LowCount int
+	rights
+}
+
+// Calm: nothing waits for a person.
+func (p homePage) Calm() bool {
+	return len(p.Waiting) == 0 && p.Totals.NeedPerson == 0 && p.Health.OverdueReviews == 0 && p.Totals.OpenExceptions == 0 &&
+		p.Totals.MissingAddons == 0 && !p.Health.Provider.Out && p.Health.Audit.Violations == 0
+}
+
+func (c console) home(v *web.Visit) error {
+	data := homePage{Name: v.Session.Person.Name, Health: c.Health(v.Context()), rights: rightsOf(v)}
+	var err error
+	if data.Totals, err = c.Reports.Totals(v.Context()); err != nil {
+		return err
+	}
+	if data.Reviews, err = c.Reports.Reviews(v.Context(), homeReviews); err != nil {
+		return err
+	}
+	desk := c.desk(v)
+	open, err := desk.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
+	if err != nil {
+		return err
+	}
+	for _, p := range open {
+		operator, err := desk.Operator(v.Context(), p.OperatorID)
+		if err != nil {
+			return err
+		}
+		data.Waiting = append(data.Waiting, c.asSeen(v, p, operator.Name))
+	}
+	accounts, err := c.Reports.Accounts(v.Context(), report.AccountFilter{Status: subscription.OperatorActive, Most: homeAccounts})
+	if err != nil {
+		return err
+	}
+	for _, account := range accounts.Rows {
+		if !account.Wallet.Low() {
+			continue
+		}
+		data.Low = append(data.Low, account)
+	}
+	data.LowCount = len(data.Low)
+	slices.SortFunc(data.Low, func(a, b report.Account) int { return cmp.Compare(a.Wallet.Balance.Paise(), b.Wallet.Balance.Paise()) })
+	data.Low = data.Low[:min(len(data.Low), homeLow)]
+	return v.Show("console/home", data)
+}

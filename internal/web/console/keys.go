@@ -1,0 +1,268 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+func (c console) keyRoutes() []web.Route {
+	const (
+		keys = "/console/operators/{id}/keys"
+		key  = keys + "/{key}"
+	)
+	return []web.Route{
+		{Method: http.MethodGet, Path: keys, Area: web.Console, Who: everyone, Handle: c.showKeys},
+		guarded(admin.KeyIssue, keys, "", c.issueKey),
+		{Method: http.MethodGet, Path: key, Area: web.Console, Who: everyone, Handle: c.showKey},
+		guarded(admin.KeyRotate, key+"/rotate", key, c.rotateKey),
+		guarded(admin.KeyPermit, key+"/permissions", key, c.permitKey),
+		// A stolen key must not wait until somebody has found their telephone.
+		act(admin.KeyRevoke, key+"/revoke", key, c.revokeKey),
+	}
+}
+
+// number writes an id for an address.
+func number(id int64) string { return strconv.FormatInt(id, 10) }
+
+// shownKey is a key as its page shows it.
+type shownKey struct {
+	access.Credential
+	// State is active, grace, expired or revoked.
+	State    string
+	LastUsed time.Time
+}
+
+func (k shownKey) Path() string { return operatorPath(k.OperatorID) + "/keys/" + number(k.ID) }
+
+// Ended: it opens nothing any more, and nothing about it can be changed.
+func (k shownKey) Ended() bool { return k.State == "revoked" || k.State == "expired" }
+
+func keyAt(k access.Credential, now, lastUsed time.Time) shownKey {
+	state := "active"
+	switch {
+	case !k.RevokedAt.IsZero():
+		state = "revoked"
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		state = "expired"
+	case !k.ExpiresAt.IsZero():
+		state = "grace"
+	}
+	return shownKey{Credential: k, State: state, LastUsed: lastUsed}
+}
+
+// choice is a permission with whether a key has it.
+type choice struct {
+	Name string
+	On   bool
+}
+
+// permissionChoices lists all permissions for a form: as they were sent, if they were.
+func permissionChoices(v *web.Visit, name string, has access.Permissions) []choice {
+	if sent := v.FilledAll("permission"); v.Filled("form", "") == name {
+		has, _ = access.ParsePermissions(sent) // what is no permission is not on the form
+	}
+	var list []choice
+	for _, p := range access.AllPermissions.List() {
+		list = append(list, choice{p.String(), has.Has(p)})
+	}
+	return list
+}
+
+// permissions reads which ones were chosen.
+func (f *form) permissions() access.Permissions {
+	chosen, err := access.ParsePermissions(f.v.R.PostForm["permission"])
+	if err != nil || chosen == 0 {
+		f.wrong("permission", f.v.T("Choose at least one."))
+	}
+	return chosen
+}
+
+type keysPage struct {
+	Head        operatorHead
+	Form        *form
+	Keys        []shownKey
+	Permissions []choice
+}
+
+func (c console) showKeys(v *web.Visit) error { return c.keysPage(v, newForm(v, "")) }
+
+func (c console) keysPage(v *web.Visit, f *form) error {
+	head, err := c.head(v, "keys")
+	if err != nil {
+		return err
+	}
+	keys, used, err := c.keysOf(v, head.ID)
+	if err != nil {
+		return err
+	}
+	data := keysPage{Head: head, Form: f, Permissions: permissionChoices(v, "issue", access.AllPermissions)}
+	for i := len(keys) - 1; i >= 0; i-- { // the newest first
+		data.Keys = append(data.Keys, keyAt(keys[i], v.Now, used[keys[i].ID]))
+	}
+	if !f.ok() {
+		return again(v, "console/keys", data)
+	}
+	return v.Show("console/keys", data)
+}
+
+func (c console) keysOf(v *web.Visit, operatorID int64) ([]access.Credential, map[int64]time.Time, error) {
+	keys, err := c.desk(v).Keys(v.Context(), operatorID)
+	if err != nil {
+		return nil, nil, err
+	}
+	used, err := c.Requests.LastUse(v.Context(), operatorID)
+	return keys, used, err
+}
+
+// secretPage shows a key and its secret, this once.
+type secretPage struct {
+	Head   operatorHead
+	Key    string
+	Secret string
+	// File is both as a file that the browser already has, FileName its name.
+	File     template.URL
+	FileName string
+	// OldUntil is until when the key that was replaced stays valid; zero if none was.
+	OldUntil time.Time
+	Rotated  bool
+}
+
+// showSecret answers the post itself: nothing keeps the secret until another page
+// could ask for it.
+func showSecret(v *web.Visit, head operatorHead, issued admin.IssuedKey, rotated bool, oldUntil time.Time) error {
+	file := fmt.Sprintf("operator: %d\nissued: %s\napi_key: %s\napi_secret: %s\n",
+		head.ID, v.Now.In(subscription.IST).Format(time.RFC3339), issued.Key, issued.Secret.Reveal())
+	return v.Show("console/secret", secretPage{
+		Head: head, Key: issued.Key, Secret: issued.Secret.Reveal(), Rotated: rotated, OldUntil: oldUntil,
+		File:     template.URL("data:text/plain;charset=utf-8," + url.PathEscape(file)),
+		FileName: fmt.Sprintf("coax-key-%d.txt", issued.ID),
+	})
+}
+
+func (c console) issueKey(v *web.Visit) error {
+	head, err := c.head(v, "keys")
+	if err != nil {
+		return err
+	}
+	f := newForm(v, "issue")
+	permissions := f.permissions()
+	if !f.ok() {
+		return c.keysPage(v, f)
+	}
+	issued, err := c.desk(v).IssueKey(lasting(v), head.ID, permissions)
+	if err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.keysPage(v, f)
+	}
+	return showSecret(v, head, issued, false, time.Time{})
+}
+
+type keyPage struct {
+	Head        operatorHead
+	Form        *form
+	Key         shownKey
+	Permissions []choice
+	MaxGrace    int
+}
+
+// key finds the key in the address among those of the operator in the address.
+func (c console) key(v *web.Visit) (operatorHead, shownKey, error) {
+	head, err := c.head(v, "keys")
+	if err != nil {
+		return head, shownKey{}, err
+	}
+	id, err := pathID(v, "key")
+	if err != nil {
+		return head, shownKey{}, err
+	}
+	keys, used, err := c.keysOf(v, head.ID)
+	if err != nil {
+		return head, shownKey{}, err
+	}
+	for _, k := range keys {
+		if k.ID == id {
+			return head, keyAt(k, v.Now, used[id]), nil
+		}
+	}
+	return head, shownKey{}, web.NotFound()
+}
+
+func (c console) showKey(v *web.Visit) error { return c.keyPage(v, newForm(v, "")) }
+
+func (c console) keyPage(v *web.Visit, f *form) error {
+	head, key, err := c.key(v)
+	if err != nil {
+		return err
+	}
+	data := keyPage{
+		Head: head, Form: f, Key: key, MaxGrace: int(admin.MaxGrace / time.Hour),
+		Permissions: permissionChoices(v, "permissions", key.Permissions),
+	}
+	if !f.ok() {
+		return again(v, "console/key", data)
+	}
+	return v.Show("console/key", data)
+}
+
+// onKey does an act to the key in the address, and shows its page again if that was
+// refused.
+func (c console) onKey(v *web.Visit, f *form, do func(operatorHead, shownKey) error) error {
+	head, key, err := c.key(v)
+	if err != nil {
+		return err
+	}
+	if !f.ok() {
+		return c.keyPage(v, f)
+	}
+	if err := do(head, key); err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.keyPage(v, f)
+	}
+	return nil
+}
+
+func (c console) rotateKey(v *web.Visit) error {
+	f := newForm(v, "rotate")
+	hours := f.number("grace", 0, int(admin.MaxGrace/time.Hour))
+	return c.onKey(v, f, func(head operatorHead, key shownKey) error {
+		grace := time.Duration(hours) * time.Hour
+		issued, err := c.desk(v).RotateKey(lasting(v), key.ID, grace)
+		if err != nil {
+			return err
+		}
+		return showSecret(v, head, issued, true, v.Now.Add(grace))
+	})
+}
+
+func (c console) permitKey(v *web.Visit) error {
+	f := newForm(v, "permissions")
+	permissions := f.permissions()
+	return c.onKey(v, f, func(_ operatorHead, key shownKey) error {
+		if err := c.desk(v).PermitKey(lasting(v), key.ID, permissions); err != nil {
+			return err
+		}
+		return v.See(key.Path(), v.Good("Changed. The key may do this and nothing else from now on."))
+	})
+}
+
+func (c console) revokeKey(v *web.Visit) error {
+	return c.onKey(v, newForm(v, "revoke"), func(head operatorHead, key shownKey) error {
+		if err := c.desk(v).RevokeKey(lasting(v), key.ID); err != nil {
+			return err
+		}
+		return v.See(head.Path()+"/keys", v.Good("Key %s is revoked: it opens nothing any more.", key.Hint))
+	})
+}

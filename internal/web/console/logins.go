@@ -1,0 +1,280 @@
+package console
+
+import (
+	"net/http"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+const staffPath = "/console/staff"
+
+func (c console) loginRoutes() []web.Route {
+	const (
+		ofOperator = "/console/operators/{id}/logins"
+		one        = "/console/logins/{login}"
+	)
+	return []web.Route{
+		{Method: http.MethodGet, Path: staffPath, Area: web.Console, Who: everyone, Menu: look.Word("Staff"), Icon: "users", Handle: c.showStaff},
+		guarded(admin.LoginCreate, staffPath, "", c.createStaff),
+		{Method: http.MethodGet, Path: ofOperator, Area: web.Console, Who: everyone, Handle: c.showLogins},
+		guarded(admin.LoginCreate, ofOperator, "", c.createLogin),
+		{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showLogin},
+		guarded(admin.LoginSet, one+"/name", one, c.setName),
+		guarded(admin.LoginSet, one+"/role", one, c.setRole),
+		// Somebody who must be kept out is kept out at once.
+		act(admin.LoginSet, one+"/access", one, c.setAccess),
+		guarded(admin.LoginResetPassword, one+"/reset-password", one, c.resetPassword),
+		guarded(admin.LoginResetTOTP, one+"/reset-second-factor", one, c.resetSecondFactor),
+	}
+}
+
+// shownLogin is a login as pages show it.
+type shownLogin struct{ login.Person }
+
+func (l shownLogin) RoleName() string { return web.RoleName(l.Role) }
+func (l shownLogin) Path() string     { return "/console/logins/" + number(l.ID) }
+
+func (l shownLogin) State() string {
+	if l.Disabled {
+		return "disabled"
+	}
+	return "active"
+}
+
+func shownLogins(people []login.Person) []shownLogin {
+	list := make([]shownLogin, len(people))
+	for i, p := range people {
+		list[i] = shownLogin{p}
+	}
+	return list
+}
+
+// loginsPage is a list of logins with the form for a new one: an operator's, or
+// staff's if Head is nil.
+type loginsPage struct {
+	Head   *operatorHead
+	Form   *form
+	Logins []shownLogin
+	Action string
+	rights
+}
+
+func (c console) showStaff(v *web.Visit) error { return c.staffPage(v, newForm(v, "")) }
+
+func (c console) staffPage(v *web.Visit, f *form) error {
+	people, err := c.desk(v).Logins(v.Context(), admin.LoginFilter{Realm: login.Staff})
+	if err != nil {
+		return err
+	}
+	return c.showList(v, loginsPage{Form: f, Logins: shownLogins(people), Action: staffPath, rights: rightsOf(v)})
+}
+
+func (c console) showLogins(v *web.Visit) error { return c.loginsPage(v, newForm(v, "")) }
+
+func (c console) loginsPage(v *web.Visit, f *form) error {
+	head, err := c.head(v, "logins")
+	if err != nil {
+		return err
+	}
+	people, err := c.desk(v).Logins(v.Context(), admin.LoginFilter{Realm: login.Operator, OperatorID: head.ID})
+	if err != nil {
+		return err
+	}
+	return c.showList(v, loginsPage{Head: &head, Form: f, Logins: shownLogins(people), Action: head.Path() + "/logins", rights: head.rights})
+}
+
+func (c console) showList(v *web.Visit, data loginsPage) error {
+	if !data.Form.ok() {
+		return again(v, "console/logins", data)
+	}
+	return v.Show("console/logins", data)
+}
+
+// passwordPage shows a made-up password, this once.
+type passwordPage struct {
+	Login    shownLogin
+	Password string
+	Created  bool
+	Back     string
+}
+
+func (c console) createStaff(v *web.Visit) error {
+	role := login.Role(v.Field("role"))
+	if role == login.Owner {
+		role = "" // which is no role of staff
+	}
+	return c.create(v, admin.NewLogin{Role: role}, staffPath, c.staffPage)
+}
+
+func (c console) createLogin(v *web.Visit) error {
+	operator, err := c.operator(v)
+	if err != nil {
+		return err
+	}
+	made := admin.NewLogin{Role: login.Owner, OperatorID: operator.ID}
+	return c.create(v, made, operatorPath(operator.ID)+"/logins", c.loginsPage)
+}
+
+// create makes a login, and answers with its password: nothing keeps that until
+// another page could ask for it.
+func (c console) create(v *web.Visit, made admin.NewLogin, back string, show func(*web.Visit, *form) error) error {
+	f := newForm(v, "create")
+	made.Name, made.Username = f.text("name"), f.text("username")
+	if made.Username != "" {
+		if _, ok := login.FoldUsername(made.Username); !ok {
+			f.wrong("username", v.T("Write 3 to 64 of a-z, 0-9 and . _ - @"))
+		}
+	}
+	if made.Role == "" {
+		f.wrong("role", v.T("Choose one of these."))
+	}
+	if !f.ok() {
+		return show(v, f)
+	}
+	person, password, err := c.desk(v).CreateLogin(lasting(v), made)
+	if err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return show(v, f)
+	}
+	return v.Show("console/password", passwordPage{Login: shownLogin{person}, Password: password, Created: true, Back: back})
+}
+
+type loginPage struct {
+	Login shownLogin
+	Form  *form
+	// Operator is whose login it is; empty for staff.
+	Operator subscription.Operator
+	// Own: somebody looks at themselves, and must not lock themselves out.
+	Own   bool
+	Roles []look.Choice
+	rights
+}
+
+// Back is the list that the login is on.
+func (p loginPage) Back() string {
+	if p.Login.Realm == login.Operator {
+		return operatorPath(p.Login.OperatorID) + "/logins"
+	}
+	return staffPath
+}
+
+// login finds the login that the page's address names.
+func (c console) login(v *web.Visit) (login.Person, error) {
+	id, err := pathID(v, "login")
+	if err != nil {
+		return login.Person{}, err
+	}
+	person, err := c.desk(v).Login(v.Context(), id)
+	return person, orNotFound(err)
+}
+
+func (c console) showLogin(v *web.Visit) error { return c.loginPage(v, newForm(v, "")) }
+
+func (c console) loginPage(v *web.Visit, f *form) error {
+	person, err := c.login(v)
+	if err != nil {
+		return err
+	}
+	data := loginPage{Login: shownLogin{person}, Form: f, Own: person.ID == v.Session.Person.ID, rights: rightsOf(v)}
+	if person.OperatorID != 0 {
+		if data.Operator, err = c.desk(v).Operator(v.Context(), person.OperatorID); err != nil {
+			return err
+		}
+	}
+	for _, role := range person.Realm.Roles() {
+		data.Roles = append(data.Roles, look.Choice{Value: string(role), Text: v.T(web.RoleName(role))})
+	}
+	if !f.ok() {
+		return again(v, "console/login", data)
+	}
+	return v.Show("console/login", data)
+}
+
+// onLogin does an act to the login in the address, and shows its page again if that
+// was refused.
+func (c console) onLogin(v *web.Visit, f *form, do func(login.Person) error) error {
+	person, err := c.login(v)
+	if err != nil {
+		return err
+	}
+	if !f.ok() {
+		return c.loginPage(v, f)
+	}
+	if err := do(person); err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.loginPage(v, f)
+	}
+	return nil
+}
+
+func (c console) setName(v *web.Visit) error {
+	f := newForm(v, "name")
+	name := f.text("name")
+	return c.onLogin(v, f, func(p login.Person) error {
+		return c.changeLogin(v, p, admin.LoginChange{Name: &name}, v.Good("Changed."))
+	})
+}
+
+func (c console) setRole(v *web.Visit) error {
+	role := login.Role(v.Field("role"))
+	return c.onLogin(v, newForm(v, "role"), func(p login.Person) error {
+		if p.ID == v.Session.Person.ID {
+			return admin.Refuse("%s", v.T("nobody changes their own role"))
+		}
+		return c.changeLogin(v, p, admin.LoginChange{Role: &role}, v.Good("Changed. It holds from now on, also where they are signed in."))
+	})
+}
+
+func (c console) setAccess(v *web.Visit) error {
+	disabled := v.Field("disabled") == "yes"
+	return c.onLogin(v, newForm(v, "access"), func(p login.Person) error {
+		notice := v.Good("%s can sign in again.", p.Username)
+		if disabled {
+			notice = v.Good("%s is switched off and signed out everywhere.", p.Username)
+		}
+		if disabled && p.ID == v.Session.Person.ID {
+			return admin.Refuse("%s", v.T("nobody switches their own login off"))
+		}
+		return c.changeLogin(v, p, admin.LoginChange{Disabled: &disabled}, notice)
+	})
+}
+
+func (c console) changeLogin(v *web.Visit, p login.Person, change admin.LoginChange, done *look.Notice) error {
+	if _, err := c.desk(v).ChangeLogin(lasting(v), p.ID, change); err != nil {
+		return err
+	}
+	return v.See(shownLogin{p}.Path(), done)
+}
+
+func (c console) resetPassword(v *web.Visit) error {
+	return c.onLogin(v, newForm(v, "reset-password"), func(p login.Person) error {
+		if p.ID == v.Session.Person.ID {
+			return admin.Refuse("%s", v.T("your own password is changed on your account's page"))
+		}
+		person, password, err := c.desk(v).ResetPassword(lasting(v), p.ID)
+		if err != nil {
+			return err
+		}
+		return v.Show("console/password", passwordPage{Login: shownLogin{person}, Password: password, Back: shownLogin{p}.Path()})
+	})
+}
+
+func (c console) resetSecondFactor(v *web.Visit) error {
+	return c.onLogin(v, newForm(v, "reset-second-factor"), func(p login.Person) error {
+		if p.ID == v.Session.Person.ID {
+			return admin.Refuse("%s", v.T("your own second factor is replaced on your account's page"))
+		}
+		if _, err := c.desk(v).ResetTOTP(lasting(v), p.ID); err != nil {
+			return err
+		}
+		return v.See(shownLogin{p}.Path(), v.Good("The second factor of %s is taken away, and they are signed out everywhere.", p.Username))
+	})
+}

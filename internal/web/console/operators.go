@@ -1,0 +1,198 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+func (c console) operatorRoutes() []web.Route {
+	const one = "/console/operators/{id}"
+	return []web.Route{
+		{Method: http.MethodGet, Path: "/console/operators", Area: web.Console, Who: everyone, Menu: look.Word("Operators"), Icon: "building-2", Handle: c.operators},
+		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Who: whoMay(admin.OperatorCreate), Handle: c.newOperator},
+		act(admin.OperatorCreate, "/console/new-operator", "", c.createOperator),
+		{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showOperator},
+		// Whoever has to stop an operator does not look for their telephone first.
+		act(admin.OperatorSet, one+"/status", one, c.setStatus),
+		act(admin.OperatorSet, one+"/api", one, c.setAPI),
+		act(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),
+		act(admin.OperatorSet, one+"/low-balance", one, c.setLowBalance),
+		guarded(admin.OperatorSet, one+"/commission", one, c.setCommission),
+	}
+}
+
+// accountRows is how many operators a page of the list has.
+const accountRows = 50
+
+type operatorsPage struct {
+	Search, Status string
+	Rows           []report.Account
+	Next           string
+	rights
+}
+
+func (c console) operators(v *web.Visit) error {
+	data := operatorsPage{Search: v.Query("q"), Status: v.Query("status"), rights: rightsOf(v)}
+	found, err := c.Reports.Accounts(v.Context(), report.AccountFilter{
+		Search: data.Search, Status: subscription.OperatorStatus(data.Status), After: v.Query("after"), Most: accountRows,
+	})
+	if err != nil {
+		return err
+	}
+	data.Rows = found.Rows
+	if found.Next != "" {
+		data.Next = "/console/operators?" + url.Values{"q": {data.Search}, "status": {data.Status}, "after": {found.Next}}.Encode()
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("console/operators", "list", data)
+	}
+	return v.Show("console/operators", data)
+}
+
+type newOperatorPage struct {
+	Form *form
+	// What an operator gets unless somebody says otherwise.
+	RateLimit  int
+	LowBalance money.Amount
+}
+
+func newOperatorData(f *form) newOperatorPage {
+	return newOperatorPage{Form: f, RateLimit: subscription.DefaultRateLimit, LowBalance: subscription.DefaultLowBalance}
+}
+
+func (c console) newOperator(v *web.Visit) error {
+	return v.Show("console/new-operator", newOperatorData(newForm(v, "")))
+}
+
+func (c console) createOperator(v *web.Visit) error {
+	f := newForm(v, "create")
+	name, rate, commission, low := f.text("name"), f.number("rate_limit", 1, 1_000_000), f.basisPoints("commission"), f.amount("low_balance")
+	if f.ok() {
+		made, err := c.desk(v).CreateOperator(lasting(v), name, admin.OperatorChange{RateLimit: &rate, CommissionBPS: &commission, LowBalance: &low})
+		if err == nil {
+			return v.See(operatorPath(made.ID), v.Good("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
+		}
+		if err := f.refused(err); err != nil {
+			return err
+		}
+	}
+	return again(v, "console/new-operator", newOperatorData(f))
+}
+
+// recentActs is how many of the latest acts an operator's page shows.
+const recentActs = 8
+
+type operatorPage struct {
+	Head   operatorHead
+	Form   *form
+	Wallet subscription.Wallet
+	Counts report.SubscriberCounts
+	Acts   []shownAct
+}
+
+func (c console) showOperator(v *web.Visit) error { return c.operatorPage(v, newForm(v, "")) }
+
+// operatorPage shows an operator, with a form that was sent and refused if there is one.
+func (c console) operatorPage(v *web.Visit, f *form) error {
+	head, err := c.head(v, "overview")
+	if err != nil {
+		return err
+	}
+	data := operatorPage{Head: head, Form: f}
+	desk := c.desk(v)
+	if data.Wallet, err = desk.Wallet(v.Context(), head.ID); err != nil {
+		return err
+	}
+	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
+		return err
+	}
+	acts, err := desk.Acts(v.Context(), head.ID)
+	if err != nil {
+		return err
+	}
+	for i := len(acts) - 1; i >= 0 && len(data.Acts) < recentActs; i-- {
+		data.Acts = append(data.Acts, shownAct{acts[i]})
+	}
+	if !f.ok() {
+		return again(v, "console/operator", data)
+	}
+	return v.Show("console/operator", data)
+}
+
+// Percent writes basis points as people write a rate: 250 is 2.50.
+func (h operatorHead) Percent() string { return money.Paise(int64(h.CommissionBPS)).String() }
+
+// change is one small form of an operator's page: it says what is to change, or
+// finds fault with the form.
+func (c console) change(v *web.Visit, name string, read func(*form) admin.OperatorChange) error {
+	operator, err := c.operator(v)
+	if err != nil {
+		return err
+	}
+	f := newForm(v, name)
+	change := read(f)
+	if !f.ok() {
+		return c.operatorPage(v, f)
+	}
+	changed, err := c.desk(v).ChangeOperator(lasting(v), operator.ID, change)
+	if err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.operatorPage(v, f)
+	}
+	return v.See(operatorPath(changed.ID), v.Good("Changed. The new setting holds from now on, on every node."))
+}
+
+func (c console) setStatus(v *web.Visit) error {
+	return c.change(v, "status", func(*form) admin.OperatorChange {
+		status := subscription.OperatorStatus(v.Field("status"))
+		return admin.OperatorChange{Status: &status}
+	})
+}
+
+func (c console) setAPI(v *web.Visit) error {
+	return c.change(v, "api", func(*form) admin.OperatorChange {
+		api := subscription.APIAccess(v.Field("api"))
+		return admin.OperatorChange{API: &api}
+	})
+}
+
+func (c console) setRateLimit(v *web.Visit) error {
+	return c.change(v, "rate-limit", func(f *form) admin.OperatorChange {
+		rate := f.number("rate_limit", 1, 1_000_000)
+		return admin.OperatorChange{RateLimit: &rate}
+	})
+}
+
+func (c console) setLowBalance(v *web.Visit) error {
+	return c.change(v, "low-balance", func(f *form) admin.OperatorChange {
+		low := f.amount("low_balance")
+		return admin.OperatorChange{LowBalance: &low}
+	})
+}
+
+func (c console) setCommission(v *web.Visit) error {
+	return c.change(v, "commission", func(f *form) admin.OperatorChange {
+		rate := f.basisPoints("commission")
+		return admin.OperatorChange{CommissionBPS: &rate}
+	})
+}
+
+// who shortens an actor to the person: the door they came through follows.
+func who(actor string) string {
+	door, name, found := strings.Cut(actor, ":")
+	if !found {
+		return actor
+	}
+	return fmt.Sprintf("%s (%s)", name, door)
+}

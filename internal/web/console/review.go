@@ -1,0 +1,230 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+const reviewedPath = "/console/review/operations/"
+
+// reviewRoutes are what the provider left undecided. To settle moves money.
+func (c console) reviewRoutes() []web.Route {
+	const area, form = web.Console, reviewedPath + "{id}"
+	return []web.Route{
+		{Method: http.MethodGet, Path: "/console/review", Area: area, Who: everyone, Menu: look.Word("Review queue"), Icon: "scale", Handle: c.showReviews},
+		{Method: http.MethodGet, Path: "/console/review/addons", Area: area, Who: everyone, Handle: c.showAddons},
+		{Method: http.MethodGet, Path: "/console/review/exceptions", Area: area, Who: everyone, Handle: c.showExceptions},
+		{Method: http.MethodPost, Path: "/console/review/exceptions/{exception}/close", Area: area, Who: whoMay(admin.ExceptionClose), Form: "/console/review/exceptions", Handle: c.closeException},
+		{Method: http.MethodGet, Path: form, Area: area, Who: everyone, Handle: c.showReviewed},
+		{Method: http.MethodPost, Path: form + "/settle", Area: area, Who: whoMay(admin.ReviewSettle), StepUp: true, Form: form, Handle: c.settle},
+		{Method: http.MethodPost, Path: form + "/proposals/{proposal}/approve", Area: area, Who: whoMay(admin.ProposalApprove), StepUp: true, Form: form, Handle: c.approveSettlement},
+		{Method: http.MethodPost, Path: form + "/proposals/{proposal}/dismiss", Area: area, Who: whoMay(admin.ProposalDecline), Form: form, Handle: c.dismissSettlement},
+		{Method: http.MethodPost, Path: form + "/addon", Area: area, Who: whoMay(admin.AddonClose), Form: form, Handle: c.closeAddon},
+	}
+}
+
+// may reports whether the visitor has the right to an act, so that no page offers
+// what would be refused.
+func may(v *web.Visit, action admin.Action) bool { return rightsOf(v).May(string(action)) }
+
+// reviewedAddress is where an operation's page stands.
+func reviewedAddress(id string) string { return reviewedPath + url.PathEscape(id) }
+
+// reviewsShown bounds a list that nobody would read to its end.
+const reviewsShown = 500
+
+// reviewTabs are the counts beside the three lists.
+type reviewTabs struct {
+	Here                         string
+	Reviews, Addons, Exceptions  int
+	Overdue, NeedPerson, Waiting int
+}
+
+type reviewPage struct {
+	Tabs reviewTabs
+	Rows []reviewRow
+	// Oldest is since when the oldest is in review.
+	Oldest time.Time
+	More   bool
+}
+
+// reviewRow is an operation in review with what a person should know first.
+type reviewRow struct {
+	report.Review
+	Overdue bool
+	// Proposed: somebody has proposed how to settle it, and it waits.
+	Proposed bool
+}
+
+// Href is where the operation's page stands.
+func (r reviewRow) Href() string { return reviewedAddress(r.ID) }
+
+func (c console) showReviews(v *web.Visit) error {
+	tabs, err := c.reviewTabs(v, "/console/review")
+	if err != nil {
+		return err
+	}
+	reviews, err := c.Reports.Reviews(v.Context(), reviewsShown)
+	if err != nil {
+		return err
+	}
+	proposals, err := c.openSettlements(v)
+	if err != nil {
+		return err
+	}
+	page := reviewPage{Tabs: tabs, More: tabs.Reviews > len(reviews)}
+	for _, review := range reviews {
+		_, proposed := proposals[review.ID]
+		page.Rows = append(page.Rows, reviewRow{Review: review, Overdue: review.Overdue(v.Now), Proposed: proposed})
+	}
+	if len(reviews) > 0 {
+		page.Oldest = reviews[0].ReviewSince
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("console/review", "queue", page)
+	}
+	return v.Show("console/review", page)
+}
+
+// reviewTabs counts what waits.
+func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err error) {
+	totals, err := c.Reports.Totals(v.Context())
+	if err != nil {
+		return tabs, err
+	}
+	overdue, err := c.desk(v).OverdueReviews(v.Context(), v.Now)
+	if err != nil {
+		return tabs, err
+	}
+	waiting, err := c.openSettlements(v)
+	return reviewTabs{
+		Here: here, Reviews: totals.InReview, Addons: totals.MissingAddons, Exceptions: totals.OpenExceptions,
+		Overdue: len(overdue), NeedPerson: totals.NeedPerson, Waiting: len(waiting),
+	}, err
+}
+
+// openSettlements are the settlements that wait for a second person, by operation.
+func (c console) openSettlements(v *web.Visit) (map[string]admin.Proposal, error) {
+	open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: 1000})
+	found := map[string]admin.Proposal{}
+	for _, proposal := range open {
+		if proposal.Kind == admin.ProposedSettlement {
+			found[proposal.TransactionID] = proposal
+		}
+	}
+	return found, err
+}
+
+type addonsPage struct {
+	Tabs reviewTabs
+	Rows []addonRow
+}
+
+type addonRow struct {
+	operation.Operation
+	OperatorName string
+}
+
+// Href is where the operation's page stands.
+func (r addonRow) Href() string { return reviewedAddress(r.ID) }
+
+func (c console) showAddons(v *web.Visit) error {
+	tabs, err := c.reviewTabs(v, "/console/review/addons")
+	if err != nil {
+		return err
+	}
+	missing, err := c.desk(v).MissingAddons(v.Context())
+	if err != nil {
+		return err
+	}
+	names, err := c.operatorNames(v)
+	if err != nil {
+		return err
+	}
+	page := addonsPage{Tabs: tabs}
+	page.Tabs.Addons = len(missing)
+	for _, op := range missing {
+		page.Rows = append(page.Rows, addonRow{op, names[op.OperatorID]})
+	}
+	return v.Show("console/review-addons", page)
+}
+
+// operatorNames are what the operators are called, by id.
+func (c console) operatorNames(v *web.Visit) (map[int64]string, error) {
+	operators, err := c.desk(v).Operators(v.Context())
+	names := map[int64]string{}
+	for _, operator := range operators {
+		names[operator.ID] = operator.Name
+	}
+	return names, err
+}
+
+type exceptionsPage struct {
+	Tabs   reviewTabs
+	Rows   []exceptionRow
+	Closed bool
+	MayEnd bool
+}
+
+type exceptionRow struct {
+	admin.ExceptionEntry
+	Title, Meaning string
+	// Reason and Problem are those of a form that was refused.
+	Reason, Problem string
+}
+
+// Href is where the operation's page stands.
+func (r exceptionRow) Href() string { return reviewedAddress(r.TransactionID) }
+
+// exceptionWords say what happened, and what a person has to decide.
+var exceptionWords = map[operation.ExceptionKind]struct{ title, meaning string }{
+	operation.LateSuccess: {
+		look.Word("Late success"),
+		look.Word("It was refunded, and then the provider said that it had carried it out. The subscriber has what nobody paid for: have it undone, or charge it."),
+	},
+	operation.DuplicateEffect: {
+		look.Word("Carried out twice"),
+		look.Word("The provider names two transactions of its own for one operation. Ask it to undo one of them."),
+	},
+	operation.WrongAnswer: {
+		look.Word("Wrong answer"),
+		look.Word("The provider answered as if it had been asked something else. Ask it what it has done."),
+	},
+}
+
+func (c console) showExceptions(v *web.Visit) error {
+	return c.exceptions(v, 0, "")
+}
+
+// exceptions shows the list; of one of them, with a form that was refused.
+func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
+	tabs, err := c.reviewTabs(v, "/console/review/exceptions")
+	if err != nil {
+		return err
+	}
+	page := exceptionsPage{Tabs: tabs, Closed: v.Query("closed") == "yes", MayEnd: may(v, admin.ExceptionClose)}
+	entries, err := c.desk(v).Exceptions(v.Context(), page.Closed)
+	if err != nil {
+		return err
+	}
+	page.Tabs.Exceptions = 0
+	for _, entry := range entries {
+		words := exceptionWords[entry.Kind]
+		row := exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning}
+		if entry.ID == refused {
+			row.Reason, row.Problem = v.Filled("reason", ""), problem
+		}
+		if entry.ClosedAt.IsZero() {
+			page.Tabs.Exceptions++
+		}
+		page.Rows = append(page.Rows, row)
+	}
+	return v.Show("console/review-exceptions", page)
+}

@@ -1,0 +1,228 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// reviewedPage is one operation with the evidence: all that happened to it, and
+// every question that was put to the provider.
+type reviewedPage struct {
+	admin.OperationHistory
+	Href string
+	// Latest and Earlier are the questions to the provider, newest first: the last
+	// few say how it stands, and there can be many.
+	Latest, Earlier []admin.OperationCall
+	OperatorName    string
+	InReview        bool
+	Overdue         bool
+	// Proposal waits for a second person; nil if none does.
+	Proposal *admin.Proposal
+	Own      bool // the visitor's own proposal
+	// Above is the amount above which a second person is needed, and NeedsSecond
+	// says that this is such an amount.
+	Above                             string
+	NeedsSecond                       bool
+	MaySettle, MayDecide, MayEndAddon bool
+	Exceptions                        []exceptionRow
+
+	// What was typed, and why it was refused.
+	Form                    settleForm
+	Problem, AddonProblem   string
+	DismissProblem          string
+	AddonReason, DismissWhy string
+}
+
+type settleForm struct {
+	Verdict, Reason string
+	Problems        map[string]string
+}
+
+// callsShown is how many questions are shown at once; the others unfold.
+const callsShown = 6
+
+func (c console) showReviewed(v *web.Visit) error { return c.reviewed(v, reviewedPage{}) }
+
+// reviewed shows the page; what page has already is of a form that was refused.
+func (c console) reviewed(v *web.Visit, page reviewedPage) error {
+	desk := c.desk(v)
+	history, err := desk.OperationHistory(v.Context(), v.R.PathValue("id"))
+	if err != nil {
+		return orNotFound(err)
+	}
+	names, err := c.operatorNames(v)
+	if err != nil {
+		return err
+	}
+	waiting, err := c.openSettlements(v)
+	if err != nil {
+		return err
+	}
+	exceptions, err := desk.Exceptions(v.Context(), true)
+	if err != nil {
+		return err
+	}
+	page.OperationHistory, page.Href, page.OperatorName = history, reviewedAddress(history.ID), names[history.OperatorID]
+	page.Earlier = slices.Clone(history.Calls)
+	slices.Reverse(page.Earlier)
+	page.Latest, page.Earlier = page.Earlier[:min(len(page.Earlier), callsShown)], page.Earlier[min(len(page.Earlier), callsShown):]
+	page.InReview = history.State == operation.NeedsReview
+	page.Overdue = page.InReview && v.Now.Sub(history.ReviewSince) >= admin.ReviewDue
+	page.Above, page.NeedsSecond = look.Rupees(c.Limits.ApprovalAbove), c.Limits.ApprovalAbove.Less(history.Amount)
+	page.MaySettle, page.MayDecide, page.MayEndAddon = may(v, admin.ReviewSettle), may(v, admin.ProposalApprove), may(v, admin.AddonClose)
+	if proposal, there := waiting[history.ID]; there {
+		page.Proposal, page.Own = &proposal, proposal.Maker == v.Actor()
+	}
+	for _, entry := range exceptions {
+		if entry.TransactionID == history.ID {
+			words := exceptionWords[entry.Kind]
+			page.Exceptions = append(page.Exceptions, exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning})
+		}
+	}
+	page.Form.Verdict, page.Form.Reason = v.Filled("verdict", ""), v.Filled("reason", "")
+	if page.Problem != "" || page.AddonProblem != "" || page.DismissProblem != "" || len(page.Form.Problems) > 0 {
+		v.Status = http.StatusUnprocessableEntity
+	}
+	if v.ByHTMX() {
+		if !page.InReview {
+			v.W.Header().Set("Hx-Refresh", "true") // the rest of the page is about a question that is answered
+		}
+		return v.ShowPart("console/review-operation", "outcome", page)
+	}
+	return v.Show("console/review-operation", page)
+}
+
+// The two ways to settle.
+const (
+	confirmed = "confirmed"
+	rejected  = "rejected"
+)
+
+func (c console) settle(v *web.Visit) error {
+	id, verdict, reason := v.R.PathValue("id"), v.Field("verdict"), v.Field("reason")
+	page := reviewedPage{Form: settleForm{Problems: map[string]string{}}}
+	if !slices.Contains([]string{confirmed, rejected}, verdict) {
+		page.Form.Problems["verdict"] = v.T("Choose what the provider did.")
+	}
+	if reason == "" {
+		page.Form.Problems["reason"] = v.T("Write how you know: whom you asked, and what they said.")
+	}
+	if len(page.Form.Problems) > 0 {
+		return c.reviewed(v, page)
+	}
+	outcome, err := c.desk(v).SubmitSettlement(lasting(v), id, verdict == confirmed, reason)
+	if err != nil {
+		return c.refused(v, id, err, func(why string) error { page.Problem = why; return c.reviewed(v, page) })
+	}
+	if outcome.Waits() {
+		return v.See(reviewedAddress(id), v.Info(look.Word("Your proposal waits for a second person. Nothing is settled until they agree.")))
+	}
+	return v.See(reviewedAddress(id), c.settled(v, outcome.Operation.State))
+}
+
+// settled tells what a settlement came to.
+func (c console) settled(v *web.Visit, state operation.State) *look.Notice {
+	if state == operation.Success {
+		return v.Good(look.Word("Settled: it is charged, and the subscription runs."))
+	}
+	return v.Good(look.Word("Settled: the money went back to the operator's wallet."))
+}
+
+// refused shows why something was not done. Of two clicks the second finds the
+// operation settled, which is no reason to alarm anybody.
+func (c console) refused(v *web.Visit, id string, err error, again func(why string) error) error {
+	why := refusal(err)
+	if why == "" {
+		return err
+	}
+	history, lookUp := c.desk(v).OperationHistory(v.Context(), id)
+	if lookUp != nil {
+		return orNotFound(lookUp)
+	}
+	if history.State != operation.NeedsReview {
+		return v.See(reviewedAddress(id), v.Info(look.Word("This operation is settled.")))
+	}
+	return again(why)
+}
+
+// settlement is the proposal that a request names, if it is about the operation it
+// names and still open.
+func (c console) settlement(v *web.Visit) (admin.Proposal, error) {
+	id, err := strconv.ParseInt(v.R.PathValue("proposal"), 10, 64)
+	if err != nil {
+		return admin.Proposal{}, web.NotFound()
+	}
+	proposal, err := c.desk(v).Proposal(v.Context(), id)
+	if err != nil {
+		return proposal, orNotFound(err)
+	}
+	if proposal.Kind != admin.ProposedSettlement || proposal.TransactionID != v.R.PathValue("id") {
+		return proposal, web.NotFound()
+	}
+	return proposal, nil
+}
+
+func (c console) approveSettlement(v *web.Visit) error {
+	proposal, err := c.settlement(v)
+	if err != nil {
+		return err
+	}
+	outcome, err := c.desk(v).Approve(lasting(v), proposal.ID)
+	if err != nil {
+		return c.refused(v, proposal.TransactionID, err, func(why string) error { return c.reviewed(v, reviewedPage{DismissProblem: why}) })
+	}
+	return v.See(reviewedAddress(proposal.TransactionID), c.settled(v, outcome.Operation.State))
+}
+
+// dismissSettlement takes one's own proposal back, or declines another's.
+func (c console) dismissSettlement(v *web.Visit) error {
+	proposal, err := c.settlement(v)
+	if err != nil {
+		return err
+	}
+	dismiss, done := c.desk(v).Decline, v.Good(look.Word("The proposal is declined."))
+	if proposal.Maker == v.Actor() {
+		dismiss, done = c.desk(v).Withdraw, v.Good(look.Word("Your proposal is withdrawn."))
+	}
+	why := v.Field("why")
+	if _, err := dismiss(lasting(v), proposal.ID, why); err != nil {
+		return c.refused(v, proposal.TransactionID, err, func(problem string) error {
+			return c.reviewed(v, reviewedPage{DismissProblem: problem, DismissWhy: why})
+		})
+	}
+	return v.See(reviewedAddress(proposal.TransactionID), done)
+}
+
+func (c console) closeAddon(v *web.Visit) error {
+	id, reason := v.R.PathValue("id"), v.Field("addon_reason")
+	if err := c.desk(v).CloseAddon(lasting(v), id, reason); err != nil {
+		why := refusal(err)
+		if why == "" {
+			return err
+		}
+		return c.reviewed(v, reviewedPage{AddonProblem: why, AddonReason: reason})
+	}
+	return v.See(reviewedAddress(id), v.Good(look.Word("The add-on is followed up no more.")))
+}
+
+func (c console) closeException(v *web.Visit) error {
+	id, err := strconv.ParseInt(v.R.PathValue("exception"), 10, 64)
+	if err != nil {
+		return web.NotFound()
+	}
+	if err := c.desk(v).CloseException(lasting(v), id, v.Field("reason")); err != nil {
+		why := refusal(err)
+		if why == "" {
+			return err
+		}
+		v.Status = http.StatusUnprocessableEntity
+		return c.exceptions(v, id, why)
+	}
+	return v.See("/console/review/exceptions", v.Good(look.Word("The exception is closed.")))
+}

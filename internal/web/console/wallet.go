@@ -1,0 +1,136 @@
+package console
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+func (c console) walletRoutes() []web.Route {
+	const page = "/console/operators/{id}/wallet"
+	return []web.Route{
+		{Method: http.MethodGet, Path: page, Area: web.Console, Who: everyone, Handle: c.showWallet},
+		guarded(admin.WalletTopUp, page+"/top-up", page, c.topUp),
+		guarded(admin.WalletAdjust, page+"/adjust", page, c.adjust),
+	}
+}
+
+const (
+	// walletDays and walletLines are how much of the books a wallet's page shows.
+	walletDays  = 90
+	walletLines = 20
+)
+
+type walletPage struct {
+	Head   operatorHead
+	Form   *form
+	Wallet subscription.Wallet
+	Lines  []report.LedgerLine
+	// Waiting is what was proposed of this wallet and not decided yet.
+	Waiting []proposal
+	Above   money.Amount
+	// Once is the form's own key, by which an adjustment that is sent twice is made once.
+	Once string
+}
+
+func (c console) showWallet(v *web.Visit) error { return c.walletPage(v, newForm(v, "")) }
+
+func (c console) walletPage(v *web.Visit, f *form) error {
+	head, err := c.head(v, "wallet")
+	if err != nil {
+		return err
+	}
+	statement, err := c.Reports.Statement(v.Context(), head.ID, report.StatementFilter{
+		From: v.Now.Add(-walletDays * 24 * time.Hour), Until: v.Now, NewestFirst: true, Most: walletLines,
+	})
+	if err != nil {
+		return err
+	}
+	open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{OperatorID: head.ID, Open: true, Most: proposalRows})
+	if err != nil {
+		return err
+	}
+	data := walletPage{
+		Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Above: c.Limits.ApprovalAbove, Once: v.Filled("once", newOnce()),
+	}
+	for _, p := range open {
+		data.Waiting = append(data.Waiting, c.asSeen(v, p, head.Name))
+	}
+	if !f.ok() {
+		return again(v, "console/wallet", data)
+	}
+	return v.Show("console/wallet", data)
+}
+
+// newOnce makes a form's key: short enough to stand in a ledger, and never the same.
+func newOnce() string { return strings.ToUpper(rand.Text()[:12]) }
+
+func (c console) topUp(v *web.Visit) error {
+	operator, err := c.operator(v)
+	if err != nil {
+		return err
+	}
+	f := newForm(v, "top-up")
+	amount, reference := f.positive("amount"), f.text("reference")
+	if !f.ok() {
+		return c.walletPage(v, f)
+	}
+	outcome, err := c.desk(v).SubmitTopUp(lasting(v), admin.TopUp{OperatorID: operator.ID, Amount: amount, Reference: reference})
+	if err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.walletPage(v, f)
+	}
+	return v.See(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
+}
+
+func (c console) adjust(v *web.Visit) error {
+	operator, err := c.operator(v)
+	if err != nil {
+		return err
+	}
+	f := newForm(v, "adjust")
+	amount, reason := f.positive("amount"), f.text("reason")
+	switch v.Field("direction") {
+	case "add":
+	case "take":
+		amount = amount.Neg()
+	default:
+		f.wrong("direction", v.T("Choose one of these."))
+	}
+	if !f.ok() {
+		return c.walletPage(v, f)
+	}
+	outcome, err := c.desk(v).SubmitAdjustment(lasting(v), operator.ID, amount, reason)
+	if err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.walletPage(v, f)
+	}
+	return v.See(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
+}
+
+// moved says what came of a wish to move money.
+func moved(v *web.Visit, outcome admin.Outcome, amount money.Amount) *look.Notice {
+	switch {
+	case outcome.Waits() && outcome.Already:
+		return v.Info("The same was proposed before and still waits for a second person. Nothing was added.")
+	case outcome.Waits():
+		return v.Info("%s is more than one person moves alone. It now waits for somebody else to approve it.", look.Rupees(amount))
+	case outcome.Already:
+		return v.Info("This was done before, so nothing was moved now. The wallet holds %s.", look.Rupees(outcome.Wallet.Balance))
+	case amount.IsNegative():
+		return v.Good("%s were taken from the wallet. It now holds %s.", look.Rupees(amount.Neg()), look.Rupees(outcome.Wallet.Balance))
+	}
+	return v.Good("%s were credited. The wallet now holds %s.", look.Rupees(amount), look.Rupees(outcome.Wallet.Balance))
+}
