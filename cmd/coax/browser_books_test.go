@@ -20,7 +20,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// customers activates some subscribers of the demo's operator, one of them in review.
+// customers activates some subscribers of the demo's operator.
 func (w *world) customers(n int) (me caller, ids []string) {
 	w.t.Helper()
 	me = w.unlimited(w.demoCaller())
@@ -150,6 +150,17 @@ func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
 	tab.Sees("Finished")
 	if cost := before - w.money(me)[0]; cost != 5*199_00 {
 		t.Errorf("five renewals cost %d paise", cost)
+	}
+
+	// A list that is put away stays away, and one that is sent as another operator's
+	// finds none of these subscribers.
+	put := b.post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).location
+	b.post(put+"/cancel", nil).sends(t, "/panel/bulk")
+	b.post(put+"/start", nil).sends(t, put)
+	theirs := stranger.post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).location
+	stranger.get(theirs).shows(t, http.StatusOK, "None of the rows can be renewed.", "There is no such subscriber.")
+	if cost := before - w.money(me)[0]; cost != 5*199_00 {
+		t.Errorf("with a list that was put away, five renewals cost %d paise", cost)
 	}
 	b.upload("/panel/bulk", "file", "bad.csv", "name\nAsha\n").shows(t, http.StatusUnprocessableEntity, "The file cannot be used as it is", "name")
 	b.post("/panel/bulk", url.Values{"within": {"7"}}).shows(t, http.StatusUnprocessableEntity, "Choose at least one subscriber.")
