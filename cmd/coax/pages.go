@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/console"
@@ -13,12 +14,24 @@ import (
 
 // pages is the site that people see, beside the API.
 func (n *node) pages() (*web.Site, error) {
+	reports := report.New(n.store, report.Config{Now: n.now})
+	operators := panel.Config{
+		Report:     reports,
+		Operations: n.operations,
+		Plans:      n.catalogue,
+		Passwords:  admin.NewPasswords(n.store, n.provider, n.now),
+		Operators:  n.store,
+		Histories:  n.store,
+		Bulk:       bulk.NewDesk(n.store, n.operations, n.now),
+		Requests:   n.requests,
+		Access:     n.store,
+	}
 	staff := console.Config{
 		Operators: n.store,
 		Store:     n.store,
 		Vault:     n.vault,
 		Limits:    admin.Limits{ApprovalAbove: n.config.Approval.Above},
-		Reports:   report.New(n.store, report.Config{Now: n.now}),
+		Reports:   reports,
 		Requests:  n.requests,
 		Provider:  n.config.Provider.Name,
 		Health:    n.health,
@@ -27,7 +40,7 @@ func (n *node) pages() (*web.Site, error) {
 	return web.New(web.Config{
 		Login:     n.logins,
 		Now:       n.now,
-		Routes:    slices.Concat(panel.Routes(panel.Config{Wallets: n.store}), console.Routes(staff)),
+		Routes:    slices.Concat(panel.Routes(operators), console.Routes(staff)),
 		Pages:     []fs.FS{panel.Files, console.Files},
 		Operators: n.store,
 		Badges:    console.Badges(staff),

@@ -38,6 +38,9 @@ type Problem struct {
 	Line   int    // 0 for the file as a whole
 	Column string // empty for the line as a whole
 	Text   string
+	// Form and Args are Text taken apart, for whoever says it in another language.
+	Form string
+	Args []any
 }
 
 func (p Problem) String() string {
@@ -123,7 +126,7 @@ type reading struct {
 }
 
 func (r *reading) complain(line int, column, format string, args ...any) {
-	r.problems = append(r.problems, Problem{line, column, fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, Problem{line, column, fmt.Sprintf(format, args...), format, args})
 }
 
 func (r *reading) refuse(line int, column, format string, args ...any) error {

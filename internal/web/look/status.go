@@ -34,6 +34,10 @@ var badges = map[string]badge{
 	// work that goes on by itself
 	"draft":     {"neutral", "file-text", Word("Draft")},
 	"running":   {"info", "loader-circle", Word("Running")},
+	"queued":    {"info", "clock", Word("Queued")},
+	"finished":  {"good", "circle-check", Word("Finished")},
+	"refused":   {"bad", "circle-x", Word("Refused")},
+	"cancelled": {"neutral", "ban", Word("Cancelled")},
 	"done":      {"good", "circle-check", Word("Done")},
 	"stopped":   {"neutral", "ban", Word("Stopped")},
 	"skipped":   {"neutral", "ban", Word("Skipped")},

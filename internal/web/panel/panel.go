@@ -6,47 +6,60 @@ package panel
 import (
 	"context"
 	"embed"
-	"net/http"
+	"slices"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
-	"github.com/coaxhq/coax/internal/web/look"
 )
 
 // Files are the panel's pages and their words.
 //
-//go:embed pages words
+//go:embed pages parts words
 var Files embed.FS
 
-// Wallets tells what an operator has to spend.
-type Wallets interface {
-	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
+// Operators tells how an operator stands.
+type Operators interface {
+	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 }
 
-// Config is what the panel reads.
+// Histories tells what an operation went through. It does not ask whose it is:
+// only what was found to be the operator's own is asked for.
+type Histories interface {
+	OperationHistory(ctx context.Context, id string) (admin.OperationHistory, error)
+}
+
+// Config is what the panel reads, and what it acts through.
 type Config struct {
-	Wallets Wallets
+	Report     *report.Desk
+	Operations *operation.Processor
+	Plans      *catalogue.Catalogue
+	Passwords  *admin.Passwords
+	Operators  Operators
+	Histories  Histories
+	Bulk       *bulk.Desk
+	Requests   *requestlog.Log
+	Access     Access
 }
 
 type panel struct{ Config }
 
-// Routes are the panel's, for the site's one list.
+// Routes are the panel's, for the site's one list. The navigation has them in this
+// order.
 func Routes(config Config) []web.Route {
 	p := panel{config}
-	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/", Area: web.Panel, Who: web.Operators, Menu: look.Word("Home"), Icon: "house", Handle: p.home},
-	}
-}
-
-type homePage struct {
-	Name   string
-	Wallet subscription.Wallet
-}
-
-func (p panel) home(v *web.Visit) error {
-	wallet, err := p.Wallets.Wallet(v.Context(), v.Operator())
-	if err != nil {
-		return err
-	}
-	return v.Show("panel/home", homePage{Name: v.Session.Person.Name, Wallet: wallet})
+	return slices.Concat(
+		p.homeRoutes(),
+		p.subscriberRoutes(),
+		p.orderRoutes(),
+		p.operationRoutes(),
+		p.bulkRoutes(),
+		p.booksRoutes(),
+		p.integratorRoutes(),
+	)
 }

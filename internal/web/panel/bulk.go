@@ -1,0 +1,196 @@
+package panel
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// bulkRoutes are many renewals at once: a list is checked, looked at, and only then
+// started.
+func (p panel) bulkRoutes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Who: web.Operators, Menu: look.Word("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
+		{Method: http.MethodPost, Path: "/panel/bulk", Area: web.Panel, Who: web.Operators, Upload: 2 * bulk.MaxFile, Handle: p.checkBulk},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}", Area: web.Panel, Who: web.Operators, Handle: p.showJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/start", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.startJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/cancel", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.cancelJob},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}/csv", Area: web.Panel, Who: web.Operators, Handle: p.exportJob},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}/xlsx", Area: web.Panel, Who: web.Operators, Handle: p.exportJob},
+	}
+}
+
+const (
+	// jobsShown is how many jobs the list has.
+	jobsShown = 30
+	// offered is how many subscribers the expiry list offers at once. More fit into
+	// a file.
+	offered = 500
+)
+
+// bulkPage is where a bulk renewal begins.
+type bulkPage struct {
+	// Within is the expiry list that was asked for: 3, 7 or 15 days, or "expired";
+	// empty while there is none.
+	Within string
+	Offer  []offer
+	Sum    money.Amount // of all that are offered
+	More   bool         // the list has more than are offered
+	None   bool         // nobody is chosen to begin with
+	Kind   string
+	Jobs   []bulk.Job
+
+	Problem  string        // in the visitor's language
+	Problems []fileProblem // of a file
+}
+
+// offer is one subscriber of the expiry list.
+type offer struct {
+	report.Subscriber
+	Chosen bool
+}
+
+// fileProblem is something wrong with a file.
+type fileProblem struct {
+	Line         int
+	Column, Text string
+}
+
+// expiryLists are the lists that a bulk renewal can begin from.
+var expiryLists = map[string]report.SubscriberFilter{
+	"3":       {Standing: report.Expiring, Within: 3, Most: offered},
+	"7":       {Standing: report.Expiring, Within: 7, Most: offered},
+	"15":      {Standing: report.Expiring, Within: 15, Most: offered},
+	"expired": {Standing: report.Expired, Most: offered},
+}
+
+func (p panel) showBulk(v *web.Visit) error {
+	page := bulkPage{Within: v.Query("within"), Kind: v.Query("kind"), None: v.Query("choose") == "none"}
+	var chosen map[string]bool
+	if page.None {
+		chosen = map[string]bool{}
+	}
+	return p.bulkForm(v, page, chosen)
+}
+
+// bulkForm shows the page with the form, and which subscribers are chosen: all of
+// the list if chosen is nil.
+func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) error {
+	if filter, known := expiryLists[page.Within]; known {
+		found, err := p.Report.Subscribers(v.Context(), v.Operator(), filter)
+		if err != nil {
+			return err
+		}
+		for _, s := range found.Rows {
+			if s.Open != "" || s.PlanID == "" {
+				continue // what is under way already cannot be renewed, nor what never had a plan
+			}
+			page.Offer = append(page.Offer, offer{s, chosen == nil || chosen[s.ID]})
+			page.Sum = page.Sum.Add(s.Price)
+		}
+		page.More = found.Next != ""
+	} else {
+		page.Within = ""
+	}
+	var err error
+	if page.Jobs, err = p.Bulk.Jobs(v.Context(), v.Operator(), jobsShown); err != nil {
+		return err
+	}
+	return v.Show("panel/bulk", page)
+}
+
+// checkBulk checks a list and keeps it as a draft. Nothing is charged by that.
+func (p panel) checkBulk(v *web.Visit) error {
+	page := bulkPage{Within: v.Field("within"), Kind: v.Field("kind")}
+	order := bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Kind: operation.Renew}
+	if page.Kind == string(operation.AdvanceRenew) {
+		order.Kind = operation.AdvanceRenew
+	}
+	var chosen map[string]bool
+	if page.Within != "" {
+		ids := v.R.PostForm["subscriber"]
+		chosen = map[string]bool{}
+		for _, id := range ids {
+			chosen[id] = true
+		}
+		order.Title, order.Wishes = p.listTitle(v, page.Within), bulk.FromSubscribers(ids)
+	} else {
+		wishes, title, err := uploaded(v)
+		var wrong *bulk.FileError
+		switch {
+		case errors.As(err, &wrong):
+			for _, problem := range wrong.Problems {
+				page.Problems = append(page.Problems, fileProblem{problem.Line, problem.Column, v.T(problem.Form, problem.Args...)})
+			}
+			v.Status = http.StatusUnprocessableEntity
+			return p.bulkForm(v, page, nil)
+		case err != nil:
+			return err
+		case title == "":
+			page.Problem = v.T(look.Word("Choose a file first."))
+			v.Status = http.StatusUnprocessableEntity
+			return p.bulkForm(v, page, nil)
+		}
+		order.Title, order.Wishes = title, wishes
+	}
+	job, err := p.Bulk.Prepare(v.Context(), order)
+	if why, refused := bulkRefusal(v, err); refused {
+		page.Problem = why
+		v.Status = http.StatusUnprocessableEntity
+		return p.bulkForm(v, page, chosen)
+	}
+	if err != nil {
+		return err
+	}
+	return v.See("/panel/bulk/"+job.ID, nil)
+}
+
+// listTitle says where a list came from.
+func (p panel) listTitle(v *web.Visit, within string) string {
+	if within == "expired" {
+		return v.T(look.Word("Expired"))
+	}
+	days, _ := strconv.Atoi(within)
+	return v.T(look.Word("Expiring within %d days"), days)
+}
+
+// uploaded reads the file of a form; the title is empty if there is none.
+func uploaded(v *web.Visit) (wishes []bulk.Wish, title string, err error) {
+	file, header, err := v.R.FormFile("file")
+	if errors.Is(err, http.ErrMissingFile) || errors.Is(err, http.ErrNotMultipart) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = file.Close() }()
+	wishes, err = bulk.ReadCSV(io.Reader(file))
+	return wishes, shortened(header.Filename), err
+}
+
+// shortened keeps the name of a file within what a title may be.
+func shortened(name string) string {
+	const longest = 80
+	letters := []rune(name)
+	if len(letters) == 0 {
+		return "CSV"
+	}
+	return string(letters[:min(len(letters), longest)])
+}
+
+// refusal is why something was not done, if it was refused in words for people.
+func bulkRefusal(v *web.Visit, err error) (why string, refused bool) {
+	var no *bulk.Refusal
+	if errors.As(err, &no) {
+		return v.T(no.Text), true
+	}
+	return "", false
+}

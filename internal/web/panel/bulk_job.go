@@ -1,0 +1,179 @@
+package panel
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/sheet"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// rowsShown is how many rows of a job a page has.
+const rowsShown = 50
+
+// jobPage is one bulk renewal, from its check to its results.
+type jobPage struct {
+	bulk.Check
+	After money.Amount // the wallet after all of it
+	Rows  []jobRow
+	Only  string // the state that rows are picked out by
+	Self  string // this page, as it is picked out
+	Prev  string
+	Next  string
+	Left  int // rows that are not settled
+}
+
+// jobRow is a row with the badge of its state.
+type jobRow struct {
+	bulk.Row
+	Badge string
+	// Note is what came of it, in the visitor's language.
+	Note string
+}
+
+// rowBadges are the states of rows as badges know them.
+var rowBadges = map[bulk.RowState]string{
+	bulk.RowQueued: "queued", bulk.RowRunning: "running", bulk.RowDone: "done",
+	bulk.RowRefused: "refused", bulk.RowInReview: "needs_review", bulk.RowCancelled: "cancelled",
+}
+
+func (p panel) showJob(v *web.Visit) error {
+	id := v.R.PathValue("id")
+	check, err := p.Bulk.Check(v.Context(), v.Operator(), id)
+	if errors.Is(err, bulk.ErrNoJob) {
+		return web.NotFound()
+	}
+	if err != nil {
+		return err
+	}
+	page := jobPage{Check: check, Only: v.Query("only"), Left: check.Job.Progress.Queued + check.Job.Progress.Running}
+	base := "/panel/bulk/" + url.PathEscape(check.Job.ID)
+	if v.ByHTMX() && check.Job.State == bulk.Finished {
+		return v.See(base, nil) // it is another page from now on
+	}
+	if after := check.Wallet.Sub(check.Job.Progress.Outstanding); !after.IsNegative() {
+		page.After = after
+	}
+	if rowBadges[bulk.RowState(page.Only)] == "" {
+		page.Only = ""
+	}
+	after, _ := strconv.Atoi(v.Query("after"))
+	found, err := p.Bulk.Rows(v.Context(), v.Operator(), id, bulk.Page{State: bulk.RowState(page.Only), After: max(0, after), Most: rowsShown + 1})
+	if err != nil {
+		return err
+	}
+	at := func(after int) string {
+		q := url.Values{}
+		if page.Only != "" {
+			q.Set("only", page.Only)
+		}
+		if after > 0 {
+			q.Set("after", strconv.Itoa(after))
+		}
+		if len(q) == 0 {
+			return base
+		}
+		return base + "?" + q.Encode()
+	}
+	page.Self = at(after)
+	if after > 0 {
+		page.Prev = at(0)
+	}
+	if len(found) > rowsShown {
+		found = found[:rowsShown]
+		page.Next = at(found[rowsShown-1].Number)
+	}
+	for _, r := range found {
+		page.Rows = append(page.Rows, jobRow{r, rowBadges[r.State], rowNote(v, r)})
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("panel/bulk-job", "job", page)
+	}
+	return v.Show("panel/bulk-job", page)
+}
+
+// rowNote is what there is to say about a row beyond its state.
+func rowNote(v *web.Visit, r bulk.Row) string {
+	if text, known := refusalTexts[r.Code]; known {
+		return v.T(text)
+	}
+	return r.Message
+}
+
+func (p panel) startJob(v *web.Visit) error {
+	id := v.R.PathValue("id")
+	back := "/panel/bulk/" + url.PathEscape(id)
+	job, err := p.Bulk.Start(v.Context(), v.Operator(), id)
+	if errors.Is(err, bulk.ErrNoJob) {
+		return web.NotFound()
+	}
+	if why, refused := bulkRefusal(v, err); refused {
+		return v.See(back, &look.Notice{Kind: "bad", Text: why})
+	}
+	if err != nil {
+		return err
+	}
+	return v.See("/panel/bulk/"+job.ID, nil)
+}
+
+func (p panel) cancelJob(v *web.Visit) error {
+	job, err := p.Bulk.Cancel(v.Context(), v.Operator(), v.R.PathValue("id"))
+	if errors.Is(err, bulk.ErrNoJob) {
+		return web.NotFound()
+	}
+	if err != nil {
+		return err
+	}
+	if job.StartedAt.IsZero() {
+		return v.See("/panel/bulk", v.Info(look.Word("The list was put away. Nothing was charged.")))
+	}
+	return v.See("/panel/bulk/"+job.ID, v.Info(look.Word("What had not begun is cancelled. What had is carried through.")))
+}
+
+// exportJob writes what came of every row.
+func (p panel) exportJob(v *web.Visit) error {
+	job, err := p.Bulk.Job(v.Context(), v.Operator(), v.R.PathValue("id"))
+	if errors.Is(err, bulk.ErrNoJob) {
+		return web.NotFound()
+	}
+	if err != nil {
+		return err
+	}
+	out, err := beginSheet(v, "bulk-renewal-"+job.ID, look.Word("Bulk renewal"), []sheet.Column{
+		{Title: look.Word("Row"), Kind: sheet.Number}, {Title: look.Word("Subscriber")}, {Title: look.Word("Mobile")},
+		{Title: look.Word("Customer")}, {Title: look.Word("Plan")}, {Title: look.Word("State")}, {Title: look.Word("Code")},
+		{Title: look.Word("What came of it")}, {Title: look.Word("Amount"), Kind: sheet.Rupees}, {Title: look.Word("New expiry"), Kind: sheet.Moment},
+		{Title: look.Word("Transaction")},
+	})
+	if err != nil {
+		return err
+	}
+	for r, err := range p.Bulk.Results(v.Context(), v.Operator(), job.ID) {
+		if err != nil {
+			return err
+		}
+		var amount any
+		if r.OperationID != "" {
+			amount = r.Amount
+		}
+		if err := out.Row(r.Number, r.SubscriberID, r.Mobile, r.CustomerName, r.PlanID, v.T(rowStates[r.State]), string(r.Code), rowNote(v, r), amount,
+			r.Expiry, r.OperationID); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// rowStates are how people call the states of rows.
+var rowStates = map[bulk.RowState]string{
+	bulk.RowQueued:    look.Word("Queued"),
+	bulk.RowRunning:   look.Word("Running"),
+	bulk.RowDone:      look.Word("Done"),
+	bulk.RowRefused:   look.Word("Refused"),
+	bulk.RowInReview:  look.Word("In review"),
+	bulk.RowCancelled: look.Word("Cancelled"),
+}

@@ -1,0 +1,283 @@
+package panel
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"regexp"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+func (p panel) orderRoutes() []web.Route {
+	const renew, advance = "/panel/subscribers/{id}/renew", "/panel/subscribers/{id}/advance-renew"
+	return []web.Route{
+		{Method: http.MethodGet, Path: "/panel/activate", Area: web.Panel, Who: web.Operators, Menu: look.Word("Activate"), Icon: "user-plus", Handle: p.activateForm},
+		{Method: http.MethodPost, Path: "/panel/activate", Area: web.Panel, Who: web.Operators, Handle: p.activate},
+		{Method: http.MethodGet, Path: renew, Area: web.Panel, Who: web.Operators, Handle: p.renewForm(operation.Renew)},
+		{Method: http.MethodPost, Path: renew, Area: web.Panel, Who: web.Operators, Handle: p.renew(operation.Renew)},
+		{Method: http.MethodGet, Path: advance, Area: web.Panel, Who: web.Operators, Handle: p.renewForm(operation.AdvanceRenew)},
+		{Method: http.MethodPost, Path: advance, Area: web.Panel, Who: web.Operators, Handle: p.renew(operation.AdvanceRenew)},
+	}
+}
+
+// orderPage is a form that buys something, with what that would come to.
+type orderPage struct {
+	Kind       operation.Kind
+	Subscriber report.SubscriberDetail // of a renewal
+	Standing   string
+	Choices    []look.Choice
+	// Key goes with the form from when it is first shown: whatever is sent with it,
+	// and however often, is one purchase.
+	Key    string
+	Fields map[string]string
+	Quote  *operation.Quote
+	refusal
+}
+
+// Advance reports whether the form books the next cycle and leaves the present one.
+func (o orderPage) Advance() bool { return o.Kind == operation.AdvanceRenew }
+
+// Ready reports whether there is nothing left but to agree.
+func (o orderPage) Ready() bool { return o.Quote != nil && o.Problem == "" }
+
+// Path is where the form is posted.
+func (o orderPage) Path() string {
+	switch o.Kind {
+	case operation.Renew:
+		return "/panel/subscribers/" + o.Subscriber.ID + "/renew"
+	case operation.AdvanceRenew:
+		return "/panel/subscribers/" + o.Subscriber.ID + "/advance-renew"
+	}
+	return "/panel/activate"
+}
+
+// Keys of the panel's forms have a shape of their own: a form cannot be made to
+// stand for what came through the API or from a bulk job.
+var keyShape = regexp.MustCompile(`^web-[A-Z2-7]{26}$`)
+
+func newKey() string { return "web-" + rand.Text() }
+
+// wish is the form as an operation is asked for.
+func (p panel) wish(v *web.Visit, page orderPage) operation.Request {
+	// A map of texts always becomes the same JSON: its names are sorted.
+	content, err := json.Marshal(page.Fields)
+	if err != nil {
+		panic(err)
+	}
+	return operation.Request{
+		OperatorID: v.Operator(), Channel: operation.Web, Actor: v.Actor(), IdempotencyKey: page.Key,
+		Kind: page.Kind, Fields: page.Fields, Content: content,
+	}
+}
+
+// offer fills in the plans that there are to choose from.
+func (p panel) offer(v *web.Visit, page *orderPage) error {
+	plans, err := p.Plans.Plans(v.Context())
+	if err != nil {
+		if fault.CodeOf(err) == fault.InternalError {
+			return err
+		}
+		page.refusal = explain(v, err)
+		return nil
+	}
+	if page.Fields["plan_id"] == "" {
+		page.Choices = append(page.Choices, look.Choice{Text: v.T("Choose a plan")})
+	}
+	for _, plan := range plans {
+		page.Choices = append(page.Choices, look.Choice{Value: plan.ID, Text: plan.Name + ": " + look.Rupees(plan.Price)})
+	}
+	return nil
+}
+
+// quote says what the form would come to. If it was sent before, that one's page
+// is where to go instead.
+func (p panel) quote(v *web.Visit, page *orderPage) (known string) {
+	quote, err := p.Operations.Preview(v.Context(), p.wish(v, *page))
+	switch {
+	case err != nil && fault.CodeOf(err) == fault.IdempotencyKeyReused:
+		// Somebody went back to a form that was sent, and filled it in anew. That
+		// is another purchase, to be agreed to by itself.
+		page.Key = newKey()
+		return p.quote(v, page)
+	case err != nil && fault.CodeOf(err) == fault.RequestInProgress:
+		return p.known(v.Context(), v.Operator(), page.Key)
+	case err == nil && quote.TransactionID != "":
+		return quote.TransactionID
+	case err != nil:
+		page.refusal = explain(v, err)
+	}
+	if quote.Plan.ID != "" {
+		page.Quote = &quote
+	}
+	return ""
+}
+
+// known finds the transaction that a form's key stands for; empty if none.
+func (p panel) known(ctx context.Context, operatorID int64, key string) string {
+	op, err := p.Operations.Transaction(ctx, operatorID, "", key)
+	if err != nil {
+		return ""
+	}
+	return op.ID
+}
+
+// buy carries out what the visitor agreed to. What became of it has a page of its
+// own; a refusal brings the form back as it was filled in.
+func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) error {
+	operator, err := p.Operators.Operator(v.Context(), v.Operator())
+	if err != nil {
+		return err
+	}
+	if operator.Status != subscription.OperatorActive {
+		page.Quote, page.refusal = nil, explain(v, fault.New(fault.LCOInactive, "The account is suspended."))
+		return again(page)
+	}
+	// The price may have changed since it was shown. Nobody pays what they did not
+	// see; a form that was sent before keeps its price and its result.
+	if known := p.quote(v, &page); known != "" {
+		return v.See("/panel/transactions/"+known, nil)
+	}
+	switch {
+	case !page.Ready():
+		return again(page)
+	case page.Key != v.Field("key"):
+		page.Notice = v.T("This form was sent before, filled in otherwise. Look at it again before you agree.")
+		return again(page)
+	case page.Quote.Amount.String() != v.Field("amount"):
+		page.Notice = v.T("The price has changed since it was shown. Look at it again before you agree.")
+		return again(page)
+	}
+	result, err := p.Operations.Process(v.Context(), p.wish(v, page))
+	if err != nil {
+		// Whoever hung up meanwhile, or was a twin of this form: if there is an
+		// operation, its page says how it stands.
+		if known := p.known(context.WithoutCancel(v.Context()), v.Operator(), page.Key); known != "" {
+			return v.See("/panel/transactions/"+known, nil)
+		}
+		page.Quote, page.refusal = nil, explain(v, err)
+		return again(page)
+	}
+	if result.Password == "" {
+		return v.See("/panel/transactions/"+result.ID, nil)
+	}
+	// The password is nowhere but here, so it is shown in answer to the form. Sent
+	// again, the form leads to the same transaction without it.
+	return p.showOperation(v, result.Operation, result.Password)
+}
+
+// key is the one that the form brought along, or a new one.
+func key(v *web.Visit) string {
+	if brought := v.Field("key"); keyShape.MatchString(brought) {
+		return brought
+	}
+	return newKey()
+}
+
+// activationFields are what the form of an activation asks for.
+var activationFields = []string{"full_name", "mobile", "plan_id", "email", "address", "connection_type"}
+
+func (p panel) activateForm(v *web.Visit) error {
+	page := orderPage{Kind: operation.Activate, Key: newKey(), Fields: map[string]string{
+		"mobile": v.Query("mobile"), "full_name": v.Query("name"), "plan_id": v.Query("plan"),
+	}}
+	return p.showActivation(v, page)
+}
+
+func (p panel) showActivation(v *web.Visit, page orderPage) error {
+	if page.Problem != "" {
+		v.Status = http.StatusUnprocessableEntity
+	}
+	if err := p.offer(v, &page); err != nil {
+		return err
+	}
+	if page.Ready() {
+		return v.Show("panel/activate-confirm", page)
+	}
+	return v.Show("panel/activate", page)
+}
+
+func (p panel) activate(v *web.Visit) error {
+	page := orderPage{Kind: operation.Activate, Key: key(v), Fields: map[string]string{}}
+	for _, name := range activationFields {
+		if value := v.Field(name); value != "" {
+			page.Fields[name] = value
+		}
+	}
+	// Blanks belong to a password, so it is taken as it was typed.
+	if password := v.R.PostForm.Get("password"); password != "" {
+		page.Fields["password"] = password
+	}
+	show := func(page orderPage) error { return p.showActivation(v, page) }
+	switch v.Field("step") {
+	case "confirm":
+		return p.buy(v, page, show)
+	case "edit":
+		return show(page)
+	}
+	if known := p.quote(v, &page); known != "" {
+		return v.See("/panel/transactions/"+known, nil)
+	}
+	return show(page)
+}
+
+// renewForm shows what a renewal would come to, for the plan that is chosen or the
+// one that the subscriber has.
+func (p panel) renewForm(kind operation.Kind) func(*web.Visit) error {
+	return func(v *web.Visit) error {
+		page, err := p.renewal(v, kind, v.Query("plan_id"))
+		if err != nil {
+			return err
+		}
+		page.Key = newKey()
+		if page.Fields["plan_id"] != "" {
+			p.quote(v, &page)
+		}
+		return p.showRenewal(v, page)
+	}
+}
+
+func (p panel) renew(kind operation.Kind) func(*web.Visit) error {
+	return func(v *web.Visit) error {
+		page, err := p.renewal(v, kind, v.Field("plan_id"))
+		if err != nil {
+			return err
+		}
+		page.Key = key(v)
+		return p.buy(v, page, func(page orderPage) error {
+			v.Status = http.StatusUnprocessableEntity
+			return p.showRenewal(v, page)
+		})
+	}
+}
+
+// renewal is the form for one of the operator's own subscribers.
+func (p panel) renewal(v *web.Visit, kind operation.Kind, planID string) (orderPage, error) {
+	detail, err := p.found(v)
+	if err != nil {
+		return orderPage{}, err
+	}
+	if planID == "" && kind == operation.Renew {
+		planID = detail.PlanID
+	}
+	return orderPage{
+		Kind: kind, Subscriber: detail, Standing: standing(detail.Expires, v.Now),
+		Fields: map[string]string{"subscriber_id": detail.ID, "plan_id": planID},
+	}, nil
+}
+
+func (p panel) showRenewal(v *web.Visit, page orderPage) error {
+	if err := p.offer(v, &page); err != nil {
+		return err
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("panel/renew", "order", page)
+	}
+	return v.Show("panel/renew", page)
+}

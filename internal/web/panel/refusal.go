@@ -1,0 +1,82 @@
+package panel
+
+import (
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// refusal is why something was not done, in the visitor's language.
+type refusal struct {
+	// Problem stands above the form, Errors beside its fields.
+	Problem string
+	Errors  map[string]string
+	// Notice is something to know before going on.
+	Notice string
+	// Before is the transaction that stands in the way, if one does.
+	Before string
+}
+
+// explain says a refusal to people: the API's own words speak of headers and keys.
+func explain(v *web.Visit, err error) refusal {
+	f := fault.From(err)
+	switch f.Code {
+	case fault.ValidationError:
+		fields, _ := f.Data["fields"].(map[string]string)
+		errors := make(map[string]string, len(fields))
+		for name, text := range fields {
+			errors[name] = explainField(v, text)
+		}
+		return refusal{Problem: v.T("Some fields need another look."), Errors: errors}
+	case fault.InvalidPlan:
+		text := v.T("This plan is not on sale. Choose another one.")
+		return refusal{Problem: text, Errors: map[string]string{"plan_id": text}}
+	case fault.PlansUnavailable:
+		return refusal{Problem: v.T("The prices could not be verified with the provider, so nothing can be bought at the moment. Try again in a few minutes.")}
+	case fault.InsufficientBalance:
+		missing, _ := f.Data["shortfall"].(money.Amount)
+		return refusal{Problem: v.T("The wallet holds %s less than that. Top it up first.", look.Rupees(missing))}
+	case fault.SubscriberExists:
+		text := v.T("This mobile number is registered already. Renew the subscriber instead.")
+		return refusal{Problem: text, Errors: map[string]string{"mobile": text}}
+	case fault.SubscriberNotFound:
+		return refusal{Problem: v.T("There is no such subscriber.")}
+	case fault.OperationInProgress:
+		return refusal{Problem: v.T("Another operation for this customer is under way. Wait until it has ended.")}
+	case fault.DuplicateRequest:
+		before, _ := f.Data["previous_transaction_id"].(string)
+		return refusal{Problem: v.T("This subscriber was renewed with this plan less than two minutes ago. If it is meant to be renewed once more, wait a little."), Before: before}
+	case fault.PlanAlreadyActive:
+		text := v.T("This is the plan that the subscriber has. Renew it, or book another plan in advance.")
+		return refusal{Problem: text, Errors: map[string]string{"plan_id": text}}
+	case fault.ProviderError:
+		return refusal{Problem: v.T("The provider cannot be reached at the moment. Nothing was charged; try again in a few minutes.")}
+	case fault.LCOInactive:
+		return refusal{Problem: v.T("This operator's account is suspended: it can look at everything and buy nothing.")}
+	}
+	return refusal{Problem: v.T("The service could not do this just now. Send the form again in a moment: it is charged at most once.")}
+}
+
+// What a field of an activation can be refused with.
+var fieldWords = []string{
+	look.Word("It is required."),
+	look.Word("It has to be exactly 10 digits."),
+	look.Word("It has more than 64 characters."),
+	look.Word("It is not an e-mail address."),
+}
+
+func explainField(v *web.Visit, text string) string {
+	for _, known := range fieldWords {
+		if text == known {
+			return v.T(known)
+		}
+	}
+	var has, most int
+	if _, err := fmt.Sscanf(text, "It has %d characters; at most %d are allowed.", &has, &most); err == nil {
+		return v.T("It has %d characters; at most %d are allowed.", has, most)
+	}
+	return text
+}

@@ -1,0 +1,190 @@
+package panel
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// comparedMost is how many bytes a string to compare and its body may have together.
+const comparedMost = 256 << 10
+
+// requestPage is one call, and what is known about its signature.
+type requestPage struct {
+	Entry callRow
+	// Meaning says in plain words what the code means.
+	Meaning string
+	Lines   []signedLine
+	Hints   []string // in the visitor's language
+	// Theirs and Body are what was given to be compared.
+	Theirs, Body string
+	Problem      string
+	Result       *comparison
+}
+
+// signedLine is one of the six lines that the server computed.
+type signedLine struct{ Name, Text string }
+
+// comparison is how two strings to sign differ, in the visitor's language.
+type comparison struct {
+	requestlog.Explanation
+	Hints []string
+}
+
+func (p panel) loggedCall(v *web.Visit) (page requestPage, err error) {
+	entry, err := p.Requests.Entry(v.Context(), v.Operator(), v.R.PathValue("id"))
+	if errors.Is(err, requestlog.ErrNotFound) {
+		return page, web.NotFound()
+	}
+	if err != nil {
+		return page, err
+	}
+	page = requestPage{Entry: callRow{entry}, Meaning: meanings[entry.Code]}
+	if entry.Evidence != nil {
+		// Held against itself, a string shows its lines with their names.
+		for _, line := range requestlog.Compare(entry.Evidence.StringToSign, entry.Evidence.StringToSign).Lines {
+			page.Lines = append(page.Lines, signedLine{line.Name, line.Server.String()})
+		}
+	}
+	page.Hints = hintTexts(v, requestlog.Explain(entry))
+	return page, nil
+}
+
+// hintTexts are hints in the visitor's language. What is put into one may be words
+// itself.
+func hintTexts(v *web.Visit, hints []requestlog.Hint) []string {
+	var texts []string
+	for _, hint := range hints {
+		args := make([]any, len(hint.Args))
+		for i, arg := range hint.Args {
+			args[i] = arg
+			if word, is := arg.(string); is {
+				args[i] = v.T(word)
+			}
+		}
+		texts = append(texts, v.T(hint.Text, args...))
+	}
+	return texts
+}
+
+func (p panel) showRequest(v *web.Visit) error {
+	page, err := p.loggedCall(v)
+	if err != nil {
+		return err
+	}
+	return v.Show("panel/request", page)
+}
+
+// compareRequest holds an integrator's own string against the server's. Nothing of
+// it is kept.
+func (p panel) compareRequest(v *web.Visit) error {
+	page, err := p.loggedCall(v)
+	if err != nil {
+		return err
+	}
+	if page.Entry.Evidence == nil {
+		return web.NotFound()
+	}
+	// A browser sends the lines of a text field with CR LF, whatever was typed; a
+	// file comes as it is.
+	page.Theirs = unixLines(v.R.PostForm.Get("theirs"))
+	page.Body = unixLines(v.R.PostForm.Get("body"))
+	exact, err := uploadedText(v, "file")
+	if err != nil {
+		return err
+	}
+	if exact != "" {
+		page.Theirs = exact
+	}
+	if page.Theirs == "" {
+		page.Problem = v.T(look.Word("Paste the string that your program signs, or choose a file with it."))
+		v.Status = http.StatusUnprocessableEntity
+		return v.Show("panel/request", page)
+	}
+	found := requestlog.CompareWithBody(page.Entry.Evidence.StringToSign, page.Theirs, page.Body)
+	page.Result = &comparison{found, hintTexts(v, found.Hints)}
+	return v.Show("panel/request", page)
+}
+
+func unixLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
+
+// uploadedText is what a file of the form has; empty if there is none.
+func uploadedText(v *web.Visit, name string) (string, error) {
+	file, _, err := v.R.FormFile(name)
+	if errors.Is(err, http.ErrMissingFile) || errors.Is(err, http.ErrNotMultipart) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(file)
+	return string(text), err
+}
+
+// signaturePage is where one looks for the call to explain.
+type signaturePage struct {
+	RequestID string
+	Problem   string
+	Latest    []callRow
+}
+
+const (
+	// explained is how many refused signatures are offered.
+	explained = 10
+	// lookedAt is how many refusals are looked at for them.
+	lookedAt = 200
+)
+
+func (p panel) showSignature(v *web.Visit) error {
+	page := signaturePage{RequestID: v.Query("request")}
+	if page.RequestID != "" {
+		found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{RequestID: page.RequestID, Most: 1})
+		if err != nil {
+			return err
+		}
+		if len(found.Entries) > 0 {
+			return v.See("/panel/requests/"+url.PathEscape(found.Entries[0].ID), nil)
+		}
+		page.Problem = v.T(look.Word("There is no such request in the log. It may be older than the log reaches, or have named no key of yours."))
+	}
+	found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{Refused: true, Most: lookedAt})
+	if err != nil {
+		return err
+	}
+	for _, entry := range found.Entries {
+		if entry.Evidence != nil && len(page.Latest) < explained {
+			page.Latest = append(page.Latest, callRow{entry})
+		}
+	}
+	return v.Show("panel/signature", page)
+}
+
+// meanings say what integrators ask about most.
+var meanings = map[fault.Code]string{
+	fault.InvalidSignature:     look.Word("The signature is not the one that the key's secret makes of this request."),
+	fault.TimestampExpired:     look.Word("The timestamp is too far from our clock."),
+	fault.InvalidNonce:         look.Word("The nonce does not have the form that it needs."),
+	fault.ReplayDetected:       look.Word("A request with this nonce was taken already."),
+	fault.CredentialRevoked:    look.Word("The key is revoked. Use another one."),
+	fault.CredentialExpired:    look.Word("The key was replaced and its grace is over. Use its successor."),
+	fault.IPNotWhitelisted:     look.Word("The address is not on your whitelist. Ask your MSO to add it."),
+	fault.PermissionDenied:     look.Word("The key may not do this. Ask your MSO to permit it."),
+	fault.RateLimited:          look.Word("Too many requests came in too short a time. Wait as long as Retry-After says."),
+	fault.InsufficientBalance:  look.Word("The wallet does not cover it. Nothing was charged."),
+	fault.SubscriberNotFound:   look.Word("There is no such subscriber."),
+	fault.SubscriberExists:     look.Word("The subscriber exists already. Renew instead."),
+	fault.ValidationError:      look.Word("A field is missing or not right; the answer names it."),
+	fault.InvalidJSON:          look.Word("The body is not JSON that can be read."),
+	fault.IdempotencyKeyReused: look.Word("The idempotency key was used before, with another body."),
+	fault.PendingReview:        look.Word("The provider has not confirmed it yet. The money is held until it does."),
+	fault.ProviderError:        look.Word("The provider refused it. The money is back in the wallet."),
+	fault.OK:                   look.Word("The request was granted."),
+}

@@ -1,0 +1,261 @@
+package panel
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// booksRoutes are what was paid for, and what came of it.
+func (p panel) booksRoutes() []web.Route {
+	get := func(path string, handle func(*web.Visit) error) web.Route {
+		return web.Route{Method: http.MethodGet, Path: path, Area: web.Panel, Who: web.Operators, Handle: handle}
+	}
+	statement := get("/panel/statement", p.showStatement)
+	statement.Menu, statement.Icon = look.Word("Statement"), "receipt-indian-rupee"
+	transactions := get("/panel/transactions", p.showTransactions)
+	transactions.Menu, transactions.Icon = look.Word("Transactions"), "arrow-left-right"
+	return []web.Route{
+		statement,
+		get("/panel/statement/print", p.printStatement),
+		get("/panel/statement/export/csv", p.exportStatement),
+		get("/panel/statement/export/xlsx", p.exportStatement),
+		transactions,
+		get("/panel/transactions/export/csv", p.exportTransactions),
+		get("/panel/transactions/export/xlsx", p.exportTransactions),
+	}
+}
+
+const (
+	// statementDays is how far a statement reaches back that was asked for nothing.
+	statementDays = 30
+	// printedLines is the most that a page for the printer has; whoever has more
+	// takes the file.
+	printedLines = 1000
+)
+
+// period is two Indian days as a form has them, and what is wrong with them.
+type period struct {
+	From, Until string
+	from, until time.Time
+	Problem     string // English
+}
+
+const dayForm = "2006-01-02"
+
+// readPeriod reads the days of an address; what is left out is zero.
+func readPeriod(v *web.Visit) period {
+	d := period{From: v.Query("from"), Until: v.Query("until")}
+	var wrong, wrongToo bool
+	d.from, wrong = readDay(d.From)
+	d.until, wrongToo = readDay(d.Until)
+	switch {
+	case wrong || wrongToo:
+		d.Problem = look.Word("That is not a day. Write it as 2026-11-30.")
+	case !d.from.IsZero() && !d.until.IsZero() && d.until.Before(d.from):
+		d.Problem = look.Word("The last day is before the first one.")
+		d.until = d.from
+	}
+	return d
+}
+
+func readDay(text string) (at time.Time, wrong bool) {
+	if text == "" {
+		return at, false
+	}
+	at, err := time.ParseInLocation(dayForm, text, subscription.IST)
+	// Years beyond four digits, and before money, are no days that books have.
+	if err != nil || at.Year() < 2000 || at.Year() > 2200 {
+		return time.Time{}, true
+	}
+	return at, false
+}
+
+// fill puts days where none were given.
+func (d *period) fill(now time.Time) {
+	if d.until.IsZero() {
+		d.until = report.Day(now)
+		if d.from.After(d.until) {
+			d.until = d.from
+		}
+	}
+	if d.from.IsZero() {
+		d.from = d.until.AddDate(0, 0, 1-statementDays)
+	}
+	d.From, d.Until = d.from.Format(dayForm), d.until.Format(dayForm)
+}
+
+// statementPage is what the statement shows.
+type statementPage struct {
+	report.Statement
+	Period  period
+	Side    string
+	Text    string
+	Newest  bool
+	Narrow  bool // some lines of the period are left out
+	Holds   []transactionRow
+	Months  []monthLink
+	Links   links
+	HasMore bool
+}
+
+// links are where a list leads.
+type links struct{ Prev, Next, CSV, XLSX, Print string }
+
+// monthLink is a month that one click shows.
+type monthLink struct {
+	Text, Href string
+	Here       bool
+}
+
+// statementFilter reads what a statement is asked for with.
+func statementFilter(v *web.Visit) (report.StatementFilter, period) {
+	d := readPeriod(v)
+	d.fill(v.Now)
+	f := report.StatementFilter{
+		From: d.from, Until: d.until, Text: v.Query("q"), NewestFirst: v.Query("order") != "oldest", After: v.Query("after"),
+	}
+	switch side := report.Side(v.Query("side")); side {
+	case report.Credit, report.Debit:
+		f.Side = side
+	}
+	return f, d
+}
+
+func (p panel) showStatement(v *web.Visit) error {
+	f, d := statementFilter(v)
+	page, err := p.statement(v, f, d)
+	if err != nil {
+		return err
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("panel/statement", "lines", page)
+	}
+	return v.Show("panel/statement", page)
+}
+
+func (p panel) statement(v *web.Visit, f report.StatementFilter, d period) (page statementPage, err error) {
+	s, err := p.Report.Statement(v.Context(), v.Operator(), f)
+	if errors.Is(err, report.ErrPlace) {
+		return page, web.NotFound()
+	}
+	if err != nil {
+		return page, err
+	}
+	page = statementPage{
+		Statement: s, Period: d, Side: string(f.Side), Text: f.Text, Newest: f.NewestFirst,
+		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "",
+	}
+	if s.Wallet.Held.IsPositive() {
+		held, err := p.Report.Holds(v.Context(), v.Operator())
+		if err != nil {
+			return page, err
+		}
+		page.Holds = transactionRows(held)
+	}
+	page.Months = monthLinks(v, d)
+	return page, nil
+}
+
+// monthLinks are this month, the two before it, and the last days.
+func monthLinks(v *web.Visit, d period) []monthLink {
+	today := report.Day(v.Now)
+	link := func(text string, from, until time.Time) monthLink {
+		q := url.Values{"from": {from.Format(dayForm)}, "until": {until.Format(dayForm)}}
+		return monthLink{text, "/panel/statement?" + q.Encode(), d.from.Equal(from) && d.until.Equal(until)}
+	}
+	month := report.Month(v.Now)
+	return []monthLink{
+		link(v.T(look.Word("Last 30 days")), today.AddDate(0, 0, 1-statementDays), today),
+		link(v.T(look.Word("This month")), month, today),
+		link(v.T(look.Word("Last month")), month.AddDate(0, -1, 0), month.AddDate(0, 0, -1)),
+		link(v.T(look.Word("Last 90 days")), today.AddDate(0, 0, -89), today),
+	}
+}
+
+// linksOf are the ways on from a list, narrowed down as the visitor has it. A list
+// goes on behind a place and cannot go back from one, so the address remembers the
+// places that led here.
+func linksOf(v *web.Visit, path, next string) links {
+	q := url.Values{}
+	for name, values := range v.R.URL.Query() {
+		if values[0] != "" && name != "after" && name != "trail" {
+			q.Set(name, values[0])
+		}
+	}
+	to := func(path string) string {
+		if len(q) == 0 {
+			return path
+		}
+		return path + "?" + q.Encode()
+	}
+	l := links{CSV: to(path + "/export/csv"), XLSX: to(path + "/export/xlsx"), Print: to(path + "/print")}
+	after, trail := v.Query("after"), v.Query("trail")
+	if len(trail) > longestTrail {
+		trail = ""
+	}
+	page := func(after, trail string) string {
+		q.Del("after")
+		q.Del("trail")
+		if after != "" {
+			q.Set("after", after)
+		}
+		if trail != "" {
+			q.Set("trail", trail)
+		}
+		return to(path)
+	}
+	if next != "" {
+		l.Next = page(next, trail+trailMark+after)
+	}
+	if after != "" {
+		last := max(0, strings.LastIndex(trail, trailMark))
+		l.Prev = page(strings.TrimPrefix(trail[last:], trailMark), trail[:last])
+	}
+	return l
+}
+
+const (
+	// trailMark stands before each place of a trail; no place has it.
+	trailMark = "~"
+	// longestTrail keeps addresses short enough for every proxy.
+	longestTrail = 2000
+)
+
+// printStatement has all lines on one page, oldest first as on paper.
+func (p panel) printStatement(v *web.Visit) error {
+	f, d := statementFilter(v)
+	f.After, f.Most, f.NewestFirst = "", printedLines, false
+	page, err := p.statement(v, f, d)
+	if err != nil {
+		return err
+	}
+	return v.Show("panel/statement-print", page)
+}
+
+// transactionRow is an operation as a list shows it.
+type transactionRow struct {
+	operation.Operation
+	KindName, ChannelName string // English
+}
+
+func transactionRows(operations []operation.Operation) []transactionRow {
+	rows := make([]transactionRow, len(operations))
+	for i, o := range operations {
+		rows[i] = transactionRow{o, whatWords[o.Kind], channelNames[o.Channel]}
+	}
+	return rows
+}
+
+var channelNames = map[operation.Channel]string{
+	operation.API: look.Word("API"),
+	operation.Web: look.Word("Web"),
+}

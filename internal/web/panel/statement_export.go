@@ -1,0 +1,64 @@
+package panel
+
+import (
+	"path"
+
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/sheet"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// The kinds of files that lists come as.
+const (
+	asCSV  = "text/csv; charset=utf-8"
+	asXLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+)
+
+// beginSheet begins a file of the kind that the address ends in.
+func beginSheet(v *web.Visit, name, title string, columns []sheet.Column) (sheet.Writer, error) {
+	for i := range columns {
+		columns[i].Title = v.T(columns[i].Title)
+	}
+	if path.Base(v.R.URL.Path) == "xlsx" {
+		v.Download(name+".xlsx", asXLSX)
+		return sheet.NewXLSX(v.W, v.T(title), columns...)
+	}
+	v.Download(name+".csv", asCSV)
+	return sheet.NewCSV(v.W, true, columns...)
+}
+
+// exportStatement writes a statement as accountants keep it: oldest first, between
+// its opening and its closing balance.
+func (p panel) exportStatement(v *web.Visit) error {
+	f, d := statementFilter(v)
+	f.NewestFirst = false
+	var out sheet.Writer
+	var statement report.Statement
+	begin := func(s report.Statement) (err error) {
+		statement = s
+		out, err = beginSheet(v, "statement-"+d.From+"-"+d.Until, look.Word("Statement"), []sheet.Column{
+			{Title: look.Word("Time"), Kind: sheet.Moment}, {Title: look.Word("Line"), Kind: sheet.Number},
+			{Title: look.Word("Description")}, {Title: look.Word("Transaction")},
+			{Title: look.Word("Debit"), Kind: sheet.Rupees}, {Title: look.Word("Credit"), Kind: sheet.Rupees},
+			{Title: look.Word("Balance"), Kind: sheet.Rupees},
+		})
+		if err != nil {
+			return err
+		}
+		return out.Row(s.From, nil, v.T(look.Word("Opening balance")), nil, nil, nil, s.Opening)
+	}
+	each := func(l report.LedgerLine) error {
+		if l.Side == report.Debit {
+			return out.Row(l.At, l.Line, l.Description, l.TransactionID, l.Amount, nil, l.BalanceAfter)
+		}
+		return out.Row(l.At, l.Line, l.Description, l.TransactionID, nil, l.Amount, l.BalanceAfter)
+	}
+	if err := p.Report.EachLine(v.Context(), v.Operator(), f, begin, each); err != nil {
+		return err
+	}
+	if err := out.Row(nil, nil, v.T(look.Word("Closing balance")), nil, nil, nil, statement.Closing); err != nil {
+		return err
+	}
+	return out.Close()
+}
