@@ -93,6 +93,21 @@ func TestAStepUpLosesNothingThatWasTyped(t *testing.T) {
 	}
 }
 
+func TestAPageAboutNothingIsNotThere(t *testing.T) {
+	w := newWorld(t, "panel.staff_totp=false")
+	b := w.as(t, w.line.Admin)
+	for _, path := range []string{
+		"/console/operators/4711", "/console/operators/4711/wallet", "/console/operators/one", "/console/operators?after=nowhere",
+		w.operatorPage("/keys/4711"), "/console/staff/4711",
+		// The first login is staff's, and on no operator's list.
+		w.operatorPage("/logins/1"),
+	} {
+		if got := b.get(path); got.status != http.StatusNotFound {
+			t.Errorf("%s: %d; want 404", path, got.status)
+		}
+	}
+}
+
 // A viewer looks at every page and is offered nothing; what is tried all the same
 // is refused, which the matrix of routes shows.
 func TestAPageOffersWhatItsVisitorMayDo(t *testing.T) {

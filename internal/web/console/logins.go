@@ -13,30 +13,41 @@ import (
 const staffPath = "/console/staff"
 
 func (c console) loginRoutes() []web.Route {
-	const (
-		ofOperator = "/console/operators/{id}/logins"
-		one        = "/console/logins/{login}"
-	)
-	return []web.Route{
+	const ofOperator = "/console/operators/{id}/logins"
+	routes := []web.Route{
 		{Method: http.MethodGet, Path: staffPath, Area: web.Console, Who: everyone, Menu: look.Word("Staff"), Icon: "users", Handle: c.showStaff},
 		guarded(admin.LoginCreate, staffPath, "", c.createStaff),
 		{Method: http.MethodGet, Path: ofOperator, Area: web.Console, Who: everyone, Handle: c.showLogins},
 		guarded(admin.LoginCreate, ofOperator, "", c.createLogin),
-		{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showLogin},
-		guarded(admin.LoginSet, one+"/name", one, c.setName),
-		guarded(admin.LoginSet, one+"/role", one, c.setRole),
-		// Somebody who must be kept out is kept out at once.
-		act(admin.LoginSet, one+"/access", one, c.setAccess),
-		guarded(admin.LoginResetPassword, one+"/reset-password", one, c.resetPassword),
-		guarded(admin.LoginResetTOTP, one+"/reset-second-factor", one, c.resetSecondFactor),
 	}
+	// A login's page lies beneath the list that it is on.
+	for _, one := range []string{staffPath + "/{login}", ofOperator + "/{login}"} {
+		routes = append(routes,
+			web.Route{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showLogin},
+			guarded(admin.LoginSet, one+"/name", one, c.setName),
+			guarded(admin.LoginSet, one+"/role", one, c.setRole),
+			// Somebody who must be kept out is kept out at once.
+			act(admin.LoginSet, one+"/access", one, c.setAccess),
+			guarded(admin.LoginResetPassword, one+"/reset-password", one, c.resetPassword),
+			guarded(admin.LoginResetTOTP, one+"/reset-second-factor", one, c.resetSecondFactor),
+		)
+	}
+	return routes
 }
 
 // shownLogin is a login as pages show it.
 type shownLogin struct{ login.Person }
 
 func (l shownLogin) RoleName() string { return web.RoleName(l.Role) }
-func (l shownLogin) Path() string     { return "/console/logins/" + number(l.ID) }
+func (l shownLogin) Path() string     { return l.List() + "/" + number(l.ID) }
+
+// List is the page that the login is listed on.
+func (l shownLogin) List() string {
+	if l.Realm == login.Operator {
+		return operatorPath(l.OperatorID) + "/logins"
+	}
+	return staffPath
+}
 
 func (l shownLogin) State() string {
 	if l.Disabled {
@@ -156,21 +167,22 @@ type loginPage struct {
 	rights
 }
 
-// Back is the list that the login is on.
-func (p loginPage) Back() string {
-	if p.Login.Realm == login.Operator {
-		return operatorPath(p.Login.OperatorID) + "/logins"
-	}
-	return staffPath
-}
-
-// login finds the login that the page's address names.
+// login finds the login that the page's address names, on the list that it names.
 func (c console) login(v *web.Visit) (login.Person, error) {
 	id, err := pathID(v, "login")
 	if err != nil {
 		return login.Person{}, err
 	}
+	var operatorID int64 // staff's, unless the address names an operator
+	if v.R.PathValue("id") != "" {
+		if operatorID, err = pathID(v, "id"); err != nil {
+			return login.Person{}, err
+		}
+	}
 	person, err := c.desk(v).Login(v.Context(), id)
+	if err == nil && person.OperatorID != operatorID {
+		return login.Person{}, web.NotFound()
+	}
 	return person, orNotFound(err)
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -45,6 +46,9 @@ func (c console) operators(v *web.Visit) error {
 	found, err := c.Reports.Accounts(v.Context(), report.AccountFilter{
 		Search: data.Search, Status: subscription.OperatorStatus(data.Status), After: v.Query("after"), Most: accountRows,
 	})
+	if errors.Is(err, report.ErrPlace) {
+		return web.NotFound()
+	}
 	if err != nil {
 		return err
 	}
