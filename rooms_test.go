@@ -106,7 +106,7 @@ var rooms = []room{
 	{path: "internal/growth", doors: both(storeDoors, []string{"internal/store/*", "internal/pgprogram"}), never: netHTTP},
 
 	// What gives a demo a past, by way of everything that decides.
-	{path: "internal/demohistory", doors: both(storeDoors, []string{"internal/provider/*"}), never: both(netHTTP, database), timeless: true},
+	{path: "internal/demohistory", doors: both(storeDoors, []string{"internal/provider/*", "internal/telemetry"}), never: both(netHTTP, database), timeless: true},
 
 	// What talks.
 	{

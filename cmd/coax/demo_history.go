@@ -66,7 +66,7 @@ func (a *app) fillHistory(ctx context.Context, n *node, provider *runningSimulat
 	}
 	defer patient.Close()
 	return demohistory.Fill(ctx, demohistory.Config{
-		Store: n.store, Vault: n.vault, Provider: patient, Impatient: impatient, Source: patient, Simulator: provider.Simulator,
+		Store: n.store, Vault: n.vault, Provider: patient, Impatient: impatient, Source: patient, Simulator: provider.Simulator, Requests: n.requests,
 		ProviderName: n.config.Provider.Name, Timeout: n.config.Provider.Timeout,
 		FirstCheck: n.config.Review.FirstCheck, MaxInterval: n.config.Review.MaxInterval, RefundAfter: n.config.Review.RefundAfter,
 		ActivationTerm: n.config.Rules.ActivationTerm,

@@ -17,6 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -59,6 +60,9 @@ type Config struct {
 	Source catalogue.Source
 	// Simulator is that provider itself, to be told how orders go.
 	Simulator *simulator.Simulator
+
+	// Requests is told of the calls that orders came by; nil, of none.
+	Requests *requestlog.Log
 
 	// What the service that is to go on with this world is told as well.
 	ProviderName   string

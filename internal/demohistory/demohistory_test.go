@@ -12,6 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -27,9 +28,55 @@ func TestAHistory(t *testing.T) {
 	w.state(Whole)
 	told := summary(w.operations())
 	t.Run("gives every page something to show", func(t *testing.T) { everyPageHasSomething(w.in(t), begins) })
+	t.Run("has the calls that its orders came by", func(t *testing.T) { callsAreThere(w.in(t)) })
 	t.Run("is not made twice", func(t *testing.T) { notMadeTwice(w.in(t), begins) })
 	t.Run("leaves customers who can be renewed", func(t *testing.T) { canBeRenewed(w.in(t)) })
 	t.Run("that was cut off is ended by the next start", func(t *testing.T) { cutOff(t, told) })
+}
+
+// callsAreThere: each order of the last month that came through the API is a call in
+// the log, and among the others are refusals that can be explained.
+func callsAreThere(w *world) {
+	orders, refused, explained := map[string]bool{}, 0, 0
+	for query := (requestlog.Query{Most: 100}); ; {
+		page, err := w.config.Requests.Search(w.Context(), 1, query)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, call := range page.Entries {
+			if call.At.After(today) || call.At.Before(today.Add(-30*day)) {
+				w.Errorf("a call of %s; want it in the last 30 days", call.At)
+			}
+			if call.IdempotencyKey != "" {
+				orders[call.IdempotencyKey] = true
+			}
+			if call.Evidence != nil {
+				refused++
+				if len(requestlog.Explain(call)) > 0 {
+					explained++
+				}
+			}
+		}
+		if query.After = page.Next; page.Next == "" {
+			break
+		}
+	}
+	for _, op := range w.operations() {
+		recent := op.OperatorID == 1 && op.Channel == operation.API && op.CreatedAt.After(today.Add(-30*day))
+		if recent != orders[op.IdempotencyKey] {
+			w.Errorf("%s of %s by %s has its call in the log: %v", op.IdempotencyKey, op.CreatedAt, op.Channel, !recent)
+		}
+	}
+	// That of a wrong secret is to be compared with one's own string.
+	if refused != 3 || explained != 2 {
+		w.Errorf("%d signatures were refused, %d of them explained; want 3 and 2", refused, explained)
+	}
+	if strangers, err := w.config.Requests.RefusedAddresses(w.Context(), 1, today.Add(-30*day)); err != nil || len(strangers) != 1 {
+		w.Errorf("refused addresses: %v, %v; want one", strangers, err)
+	}
+	if used, err := w.config.Requests.LastUse(w.Context(), 1); err != nil || len(used) != 1 {
+		w.Errorf("keys in use: %v, %v; want one", used, err)
+	}
 }
 
 func everyPageHasSomething(w *world, begins time.Time) {

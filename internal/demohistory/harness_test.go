@@ -16,6 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -95,6 +96,7 @@ func (w *world) open() {
 		w.Fatal(err)
 	}
 	w.store, w.config.Store = store, store
+	w.config.Requests = requestlog.New(store, requestlog.Config{Keep: 30 * day})
 }
 
 // furnish opens an account as the demo does, three months ago.

@@ -113,6 +113,9 @@ func (t *teller) tell(ctx context.Context) error {
 	if err := t.close(ctx); err != nil {
 		return err
 	}
+	if err := t.logCalls(ctx); err != nil {
+		return err
+	}
 	// Those who go on from here sell at verified prices from the first moment.
 	prices := catalogue.New(t.Store, t.Source, catalogue.Config{Now: t.Now, Provider: t.ProviderName})
 	return prices.Compare(ctx)

@@ -1,0 +1,128 @@
+package demohistory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/telemetry"
+	"github.com/coaxhq/coax/signing"
+)
+
+var (
+	// billingServer is where the operator's software runs, strangerServer where
+	// somebody once ran a copy of it. Both are addresses for examples.
+	billingServer  = netip.MustParseAddr("192.0.2.10")
+	strangerServer = netip.MustParseAddr("203.0.113.77")
+)
+
+// caller is the first operator's software, as the log of calls sees it.
+type caller struct {
+	requestlog.Entry
+	chance *rand.Rand
+}
+
+// logCalls writes down what the first operator's software called for as long as the
+// log goes back: its orders, which are in the store, the balance it looks at morning
+// and evening, and what went wrong when its people tried something.
+func (t *teller) logCalls(ctx context.Context) error {
+	first := t.operators[0]
+	if !t.Requests.On() || first.keyID == 0 {
+		return nil
+	}
+	key, err := t.Store.Key(ctx, first.keyID)
+	if err != nil {
+		return err
+	}
+	operations, err := t.Store.ListOperations(ctx, admin.OperationFilter{OperatorID: first.id, Most: 10_000})
+	if err != nil {
+		return err
+	}
+	by := caller{
+		Entry:  requestlog.Entry{OperatorID: first.id, CredentialID: key.ID, KeyHint: key.Hint, Address: billingServer},
+		chance: rand.New(rand.NewPCG(seed, 0)),
+	}
+	since := t.ends.Add(-min(t.Requests.Keep(), Length))
+	var calls []requestlog.Entry
+	for _, op := range operations {
+		if op.Channel == operation.API && op.CreatedAt.After(since) {
+			calls = append(calls, by.ordered(op))
+		}
+	}
+	for morning := since.Truncate(day).Add(day + 3*time.Hour); morning.Before(t.ends.Add(-day / 2)); morning = morning.Add(day) {
+		calls = append(calls, by.read("/api/v1/balance", morning), by.read("/api/v1/balance", morning.Add(9*time.Hour)), by.read("/api/v1/plans", morning.Add(time.Second)))
+	}
+	calls = append(calls, by.mistakes(t.ends)...)
+	slices.SortStableFunc(calls, func(a, b requestlog.Entry) int { return a.At.Compare(b.At) })
+	for _, call := range calls {
+		t.Requests.Record(call)
+	}
+	return t.Requests.Flush(ctx)
+}
+
+func (c caller) call(at time.Time, method, path string) requestlog.Entry {
+	e := c.Entry
+	e.At, e.Method, e.Path, e.RequestID = at, method, path, telemetry.NewRequestID()
+	e.Status, e.Code, e.Took = 200, fault.OK, time.Duration(900+c.chance.IntN(2_500))*time.Microsecond
+	return e
+}
+
+func (c caller) read(path string, at time.Time) requestlog.Entry {
+	return c.call(at.Add(time.Duration(c.chance.IntN(5_000))*time.Millisecond), "GET", path)
+}
+
+// ordered is the call that an operation came by, and what it was told, as far as the
+// operation still shows it: of a review that has ended nothing does.
+func (c caller) ordered(op operation.Operation) requestlog.Entry {
+	path := map[operation.Kind]string{
+		operation.Activate: "/api/v1/activate", operation.Renew: "/api/v1/renew", operation.AdvanceRenew: "/api/v1/advance-renew",
+	}[op.Kind]
+	e := c.call(op.CreatedAt, "POST", path)
+	e.IdempotencyKey = op.IdempotencyKey
+	e.Took = time.Duration(60+c.chance.IntN(400)) * time.Millisecond
+	switch {
+	case !op.ReviewSince.IsZero():
+		e.Status, e.Code = 202, fault.PendingReview
+	case op.State == operation.Failed:
+		e.Status, e.Code = 502, fault.ProviderError
+	}
+	return e
+}
+
+// mistakes are what integrators do: a signature in capitals, a clock in
+// milliseconds, a copy of the software on a machine that nobody let in.
+func (c caller) mistakes(ends time.Time) []requestlog.Entry {
+	refused := func(ago time.Duration, code fault.Code, timestamp func(time.Time) int64, spell func(string) string) requestlog.Entry {
+		at := ends.Add(-ago)
+		e := c.call(at, "GET", "/api/v1/balance")
+		e.Status, e.Code = 401, code
+		nonce := e.RequestID[len("req_"):]
+		made := sha256.Sum256([]byte(nonce)) // signed with some other secret
+		e.Evidence = requestlog.NewEvidence(signing.Request{
+			Method: e.Method, Path: e.Path, Timestamp: fmt.Sprint(timestamp(at)), Nonce: nonce,
+		}.StringToSign(), spell(hex.EncodeToString(made[:])))
+		return e
+	}
+	asIs := func(signature string) string { return signature }
+	calls := []requestlog.Entry{
+		refused(6*day+4*time.Hour, fault.TimestampExpired, time.Time.UnixMilli, asIs),
+		refused(6*day+3*time.Hour, fault.InvalidSignature, time.Time.Unix, strings.ToUpper),
+		refused(26*time.Hour, fault.InvalidSignature, time.Time.Unix, asIs),
+	}
+	for i := range 3 {
+		e := c.call(ends.Add(-50*time.Hour+time.Duration(i)*time.Minute), "GET", "/api/v1/plans")
+		e.Status, e.Code, e.Address = 403, fault.IPNotWhitelisted, strangerServer
+		calls = append(calls, e)
+	}
+	return calls
+}
