@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,10 +31,12 @@ const (
 	Hindi   = "hi"
 )
 
-// Look holds every page, ready to be filled, in every language.
+// Look holds every page in every language. What a page is made of is put together
+// when it is first asked for: all of it at once would take a node that nobody looks
+// at some thirty megabytes, and every start a while.
 type Look struct {
-	pages map[string]map[string]*template.Template // by language, then by name
-	words map[string]map[string]string             // by language, then by the English text
+	pages map[string]map[string]func() (*template.Template, error) // by language, then by name
+	words map[string]map[string]string                             // by language, then by the English text
 }
 
 // Frame is what surrounds a page's own content.
@@ -76,7 +79,7 @@ type view struct {
 // the same file system. words/hi.json, if there is one, brings the Hindi of what
 // the pages say.
 func Load(pages ...fs.FS) (*Look, error) {
-	l := &Look{pages: map[string]map[string]*template.Template{}, words: map[string]map[string]string{}}
+	l := &Look{pages: map[string]map[string]func() (*template.Template, error){}, words: map[string]map[string]string{}}
 	for _, lang := range Languages {
 		words, err := loadWords(lang, append([]fs.FS{own}, pages...))
 		if err != nil {
@@ -89,9 +92,9 @@ func Load(pages ...fs.FS) (*Look, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse the layouts: %w", err)
 		}
-		set := map[string]*template.Template{}
+		set := map[string]func() (*template.Template, error){}
 		for _, tree := range pages {
-			if err := addPages(set, base, tree); err != nil {
+			if err := addPages(set, base, l.functions(lang), tree); err != nil {
 				return nil, err
 			}
 		}
@@ -100,7 +103,9 @@ func Load(pages ...fs.FS) (*Look, error) {
 	return l, nil
 }
 
-func addPages(set map[string]*template.Template, base *template.Template, tree fs.FS) error {
+// addPages adds the pages of a tree. Each is read by itself at once, so that one
+// that cannot be read, or lacks what it should define, stops the start.
+func addPages(set map[string]func() (*template.Template, error), base *template.Template, functions template.FuncMap, tree fs.FS) error {
 	common, err := base.Clone()
 	if err != nil {
 		return err
@@ -126,19 +131,22 @@ func addPages(set map[string]*template.Template, base *template.Template, tree f
 		if err != nil {
 			return err
 		}
-		page, err := common.Clone()
+		alone, err := template.New("look").Funcs(functions).Parse(string(text))
 		if err != nil {
-			return err
-		}
-		if page, err = page.Parse(string(text)); err != nil {
 			return fmt.Errorf("parse %s: %w", file, err)
 		}
 		for _, part := range []string{"title", "main"} {
-			if page.Lookup(part) == nil {
+			if alone.Lookup(part) == nil {
 				return fmt.Errorf("%s does not define %q", file, part)
 			}
 		}
-		set[name] = page
+		set[name] = sync.OnceValues(func() (*template.Template, error) {
+			page, err := common.Clone()
+			if err != nil {
+				return nil, err
+			}
+			return page.Parse(string(text))
+		})
 		return nil
 	})
 }
@@ -159,9 +167,13 @@ func (l *Look) Fragment(w io.Writer, page, block string, f Frame, data any) erro
 
 func (l *Look) write(w io.Writer, page, block string, f Frame, data any) error {
 	f.Lang = known(f.Lang)
-	set := l.pages[f.Lang][page]
-	if set == nil {
+	made := l.pages[f.Lang][page]
+	if made == nil {
 		return fmt.Errorf("there is no page called %q", page)
+	}
+	set, err := made()
+	if err != nil {
+		return fmt.Errorf("put page %q together: %w", page, err)
 	}
 	if set.Lookup(block) == nil {
 		return fmt.Errorf("page %q has no block %q", page, block)
@@ -170,7 +182,7 @@ func (l *Look) write(w io.Writer, page, block string, f Frame, data any) error {
 	if err := set.ExecuteTemplate(&whole, block, view{f, data}); err != nil {
 		return fmt.Errorf("fill page %q: %w", page, err)
 	}
-	_, err := whole.WriteTo(w)
+	_, err = whole.WriteTo(w)
 	return err
 }
 
