@@ -29,7 +29,7 @@ func newCutWorld(t *testing.T) *cutWorld {
 	// Nothing but what the test asks for is to be committed, apart from what a
 	// node does once when it starts.
 	w.world = newWorld(t, "store.url="+proxy.URL("coax"), "provider.timeout=5s", "review.first_check=1s",
-		"catalogue.refresh=24h", "catalogue.max_age=48h")
+		"catalogue.refresh=24h", "catalogue.max_age=48h", "request_log.keep=0s")
 	w.me = w.rich("me", "10000000")
 	commits, since := -1, time.Now()
 	w.until("nobody commits anything by himself", func() bool {
