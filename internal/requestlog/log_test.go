@@ -244,7 +244,7 @@ func TestCallsAreWrittenNowAndThenAndAtTheEnd(t *testing.T) {
 		if got := len(store.calls(t)); got != 0 {
 			t.Errorf("%d calls were written at once; want them to gather", got)
 		}
-		time.Sleep(gatherFor)
+		time.Sleep(gatherFor) // of the bubble's time
 		synctest.Wait()
 		if got := len(store.calls(t)); got != 1 {
 			t.Errorf("%d calls were written in time; want 1", got)
