@@ -51,7 +51,7 @@ var (
 func (p comparePlan) most() int { return p.clients[len(p.clients)-1] }
 
 // compareParts is what a comparison can be narrowed to.
-var compareParts = []string{"reads", "sqlite", "postgres", "growth"}
+var compareParts = []string{"reads", "sqlite", "postgres", "calls", "growth"}
 
 type compareFlags struct {
 	quick, profile bool
@@ -75,6 +75,7 @@ themselves. How fast a machine is says little about a service; what the service 
   reads     signed GET /balance, beside a bare net/http handler with TLS that answers the same bytes
   sqlite    renewals on SQLite, beside their rows alone: prepared statements, 64 operations a commit
   postgres  renewals on PostgreSQL, one node and three, beside pgbench (TPC-B, prepared)
+  calls     balances and renewals while operators' calls are kept for them, beside ones while they are not
   growth    renewals on stores of ten million operations, beside ones of ten thousand
 
 1,000 operators and 100,000 subscribers share the load, over kept connections; every request is
@@ -111,7 +112,7 @@ said, and is no error.`,
 	}
 	flags := command.Flags()
 	flags.BoolVar(&f.quick, "quick", false, "one short run of everything, to see that it works; its figures mean nothing")
-	flags.StringSliceVar(&f.only, "only", nil, "measure only `PART`: reads, sqlite, postgres or growth; may be repeated")
+	flags.StringSliceVar(&f.only, "only", nil, "measure only `PART`: reads, sqlite, postgres, calls or growth; may be repeated")
 	flags.BoolVar(&f.profile, "profile", false, "take a CPU profile of the service under each kind of load, beside the report")
 	flags.StringVar(&f.out, "out", ".bench", "`DIR` for the report and the profiles, and where stores that have grown are kept")
 	return command
@@ -164,7 +165,7 @@ func (a *app) benchCompare(ctx context.Context, f compareFlags) (err error) {
 // checkPrograms finds out before anything is measured what would be missing half
 // way through.
 func (c *comparison) checkPrograms() error {
-	if !c.flags.wants("postgres") && !c.flags.wants("growth") {
+	if !c.flags.wants("postgres") && !c.flags.wants("calls") && !c.flags.wants("growth") {
 		return nil
 	}
 	for _, name := range []string{"initdb", "postgres", "pgbench"} {
@@ -202,6 +203,11 @@ func (c *comparison) run(ctx context.Context) (err error) {
 	if c.flags.wants("postgres") {
 		if err := c.comparePostgres(ctx); err != nil {
 			return fmt.Errorf("on PostgreSQL: %w", err)
+		}
+	}
+	if c.flags.wants("calls") {
+		if err := c.compareRequestLog(ctx); err != nil {
+			return fmt.Errorf("with and without the log of calls: %w", err)
 		}
 	}
 	if c.flags.wants("growth") {

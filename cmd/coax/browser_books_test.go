@@ -33,6 +33,7 @@ func (w *world) customers(n int) (me caller, ids []string) {
 // An operator's people read their books in a browser: the statement, what is held
 // apart from it, the list of transactions, and both as files.
 func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me, _ := w.customers(4)
 	w.inReview(me, "activate", "unknowable", "9700000001", "in-review")
@@ -83,6 +84,7 @@ func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
 // A bulk renewal from the expiry list and one from a file: checked, started, run,
 // looked at row by row; and what another operator cannot see of it.
 func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me, ids := w.customers(5)
 	before := w.money(me)[0]
@@ -190,6 +192,7 @@ func (b *browser) upload(path, field, name, content string) page {
 // Whoever writes an operator's programs sees the keys, finds a refused call in the
 // log, and is told what is wrong with its signature.
 func TestIntegratorsFindOutWhyASignatureWasRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	me := w.demoCaller()
 	w.expect("a balance", call{as: me, path: balance}, fault.OK)

@@ -18,6 +18,7 @@ func fill(selector, value string) chromedp.Action {
 // An administrator opens an account and fits it out: terms, money, a key, an
 // address, a login. What is above the set amount waits for somebody else.
 func TestAnAdministratorFitsOutAnOperatorInABrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "panel.staff_totp=false", "approval.above=50000.00")
 	ravi := w.person(t, "ravi", login.Finance, 0)
 	tab := looktest.New(t)

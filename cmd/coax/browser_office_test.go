@@ -15,6 +15,7 @@ import (
 // What the provider left open is settled by two people, because of its amount; the
 // books agree afterwards, and the log says who did what.
 func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "panel.staff_totp=false", "approval.above=300.00", "provider.timeout=250ms", "review.first_check=10m")
 	me := w.rich("Sagar Cable", "5000")
 	_, big := w.inReview(me, "activate", "timeout_applied", "9800000001", "the-big-one")
@@ -82,6 +83,7 @@ func reviewed(id string) string { return "/console/review/operations/" + id }
 // An administrator makes a plan, changes its price after a look at what that does,
 // and retires it.
 func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "panel.staff_totp=false")
 	tab := looktest.New(t)
 	tabSignIn(w, tab, w.line.Admin)
@@ -121,6 +123,7 @@ func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
 
 // A month is looked at, kept as a file, and closed when it is over.
 func TestAMonthIsClosedInABrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "panel.staff_totp=false")
 	me := w.rich("Sagar Cable", "5000")
 	rate := 250
@@ -165,6 +168,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 // two clicks settle once, and nobody decides about an operation through another's
 // address.
 func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "panel.staff_totp=false", "approval.above=1000.00", "provider.timeout=250ms", "review.first_check=10m")
 	me := w.rich("Sagar Cable", "5000")
 	_, open := w.inReview(me, "activate", "timeout_not_applied", "9800000002", "the-small-one")

@@ -13,6 +13,7 @@ import (
 // found again, renews, books ahead while the provider is slow to answer, and
 // forgets the password.
 func TestADayAtTheCounterInABrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "provider.timeout=250ms", "review.first_check=10s")
 	me := w.demoCaller()
 	tab := looktest.New(t)
@@ -103,6 +104,8 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 
 // The same counter in Hindi, by somebody without a script.
 func TestTheCounterInABrowserInHindiWithoutAScript(t *testing.T) {
+	aboutNoStore(t)
+	t.Parallel()
 	w := newWorld(t)
 	w.activated(w.demoCaller(), "9812345678", "BASIC-1")
 	tab := looktest.WithoutScript(t)

@@ -66,10 +66,11 @@ func benchNeedsPostgres(t *testing.T) {
 }
 
 func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
+	aboutNoStore(t)
 	t.Parallel()
 	benchNeedsPostgres(t)
 	temp, out := benchFolder(t), t.TempDir()
-	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite,postgres")
+	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite,postgres,calls")
 	if code := p.Wait(); code != exitDone {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.out, p.err)
 	}
@@ -77,21 +78,23 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 	cliSays(t, "the table", p.out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
 		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
 		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "p99 of renewals on SQLite beside reviews ÷ alone",
-		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
+		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "renewals on SQLite, calls kept ÷ not kept",
+		"balance on PostgreSQL, calls kept ÷ not kept", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
 	cliSays(t, "the progress", p.err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
 	report := benchCompared(t, out)
-	if !report.Quick || len(report.Figures) != 22 || len(report.Ratios) != 12 || len(report.Sizes) != 4 {
-		t.Errorf("%d figures, %d ratios, %d sizes; want 22, 12 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
+	if !report.Quick || len(report.Figures) != 30 || len(report.Ratios) != 16 || len(report.Sizes) != 4 {
+		t.Errorf("%d figures, %d ratios, %d sizes; want 30, 16 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
 	}
-	benchSound(t, report, "sqlite", "postgres")
+	benchSound(t, report, "sqlite", "postgres", "calls_kept_SQLite", "calls_forgotten_SQLite", "calls_kept_PostgreSQL", "calls_forgotten_PostgreSQL")
 	for _, books := range report.Books {
-		if books.Verified == 0 {
+		if books.Verified == 0 && !strings.HasPrefix(books.Store, "calls_") {
 			t.Errorf("%s: nothing was left in doubt beside the load and verified", books.Store)
 		}
 	}
 }
 
 func TestBenchCompareLoadsStoresThatHaveGrown(t *testing.T) {
+	aboutNoStore(t)
 	t.Parallel()
 	benchNeedsPostgres(t)
 	temp, out := benchFolder(t), benchFolder(t)
@@ -138,6 +141,7 @@ func benchSound(t *testing.T, report compare.Report, audited ...string) {
 }
 
 func TestBenchCompareLeavesProfilesBesideItsReport(t *testing.T) {
+	aboutNoStore(t)
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
 	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads", "--profile")
@@ -154,6 +158,7 @@ func TestBenchCompareLeavesProfilesBesideItsReport(t *testing.T) {
 }
 
 func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
+	aboutNoStore(t)
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
 	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite")
@@ -168,6 +173,7 @@ func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
 }
 
 func TestBenchCompareThatIsKilledTakesItsProcessesAlong(t *testing.T) {
+	aboutNoStore(t)
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a process with its parent, and shows what runs")

@@ -22,8 +22,10 @@ import (
 	"github.com/coaxhq/coax/contract/contracttest"
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/provider/simulator"
 	"github.com/coaxhq/coax/internal/telemetry"
 	"github.com/coaxhq/coax/signing"
 )
@@ -66,15 +68,22 @@ func (s *synchronised) String() string {
 // newWorld starts a service in a folder of its own, with extra settings.
 func newWorld(t testing.TB, sets ...string) *world {
 	t.Helper()
-	return newWorldAt(t, time.Now().Truncate(time.Minute).Add(10*time.Second), sets...)
+	return newWorldAt(t, standingStill(), sets...)
 }
 
 // newWorldAt is newWorld with the moment at which its clock stands.
 func newWorldAt(t testing.TB, at time.Time, sets ...string) *world {
 	t.Helper()
-	w := &world{t: t, folder: t.TempDir(), logged: &synchronised{}}
+	folder, own := furnishedFolder(t, at)
+	w := &world{t: t, folder: folder, logged: &synchronised{}}
 	w.time.Store(at.UnixMilli())
-	w.start(append(ownStore(t), sets...)...)
+	w.start(append(own, sets...)...)
+	// The first start was a while ago, and prices are believed for some time only.
+	if err := w.node.store.RecordComparison(context.Background(), catalogue.Comparison{
+		Provider: w.node.config.Provider.Name, At: at, Components: simulator.Components(),
+	}); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { w.stop() })
 	return w
 }

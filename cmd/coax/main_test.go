@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	looktest.Host()
 	code := m.Run()
 	looktest.Close()
+	removeFurnished()
 	cliEndShared()
 	pgtest.StopShared()
 	if code == 0 && everyTestRan() {

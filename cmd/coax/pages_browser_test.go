@@ -24,6 +24,8 @@ func tabSignIn(w *world, tab *looktest.Tab, who demoLogin) {
 // Every page of the door, looked at in a real browser: an administrator comes in
 // for the first time, and sets up what the role needs.
 func TestADayAtTheDoorInABrowser(t *testing.T) {
+	aboutNoStore(t)
+	t.Parallel()
 	w := newWorld(t, "panel.staff_totp=true")
 	_, made, err := w.desk.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha Rao", Role: login.Administrator})
 	if err != nil {
@@ -88,6 +90,8 @@ func TestADayAtTheDoorInABrowser(t *testing.T) {
 
 // The same pages in Hindi, and an operator's own.
 func TestPagesInABrowserInHindi(t *testing.T) {
+	aboutNoStore(t)
+	t.Parallel()
 	w := newWorld(t)
 	tab := looktest.New(t)
 	tab.Open(w.at("/sign-in"))

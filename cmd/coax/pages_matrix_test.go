@@ -80,6 +80,7 @@ var pathPlace = regexp.MustCompile(`\{[^}]+\}`)
 // happens. A form is posted as what no route takes: whoever may use the route is
 // told so, and nothing is done.
 func TestEveryRouteDoesToEverybodyWhatItsRuleSays(t *testing.T) {
+	aboutNoStore(t)
 	w := newWorld(t, "panel.staff_totp=true")
 	people := visitors(t, w)
 	tried := 0
@@ -143,6 +144,7 @@ func admitted(route web.Route, v visitor, got page) bool {
 // Money and secrets ask for the password again after a while, and nobody gets past
 // that; pages without either go on.
 func TestEveryRouteThatNeedsAStepUpAsksForIt(t *testing.T) {
+	aboutNoStore(t)
 	w := newWorld(t)
 	asked := 0
 	people := map[web.Area]*browser{

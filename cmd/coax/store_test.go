@@ -36,6 +36,15 @@ func aboutPostgres(t testing.TB) {
 	}
 }
 
+// aboutNoStore skips a test in which nothing differs by store, where the suite runs
+// on PostgreSQL: it was run with the others on SQLite.
+func aboutNoStore(t testing.TB) {
+	t.Helper()
+	if pgtest.Chosen() {
+		t.Skip("the same on either store, and run when the others are on SQLite")
+	}
+}
+
 // migrated is a database with the schema and nothing else, to copy: making the
 // schema anew for every test takes longer than all else in many of them. What
 // makes it on an empty database has tests of its own.

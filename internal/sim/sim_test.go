@@ -78,7 +78,7 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// historiesWanted is how many TestHistories runs: a thousand, a hundred under the
+// historiesWanted is how many TestHistories runs: a thousand, thirty under the
 // race detector, or as HISTORIES says.
 func historiesWanted(t *testing.T) int {
 	if text := os.Getenv("HISTORIES"); text != "" {
@@ -89,7 +89,7 @@ func historiesWanted(t *testing.T) int {
 		return n
 	}
 	if raced {
-		return 100
+		return 30
 	}
 	return 1000
 }

@@ -41,8 +41,12 @@ const (
 )
 
 // ShotsVariable names the environment variable with the folder that pictures are
-// kept in. Without it they go to the test's own artefacts.
-const ShotsVariable = "COAX_TEST_SHOTS"
+// kept in. Without it they go to the test's own artefacts. If it is NoShots, pages
+// are used and not looked at: for a run whose pages another run looks at.
+const (
+	ShotsVariable = "COAX_TEST_SHOTS"
+	NoShots       = "none"
+)
 
 // As gives the tab the size of a screen and a theme. Nothing moves: a picture
 // must not depend on when it is taken.
@@ -63,6 +67,9 @@ func (tab *Tab) As(size Size, theme Theme) {
 // screen or if somebody could not use it. The tab is a desk afterwards, and light.
 func (tab *Tab) Check(name string) {
 	tab.t.Helper()
+	if os.Getenv(ShotsVariable) == NoShots {
+		return
+	}
 	for _, size := range []Size{Phone, Desk} {
 		for _, theme := range []Theme{Light, Dark} {
 			tab.As(size, theme)
@@ -81,6 +88,9 @@ func (tab *Tab) Check(name string) {
 // Shot keeps one picture of the page as it stands.
 func (tab *Tab) Shot(name string, size Size, theme Theme) {
 	tab.t.Helper()
+	if os.Getenv(ShotsVariable) == NoShots {
+		return
+	}
 	tab.As(size, theme)
 	tab.shoot(fmt.Sprintf("%s-%s-%s", name, size.Name, theme), size)
 }
@@ -95,7 +105,7 @@ func (tab *Tab) shoot(view string, size Size) {
 	tab.Do(
 		emulation.SetDeviceMetricsOverride(size.Width, max(tall, size.Height), 1, size.touch),
 		chromedp.ActionFunc(func(ctx context.Context) (err error) {
-			picture, err = page.CaptureScreenshot().WithFormat(page.CaptureScreenshotFormatPng).Do(ctx)
+			picture, err = page.CaptureScreenshot().WithFormat(page.CaptureScreenshotFormatPng).WithOptimizeForSpeed(true).Do(ctx)
 			return err
 		}),
 		emulation.SetDeviceMetricsOverride(size.Width, size.Height, 1, size.touch),
