@@ -50,7 +50,7 @@ var _ Metrics = (*telemetry.Metrics)(nil)
 type Config struct {
 	// Keep is how long a call is remembered; zero turns the log off.
 	Keep time.Duration
-	// Every is how long calls are gathered before they are written; 2 s if zero.
+	// Every is how long calls are gathered before they are written; 5 s if zero.
 	Every time.Duration
 	// Metrics and Problem are told what went wrong; either may be nil.
 	Metrics Metrics
@@ -58,14 +58,15 @@ type Config struct {
 }
 
 const (
-	// gatherFor is long enough for the calls of a busy minute to share rows, and
-	// short enough for somebody who tries a call and then looks for it.
-	gatherFor = 2 * time.Second
+	// gatherFor is long enough for the calls of a busy minute to share rows, which
+	// is what they cost, and short enough for somebody who looks at another node for
+	// a call to this one. Whoever looks at this one sees everything.
+	gatherFor = 5 * time.Second
 	// mostWaiting bounds, in bytes, what waits to be written: more than two
 	// hundred thousand calls.
 	mostWaiting = 16 << 20
 	// enoughWaiting is written without waiting for the time to come.
-	enoughWaiting = 2 << 20
+	enoughWaiting = 6 << 20
 	// batchBlocks is small because a batch keeps the store's writer busy, and
 	// requests wait behind it.
 	batchBlocks = 64
@@ -220,7 +221,7 @@ func (l *Log) Flush(ctx context.Context) error {
 
 // giveBack keeps the room that calls waited in, unless a rush has made it large.
 func (l *Log) giveBack(room []byte) {
-	if cap(room) > 2*enoughWaiting {
+	if cap(room) > enoughWaiting*3/2 {
 		return
 	}
 	l.mu.Lock()
