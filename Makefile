@@ -22,9 +22,9 @@ MUTATE       ?=
 BOTH_STORES = ./cmd/coax ./internal/audit
 
 # What tortures processes and disks is not raced: the detector sees nothing of
-# either. The simulation and the histories do as much under it as races need, and
-# the rest without it.
-UNRACED_ONLY = ./internal/torture ./internal/durability ./internal/planted
+# either. Nor is what only reads answers. The simulation and the histories do as
+# much under it as races need, and the rest without it.
+UNRACED_ONLY = ./internal/torture ./internal/durability ./internal/planted ./contract/contracttest
 UNRACED      = ./internal/sim ./internal/linearizability $(UNRACED_ONLY)
 RACED        = $(shell go list ./... | grep -v -E '$(subst $(eval ) ,|,$(UNRACED_ONLY:./%=/%$$))')
 

@@ -36,7 +36,7 @@ type clusterNode struct {
 // newCluster furnishes a database of its own and starts n nodes on it at once.
 func newCluster(t testing.TB, n int, settings ...string) *cluster {
 	t.Helper()
-	c := foundCluster(t, settings...)
+	c := clusterOn(t, migrated(t), settings...)
 	c.furnish()
 	c.start(n)
 	return c
@@ -45,7 +45,12 @@ func newCluster(t testing.TB, n int, settings ...string) *cluster {
 // foundCluster has a provider, a configuration, keys and an empty database.
 func foundCluster(t testing.TB, settings ...string) *cluster {
 	t.Helper()
-	c := &cluster{world: &world{t: t, folder: t.TempDir()}, address: pgtest.NewDatabase(t)}
+	return clusterOn(t, pgtest.NewDatabase(t), settings...)
+}
+
+func clusterOn(t testing.TB, database string, settings ...string) *cluster {
+	t.Helper()
+	c := &cluster{world: &world{t: t, folder: t.TempDir()}, address: database}
 	var err error
 	if c.simulator, err = startSimulator("127.0.0.1:0", ""); err != nil {
 		t.Fatal(err)

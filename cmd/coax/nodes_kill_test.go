@@ -58,7 +58,7 @@ func TestANodeThatIsKilledIsFinishedForByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	together(t, rows, func(r row) string { return r.point + " " + r.outcome }, func(t *testing.T, r row) {
-		c := foundCluster(t, impatient...)
+		c := clusterOn(t, migrated(t), impatient...)
 		c.furnish()
 		victim, survivor := c.breakableNode(r.point+"=kill"), c.breakableNode("")
 		victim.await()

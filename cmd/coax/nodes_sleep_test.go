@@ -36,7 +36,7 @@ func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	together(t, rows, func(r row) string { return cmp.Or(r.point, "the provider's turn") + " " + r.outcome }, func(t *testing.T, r row) {
-		c := foundCluster(t, impatient...)
+		c := clusterOn(t, migrated(t), impatient...)
 		c.furnish()
 		sleeper, other := c.breakableNode(r.point+"=hold"), c.breakableNode("")
 		sleeper.await()

@@ -45,19 +45,15 @@ func aboutNoStore(t testing.TB) {
 	}
 }
 
-// migrated is a database with the schema and nothing else, to copy: making the
-// schema anew for every test takes longer than all else in many of them. What
-// makes it on an empty database has tests of its own.
-var migrated = sync.OnceValues(func() (string, error) {
-	address, err := pgtest.KeptDatabase()
-	if err != nil {
-		return "", err
-	}
+// migrated makes databases with the schema and nothing else: making the schema
+// anew for every test takes longer than all else in many of them. What makes it on
+// an empty database has tests of its own.
+var migrated = pgtest.Prepared(func(address string) error {
 	db, err := postgres.Open(context.Background(), address, postgres.Options{})
 	if err != nil {
-		return "", err
+		return err
 	}
-	return address, db.Close()
+	return db.Close()
 })
 
 // ownStore are the settings that give a world or demo a store of its own until
@@ -67,11 +63,7 @@ func ownStore(t testing.TB) []string {
 	if !pgtest.Chosen() {
 		return nil
 	}
-	from, err := migrated()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []string{"store.url=" + pgtest.CopyDatabase(t, from)}
+	return []string{"store.url=" + migrated(t)}
 }
 
 // demoStores are the databases of demos, by their folders: started again, a demo

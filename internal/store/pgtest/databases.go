@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -54,6 +55,26 @@ func CopyDatabase(t testing.TB, from string) string {
 		giveUp(t, err)
 	}
 	return s.newDatabase(t, " TEMPLATE "+databaseOf(from))
+}
+
+// Prepared returns what makes databases like one that was prepared: that is done
+// once, and copied for every test that asks. A copy goes when its test ends.
+func Prepared(prepare func(address string) error) func(t testing.TB) string {
+	prepared := sync.OnceValues(func() (string, error) {
+		address, err := KeptDatabase()
+		if err != nil {
+			return "", err
+		}
+		return address, prepare(address)
+	})
+	return func(t testing.TB) string {
+		t.Helper()
+		from, err := prepared()
+		if err != nil {
+			giveUp(t, err)
+		}
+		return CopyDatabase(t, from)
+	}
 }
 
 // DropDatabase takes a database of the shared server away, whoever is connected.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"testing"
 
 	"github.com/coaxhq/coax/internal/store/pgtest"
@@ -20,8 +21,18 @@ func (p place) Open(t testing.TB) storetest.Store {
 	return db
 }
 
+// migrated makes databases with the schema and nothing else: making the schema
+// anew takes longer than most tests of the suite.
+var migrated = pgtest.Prepared(func(address string) error {
+	db, err := Open(context.Background(), address, Options{})
+	if err != nil {
+		return err
+	}
+	return db.Close()
+})
+
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) storetest.Place { return place(pgtest.NewDatabase(t)) })
+	storetest.Run(t, func(t testing.TB) storetest.Place { return place(migrated(t)) })
 }
 
 func BenchmarkReports(b *testing.B) {
