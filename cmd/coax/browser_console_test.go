@@ -132,9 +132,9 @@ func TestAnAdministratorFitsOutAnOperatorInABrowser(t *testing.T) {
 	tab.Open(w.at(made))
 	tab.Press("Delete this operator")
 	tab.Sees("This cannot be undone")
-	tab.Fill("The number of this operator", "1")
+	tab.Fill("Operator id", "1")
 	tab.Press("Delete for good")
-	tab.Sees("the number of this operator.")
+	tab.Sees("the id of this operator.")
 	tab.Check("console-operator-delete")
 
 	tab.Press("Staff")

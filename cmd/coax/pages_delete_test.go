@@ -13,7 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// An account is closed for good by an administrator who has typed its number and given
+// An account is closed for good by an administrator who has typed its id and given
 // the password; its keys and people are out at once, and its books stay.
 func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	w := newWorld(t, "panel.staff_totp=false")
@@ -45,13 +45,13 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	b.get(page+"/delete").shows(t, http.StatusOK, "Sagar Cable", "The wallet still has ₹500.00.", "This cannot be undone")
 	for _, typed := range []string{"", "1", "Sagar Cable"} {
 		b.post(page+"/delete", url.Values{"form": {"delete"}, "operator": {typed}}).
-			shows(t, http.StatusUnprocessableEntity, "Type "+id+", the number of this operator.")
+			shows(t, http.StatusUnprocessableEntity, "Type "+id+", the id of this operator.")
 	}
 	w.pass(6 * time.Minute)
 	confirmed := url.Values{"form": {"delete"}, "operator": {id}}
 	b.post(page+"/delete", confirmed).shows(t, http.StatusForbidden, `action="/step-up"`)
 	if got := status(); got != subscription.OperatorActive {
-		t.Fatalf("without the number or the password it is %s", got)
+		t.Fatalf("without the id or the password it is %s", got)
 	}
 	b.post("/step-up", url.Values{"to": {page + "/delete"}, "password": {admin.Password}, "form.form": {"delete"}, "form.operator": {id}}).
 		shows(t, http.StatusOK, `value="`+id+`"`)

@@ -43,7 +43,7 @@ func alreadyDeleted(v *web.Visit, head operatorHead) error {
 	return v.See(head.Path(), v.Info("This account is deleted already."))
 }
 
-// deleteOperator closes an account. Its number has to be typed: a click in the wrong
+// deleteOperator closes an account. Its id has to be typed: a click in the wrong
 // row must not be enough for what nobody can take back.
 func (c console) deleteOperator(v *web.Visit) error {
 	head, err := c.head(v, "overview")
@@ -55,7 +55,7 @@ func (c console) deleteOperator(v *web.Visit) error {
 	}
 	f := newForm(v, "delete")
 	if strings.TrimSpace(v.Field("operator")) != number(head.ID) {
-		f.wrong("operator", v.T("Type %s, the number of this operator.", number(head.ID)))
+		f.wrong("operator", v.T("Type %s, the id of this operator.", number(head.ID)))
 		return c.deletePage(v, f)
 	}
 	if err := c.desk(v).DeleteOperator(lasting(v), head.ID); err != nil {
