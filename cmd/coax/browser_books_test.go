@@ -148,6 +148,12 @@ func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
 	tab.Press("Check the file")
 	tab.Sees("There is no such subscriber.")
 	tab.Check("panel-bulk-file")
+	w.script("9800000004", "reject")
+	tab.Press("Renew 1 subscriber")
+	tab.Sees("The provider refused it.")
+	tab.Check("panel-bulk-failed")
+	tab.Press("Try the failed rows again")
+	tab.Sees("Again: november.csv")
 	tab.Press("Renew 1 subscriber")
 	tab.Sees("Finished")
 	if cost := before - w.money(me)[0]; cost != 5*199_00 {

@@ -130,6 +130,14 @@ func TestAnAdministratorFitsOutAnOperatorInABrowser(t *testing.T) {
 	tab.Sees("is switched off and signed out everywhere.")
 	owner.get("/account/password").sends(t, "/sign-in?to=%2Faccount%2Fpassword")
 
+	tab.Open(w.at(made))
+	tab.Press("Delete this operator")
+	tab.Sees("This cannot be undone")
+	tab.Fill("Operator id", "1")
+	tab.Press("Delete for good")
+	tab.Sees("the id of this operator.")
+	tab.Check("console-operator-delete")
+
 	tab.Press("Staff")
 	tab.Sees("Name of ravi")
 	tab.Check("console-staff")

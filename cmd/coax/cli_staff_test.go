@@ -569,7 +569,7 @@ var (
 	cliCountsShape = []string{
 		"operators int", "wallets int", "wallet_entries int", "ledger_lines int", "operations object", "commissions int", "operation_events int",
 		"provider_calls int", "exceptions int", "subscribers int", "cycles int", "plans int", "plan_versions int", "keys int", "whitelist_entries int",
-		"acts int", "proposals int", "closed_months int", "nonces int", "rate_minutes int", "sums object",
+		"acts int", "logins int", "proposals int", "closed_months int", "nonces int", "rate_minutes int", "sums object",
 	}
 	cliAuditStates = []string{"total int", "processing int", "needs_review int", "success int", "failed int"}
 	cliAuditSums   = []string{"credited amount", "charged amount", "held amount", "balance amount", "ledger amount", "commission amount"}

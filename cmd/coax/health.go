@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
 )
 
 // healthTimeout is how long a look at the store may take, for a page or a metric
@@ -43,4 +44,11 @@ func countOverdue(store admin.Store, now time.Time) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
 	return store.CountOverdueReviews(ctx, now.Add(-admin.ReviewDue))
+}
+
+// countOpenJobs counts the bulk renewals that are not over.
+func countOpenJobs(store bulk.Store) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	return store.OpenBulkJobs(ctx)
 }

@@ -104,6 +104,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	}
 	metrics.StoreQueue(store.Queued)
 	metrics.ReviewsOverdue(func() (int, error) { return countOverdue(store, now()) })
+	metrics.BulkJobsOpen(func() (int, error) { return countOpenJobs(store) })
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -167,6 +168,7 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 			Node:    name,
 			Timeout: config.Provider.Timeout,
 			Problem: func(err error) { log.Warn("run bulk renewals", "error", err) },
+			Settled: func(state bulk.RowState) { metrics.BulkRowSettled(string(state)) },
 		}),
 		ended: make(chan error, 3),
 	}, nil

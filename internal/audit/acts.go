@@ -22,12 +22,15 @@ type act struct {
 
 // history is what the acts say of one thing that staff can change.
 type history struct {
-	born    string // the action of the act that began it; empty if none did
-	births  int
-	acts    int64  // how many there were in all
-	last    string // the last action
-	state   string // what the last act left
-	actions map[string]int
+	born   string // the action of the act that began it; empty if none did
+	births int
+	acts   int64  // how many there were in all
+	last   string // the last action
+	state  string // what the last act left
+	lastID int64
+	// operator is whose it was by the last act; zero if nobody's.
+	operator int64
+	actions  map[string]int
 	// versions are the states by their version, for plans.
 	versions map[int64][]string
 	// claimed: the thing itself was found.
@@ -117,9 +120,13 @@ func (a *auditor) keep(act *act) {
 		h.born = act.action
 	}
 	if difference := firstDifference(fieldsOf(h.state), fieldsOf(act.before)); difference != "" {
-		a.found("A9", act.subject, "act %d found it changed by nobody: %s", act.id, difference)
+		invariant := "A9"
+		if kind == "login" {
+			invariant = "A11"
+		}
+		a.found(invariant, act.subject, "act %d found it changed by nobody: %s", act.id, difference)
 	}
-	h.last, h.state = act.action, act.after
+	h.last, h.lastID, h.state, h.operator = act.action, act.id, act.after, act.operator
 	h.acts++
 	h.actions[act.action]++
 	switch kind {
@@ -143,7 +150,7 @@ func (a *auditor) keep(act *act) {
 // kindOf is what a subject names, of the things whose state is followed. All but
 // plans are numbered; whatever else begins with the same words is not meant.
 func kindOf(subject string) string {
-	for _, kind := range []string{"lco", "key", "plan", "whitelist of lco"} {
+	for _, kind := range []string{"lco", "key", "plan", "whitelist of lco", "login"} {
 		if rest, is := strings.CutPrefix(subject, kind+" "); is {
 			if _, err := strconv.ParseInt(rest, 10, 64); err == nil || kind == "plan" {
 				return kind

@@ -98,7 +98,7 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 		return Report{}, err
 	}
 	for _, pass := range []func(){
-		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.closeHistories,
+		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
 		a.readProposals, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
@@ -112,8 +112,8 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 }
 
 // auditor is one audit under way. What it keeps between passes is bounded by
-// the number of operators, keys, plan versions and open operations; the many
-// rows pass by in order.
+// the number of operators, keys, logins, plan versions and open operations; the
+// many rows pass by in order.
 type auditor struct {
 	ctx      context.Context
 	snapshot Snapshot
@@ -139,9 +139,10 @@ type auditor struct {
 	activations map[string]string
 	// periods are the months whose commission was closed.
 	periods map[monthOf]*period
-	// withApprovals: the schema has proposals, closed months, and where acts came
-	// from. A store that no node of this release has opened yet has not.
-	withApprovals bool
+	// withLogins: the schema has people who sign in; withApprovals: proposals, closed
+	// months, and where acts came from. A store that no node of this release has opened
+	// yet may lack either.
+	withLogins, withApprovals bool
 }
 
 // operator is what the passes know of one operator.
@@ -183,29 +184,32 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// approvalsSince is the migration that brought proposals and what goes with them.
-func (a *auditor) approvalsSince() int {
+// broughtBy are the migrations that brought logins, and proposals with what goes with
+// them.
+func (a *auditor) broughtBy() (logins, approvals int) {
 	if _, is := a.snapshot.(postgres); is {
-		return 6
+		return 3, 6
 	}
-	return 8
+	return 5, 8
 }
 
 // checkSchema refuses what is not a store, and a store from the future. It is
 // also the first read, which is what fixes the moment in SQLite.
 func (a *auditor) checkSchema() error {
-	rows, err := a.snapshot.QueryContext(a.ctx, fmt.Sprintf(
-		`SELECT max(oldest_generation), count(CASE WHEN migration = %d THEN 1 END) FROM schema_tolerance`, a.approvalsSince()))
+	people, proposals := a.broughtBy()
+	rows, err := a.snapshot.QueryContext(a.ctx, fmt.Sprintf(`
+		SELECT max(oldest_generation), count(CASE WHEN migration = %d THEN 1 END), count(CASE WHEN migration = %d THEN 1 END)
+		  FROM schema_tolerance`, people, proposals))
 	if err != nil {
 		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)
 	}
 	defer rows.Close()
 	var oldest sql.NullInt64
-	var approvals int64
+	var logins, approvals int64
 	if rows.Next() {
-		err = rows.Scan(&oldest, &approvals)
+		err = rows.Scan(&oldest, &logins, &approvals)
 	}
-	a.withApprovals = approvals > 0
+	a.withLogins, a.withApprovals = logins > 0, approvals > 0
 	switch err = errors.Join(err, rows.Err()); {
 	case err != nil:
 		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)

@@ -60,6 +60,7 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 		"count(*) FROM credentials":                                               c.Keys,
 		"count(*) FROM whitelist":                                                 c.Whitelist,
 		"count(*) FROM staff_acts":                                                c.Acts,
+		"count(*) FROM logins":                                                    c.Logins,
 		"count(*) FROM proposals":                                                 c.Proposals,
 		"count(*) FROM commission_periods":                                        c.Periods,
 		"count(*) FROM nonces":                                                    c.Nonces,

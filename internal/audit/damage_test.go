@@ -63,7 +63,7 @@ func (s healthy) fill(t *testing.T, text string) string {
 }
 
 func TestEachKindOfDamageIsNamed(t *testing.T) {
-	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage)
+	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage, loginDamage)
 	for _, d := range all {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,7 @@ type Counts struct {
 	Keys          int64      `json:"keys"`
 	Whitelist     int64      `json:"whitelist_entries"`
 	Acts          int64      `json:"acts"`
+	Logins        int64      `json:"logins"`
 	Proposals     int64      `json:"proposals"`
 	Periods       int64      `json:"closed_months"`
 	Nonces        int64      `json:"nonces"`
@@ -91,10 +92,11 @@ var Invariants = []Invariant{
 	{"O1", "no row refers to an operation that is not there"},
 	{"O2", "no row refers to an operator that is not there, and every operator has a wallet"},
 	{"A1", "a key is one key, and a nonce of it was used by one request"},
-	{"A3", "every change of an account, a whitelist or a key moved the version that nodes compare"},
+	{"A3", "every change of an account, a whitelist, a key or a login moved the version that nodes compare"},
 	{"A6", "in no minute more requests were let in than the operator's limit"},
 	{"A9", "every act of staff is in the chain, and everything staff can change or decide is as the last act left it"},
 	{"A10", "what takes two people was proposed by one and approved by another, once, and done then"},
+	{"A11", "every login was made by an act, is as the last act on it left it, and none is missing"},
 }
 
 var india = time.FixedZone("IST", 19_800)

@@ -26,7 +26,9 @@ var opening = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
 // staff. Only the provider and the clock are the test's own.
 type shop struct {
 	testing.TB
+	place     string
 	store     shopStore
+	vault     *access.Vault
 	desk      *admin.Desk
 	processor *operation.Processor
 
@@ -52,7 +54,7 @@ func openShop(t testing.TB, path string) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shop{TB: t, store: store, now: opening, keys: map[string]string{}}
+	s := &shop{TB: t, place: path, store: store, vault: vault, now: opening, keys: map[string]string{}}
 	s.desk = admin.NewDesk(store, vault, "cli:asha", s.clock)
 	s.processor = operation.NewProcessor(mortal{store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.ThirtyDays))
 	return s

@@ -13,6 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/store/postgres"
@@ -27,6 +28,7 @@ type shopStore interface {
 	access.Store
 	admin.Store
 	catalogue.Store
+	login.Store
 	operation.ReviewStore
 	Close() error
 }

@@ -57,6 +57,7 @@ func (s *shop) furnish() {
 	s.ok(err)
 	_, err = s.desk.DisallowAddress(ctx, 2, "192.0.2.1")
 	s.ok(err)
+	s.hire()
 	s.pass(time.Hour)
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/coaxhq/coax/internal/subscription"
@@ -31,6 +32,9 @@ type Wish struct {
 	SubscriberID string
 	Mobile       string
 	PlanID       string // empty for the plan that the subscriber has
+	// NotSince is for a second try: it is refused if the subscriber was renewed after
+	// that moment. Zero for a first one.
+	NotSince time.Time
 }
 
 // Problem is something wrong with a file, and how to mend it.

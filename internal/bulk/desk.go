@@ -109,7 +109,7 @@ func (d *Desk) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 				if rows[i].PlanID == "" {
 					rows[i].PlanID = o.PlanID
 				}
-				if err := d.checkRow(ctx, job, &rows[i]); err != nil {
+				if err := d.checkRow(ctx, job, &rows[i], wish.NotSince); err != nil {
 					giveUp(err)
 				}
 			}
@@ -127,7 +127,12 @@ func (d *Desk) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 }
 
 // checkRow finds out whom and what a row is about, and whether it would be refused.
-func (d *Desk) checkRow(ctx context.Context, job Job, row *Row) error {
+func (d *Desk) checkRow(ctx context.Context, job Job, row *Row, notSince time.Time) error {
+	if !notSince.IsZero() {
+		if err := d.renewedSince(ctx, job, row, notSince); err != nil || row.State == RowRefused {
+			return err
+		}
+	}
 	if row.PlanID == "" {
 		found, err := d.operations.Subscription(ctx, job.OperatorID, row.SubscriberID, row.Mobile)
 		if err != nil {
@@ -264,8 +269,21 @@ func (d *Desk) Cancel(ctx context.Context, operatorID int64, id string) (Job, er
 	return d.Job(ctx, operatorID, id)
 }
 
-// Job reads one of an operator's jobs; ErrNoJob if there is none.
+// Job reads one of an operator's jobs; ErrNoJob if there is none. Of one that is over,
+// every row is by then what its operation is.
 func (d *Desk) Job(ctx context.Context, operatorID int64, id string) (Job, error) {
+	job, err := d.read(ctx, operatorID, id)
+	if err != nil || job.State != Finished {
+		return job, err
+	}
+	mended, err := mend(ctx, d.store, d.operations, job, d.now)
+	if err != nil || len(mended) == 0 {
+		return job, err
+	}
+	return d.read(ctx, operatorID, id)
+}
+
+func (d *Desk) read(ctx context.Context, operatorID int64, id string) (Job, error) {
 	job, found, err := d.store.BulkJob(ctx, operatorID, id)
 	switch {
 	case err != nil:
@@ -289,8 +307,13 @@ func (d *Desk) Rows(ctx context.Context, operatorID int64, id string, page Page)
 // Results goes through all rows of a job, however many they are. It ends with the
 // first error.
 func (d *Desk) Results(ctx context.Context, operatorID int64, id string) iter.Seq2[Row, error] {
+	return d.each(ctx, operatorID, id, "")
+}
+
+// each goes through the rows of a state, or through all.
+func (d *Desk) each(ctx context.Context, operatorID int64, id string, state RowState) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		page := Page{Most: pageRows}
+		page := Page{State: state, Most: pageRows}
 		for {
 			rows, err := d.store.BulkRows(ctx, operatorID, id, page)
 			if err != nil {

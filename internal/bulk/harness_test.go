@@ -339,8 +339,9 @@ func (d dying) TakeBulkRows(ctx context.Context, h bulk.Hold, most int) (job bul
 	return job, rows, held, err
 }
 
-func (d dying) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) error {
-	return d.step(func() error { return d.books.SettleBulkRow(ctx, h, o) })
+func (d dying) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) (settled bool, err error) {
+	err = d.step(func() (err error) { settled, err = d.books.SettleBulkRow(ctx, h, o); return err })
+	return settled, err
 }
 
 func (d dying) ReleaseBulkJob(ctx context.Context, h bulk.Hold, r bulk.Release) error {

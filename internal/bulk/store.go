@@ -50,8 +50,15 @@ type Store interface {
 
 	// SettleBulkRow writes what came of a row, if the job is still in the given hands
 	// and the row is not settled. An operation that there is outweighs any refusal,
-	// whoever found it.
-	SettleBulkRow(ctx context.Context, hold Hold, outcome Outcome) error
+	// whoever found it. False if nothing was written.
+	SettleBulkRow(ctx context.Context, hold Hold, outcome Outcome) (settled bool, err error)
+
+	// AstrayBulkRows reads some rows of a job that had begun and were given up, refused
+	// or cancelled, although there is an operation of their key.
+	AstrayBulkRows(ctx context.Context, operatorID int64, id string, most int) ([]Row, error)
+
+	// OpenBulkJobs counts the jobs of all operators that run, or wait for reviews.
+	OpenBulkJobs(ctx context.Context) (int, error)
 
 	// ReleaseBulkJob lets go of a job. One with nothing left to begin or to wait for
 	// is finished.

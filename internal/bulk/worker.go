@@ -46,6 +46,9 @@ type WorkerConfig struct {
 	Timeout time.Duration
 	// Problem is told what could not be done; it will be tried again.
 	Problem func(error)
+	// Settled is told what came of each row, from several goroutines; nil if nobody wants
+	// to know. A row in review is told of again when it leaves that.
+	Settled func(RowState)
 }
 
 // Worker runs the jobs that are due. Every node has one; a job is in one's hands at a
@@ -141,7 +144,7 @@ func reviewWait(job Job, now time.Time) time.Duration {
 // on. It says after how long the job is to be taken up again, and what it waits for.
 func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why string, err error) {
 	if job.State == Finished {
-		return 0, "", w.followReviews(ctx, job)
+		return 0, "", w.lookBack(ctx, job)
 	}
 	operator, err := w.store.Operator(ctx, job.OperatorID)
 	if err != nil {
@@ -168,7 +171,7 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 			return verdict.again, verdict.why, err
 		}
 	}
-	return 0, "", w.followReviews(ctx, job)
+	return 0, "", w.lookBack(ctx, job)
 }
 
 // verdict is what a row means for the rest of its job: nothing, or a pause.
@@ -225,10 +228,34 @@ func (w *Worker) run(ctx context.Context, job Job, row Row) (verdict, error) {
 	default:
 		outcome = Outcome{Number: row.Number, State: RowRefused, Code: code, Message: fault.From(err).Message}
 	}
-	if err := w.store.SettleBulkRow(ctx, w.hold(job), outcome); err != nil {
-		return verdict{}, fmt.Errorf("settle row %d of bulk renewal %s: %w", row.Number, job.ID, err)
+	return verdict{}, w.settle(ctx, job, outcome)
+}
+
+// settle writes down what came of a row.
+func (w *Worker) settle(ctx context.Context, job Job, outcome Outcome) error {
+	settled, err := w.store.SettleBulkRow(ctx, w.hold(job), outcome)
+	if err != nil {
+		return fmt.Errorf("settle row %d of bulk renewal %s: %w", outcome.Number, job.ID, err)
 	}
-	return verdict{}, nil
+	if settled {
+		w.tell(outcome.State)
+	}
+	return nil
+}
+
+func (w *Worker) tell(states ...RowState) {
+	for _, state := range states {
+		if w.config.Settled != nil {
+			w.config.Settled(state)
+		}
+	}
+}
+
+// lookBack looks once more at rows in review, and at rows that were given up.
+func (w *Worker) lookBack(ctx context.Context, job Job) error {
+	mended, err := mend(ctx, w.store, w.operations, job, w.config.Now)
+	w.tell(mended...)
+	return errors.Join(err, w.followReviews(ctx, job))
 }
 
 // ask makes a row's request. Of a job that was cancelled it only looks what has come
@@ -277,8 +304,8 @@ func (w *Worker) followReviews(ctx context.Context, job Job) error {
 			if op.State.Open() {
 				continue
 			}
-			if err := w.store.SettleBulkRow(ctx, w.hold(job), outcomeOf(row, op)); err != nil {
-				return fmt.Errorf("settle row %d of bulk renewal %s: %w", row.Number, job.ID, err)
+			if err := w.settle(ctx, job, outcomeOf(row, op)); err != nil {
+				return err
 			}
 		}
 		if len(rows) < page.Most {

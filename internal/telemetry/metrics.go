@@ -32,6 +32,7 @@ type Metrics struct {
 	notLogged    prometheus.Counter
 
 	providerCalls *prometheus.CounterVec
+	bulkRows      *prometheus.CounterVec
 
 	// answers are the series of each kind of answer, found once: to look labels
 	// up costs more than to count. Whoever adds a kind puts a new map in place of
@@ -97,6 +98,10 @@ func NewMetrics() *Metrics {
 			Name: "coax_provider_calls_total",
 			Help: "Questions put to the provider, by what was asked and how it ended; certificate and contract_violation deserve an alarm.",
 		}, []string{"what", "cause"}),
+		bulkRows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coax_bulk_rows_total",
+			Help: "Rows of bulk renewals that this node has run, by what came of them; one that leaves a review counts once more.",
+		}, []string{"outcome"}),
 		purged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_purged_rows_total",
 			Help: "Rows that were removed because their time was over: used nonces, rate counters, sessions of the pages, calls in the request log.",
@@ -107,10 +112,13 @@ func NewMetrics() *Metrics {
 		}),
 	}
 	m.answers.Store(&map[answerKind]answerSeries{})
+	for _, outcome := range []string{"done", "refused", "in_review", "cancelled"} {
+		m.bulkRows.WithLabelValues(outcome) // at zero, so that the first one is an increase
+	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.requestSeconds, m.connections, m.refused, m.faults,
-		m.batches, m.facts, m.batchSeconds, m.purged, m.notLogged, m.providerCalls,
+		m.batches, m.facts, m.batchSeconds, m.purged, m.notLogged, m.providerCalls, m.bulkRows,
 	)
 	return m
 }
@@ -179,17 +187,32 @@ func (m *Metrics) StoreQueue(length func() int) {
 // long; count is called whenever metrics are collected. What it cannot count is not
 // a number, and must not look like none.
 func (m *Metrics) ReviewsOverdue(count func() (int, error)) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.counted(prometheus.GaugeOpts{
 		Name: "coax_reviews_overdue",
 		Help: "Operations that have been in review for a day or longer; NaN where they could not be counted.",
-	}, func() float64 {
-		overdue, err := count()
+	}, count)
+}
+
+// BulkJobsOpen makes visible how many bulk renewals are not over, in the same way.
+func (m *Metrics) BulkJobsOpen(count func() (int, error)) {
+	m.counted(prometheus.GaugeOpts{
+		Name: "coax_bulk_jobs_open",
+		Help: "Bulk renewals that run, or wait for rows in review; NaN where they could not be counted.",
+	}, count)
+}
+
+func (m *Metrics) counted(opts prometheus.GaugeOpts, count func() (int, error)) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 {
+		n, err := count()
 		if err != nil {
 			return math.NaN()
 		}
-		return float64(overdue)
+		return float64(n)
 	}))
 }
+
+// BulkRowSettled counts a row of a bulk renewal by what came of it.
+func (m *Metrics) BulkRowSettled(outcome string) { m.bulkRows.WithLabelValues(outcome).Inc() }
 
 // ProviderAsked counts a question to the provider and how it ended.
 func (m *Metrics) ProviderAsked(what, cause string) {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -21,6 +22,11 @@ func TestMetricsAreServed(t *testing.T) {
 	m.BatchCommitted(1, time.Millisecond)
 	m.StoreQueue(func() int { return 5 })
 	m.RowsPurged(500)
+	m.BulkRowSettled("done")
+	m.BulkRowSettled("done")
+	m.BulkRowSettled("refused")
+	m.BulkJobsOpen(func() (int, error) { return 3, nil })
+	m.ReviewsOverdue(func() (int, error) { return 0, errors.New("the store is away") })
 
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -37,6 +43,10 @@ func TestMetricsAreServed(t *testing.T) {
 		`coax_store_batch_seconds_count 2`,
 		`coax_store_queue 5`,
 		`coax_purged_rows_total 500`,
+		`coax_bulk_rows_total{outcome="done"} 2`,
+		`coax_bulk_rows_total{outcome="refused"} 1`,
+		`coax_bulk_jobs_open 3`,
+		`coax_reviews_overdue NaN`,
 	} {
 		if !strings.Contains(w.Body.String(), want+"\n") {
 			t.Errorf("the metrics do not say %s", want)

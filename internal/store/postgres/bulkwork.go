@@ -80,7 +80,7 @@ func (db *DB) TakeBulkRows(ctx context.Context, h bulk.Hold, most int) (job bulk
 }
 
 // SettleBulkRow writes what came of a row.
-func (db *DB) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) error {
+func (db *DB) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) (settled bool, err error) {
 	var operation any
 	if o.OperationID != "" {
 		operation = o.OperationID
@@ -89,7 +89,7 @@ func (db *DB) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) er
 	if o.State == bulk.RowInReview {
 		ended = nil
 	}
-	return db.do(ctx, func(tx *tx) error {
+	err = db.do(ctx, func(tx *tx) error {
 		changed, err := tx.exec(`
 			UPDATE bulk_rows SET state = $5, code = $6, message = $7, operation_id = $8, amount_paise = $9, expiry = $10, ended_at = $11
 			 WHERE operator_id = $1 AND job_id = $2 AND number = $3
@@ -100,13 +100,41 @@ func (db *DB) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) er
 		if err != nil {
 			return fmt.Errorf("settle row %d of bulk renewal %s: %w", o.Number, h.JobID, err)
 		}
-		if changed == 0 || o.State != bulk.RowInReview {
+		if settled = changed > 0; !settled || o.State != bulk.RowInReview {
 			return nil
 		}
 		// A job that was over has something to wait for again.
 		_, err = tx.exec(`UPDATE bulk_jobs SET due_at = $3 WHERE operator_id = $1 AND id = $2 AND due_at IS NULL`, h.OperatorID, h.JobID, h.Now.UnixMilli())
 		return err
 	})
+	return settled && err == nil, err
+}
+
+// AstrayBulkRows reads rows that were given up and have an operation. It is looked for
+// row by row, whatever the planner would think of a join.
+func (db *DB) AstrayBulkRows(ctx context.Context, operatorID int64, id string, most int) (astray []bulk.Row, err error) {
+	for _, state := range []bulk.RowState{bulk.RowRefused, bulk.RowCancelled} {
+		rows, err := db.read(ctx).query(`
+			SELECT `+bulkRowColumns+` FROM bulk_rows r
+			 WHERE operator_id = $1 AND job_id = $2 AND state = $3 AND begun_at IS NOT NULL AND operation_id IS NULL
+			   AND (SELECT o.id FROM operations o WHERE o.operator_id = $1 AND o.idempotency_key = r.idempotency_key) IS NOT NULL
+			 ORDER BY number LIMIT $4`, operatorID, id, state, most-len(astray))
+		some, err := collect(rows, err, readBulkRow)
+		if err != nil {
+			return nil, fmt.Errorf("look for charged rows of bulk renewal %s: %w", id, err)
+		}
+		astray = append(astray, some...)
+	}
+	return astray, nil
+}
+
+// OpenBulkJobs counts the jobs that are, or will be, somebody's turn.
+func (db *DB) OpenBulkJobs(ctx context.Context) (open int, err error) {
+	err = db.read(ctx).queryRow(`SELECT count(*) FROM bulk_jobs WHERE due_at >= 0`).Scan(&open)
+	if err != nil {
+		return 0, fmt.Errorf("count the bulk renewals that are open: %w", err)
+	}
+	return open, nil
 }
 
 // ReleaseBulkJob lets go of a job that is still in the given hands.

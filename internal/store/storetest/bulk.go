@@ -21,6 +21,8 @@ var bulkTests = []test{
 	{"rows are taken once, in their order, and again in other hands", bulkRowsTaken},
 	{"who lost a job settles and releases nothing", bulkLostHands},
 	{"an operation outweighs a refusal, whoever found it", bulkOperationOutweighs},
+	{"rows that were given up and charged all the same are found", bulkAstray},
+	{"jobs count as open until nothing is left to wait for", bulkOpenJobs},
 	{"a job is finished when nothing is left but reviews", bulkFinished},
 	{"cancelling stops what has not begun", bulkCancelled},
 	{"drafts that nobody started are forgotten", bulkPurged},
@@ -72,7 +74,7 @@ func (h *house) bulkTake(hold bulk.Hold, most int) (numbers []int) {
 	return numbers
 }
 
-func (h *house) bulkSettle(hold bulk.Hold, number int, state bulk.RowState) {
+func (h *house) bulkSettle(hold bulk.Hold, number int, state bulk.RowState) (settled bool) {
 	h.Helper()
 	outcome := bulk.Outcome{Number: number, State: state, Code: fault.OK}
 	switch state {
@@ -81,7 +83,9 @@ func (h *house) bulkSettle(hold bulk.Hold, number int, state bulk.RowState) {
 	case bulk.RowRefused:
 		outcome.Code, outcome.Message = fault.InsufficientBalance, "The wallet is empty."
 	}
-	h.must(h.SettleBulkRow(h.Context(), hold, outcome))
+	settled, err := h.SettleBulkRow(h.Context(), hold, outcome)
+	h.must(err)
+	return settled
 }
 
 func (h *house) bulkJob(operator subscription.Operator, id string) bulk.Job {
@@ -250,7 +254,9 @@ func bulkLostHands(h *house) {
 	if _, rows, held, err := h.TakeBulkRows(h.Context(), lost, 2); err != nil || held || len(rows) > 0 {
 		h.Errorf("who lost the job takes %d rows: %v, %v", len(rows), held, err)
 	}
-	h.bulkSettle(lost, 1, bulk.RowRefused)
+	if h.bulkSettle(lost, 1, bulk.RowRefused) {
+		h.Error("who lost the job is told that a row was settled")
+	}
 	h.must(h.ReleaseBulkJob(h.Context(), lost, bulk.Release{Again: noon.Add(time.Hour), Review: noon}))
 	job, row := h.bulkJob(operator, "JOB-1"), h.bulkRow(operator, "JOB-1", 1)
 	if row.State != bulk.RowRunning || !job.DueAt.Equal(next.Until) {
@@ -268,7 +274,9 @@ func bulkOperationOutweighs(h *house) {
 	h.bulkSettle(next, 1, bulk.RowRefused)
 	h.must(h.ReleaseBulkJob(h.Context(), next, bulk.Release{Again: noon, Review: noon}))
 	// The sleeper was let through after all: the row has an operation.
-	h.bulkSettle(lost, 1, bulk.RowInReview)
+	if !h.bulkSettle(lost, 1, bulk.RowInReview) {
+		h.Error("who has an operation is told that nothing was settled")
+	}
 	job, row := h.bulkJob(operator, "JOB-1"), h.bulkRow(operator, "JOB-1", 1)
 	if row.State != bulk.RowInReview || row.OperationID != "CX1" || job.DueAt.IsZero() {
 		h.Errorf("row %+v, due %s; want it in review, and followed", row, job.DueAt)

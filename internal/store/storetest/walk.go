@@ -123,6 +123,8 @@ var ways = []way{
 	{"BulkJob", func(w *walk) { w.must(second(w.BulkJob(w.Context(), w.on.OperatorID, walkJob))) }},
 	{"BulkJobs", func(w *walk) { w.must(first(w.BulkJobs(w.Context(), w.on.OperatorID, 20))) }},
 	{"BulkRows", (*walk).bulkRows},
+	{"AstrayBulkRows", func(w *walk) { w.must(first(w.AstrayBulkRows(w.Context(), w.on.OperatorID, walkJob, 10))) }},
+	{"OpenBulkJobs", func(w *walk) { w.must(first(w.OpenBulkJobs(w.Context()))) }},
 	{"CancelBulkJob", func(w *walk) { w.must(first(w.CancelBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now))) }},
 	{"PurgeBulkDrafts", func(w *walk) { w.must(first(w.PurgeBulkDrafts(w.Context(), w.on.Now.Add(time.Hour), 1))) }},
 	{"Operator", func(w *walk) { w.must(first(w.Operator(w.Context(), w.on.OperatorID))) }},

@@ -48,7 +48,7 @@ func (w *walk) bulkWork() {
 		if row.Number%2 == 0 {
 			outcome.State = bulk.RowInReview
 		}
-		w.must(w.SettleBulkRow(w.Context(), hold, outcome))
+		w.must(first(w.SettleBulkRow(w.Context(), hold, outcome)))
 	}
 	w.must(w.ReleaseBulkJob(w.Context(), hold, bulk.Release{Again: now, Review: now}))
 }

@@ -29,6 +29,9 @@ const (
 	// chainMost bounds how many acts are verified while somebody waits; `coax
 	// audit` verifies them all.
 	chainMost = 10_000
+	// chainUnasked is how far apart the first and the last act of a page may be for
+	// the chain between them to be verified whenever it is shown.
+	chainUnasked = 500
 )
 
 type auditLogPage struct {
@@ -44,9 +47,12 @@ type auditLogPage struct {
 	Actions   []look.Choice
 	Operators []look.Choice
 	Problem   string
-	// Verify is where the shown range is verified; Chain what came of it.
+	// Verify is where the shown range is verified; Chain what came of it, nil where
+	// there is nothing to tell.
 	Verify string
 	Chain  *chainState
+	// Audit is what the last audit of all the books found, the whole chain among them.
+	Audit admin.AuditHealth
 }
 
 // auditedAct is an act with whose it is.
@@ -96,15 +102,32 @@ func (c console) showAuditLog(v *web.Visit) error {
 		page.Acts = append(page.Acts, auditedAct{act, names[act.OperatorID]})
 	}
 	page.links(query, acts, more)
-	if v.Query("verify") == "yes" && len(acts) > 0 {
-		if page.Chain, err = c.verifyChain(v, acts[len(acts)-1].ID, acts[0].ID); err != nil {
-			return err
-		}
+	if page.Chain, err = c.chainOf(v, acts); err != nil {
+		return err
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("console/audit-log", "acts", page)
 	}
+	page.Audit = c.Health(v.Context()).Audit
 	return v.Show("console/audit-log", page)
+}
+
+// chainOf verifies the chain of the shown acts. A break is told whether or not anybody
+// asked; that all is well, only to who did. Where filters leave acts that lie far
+// apart, it takes somebody to ask.
+func (c console) chainOf(v *web.Visit, acts []admin.LoggedAct) (*chainState, error) {
+	if len(acts) == 0 {
+		return nil, nil
+	}
+	first, last, asked := acts[len(acts)-1].ID, acts[0].ID, v.Query("verify") == "yes"
+	if !asked && last-first > chainUnasked {
+		return nil, nil
+	}
+	chain, err := c.verifyChain(v, first, last)
+	if err != nil || chain.Broken == 0 && !asked {
+		return nil, err
+	}
+	return chain, nil
 }
 
 // actsAsked reads the filters. A day that is none is told, and left out.
@@ -189,6 +212,8 @@ func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, erro
 	begin := slices.IndexFunc(acts, func(a admin.LoggedAct) bool { return a.ID >= first })
 	var previous []byte
 	switch {
+	case begin < 0: // it was there a moment ago
+		return &chainState{First: first, Last: last, Broken: last}, nil
 	case begin > 0:
 		previous = acts[begin-1].Hash
 	case len(acts) == int(most): // the range was cut, and the oldest of it stands for what was before

@@ -28,6 +28,8 @@ func (c console) operatorRoutes() []web.Route {
 		act(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),
 		act(admin.OperatorSet, one+"/low-balance", one, c.setLowBalance),
 		guarded(admin.OperatorSet, one+"/commission", one, c.setCommission),
+		{Method: http.MethodGet, Path: one + "/delete", Area: web.Console, Who: whoMay(admin.OperatorDelete), Handle: c.showDelete},
+		guarded(admin.OperatorDelete, one+"/delete", "", c.deleteOperator),
 	}
 }
 

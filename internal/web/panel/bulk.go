@@ -23,6 +23,7 @@ func (p panel) bulkRoutes() []web.Route {
 		{Method: http.MethodGet, Path: "/panel/bulk/{id}", Area: web.Panel, Who: web.Operators, Handle: p.showJob},
 		{Method: http.MethodPost, Path: "/panel/bulk/{id}/start", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.startJob},
 		{Method: http.MethodPost, Path: "/panel/bulk/{id}/cancel", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.cancelJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/again", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.tryJobAgain},
 		{Method: http.MethodGet, Path: "/panel/bulk/{id}/csv", Area: web.Panel, Who: web.Operators, Handle: p.exportJob},
 		{Method: http.MethodGet, Path: "/panel/bulk/{id}/xlsx", Area: web.Panel, Who: web.Operators, Handle: p.exportJob},
 	}

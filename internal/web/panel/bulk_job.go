@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/money"
@@ -24,7 +25,8 @@ type jobPage struct {
 	Self  string // this page, as it is picked out
 	Prev  string
 	Next  string
-	Left  int // rows that are not settled
+	Left  int  // rows that are not settled
+	Again bool // it is over, and some rows can be tried again
 }
 
 // jobRow is a row with the badge of its state.
@@ -54,6 +56,9 @@ func (p panel) showJob(v *web.Visit) error {
 	base := "/panel/bulk/" + url.PathEscape(check.Job.ID)
 	if v.ByHTMX() && check.Job.State == bulk.Finished {
 		return v.See(base, nil) // it is another page from now on
+	}
+	if page.Again, err = p.Bulk.MayTryAgain(v.Context(), check.Job); err != nil {
+		return err
 	}
 	if after := check.Wallet.Sub(check.Job.Progress.Outstanding); !after.IsNegative() {
 		page.After = after
@@ -134,6 +139,36 @@ func (p panel) cancelJob(v *web.Visit) error {
 	return v.See("/panel/bulk/"+job.ID, v.Info(look.Word("What had not begun is cancelled. What had is carried through.")))
 }
 
+// tryJobAgain checks the rows that failed as a list of their own, which has to be
+// started like any other.
+func (p panel) tryJobAgain(v *web.Visit) error {
+	id := v.R.PathValue("id")
+	first, err := p.Bulk.Job(v.Context(), v.Operator(), id)
+	if errors.Is(err, bulk.ErrNoJob) {
+		return web.NotFound()
+	}
+	if err != nil {
+		return err
+	}
+	second, err := p.Bulk.TryAgain(v.Context(), first.ID, bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Title: againTitle(v, first.Title)})
+	if why, refused := bulkRefusal(v, err); refused {
+		return v.See("/panel/bulk/"+first.ID, &look.Notice{Kind: "bad", Text: why})
+	}
+	if err != nil {
+		return err
+	}
+	return v.See("/panel/bulk/"+second.ID, nil)
+}
+
+// againTitle names a second try by the first, and a third one no longer than that.
+func againTitle(v *web.Visit, title string) string {
+	again := v.T(look.Word("Again: %s"), title)
+	if strings.HasPrefix(title, strings.TrimSuffix(again, title)) {
+		return title
+	}
+	return shortened(again)
+}
+
 // exportJob writes what came of every row.
 func (p panel) exportJob(v *web.Visit) error {
 	job, err := p.Bulk.Job(v.Context(), v.Operator(), v.R.PathValue("id"))
@@ -147,7 +182,7 @@ func (p panel) exportJob(v *web.Visit) error {
 		{Title: look.Word("Row"), Kind: sheet.Number}, {Title: look.Word("Subscriber")}, {Title: look.Word("Mobile")},
 		{Title: look.Word("Customer")}, {Title: look.Word("Plan")}, {Title: look.Word("State")}, {Title: look.Word("Code")},
 		{Title: look.Word("What came of it")}, {Title: look.Word("Amount"), Kind: sheet.Rupees}, {Title: look.Word("New expiry"), Kind: sheet.Moment},
-		{Title: look.Word("Transaction")},
+		{Title: look.Word("Transaction")}, {Title: look.Word("Can be tried again")},
 	})
 	if err != nil {
 		return err
@@ -160,8 +195,12 @@ func (p panel) exportJob(v *web.Visit) error {
 		if r.OperationID != "" {
 			amount = r.Amount
 		}
+		again := ""
+		if r.MayTryAgain() {
+			again = v.T(look.Word("Yes"))
+		}
 		if err := out.Row(r.Number, r.SubscriberID, r.Mobile, r.CustomerName, r.PlanID, v.T(rowStates[r.State]), string(r.Code), rowNote(v, r), amount,
-			r.Expiry, r.OperationID); err != nil {
+			r.Expiry, r.OperationID, again); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ var refusalTexts = map[fault.Code]string{
 	fault.SubscriberNotFound:  look.Word("There is no such subscriber."),
 	fault.PlanAlreadyActive:   look.Word("That plan is the subscriber's active one. Renew it, or book another plan in advance."),
 	fault.InvalidPlan:         look.Word("There is no such plan, or the subscriber has none yet."),
-	fault.DuplicateRequest:    look.Word("The same subscriber is in the list already, or was renewed a moment ago."),
+	fault.DuplicateRequest:    look.Word("The same subscriber is in the list already, or has been renewed already."),
 	fault.OperationInProgress: look.Word("Something else is under way for this subscriber."),
 	fault.PlansUnavailable:    look.Word("The prices are not confirmed by the provider at the moment."),
 	fault.ServiceUnavailable:  look.Word("The provider cannot be reached at the moment."),

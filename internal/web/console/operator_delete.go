@@ -1,0 +1,68 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+// deletePage is what somebody sees before an account is closed for good.
+type deletePage struct {
+	Head   operatorHead
+	Form   *form
+	Wallet subscription.Wallet
+	Counts report.SubscriberCounts
+}
+
+func (c console) showDelete(v *web.Visit) error { return c.deletePage(v, newForm(v, "")) }
+
+func (c console) deletePage(v *web.Visit, f *form) error {
+	head, err := c.head(v, "overview")
+	if err != nil {
+		return err
+	}
+	if head.Closed() {
+		return alreadyDeleted(v, head)
+	}
+	data := deletePage{Head: head, Form: f}
+	if data.Wallet, err = c.desk(v).Wallet(v.Context(), head.ID); err != nil {
+		return err
+	}
+	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
+		return err
+	}
+	if !f.ok() {
+		return again(v, "console/operator-delete", data)
+	}
+	return v.Show("console/operator-delete", data)
+}
+
+func alreadyDeleted(v *web.Visit, head operatorHead) error {
+	return v.See(head.Path(), v.Info("This account is deleted already."))
+}
+
+// deleteOperator closes an account. Its id has to be typed: a click in the wrong
+// row must not be enough for what nobody can take back.
+func (c console) deleteOperator(v *web.Visit) error {
+	head, err := c.head(v, "overview")
+	if err != nil {
+		return err
+	}
+	if head.Closed() { // the second of two clicks
+		return alreadyDeleted(v, head)
+	}
+	f := newForm(v, "delete")
+	if strings.TrimSpace(v.Field("operator")) != number(head.ID) {
+		f.wrong("operator", v.T("Type %s, the id of this operator.", number(head.ID)))
+		return c.deletePage(v, f)
+	}
+	if err := c.desk(v).DeleteOperator(lasting(v), head.ID); err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.deletePage(v, f)
+	}
+	return v.See(head.Path(), v.Good("%s is deleted. Its keys and logins open nothing any more; its records stay.", head.Name))
+}
