@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -22,14 +23,13 @@ type wording struct {
 
 // says adds to the text. Where it says ?, the next of the arguments stands.
 func (w *wording) says(text string, args ...any) {
-	for _, part := range text {
-		if part != '?' {
-			w.text += string(part)
-			continue
-		}
-		w.args, args = append(w.args, args[0]), args[1:]
-		w.text += fmt.Sprintf("?%d", len(w.args))
+	for _, arg := range args {
+		before, after, _ := strings.Cut(text, "?")
+		w.args = append(w.args, arg)
+		w.text += before + fmt.Sprintf("?%d", len(w.args))
+		text = after
 	}
+	w.text += text
 }
 
 // ListSubscribers reads a page of an operator's subscribers. What is listed in which

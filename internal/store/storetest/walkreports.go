@@ -30,6 +30,12 @@ var reportWays = []way{
 	{"ListLedger", (*walk).ledgerLists},
 	{"OpenOperations", func(w *walk) { w.must(first(w.OpenOperations(w.Context(), w.on.OperatorID, 10))) }},
 	{"PageOperations", (*walk).operationPages},
+	{"PassOperations", func(w *walk) {
+		for _, q := range []report.OperationQuery{{}, {From: w.on.Now.Add(-oneDay), Before: w.on.Now, After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}}} {
+			q.OperatorID = w.on.OperatorID
+			w.must(second(w.PassOperations(w.Context(), q, 20)))
+		}
+	}},
 	{"ListAccounts", func(w *walk) {
 		w.must(first(w.ListAccounts(w.Context(), report.AccountQuery{Search: "a", Status: "active", After: 1, Most: 10})))
 	}},
@@ -77,6 +83,9 @@ func (w *walk) operationPages() {
 		{After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}},
 		{From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(time.Hour)},
 		{State: operation.Success, Kind: operation.Renew, Channel: operation.API, PlanID: w.plan.ID},
+		{Last: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}, Kind: operation.AdvanceRenew},
+		{State: operation.NeedsReview, From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(time.Hour)},
+		{State: operation.Processing, After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}},
 		{Subscriber: w.on.Subscribers[0]},
 	} {
 		q.OperatorID, q.Most = w.on.OperatorID, 20
