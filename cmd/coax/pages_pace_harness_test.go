@@ -91,7 +91,8 @@ var noPages = map[string]string{
 // something that there is, and the lists in every way that they can be asked for.
 func pacedPages(t testing.TB, w *world) (pages []paced) {
 	t.Helper()
-	people := map[web.Area]*browser{web.Door: w.as(t, w.line.Operator), web.Panel: w.as(t, w.line.Operator), web.Console: w.as(t, w.line.Admin)}
+	people := map[web.Area]*browser{web.Panel: w.as(t, w.line.Operator), web.Console: w.as(t, w.line.Admin)}
+	people[web.Door] = people[web.Panel]
 	about := w.somethings(t, people[web.Panel])
 	for _, route := range w.node.site.Routes() {
 		if route.Method != http.MethodGet || noPages[route.Path] != "" {

@@ -25,6 +25,10 @@ type Store interface {
 
 	// ListSubscribers reads a page of an operator's subscribers.
 	ListSubscribers(ctx context.Context, q SubscriberQuery) ([]Subscriber, error)
+	// PassTerms finds the term that has so many before it, from where a page begins
+	// that looks for subscribers by a term or sorts them by their names; false if the
+	// terms end before that.
+	PassTerms(ctx context.Context, q SubscriberQuery, many int) (last Place, found bool, err error)
 	// CountSubscribers counts all of an operator's subscribers.
 	CountSubscribers(ctx context.Context, operatorID int64, now time.Time) (SubscriberCounts, error)
 	// SubscriberTimeline reads all operations on one of an operator's subscribers,

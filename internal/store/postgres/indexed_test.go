@@ -41,7 +41,7 @@ var readingMore = map[string]string{
 	"FROM generate_series($1::bigint, $2::bigint) AS n": "the thousand ids that are looked at together when none can be guessed",
 	"GROUP BY kind, status":                             "a day's operations, added up for a page; kept for a while",
 	"GROUP BY o.plan_id":                                "a month's commissions of an operator, added up for a page; kept for a while",
-	"SELECT (s.expires_at + $4) / 86400000":             "who expires within a month, added up for a page; kept for a while",
+	"(SELECT (s.expires_at + $4) / 86400000 AS day":     "who expires within a month, added up for a page; kept for a while",
 	"expires_at IS NULL),":                              "an operator's subscribers, counted for a page; kept for a while",
 	"FROM operators WHERE status <> 'deleted'":          "the whole service, counted for staff; kept for a while",
 	"FROM staff_acts WHERE id < $1 AND id > $2":         "what staff did, down to where it is told to look",

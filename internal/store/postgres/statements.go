@@ -13,14 +13,17 @@ import (
 )
 
 // DueByDay adds up what falls due. Days are counted by the milliseconds of India's
-// clock.
+// clock. Prices are looked up for the plans of a day, and not for everybody who has one.
 func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]report.Due, error) {
 	rows, err := db.read(ctx).query(`
-		SELECT (s.expires_at + $4) / 86400000, count(*), sum(p.price_paise)::bigint
-		  FROM subscribers s
-		  JOIN plans p ON p.id = (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id ORDER BY c.seq DESC LIMIT 1)
-		 WHERE s.operator_id = $1 AND s.expires_at > $2 AND s.expires_at <= $3
-		 GROUP BY 1 ORDER BY 1`, operatorID, after.UnixMilli(), until.UnixMilli(), indianOffset)
+		SELECT due.day, sum(due.subscribers)::bigint, sum(due.subscribers * p.price_paise)::bigint
+		  FROM (SELECT (s.expires_at + $4) / 86400000 AS day,
+		               (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id ORDER BY c.seq DESC LIMIT 1) AS plan_id, count(*) AS subscribers
+		          FROM subscribers s
+		         WHERE s.operator_id = $1 AND s.expires_at > $2 AND s.expires_at <= $3
+		         GROUP BY 1, 2) due
+		  JOIN plans p ON p.id = due.plan_id
+		 GROUP BY due.day ORDER BY due.day`, operatorID, after.UnixMilli(), until.UnixMilli(), indianOffset)
 	return collect(rows, err, func(row scanner) (report.Due, error) {
 		var due report.Due
 		var days, amount int64

@@ -16,6 +16,7 @@ import (
 // searchTests are of lists that a page looks for in parts, and of sums that a store
 // has a quick way to.
 var searchTests = []test{
+	{"a search of subscribers that ends its pages early finds the same", subscribersInParts},
 	{"a search of transactions that ends its pages early finds the same", transactionsInParts},
 	{"a search of a statement that ends its pages early finds the same", statementsInParts},
 	{"a search of acts that ends its pages early finds the same", actsInParts},
@@ -27,6 +28,47 @@ var searchTests = []test{
 // looking is a desk whose pages look at so many rows.
 func (h *house) looking(rows int) *report.Desk {
 	return report.New(h.Store, report.Config{Now: func() time.Time { return noon }, LookedAt: rows})
+}
+
+func subscribersInParts(h *house) {
+	s := h.shop("1000")
+	var all []imported
+	for n := range 14 {
+		all = append(all, imported{
+			fmt.Sprintf("1000%02d", n), fmt.Sprintf("98000000%02d", n), given[n%4] + " " + family[n%3], noon.Add(time.Duration(n-5) * 12 * time.Hour),
+		})
+	}
+	s.importAll(s.operator, all...)
+	for what, f := range map[string]report.SubscriberFilter{
+		"two words": {Search: "asha sha"}, "no such pair": {Search: "asha zzz"}, "of the expired": {Search: "s", Standing: report.Expired},
+		"of who expires": {Search: "98", Standing: report.Expiring, Within: 2}, "active by name": {Standing: report.Active, Order: report.ByName},
+		"one word": {Search: "a"}, "everybody by name": {Order: report.ByName}, "by expiry": {Standing: report.Expired},
+	} {
+		read := func(rows, most int) (ids []string) {
+			f.After, f.Most = "", most
+			for pages := 0; ; pages++ {
+				found, err := h.looking(rows).Subscribers(s.Context(), s.operator.ID, f)
+				s.must(err)
+				for _, one := range found.Rows {
+					ids = append(ids, one.ID)
+				}
+				if found.Cut && (len(found.Rows) > most || found.Next == "") || pages > 100 {
+					s.Fatalf("%s: page %d of %d rows is cut, and goes on at %q", what, pages, len(found.Rows), found.Next)
+				}
+				if f.After = found.Next; f.After == "" {
+					return ids
+				}
+			}
+		}
+		want := read(1000, 50)
+		for rows := 1; rows <= 5; rows++ {
+			for _, most := range []int{1, 3, 50} {
+				if got := read(rows, most); !slices.Equal(got, want) {
+					s.Errorf("%s, %d of %d rows a page: %v; want %v", what, most, rows, got, want)
+				}
+			}
+		}
+	}
 }
 
 // transactionsInParts holds a search that looks at a few rows at a time against one

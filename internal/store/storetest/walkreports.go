@@ -12,6 +12,11 @@ import (
 var reportWays = []way{
 	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 	{"ListSubscribers", (*walk).subscriberLists},
+	{"PassTerms", func(w *walk) {
+		for _, terms := range [][]string{nil, {"98"}} {
+			w.must(second(w.PassTerms(w.Context(), report.SubscriberQuery{OperatorID: w.on.OperatorID, Terms: terms}, 20)))
+		}
+	}},
 	{"CountSubscribers", func(w *walk) { w.must(first(w.CountSubscribers(w.Context(), w.on.OperatorID, w.on.Now))) }},
 	{"SubscriberTimeline", func(w *walk) {
 		w.must(first(w.SubscriberTimeline(w.Context(), w.on.OperatorID, w.on.Subscribers[0])))
@@ -61,6 +66,9 @@ func (w *walk) subscriberLists() {
 		for _, q.Order = range []report.Order{report.ByExpiry, report.ByName} {
 			for _, q.Terms = range [][]string{nil, {"98"}, {w.on.Subscribers[0], "a"}} {
 				w.must(first(w.ListSubscribers(w.Context(), q)))
+				cut := q
+				cut.Last = report.Place{Text: "zzz", ID: "1"}
+				w.must(first(w.ListSubscribers(w.Context(), cut)))
 			}
 		}
 	}
