@@ -14,6 +14,7 @@ STORE        ?= sqlite
 # Where tests keep pictures of the pages they looked at.
 export COAX_TEST_SHOTS ?= $(CURDIR)/.shots
 MUTATE       ?=
+PAGES        ?= 20x
 
 # Packages whose tests run on either store, as COAX_TEST_STORE says: SQLite, or a
 # PostgreSQL that they start themselves. The second time they are not raced, and
@@ -138,6 +139,10 @@ bench-full: tools-present build ## The same, with stores of ten million operatio
 	bin/coax bench fill --store sqlite
 	bin/coax bench fill --store postgres
 	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
+
+.PHONY: bench-pages
+bench-pages: ## Time every page on the demo's history and for an operator with 100,000 subscribers, and list the slowest; a few minutes (STORE=postgres PAGES=20x)
+	COAX_TEST_STORE=$(STORE) go test -run '^$$' -bench '^BenchmarkPages$$' -benchtime $(PAGES) -timeout 20m ./cmd/coax
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck; needs only Go

@@ -44,7 +44,9 @@ type world struct {
 	simulator *runningSimulator
 	time      atomic.Int64 // Unix milliseconds
 	paid      int          // payments made so far
-	stop      func()
+	// history: the demo's operator has one.
+	history bool
+	stop    func()
 }
 
 // synchronised is a buffer that a server writes and a test reads.
@@ -109,7 +111,7 @@ func (w *world) start(sets ...string) {
 	if w.node, err = openNode(context.Background(), config, nil, log, w.now); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.line, err = furnish(context.Background(), w.node, filepath.Join(w.folder, "demo.json")); err != nil {
+	if err := w.furnish(a); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := w.node.listen(); err != nil {
@@ -135,6 +137,19 @@ func (w *world) start(sets ...string) {
 		w.http.CloseIdleConnections()
 		w.simulator.stop()
 	})
+}
+
+// furnish gives the world what a demo has.
+func (w *world) furnish(a *app) error {
+	ctx := context.Background()
+	begins, err := a.beginningOf(ctx, w.node, true, w.history)
+	if err != nil {
+		return err
+	}
+	if w.line, err = furnishFrom(ctx, w.node, filepath.Join(w.folder, "demo.json"), begins); err != nil || !begins.history {
+		return err
+	}
+	return a.fillHistory(ctx, w.node, w.simulator, begins.now())
 }
 
 func (w *world) restart() {

@@ -98,10 +98,31 @@ type ActQuery struct {
 	Search string
 	// From and Before bound when it was done.
 	From, Before time.Time
-	// Below is the number of an act; those that came before it are picked.
-	Below int64
+	// Below and Above are the numbers of acts; those that came before the one and
+	// after the other are picked.
+	Below, Above int64
 	// Most is how many are listed.
 	Most int
+	// LookedAt is how many acts a desk looks at for that, where only few may fit;
+	// zero is as many as nobody minds to wait for.
+	LookedAt int
+}
+
+// ActPage is some of what staff did, newest first.
+type ActPage struct {
+	Acts []LoggedAct
+	// SearchedTo is the number of the last act that was looked at, where the page ends
+	// because of that and not because it is full; zero otherwise.
+	SearchedTo int64
+}
+
+// actsLookedAt is the usual ActQuery.LookedAt.
+const actsLookedAt = 10_000
+
+// passedByFew reports whether the acts have to be looked at one by one. An operator's
+// are found by the operator.
+func (q ActQuery) passedByFew() bool {
+	return q.OperatorID == 0 && (q.Actor != "" || q.Action != "" || q.Search != "" || !q.From.IsZero() || !q.Before.IsZero())
 }
 
 // Top is the number that picked acts are below, for a store.
@@ -110,22 +131,6 @@ func (q ActQuery) Top() int64 {
 		return math.MaxInt64
 	}
 	return q.Below
-}
-
-// Since is the first moment that counts, in milliseconds, for a store.
-func (q ActQuery) Since() int64 {
-	if q.From.IsZero() {
-		return 0
-	}
-	return q.From.UnixMilli()
-}
-
-// Until is the first moment that is too late.
-func (q ActQuery) Until() int64 {
-	if q.Before.IsZero() {
-		return math.MaxInt64
-	}
-	return q.Before.UnixMilli()
 }
 
 // Refusal is an act that was not done, with a reason a person can act on.

@@ -4,6 +4,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"strings"
@@ -367,7 +368,23 @@ func (d *Desk) Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error) 
 	return d.store.Acts(ctx, operatorID)
 }
 
-// FindActs lists some of what staff did, newest first.
-func (d *Desk) FindActs(ctx context.Context, query ActQuery) ([]LoggedAct, error) {
-	return d.store.FindActs(ctx, query)
+// FindActs lists some of what staff did, newest first. Where it has looked at very many
+// acts and found few, it says so instead of looking on.
+func (d *Desk) FindActs(ctx context.Context, query ActQuery) (ActPage, error) {
+	var page ActPage
+	if query.passedByFew() {
+		newest, err := d.store.FindActs(ctx, ActQuery{Most: 1})
+		if err != nil || len(newest) == 0 {
+			return page, err
+		}
+		query.Above = max(query.Above, min(query.Top(), newest[0].ID+1)-int64(cmp.Or(query.LookedAt, actsLookedAt))-1)
+	}
+	var err error
+	if page.Acts, err = d.store.FindActs(ctx, query); err != nil {
+		return page, err
+	}
+	if query.Above > 0 && len(page.Acts) < query.Most {
+		page.SearchedTo = query.Above + 1
+	}
+	return page, nil
 }

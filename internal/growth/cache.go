@@ -59,7 +59,7 @@ func Find(cache string, kind Kind, atMost int) (s Store, found bool) {
 	folders, _ := filepath.Glob(filepath.Join(cache, fmt.Sprintf("filled-%s-*-%s", kind, mark)))
 	for _, folder := range folders {
 		other, err := readStore(folder)
-		if err == nil && other.Operations > s.Operations && booksOf(atMost, time.Time{}).bought() >= other.Subscribers*rounds {
+		if err == nil && other.Operations > s.Operations && shapeOf(atMost).books(time.Time{}).bought() >= other.Subscribers*usualRounds {
 			s, found = other, true
 		}
 	}

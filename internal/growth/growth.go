@@ -3,7 +3,7 @@
 // a store of ten million operations as well as against an empty one. It writes
 // rows past the store's own methods, and refuses a place where anything is yet.
 //
-// What is in such a store is a function of its size alone. Operators, plans, keys
+// What is in such a store is a function of its shape alone. Operators, plans, keys
 // and top-ups are made at the desk of staff, with all their acts; everything else
 // is counted out. Subscribers belong to the operators in turn; each is activated
 // once and renewed every thirty days, with one of eight plans, until the moment of
@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// rounds is how often each subscriber buys: an activation and nine renewals.
-	rounds = 10
+	// usualRounds is how often each subscriber buys: an activation and nine renewals.
+	usualRounds = 10
 	// maxOperators is how many operators the largest stores have; smaller ones
 	// have one for every operatorShare operations, and minOperators at least.
 	maxOperators  = 5_000
@@ -78,10 +78,30 @@ type Size struct {
 	Operations int `json:"operations"`
 }
 
-// SizeOf is the size of a store of so many operations, or of a few more: they
+// Shape is how a store is drawn up. Most are drawn up by how many operations they
+// have; whoever wants one operator to have very many subscribers says so.
+type Shape struct {
+	// Operators are whom the subscribers are dealt out to, evenly; there is at least
+	// one for each.
+	Operators, Subscribers int
+	// Rounds is how often each of them buys.
+	Rounds int
+	// Named: they have names of their own, and can be found by them.
+	Named bool
+}
+
+// shapeOf is how a store of so many operations is drawn up, or of a few more: they
 // are dealt out evenly.
-func SizeOf(operations int) Size {
-	b := booksOf(operations, time.Time{})
+func shapeOf(operations int) Shape {
+	operators := min(maxOperators, max(minOperators, operations/operatorShare))
+	each := max(1, (operations+operators*usualRounds-1)/(operators*usualRounds))
+	return Shape{Operators: operators, Subscribers: operators * each, Rounds: usualRounds}
+}
+
+// SizeOf is the size of a store of so many operations.
+func SizeOf(operations int) Size { return shapeOf(operations).books(time.Time{}).size() }
+
+func (b *books) size() Size {
 	size := Size{Operators: b.operators, Subscribers: b.customers, Operations: b.bought()}
 	for o := range b.operators {
 		size.Operations += b.failures(o, b.each())
@@ -94,6 +114,8 @@ func SizeOf(operations int) Size {
 // each operator's subscribers: a round later they are all back in the same order.
 type books struct {
 	operators, customers int
+	rounds               int
+	named                bool
 	base                 int64 // when the first purchase was made
 	step                 int64 // how long after each one the next is made
 	// mobile scatters the subscribers' numbers, which have nothing to do with when
@@ -106,12 +128,10 @@ type books struct {
 	spentCycle          int64
 }
 
-func booksOf(operations int, end time.Time) *books {
-	operators := min(maxOperators, max(minOperators, operations/operatorShare))
-	each := max(1, (operations+operators*rounds-1)/(operators*rounds))
-	b := &books{operators: operators, customers: operators * each}
+func (s Shape) books(end time.Time) *books {
+	b := &books{operators: s.Operators, customers: s.Subscribers / s.Operators * s.Operators, rounds: s.Rounds, named: s.Named}
 	b.step = month / int64(b.customers)
-	b.base = end.UnixMilli() - rounds*month
+	b.base = end.UnixMilli() - int64(b.rounds)*month
 	b.mobile = coprime(15_485_863, b.customers)
 	for _, p := range plans {
 		b.spentBefore = append(b.spentBefore, b.spentCycle)
@@ -121,7 +141,7 @@ func booksOf(operations int, end time.Time) *books {
 }
 
 // bought is how many purchases there are; each is how many are each operator's.
-func (b *books) bought() int { return b.customers * rounds }
+func (b *books) bought() int { return b.customers * b.rounds }
 func (b *books) each() int   { return b.bought() / b.operators }
 
 // purchase is one of them, with everything that follows from its number.

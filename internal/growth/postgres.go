@@ -22,7 +22,12 @@ import (
 // with trade up to the given moment. Its user has to be a superuser. What it
 // returns has no folder.
 func FillPostgres(ctx context.Context, address string, operations int, end time.Time, masterKey []byte, tell func(Progress)) (Store, error) {
-	b := booksOf(operations, end)
+	return FillPostgresAs(ctx, address, shapeOf(operations), end, masterKey, tell)
+}
+
+// FillPostgresAs is FillPostgres for a store of another shape.
+func FillPostgresAs(ctx context.Context, address string, shape Shape, end time.Time, masterKey []byte, tell func(Progress)) (Store, error) {
+	b := shape.books(end)
 	store, err := postgres.Open(ctx, address, postgres.Options{})
 	if err != nil {
 		return Store{}, err
@@ -79,6 +84,12 @@ func (b *books) loadPostgres(ctx context.Context, conn *pgx.Conn, telling *telle
 	// The desk's own rows come back, and the wallets are set.
 	if err := execAll(ctx, begun, append(restoring, b.wallets()...)); err != nil {
 		return err
+	}
+	if b.named {
+		telling.begin("terms")
+		if err := execAll(ctx, begun, findable); err != nil {
+			return err
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema)) {
 		telling.begin("index " + name)
@@ -151,6 +162,12 @@ var (
 	keptTables = []string{"wallet_entries", "ledger"}
 	restoring  = []string{`INSERT INTO wallet_entries SELECT * FROM kept_wallet_entries`, `INSERT INTO ledger SELECT * FROM kept_ledger`}
 )
+
+// findable writes what subscribers are found by, as the trigger would have that is
+// off meanwhile.
+var findable = []string{`
+	INSERT INTO subscriber_terms (operator_id, kind, term, subscriber_id)
+	SELECT s.operator_id, t.kind, t.term, s.id FROM subscribers s, terms_of(s.id, s.mobile, s.name) AS t`}
 
 func emptying(schema map[string]rule) []string {
 	statements := []string{

@@ -23,7 +23,7 @@ func everyPurchase(b *books) int { return b.bought() }
 func byOperator(b *books, place int) int { return place%b.each()*b.operators + place/b.each() }
 
 // byCustomer goes through the purchases customer by customer.
-func byCustomer(b *books, place int) int { return b.numberOf(place/rounds, place%rounds) }
+func byCustomer(b *books, place int) int { return b.numberOf(place/b.rounds, place%b.rounds) }
 
 const (
 	node     = "node-1"
@@ -44,9 +44,9 @@ var tables = []table{
 			"last_provider_transaction", "version", "created_at"},
 		numbers: func(b *books) int { return b.customers },
 		write: func(b *books, who int, row func(...any)) {
-			first, last := b.purchase(b.numberOf(who, 0)), b.purchase(b.numberOf(who, rounds-1))
-			row(b.subscriberID(who), b.operatorIDs[first.operator], b.mobileOf(who), customer, "12 Station Road", "tv", last.previous+month,
-				first.at+took, last.at+took, transaction(last.id()), int64(2*rounds), first.at)
+			first, last := b.purchase(b.numberOf(who, 0)), b.purchase(b.numberOf(who, b.rounds-1))
+			row(b.subscriberID(who), b.operatorIDs[first.operator], b.mobileOf(who), b.nameOf(who), "12 Station Road", "tv", last.previous+month,
+				first.at+took, last.at+took, transaction(last.id()), int64(2*b.rounds), first.at)
 		},
 	},
 	{
@@ -65,7 +65,7 @@ var tables = []table{
 					previous, planned = p.previous, p.previous+month
 				}
 				row(id, b.operatorIDs[p.operator], "order-"+id[12:], fingerprint, b.fingerprintKey, p.kind(), "api", b.actor(p),
-					b.subscriberID(p.customer), customer, b.mobileOf(p.customer), p.plan.id, int64(1), p.plan.name, int64(1), p.plan.main, p.plan.price,
+					b.subscriberID(p.customer), b.nameOf(p.customer), b.mobileOf(p.customer), p.plan.id, int64(1), p.plan.name, int64(1), p.plan.main, p.plan.price,
 					int64(commissionBPS), b.before(p.nth), previous, planned, at, status, int64(1), node,
 					provider, transaction, reason, message, at, at+took)
 			}
@@ -186,6 +186,19 @@ func digits(n int64) int {
 		count++
 	}
 	return count
+}
+
+// given and family are what names are made of; some are common, as they are.
+var (
+	given  = []string{"Asha", "Ravi", "Sunita", "Imran", "Lakshmi", "Gurpreet", "Joseph", "आशा", "Mohan", "Farida", "Deepak"}
+	family = []string{"Sharma", "Kumar", "Devi", "Khan", "Reddy", "Singh", "Thomas", "शर्मा", "Rao", "Patil", "Nair", "Das", "Gupta"}
+)
+
+func (b *books) nameOf(who int) string {
+	if !b.named {
+		return customer
+	}
+	return given[who%len(given)] + " " + family[who%len(family)]
 }
 
 // transaction is the provider's number for an operation.

@@ -20,7 +20,12 @@ import (
 // FillSQLite makes a store of about so many operations in a file that is not
 // there yet, with trade up to the given moment. What it returns has no folder.
 func FillSQLite(ctx context.Context, path string, operations int, end time.Time, masterKey []byte, tell func(Progress)) (Store, error) {
-	b := booksOf(operations, end)
+	return FillSQLiteAs(ctx, path, shapeOf(operations), end, masterKey, tell)
+}
+
+// FillSQLiteAs is FillSQLite for a store of another shape.
+func FillSQLiteAs(ctx context.Context, path string, shape Shape, end time.Time, masterKey []byte, tell func(Progress)) (Store, error) {
+	b := shape.books(end)
 	store, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
 		return Store{}, err

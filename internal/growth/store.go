@@ -38,7 +38,7 @@ type Store struct {
 }
 
 func (b *books) store(kind Kind, operators []Operator, masterKey []byte) Store {
-	s := Store{Kind: kind, Size: SizeOf(b.bought()), Accounts: operators, MasterKey: masterKey, FilledAt: time.UnixMilli(b.base + rounds*month).UTC()}
+	s := Store{Kind: kind, Size: b.size(), Accounts: operators, MasterKey: masterKey, FilledAt: time.UnixMilli(b.base + int64(b.rounds)*month).UTC()}
 	for _, p := range plans {
 		s.PlanIDs = append(s.PlanIDs, p.id)
 	}
@@ -64,8 +64,8 @@ func (s Store) SubscribersOf() int { return s.Subscribers / s.Operators }
 // Subscriber is the id of an operator's nth subscriber, both counted from zero.
 // Who follows whom in this order has nothing to do with where they are kept.
 func (s Store) Subscriber(operator, nth int) string {
-	b := booksOf(s.Subscribers*rounds, s.FilledAt)
-	return b.subscriberID(b.purchase(nth*b.operators + operator).customer)
+	b := books{operators: s.Operators, customers: s.Subscribers}
+	return b.subscriberID((nth*b.operators + operator) % b.customers)
 }
 
 const manifest = "filled.json"

@@ -2,7 +2,10 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -47,18 +50,38 @@ type CommissionQuery struct {
 // lines of the period and of so much before and after, and picked by their moment.
 const LedgerDisorder = time.Hour
 
-// periodOf is a month of an operator's.
+// periodOf is a stretch of an operator's time.
 type periodOf struct {
-	operatorID int64
-	month      int64
+	operatorID   int64
+	from, before int64
+}
+
+// stretch is a time whose sums are kept together, and for how long.
+type stretch struct {
+	from, before time.Time
+	keep         time.Duration
 }
 
 const (
 	// monthKept is how long the sums of a month that is over are kept: nothing is
-	// added to it any more. The running month changes with every sale.
+	// added to it any more. Of the running month the days before today hardly change,
+	// and today does with every sale.
 	monthKept   = 6 * time.Hour
+	elapsedKept = time.Hour
 	runningKept = time.Minute
 )
+
+// stretchesOf takes a month apart into what is kept for longer and what is not.
+func stretchesOf(from, before, now time.Time) []stretch {
+	switch today := Day(now); {
+	// What was settled a moment ago may not be written yet.
+	case !now.Before(before.Add(LedgerDisorder)):
+		return []stretch{{from, before, monthKept}}
+	case today.After(from) && today.Before(before):
+		return []stretch{{from, today, elapsedKept}, {today, before, runningKept}}
+	}
+	return []stretch{{from, before, runningKept}}
+}
 
 // Commission adds up the commission of an Indian month, by operator and plan; of one
 // operator, or of all if operatorID is zero.
@@ -66,24 +89,69 @@ func (d *Desk) Commission(ctx context.Context, operatorID int64, month time.Time
 	from := Month(month)
 	before, now, sums := from.AddDate(0, 1, 0), d.now(), []CommissionSum{}
 	err := d.eachAccount(ctx, operatorID, func(a Account) error {
-		keep := monthKept
-		// What was settled a moment ago may not be written yet.
-		if now.Before(before.Add(LedgerDisorder)) {
-			keep = runningKept
+		plans := map[string]CommissionSum{}
+		for _, s := range stretchesOf(from, before, now) {
+			found, err := d.earned.recall(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep, func() ([]CommissionSum, error) {
+				return d.store.CommissionSums(ctx, a.ID, s.from, s.before)
+			})
+			if err != nil {
+				return fmt.Errorf("add up the commission of operator %d: %w", a.ID, err)
+			}
+			for _, sum := range found {
+				plans[sum.PlanID] = sum.after(plans[sum.PlanID])
+			}
 		}
-		found, err := d.earned.recall(periodOf{a.ID, from.Unix()}, now, keep, func() ([]CommissionSum, error) {
-			return d.store.CommissionSums(ctx, a.ID, from, before)
-		})
-		if err != nil {
-			return fmt.Errorf("add up the commission of operator %d: %w", a.ID, err)
-		}
-		for _, sum := range found {
+		for _, id := range slices.Sorted(maps.Keys(plans)) {
+			sum := plans[id]
 			sum.OperatorName = a.Name
 			sums = append(sums, sum)
 		}
 		return nil
 	})
 	return sums, err
+}
+
+// errSlow ends a look at what there is to add up.
+var errSlow = errors.New("there is much to add up")
+
+// accountsAtOnce is how many operators are looked at while a page waits whose sums are
+// not known.
+const accountsAtOnce = 50
+
+// CommissionIsQuick reports whether the commission of an Indian month is known, or can
+// be added up while a page waits for it.
+func (d *Desk) CommissionIsQuick(ctx context.Context, operatorID int64, month time.Time) (bool, error) {
+	from, now := Month(month), d.now()
+	before := from.AddDate(0, 1, 0)
+	accounts, lines := 0, int64(0)
+	err := d.eachAccount(ctx, operatorID, func(a Account) error {
+		for _, s := range stretchesOf(from, before, now) {
+			if d.earned.knows(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep) {
+				continue
+			}
+			if accounts++; accounts > accountsAtOnce {
+				return errSlow
+			}
+			bounds, err := d.store.LedgerBounds(ctx, a.ID, s.from, s.before)
+			if err != nil {
+				return fmt.Errorf("find the ledger's lines of operator %d: %w", a.ID, err)
+			}
+			if lines += bounds.Last - bounds.After; lines > int64(d.addedUpAtOnce) {
+				return errSlow
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errSlow) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// after is the sum with what was earned earlier with the same plan.
+func (s CommissionSum) after(earlier CommissionSum) CommissionSum {
+	s.Count, s.Sales, s.Commission = s.Count+earlier.Count, s.Sales.Add(earlier.Sales), s.Commission.Add(earlier.Commission)
+	return s
 }
 
 // EachCommission gives the commissions of an Indian month one by one, by operator and

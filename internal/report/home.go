@@ -58,22 +58,34 @@ const (
 // of all operators if operatorID is zero.
 func (d *Desk) Daily(ctx context.Context, operatorID int64, days int) ([]DayTrade, error) {
 	now := d.now()
-	today := Day(now)
 	all := make([]DayTrade, 0, days)
 	for back := days - 1; back >= 0; back-- {
-		from, keep := today.Add(-time.Duration(back)*day), pastKept
-		if back == 0 {
-			keep = todayKept
-		}
-		trades, err := d.days.recall(dayOf{operatorID, from.Unix()}, now, keep, func() ([]Trade, error) {
-			return d.store.TradeBetween(ctx, operatorID, from, from.Add(day))
-		})
+		trade, err := d.trade(ctx, operatorID, now, back)
 		if err != nil {
-			return nil, fmt.Errorf("add up the trade of %s: %w", from.Format(time.DateOnly), err)
+			return nil, err
 		}
-		all = append(all, DayTrade{Day: from, Trades: trades})
+		all = append(all, trade)
 	}
 	return all, nil
+}
+
+// trade adds up the day that was so many days back.
+func (d *Desk) trade(ctx context.Context, operatorID int64, now time.Time, back int) (DayTrade, error) {
+	from, keep := dayBack(now, back)
+	trades, err := d.days.recall(dayOf{operatorID, from.Unix()}, now, keep, func() ([]Trade, error) {
+		return d.store.TradeBetween(ctx, operatorID, from, from.Add(day))
+	})
+	if err != nil {
+		return DayTrade{}, fmt.Errorf("add up the trade of %s: %w", from.Format(time.DateOnly), err)
+	}
+	return DayTrade{Day: from, Trades: trades}, nil
+}
+
+func dayBack(now time.Time, back int) (from time.Time, keep time.Duration) {
+	if back == 0 {
+		return Day(now), todayKept
+	}
+	return Day(now).Add(-time.Duration(back) * day), pastKept
 }
 
 // soonRows is how many of those who expire next are shown at home.
@@ -81,25 +93,28 @@ const soonRows = 10
 
 // Home is the first page of the panel.
 type Home struct {
-	Wallet   subscription.Wallet
+	Wallet subscription.Wallet
+	Counts SubscriberCounts
+	Soon   []Subscriber
+	// Today is what was asked for today.
+	Today DayTrade
+	// Figures are what takes long to add up; nil if they were not waited for.
+	Figures *Figures
+}
+
+// Figures are how far the wallet goes, and what there was.
+type Figures struct {
 	Forecast Forecast
-	Counts   SubscriberCounts
-	Soon     []Subscriber
 	// Days are the last thirty, the oldest first; the last is today.
 	Days []DayTrade
 }
 
-// Today is what was asked for today.
-func (h Home) Today() DayTrade { return h.Days[len(h.Days)-1] }
-
-// Home reads what an operator sees first.
-func (d *Desk) Home(ctx context.Context, operatorID int64) (Home, error) {
+// Home reads what an operator sees first. The figures of a large operator are left
+// out, unless they are known from a while ago, or whoever asks can wait for them.
+func (d *Desk) Home(ctx context.Context, operatorID int64, wait bool) (Home, error) {
 	var h Home
 	var err error
 	if h.Wallet, err = d.store.Wallet(ctx, operatorID); err != nil {
-		return h, err
-	}
-	if h.Forecast, err = d.Forecast(ctx, operatorID, h.Wallet.Balance); err != nil {
 		return h, err
 	}
 	if h.Counts, err = d.Counts(ctx, operatorID); err != nil {
@@ -110,6 +125,35 @@ func (d *Desk) Home(ctx context.Context, operatorID int64) (Home, error) {
 		return h, err
 	}
 	h.Soon = soon.Rows
-	h.Days, err = d.Daily(ctx, operatorID, HomeDays)
+	now := d.now()
+	if h.Today, err = d.trade(ctx, operatorID, now, 0); err != nil {
+		return h, err
+	}
+	if wait || h.Counts.All <= d.addedUpAtOnce || d.knowsFigures(operatorID, now) {
+		h.Figures, err = d.figures(ctx, operatorID, h.Wallet)
+	}
 	return h, err
+}
+
+func (d *Desk) figures(ctx context.Context, operatorID int64, wallet subscription.Wallet) (*Figures, error) {
+	forecast, err := d.Forecast(ctx, operatorID, wallet.Balance)
+	if err != nil {
+		return nil, err
+	}
+	days, err := d.Daily(ctx, operatorID, HomeDays)
+	if err != nil {
+		return nil, err
+	}
+	return &Figures{Forecast: forecast, Days: days}, nil
+}
+
+// knowsFigures reports whether an operator's figures are at hand.
+func (d *Desk) knowsFigures(operatorID int64, now time.Time) bool {
+	for back := 1; back < HomeDays; back++ {
+		from, keep := dayBack(now, back)
+		if !d.days.knows(dayOf{operatorID, from.Unix()}, now, keep) {
+			return false
+		}
+	}
+	return d.dues.knows(operatorID, now, duesKept)
 }

@@ -33,8 +33,7 @@ func (m *memory[Key, Answer]) recall(key Key, now time.Time, keep time.Duration,
 	k := m.place(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// A clock that was set back must not keep an answer for longer.
-	if !k.until.IsZero() && now.Before(k.until) && k.until.Sub(now) <= keep {
+	if k.fresh(now, keep) {
 		return k.answer, nil
 	}
 	answer, err := ask()
@@ -42,6 +41,23 @@ func (m *memory[Key, Answer]) recall(key Key, now time.Time, keep time.Duration,
 		k.answer, k.until = answer, now.Add(keep)
 	}
 	return answer, err
+}
+
+// knows reports whether an answer is kept that need not be asked for.
+func (m *memory[Key, Answer]) knows(key Key, now time.Time, keep time.Duration) bool {
+	k := m.place(key)
+	// Whoever holds it is asking.
+	if !k.mu.TryLock() {
+		return false
+	}
+	defer k.mu.Unlock()
+	return k.fresh(now, keep)
+}
+
+// fresh: there is an answer, and it is not too old. A clock that was set back must
+// not keep one for longer.
+func (k *kept[Answer]) fresh(now time.Time, keep time.Duration) bool {
+	return !k.until.IsZero() && now.Before(k.until) && k.until.Sub(now) <= keep
 }
 
 func (m *memory[Key, Answer]) place(key Key) *kept[Answer] {

@@ -5,6 +5,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -24,6 +25,10 @@ type Store interface {
 
 	// ListSubscribers reads a page of an operator's subscribers.
 	ListSubscribers(ctx context.Context, q SubscriberQuery) ([]Subscriber, error)
+	// PassTerms finds the term that has so many before it, from where a page begins
+	// that looks for subscribers by a term or sorts them by their names; false if the
+	// terms end before that.
+	PassTerms(ctx context.Context, q SubscriberQuery, many int) (last Place, found bool, err error)
 	// CountSubscribers counts all of an operator's subscribers.
 	CountSubscribers(ctx context.Context, operatorID int64, now time.Time) (SubscriberCounts, error)
 	// SubscriberTimeline reads all operations on one of an operator's subscribers,
@@ -49,6 +54,10 @@ type Store interface {
 	OpenOperations(ctx context.Context, operatorID int64, most int) ([]operation.Operation, error)
 	// PageOperations reads a page of an operator's operations, newest first.
 	PageOperations(ctx context.Context, q OperationQuery) ([]operation.Operation, error)
+	// PassOperations finds the operation that has so many of an operator's before it,
+	// from where a page begins, whatever it asks for but its days; false if they end
+	// before that.
+	PassOperations(ctx context.Context, q OperationQuery, many int) (last Place, found bool, err error)
 
 	// ListAccounts reads a page of the operators, by id.
 	ListAccounts(ctx context.Context, q AccountQuery) ([]Account, error)
@@ -66,12 +75,22 @@ type Store interface {
 // Config is what a desk is told.
 type Config struct {
 	Now func() time.Time
+	// LookedAt is how many rows a page looks at whose filter only few of them may
+	// pass: a page ends there, be it empty, and the next one goes on. Zero is as many
+	// as nobody minds to wait for.
+	LookedAt int
+	// AddedUpAtOnce is how many subscribers, or lines of ledgers, are added up at most
+	// while a page waits for their sum. Zero is as many as nobody minds.
+	AddedUpAtOnce int
 }
 
 // Desk answers what pages ask.
 type Desk struct {
-	store  Store
-	now    func() time.Time
+	store Store
+	now   func() time.Time
+	// These are Config's.
+	lookedAt, addedUpAtOnce int
+
 	dues   *memory[int64, []Due]
 	days   *memory[dayOf, []Trade]
 	counts *memory[int64, SubscriberCounts]
@@ -82,7 +101,7 @@ type Desk struct {
 // New makes a desk.
 func New(store Store, config Config) *Desk {
 	return &Desk{
-		store: store, now: config.Now,
+		store: store, now: config.Now, lookedAt: cmp.Or(config.LookedAt, lookedAt), addedUpAtOnce: cmp.Or(config.AddedUpAtOnce, addedUpAtOnce),
 		dues: newMemory[int64, []Due](), days: newMemory[dayOf, []Trade](), counts: newMemory[int64, SubscriberCounts](),
 		totals: newMemory[string, Totals](), earned: newMemory[periodOf, []CommissionSum](),
 	}
@@ -93,6 +112,13 @@ const (
 	// how many it can be told.
 	pageRows = 50
 	mostRows = 1000
+)
+
+// These are a desk's usual Config. To look at so many rows takes some ten or twenty
+// milliseconds; so does it to add up so many subscribers.
+const (
+	lookedAt      = 5_000
+	addedUpAtOnce = 5_000
 )
 
 func rowsAsked(most int) int {

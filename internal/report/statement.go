@@ -53,6 +53,8 @@ type StatementFilter struct {
 	NewestFirst   bool
 	After         string
 	Most          int
+	// Whole: the page is filled however many lines have to be looked at for it.
+	Whole bool
 }
 
 // LedgerQuery is that as a store reads it, within a stretch of lines.
@@ -74,6 +76,8 @@ type Statement struct {
 	Wallet subscription.Wallet
 	Rows   []LedgerLine
 	Next   string
+	// Cut: the page ends because enough was looked at, and not because it is full.
+	Cut bool
 }
 
 // Net is how much the books changed.
@@ -104,12 +108,34 @@ func (d *Desk) Statement(ctx context.Context, operatorID int64, f StatementFilte
 	default:
 		q.After = max(q.After, after.Number)
 	}
+	var further Place
+	if !f.Whole && (q.Side != Both || q.Text != "") {
+		further = q.lookLess(int64(d.lookedAt))
+	}
 	rows, err := d.store.ListLedger(ctx, q)
 	if err != nil {
 		return s, fmt.Errorf("read the ledger of operator %d: %w", operatorID, err)
 	}
 	s.Rows, s.Next = page(rows, most, func(l LedgerLine) Place { return Place{Number: l.Line} })
+	if s.Next == "" && further != (Place{}) {
+		s.Next, s.Cut = further.String(), true
+	}
 	return s, nil
+}
+
+// lookLess cuts a stretch down to so many lines, and returns the place where the next
+// page goes on; none if the stretch is not longer. Whoever names a transaction is not
+// cut short: the line is found by it.
+func (q *LedgerQuery) lookLess(lines int64) (further Place) {
+	switch {
+	case q.TransactionID != "" || q.Last-q.After <= lines:
+		return Place{}
+	case q.NewestFirst:
+		q.After = q.Last - lines
+		return Place{Number: q.After + 1}
+	}
+	q.Last = q.After + lines
+	return Place{Number: q.Last}
 }
 
 // EachLine gives all lines of a statement one by one, and what the statement says of

@@ -63,6 +63,7 @@ type SubscriberQuery struct {
 	Until time.Time
 	Order Order
 	After Place
+	Last  Place // the last term that is looked at; zero is the end
 	Most  int
 }
 
@@ -102,6 +103,8 @@ func (s Subscriber) place() Place {
 type SubscriberPage struct {
 	Rows []Subscriber
 	Next string
+	// Cut: the page ends because enough was looked at, and not because it is full.
+	Cut bool
 }
 
 // SubscriberCounts are how many of an operator's subscribers there are.
@@ -129,13 +132,29 @@ func (d *Desk) Subscribers(ctx context.Context, operatorID int64, f SubscriberFi
 	if q.Standing != Everybody && q.Standing != Active {
 		q.Order = ByExpiry
 	}
+	var cut bool
+	if q.passedByFew() {
+		if q.Last, cut, err = d.store.PassTerms(ctx, q, d.lookedAt); err != nil {
+			return SubscriberPage{}, fmt.Errorf("search the subscribers of operator %d: %w", operatorID, err)
+		}
+	}
 	rows, err := d.store.ListSubscribers(ctx, q)
 	if err != nil {
 		return SubscriberPage{}, fmt.Errorf("list the subscribers of operator %d: %w", operatorID, err)
 	}
 	var found SubscriberPage
 	found.Rows, found.Next = page(rows, most, Subscriber.place)
+	if cut && found.Next == "" {
+		found.Next, found.Cut = q.Last.String(), true
+	}
 	return found, nil
+}
+
+// passedByFew reports whether subscribers are looked for by a term and then held
+// against something else, one by one. What is in review is found by that.
+func (q SubscriberQuery) passedByFew() bool {
+	byTerm := len(q.Terms) > 0 || q.Order == ByName
+	return byTerm && q.Standing != InReview && (q.Standing != Everybody || len(q.Terms) > 1)
 }
 
 // countsKept is how old counts may be.

@@ -32,6 +32,7 @@ type OperationQuery struct {
 	From       time.Time // zero is the beginning
 	Before     time.Time // zero is the end
 	After      Place     // the moment in Number, the id in ID
+	Last       Place     // the last one that is looked at; zero is the end
 	Most       int
 }
 
@@ -39,6 +40,15 @@ type OperationQuery struct {
 type TransactionPage struct {
 	Rows []operation.Operation
 	Next string
+	// SearchedTo is how far back was looked, where the page ends because of that and
+	// not because it is full.
+	SearchedTo time.Time
+}
+
+// passedByFew reports whether a filter has to be held against each operation. Those
+// of one subscriber are few, and so are those that are open.
+func (f TransactionFilter) passedByFew() bool {
+	return f.Subscriber == "" && !f.State.Open() && (f.State != "" || f.Kind != "" || f.Channel != "" || f.PlanID != "")
 }
 
 // Transactions reads a page of an operator's operations, newest first.
@@ -59,11 +69,20 @@ func (d *Desk) Transactions(ctx context.Context, operatorID int64, f Transaction
 	if !f.Until.IsZero() {
 		q.Before = Day(f.Until).Add(day)
 	}
+	var cut bool
+	if f.passedByFew() {
+		if q.Last, cut, err = d.store.PassOperations(ctx, q, d.lookedAt); err != nil {
+			return found, fmt.Errorf("search the transactions of operator %d: %w", operatorID, err)
+		}
+	}
 	rows, err := d.store.PageOperations(ctx, q)
 	if err != nil {
 		return found, fmt.Errorf("list the transactions of operator %d: %w", operatorID, err)
 	}
 	found.Rows, found.Next = page(rows, most, func(o operation.Operation) Place { return Place{Number: o.CreatedAt.UnixMilli(), ID: o.ID} })
+	if cut && found.Next == "" {
+		found.Next, found.SearchedTo = q.Last.String(), time.UnixMilli(q.Last.Number).UTC()
+	}
 	return found, nil
 }
 

@@ -41,9 +41,10 @@ var readingMore = map[string]string{
 	"FROM generate_series($1::bigint, $2::bigint) AS n": "the thousand ids that are looked at together when none can be guessed",
 	"GROUP BY kind, status":                             "a day's operations, added up for a page; kept for a while",
 	"GROUP BY o.plan_id":                                "a month's commissions of an operator, added up for a page; kept for a while",
-	"SELECT (s.expires_at + $4) / 86400000":             "who expires within a month, added up for a page; kept for a while",
+	"(SELECT (s.expires_at + $4) / 86400000 AS day":     "who expires within a month, added up for a page; kept for a while",
 	"expires_at IS NULL),":                              "an operator's subscribers, counted for a page; kept for a while",
 	"FROM operators WHERE status <> 'deleted'":          "the whole service, counted for staff; kept for a while",
+	"FROM staff_acts WHERE id < $1 AND id > $2":         "what staff did, down to where it is told to look",
 	"position(": "a text that is looked for in a ledger: until a page is full of it",
 }
 
@@ -67,7 +68,7 @@ func countsAll(text string) bool {
 var (
 	asksForDue = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1`)
 	// asksForOpen tells those of pages that show all that is open or in review.
-	asksForOpen  = regexp.MustCompile(`FROM operations r JOIN subscribers|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|FROM operators WHERE status <> 'deleted'`)
+	asksForOpen  = regexp.MustCompile(`FROM operations r JOIN subscribers|ORDER BY created_at \+ 0 DESC, id DESC|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|FROM operators WHERE status <> 'deleted'`)
 	indexesOfFew = []string{"operations_one_open", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due"}
 )
 

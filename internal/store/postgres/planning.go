@@ -17,6 +17,9 @@ var planning = map[string]string{
 	"enable_seqscan":   "off",
 	"enable_hashjoin":  "off",
 	"enable_mergejoin": "off",
+	// Helpers take longer to be started than a page takes to be read; and where they
+	// would pay, for a sum over many rows, they would take the processors from requests.
+	"max_parallel_workers_per_gather": "0",
 	// Where there is no way around a whole table, its price is forbidding, and
 	// what is that dear would be compiled first.
 	"jit": "off",

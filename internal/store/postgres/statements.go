@@ -13,14 +13,17 @@ import (
 )
 
 // DueByDay adds up what falls due. Days are counted by the milliseconds of India's
-// clock.
+// clock. Prices are looked up for the plans of a day, and not for everybody who has one.
 func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]report.Due, error) {
 	rows, err := db.read(ctx).query(`
-		SELECT (s.expires_at + $4) / 86400000, count(*), sum(p.price_paise)::bigint
-		  FROM subscribers s
-		  JOIN plans p ON p.id = (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id ORDER BY c.seq DESC LIMIT 1)
-		 WHERE s.operator_id = $1 AND s.expires_at > $2 AND s.expires_at <= $3
-		 GROUP BY 1 ORDER BY 1`, operatorID, after.UnixMilli(), until.UnixMilli(), indianOffset)
+		SELECT due.day, sum(due.subscribers)::bigint, sum(due.subscribers * p.price_paise)::bigint
+		  FROM (SELECT (s.expires_at + $4) / 86400000 AS day,
+		               (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id ORDER BY c.seq DESC LIMIT 1) AS plan_id, count(*) AS subscribers
+		          FROM subscribers s
+		         WHERE s.operator_id = $1 AND s.expires_at > $2 AND s.expires_at <= $3
+		         GROUP BY 1, 2) due
+		  JOIN plans p ON p.id = due.plan_id
+		 GROUP BY due.day ORDER BY due.day`, operatorID, after.UnixMilli(), until.UnixMilli(), indianOffset)
 	return collect(rows, err, func(row scanner) (report.Due, error) {
 		var due report.Due
 		var days, amount int64
@@ -132,35 +135,73 @@ func (db *DB) OpenOperations(ctx context.Context, operatorID int64, most int) ([
 }
 
 // PageOperations reads a page of an operator's operations. Those of one subscriber
-// are few, and found by the subscriber.
+// are few, and found by the subscriber; so are those that are open, of all operators,
+// for which there is an index that knows a state by its name only.
 func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]operation.Operation, error) {
 	var ask wording
 	ask.says(`SELECT ` + operationColumns + ` FROM operations`)
-	if q.Subscriber != "" {
+	state, order := string(q.State), ` ORDER BY created_at DESC, id DESC LIMIT ?`
+	switch {
+	case q.Subscriber != "":
 		ask.says(` WHERE subscriber_id = ? AND operator_id + 0 = ?`, q.Subscriber, q.OperatorID)
-	} else {
+	case q.State == operation.NeedsReview:
+		ask.says(` WHERE status = 'needs_review' AND operator_id + 0 = ?`, q.OperatorID)
+		state, order = "", ` ORDER BY created_at + 0 DESC, id DESC LIMIT ?`
+	case q.State == operation.Processing:
+		ask.says(` WHERE status = 'processing' AND operator_id + 0 = ?`, q.OperatorID)
+		state, order = "", ` ORDER BY created_at + 0 DESC, id DESC LIMIT ?`
+	default:
 		ask.says(` WHERE operator_id = ?`, q.OperatorID)
 	}
 	for _, wanted := range []struct{ column, value string }{
-		{`status = ?`, string(q.State)}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},
+		{`status = ?`, state}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},
 	} {
 		if wanted.value != "" {
 			ask.says(` AND `+wanted.column, wanted.value)
 		}
 	}
-	if !q.From.IsZero() {
-		ask.says(` AND created_at >= ?`, q.From.UnixMilli())
-	}
-	switch {
-	case q.After != (report.Place{}):
-		ask.says(` AND (created_at, id) < (?, ?)`, q.After.Number, q.After.ID)
-	case !q.Before.IsZero():
-		ask.says(` AND created_at < ?`, q.Before.UnixMilli())
-	}
-	ask.says(` ORDER BY created_at DESC, id DESC LIMIT ?`, q.Most)
-	if q.Subscriber == "" {
+	ask.stretch(q)
+	ask.says(order, q.Most)
+	if q.Subscriber == "" && !q.State.Open() {
 		return paged(ctx, db, ask, readOperation)
 	}
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, readOperation)
+}
+
+// stretch is between which moments, and behind which operation, a page looks.
+func (w *wording) stretch(q report.OperationQuery) {
+	moment, both := `created_at`, `(created_at, id)`
+	if q.State.Open() || q.Subscriber != "" {
+		moment, both = `created_at + 0`, `(created_at + 0, id)` // it has been found by something else
+	}
+	switch {
+	case q.Last != (report.Place{}):
+		w.says(` AND `+both+` >= (?, ?)`, q.Last.Number, q.Last.ID)
+	case !q.From.IsZero():
+		w.says(` AND `+moment+` >= ?`, q.From.UnixMilli())
+	}
+	switch {
+	case q.After != (report.Place{}):
+		w.says(` AND `+both+` < (?, ?)`, q.After.Number, q.After.ID)
+	case !q.Before.IsZero():
+		w.says(` AND `+moment+` < ?`, q.Before.UnixMilli())
+	}
+}
+
+// PassOperations finds the operation with so many before it, in an index alone.
+func (db *DB) PassOperations(ctx context.Context, q report.OperationQuery, many int) (last report.Place, found bool, err error) {
+	var ask wording
+	ask.says(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
+	ask.stretch(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
+	ask.says(` ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`, many)
+	places, err := paged(ctx, db, ask, func(row scanner) (report.Place, error) {
+		var p report.Place
+		err := row.Scan(&p.Number, &p.ID)
+		return p, err
+	})
+	if err != nil || len(places) == 0 {
+		return last, false, err
+	}
+	return places[0], true, nil
 }

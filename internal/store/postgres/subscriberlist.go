@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -22,14 +23,13 @@ type wording struct {
 
 // says adds to the text. Where it says ?, the next of the arguments stands.
 func (w *wording) says(text string, args ...any) {
-	for _, part := range text {
-		if part != '?' {
-			w.text += string(part)
-			continue
-		}
-		w.args, args = append(w.args, args[0]), args[1:]
-		w.text += fmt.Sprintf("$%d", len(w.args))
+	for _, arg := range args {
+		before, after, _ := strings.Cut(text, "?")
+		w.args = append(w.args, arg)
+		w.text += before + fmt.Sprintf("$%d", len(w.args))
+		text = after
 	}
+	w.text += text
 }
 
 // ListSubscribers reads a page of an operator's subscribers. What is listed in which
@@ -92,14 +92,21 @@ func subscriberRow(ask *wording, term, from string, q report.SubscriberQuery) {
 		       SELECT n.id, n.status FROM operations n WHERE n.subscriber_id = s.id AND n.status IN ('processing', 'needs_review') LIMIT 1) o ON true`, q.Now.UnixMilli())
 }
 
-// termsAsk are the terms that a subscriber s must have.
-func termsAsk(ask *wording, terms []string) {
+// termsAsk are the terms that a subscriber must have who goes by that column. Asked
+// for one of them, and not whether there is any, the planner looks at whoever was found
+// already, and does not begin with all who have the term.
+func termsAsk(ask *wording, who string, terms []string) {
 	for _, term := range terms {
 		ask.says(`
-		   AND EXISTS (SELECT 1 FROM subscriber_terms e WHERE e.subscriber_id = s.id AND e.kind = 'word' AND e.term >= ? AND e.term < ?)`,
+		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = `+who+` AND e.kind = 'word' AND e.term >= ? AND e.term < ? LIMIT 1)`,
 			term, report.PastPrefix(term))
 	}
 }
+
+// byTerm are the subscribers s of terms t, in the order of these. The offset keeps the
+// planner from beginning with all subscribers there are.
+const byTerm = `subscriber_terms t CROSS JOIN LATERAL (
+		       SELECT b.id, b.operator_id, b.mobile, b.name, b.expires_at FROM subscribers b WHERE b.id = t.subscriber_id OFFSET 0) s`
 
 // standingAsks is how a subscriber s must stand.
 func standingAsks(ask *wording, q report.SubscriberQuery) {
@@ -119,33 +126,64 @@ func reviewedSubscribers(ask *wording, q report.SubscriberQuery) {
 	subscriberRow(ask, `''`, `operations r JOIN subscribers s ON s.id = r.subscriber_id`, q)
 	ask.says(` WHERE r.status = 'needs_review' AND r.operator_id + 0 = ? AND s.operator_id + 0 = ? AND (coalesce(s.expires_at, 0), s.id) > (?, ?)`,
 		q.OperatorID, q.OperatorID, q.After.Number, q.After.ID)
-	termsAsk(ask, q.Terms)
+	termsAsk(ask, `s.id`, q.Terms)
 	ask.says(` ORDER BY coalesce(s.expires_at, 0), s.id`)
 }
 
 // searchedSubscribers begins with the terms that begin with the first one. Who has
 // several of these is found by the first of them only.
 func searchedSubscribers(ask *wording, q report.SubscriberQuery) {
-	prefix := q.Terms[0]
-	if q.After.Text < prefix {
-		q.After = report.Place{Text: prefix}
-	}
-	subscriberRow(ask, `t.term`, `subscriber_terms t JOIN subscribers s ON s.id = t.subscriber_id`, q)
-	ask.says(`
-		 WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ? AND s.operator_id + 0 = ?
-		   AND NOT EXISTS (SELECT 1 FROM subscriber_terms e WHERE e.subscriber_id = t.subscriber_id AND e.kind = 'word' AND e.term >= ? AND e.term < t.term)`,
-		q.OperatorID, q.After.Text, q.After.ID, report.PastPrefix(prefix), q.OperatorID, prefix)
-	termsAsk(ask, q.Terms[1:])
+	subscriberRow(ask, `t.term`, byTerm, q)
+	termsWithin(ask, q)
+	ask.says(` AND s.operator_id + 0 = ?
+		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = t.subscriber_id AND e.kind = 'word' AND e.term >= ? AND e.term < t.term LIMIT 1) IS NULL`,
+		q.OperatorID, q.Terms[0])
+	termsAsk(ask, `t.subscriber_id`, q.Terms[1:])
 	standingAsks(ask, q)
 	ask.says(` ORDER BY t.term, t.subscriber_id`)
 }
 
 func namedSubscribers(ask *wording, q report.SubscriberQuery) {
-	subscriberRow(ask, `t.term`, `subscriber_terms t JOIN subscribers s ON s.id = t.subscriber_id`, q)
-	ask.says(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?) AND s.operator_id + 0 = ?`,
-		q.OperatorID, q.After.Text, q.After.ID, q.OperatorID)
+	subscriberRow(ask, `t.term`, byTerm, q)
+	termsWithin(ask, q)
+	ask.says(` AND s.operator_id + 0 = ?`, q.OperatorID)
 	standingAsks(ask, q)
 	ask.says(` ORDER BY t.term, t.subscriber_id`)
+}
+
+// PassTerms finds the term with so many before it, in an index alone.
+func (db *DB) PassTerms(ctx context.Context, q report.SubscriberQuery, many int) (last report.Place, found bool, err error) {
+	var ask wording
+	ask.says(`SELECT t.term, t.subscriber_id FROM subscriber_terms t`)
+	termsWithin(&ask, q)
+	ask.says(` ORDER BY t.term, t.subscriber_id LIMIT 1 OFFSET ?`, many)
+	places, err := paged(ctx, db, ask, func(row scanner) (report.Place, error) {
+		var p report.Place
+		err := row.Scan(&p.Text, &p.ID)
+		return p, err
+	})
+	if err != nil || len(places) == 0 {
+		return last, false, err
+	}
+	return places[0], true, nil
+}
+
+// termsWithin are the terms t that a page looks at: those that begin with what is
+// looked for, or the names.
+func termsWithin(ask *wording, q report.SubscriberQuery) {
+	if len(q.Terms) > 0 {
+		prefix := q.Terms[0]
+		if q.After.Text < prefix {
+			q.After = report.Place{Text: prefix}
+		}
+		ask.says(` WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ?`,
+			q.OperatorID, q.After.Text, q.After.ID, report.PastPrefix(prefix))
+	} else {
+		ask.says(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?)`, q.OperatorID, q.After.Text, q.After.ID)
+	}
+	if q.Last != (report.Place{}) {
+		ask.says(` AND (t.term, t.subscriber_id) <= (?, ?)`, q.Last.Text, q.Last.ID)
+	}
 }
 
 func expiringSubscribers(ask *wording, q report.SubscriberQuery) {

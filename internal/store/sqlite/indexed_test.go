@@ -42,6 +42,7 @@ var sortingFew = map[string]string{
 	"ORDER BY c.starts_at DESC, c.seq DESC LIMIT 1":                    "one subscriber's cycles: one a month",
 	"ORDER BY coalesce(s.expires_at, 0), s.id":                         "what is in review",
 	"ORDER BY +created_at, id":                                         "what is open",
+	"ORDER BY +created_at DESC, id DESC":                               "what is open",
 	"status = 'needs_review' AND review_since <= ?1":                   "what has been in review for too long",
 	"ORDER BY review_since, id":                                        "what is in review",
 	"AND expires_at <= ?3 ORDER BY id) due":                            "who expires within a month, added up for a page; kept for a while",
@@ -54,6 +55,7 @@ var sortingFew = map[string]string{
 var readingFew = map[string]string{
 	"FROM operations r CROSS JOIN subscribers":                 "what is in review, for a page",
 	"ORDER BY +created_at, id":                                 "what is open, for a page",
+	"ORDER BY +created_at DESC, id DESC":                       "what is open, for a page",
 	"status = 'needs_review' AND review_since <= ?1":           "what has been in review for too long",
 	"ORDER BY review_since, id":                                "what is in review, for a page",
 	"SELECT count(*) FROM operators WHERE status <> 'deleted'": "the totals of the whole service, for staff; kept for a while",

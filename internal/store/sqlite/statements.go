@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,9 +16,10 @@ import (
 
 // DueByDay adds up what falls due. Cycles are looked up in the order of their
 // subscribers, in which many share a page, and days and prices are put together here:
-// SQLite would sort all rows again to group them.
+// SQLite would sort all rows again to group them. To join instead, or to ask for a day
+// at a time, takes twice as long.
 func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]report.Due, error) {
-	days := map[int64]*report.Due{}
+	days := map[int64]*report.Due{} // by their number on India's calendar
 	err := db.snapshot(ctx, func(from querier) error {
 		prices := map[string]money.Amount{}
 		rows, err := from.query(`SELECT id, price_paise FROM plans`)
@@ -41,11 +43,11 @@ func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.
 			if err := row.Scan(&expires, &plan); err != nil {
 				return struct{}{}, err
 			}
-			day := report.Day(time.UnixMilli(expires))
-			due := days[day.Unix()]
+			day := (expires + indianOffset) / dayMillis
+			due := days[day]
 			if due == nil {
-				due = &report.Due{Day: day}
-				days[day.Unix()] = due
+				due = &report.Due{Day: report.Day(time.UnixMilli(expires))}
+				days[day] = due
 			}
 			due.Subscribers, due.Amount = due.Subscribers+1, due.Amount.Add(prices[plan])
 			return struct{}{}, nil
@@ -58,6 +60,12 @@ func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.
 	}
 	return dues, err
 }
+
+// dayMillis is a day, and indianOffset by how much India's clock is ahead.
+const (
+	dayMillis    = int64(24 * time.Hour / time.Millisecond)
+	indianOffset = int64(5*time.Hour+30*time.Minute) / int64(time.Millisecond)
+)
 
 // TradeBetween adds up operations, of one operator or of all.
 func (db *DB) TradeBetween(ctx context.Context, operatorID int64, from, before time.Time) ([]report.Trade, error) {
@@ -156,32 +164,66 @@ func (db *DB) OpenOperations(ctx context.Context, operatorID int64, most int) ([
 }
 
 // PageOperations reads a page of an operator's operations. Those of one subscriber
-// are few, and found by the subscriber.
+// are few, and found by the subscriber; so are those that are open, of all operators,
+// for which there is an index that knows a state by its name only.
 func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]operation.Operation, error) {
 	var ask wording
 	ask.says(`SELECT ` + operationColumns + ` FROM operations`)
-	if q.Subscriber != "" {
+	state, order := string(q.State), ` ORDER BY created_at DESC, id DESC LIMIT ?`
+	switch {
+	case q.Subscriber != "":
 		ask.says(` WHERE subscriber_id = ? AND +operator_id = ?`, q.Subscriber, q.OperatorID)
-	} else {
+	case q.State == operation.NeedsReview:
+		ask.says(` WHERE status = 'needs_review' AND +operator_id = ?`, q.OperatorID)
+		state, order = "", ` ORDER BY +created_at DESC, id DESC LIMIT ?`
+	case q.State == operation.Processing:
+		ask.says(` WHERE status = 'processing' AND +operator_id = ?`, q.OperatorID)
+		state, order = "", ` ORDER BY +created_at DESC, id DESC LIMIT ?`
+	default:
 		ask.says(` WHERE operator_id = ?`, q.OperatorID)
 	}
 	for _, wanted := range []struct{ column, value string }{
-		{`status = ?`, string(q.State)}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},
+		{`status = ?`, state}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},
 	} {
 		if wanted.value != "" {
 			ask.says(` AND `+wanted.column, wanted.value)
 		}
 	}
-	if !q.From.IsZero() {
-		ask.says(` AND created_at >= ?`, q.From.UnixMilli())
+	ask.stretch(q)
+	ask.says(order, q.Most)
+	rows, err := db.read(ctx).query(ask.text, ask.args...)
+	return collect(rows, err, readOperation)
+}
+
+// stretch is between which moments, and behind which operation, a page looks.
+func (w *wording) stretch(q report.OperationQuery) {
+	moment, both := `created_at`, `(created_at, id)`
+	if q.State.Open() || q.Subscriber != "" {
+		moment, both = `+created_at`, `(+created_at, id)` // it has been found by something else
+	}
+	switch {
+	case q.Last != (report.Place{}):
+		w.says(` AND `+both+` >= (?, ?)`, q.Last.Number, q.Last.ID)
+	case !q.From.IsZero():
+		w.says(` AND `+moment+` >= ?`, q.From.UnixMilli())
 	}
 	switch {
 	case q.After != (report.Place{}):
-		ask.says(` AND (created_at, id) < (?, ?)`, q.After.Number, q.After.ID)
+		w.says(` AND `+both+` < (?, ?)`, q.After.Number, q.After.ID)
 	case !q.Before.IsZero():
-		ask.says(` AND created_at < ?`, q.Before.UnixMilli())
+		w.says(` AND `+moment+` < ?`, q.Before.UnixMilli())
 	}
-	ask.says(` ORDER BY created_at DESC, id DESC LIMIT ?`, q.Most)
-	rows, err := db.read(ctx).query(ask.text, ask.args...)
-	return collect(rows, err, readOperation)
+}
+
+// PassOperations finds the operation with so many before it, in an index alone.
+func (db *DB) PassOperations(ctx context.Context, q report.OperationQuery, many int) (last report.Place, found bool, err error) {
+	var ask wording
+	ask.says(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
+	ask.stretch(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
+	ask.says(` ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`, many)
+	err = db.read(ctx).queryRow(ask.text, ask.args...).Scan(&last.Number, &last.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return report.Place{}, false, nil
+	}
+	return last, err == nil, err
 }

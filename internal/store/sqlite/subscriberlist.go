@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -22,14 +24,13 @@ type wording struct {
 
 // says adds to the text. Where it says ?, the next of the arguments stands.
 func (w *wording) says(text string, args ...any) {
-	for _, part := range text {
-		if part != '?' {
-			w.text += string(part)
-			continue
-		}
-		w.args, args = append(w.args, args[0]), args[1:]
-		w.text += fmt.Sprintf("?%d", len(w.args))
+	for _, arg := range args {
+		before, after, _ := strings.Cut(text, "?")
+		w.args = append(w.args, arg)
+		w.text += before + fmt.Sprintf("?%d", len(w.args))
+		text = after
 	}
+	w.text += text
 }
 
 // ListSubscribers reads a page of an operator's subscribers. What is listed in which
@@ -106,15 +107,11 @@ func reviewedSubscribers(ask *wording, q report.SubscriberQuery) {
 // searchedSubscribers begins with the terms that begin with the first one. Who has
 // several of these is found by the first of them only.
 func searchedSubscribers(ask *wording, q report.SubscriberQuery) {
-	prefix := q.Terms[0]
-	if q.After.Text < prefix {
-		q.After = report.Place{Text: prefix}
-	}
 	subscriberRow(ask, `t.term`, `subscriber_terms t CROSS JOIN subscribers s ON s.id = t.subscriber_id`, q)
-	ask.says(`
-		 WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ? AND +s.operator_id = ?
+	termsWithin(ask, q)
+	ask.says(` AND +s.operator_id = ?
 		   AND NOT EXISTS (SELECT 1 FROM subscriber_terms e WHERE e.subscriber_id = t.subscriber_id AND e.kind = 'word' AND e.term >= ? AND e.term < t.term)`,
-		q.OperatorID, q.After.Text, q.After.ID, report.PastPrefix(prefix), q.OperatorID, prefix)
+		q.OperatorID, q.Terms[0])
 	termsAsk(ask, q.Terms[1:])
 	standingAsks(ask, q)
 	ask.says(` ORDER BY t.term, t.subscriber_id`)
@@ -122,10 +119,41 @@ func searchedSubscribers(ask *wording, q report.SubscriberQuery) {
 
 func namedSubscribers(ask *wording, q report.SubscriberQuery) {
 	subscriberRow(ask, `t.term`, `subscriber_terms t CROSS JOIN subscribers s ON s.id = t.subscriber_id`, q)
-	ask.says(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?) AND +s.operator_id = ?`,
-		q.OperatorID, q.After.Text, q.After.ID, q.OperatorID)
+	termsWithin(ask, q)
+	ask.says(` AND +s.operator_id = ?`, q.OperatorID)
 	standingAsks(ask, q)
 	ask.says(` ORDER BY t.term, t.subscriber_id`)
+}
+
+// PassTerms finds the term with so many before it, in an index alone.
+func (db *DB) PassTerms(ctx context.Context, q report.SubscriberQuery, many int) (last report.Place, found bool, err error) {
+	var ask wording
+	ask.says(`SELECT t.term, t.subscriber_id FROM subscriber_terms t`)
+	termsWithin(&ask, q)
+	ask.says(` ORDER BY t.term, t.subscriber_id LIMIT 1 OFFSET ?`, many)
+	err = db.read(ctx).queryRow(ask.text, ask.args...).Scan(&last.Text, &last.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return report.Place{}, false, nil
+	}
+	return last, err == nil, err
+}
+
+// termsWithin are the terms t that a page looks at: those that begin with what is
+// looked for, or the names.
+func termsWithin(ask *wording, q report.SubscriberQuery) {
+	if len(q.Terms) > 0 {
+		prefix := q.Terms[0]
+		if q.After.Text < prefix {
+			q.After = report.Place{Text: prefix}
+		}
+		ask.says(` WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ?`,
+			q.OperatorID, q.After.Text, q.After.ID, report.PastPrefix(prefix))
+	} else {
+		ask.says(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?)`, q.OperatorID, q.After.Text, q.After.ID)
+	}
+	if q.Last != (report.Place{}) {
+		ask.says(` AND (t.term, t.subscriber_id) <= (?, ?)`, q.Last.Text, q.Last.ID)
+	}
 }
 
 func expiringSubscribers(ask *wording, q report.SubscriberQuery) {

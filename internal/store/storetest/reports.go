@@ -206,13 +206,14 @@ func dues(h *house) {
 	if !slices.Equal(lines, want) {
 		s.Errorf("due are %q; want %q", lines, want)
 	}
-	home, err := s.desk(noon).Home(s.Context(), s.operator.ID)
+	home, err := s.desk(noon).Home(s.Context(), s.operator.ID, false)
 	s.must(err)
-	if home.Wallet.Balance != rupees("9500") || home.Forecast.Month.Amount != rupees("1197") || home.Forecast.Week.Amount != rupees("597") || !home.Forecast.Covered() ||
-		len(home.Soon) != 5 || home.Soon[0].ID != "100002" || home.Counts.Active != 5 || len(home.Days) != report.HomeDays {
+	if home.Wallet.Balance != rupees("9500") || home.Figures == nil || home.Figures.Forecast.Month.Amount != rupees("1197") ||
+		home.Figures.Forecast.Week.Amount != rupees("597") || !home.Figures.Forecast.Covered() ||
+		len(home.Soon) != 5 || home.Soon[0].ID != "100002" || home.Counts.Active != 5 || len(home.Figures.Days) != report.HomeDays {
 		s.Errorf("at home: %+v", home)
 	}
-	if count, amount := home.Today().Sum(operation.Success); count != 1 || amount != rupees("500") {
+	if count, amount := home.Today.Sum(operation.Success); count != 1 || amount != rupees("500") {
 		s.Errorf("today %d for %s; want one for 500", count, amount)
 	}
 }

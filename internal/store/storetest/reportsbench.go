@@ -39,8 +39,8 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 	}{
 		{"home, kept", func() func() error {
 			desk := h.desk(now)
-			s.must(first(desk.Home(ctx, id)))
-			return func() error { return first(desk.Home(ctx, id)) }
+			s.must(first(desk.Home(ctx, id, true)))
+			return func() error { return first(desk.Home(ctx, id, true)) }
 		}()},
 		{"wallet", func() error { return first(h.Wallet(ctx, id)) }},
 		{"due in 30 days", func() error { return first(h.DueByDay(ctx, id, now, now.Add(30*oneDay))) }},

@@ -45,7 +45,7 @@ func accounts(h *house) {
 			}
 		}
 	}
-	found, err := s.desk(noon).Accounts(s.Context(), report.AccountFilter{Most: 1})
+	found, err := s.desk(noon).Accounts(s.Context(), report.AccountFilter{Counted: true, Most: 1})
 	s.must(err)
 	if one := found.Rows[0]; one.Operator != s.operator || one.Wallet.Balance != rupees("801") || one.Wallet.Held != rupees("199") ||
 		one.Wallet.LowBelow != s.operator.LowBalance || one.Counts.All != 2 || one.Counts.Active != 1 {
@@ -231,10 +231,10 @@ func reportTenancy(h *house) {
 			}
 		}
 	}
-	home, err := desk.Home(ctx, id)
+	home, err := desk.Home(ctx, id, false)
 	s.must(err)
-	if count, amount := home.Today().Sum(); count != 2 || amount != rupees("398") || home.Counts.All != 3 || home.Forecast.Month.Subscribers != 1 || len(home.Soon) != 2 {
-		s.Errorf("at home %d operations for %s, %+v, %+v", count, amount, home.Counts, home.Forecast)
+	if count, amount := home.Today.Sum(); count != 2 || amount != rupees("398") || home.Counts.All != 3 || home.Figures.Forecast.Month.Subscribers != 1 || len(home.Soon) != 2 {
+		s.Errorf("at home %d operations for %s, %+v, %+v", count, amount, home.Counts, home.Figures)
 	}
 	sums, err := desk.Commission(ctx, id, noon)
 	s.must(err)

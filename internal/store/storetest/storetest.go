@@ -62,6 +62,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Logins", loginTests},
 		{"Sessions", sessionTests},
 		{"Reports", reportTests},
+		{"Searches", searchTests},
 		{"RequestLog", requestLogTests},
 		{"Bulk", bulkTests},
 		{"Clerks", clerkTests},

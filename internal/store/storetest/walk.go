@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/login"
@@ -112,6 +113,7 @@ var ways = []way{
 	{"RequestBlock", func(w *walk) { w.must(second(w.RequestBlock(w.Context(), w.on.OperatorID, 1))) }},
 	{"KeyUses", func(w *walk) { w.must(first(w.KeyUses(w.Context(), w.on.OperatorID))) }},
 	{"PurgeRequests", func(w *walk) { w.must(first(w.PurgeRequests(w.Context(), w.on.Now.Add(time.Minute), 10))) }},
+	{"FindActs", (*walk).actSearch},
 	{"KeepBulkJob", (*walk).bulkDrafts},
 	{"StartBulkJob", (*walk).bulkStart},
 	{"BulkJobsDue", func(w *walk) { w.must(first(w.BulkJobsDue(w.Context(), w.on.Now))) }},
@@ -413,5 +415,22 @@ func (w *walk) requestSearch() {
 		w.must(first(w.RequestBlocks(w.Context(), requestlog.BlockQuery{
 			OperatorID: w.on.OperatorID, Before: requestlog.Position{Until: w.on.Now.Add(time.Hour), ID: 1 << 40}, Refused: refused, Most: 10,
 		})))
+	}
+}
+
+// actSearch asks for acts by each filter.
+func (w *walk) actSearch() {
+	for _, q := range []admin.ActQuery{
+		{},
+		{Below: 100, Above: 50},
+		{OperatorID: w.on.OperatorID},
+		{OperatorID: w.on.OperatorID, Actor: "cli:growth", Action: "lco create", Search: "one", From: w.on.Now.Add(-oneDay), Before: w.on.Now, Below: 1000},
+		{Actor: "nobody"},
+		{Action: "key revoke"},
+		{Search: "nothing"},
+		{From: w.on.Now, Before: w.on.Now.Add(oneDay)},
+	} {
+		q.Most = 20
+		w.must(first(w.FindActs(w.Context(), q)))
 	}
 }

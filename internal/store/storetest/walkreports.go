@@ -12,6 +12,11 @@ import (
 var reportWays = []way{
 	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 	{"ListSubscribers", (*walk).subscriberLists},
+	{"PassTerms", func(w *walk) {
+		for _, terms := range [][]string{nil, {"98"}} {
+			w.must(second(w.PassTerms(w.Context(), report.SubscriberQuery{OperatorID: w.on.OperatorID, Terms: terms}, 20)))
+		}
+	}},
 	{"CountSubscribers", func(w *walk) { w.must(first(w.CountSubscribers(w.Context(), w.on.OperatorID, w.on.Now))) }},
 	{"SubscriberTimeline", func(w *walk) {
 		w.must(first(w.SubscriberTimeline(w.Context(), w.on.OperatorID, w.on.Subscribers[0])))
@@ -30,6 +35,12 @@ var reportWays = []way{
 	{"ListLedger", (*walk).ledgerLists},
 	{"OpenOperations", func(w *walk) { w.must(first(w.OpenOperations(w.Context(), w.on.OperatorID, 10))) }},
 	{"PageOperations", (*walk).operationPages},
+	{"PassOperations", func(w *walk) {
+		for _, q := range []report.OperationQuery{{}, {From: w.on.Now.Add(-oneDay), Before: w.on.Now, After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}}} {
+			q.OperatorID = w.on.OperatorID
+			w.must(second(w.PassOperations(w.Context(), q, 20)))
+		}
+	}},
 	{"ListAccounts", func(w *walk) {
 		w.must(first(w.ListAccounts(w.Context(), report.AccountQuery{Search: "a", Status: "active", After: 1, Most: 10})))
 	}},
@@ -55,6 +66,9 @@ func (w *walk) subscriberLists() {
 		for _, q.Order = range []report.Order{report.ByExpiry, report.ByName} {
 			for _, q.Terms = range [][]string{nil, {"98"}, {w.on.Subscribers[0], "a"}} {
 				w.must(first(w.ListSubscribers(w.Context(), q)))
+				cut := q
+				cut.Last = report.Place{Text: "zzz", ID: "1"}
+				w.must(first(w.ListSubscribers(w.Context(), cut)))
 			}
 		}
 	}
@@ -77,6 +91,9 @@ func (w *walk) operationPages() {
 		{After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}},
 		{From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(time.Hour)},
 		{State: operation.Success, Kind: operation.Renew, Channel: operation.API, PlanID: w.plan.ID},
+		{Last: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}, Kind: operation.AdvanceRenew},
+		{State: operation.NeedsReview, From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(time.Hour)},
+		{State: operation.Processing, After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}},
 		{Subscriber: w.on.Subscribers[0]},
 	} {
 		q.OperatorID, q.Most = w.on.OperatorID, 20

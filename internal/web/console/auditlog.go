@@ -47,6 +47,8 @@ type auditLogPage struct {
 	Actions   []look.Choice
 	Operators []look.Choice
 	Problem   string
+	// Cut: not all acts were looked at yet, and the next page goes on.
+	Cut bool
 	// Verify is where the shown range is verified; Chain what came of it, nil where
 	// there is nothing to tell.
 	Verify string
@@ -92,16 +94,20 @@ func (c console) showAuditLog(v *web.Visit) error {
 	for _, action := range admin.Actions() {
 		page.Actions = append(page.Actions, look.Choice{Value: string(action), Text: string(action)})
 	}
-	acts, err := c.desk(v).FindActs(v.Context(), query)
+	found, err := c.desk(v).FindActs(v.Context(), query)
 	if err != nil {
 		return err
 	}
-	more := len(acts) > actsShown
-	acts = acts[:min(len(acts), actsShown)]
+	acts, next := found.Acts, found.SearchedTo
+	page.Cut = next != 0
+	if len(acts) > actsShown {
+		acts = acts[:actsShown]
+		next = acts[actsShown-1].ID
+	}
 	for _, act := range acts {
 		page.Acts = append(page.Acts, auditedAct{act, names[act.OperatorID]})
 	}
-	page.links(query, acts, more)
+	page.links(query, next)
 	if page.Chain, err = c.chainOf(v, acts); err != nil {
 		return err
 	}
@@ -167,8 +173,9 @@ func (c console) actsAsked(v *web.Visit) (admin.ActQuery, auditLogPage, error) {
 	return query, page, nil
 }
 
-// links are where the list goes on, begins, and is verified.
-func (p *auditLogPage) links(query admin.ActQuery, acts []admin.LoggedAct, more bool) {
+// links are where the list goes on, begins, and is verified. It goes on below the act
+// next; zero if it does not.
+func (p *auditLogPage) links(query admin.ActQuery, next int64) {
 	address := func(below int64, verify bool) string {
 		values := url.Values{}
 		for name, value := range map[string]string{
@@ -189,8 +196,8 @@ func (p *auditLogPage) links(query admin.ActQuery, acts []admin.LoggedAct, more 
 		}
 		return auditLogPath + "?" + values.Encode()
 	}
-	if more {
-		p.Next = address(acts[len(acts)-1].ID, false)
+	if next != 0 {
+		p.Next = address(next, false)
 	}
 	if query.Below != 0 {
 		p.First = address(0, false)
@@ -204,10 +211,11 @@ func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, erro
 	// One more than the range, to hold its first act against. Numbers have no gaps;
 	// where there is one, more is read, and the chain shows it.
 	most := min(last-first+2, chainMost+1)
-	acts, err := c.desk(v).FindActs(v.Context(), admin.ActQuery{Below: last + 1, Most: int(most)})
+	found, err := c.desk(v).FindActs(v.Context(), admin.ActQuery{Below: last + 1, Most: int(most)})
 	if err != nil {
 		return nil, err
 	}
+	acts := found.Acts
 	slices.Reverse(acts)
 	begin := slices.IndexFunc(acts, func(a admin.LoggedAct) bool { return a.ID >= first })
 	var previous []byte

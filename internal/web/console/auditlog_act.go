@@ -33,10 +33,10 @@ func (c console) showAct(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 || found[0].ID != id {
+	if len(found.Acts) == 0 || found.Acts[0].ID != id {
 		return web.NotFound()
 	}
-	act := auditedAct{LoggedAct: found[0]}
+	act := auditedAct{LoggedAct: found.Acts[0]}
 	if act.OperatorID != 0 {
 		operator, err := c.desk(v).Operator(v.Context(), act.OperatorID)
 		if err != nil && refusal(err) == "" {

@@ -48,6 +48,8 @@ type commissionPage struct {
 	MayClose bool
 	Problem  string
 	Query    string
+	// Later: the sums take long, and come after the page.
+	Later bool
 }
 
 // commissionGroup is an operator's plans, with their sum.
@@ -105,9 +107,20 @@ func (c console) showCommission(v *web.Visit) error {
 }
 
 func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, problem string) error {
-	sums, err := c.Reports.Commission(v.Context(), operatorID, month.Begins())
-	if err != nil {
-		return err
+	// A script comes for sums that were left out; who has none can ask for them.
+	wait := v.ByHTMX() || v.Query("sums") == "yes"
+	if !wait {
+		var err error
+		if wait, err = c.Reports.CommissionIsQuick(v.Context(), operatorID, month.Begins()); err != nil {
+			return err
+		}
+	}
+	var sums []report.CommissionSum
+	if wait {
+		var err error
+		if sums, err = c.Reports.Commission(v.Context(), operatorID, month.Begins()); err != nil {
+			return err
+		}
 	}
 	operators, err := c.desk(v).Operators(v.Context())
 	if err != nil {
@@ -119,7 +132,7 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 	}
 	page := commissionPage{
 		Month: month, MonthText: c.monthText(v, month), Running: v.Now.Before(month.Ends()), MayClose: may(v, admin.CommissionClose), Problem: problem,
-		Query: fmt.Sprintf("month=%s&operator=%d", month, operatorID), Operator: strconv.FormatInt(operatorID, 10),
+		Query: fmt.Sprintf("month=%s&operator=%d", month, operatorID), Operator: strconv.FormatInt(operatorID, 10), Later: !wait,
 		Operators: []look.Choice{{Value: "0", Text: v.T("All operators")}},
 	}
 	names := map[int64]string{}
@@ -140,6 +153,9 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 	page.add(sums, closedAt)
 	if problem != "" {
 		v.Status = http.StatusUnprocessableEntity
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("console/commission", "sums", page)
 	}
 	return v.Show("console/commission", page)
 }

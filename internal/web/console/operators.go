@@ -46,7 +46,7 @@ type operatorsPage struct {
 func (c console) operators(v *web.Visit) error {
 	data := operatorsPage{Search: v.Query("q"), Status: v.Query("status"), rights: rightsOf(v)}
 	found, err := c.Reports.Accounts(v.Context(), report.AccountFilter{
-		Search: data.Search, Status: subscription.OperatorStatus(data.Status), After: v.Query("after"), Most: accountRows,
+		Search: data.Search, Status: subscription.OperatorStatus(data.Status), Counted: true, After: v.Query("after"), Most: accountRows,
 	})
 	if errors.Is(err, report.ErrPlace) {
 		return web.NotFound()
@@ -121,12 +121,12 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
 		return err
 	}
-	acts, err := desk.Acts(v.Context(), head.ID)
+	recent, err := desk.FindActs(v.Context(), admin.ActQuery{OperatorID: head.ID, Most: recentActs})
 	if err != nil {
 		return err
 	}
-	for i := len(acts) - 1; i >= 0 && len(data.Acts) < recentActs; i-- {
-		data.Acts = append(data.Acts, shownAct{acts[i]})
+	for _, act := range recent.Acts {
+		data.Acts = append(data.Acts, shownAct{act})
 	}
 	if !f.ok() {
 		return again(v, "console/operator", data)

@@ -27,9 +27,10 @@ const (
 type homePage struct {
 	report.Home
 	Name string
-	// Outlook says how far the wallet goes.
+	// Outlook says how far the wallet goes; empty while that is not known.
 	Outlook string
-	// Outcomes and Spent are the charts' thirty days.
+	Due     string // in the next days; empty likewise
+	// Outcomes and Spent are the charts' thirty days, as far as they are known.
 	Outcomes   []look.Series
 	Spent      []look.Point
 	TodayCount int
@@ -39,7 +40,8 @@ type homePage struct {
 }
 
 func (p panel) home(v *web.Visit) error {
-	home, err := p.Report.Home(v.Context(), v.Operator())
+	// A script comes for the figures that were left out; who has none can ask for them.
+	home, err := p.Report.Home(v.Context(), v.Operator(), v.ByHTMX() || v.Query("figures") == "yes")
 	if err != nil {
 		return err
 	}
@@ -48,11 +50,17 @@ func (p panel) home(v *web.Visit) error {
 		return err
 	}
 	page := homePage{Home: home, Name: v.Session.Person.Name, Latest: entries(latest.Rows), Soon: rows(home.Soon[:min(len(home.Soon), soonRows)], v.Now)}
-	page.Outcomes, page.Spent = charts(v, home.Days)
-	page.Outlook = outlook(v, home.Forecast)
-	page.TodayCount, _ = home.Today().Sum()
-	_, spent := home.Today().Sum(operation.Success)
+	if home.Figures != nil {
+		page.Outcomes, page.Spent = charts(v, home.Figures.Days)
+		page.Outlook = outlook(v, home.Figures.Forecast)
+		page.Due = v.T("%s fall due in 7 days", look.Rupees(home.Figures.Forecast.Week.Amount))
+	}
+	page.TodayCount, _ = home.Today.Sum()
+	_, spent := home.Today.Sum(operation.Success)
 	page.TodaySpent = look.Rupees(spent)
+	if v.ByHTMX() {
+		return v.ShowPart("panel/home", "figures", page)
+	}
 	return v.Show("panel/home", page)
 }
 

@@ -233,7 +233,7 @@ const (
 // printStatement has all lines on one page, oldest first as on paper.
 func (p panel) printStatement(v *web.Visit) error {
 	f, d := statementFilter(v)
-	f.After, f.Most, f.NewestFirst = "", printedLines, false
+	f.After, f.Most, f.NewestFirst, f.Whole = "", printedLines, false, true
 	page, err := p.statement(v, f, d)
 	if err != nil {
 		return err

@@ -84,6 +84,7 @@ type subscribersPage struct {
 	Rows   []row
 	First  string // the list's first page, from any other
 	Next   string
+	Cut    bool   // not everybody was looked at yet, and the next page goes on
 	Nobody bool   // there is not one subscriber yet
 	Bulk   string // where all who are listed can be renewed at once
 }
@@ -114,7 +115,7 @@ func (p panel) subscribers(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page.Rows = rows(found.Rows, v.Now)
+	page.Rows, page.Cut = rows(found.Rows, v.Now), found.Cut
 	page.Nobody = len(page.Rows) == 0 && page.Search == "" && page.Show == ""
 	if page.Search == "" && len(page.Rows) > 0 && (filter.Standing == report.Expiring || filter.Standing == report.Expired) {
 		page.Bulk = "/panel/bulk?within=" + page.Show

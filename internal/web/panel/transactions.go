@@ -20,6 +20,8 @@ type transactionsPage struct {
 	Channel    string
 	Subscriber string
 	Links      links
+	// SearchedTo is how far back was looked, where there is more to look at.
+	SearchedTo time.Time
 }
 
 func transactionFilter(v *web.Visit) (report.TransactionFilter, period) {
@@ -49,7 +51,7 @@ func (p panel) showTransactions(v *web.Visit) error {
 	}
 	page := transactionsPage{
 		Rows: transactionRows(found.Rows), Period: d, State: string(f.State), Kind: string(f.Kind), Channel: string(f.Channel),
-		Subscriber: f.Subscriber, Links: linksOf(v, "/panel/transactions", found.Next),
+		Subscriber: f.Subscriber, Links: linksOf(v, "/panel/transactions", found.Next), SearchedTo: found.SearchedTo,
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("panel/transactions", "list", page)

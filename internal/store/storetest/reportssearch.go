@@ -1,0 +1,339 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// searchTests are of lists that a page looks for in parts, and of sums that a store
+// has a quick way to.
+var searchTests = []test{
+	{"a search of subscribers that ends its pages early finds the same", subscribersInParts},
+	{"a search of transactions that ends its pages early finds the same", transactionsInParts},
+	{"a search of a statement that ends its pages early finds the same", statementsInParts},
+	{"a search of acts that ends its pages early finds the same", actsInParts},
+	{"what falls due is the same as by a look at each subscriber", duesOneByOne},
+	{"a large operator's figures are left out until they are known", figuresLater},
+	{"the commission of a running month is that of its days, whatever is kept of them", runningCommission},
+}
+
+// looking is a desk whose pages look at so many rows.
+func (h *house) looking(rows int) *report.Desk {
+	return report.New(h.Store, report.Config{Now: func() time.Time { return noon }, LookedAt: rows})
+}
+
+func subscribersInParts(h *house) {
+	s := h.shop("1000")
+	var all []imported
+	for n := range 14 {
+		all = append(all, imported{
+			fmt.Sprintf("1000%02d", n), fmt.Sprintf("98000000%02d", n), given[n%4] + " " + family[n%3], noon.Add(time.Duration(n-5) * 12 * time.Hour),
+		})
+	}
+	s.importAll(s.operator, all...)
+	for what, f := range map[string]report.SubscriberFilter{
+		"two words": {Search: "asha sha"}, "no such pair": {Search: "asha zzz"}, "of the expired": {Search: "s", Standing: report.Expired},
+		"of who expires": {Search: "98", Standing: report.Expiring, Within: 2}, "active by name": {Standing: report.Active, Order: report.ByName},
+		"one word": {Search: "a"}, "everybody by name": {Order: report.ByName}, "by expiry": {Standing: report.Expired},
+	} {
+		read := func(rows, most int) (ids []string) {
+			f.After, f.Most = "", most
+			for pages := 0; ; pages++ {
+				found, err := h.looking(rows).Subscribers(s.Context(), s.operator.ID, f)
+				s.must(err)
+				for _, one := range found.Rows {
+					ids = append(ids, one.ID)
+				}
+				if found.Cut && (len(found.Rows) > most || found.Next == "") || pages > 100 {
+					s.Fatalf("%s: page %d of %d rows is cut, and goes on at %q", what, pages, len(found.Rows), found.Next)
+				}
+				if f.After = found.Next; f.After == "" {
+					return ids
+				}
+			}
+		}
+		want := read(1000, 50)
+		for rows := 1; rows <= 5; rows++ {
+			for _, most := range []int{1, 3, 50} {
+				if got := read(rows, most); !slices.Equal(got, want) {
+					s.Errorf("%s, %d of %d rows a page: %v; want %v", what, most, rows, got, want)
+				}
+			}
+		}
+	}
+}
+
+// transactionsInParts holds a search that looks at a few rows at a time against one
+// that looks at all of them at once.
+func transactionsInParts(h *house) {
+	s := h.shop("10000")
+	for n := range 12 {
+		d := s.activation(name("key", n), fmt.Sprintf("98000000%02d", n), fmt.Sprintf("1000%02d", n))
+		// Some are of the same moment.
+		d.CreatedAt, d.Channel = noon.Add(time.Duration(n/2)*oneDay/2), operation.API
+		if n%5 == 0 {
+			d.Channel = operation.Web
+		}
+		s.settle(s.reserve(d), []operation.State{operation.Success, operation.Failed, operation.NeedsReview}[n%3])
+	}
+	for what, f := range map[string]report.TransactionFilter{
+		"web":          {Channel: operation.Web},
+		"failed":       {State: operation.Failed},
+		"in review":    {State: operation.NeedsReview},
+		"under way":    {State: operation.Processing},
+		"no such kind": {Kind: operation.AdvanceRenew},
+		"some days":    {Channel: operation.API, From: noon.Add(oneDay), Until: noon.Add(oneDay)},
+		"all at once":  {Channel: operation.API, Kind: operation.Activate, State: operation.Success, PlanID: s.plan.ID, Until: noon.Add(oneDay)},
+		"no filter":    {},
+	} {
+		read := func(rows, most int) (ids []string, pages int) {
+			f.After, f.Most = "", most
+			for pages = 1; ; pages++ {
+				found, err := h.looking(rows).Transactions(s.Context(), s.operator.ID, f)
+				s.must(err)
+				for _, op := range found.Rows {
+					ids = append(ids, op.ID)
+				}
+				if cut := !found.SearchedTo.IsZero(); cut && (len(found.Rows) > most || found.Next == "") || pages > 50 {
+					s.Fatalf("%s: page %d of %d rows is cut: %v, and goes on at %q", what, pages, len(found.Rows), cut, found.Next)
+				}
+				if f.After = found.Next; f.After == "" {
+					return ids, pages
+				}
+			}
+		}
+		want, _ := read(1000, 50)
+		for rows := 1; rows <= 6; rows++ {
+			for _, most := range []int{1, 3, 50} {
+				if got, _ := read(rows, most); !slices.Equal(got, want) {
+					s.Errorf("%s, %d of %d rows a page: %v; want %v", what, most, rows, got, want)
+				}
+			}
+		}
+		if _, pages := read(2, 50); f.Kind == operation.AdvanceRenew && pages < 4 {
+			s.Errorf("%s: two of twelve operations looked at a page, and %d pages", what, pages)
+		}
+	}
+}
+
+func statementsInParts(h *house) {
+	s := h.shop("10000")
+	for n := range 9 {
+		s.subscriber(fmt.Sprintf("1000%02d", n), fmt.Sprintf("98000000%02d", n))
+		if n%4 == 3 {
+			s.topUp(s.operator, "5")
+		}
+	}
+	for what, f := range map[string]report.StatementFilter{
+		"credits": {Side: report.Credit}, "debits": {Side: report.Debit}, "a text": {Text: "100007"}, "no such text": {Text: "nothing"}, "both": {Side: report.Debit, Text: "activation"},
+	} {
+		for _, f.NewestFirst = range []bool{false, true} {
+			f.From, f.Until = noon, noon
+			read := func(rows, most int, whole bool) (lines []int64) {
+				f.After, f.Most, f.Whole = "", most, whole
+				for pages := 0; ; pages++ {
+					st, err := h.looking(rows).Statement(s.Context(), s.operator.ID, f)
+					s.must(err)
+					for _, line := range st.Rows {
+						lines = append(lines, line.Line)
+					}
+					if st.Cut && (len(st.Rows) > most || st.Next == "" || whole) || pages > 50 {
+						s.Fatalf("%s: page %d of %d rows is cut, and goes on at %q", what, pages, len(st.Rows), st.Next)
+					}
+					if f.After = st.Next; f.After == "" {
+						return lines
+					}
+				}
+			}
+			want := read(1000, 50, false)
+			for rows := 1; rows <= 5; rows++ {
+				for _, most := range []int{1, 2, 50} {
+					if got := read(rows, most, false); !slices.Equal(got, want) {
+						s.Errorf("%s, newest first %v, %d of %d rows a page: %v; want %v", what, f.NewestFirst, most, rows, got, want)
+					}
+				}
+			}
+			if got := read(1, 50, true); !slices.Equal(got, want) {
+				s.Errorf("%s, newest first %v, as a whole: %v; want %v", what, f.NewestFirst, got, want)
+			}
+		}
+	}
+}
+
+func actsInParts(h *house) {
+	h.components("TV-BASIC")
+	one, two := h.operator("one"), h.operator("two")
+	for n := range 10 {
+		done := act("wallet topup")
+		done.Actor, done.At = []string{"web:asha", "web:ravi"}[n%2], noon.Add(time.Duration(n)*time.Hour)
+		_, _, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: []int64{one.ID, two.ID}[n%3%2], Amount: rupees("5"), Reference: name("NEFT", n)})
+		h.must(err)
+	}
+	desk := h.clerk("asha", admin.Administrator)
+	for what, q := range map[string]admin.ActQuery{
+		"a person's": {Actor: "web:ravi"}, "a kind": {Action: "lco create"}, "a subject": {Search: "neft-007"}, "some hours": {From: noon.Add(2 * time.Hour), Before: noon.Add(4 * time.Hour)},
+		"an operator's": {OperatorID: two.ID, Actor: "web:asha"}, "nothing": {Search: "nothing"}, "all": {},
+	} {
+		read := func(looked, most int) (ids []int64) {
+			q.Below, q.Most, q.LookedAt = 0, most, looked
+			for pages := 0; pages < 50; pages++ {
+				found, err := desk.FindActs(h.Context(), q)
+				h.must(err)
+				for _, one := range found.Acts {
+					ids = append(ids, one.ID)
+				}
+				switch {
+				case found.SearchedTo != 0 && len(found.Acts) < most:
+					q.Below = found.SearchedTo
+				case found.SearchedTo == 0 && len(found.Acts) == most:
+					q.Below = ids[len(ids)-1]
+				case found.SearchedTo == 0:
+					return ids
+				default:
+					h.Fatalf("%s: a full page of %d says that it looked down to %d", what, most, found.SearchedTo)
+				}
+			}
+			h.Fatalf("%s: fifty pages and no end", what)
+			return nil
+		}
+		want := read(1000, 100)
+		for looked := 1; looked <= 5; looked++ {
+			for _, most := range []int{1, 3, 100} {
+				if got := read(looked, most); !slices.Equal(got, want) {
+					h.Errorf("%s, %d a page, looking at %d: %v; want %v", what, most, looked, got, want)
+				}
+			}
+		}
+	}
+}
+
+// duesOneByOne has people of several plans renew in every way, and adds up what they
+// owe from what each of them looks like by itself.
+func duesOneByOne(h *house) {
+	s := h.shop("1000000")
+	chance := rand.New(rand.NewPCG(7, 11))
+	plans := []subscription.Plan{s.plan}
+	for i, price := range []string{"250", "349.50", "0.01"} {
+		made, err := s.SetPlan(s.Context(), act("plan set"), plan(fmt.Sprintf("PLAN-%d", i), price, "TV-BASIC"))
+		s.must(err)
+		plans = append(plans, made)
+	}
+	const people = 60
+	var ids []string
+	for n := range people {
+		id := fmt.Sprintf("1000%02d", n)
+		ids = append(ids, id)
+		s.importAll(s.operator, imported{id, fmt.Sprintf("98000000%02d", n), "somebody", noon.Add(time.Duration(chance.IntN(55*24)-10*24) * time.Hour)})
+		for k := range chance.IntN(4) {
+			d := s.renewal(fmt.Sprintf("renew-%d-%d", n, k), id)
+			bought := plans[chance.IntN(len(plans))]
+			d.PlanID, d.PlanVersion, d.PlanName, d.Amount = bought.ID, bought.Version, bought.Name, bought.Price
+			d.ExpiryPlanned = d.ExpiryPrevious.Add(time.Duration(1+chance.IntN(20)) * oneDay)
+			if chance.IntN(2) == 0 {
+				d.Kind, d.CycleStartsAt = operation.AdvanceRenew, d.ExpiryPrevious
+			}
+			s.settle(s.reserve(d), []operation.State{operation.Success, operation.Success, operation.Failed}[chance.IntN(3)])
+		}
+	}
+	// Prices change, and what falls due is at the new ones.
+	for i, price := range []string{"275", "1.99"} {
+		_, err := s.SetPlan(s.Context(), act("plan set"), plan(fmt.Sprintf("PLAN-%d", i), price, "TV-BASIC"))
+		s.must(err)
+	}
+	sold, err := s.AllPlans(s.Context())
+	s.must(err)
+	prices := map[string]int64{}
+	for _, p := range sold {
+		prices[p.ID] = p.Price.Paise()
+	}
+	for _, days := range []int{0, 1, 7, 30, 60} {
+		until := noon.Add(time.Duration(days)*oneDay + time.Hour)
+		slow := map[string][2]int64{}
+		for _, id := range ids {
+			who, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, id, "")
+			s.must(err)
+			if !found || !who.Expires.After(noon) || who.Expires.After(until) {
+				continue
+			}
+			day, last := report.Day(who.Expires).UTC().String(), who.Cycles[len(who.Cycles)-1]
+			sum := slow[day]
+			slow[day] = [2]int64{sum[0] + 1, sum[1] + prices[last.PlanID]}
+		}
+		got, err := s.DueByDay(s.Context(), s.operator.ID, noon, until)
+		s.must(err)
+		quick := map[string][2]int64{}
+		for i, due := range got {
+			if i > 0 && !got[i-1].Day.Before(due.Day) {
+				s.Errorf("%s comes after %s", due.Day, got[i-1].Day)
+			}
+			quick[due.Day.UTC().String()] = [2]int64{int64(due.Subscribers), due.Amount.Paise()}
+		}
+		if !maps.Equal(quick, slow) || days > 7 && len(slow) < 5 {
+			s.Errorf("within %d days %v fall due; want %v", days, quick, slow)
+		}
+	}
+}
+
+func figuresLater(h *house) {
+	s := h.shop("1000")
+	s.importAll(s.operator, imported{"100001", "9800000001", "Asha", noon.Add(oneDay)}, imported{"100002", "9800000002", "Ravi", noon.Add(oneDay)})
+	now := noon
+	desk := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 1})
+	home := func(wait bool) report.Home {
+		home, err := desk.Home(s.Context(), s.operator.ID, wait)
+		s.must(err)
+		return home
+	}
+	if quick := home(false); quick.Figures != nil || quick.Counts.All != 2 || len(quick.Soon) != 2 || quick.Wallet.Balance != rupees("1000") {
+		s.Errorf("at first there is %+v; want all but the figures", quick)
+	}
+	if waited := home(true); waited.Figures == nil || waited.Figures.Forecast.Week.Subscribers != 2 || len(waited.Figures.Days) != report.HomeDays {
+		s.Errorf("who waits sees %+v", waited.Figures)
+	}
+	if again := home(false); again.Figures == nil || again.Figures.Forecast.Week.Subscribers != 2 {
+		s.Errorf("once they are known there are the figures %+v", again.Figures)
+	}
+	now = now.Add(time.Hour)
+	if later := home(false); later.Figures != nil {
+		s.Errorf("an hour later there are still %+v", later.Figures)
+	}
+}
+
+func runningCommission(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	now := noon.Add(10 * oneDay)
+	s.earn(noon.Add(time.Hour), noon.Add(5*oneDay), now.Add(-time.Minute))
+	desk := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 2})
+	quick := func(want bool) {
+		h.Helper()
+		if is, err := desk.CommissionIsQuick(s.Context(), s.operator.ID, now); err != nil || is != want {
+			h.Errorf("it is said to be quick: %v, %v; want %v", is, err, want)
+		}
+	}
+	sums := func(what string, count int, sales string) {
+		h.Helper()
+		got, err := desk.Commission(s.Context(), 0, now)
+		s.must(err)
+		if len(got) != 1 || got[0].Count != count || got[0].Sales != rupees(sales) || got[0].PlanID != s.plan.ID || got[0].OperatorName == "" {
+			h.Errorf("%s: %+v; want %d for %s", what, got, count, sales)
+		}
+	}
+	quick(false)
+	sums("at first", 4, "796")
+	quick(true)
+	s.earn(now)
+	sums("a sale later, within the minute", 4, "796")
+	now = now.Add(time.Minute)
+	quick(true)
+	sums("a minute later", 5, "995")
+	quick(true)
+}
