@@ -17,7 +17,7 @@ MUTATE       ?=
 
 # Packages whose tests run on either store, as COAX_TEST_STORE says: SQLite, or a
 # PostgreSQL that they start themselves. The second time they are not raced: what
-# is new then is the store, whose own tests are.
+# is new then is the store, whose own tests are. Nor are pages looked at again.
 BOTH_STORES = ./cmd/coax ./internal/audit
 
 # What tortures processes and disks is not raced: the detector sees nothing of
@@ -76,7 +76,7 @@ demo: build ## Run a whole Coax with nothing to configure, and three months of m
 .PHONY: test
 test: tools-present lint ## Everything: lint, the whole suite under the race detector, what differs by store once more on PostgreSQL, what is too long to be raced, and some fuzzing
 	CGO_ENABLED=1 go test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(RACED)
-	COAX_TEST_STORE=postgres go test -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
+	COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no go test -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
 	FUZZTIME=10s FUZZFRESH=1 scripts/fuzz
 
