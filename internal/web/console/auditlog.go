@@ -3,9 +3,9 @@ package console
 import (
 	"bytes"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -33,8 +33,7 @@ const (
 
 type auditLogPage struct {
 	Acts      []auditedAct
-	Next      string
-	First     string // back to the newest, where this is not that
+	Steps     web.Steps
 	Actor     string
 	Action    string
 	Search    string
@@ -51,7 +50,7 @@ type auditLogPage struct {
 
 // auditedAct is an act with whose it is.
 type auditedAct struct {
-	admin.LoggedAct
+	shownAct
 	OperatorName string
 }
 
@@ -83,9 +82,10 @@ func (c console) showAuditLog(v *web.Visit) error {
 		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
 	}
 	page.Actions = []look.Choice{{Value: "", Text: v.T("All acts")}}
-	for _, action := range admin.Actions() {
-		page.Actions = append(page.Actions, look.Choice{Value: string(action), Text: string(action)})
+	for action := range actNames {
+		page.Actions = append(page.Actions, look.Choice{Value: action, Text: actName(v, action)})
 	}
+	slices.SortFunc(page.Actions[1:], func(a, b look.Choice) int { return strings.Compare(a.Text, b.Text) })
 	acts, err := c.desk(v).FindActs(v.Context(), query)
 	if err != nil {
 		return err
@@ -93,9 +93,13 @@ func (c console) showAuditLog(v *web.Visit) error {
 	more := len(acts) > actsShown
 	acts = acts[:min(len(acts), actsShown)]
 	for _, act := range acts {
-		page.Acts = append(page.Acts, auditedAct{act, names[act.OperatorID]})
+		page.Acts = append(page.Acts, auditedAct{shownAct{act}, names[act.OperatorID]})
 	}
-	page.links(query, acts, more)
+	next := ""
+	if more {
+		next = strconv.FormatInt(acts[len(acts)-1].ID, 10)
+	}
+	page.Steps, page.Verify = v.Steps(next), v.Narrowed(auditLogPath, "after", v.Query("after"), "trail", v.Query("trail"), "verify", "yes")
 	if v.Query("verify") == "yes" && len(acts) > 0 {
 		if page.Chain, err = c.verifyChain(v, acts[len(acts)-1].ID, acts[0].ID); err != nil {
 			return err
@@ -116,7 +120,7 @@ func (c console) actsAsked(v *web.Visit) (admin.ActQuery, auditLogPage, error) {
 	for _, number := range []struct {
 		text string
 		to   *int64
-	}{{page.Operator, &query.OperatorID}, {v.Query("below"), &query.Below}} {
+	}{{page.Operator, &query.OperatorID}, {v.Query("after"), &query.Below}} {
 		if number.text == "" {
 			continue
 		}
@@ -142,37 +146,6 @@ func (c console) actsAsked(v *web.Visit) (admin.ActQuery, auditLogPage, error) {
 		*day.to = t.AddDate(0, 0, day.more)
 	}
 	return query, page, nil
-}
-
-// links are where the list goes on, begins, and is verified.
-func (p *auditLogPage) links(query admin.ActQuery, acts []admin.LoggedAct, more bool) {
-	address := func(below int64, verify bool) string {
-		values := url.Values{}
-		for name, value := range map[string]string{
-			"actor": p.Actor, "action": p.Action, "q": p.Search, "operator": p.Operator, "from": p.From, "until": p.Until,
-		} {
-			if value != "" {
-				values.Set(name, value)
-			}
-		}
-		if below != 0 {
-			values.Set("below", strconv.FormatInt(below, 10))
-		}
-		if verify {
-			values.Set("verify", "yes")
-		}
-		if len(values) == 0 {
-			return auditLogPath
-		}
-		return auditLogPath + "?" + values.Encode()
-	}
-	if more {
-		p.Next = address(acts[len(acts)-1].ID, false)
-	}
-	if query.Below != 0 {
-		p.First = address(0, false)
-	}
-	p.Verify = address(query.Below, true)
 }
 
 // verifyChain computes the hashes of all acts from one to another once more, those

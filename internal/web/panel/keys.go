@@ -34,6 +34,7 @@ const refusedFor = 7 * 24 * time.Hour
 
 // keysPage is what programs are let in with.
 type keysPage struct {
+	Kept      kept
 	Keys      []keyRow
 	Whitelist []netip.Prefix
 	Refused   []requestlog.RefusedAddress
@@ -59,7 +60,7 @@ func (p panel) showKeys(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	var page keysPage
+	page := keysPage{Kept: p.kept(v)}
 	if page.Whitelist, err = p.Access.Whitelist(ctx, operator); err != nil {
 		return err
 	}
