@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
@@ -36,7 +37,7 @@ const refusedFor = 7 * 24 * time.Hour
 type keysPage struct {
 	Kept      kept
 	Keys      []keyRow
-	Whitelist []netip.Prefix
+	Whitelist []string
 	Refused   []requestlog.RefusedAddress
 }
 
@@ -61,9 +62,11 @@ func (p panel) showKeys(v *web.Visit) error {
 		return err
 	}
 	page := keysPage{Kept: p.kept(v)}
-	if page.Whitelist, err = p.Access.Whitelist(ctx, operator); err != nil {
+	whitelist, err := p.Access.Whitelist(ctx, operator)
+	if err != nil {
 		return err
 	}
+	page.Whitelist = admin.WhitelistState(whitelist)
 	if page.Refused, err = p.Requests.RefusedAddresses(ctx, operator, v.Now.Add(-refusedFor)); err != nil {
 		return err
 	}
