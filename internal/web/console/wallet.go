@@ -32,6 +32,8 @@ type walletPage struct {
 	Form   *form
 	Wallet subscription.Wallet
 	Lines  []report.LedgerLine
+	// Described is what the books say of a line, as the visitor reads it.
+	Described func(description string) string
 	// Waiting is what was proposed of this wallet and not decided yet.
 	Waiting []proposal
 	Above   money.Amount
@@ -54,7 +56,7 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Above: c.Limits.ApprovalAbove}
+	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove}
 	for _, p := range open {
 		data.Waiting = append(data.Waiting, c.asSeen(v, p, head.Name))
 	}

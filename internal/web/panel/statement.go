@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
@@ -106,27 +105,8 @@ type statementPage struct {
 	Links   links
 	HasMore bool
 
-	say func(english string, args ...any) string
-}
-
-// lineForms are the beginnings of what the books say of a line, which is English for
-// good, with what to say in its place.
-var lineForms = []struct{ begins, form string }{
-	{"Advance renewal of ", look.Word("Advance renewal of %s")},
-	{"Renewal of ", look.Word("Renewal of %s")},
-	{"Activation of ", look.Word("Activation of %s")},
-	{"Top-up ", look.Word("Top-up %s")},
-	{"Adjustment: ", look.Word("Adjustment: %s")},
-}
-
-// Described is what the books say of a line, begun in the visitor's language.
-func (p statementPage) Described(line report.LedgerLine) string {
-	for _, known := range lineForms {
-		if rest, is := strings.CutPrefix(line.Description, known.begins); is {
-			return p.say(known.form, rest)
-		}
-	}
-	return line.Description
+	// Described is what the books say of a line, as the visitor reads it.
+	Described func(description string) string
 }
 
 // links are where a list leads.
@@ -177,7 +157,7 @@ func (p panel) statement(v *web.Visit, f report.StatementFilter, d period) (page
 	}
 	page = statementPage{
 		Statement: s, Period: d, Side: string(f.Side), Text: f.Text, Newest: f.NewestFirst,
-		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "", say: v.T,
+		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "", Described: v.LineText,
 	}
 	if s.Wallet.Held.IsPositive() {
 		held, err := p.Report.Holds(v.Context(), v.Operator())
