@@ -78,7 +78,7 @@ demo: build ## Run a whole Coax with nothing to configure, and three months of m
 .PHONY: test
 test: tools-present lint ## Everything: lint, the whole suite under the race detector, what differs by store once more on PostgreSQL, what is too long to be raced, and some fuzzing
 	CGO_ENABLED=1 go test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(RACED)
-	COAX_TEST_STORE=postgres COAX_TEST_SHOTS=none go test -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
+	COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no go test -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
 	FUZZTIME=10s FUZZFRESH=1 scripts/fuzz
 

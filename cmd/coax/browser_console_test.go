@@ -42,7 +42,7 @@ func TestAnAdministratorFitsOutAnOperatorInABrowser(t *testing.T) {
 
 	tab.Fill("Requests a minute", "120")
 	tab.Press("Set the limit")
-	tab.Sees("rate limit: 120")
+	tab.Sees("Requests a minute: 120")
 	tab.Set("Account", "inactive")
 	tab.Press("Set the account")
 	tab.Sees("status: inactive")

@@ -64,11 +64,11 @@ func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	w.audited()
 
 	second.Press("Audit log")
-	second.Sees("proposal approve")
+	second.Sees("Proposal approved")
 	second.Press("Verify the chain of these")
 	second.Sees("The chain is whole here.")
 	second.Check("console-audit-log")
-	second.Press("review settle")
+	second.Press("Operation in review settled")
 	second.Sees("Fits the act before it")
 	second.Sees("web:ravi")
 	second.Check("console-audit-log-act")

@@ -183,3 +183,21 @@ func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
 	}
 	w.as(t, w.line.Operator).get("/panel/transactions/"+transaction).shows(t, http.StatusOK, transaction)
 }
+
+func TestTheRequestLogSaysHowLongItKeeps(t *testing.T) {
+	for keep, want := range map[string]string{
+		"720h": "in the last 30 days", "36h": "in the last 36 hours", "0s": "The request log is switched off.",
+	} {
+		w := newWorld(t, "request_log.keep="+keep)
+		b := w.as(t, w.line.Operator)
+		page := b.get("/panel/requests").shows(t, http.StatusOK, want)
+		for _, path := range []string{"/panel/keys", "/panel/signature"} {
+			if off := strings.Contains(b.get(path).shows(t, http.StatusOK).body, "The request log is switched off."); off != (keep == "0s") {
+				t.Errorf("with request_log.keep=%s, %s says that the log is off: %v", keep, path, off)
+			}
+		}
+		if keep != "720h" && strings.Contains(page.body, "30 days") {
+			t.Errorf("with request_log.keep=%s the page speaks of 30 days", keep)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,7 +31,7 @@ func ParseWhitelistEntry(text string) (netip.Prefix, error) {
 			widest = minWhitelistBits4
 		}
 		if bits < widest {
-			return fmt.Errorf("the range is wider than /%d; list narrower ranges, or the addresses themselves", widest)
+			return advise("the range is wider than /%d; list narrower ranges, or the addresses themselves", widest)
 		}
 		return nil
 	})
@@ -41,6 +40,18 @@ func ParseWhitelistEntry(text string) (netip.Prefix, error) {
 	}
 	return entry, nil
 }
+
+// Advice is why an address or a range is not taken, and what to write instead.
+type Advice struct {
+	// Form and Args are the sentence taken apart, for whoever says it in another
+	// language.
+	Form string
+	Args []any
+}
+
+func advise(form string, args ...any) *Advice { return &Advice{form, args} }
+
+func (a *Advice) Error() string { return fmt.Sprintf(a.Form, a.Args...) }
 
 // allowed reports whether a whitelist lets an address in. An empty one lets
 // nobody in, and an address that is not known is in no list.
@@ -58,11 +69,11 @@ func allowed(list []netip.Prefix, addr netip.Addr) bool {
 func parseRange(text string, judgeWidth func(addr netip.Addr, bits int) error) (netip.Prefix, error) {
 	switch {
 	case text == "":
-		return netip.Prefix{}, errors.New("it is empty; write an address such as 203.0.113.7 or a range such as 203.0.113.0/24")
+		return netip.Prefix{}, advise("it is empty; write an address such as 203.0.113.7 or a range such as 203.0.113.0/24")
 	case strings.ContainsFunc(text, unicode.IsSpace):
-		return netip.Prefix{}, errors.New("it contains a blank; write one address or range and nothing else")
+		return netip.Prefix{}, advise("it contains a blank; write one address or range and nothing else")
 	case strings.Contains(text, "%"):
-		return netip.Prefix{}, errors.New("it names a zone (the part from % on); write the address without it")
+		return netip.Prefix{}, advise("it names a zone (the part from %% on); write the address without it")
 	}
 
 	address, length, isRange := strings.Cut(text, "/")
@@ -82,13 +93,16 @@ func parseRange(text string, judgeWidth func(addr netip.Addr, bits int) error) (
 		return netip.Prefix{}, err
 	}
 	if addr.IsUnspecified() {
-		return netip.Prefix{}, fmt.Errorf("%s is no caller's address; write the address that requests come from", addr)
+		return netip.Prefix{}, advise("%s is no caller's address; write the address that requests come from", addr)
 	}
 	if entry.Overlaps(mapped) {
-		return netip.Prefix{}, fmt.Errorf("it covers IPv4 written as IPv6; write %s", asIPv4(entry, judgeWidth))
+		if better := asIPv4(entry, judgeWidth); better != "" {
+			return netip.Prefix{}, advise("it covers IPv4 written as IPv6; write %s", better)
+		}
+		return netip.Prefix{}, advise("it covers IPv4 written as IPv6; write the IPv4 addresses or ranges that you mean")
 	}
 	if entry != entry.Masked() {
-		return netip.Prefix{}, fmt.Errorf("bits are set beyond /%d; write %s for the range, or %s for the one address",
+		return netip.Prefix{}, advise("bits are set beyond /%d; write %s for the range, or %s for the one address",
 			bits, entry.Masked(), addr)
 	}
 	return entry, nil
@@ -100,9 +114,9 @@ func parseAddress(text string) (netip.Addr, error) {
 	case err == nil:
 		return addr, nil
 	case hasLeadingZero(text):
-		return netip.Addr{}, errors.New("a number in it begins with 0, which some programs read as octal; write it without the zero")
+		return netip.Addr{}, advise("a number in it begins with 0, which some programs read as octal; write it without the zero")
 	}
-	return netip.Addr{}, fmt.Errorf("%q is not an IPv4 or IPv6 address; host names are not looked up", text)
+	return netip.Addr{}, advise("%q is not an IPv4 or IPv6 address; host names are not looked up", text)
 }
 
 // hasLeadingZero finds out why an IPv4 address was refused. IPv6 allows zeros.
@@ -114,24 +128,24 @@ func hasLeadingZero(text string) bool {
 
 func parseBits(text string, most int) (int, error) {
 	if !allDigits(text) || len(text) > 3 || len(text) > 1 && text[0] == '0' {
-		return 0, fmt.Errorf("%q after the slash is not a prefix length; write a number from 0 to %d", text, most)
+		return 0, advise("%q after the slash is not a prefix length; write a number from 0 to %d", text, most)
 	}
 	bits, err := strconv.Atoi(text)
 	if err != nil || bits > most {
-		return 0, fmt.Errorf("/%s is longer than the address; write a number from 0 to %d", text, most)
+		return 0, advise("/%s is longer than the address; write a number from 0 to %d", text, most)
 	}
 	return bits, nil
 }
 
-// asIPv4 is the advice for a range within, or around, IPv4 written as IPv6. What
-// was narrow by the bits of IPv6 may be too wide by those of IPv4.
+// asIPv4 is what to write for a range within, or around, IPv4 written as IPv6. What
+// was narrow by the bits of IPv6 may be too wide by those of IPv4; then it is empty.
 func asIPv4(entry netip.Prefix, judgeWidth func(addr netip.Addr, bits int) error) string {
 	addr, bits := entry.Addr().Unmap(), entry.Bits()-mapped.Bits()
 	switch {
 	case entry.IsSingleIP():
 		return addr.String()
 	case bits < 0 || judgeWidth(addr, bits) != nil:
-		return "the IPv4 addresses or ranges that you mean"
+		return ""
 	}
 	return netip.PrefixFrom(addr, bits).Masked().String()
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -21,9 +22,9 @@ type Act struct {
 	// the machine itself.
 	Origin string
 
-	// Voucher names one correction of a wallet, which is made once however often it
-	// is asked for; empty where nobody could ask twice by mistake. The reason ends
-	// with VoucherNote, so that log and books carry it.
+	// Voucher names one act, which is done once however often it is asked for; empty
+	// where nobody could ask twice by mistake. The reason ends with VoucherNote, so
+	// that log and books carry it, and a store refuses a second act under it.
 	Voucher string
 
 	// barred is why the actor may not do it; nil if they may.
@@ -35,17 +36,30 @@ type Act struct {
 // back then, and no way to a change leads past it.
 func (a Act) Permitted() error { return a.barred }
 
-// VoucherNote is how a reason names the act's voucher; empty without one.
-func (a Act) VoucherNote() string {
-	if a.Voucher == "" {
+// VoucherNote is how a reason ends that names a voucher; empty without one.
+func VoucherNote(voucher string) string {
+	if voucher == "" {
 		return ""
 	}
-	return " (voucher " + a.Voucher + ")"
+	return "(voucher " + voucher + ")"
 }
 
-// RefuseVoucher refuses a correction that was made already.
+// VoucherNote is how the act's reason names its voucher; empty without one.
+func (a Act) VoucherNote() string { return VoucherNote(a.Voucher) }
+
+// noted is a reason that names the act's voucher, too.
+func (a Act) noted(reason string) string { return strings.TrimSpace(reason + " " + a.VoucherNote()) }
+
+// RefuseVoucher refuses an act that was done already.
 func RefuseVoucher(voucher string) *Refusal {
 	return Refuse("it was done already, under voucher %s: look into the books before it is done again", voucher)
+}
+
+// DoneAlready reports whether an error is the refusal of an act that was done under
+// the same voucher.
+func DoneAlready(err error) bool {
+	var refusal *Refusal
+	return errors.As(err, &refusal) && refusal.Form == RefuseVoucher("").Form
 }
 
 // LoggedAct is an act as it was written down, with what it changed.
@@ -134,11 +148,22 @@ func (q ActQuery) Top() int64 {
 }
 
 // Refusal is an act that was not done, with a reason a person can act on.
-type Refusal struct{ Reason string }
+type Refusal struct {
+	// Reason is the whole sentence, on one line.
+	Reason string
+	// Form and Args are the reason taken apart, for whoever says it in another
+	// language. An argument that is a Term or another Refusal is said there, too.
+	Form string
+	Args []any
+}
+
+// Term is a word of ours within a refusal, such as the name of a field, and nothing
+// that somebody typed.
+type Term string
 
 // Refuse returns a refusal, on one line whatever was typed: it goes to a terminal.
 func Refuse(format string, args ...any) *Refusal {
-	return &Refusal{strings.Map(func(r rune) rune {
+	return &Refusal{Form: format, Args: args, Reason: strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return unicode.ReplacementChar
 		}

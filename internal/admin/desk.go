@@ -6,6 +6,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"time"
@@ -49,7 +50,9 @@ func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Des
 }
 
 func (d *Desk) act(action Action) Act {
-	return Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, barred: d.permit(action)}
+	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action)}
+	act.Reason = act.noted("")
+	return act
 }
 
 // CreateOperator opens an account with an empty wallet. It starts active, with
@@ -125,12 +128,13 @@ func checkTerms(change OperatorChange) error {
 
 // checkText takes a text of so many characters that a person can read on one
 // line: no control characters, no blanks around it.
-func checkText(name, text string, least, most int) error {
+func checkText(name Term, text string, least, most int) error {
+	form, args := subscription.WhyUnprintable(text)
 	switch n := utf8.RuneCountInString(text); {
 	case n < least || n > most:
 		return Refuse("the %s has %d characters; give %d to %d", name, n, least, most)
-	case subscription.Unprintable(text) != "":
-		return Refuse("the %s is not fit to be shown: %s", name, subscription.Unprintable(text))
+	case form != "":
+		return Refuse("the %s is not fit to be shown: %v", name, Refuse(form, args...))
 	case strings.TrimSpace(text) != text:
 		return Refuse("the %s has blanks around it", name)
 	}
@@ -163,7 +167,7 @@ func checkTopUp(topUp TopUp) (TopUp, error) {
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
 func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
-	act, err := d.adjustment(reason)
+	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
 		return subscription.Wallet{}, err
 	}
@@ -176,32 +180,34 @@ func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount
 	return d.store.Adjust(ctx, act, operatorID, amount)
 }
 
-// Under is the desk for the correction that a voucher names: a form has one from
-// the moment it is shown, and so corrects a wallet once, however often it is sent.
+// Under is the desk for the one act that a voucher names: a form has one from the
+// moment it is shown, and so does what it is for once, however often it is sent.
 func (d *Desk) Under(voucher string) *Desk {
 	bound := *d
 	bound.voucher = voucher
 	return &bound
 }
 
-// adjustment is the act of correcting a wallet.
-func (d *Desk) adjustment(reason string) (Act, error) {
-	act, err := d.reasoned(WalletAdjust, reason)
-	act.Voucher = d.voucher
-	act.Reason += act.VoucherNote()
-	return act, err
+// Done is the act that was done under the desk's voucher, if one was.
+func (d *Desk) Done(ctx context.Context) (act LoggedAct, found bool, err error) {
+	if d.voucher == "" {
+		return LoggedAct{}, false, nil
+	}
+	return d.store.ActUnder(ctx, d.voucher)
 }
 
 // SetPlan makes a plan, or changes the one with that id. The new price holds
 // from the next reservation on, on every node.
 func (d *Desk) SetPlan(ctx context.Context, plan subscription.Plan) (subscription.Plan, error) {
 	for _, text := range []struct {
-		name, value string
+		name        Term
+		value       string
 		least, most int
 	}{
-		{"id", plan.ID, 1, 100}, {"name", plan.Name, 1, 100}, {"description", plan.Description, 0, 500}, {"main component", plan.Main, 1, 100},
+		{Term("plan's id"), plan.ID, 1, 100}, {Term("plan's name"), plan.Name, 1, 100},
+		{Term("plan's description"), plan.Description, 0, 500}, {Term("plan's main component"), plan.Main, 1, 100},
 	} {
-		if err := checkText("plan's "+text.name, text.value, text.least, text.most); err != nil {
+		if err := checkText(text.name, text.value, text.least, text.most); err != nil {
 			return plan, err
 		}
 	}
@@ -290,20 +296,33 @@ func (d *Desk) PermitKey(ctx context.Context, id int64, permissions access.Permi
 	return d.store.PermitKey(ctx, d.act(KeyPermit), id, permissions)
 }
 
+// parseEntry reads a whitelist entry, or refuses it with what to write instead.
+func parseEntry(text string) (netip.Prefix, error) {
+	entry, err := access.ParseWhitelistEntry(text)
+	var advice *access.Advice
+	switch {
+	case errors.As(err, &advice):
+		return entry, Refuse("whitelist entry %q: %v", text, Refuse(advice.Form, advice.Args...))
+	case err != nil:
+		return entry, Refuse("whitelist entry %q: %v", text, err)
+	}
+	return entry, nil
+}
+
 // AllowAddress adds an address or range to an operator's whitelist.
 func (d *Desk) AllowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
-	entry, err := access.ParseWhitelistEntry(text)
+	entry, err := parseEntry(text)
 	if err != nil {
-		return entry, Refuse("%v", err)
+		return entry, err
 	}
 	return entry, d.store.AllowAddress(ctx, d.act(WhitelistAdd), operatorID, entry, access.MaxWhitelistEntries)
 }
 
 // DisallowAddress takes an entry off an operator's whitelist.
 func (d *Desk) DisallowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
-	entry, err := access.ParseWhitelistEntry(text)
+	entry, err := parseEntry(text)
 	if err != nil {
-		return entry, Refuse("%v", err)
+		return entry, err
 	}
 	return entry, d.store.DisallowAddress(ctx, d.act(WhitelistRemove), operatorID, entry)
 }

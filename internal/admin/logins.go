@@ -45,13 +45,13 @@ func (d *Desk) CreateLogin(ctx context.Context, n NewLogin) (person login.Person
 		password = login.NewPassword()
 		chosen, account.MustChangePassword = password, true
 	} else if err := login.CheckPassword(chosen, account.Username); err != nil {
-		return person, "", Refuse("%v", err)
+		return person, "", Refuse("%s", Term(err.Error()))
 	}
 	if account.PasswordHash, err = login.HashPassword(ctx, chosen); err != nil {
 		return person, "", err
 	}
 	account.CreatedAt = d.now()
-	person, err = d.store.CreateLogin(ctx, d.act("login create"), account)
+	person, err = d.store.CreateLogin(ctx, d.act(LoginCreate), account)
 	if err != nil {
 		return person, "", err
 	}
@@ -102,7 +102,7 @@ func (d *Desk) ChangeLogin(ctx context.Context, id int64, change LoginChange) (l
 		}
 		change.Name = &name
 	}
-	return d.store.ChangeLogin(ctx, d.act("login set"), id, change)
+	return d.store.ChangeLogin(ctx, d.act(LoginSet), id, change)
 }
 
 // Apply returns the person with the change made.
@@ -140,7 +140,7 @@ func (d *Desk) ResetPassword(ctx context.Context, id int64) (person login.Person
 	if err != nil {
 		return person, "", err
 	}
-	if person, err = d.store.ResetPassword(ctx, d.act("login reset-password"), id, hash); err != nil {
+	if person, err = d.store.ResetPassword(ctx, d.act(LoginResetPassword), id, hash); err != nil {
 		return person, "", err
 	}
 	return person, password, nil
@@ -148,7 +148,7 @@ func (d *Desk) ResetPassword(ctx context.Context, id int64) (person login.Person
 
 // ResetTOTP takes the second factor away from somebody who has lost it.
 func (d *Desk) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
-	return d.store.ResetTOTP(ctx, d.act("login reset-totp"), id)
+	return d.store.ResetTOTP(ctx, d.act(LoginResetTOTP), id)
 }
 
 // Login returns one login.

@@ -10,6 +10,13 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
+// What the log calls the two halves of a reset. No role is asked: an operator's own
+// people do it, too.
+const (
+	CustomerPasswordReset    = "password reset"
+	CustomerPasswordAnswered = "password reset answered"
+)
+
 // PasswordStore is what the resetting of customers' app passwords needs kept: who
 // did it, and what came of it. No password is among it.
 type PasswordStore interface {
@@ -69,6 +76,12 @@ type NewPassword struct {
 // one or, if that is empty, by one that is made up. The actor is the person and the
 // door they came through.
 func (p *Passwords) Reset(ctx context.Context, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
+	return p.ResetUnder(ctx, "", actor, operatorID, subscriberID, password)
+}
+
+// ResetUnder is Reset under a form's voucher: sent again, the form is refused, as
+// DoneAlready tells.
+func (p *Passwords) ResetUnder(ctx context.Context, voucher, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
 	if password != "" {
 		if err := checkText("password", password, 8, 64); err != nil {
 			return NewPassword{}, err
@@ -81,7 +94,9 @@ func (p *Passwords) Reset(ctx context.Context, actor string, operatorID int64, s
 	reset := operation.NewPasswordReset(subscriberID, password, p.now())
 	logged := PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID, Reference: reset.Reference}
 	// Before anything is sent, so that no password is ever changed by nobody.
-	mobile, err := p.store.BeginPasswordReset(ctx, Act{Actor: actor, Action: "password reset", At: p.now()}, logged)
+	act := Act{Actor: actor, Action: CustomerPasswordReset, At: p.now(), Voucher: voucher}
+	act.Reason = act.noted("")
+	mobile, err := p.store.BeginPasswordReset(ctx, act, logged)
 	if err != nil {
 		return NewPassword{}, err
 	}
@@ -92,7 +107,7 @@ func (p *Passwords) Reset(ctx context.Context, actor string, operatorID int64, s
 	if answer.Verdict == operation.Rejected {
 		result.Password = ""
 	}
-	err = p.store.EndPasswordReset(ctx, Act{Actor: actor, Action: "password reset answered", At: p.now()}, logged, answer.Verdict)
+	err = p.store.EndPasswordReset(ctx, Act{Actor: actor, Action: CustomerPasswordAnswered, At: p.now()}, logged, answer.Verdict)
 	if err != nil {
 		// The customer needs the password all the same: it is set and shown
 		// nowhere else. That it was asked for stands in the log.

@@ -82,12 +82,12 @@ const openNamed = 10
 // RefuseOpen refuses to close a month because of operations that are still open,
 // and may yet earn something in it.
 func RefuseOpen(month Month, transactions []string) *Refusal {
-	named, more := transactions, ""
-	if len(named) > openNamed {
-		named, more = named[:openNamed], fmt.Sprintf(" and %d more", len(transactions)-openNamed)
+	if n := len(transactions); n > openNamed {
+		return Refuse("%s cannot be closed while operations from before its end are open: %s and %d more; wait until they are settled, or settle them",
+			month, strings.Join(transactions[:openNamed], ", "), n-openNamed)
 	}
-	return Refuse("%s cannot be closed while operations from before its end are open: %s%s; wait until they are settled, or settle them",
-		month, strings.Join(named, ", "), more)
+	return Refuse("%s cannot be closed while operations from before its end are open: %s; wait until they are settled, or settle them",
+		month, strings.Join(transactions, ", "))
 }
 
 // RefuseClosed refuses to close what was closed, or never was.

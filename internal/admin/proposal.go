@@ -142,7 +142,7 @@ func (d *Desk) SubmitAdjustment(ctx context.Context, operatorID int64, amount mo
 		wallet, err := d.Adjust(ctx, operatorID, amount, reason)
 		return Outcome{Wallet: wallet}, err
 	}
-	act, err := d.adjustment(reason)
+	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -174,7 +174,9 @@ func (d *Desk) propose(ctx context.Context, p Proposal) (Outcome, error) {
 		return Outcome{}, err
 	}
 	act := d.act(ProposalMake)
-	act.Reason = p.Reason
+	if p.Reason != "" {
+		act.Reason = p.Reason
+	}
 	p.Status, p.Maker, p.MadeAt = ProposalOpen, act.Actor, act.At
 	kept, known, err := d.store.Propose(ctx, act, p)
 	return Outcome{Proposal: kept, Already: known}, err
@@ -191,7 +193,7 @@ func (d *Desk) Approve(ctx context.Context, id int64) (Outcome, error) {
 	}
 	approval := Approval{Act: d.act(ProposalApprove), Proposal: p, CarryOut: d.act(p.Kind.action())}
 	// One moment for both: the books and the log say the same.
-	approval.CarryOut.At, approval.CarryOut.Reason = approval.Act.At, p.Reason
+	approval.CarryOut.At, approval.CarryOut.Reason, approval.CarryOut.Voucher = approval.Act.At, p.Reason, ""
 	if p.Kind == ProposedSettlement {
 		approval.Settlement = settlementBy(approval.CarryOut, p.TransactionID, p.Confirm)
 	}
@@ -281,12 +283,12 @@ func (d *Desk) Proposal(ctx context.Context, id int64) (Proposal, error) {
 // RefuseMatter refuses what another proposal of the same matter stands in the way
 // of.
 func RefuseMatter(open Proposal) *Refusal {
-	what := fmt.Sprintf("reference %s", open.Reference)
+	what := Refuse("reference %s", open.Reference)
 	switch open.Kind {
 	case ProposedAdjustment:
-		what = "the same adjustment"
+		what = Refuse("the same adjustment")
 	case ProposedSettlement:
-		what = fmt.Sprintf("transaction %s", open.TransactionID)
+		what = Refuse("transaction %s", open.TransactionID)
 	}
-	return Refuse("%s waits for approval already: proposal %d of %s, for %s; it has to be decided or withdrawn first", what, open.ID, open.Maker, open.Amount)
+	return Refuse("%v waits for approval already: proposal %d of %s, for %s; it has to be decided or withdrawn first", what, open.ID, open.Maker, open.Amount)
 }

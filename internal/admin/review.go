@@ -10,9 +10,9 @@ import (
 
 // reasoned is an act that needs a reason.
 func (d *Desk) reasoned(action Action, reason string) (Act, error) {
-	act := d.act(action)
-	act.Reason = strings.TrimSpace(reason)
-	return act, checkText("reason", act.Reason, 1, 500)
+	act, reason := d.act(action), strings.TrimSpace(reason)
+	act.Reason = act.noted(reason)
+	return act, checkText("reason", reason, 1, 500)
 }
 
 // InReview lists the operations that are in review, those that wait for a person

@@ -14,7 +14,8 @@ import (
 
 // Store is what the acts of staff need kept. Every method that changes
 // something takes the Act and writes its row in the same transaction: there is
-// no change without its author.
+// no change without its author. An act under a voucher that another was done under
+// is refused, and with it the change.
 //
 // A method returns a *Refusal for what a person can mend (an operator that does
 // not exist, a list that is full); nothing has changed then.
@@ -123,6 +124,8 @@ type Store interface {
 	// Acts lists what staff did, oldest first; for one operator, or for all
 	// if operatorID is zero.
 	Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error)
+	// ActUnder reads the act that was done under a voucher.
+	ActUnder(ctx context.Context, voucher string) (act LoggedAct, found bool, err error)
 	// FindActs lists some of what staff did, newest first.
 	FindActs(ctx context.Context, query ActQuery) ([]LoggedAct, error)
 }

@@ -7,6 +7,7 @@ package bulk
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
 	"errors"
@@ -149,11 +150,18 @@ type Row struct {
 }
 
 // Refusal is a no in words for whoever asked.
-type Refusal struct{ Text string }
+type Refusal struct {
+	Text string
+	// Form and Args are Text taken apart, for whoever says it in another language.
+	Form string
+	Args []any
+}
 
 func (r *Refusal) Error() string { return r.Text }
 
-func refuse(format string, args ...any) *Refusal { return &Refusal{Text: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) *Refusal {
+	return &Refusal{Text: fmt.Sprintf(format, args...), Form: format, Args: args}
+}
 
 // ErrNoJob is what a look-up of a job returns that the operator does not have.
 var ErrNoJob = errors.New("there is no such bulk renewal")
@@ -167,6 +175,15 @@ func newID() string {
 	// crypto/rand does not fail; it ends the program instead.
 	_, _ = rand.Read(raw[:])
 	return idAlphabet.EncodeToString(raw[:])
+}
+
+// idUnder is the id of the job that an order makes under a voucher: the same form
+// with the same list comes to the same job. As nobody guesses the voucher, nobody
+// guesses the id.
+func idUnder(o Order) string {
+	sum := sha256.New()
+	_ = json.NewEncoder(sum).Encode([]any{o.Voucher, o.Kind, o.PlanID, o.Wishes}) // a hash takes everything
+	return idAlphabet.EncodeToString(sum.Sum(nil)[:10])
 }
 
 // keyOf is the key that a row's operation is asked for under.

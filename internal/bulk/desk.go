@@ -56,6 +56,9 @@ type Order struct {
 	// subscriber has.
 	PlanID string
 	Wishes []Wish
+	// Voucher names the form that asks: sent twice with the same list, it makes one
+	// job. Empty where nobody could ask twice by mistake.
+	Voucher string
 }
 
 // FromSubscribers are the wishes for a list of subscribers' ids.
@@ -81,12 +84,21 @@ func (d *Desk) Prepare(ctx context.Context, o Order) (Job, error) {
 		return Job{}, refuse("A bulk renewal can be a renewal or an advance renewal.")
 	}
 	job := Job{OperatorID: o.OperatorID, ID: newID(), Actor: o.Actor, Title: o.Title, State: Draft, CreatedAt: d.now().Truncate(time.Millisecond)}
+	if o.Voucher != "" {
+		job.ID = idUnder(o)
+		if made, err := d.Job(ctx, o.OperatorID, job.ID); !errors.Is(err, ErrNoJob) {
+			return made, err
+		}
+	}
 	rows, err := d.check(ctx, job, o)
 	if err != nil {
 		return Job{}, err
 	}
 	refuseTwins(rows)
 	if err := d.store.KeepBulkJob(ctx, job, rows); err != nil {
+		if made, lookUp := d.Job(ctx, o.OperatorID, job.ID); lookUp == nil {
+			return made, nil // the other of two clicks was quicker
+		}
 		return Job{}, fmt.Errorf("keep a bulk renewal: %w", err)
 	}
 	return d.Job(ctx, o.OperatorID, job.ID)

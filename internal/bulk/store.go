@@ -73,8 +73,8 @@ type Store interface {
 
 // What StartBulkJob is refused with.
 var (
-	ErrAnotherRuns error = &Refusal{"Another bulk renewal is running. Wait until it is finished, or cancel it."}
-	ErrOutdated    error = &Refusal{"Another bulk renewal was started since this list was checked. Check the list again."}
+	ErrAnotherRuns error = refuse("Another bulk renewal is running. Wait until it is finished, or cancel it.")
+	ErrOutdated    error = refuse("Another bulk renewal was started since this list was checked. Check the list again.")
 )
 
 // Page is a part of a job's rows.

@@ -8,23 +8,29 @@ import (
 // DefaultConnectionType is what a customer has unless somebody says otherwise.
 const DefaultConnectionType = "OTT + Live TV"
 
-// Unprintable says what in a text has no place in one that people will read:
-// control characters, marks that turn the direction of what follows, code points
-// that are no characters. It is empty for a text that is fine. Joiners are parts
-// of Indian letters, and stay.
+// Unprintable says what in a text has no place in one that people will read; empty
+// for a text that is fine.
 func Unprintable(text string) string {
+	form, args := WhyUnprintable(text)
+	return fmt.Sprintf(form, args...)
+}
+
+// WhyUnprintable is Unprintable taken apart, for whoever says it in another language.
+// It finds control characters, marks that turn the direction of what follows, and
+// code points that are no characters. Joiners are parts of Indian letters, and stay.
+func WhyUnprintable(text string) (form string, args []any) {
 	if !utf8.ValidString(text) {
-		return "It is not valid UTF-8."
+		return "It is not valid UTF-8.", nil
 	}
 	for _, r := range text {
 		switch {
 		case r < 0x20 || r >= 0x7f && r <= 0x9f:
-			return fmt.Sprintf("It contains the control character U+%04X.", r)
+			return "It contains the control character U+%04X.", []any{r}
 		case r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
-			return fmt.Sprintf("It contains U+%04X, which turns the direction of the text.", r)
+			return "It contains U+%04X, which turns the direction of the text.", []any{r}
 		case r >= 0xfdd0 && r <= 0xfdef || r&0xfffe == 0xfffe:
-			return fmt.Sprintf("It contains U+%04X, which is not a character.", r)
+			return "It contains U+%04X, which is not a character.", []any{r}
 		}
 	}
-	return ""
+	return "", nil
 }

@@ -113,6 +113,10 @@ func newHouse(t *testing.T) *house {
 			{Method: "GET", Path: "/console/broken", Area: web.Console, Who: all, Handle: func(v *web.Visit) error { return v.Show("broken", struct{}{}) }},
 			{Method: "GET", Path: "/console/panic", Area: web.Console, Who: all, Handle: func(*web.Visit) error { panic("a bug of cxs_" + strings.Repeat("0", 64)) }},
 			{Method: "GET", Path: "/console/fails", Area: web.Console, Who: all, Handle: func(*web.Visit) error { return errors.New("the disk is on fire") }},
+			{Method: "GET", Path: "/console/file", Area: web.Console, Who: all, Handle: func(v *web.Visit) error {
+				v.Download("all of it.csv", "text/csv")
+				return errors.New("the disk is on fire")
+			}},
 			{Method: "GET", Path: "/console/others/{id}", Area: web.Console, Who: all, Handle: func(*web.Visit) error { return web.NotFound() }},
 			{Method: "GET", Path: "/console/only-administrators", Area: web.Console, Who: web.Staff(login.Administrator), Menu: "Only administrators", Handle: h.form},
 		},

@@ -79,6 +79,7 @@ func (v *Visit) fail(cause error) error {
 	if shown.RetryAfter > 0 {
 		v.W.Header().Set("Retry-After", strconv.Itoa(seconds(shown.RetryAfter)))
 	}
+	v.W.Header().Del("Content-Disposition") // what was to be a file is a page now
 	v.Status = shown.Status
 	data := problemPage{Status: shown.Status, Text: shown.Text, RequestID: v.RequestID, Home: "/"}
 	if v.ByHTMX() {
@@ -92,6 +93,7 @@ func (v *Visit) failPlainly() {
 	if v.answer.begun() {
 		return
 	}
+	v.W.Header().Del("Content-Disposition")
 	v.W.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	v.W.WriteHeader(http.StatusInternalServerError)
 	fmt.Fprintf(v.W, "Something went wrong on our side (%s).\n", v.RequestID)

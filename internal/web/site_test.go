@@ -36,6 +36,19 @@ func TestAFailureIsContainedAndToldByItsNumber(t *testing.T) {
 	}
 }
 
+// What was to be a file and is an error is shown, and not saved under the file's name.
+func TestAnErrorIsNoDownload(t *testing.T) {
+	h := newHouse(t)
+	h.signIn()
+	response, body := h.get("/console/file")
+	if response.StatusCode != http.StatusInternalServerError || !strings.Contains(body, "Something went wrong on our side.") {
+		t.Errorf("%d\n%s", response.StatusCode, body)
+	}
+	if got := response.Header.Get("Content-Disposition"); got != "" || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
+		t.Errorf("the page is sent as %q, %q", response.Header.Get("Content-Type"), got)
+	}
+}
+
 func TestAPathOrMethodThatThereIsNotGetsAPage(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()

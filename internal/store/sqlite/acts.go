@@ -32,6 +32,14 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 		}
 		*state.text = string(text)
 	}
+	if act.Voucher != "" {
+		switch _, done, err := actUnder(tx, act.Voucher); {
+		case err != nil:
+			return err
+		case done:
+			return admin.RefuseVoucher(act.Voucher)
+		}
+	}
 	var previous []byte
 	err := tx.queryRow(`SELECT hash FROM staff_acts ORDER BY id DESC LIMIT 1`).Scan(&previous)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -58,6 +66,26 @@ func (db *DB) Acts(ctx context.Context, operatorID int64) ([]admin.LoggedAct, er
 	rows, err := db.read(ctx).query(`
 		SELECT `+actColumns+` FROM staff_acts WHERE ?1 = 0 OR operator_id = ?1 ORDER BY id`, operatorID)
 	return collect(rows, err, readAct)
+}
+
+// ActUnder reads the act that was done under a voucher.
+func (db *DB) ActUnder(ctx context.Context, voucher string) (admin.LoggedAct, bool, error) {
+	return actUnder(db.read(ctx), voucher)
+}
+
+// actUnder looks for a voucher from the newest act back, through the whole log if it
+// was never used: few forms have one, and people write the log.
+func actUnder(q querier, voucher string) (admin.LoggedAct, bool, error) {
+	act, err := readAct(q.queryRow(`
+		SELECT `+actColumns+` FROM staff_acts WHERE substr(reason, -length(?1)) = ?1 ORDER BY id DESC LIMIT 1`,
+		admin.VoucherNote(voucher)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return act, false, nil
+	}
+	if err != nil {
+		return act, false, fmt.Errorf("look up a voucher: %w", err)
+	}
+	return act, true, nil
 }
 
 // FindActs reads what staff did, newest first: an operator's by an index, and all

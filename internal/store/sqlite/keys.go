@@ -98,6 +98,7 @@ func (db *DB) RotateKey(ctx context.Context, act admin.Act, oldID int64, oldExpi
 		if err := logAct(tx, act, old.OperatorID, fmt.Sprintf("key %d", oldID), admin.KeyState(old), admin.KeyState(after)); err != nil {
 			return err
 		}
+		act.Voucher = "" // the same act goes on: its reason names the voucher once more
 		return logAct(tx, act, old.OperatorID, fmt.Sprintf("key %d", successor.ID), nil, admin.KeyState(successor))
 	})
 	return successor, err

@@ -113,7 +113,7 @@ func checkComponent(tx *tx, code string, role catalogue.Role) error {
 	case !sellable:
 		return admin.Refuse("the provider no longer sells component %q", code)
 	case catalogue.Role(found) != role:
-		return admin.Refuse("component %q is a %s component of the provider's; it cannot stand as %s", code, found, role)
+		return admin.Refuse("component %q is a %s component of the provider's; it cannot stand as %s", code, catalogue.Role(found), role)
 	}
 	return nil
 }

@@ -89,9 +89,6 @@ func adjust(tx *tx, act admin.Act, operatorID int64, amount money.Amount) (walle
 	if err != nil {
 		return before, err
 	}
-	if err := refuseVoucher(tx, act, operatorID); err != nil {
-		return before, err
-	}
 	if before.Balance.Add(amount).IsNegative() {
 		return before, admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", operatorID, before.Balance, amount.Neg())
 	}
@@ -108,25 +105,6 @@ func adjust(tx *tx, act admin.Act, operatorID int64, amount money.Amount) (walle
 	}
 	subject := fmt.Sprintf("wallet of lco %d", operatorID)
 	return wallet, logAct(tx, act, operatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
-}
-
-// refuseVoucher refuses what its voucher says was done. The wallet is this
-// transaction's alone by now, so that of two that come at once the later one sees.
-func refuseVoucher(tx *tx, act admin.Act, operatorID int64) error {
-	if act.Voucher == "" {
-		return nil
-	}
-	var used bool
-	err := tx.queryRow(`
-		SELECT EXISTS (SELECT 1 FROM staff_acts WHERE operator_id = ?1 AND action = ?2 AND substr(reason, -length(?3)) = ?3)`,
-		operatorID, act.Action, act.VoucherNote()).Scan(&used)
-	switch {
-	case err != nil:
-		return fmt.Errorf("look up the voucher: %w", err)
-	case used:
-		return admin.RefuseVoucher(act.Voucher)
-	}
-	return nil
 }
 
 // movement is money that staff move, in or out.

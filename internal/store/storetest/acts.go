@@ -3,6 +3,8 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -62,5 +64,62 @@ func actsAreFound(h *house) {
 	h.must(err)
 	if fmt.Sprint(found) != fmt.Sprint(all) {
 		h.Errorf("found %v; want the same acts as in the whole log, %v", found, all)
+	}
+}
+
+// actsUnderVouchers has many ask for one thing at once, as the clicks of somebody who
+// is impatient do on several nodes.
+func actsUnderVouchers(h *house) {
+	operator := h.operator("one")
+	under := func(action, voucher string) admin.Act {
+		done := act(action)
+		done.Voucher = voucher
+		done.Reason = done.VoucherNote()
+		return done
+	}
+	const once, other = "AAAA2222BBBB", "CCCC3333DDDD"
+	var issued atomic.Int32
+	var clerks sync.WaitGroup
+	for range 8 {
+		clerks.Go(func() {
+			switch _, err := h.IssueKey(h.Context(), under("key issue", once), newCredential(operator.ID)); {
+			case err == nil:
+				issued.Add(1)
+			case !admin.DoneAlready(err):
+				h.Errorf("issue under a voucher: %v", err)
+			}
+		})
+	}
+	clerks.Wait()
+	keys, err := h.Keys(h.Context(), operator.ID)
+	h.must(err)
+	if issued.Load() != 1 || len(keys) != 1 {
+		h.Fatalf("%d keys were issued under one voucher, and there are %d; want 1", issued.Load(), len(keys))
+	}
+	first, found, err := h.ActUnder(h.Context(), once)
+	h.must(err)
+	if !found || first.Action != "key issue" || first.Subject != fmt.Sprintf("key %d", keys[0].ID) || first.OperatorID != operator.ID {
+		h.Errorf("under the voucher was done %+v, %v", first, found)
+	}
+	_, found, err = h.ActUnder(h.Context(), other)
+	h.must(err)
+	if found {
+		h.Error("something was done under a voucher that nobody used")
+	}
+
+	// A voucher is used whatever it was used for, and a refused act uses none.
+	_, err = h.CreateOperator(h.Context(), under("lco create", once), operator)
+	h.refused("another act under a used voucher", err)
+	h.refused("a key that is not there", h.RevokeKey(h.Context(), under("key revoke", other), 4711))
+	// A rotation is one act, though it is written down for both keys.
+	successor, err := h.RotateKey(h.Context(), under("key rotate", other), keys[0].ID, noon, newCredential(operator.ID))
+	h.must(err)
+	last, found, err := h.ActUnder(h.Context(), other)
+	h.must(err)
+	if !found || last.Subject != fmt.Sprintf("key %d", successor.ID) {
+		h.Errorf("the rotation is found as %+v, %v", last, found)
+	}
+	if all, err := h.Operators(h.Context()); err != nil || len(all) != 1 {
+		h.Errorf("there are %d operators, %v; want what was refused to be taken back", len(all), err)
 	}
 }

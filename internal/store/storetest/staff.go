@@ -404,6 +404,7 @@ var actTests = []test{
 	{"the chain of hashes shows a row that was changed", chainHolds},
 	{"what is refused leaves no act", refusalsLeaveNoAct},
 	{"acts are found by who, what, on what, whose and when, newest first", actsAreFound},
+	{"what is asked for under a voucher is done once, however many ask at once", actsUnderVouchers},
 }
 
 func (h *house) acts() []admin.LoggedAct {

@@ -3,9 +3,9 @@ package console
 import (
 	"bytes"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -36,8 +36,7 @@ const (
 
 type auditLogPage struct {
 	Acts      []auditedAct
-	Next      string
-	First     string // back to the newest, where this is not that
+	Steps     web.Steps
 	Actor     string
 	Action    string
 	Search    string
@@ -59,7 +58,7 @@ type auditLogPage struct {
 
 // auditedAct is an act with whose it is.
 type auditedAct struct {
-	admin.LoggedAct
+	shownAct
 	OperatorName string
 }
 
@@ -91,9 +90,10 @@ func (c console) showAuditLog(v *web.Visit) error {
 		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
 	}
 	page.Actions = []look.Choice{{Value: "", Text: v.T("All acts")}}
-	for _, action := range admin.Actions() {
-		page.Actions = append(page.Actions, look.Choice{Value: string(action), Text: string(action)})
+	for action := range actNames {
+		page.Actions = append(page.Actions, look.Choice{Value: action, Text: actName(v, action)})
 	}
+	slices.SortFunc(page.Actions[1:], func(a, b look.Choice) int { return strings.Compare(a.Text, b.Text) })
 	found, err := c.desk(v).FindActs(v.Context(), query)
 	if err != nil {
 		return err
@@ -105,9 +105,13 @@ func (c console) showAuditLog(v *web.Visit) error {
 		next = acts[actsShown-1].ID
 	}
 	for _, act := range acts {
-		page.Acts = append(page.Acts, auditedAct{act, names[act.OperatorID]})
+		page.Acts = append(page.Acts, auditedAct{shownAct{act}, names[act.OperatorID]})
 	}
-	page.links(query, next)
+	below := ""
+	if next != 0 {
+		below = strconv.FormatInt(next, 10)
+	}
+	page.Steps, page.Verify = v.Steps(below), v.Narrowed(auditLogPath, "after", v.Query("after"), "trail", v.Query("trail"), "verify", "yes")
 	if page.Chain, err = c.chainOf(v, acts); err != nil {
 		return err
 	}
@@ -145,7 +149,7 @@ func (c console) actsAsked(v *web.Visit) (admin.ActQuery, auditLogPage, error) {
 	for _, number := range []struct {
 		text string
 		to   *int64
-	}{{page.Operator, &query.OperatorID}, {v.Query("below"), &query.Below}} {
+	}{{page.Operator, &query.OperatorID}, {v.Query("after"), &query.Below}} {
 		if number.text == "" {
 			continue
 		}
@@ -171,38 +175,6 @@ func (c console) actsAsked(v *web.Visit) (admin.ActQuery, auditLogPage, error) {
 		*day.to = t.AddDate(0, 0, day.more)
 	}
 	return query, page, nil
-}
-
-// links are where the list goes on, begins, and is verified. It goes on below the act
-// next; zero if it does not.
-func (p *auditLogPage) links(query admin.ActQuery, next int64) {
-	address := func(below int64, verify bool) string {
-		values := url.Values{}
-		for name, value := range map[string]string{
-			"actor": p.Actor, "action": p.Action, "q": p.Search, "operator": p.Operator, "from": p.From, "until": p.Until,
-		} {
-			if value != "" {
-				values.Set(name, value)
-			}
-		}
-		if below != 0 {
-			values.Set("below", strconv.FormatInt(below, 10))
-		}
-		if verify {
-			values.Set("verify", "yes")
-		}
-		if len(values) == 0 {
-			return auditLogPath
-		}
-		return auditLogPath + "?" + values.Encode()
-	}
-	if next != 0 {
-		p.Next = address(next, false)
-	}
-	if query.Below != 0 {
-		p.First = address(0, false)
-	}
-	p.Verify = address(query.Below, true)
 }
 
 // verifyChain computes the hashes of all acts from one to another once more, those

@@ -18,7 +18,7 @@ type actPage struct {
 	Chained bool
 }
 
-// actField is one thing that an act was about, before and after.
+// actField is one thing that an act was about, by its English name, before and after.
 type actField struct {
 	Name, Before, After string
 	Changed             bool
@@ -36,10 +36,10 @@ func (c console) showAct(v *web.Visit) error {
 	if len(found.Acts) == 0 || found.Acts[0].ID != id {
 		return web.NotFound()
 	}
-	act := auditedAct{LoggedAct: found.Acts[0]}
+	act := auditedAct{shownAct: shownAct{found.Acts[0]}}
 	if act.OperatorID != 0 {
 		operator, err := c.desk(v).Operator(v.Context(), act.OperatorID)
-		if err != nil && refusal(err) == "" {
+		if err != nil && !refused(err) {
 			return err
 		}
 		act.OperatorName = operator.Name
@@ -67,7 +67,7 @@ func actFields(before, after string) []actField {
 		if was[name] == "" && is[name] == "" {
 			continue
 		}
-		fields = append(fields, actField{Name: strings.ReplaceAll(name, "_", " "), Before: was[name], After: is[name], Changed: was[name] != is[name]})
+		fields = append(fields, actField{Name: stateName(name), Before: was[name], After: is[name], Changed: was[name] != is[name]})
 	}
 	return fields
 }

@@ -12,9 +12,9 @@ func TestAnActShowsWhatChangedAndWhatStayed(t *testing.T) {
 	}{
 		"a price that rose": {
 			`{"price":349.00,"name":"Family","addon":""}`, `{"price":399.50,"name":"Family","addon":""}`,
-			[]actField{{"name", "Family", "Family", false}, {"price", "349.00", "399.50", true}},
+			[]actField{{"Name", "Family", "Family", false}, {"Price", "349.00", "399.50", true}},
 		},
-		"something new": {"", `{"rate_limit":60}`, []actField{{"rate limit", "", "60", true}}},
+		"something new": {"", `{"rate_limit":60}`, []actField{{"Requests a minute", "", "60", true}}},
 		"a list":        {`["192.0.2.1"]`, `["192.0.2.1","192.0.2.2"]`, []actField{{"", "192.0.2.1", "192.0.2.1, 192.0.2.2", true}}},
 		"nothing":       {"", "", nil},
 	} {

@@ -211,7 +211,7 @@ func (c console) retirePlan(v *web.Visit) error {
 		return v.See(planAddress(id), v.Info(look.Word("The plan is retired already.")))
 	}
 	if err := c.desk(v).RetirePlan(lasting(v), id); err != nil {
-		why := refusal(err)
+		why := told(v, err)
 		if why == "" {
 			return err
 		}

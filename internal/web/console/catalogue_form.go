@@ -149,6 +149,8 @@ func (c console) setPlan(v *web.Visit) error {
 		return err
 	}
 	switch {
+	case isNew && before.ID == plan.ID && len(c.changes(v, before, plan, false)) == 0: // the second of two clicks
+		return v.See(planAddress(plan.ID), v.Info(look.Word("The plan is like that already.")))
 	case len(page.Problems) > 0:
 		return c.showPlanForm(v, before, isNew, page)
 	case !isNew && v.Field("version") != strconv.FormatInt(before.Version, 10):
@@ -163,7 +165,7 @@ func (c console) setPlan(v *web.Visit) error {
 		return c.showPlanForm(v, before, isNew, page)
 	}
 	if _, err := c.desk(v).SetPlan(lasting(v), plan); err != nil {
-		if page.Problem = refusal(err); page.Problem == "" {
+		if page.Problem = told(v, err); page.Problem == "" {
 			return err
 		}
 		return c.showPlanForm(v, before, isNew, page)

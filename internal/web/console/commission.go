@@ -70,7 +70,7 @@ type closedRow struct {
 }
 
 // monthText names a month as people do.
-func (c console) monthText(v *web.Visit, month admin.Month) string {
+func monthText(v *web.Visit, month admin.Month) string {
 	// The days of look begin with the day, which a month has none of.
 	return v.T(monthNames[month.Month-1], month.Year)
 }
@@ -131,7 +131,7 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 		return orNotFound(err)
 	}
 	page := commissionPage{
-		Month: month, MonthText: c.monthText(v, month), Running: v.Now.Before(month.Ends()), MayClose: may(v, admin.CommissionClose), Problem: problem,
+		Month: month, MonthText: monthText(v, month), Running: v.Now.Before(month.Ends()), MayClose: may(v, admin.CommissionClose), Problem: problem,
 		Query: fmt.Sprintf("month=%s&operator=%d", month, operatorID), Operator: strconv.FormatInt(operatorID, 10), Later: !wait,
 		Operators: []look.Choice{{Value: "0", Text: v.T("All operators")}},
 	}
@@ -141,11 +141,11 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
 	}
 	for i, at := 0, admin.MonthOf(v.Now); i < monthsOffered; i, at = i+1, admin.MonthOf(at.Begins().Add(-time.Hour)) {
-		page.Months = append(page.Months, look.Choice{Value: at.String(), Text: c.monthText(v, at)})
+		page.Months = append(page.Months, look.Choice{Value: at.String(), Text: monthText(v, at)})
 	}
 	closedAt := map[int64]time.Time{}
 	for _, period := range closed {
-		page.Closed = append(page.Closed, closedRow{period, names[period.OperatorID], c.monthText(v, period.Month)})
+		page.Closed = append(page.Closed, closedRow{period, names[period.OperatorID], monthText(v, period.Month)})
 		if period.Month == month {
 			closedAt[period.OperatorID] = period.ClosedAt
 		}
@@ -211,7 +211,7 @@ func (c console) closePeriod(v *web.Visit) error {
 	}
 	closed, err := c.desk(v).ClosePeriod(lasting(v), month, operatorID)
 	if err != nil {
-		why := refusal(err)
+		why := told(v, err)
 		if why == "" {
 			return err
 		}
@@ -222,5 +222,5 @@ func (c console) closePeriod(v *web.Visit) error {
 		sum = sum.Add(period.Amount)
 	}
 	return v.See(fmt.Sprintf("/console/commission?month=%s&operator=%d", month, operatorID),
-		v.Good(look.Word("%s is closed: %s."), c.monthText(v, month), look.Rupees(sum)))
+		v.Good(look.Word("%s is closed: %s."), monthText(v, month), look.Rupees(sum)))
 }

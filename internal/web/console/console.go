@@ -6,7 +6,6 @@ package console
 import (
 	"context"
 	"embed"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -107,19 +106,10 @@ func (c console) desk(v *web.Visit) *admin.Desk {
 // lasting is for acts: somebody who hangs up has not taken them back.
 func lasting(v *web.Visit) context.Context { return context.WithoutCancel(v.Context()) }
 
-// refusal is what a person can mend, in words for them; empty for any other error.
-func refusal(err error) string {
-	var refused *admin.Refusal
-	if errors.As(err, &refused) {
-		return refused.Reason
-	}
-	return ""
-}
-
 // orNotFound says of something that was refused when it was looked up that it is
 // not there.
 func orNotFound(err error) error {
-	if refusal(err) != "" {
+	if refused(err) {
 		return web.NotFound()
 	}
 	return err

@@ -111,20 +111,11 @@ func (f *form) text(field string) string {
 // refused takes an error of a desk: what a person can mend is the form's problem,
 // anything else is returned.
 func (f *form) refused(err error) error {
-	why := refusal(err)
-	if why == "" {
+	if !refused(err) {
 		return err
 	}
-	f.Problem = f.v.T("This was not done: %s", sentence(why))
+	f.Problem = told(f.v, err)
 	return nil
-}
-
-// sentence ends a reason like one.
-func sentence(reason string) string {
-	if reason == "" || strings.HasSuffix(reason, ".") {
-		return reason
-	}
-	return reason + "."
 }
 
 // again shows a page once more, with what was wrong in its form.

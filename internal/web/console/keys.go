@@ -155,15 +155,13 @@ func (c console) issueKey(v *web.Visit) error {
 	}
 	f := newForm(v, "issue")
 	permissions := f.permissions()
+	desk := c.desk(v).Under(f.once())
 	if !f.ok() {
 		return c.keysPage(v, f)
 	}
-	issued, err := c.desk(v).IssueKey(lasting(v), head.ID, permissions)
+	issued, err := desk.IssueKey(lasting(v), head.ID, permissions)
 	if err != nil {
-		if err := f.refused(err); err != nil {
-			return err
-		}
-		return c.keysPage(v, f)
+		return c.undone(v, desk, f, err, func() error { return c.keysPage(v, f) })
 	}
 	return showSecret(v, head, issued, false, time.Time{})
 }
@@ -237,11 +235,12 @@ func (c console) onKey(v *web.Visit, f *form, do func(operatorHead, shownKey) er
 func (c console) rotateKey(v *web.Visit) error {
 	f := newForm(v, "rotate")
 	hours := f.number("grace", 0, int(admin.MaxGrace/time.Hour))
+	desk := c.desk(v).Under(f.once())
 	return c.onKey(v, f, func(head operatorHead, key shownKey) error {
 		grace := time.Duration(hours) * time.Hour
-		issued, err := c.desk(v).RotateKey(lasting(v), key.ID, grace)
+		issued, err := desk.RotateKey(lasting(v), key.ID, grace)
 		if err != nil {
-			return err
+			return c.undone(v, desk, f, err, func() error { return c.keyPage(v, f) })
 		}
 		return showSecret(v, head, issued, true, v.Now.Add(grace))
 	})

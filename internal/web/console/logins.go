@@ -143,15 +143,13 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 	if made.Role == "" {
 		f.wrong("role", v.T("Choose one of these."))
 	}
+	desk := c.desk(v).Under(f.once())
 	if !f.ok() {
 		return show(v, f)
 	}
-	person, password, err := c.desk(v).CreateLogin(lasting(v), made)
+	person, password, err := desk.CreateLogin(lasting(v), made)
 	if err != nil {
-		if err := f.refused(err); err != nil {
-			return err
-		}
-		return show(v, f)
+		return c.undone(v, desk, f, err, func() error { return show(v, f) })
 	}
 	return v.Show("console/password", passwordPage{Login: shownLogin{person}, Password: password, Created: true, Back: back})
 }
@@ -239,7 +237,7 @@ func (c console) setRole(v *web.Visit) error {
 	role := login.Role(v.Field("role"))
 	return c.onLogin(v, newForm(v, "role"), func(p login.Person) error {
 		if p.ID == v.Session.Person.ID {
-			return admin.Refuse("%s", v.T("nobody changes their own role"))
+			return admin.Refuse("nobody changes their own role")
 		}
 		return c.changeLogin(v, p, admin.LoginChange{Role: &role}, v.Good("Changed. It holds from now on, also where they are signed in."))
 	})
@@ -253,7 +251,7 @@ func (c console) setAccess(v *web.Visit) error {
 			notice = v.Good("%s is switched off and signed out everywhere.", p.Username)
 		}
 		if disabled && p.ID == v.Session.Person.ID {
-			return admin.Refuse("%s", v.T("nobody switches their own login off"))
+			return admin.Refuse("nobody switches their own login off")
 		}
 		return c.changeLogin(v, p, admin.LoginChange{Disabled: &disabled}, notice)
 	})
@@ -267,13 +265,15 @@ func (c console) changeLogin(v *web.Visit, p login.Person, change admin.LoginCha
 }
 
 func (c console) resetPassword(v *web.Visit) error {
-	return c.onLogin(v, newForm(v, "reset-password"), func(p login.Person) error {
+	f := newForm(v, "reset-password")
+	desk := c.desk(v).Under(f.once())
+	return c.onLogin(v, f, func(p login.Person) error {
 		if p.ID == v.Session.Person.ID {
-			return admin.Refuse("%s", v.T("your own password is changed on your account's page"))
+			return admin.Refuse("your own password is changed on your account's page")
 		}
-		person, password, err := c.desk(v).ResetPassword(lasting(v), p.ID)
+		person, password, err := desk.ResetPassword(lasting(v), p.ID)
 		if err != nil {
-			return err
+			return c.undone(v, desk, f, err, func() error { return c.loginPage(v, f) })
 		}
 		return v.Show("console/password", passwordPage{Login: shownLogin{person}, Password: password, Back: shownLogin{p}.Path()})
 	})
@@ -282,7 +282,7 @@ func (c console) resetPassword(v *web.Visit) error {
 func (c console) resetSecondFactor(v *web.Visit) error {
 	return c.onLogin(v, newForm(v, "reset-second-factor"), func(p login.Person) error {
 		if p.ID == v.Session.Person.ID {
-			return admin.Refuse("%s", v.T("your own second factor is replaced on your account's page"))
+			return admin.Refuse("your own second factor is replaced on your account's page")
 		}
 		if _, err := c.desk(v).ResetTOTP(lasting(v), p.ID); err != nil {
 			return err

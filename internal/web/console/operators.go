@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -39,7 +38,7 @@ const accountRows = 50
 type operatorsPage struct {
 	Search, Status string
 	Rows           []report.Account
-	Next           string
+	Steps          web.Steps
 	rights
 }
 
@@ -54,10 +53,7 @@ func (c console) operators(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	data.Rows = found.Rows
-	if found.Next != "" {
-		data.Next = "/console/operators?" + url.Values{"q": {data.Search}, "status": {data.Status}, "after": {found.Next}}.Encode()
-	}
+	data.Rows, data.Steps = found.Rows, v.Steps(found.Next)
 	if v.ByHTMX() {
 		return v.ShowPart("console/operators", "list", data)
 	}
@@ -82,16 +78,16 @@ func (c console) newOperator(v *web.Visit) error {
 func (c console) createOperator(v *web.Visit) error {
 	f := newForm(v, "create")
 	name, rate, commission, low := f.text("name"), f.number("rate_limit", 1, 1_000_000), f.basisPoints("commission"), f.amount("low_balance")
-	if f.ok() {
-		made, err := c.desk(v).CreateOperator(lasting(v), name, admin.OperatorChange{RateLimit: &rate, CommissionBPS: &commission, LowBalance: &low})
-		if err == nil {
-			return v.See(operatorPath(made.ID), v.Good("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
-		}
-		if err := f.refused(err); err != nil {
-			return err
-		}
+	desk := c.desk(v).Under(f.once())
+	show := func() error { return again(v, "console/new-operator", newOperatorData(f)) }
+	if !f.ok() {
+		return show()
 	}
-	return again(v, "console/new-operator", newOperatorData(f))
+	made, err := desk.CreateOperator(lasting(v), name, admin.OperatorChange{RateLimit: &rate, CommissionBPS: &commission, LowBalance: &low})
+	if err != nil {
+		return c.undone(v, desk, f, err, show)
+	}
+	return v.See(operatorPath(made.ID), v.Good("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
 }
 
 // recentActs is how many of the latest acts an operator's page shows.

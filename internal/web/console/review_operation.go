@@ -137,7 +137,7 @@ func (c console) settled(v *web.Visit, state operation.State) *look.Notice {
 // refused shows why something was not done. Of two clicks the second finds the
 // operation settled, which is no reason to alarm anybody.
 func (c console) refused(v *web.Visit, id string, err error, again func(why string) error) error {
-	why := refusal(err)
+	why := told(v, err)
 	if why == "" {
 		return err
 	}
@@ -202,7 +202,7 @@ func (c console) dismissSettlement(v *web.Visit) error {
 func (c console) closeAddon(v *web.Visit) error {
 	id, reason := v.R.PathValue("id"), v.Field("addon_reason")
 	if err := c.desk(v).CloseAddon(lasting(v), id, reason); err != nil {
-		why := refusal(err)
+		why := told(v, err)
 		if why == "" {
 			return err
 		}
@@ -217,7 +217,7 @@ func (c console) closeException(v *web.Visit) error {
 		return web.NotFound()
 	}
 	if err := c.desk(v).CloseException(lasting(v), id, v.Field("reason")); err != nil {
-		why := refusal(err)
+		why := told(v, err)
 		if why == "" {
 			return err
 		}

@@ -1,9 +1,7 @@
 package console
 
 import (
-	"crypto/rand"
 	"net/http"
-	"regexp"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -34,11 +32,11 @@ type walletPage struct {
 	Form   *form
 	Wallet subscription.Wallet
 	Lines  []report.LedgerLine
+	// Described is what the books say of a line, as the visitor reads it.
+	Described func(description string) string
 	// Waiting is what was proposed of this wallet and not decided yet.
 	Waiting []proposal
 	Above   money.Amount
-	// Once is the voucher of the form for adjustments, under which one is made once.
-	Once string
 }
 
 func (c console) showWallet(v *web.Visit) error { return c.walletPage(v, newForm(v, "")) }
@@ -58,9 +56,7 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	data := walletPage{
-		Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Above: c.Limits.ApprovalAbove, Once: f.Was("adjust", "once", newOnce()),
-	}
+	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove}
 	for _, p := range open {
 		data.Waiting = append(data.Waiting, c.asSeen(v, p, head.Name))
 	}
@@ -69,12 +65,6 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	}
 	return v.Show("console/wallet", data)
 }
-
-// newOnce makes a form's voucher: short enough to stand in a ledger, and never the
-// same twice.
-func newOnce() string { return rand.Text()[:12] }
-
-var wellFormedOnce = regexp.MustCompile(`^[A-Z2-7]{12}$`)
 
 func (c console) topUp(v *web.Visit) error {
 	operator, err := c.operator(v)
@@ -110,19 +100,13 @@ func (c console) adjust(v *web.Visit) error {
 	default:
 		f.wrong("direction", v.T("Choose one of these."))
 	}
-	once := v.Field("once")
-	if !wellFormedOnce.MatchString(once) {
-		f.Problem = v.T("The form was not complete. Fill it in once more.")
-	}
+	desk := c.desk(v).Under(f.once())
 	if !f.ok() {
 		return c.walletPage(v, f)
 	}
-	outcome, err := c.desk(v).Under(once).SubmitAdjustment(lasting(v), operator.ID, amount, reason)
+	outcome, err := desk.SubmitAdjustment(lasting(v), operator.ID, amount, reason)
 	if err != nil {
-		if err := f.refused(err); err != nil {
-			return err
-		}
-		return c.walletPage(v, f)
+		return c.undone(v, desk, f, err, func() error { return c.walletPage(v, f) })
 	}
 	return v.See(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
 }

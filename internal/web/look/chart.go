@@ -3,7 +3,6 @@ package look
 import (
 	"bytes"
 	"fmt"
-	"hash/fnv"
 	"html/template"
 	"strings"
 	"sync"
@@ -29,23 +28,24 @@ type Series struct {
 // charter draws charts in one language. Only shapes are drawn in SVG, which is
 // stretched to the room there is; everything to be read is text beside it, in the
 // same size on a phone as on a desk. Colours come from classes, lengths are
-// attributes: the pages' policy allows no style inline.
+// attributes: the pages' policy allows no style inline. What a chart is called stands
+// in the drawing's label and not elsewhere by an id, which two charts could share.
 type charter struct {
 	say func(english string, args ...any) string
 }
 
 type chart struct {
-	ID, Title, Summary string
-	Width              int // of the drawing; its height is always 100
-	Bars               []bar
-	Path, Area         string // of a line
-	Slots              []slot
-	Ticks              []string // from the top
-	Labels             []string
-	Sparse             bool // the labels are a few of many
-	Legend             []Series
-	Head               []string // of the table
-	Rows               [][]string
+	Title, Summary string
+	Width          int // of the drawing; its height is always 100
+	Bars           []bar
+	Path, Area     string // of a line
+	Slots          []slot
+	Ticks          []string // from the top
+	Labels         []string
+	Sparse         bool // the labels are a few of many
+	Legend         []Series
+	Head           []string // of the table
+	Rows           [][]string
 }
 
 type bar struct {
@@ -128,7 +128,7 @@ func (c charter) begin(title string, series []Series, unit []string) (chart, int
 		return chart{}, 0, fmt.Errorf("chart %q has no series", title)
 	}
 	labels := series[0].Points
-	drawn := chart{ID: idOf(title), Title: title, Width: max(len(labels), 1) * slotWidth, Head: []string{""}}
+	drawn := chart{Title: title, Width: max(len(labels), 1) * slotWidth, Head: []string{""}}
 	if len(series) > 1 {
 		drawn.Legend = series
 	}
@@ -238,11 +238,4 @@ func inRupees(unit []string) bool { return len(unit) > 0 && unit[0] == "rupees" 
 // decimal writes a coordinate without a tail of digits that nobody sees.
 func decimal(f float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", f), "0"), ".")
-}
-
-// idOf gives the parts of one chart names that no other chart of the page has.
-func idOf(title string) string {
-	h := fnv.New32a()
-	h.Write([]byte(title))
-	return fmt.Sprintf("chart-%x", h.Sum32())
 }

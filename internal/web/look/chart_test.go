@@ -14,7 +14,7 @@ func TestAChartSaysWhatItShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`role="img"`, "<title id=", "Spent &amp; &lt;held&gt;", "From 1 Nov to 3 Nov; the highest is ₹698.",
+		`role="img" aria-label="Spent &amp; &lt;held&gt;. From 1 Nov to 3 Nov; the highest is ₹698."`,
 		"<title>1 Nov: ₹349.00</title>", "<title>3 Nov: two renewals</title>", `<th scope="row">2 Nov</th><td class="num">₹0.00</td>`,
 		`y="12.75" width="7" height="87.25"`, // 698 of 800
 	} {
@@ -24,6 +24,25 @@ func TestAChartSaysWhatItShows(t *testing.T) {
 	}
 	if n := strings.Count(string(html), "<rect"); n != 2 {
 		t.Errorf("there are %d bars; want 2: what is nothing is not drawn", n)
+	}
+}
+
+// A page may have two charts of one title; ids that both had would send whoever hears
+// the page to the wrong one.
+func TestAChartHasNoIdThatAnotherCouldShare(t *testing.T) {
+	points := []Point{{"1 Nov", 1, ""}}
+	bars, err := plain.bars("Renewals", points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := plain.line("Renewals", points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, html := range []string{string(bars), string(line)} {
+		if strings.Contains(html, ` id=`) || strings.Contains(html, "labelledby") {
+			t.Errorf("the chart has an id:\n%s", html)
+		}
 	}
 }
 

@@ -49,6 +49,7 @@ type bulkPage struct {
 	Kind   string
 	Jobs   []bulk.Job
 
+	Once     string        // the voucher of the form
 	Problem  string        // in the visitor's language
 	Problems []fileProblem // of a file
 }
@@ -101,6 +102,9 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 	} else {
 		page.Within = ""
 	}
+	if page.Once == "" {
+		page.Once = web.NewVoucher()
+	}
 	var err error
 	if page.Jobs, err = p.Bulk.Jobs(v.Context(), v.Operator(), jobsShown); err != nil {
 		return err
@@ -112,6 +116,9 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 func (p panel) checkBulk(v *web.Visit) error {
 	page := bulkPage{Within: v.Field("within"), Kind: v.Field("kind")}
 	order := bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Kind: operation.Renew}
+	if voucher, brought := v.Voucher(); brought {
+		order.Voucher, page.Once = voucher, voucher
+	}
 	if page.Kind == string(operation.AdvanceRenew) {
 		order.Kind = operation.AdvanceRenew
 	}
@@ -187,11 +194,11 @@ func shortened(name string) string {
 	return string(letters[:min(len(letters), longest)])
 }
 
-// refusal is why something was not done, if it was refused in words for people.
+// bulkRefusal is why something was not done, if it was refused in words for people.
 func bulkRefusal(v *web.Visit, err error) (why string, refused bool) {
 	var no *bulk.Refusal
 	if errors.As(err, &no) {
-		return v.T(no.Text), true
+		return v.T(no.Form, no.Args...), true
 	}
 	return "", false
 }

@@ -23,8 +23,7 @@ type jobPage struct {
 	Rows  []jobRow
 	Only  string // the state that rows are picked out by
 	Self  string // this page, as it is picked out
-	Prev  string
-	Next  string
+	Steps web.Steps
 	Left  int  // rows that are not settled
 	Again bool // it is over, and some rows can be tried again
 }
@@ -71,27 +70,12 @@ func (p panel) showJob(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	at := func(after int) string {
-		q := url.Values{}
-		if page.Only != "" {
-			q.Set("only", page.Only)
-		}
-		if after > 0 {
-			q.Set("after", strconv.Itoa(after))
-		}
-		if len(q) == 0 {
-			return base
-		}
-		return base + "?" + q.Encode()
-	}
-	page.Self = at(after)
-	if after > 0 {
-		page.Prev = at(0)
-	}
+	next := ""
 	if len(found) > rowsShown {
 		found = found[:rowsShown]
-		page.Next = at(found[rowsShown-1].Number)
+		next = strconv.Itoa(found[rowsShown-1].Number)
 	}
+	page.Steps, page.Self = v.Steps(next), v.R.URL.RequestURI()
 	for _, r := range found {
 		page.Rows = append(page.Rows, jobRow{r, rowBadges[r.State], rowNote(v, r)})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
@@ -34,8 +35,9 @@ const refusedFor = 7 * 24 * time.Hour
 
 // keysPage is what programs are let in with.
 type keysPage struct {
+	Kept      kept
 	Keys      []keyRow
-	Whitelist []netip.Prefix
+	Whitelist []string
 	Refused   []requestlog.RefusedAddress
 }
 
@@ -59,10 +61,12 @@ func (p panel) showKeys(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	var page keysPage
-	if page.Whitelist, err = p.Access.Whitelist(ctx, operator); err != nil {
+	page := keysPage{Kept: p.kept(v)}
+	whitelist, err := p.Access.Whitelist(ctx, operator)
+	if err != nil {
 		return err
 	}
+	page.Whitelist = admin.WhitelistState(whitelist)
 	if page.Refused, err = p.Requests.RefusedAddresses(ctx, operator, v.Now.Add(-refusedFor)); err != nil {
 		return err
 	}

@@ -16,6 +16,9 @@ type passwordPage struct {
 	Subscriber report.SubscriberDetail
 	Result     *admin.NewPassword
 	Problem    string
+	// Once is the form's voucher; Done says that it was sent before.
+	Once string
+	Done bool
 }
 
 // Confirmed reports whether the new password holds. Neither this nor Rejected holds
@@ -30,7 +33,7 @@ func (p panel) passwordForm(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	return v.Show("panel/password", passwordPage{Subscriber: detail})
+	return v.Show("panel/password", passwordPage{Subscriber: detail, Once: web.NewVoucher()})
 }
 
 func (p panel) resetPassword(v *web.Visit) error {
@@ -39,8 +42,16 @@ func (p panel) resetPassword(v *web.Visit) error {
 		return err
 	}
 	page := passwordPage{Subscriber: detail}
-	result, err := p.Passwords.Reset(v.Context(), v.Actor(), v.Operator(), detail.ID, "")
+	voucher, brought := v.Voucher()
+	if !brought {
+		v.Status, page.Once = http.StatusUnprocessableEntity, web.NewVoucher()
+		page.Problem = v.T("The form was not complete. Fill it in once more.")
+		return v.Show("panel/password", page)
+	}
+	result, err := p.Passwords.ResetUnder(v.Context(), voucher, v.Actor(), v.Operator(), detail.ID, "")
 	switch {
+	case admin.DoneAlready(err):
+		page.Done = true
 	case err == nil, errors.Is(err, admin.ErrNotLogged):
 		// The password is nowhere but here, so it is shown in answer to the form.
 		page.Result = &result

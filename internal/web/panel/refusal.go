@@ -1,7 +1,9 @@
 package panel
 
 import (
-	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
@@ -60,23 +62,44 @@ func explain(v *web.Visit, err error) refusal {
 	return refusal{Problem: v.T("The service could not do this just now. Send the form again in a moment: it is charged at most once.")}
 }
 
-// What a field of an activation can be refused with.
-var fieldWords = []string{
+// fieldForms are what a field of an activation can be refused with, before anything
+// was put into it.
+var fieldForms = []string{
 	look.Word("It is required."),
-	look.Word("It has to be exactly 10 digits."),
+	look.Word("It has to be exactly %d digits."),
 	look.Word("It has more than 64 characters."),
 	look.Word("It is not an e-mail address."),
+	look.Word("It has %d characters; at most %d are allowed."),
+	look.Word("It has to be a text in quotes."),
+	look.Word("It is not valid UTF-8."),
+	look.Word("It contains the control character U+%04X."),
+	look.Word("It contains U+%04X, which turns the direction of the text."),
+	look.Word("It contains U+%04X, which is not a character."),
 }
 
+// places finds what is put into such a form, as a pattern of what may stand there.
+var places = strings.NewReplacer(`%d`, `(\d+)`, `%04X`, `([0-9A-F]+)`)
+
+// explainField says in the visitor's language what the API says of a field.
 func explainField(v *web.Visit, text string) string {
-	for _, known := range fieldWords {
-		if text == known {
-			return v.T(known)
+	for _, form := range fieldForms {
+		found := regexp.MustCompile("^" + places.Replace(strings.NewReplacer(".", `\.`, "+", `\+`).Replace(form)) + "$").FindStringSubmatch(text)
+		if found == nil {
+			continue
 		}
-	}
-	var has, most int
-	if _, err := fmt.Sscanf(text, "It has %d characters; at most %d are allowed.", &has, &most); err == nil {
-		return v.T("It has %d characters; at most %d are allowed.", has, most)
+		base := 10
+		if strings.Contains(form, "%04X") {
+			base = 16
+		}
+		var args []any
+		for _, number := range found[1:] {
+			n, err := strconv.ParseInt(number, base, 64)
+			if err != nil {
+				return text
+			}
+			args = append(args, n)
+		}
+		return v.T(form, args...)
 	}
 	return text
 }

@@ -26,6 +26,7 @@ type requestsPage struct {
 	Refused string
 	Period  period
 	Links   links
+	Kept    kept
 	// SearchedTo is how far back was looked, where there is more to look at.
 	SearchedTo time.Time
 }
@@ -63,12 +64,39 @@ func requestQuery(v *web.Visit, keys []access.Credential) (requestlog.Query, req
 	return q, page
 }
 
+// kept says how long calls are kept.
+type kept struct {
+	// Off: they are not kept at all.
+	Off bool
+	// For is how long, in words.
+	For string
+}
+
+func (p panel) kept(v *web.Visit) kept {
+	return kept{Off: !p.Requests.On(), For: inWords(v, p.Requests.Keep())}
+}
+
+// inWords says a time in the largest unit that it is more than one of.
+func inWords(v *web.Visit, d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= 2*day && d%day == 0:
+		return v.T("%d days", int(d/day))
+	case d >= 2*time.Hour && d%time.Hour == 0:
+		return v.T("%d hours", int(d/time.Hour))
+	case d >= 2*time.Minute && d%time.Minute == 0:
+		return v.T("%d minutes", int(d/time.Minute))
+	}
+	return v.T("%d seconds", int(d/time.Second))
+}
+
 func (p panel) showRequests(v *web.Visit) error {
 	keys, err := p.Access.Keys(v.Context(), v.Operator())
 	if err != nil {
 		return err
 	}
 	q, page := requestQuery(v, keys)
+	page.Kept = p.kept(v)
 	found, err := p.Requests.Search(v.Context(), v.Operator(), q)
 	if errors.Is(err, requestlog.ErrNotFound) {
 		return web.NotFound()

@@ -131,6 +131,7 @@ func uploadedText(v *web.Visit, name string) (string, error) {
 
 // signaturePage is where one looks for the call to explain.
 type signaturePage struct {
+	Kept      kept
 	RequestID string
 	Problem   string
 	Latest    []callRow
@@ -144,7 +145,7 @@ const (
 )
 
 func (p panel) showSignature(v *web.Visit) error {
-	page := signaturePage{RequestID: v.Query("request")}
+	page := signaturePage{Kept: p.kept(v), RequestID: v.Query("request")}
 	if page.RequestID != "" {
 		found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{RequestID: page.RequestID, Most: 1})
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
@@ -105,10 +104,16 @@ type statementPage struct {
 	Months  []monthLink
 	Links   links
 	HasMore bool
+
+	// Described is what the books say of a line, as the visitor reads it.
+	Described func(description string) string
 }
 
 // links are where a list leads.
-type links struct{ Prev, Next, CSV, XLSX, Print string }
+type links struct {
+	web.Steps
+	CSV, XLSX, Print string
+}
 
 // monthLink is a month that one click shows.
 type monthLink struct {
@@ -152,7 +157,7 @@ func (p panel) statement(v *web.Visit, f report.StatementFilter, d period) (page
 	}
 	page = statementPage{
 		Statement: s, Period: d, Side: string(f.Side), Text: f.Text, Newest: f.NewestFirst,
-		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "",
+		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "", Described: v.LineText,
 	}
 	if s.Wallet.Held.IsPositive() {
 		held, err := p.Report.Holds(v.Context(), v.Operator())
@@ -181,54 +186,12 @@ func monthLinks(v *web.Visit, d period) []monthLink {
 	}
 }
 
-// linksOf are the ways on from a list, narrowed down as the visitor has it. A list
-// goes on behind a place and cannot go back from one, so the address remembers the
-// places that led here.
+// linksOf are the ways on from a list, narrowed down as the visitor has it.
 func linksOf(v *web.Visit, path, next string) links {
-	q := url.Values{}
-	for name, values := range v.R.URL.Query() {
-		if values[0] != "" && name != "after" && name != "trail" {
-			q.Set(name, values[0])
-		}
+	return links{
+		Steps: v.Steps(next), CSV: v.Narrowed(path + "/export/csv"), XLSX: v.Narrowed(path + "/export/xlsx"), Print: v.Narrowed(path + "/print"),
 	}
-	to := func(path string) string {
-		if len(q) == 0 {
-			return path
-		}
-		return path + "?" + q.Encode()
-	}
-	l := links{CSV: to(path + "/export/csv"), XLSX: to(path + "/export/xlsx"), Print: to(path + "/print")}
-	after, trail := v.Query("after"), v.Query("trail")
-	if len(trail) > longestTrail {
-		trail = ""
-	}
-	page := func(after, trail string) string {
-		q.Del("after")
-		q.Del("trail")
-		if after != "" {
-			q.Set("after", after)
-		}
-		if trail != "" {
-			q.Set("trail", trail)
-		}
-		return to(path)
-	}
-	if next != "" {
-		l.Next = page(next, trail+trailMark+after)
-	}
-	if after != "" {
-		last := max(0, strings.LastIndex(trail, trailMark))
-		l.Prev = page(strings.TrimPrefix(trail[last:], trailMark), trail[:last])
-	}
-	return l
 }
-
-const (
-	// trailMark stands before each place of a trail; no place has it.
-	trailMark = "~"
-	// longestTrail keeps addresses short enough for every proxy.
-	longestTrail = 2000
-)
 
 // printStatement has all lines on one page, oldest first as on paper.
 func (p panel) printStatement(v *web.Visit) error {

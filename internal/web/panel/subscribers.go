@@ -3,7 +3,6 @@ package panel
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
@@ -82,8 +81,7 @@ type subscribersPage struct {
 	Show   string
 	Views  []view
 	Rows   []row
-	First  string // the list's first page, from any other
-	Next   string
+	Steps  web.Steps
 	Cut    bool   // not everybody was looked at yet, and the next page goes on
 	Nobody bool   // there is not one subscriber yet
 	Bulk   string // where all who are listed can be renewed at once
@@ -99,7 +97,7 @@ func (p panel) subscribers(v *web.Visit) error {
 	known := false
 	for i := range page.Views {
 		one := &page.Views[i]
-		one.Href = listHref(page.Search, one.Name, "")
+		one.Href = v.Narrowed("/panel/subscribers", "show", one.Name)
 		if one.Here = one.Name == page.Show; one.Here {
 			known = true
 			filter.Standing, filter.Within = one.standing, one.within
@@ -120,30 +118,11 @@ func (p panel) subscribers(v *web.Visit) error {
 	if page.Search == "" && len(page.Rows) > 0 && (filter.Standing == report.Expiring || filter.Standing == report.Expired) {
 		page.Bulk = "/panel/bulk?within=" + page.Show
 	}
-	if filter.After != "" {
-		page.First = listHref(page.Search, page.Show, "")
-	}
-	if found.Next != "" {
-		page.Next = listHref(page.Search, page.Show, found.Next)
-	}
+	page.Steps = v.Steps(found.Next)
 	if v.ByHTMX() {
 		return v.ShowPart("panel/subscribers", "list", page)
 	}
 	return v.Show("panel/subscribers", page)
-}
-
-// listHref is the address of a list, without what it need not say.
-func listHref(search, show, after string) string {
-	query := url.Values{}
-	for name, value := range map[string]string{"q": search, "show": show, "after": after} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	if len(query) == 0 {
-		return "/panel/subscribers"
-	}
-	return "/panel/subscribers?" + query.Encode()
 }
 
 // cycle is one that a subscriber has, had or will have.

@@ -41,12 +41,13 @@ const (
 )
 
 // ShotsVariable names the environment variable with the folder that pictures are
-// kept in. Without it they go to the test's own artefacts. If it is NoShots, pages
-// are used and not looked at: for a run whose pages another run looks at.
-const (
-	ShotsVariable = "COAX_TEST_SHOTS"
-	NoShots       = "none"
-)
+// kept in. Without it they go to the test's own artefacts.
+const ShotsVariable = "COAX_TEST_SHOTS"
+
+// LooksVariable names the environment variable that, set to "no", leaves out what
+// Check does: for a run that tells the same stories on another store, where no page
+// looks otherwise.
+const LooksVariable = "COAX_TEST_LOOKS"
 
 // As gives the tab the size of a screen and a theme. Nothing moves: a picture
 // must not depend on when it is taken.
@@ -67,7 +68,7 @@ func (tab *Tab) As(size Size, theme Theme) {
 // screen or if somebody could not use it. The tab is a desk afterwards, and light.
 func (tab *Tab) Check(name string) {
 	tab.t.Helper()
-	if os.Getenv(ShotsVariable) == NoShots {
+	if os.Getenv(LooksVariable) == "no" {
 		return
 	}
 	for _, size := range []Size{Phone, Desk} {
@@ -88,9 +89,6 @@ func (tab *Tab) Check(name string) {
 // Shot keeps one picture of the page as it stands.
 func (tab *Tab) Shot(name string, size Size, theme Theme) {
 	tab.t.Helper()
-	if os.Getenv(ShotsVariable) == NoShots {
-		return
-	}
 	tab.As(size, theme)
 	tab.shoot(fmt.Sprintf("%s-%s-%s", name, size.Name, theme), size)
 }

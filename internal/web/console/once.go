@@ -1,0 +1,75 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+// Once is the voucher of the form of that name: the one that it was sent with, where
+// that came to nothing, or a new one.
+func (f *form) Once(name string) string {
+	if brought, ok := f.v.Voucher(); ok && f.v.Filled("form", "") == name {
+		return brought
+	}
+	return web.NewVoucher()
+}
+
+// once reads the voucher that the form was sent with.
+func (f *form) once() string {
+	voucher, brought := f.v.Voucher()
+	if !brought {
+		f.Problem = f.v.T("The form was not complete. Fill it in once more.")
+	}
+	return voucher
+}
+
+// undone takes an error of an act under a voucher. If the form was sent before and
+// did then what it is for, that is what the visitor is told, whatever the second one
+// stumbled over. Otherwise the form is shown again with what can be mended.
+func (c console) undone(v *web.Visit, desk *admin.Desk, f *form, err error, show func() error) error {
+	if !refused(err) {
+		return err
+	}
+	first, found, lookUp := desk.Done(v.Context())
+	switch {
+	case lookUp != nil:
+		return lookUp
+	case found:
+		return c.showDone(v, first)
+	}
+	f.Problem = told(v, err)
+	return show()
+}
+
+// donePage says that a form was sent twice, and what it did the first time.
+type donePage struct {
+	Act auditedAct
+	// Key or else Login: what was made has a secret that was shown once.
+	Key, Login bool
+	// Path is where it stands now.
+	Path string
+}
+
+// showDone leads to what the form did when it was first sent. What was shown then and
+// cannot be shown again is said to be so: neither is a second secret made, nor is the
+// first one passed over.
+func (c console) showDone(v *web.Visit, first admin.LoggedAct) error {
+	_, id, _ := strings.Cut(first.Subject, " ")
+	page := donePage{Act: auditedAct{shownAct: shownAct{first}}}
+	switch admin.Action(first.Action) {
+	case admin.OperatorCreate:
+		return v.See(operatorPath(first.OperatorID), v.Info("This form was sent before, and the operator was made then. It was not made twice."))
+	case admin.KeyIssue, admin.KeyRotate:
+		page.Key, page.Path = true, operatorPath(first.OperatorID)+"/keys/"+id
+	case admin.LoginCreate, admin.LoginResetPassword:
+		page.Login, page.Path = true, staffPath+"/"+id
+		if first.OperatorID != 0 {
+			page.Path = operatorPath(first.OperatorID) + "/logins/" + id
+		}
+	case admin.WalletAdjust, admin.ProposalMake:
+		return v.See(operatorPath(first.OperatorID)+"/wallet", v.Info("This form was sent before, and was carried out or proposed then. Nothing was moved now."))
+	}
+	return v.Show("console/done", page)
+}

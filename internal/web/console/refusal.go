@@ -1,0 +1,101 @@
+package console
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// told is why something was not done, if a person can mend that, in the visitor's
+// language; empty for any other error.
+func told(v *web.Visit, err error) string {
+	var refused *admin.Refusal
+	if !errors.As(err, &refused) {
+		return ""
+	}
+	return v.T("This was not done: %s", sentence(v, say(v, refused)))
+}
+
+// refused reports whether an error is something that a person can mend.
+func refused(err error) bool {
+	var refusal *admin.Refusal
+	return errors.As(err, &refusal)
+}
+
+// say says a refusal in the visitor's language. Admin knows no language: it gives the
+// English form, and what is to be put into it.
+func say(v *web.Visit, refusal *admin.Refusal) string {
+	args := make([]any, len(refusal.Args))
+	for i, arg := range refusal.Args {
+		args[i] = spoken(v, arg)
+	}
+	if len(args) == 0 {
+		return strings.ReplaceAll(v.T(refusal.Form), "%%", "%") // it is a form all the same
+	}
+	return v.T(refusal.Form, args...)
+}
+
+// spoken is an argument of a refusal as pages write it: money with its sign, months,
+// roles and acts by their names.
+func spoken(v *web.Visit, arg any) any {
+	switch a := arg.(type) {
+	case *admin.Refusal:
+		return say(v, a)
+	case admin.Term:
+		return v.T(string(a))
+	case money.Amount:
+		return look.Rupees(a)
+	case admin.Month:
+		return monthText(v, a)
+	case time.Duration:
+		return span(a)
+	case admin.Role:
+		return roleName(v, string(a))
+	case login.Role:
+		return roleName(v, string(a))
+	case admin.Action:
+		return actName(v, string(a))
+	case admin.ProposalStatus, operation.State, catalogue.Role:
+		if text, known := stateWords[a]; known {
+			return v.T(text)
+		}
+	}
+	return arg
+}
+
+// roleName is a role as people call it; what is none, as it was written.
+func roleName(v *web.Visit, role string) string {
+	if name := web.RoleName(login.Role(role)); name != "" {
+		return v.T(name)
+	}
+	return role
+}
+
+// stateWords are states as they stand within a sentence.
+var stateWords = map[any]string{
+	admin.ProposalApproved:  look.Word("approved"),
+	admin.ProposalDeclined:  look.Word("declined"),
+	admin.ProposalWithdrawn: look.Word("withdrawn"),
+	operation.Processing:    look.Word("under way"),
+	operation.Success:       look.Word("carried out"),
+	operation.Failed:        look.Word("not carried out"),
+	operation.NeedsReview:   look.Word("in review"),
+	catalogue.Main:          look.Word("main"),
+	catalogue.Addon:         look.Word("add-on"),
+}
+
+// sentence ends a reason like one.
+func sentence(v *web.Visit, reason string) string {
+	if strings.HasSuffix(reason, ".") || strings.HasSuffix(reason, "।") {
+		return reason
+	}
+	return v.T("%s.", reason)
+}

@@ -1,0 +1,192 @@
+package console
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+// hindi is what the pages can say, from wherever it is kept.
+func hindi(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, file := range []string{"words/hi.json", "../panel/words/hi.json", "../words/hi.json", "../look/words/hi.json"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var words map[string]string
+		if err := json.Unmarshal(text, &words); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(all, words)
+	}
+	return all
+}
+
+// refusers are the functions whose first text a page may come to show: a refusal's
+// form, or a word of ours that is put into one.
+var refusers = []string{"Refuse", "Term", "checkText", "advise"}
+
+// TestEveryRefusalCanBeSaidInHindi looks for refusals where admin and both stores
+// make them. Whoever adds one is told to translate it.
+func TestEveryRefusalCanBeSaidInHindi(t *testing.T) {
+	hindi, forms := hindi(t), map[string]string{}
+	for _, folder := range []string{"../../admin", "../../store/sqlite", "../../store/postgres", ".", "../../access"} {
+		files, err := filepath.Glob(folder + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				refusalsIn(t, file, nil, forms)
+			}
+		}
+	}
+	// What a text is not fit to be shown for comes from its own room.
+	for _, form := range []string{
+		"It is not valid UTF-8.", "It contains the control character U+%04X.", "It contains U+%04X, which turns the direction of the text.",
+		"It contains U+%04X, which is not a character.",
+	} {
+		forms[form] = "internal/subscription"
+	}
+	if len(forms) < 90 {
+		t.Fatalf("found %d refusals: the search looks in the wrong place", len(forms))
+	}
+	for _, form := range slices.Sorted(maps.Keys(forms)) {
+		if hindi[form] == "" {
+			t.Errorf("%s refuses with %q, which words/hi.json does not have", forms[form], form)
+		}
+	}
+}
+
+func TestTheSearchForRefusalsNotices(t *testing.T) {
+	forms := map[string]string{}
+	refusalsIn(t, "a.go", `package p
+		var _ = Refuse("one %d", 1)
+		var _ = admin.Refuse("two " +
+			"pieces")
+		var _ = checkText("three", text, 1, 2)
+		var _ = Refuse("%s", Term("four"))
+		var _ = Refuse("", advise("five"))`, forms)
+	want := []string{"", "five", "four", "one %d", "three", "two pieces"}
+	if got := slices.Sorted(maps.Keys(forms)); !slices.Equal(got, want) {
+		t.Errorf("found %q; want %q", got, want)
+	}
+}
+
+// refusalsIn adds the forms of a file's refusals. A bare %s only hands on a word that
+// is looked for by itself.
+func refusalsIn(t *testing.T, file string, source any, forms map[string]string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		call, is := node.(*ast.CallExpr)
+		if !is || len(call.Args) == 0 {
+			return true
+		}
+		name := ""
+		switch f := call.Fun.(type) {
+		case *ast.Ident:
+			name = f.Name
+		case *ast.SelectorExpr:
+			name = f.Sel.Name
+		}
+		if form, whole := literal(call.Args[0]); whole && form != "%s" && slices.Contains(refusers, name) {
+			forms[form] = file
+		}
+		return true
+	})
+}
+
+// literal is a text that is written out, in one piece or in several.
+func literal(expression ast.Expr) (text string, whole bool) {
+	switch e := expression.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil && e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		left, first := literal(e.X)
+		right, second := literal(e.Y)
+		return left + right, e.Op == token.ADD && first && second
+	}
+	return "", false
+}
+
+func TestEveryActOfTheLogHasAName(t *testing.T) {
+	hindi := hindi(t)
+	acts := []string{admin.CustomerPasswordReset, admin.CustomerPasswordAnswered}
+	for _, action := range admin.Actions() {
+		acts = append(acts, string(action))
+	}
+	for _, act := range acts {
+		switch name := actNames[act]; {
+		case name == "":
+			t.Errorf("the act %q has no name in actNames", act)
+		case hindi[name] == "":
+			t.Errorf("the act %q is %q, which words/hi.json does not have", act, name)
+		}
+	}
+	if len(actNames) != len(acts) {
+		t.Errorf("there are %d names for %d acts", len(actNames), len(acts))
+	}
+	// What admin writes down under a name that is neither would be shown as it is.
+	files, err := filepath.Glob("../../admin/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(file, "_test.go") && (strings.Contains(string(text), `Action: "`) || strings.Contains(string(text), `.act("`)) {
+			t.Errorf("%s writes an act down by a text of its own: give it a constant and a name", file)
+		}
+	}
+}
+
+// What is kept of a state is named by a text; the page calls it as people do.
+func TestEveryFieldOfAStateHasAName(t *testing.T) {
+	found := 0
+	for _, file := range []string{"../../admin/state.go", "../../admin/password.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			var key ast.Expr
+			switch n := node.(type) {
+			case *ast.KeyValueExpr:
+				key = n.Key
+			case *ast.IndexExpr:
+				key = n.Index
+			default:
+				return true
+			}
+			if field, is := literal(key); is {
+				found++
+				if stateNames[field] == "" {
+					t.Errorf("%s keeps %q, which has no name in stateNames", file, field)
+				}
+			}
+			return true
+		})
+	}
+	if found < 30 {
+		t.Errorf("found %d fields: the search looks in the wrong place", found)
+	}
+}
