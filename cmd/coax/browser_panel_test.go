@@ -98,6 +98,7 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 
 	tab.Open(w.at("/panel/"))
 	tab.Sees("Expiring next")
+	tab.Sees("of 1 active subscriber")
 	tab.Check("panel-home")
 	w.audited()
 }

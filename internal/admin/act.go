@@ -36,6 +36,10 @@ type Act struct {
 // back then, and no way to a change leads past it.
 func (a Act) Permitted() error { return a.barred }
 
+// VoucherLength is how many characters a voucher has. Stores find it by how much of a
+// reason its note takes.
+const VoucherLength = 12
+
 // VoucherNote is how a reason ends that names a voucher; empty without one.
 func VoucherNote(voucher string) string {
 	if voucher == "" {

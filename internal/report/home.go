@@ -78,7 +78,11 @@ func (d *Desk) trade(ctx context.Context, operatorID int64, now time.Time, back 
 	if err != nil {
 		return DayTrade{}, fmt.Errorf("add up the trade of %s: %w", from.Format(time.DateOnly), err)
 	}
-	return DayTrade{Day: from, Trades: trades}, nil
+	found := DayTrade{Day: from, Trades: trades}
+	if count, _ := found.Sum(); back == 0 && count <= d.addedUpAtOnce {
+		d.days.forget(dayOf{operatorID, from.Unix()})
+	}
+	return found, nil
 }
 
 func dayBack(now time.Time, back int) (from time.Time, keep time.Duration) {
@@ -131,6 +135,9 @@ func (d *Desk) Home(ctx context.Context, operatorID int64, wait bool) (Home, err
 	}
 	if wait || h.Counts.All <= d.addedUpAtOnce || d.knowsFigures(operatorID, now) {
 		h.Figures, err = d.figures(ctx, operatorID, h.Wallet)
+	}
+	if h.Counts.All <= d.addedUpAtOnce {
+		d.dues.forget(operatorID)
 	}
 	return h, err
 }

@@ -43,6 +43,14 @@ func (m *memory[Key, Answer]) recall(key Key, now time.Time, keep time.Duration,
 	return answer, err
 }
 
+// forget drops what is kept: it is quickly asked for again, and people want to see
+// what they have just done.
+func (m *memory[Key, Answer]) forget(key Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.kept, key)
+}
+
 // knows reports whether an answer is kept that need not be asked for.
 func (m *memory[Key, Answer]) knows(key Key, now time.Time, keep time.Duration) bool {
 	k := m.place(key)

@@ -160,12 +160,16 @@ func (q SubscriberQuery) passedByFew() bool {
 // countsKept is how old counts may be.
 const countsKept = time.Minute
 
-// Counts counts an operator's subscribers, to the minute.
+// Counts counts an operator's subscribers, of very many to the minute.
 func (d *Desk) Counts(ctx context.Context, operatorID int64) (SubscriberCounts, error) {
 	now := d.now()
-	return d.counts.recall(operatorID, now, countsKept, func() (SubscriberCounts, error) {
+	found, err := d.counts.recall(operatorID, now, countsKept, func() (SubscriberCounts, error) {
 		return d.store.CountSubscribers(ctx, operatorID, now)
 	})
+	if found.All <= d.addedUpAtOnce {
+		d.counts.forget(operatorID)
+	}
+	return found, err
 }
 
 // SubscriberDetail is one subscriber with all that happened.

@@ -73,12 +73,14 @@ func (db *DB) ActUnder(ctx context.Context, voucher string) (admin.LoggedAct, bo
 	return actUnder(db.read(ctx), voucher)
 }
 
-// actUnder looks for a voucher from the newest act back, through the whole log if it
-// was never used: few forms have one, and people write the log.
+// actUnder finds the act by how its reason ends, which is indexed.
 func actUnder(q querier, voucher string) (admin.LoggedAct, bool, error) {
+	if len(voucher) != admin.VoucherLength {
+		return admin.LoggedAct{}, false, fmt.Errorf("voucher %q has not %d characters", voucher, admin.VoucherLength)
+	}
 	act, err := readAct(q.queryRow(`
-		SELECT `+actColumns+` FROM staff_acts WHERE substr(reason, -length(?1)) = ?1 ORDER BY id DESC LIMIT 1`,
-		admin.VoucherNote(voucher)))
+		SELECT `+actColumns+` FROM staff_acts 
+		 WHERE substr(reason, -22) = ?1 AND substr(reason, -22, 9) = '(voucher ' ORDER BY id DESC LIMIT 1`, admin.VoucherNote(voucher)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return act, false, nil
 	}

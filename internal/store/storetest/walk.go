@@ -114,6 +114,7 @@ var ways = []way{
 	{"KeyUses", func(w *walk) { w.must(first(w.KeyUses(w.Context(), w.on.OperatorID))) }},
 	{"PurgeRequests", func(w *walk) { w.must(first(w.PurgeRequests(w.Context(), w.on.Now.Add(time.Minute), 10))) }},
 	{"FindActs", (*walk).actSearch},
+	{"ActUnder", func(w *walk) { w.must(second(w.ActUnder(w.Context(), "AAAA2222BBBB"))) }},
 	{"KeepBulkJob", (*walk).bulkDrafts},
 	{"StartBulkJob", (*walk).bulkStart},
 	{"BulkJobsDue", func(w *walk) { w.must(first(w.BulkJobsDue(w.Context(), w.on.Now))) }},
