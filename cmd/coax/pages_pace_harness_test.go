@@ -199,7 +199,7 @@ func (w *world) waysToAsk(subscriber string) map[web.Area][]string {
 		web.Console: {
 			"/console/operators?q=demo", "/console/operators?status=inactive",
 			"/console/commission?month=" + w.now().AddDate(0, 0, -35).Format("2006-01"),
-			fmt.Sprintf("/console/commission?operator=%d", w.line.LCOID),
+			fmt.Sprintf("/console/commission?operator=%d", w.line.LCOID), "/console/commission?sums=yes",
 			"/console/audit-log?actor=nobody", "/console/audit-log?action=key+revoke", "/console/audit-log?q=nothing", "/console/audit-log?from=" + day(80) + "&until=" + day(70),
 			fmt.Sprintf("/console/audit-log?operator=%d", w.line.LCOID), "/console/audit-log?verify=yes", "/console/review/exceptions?closed=yes",
 		},

@@ -114,10 +114,10 @@ const (
 	mostRows = 1000
 )
 
-// These are a desk's usual Config. To look at so many rows takes some ten or twenty
+// These are a desk's usual Config. To look at so many rows takes some twenty
 // milliseconds; so does it to add up so many subscribers.
 const (
-	lookedAt      = 5_000
+	lookedAt      = 10_000
 	addedUpAtOnce = 5_000
 )
 

@@ -20,8 +20,8 @@ type transactionsPage struct {
 	Channel    string
 	Subscriber string
 	Links      links
-	// SearchedTo is how far back was looked, where there is more to look at.
-	SearchedTo time.Time
+	// LookedBackTo is the day to which was looked, where there is more to look at.
+	LookedBackTo string
 }
 
 func transactionFilter(v *web.Visit) (report.TransactionFilter, period) {
@@ -51,7 +51,10 @@ func (p panel) showTransactions(v *web.Visit) error {
 	}
 	page := transactionsPage{
 		Rows: transactionRows(found.Rows), Period: d, State: string(f.State), Kind: string(f.Kind), Channel: string(f.Channel),
-		Subscriber: f.Subscriber, Links: linksOf(v, "/panel/transactions", found.Next), SearchedTo: found.SearchedTo,
+		Subscriber: f.Subscriber, Links: linksOf(v, "/panel/transactions", found.Next),
+	}
+	if !found.SearchedTo.IsZero() {
+		page.LookedBackTo = v.Look.Day(v.Language(), found.SearchedTo)
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("panel/transactions", "list", page)
