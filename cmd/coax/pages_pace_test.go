@@ -125,6 +125,7 @@ func slowest(all []paceOf, most int) string {
 // What takes long to add up for a large operator comes after the page: by a script, or
 // at a click.
 func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
+	t.Parallel()
 	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 1, Named: true})
 	b := w.as(t, w.line.Operator)
 	const chart, waiting = "Spent, last 30 days", `hx-get="/panel/" hx-trigger="load"`
@@ -152,6 +153,8 @@ func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
 // The same in a browser, with a script and without; and a search that goes on at a
 // click.
 func TestALargeOperatorsPagesInABrowser(t *testing.T) {
+	aboutNoStore(t)
+	t.Parallel()
 	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})
 	without := looktest.WithoutScript(t)
 	tabSignIn(w, without, w.line.Operator)
