@@ -60,8 +60,11 @@ type slot struct {
 }
 
 const (
-	slotWidth  = 10
-	slotMargin = 1.5
+	slotWidth = 10
+	// A bar is as wide as this part of its slot, and never wider than that part of the
+	// chart: a single one would be a wall.
+	barOfSlot  = 0.7
+	barOfChart = 0.12
 	chartDepth = 100
 )
 
@@ -76,6 +79,7 @@ func (c charter) stacked(title string, series []Series, unit ...string) (templat
 	if err != nil {
 		return "", err
 	}
+	width := slotWidth * min(barOfSlot, barOfChart*float64(len(drawn.Labels)))
 	for i := range drawn.Labels {
 		base := 0.0
 		for _, s := range series {
@@ -86,8 +90,8 @@ func (c charter) stacked(title string, series []Series, unit ...string) (templat
 			}
 			base += height
 			drawn.Bars = append(drawn.Bars, bar{
-				X:      decimal(float64(i)*slotWidth + slotMargin),
-				Width:  decimal(slotWidth - 2*slotMargin),
+				X:      decimal((float64(i)+0.5)*slotWidth - width/2),
+				Width:  decimal(width),
 				Y:      decimal(chartDepth - base),
 				Height: decimal(height),
 				Kind:   s.Kind,

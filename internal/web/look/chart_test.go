@@ -16,7 +16,7 @@ func TestAChartSaysWhatItShows(t *testing.T) {
 	for _, want := range []string{
 		`role="img" aria-label="Spent &amp; &lt;held&gt;. From 1 Nov to 3 Nov; the highest is ₹698."`,
 		"<title>1 Nov: ₹349.00</title>", "<title>3 Nov: two renewals</title>", `<th scope="row">2 Nov</th><td class="num">₹0.00</td>`,
-		`y="12.75" width="7" height="87.25"`, // 698 of 800
+		`y="12.75" width="3.6" height="87.25"`, // 698 of 800
 	} {
 		if !strings.Contains(string(html), want) {
 			t.Errorf("the chart does not have %q:\n%s", want, html)
