@@ -22,7 +22,7 @@ func TestAnActThatWasTamperedWithIsToldOnThePages(t *testing.T) {
 	w.until("the books were audited", func() bool { return strings.Contains(b.get("/console/health").body, "The books agree") })
 
 	damageStore(t, w.node.config.Store, `UPDATE staff_acts SET actor = 'cli:nobody' WHERE id = 3`)
-	const advice = "Act 3 does not fit the one before it: it was changed, or one before it was taken out. Run `coax audit`, and keep the store as it is."
+	const advice = "Act 3 does not fit the one before it: it was changed, or one before it was taken out. Run coax audit, and keep the store as it is."
 	for _, path := range []string{"/console/audit-log", "/console/audit-log?verify=yes", "/console/audit-log?actor=cli:nobody", "/console/audit-log/3"} {
 		b.get(path).shows(t, http.StatusOK, broken, advice)
 	}
@@ -30,7 +30,7 @@ func TestAnActThatWasTamperedWithIsToldOnThePages(t *testing.T) {
 		t.Error("an act that nobody touched is called broken")
 	}
 	w.until("the audit has found it", func() bool { return strings.Contains(b.get("/console/health").body, "A9 act 3: its hash is") })
-	b.get("/console/health").shows(t, http.StatusOK, "Something needs attention.", "1 violation", "Keep a copy of the store as it is, and run `coax audit`")
+	b.get("/console/health").shows(t, http.StatusOK, "Something needs attention.", "1 violation", "Keep a copy of the store as it is, and run coax audit")
 	b.get("/console/audit-log").shows(t, http.StatusOK, "The last audit found 1 violation.", "The health page names them")
 	b.get("/console/").shows(t, http.StatusOK, "The last audit found 1 violation.")
 
