@@ -81,10 +81,13 @@ func (w *tunnel) accept() {
 	}
 }
 
-// usage is whether a connection has brought an answer before.
+// usage is what a connection has been used for.
 type usage struct {
 	sync.Mutex
-	answered bool
+	answered bool // it has brought an answer before
+	// ended: it was cut after what it carries now, and brings nothing back. A server
+	// may answer a whole question before its connection is closed.
+	ended bool
 }
 
 // carry copies one direction until it ends or is cut.
@@ -122,11 +125,14 @@ func (w *tunnel) allow(part []byte, answer bool, used *usage) ([]byte, func(net.
 		w.asked += len(part)
 	}
 	used.Lock()
+	defer used.Unlock()
+	if used.ended {
+		return nil, nil
+	}
 	fresh := !used.answered
 	used.answered = used.answered || answer
-	used.Unlock()
 	if c := w.armed; c != nil && c.answer == answer && before+len(part) >= c.after {
-		w.armed, w.fired = nil, true
+		w.armed, w.fired, used.ended = nil, true, true
 		// An answer's own connection has carried its question at least.
 		w.onFresh = fresh
 		return part[:max(0, c.after-before)], c.end
