@@ -54,7 +54,7 @@ func TestStackedBarsStandOnEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`chart-good" x="1.5" y="25" width="7" height="75"`, `chart-bad" x="1.5" y="0" width="7" height="25"`, "<title>Failed, Mon: 2</title>"} {
+	for _, want := range []string{`chart-good" x="4.4" y="25" width="1.2" height="75"`, `chart-bad" x="4.4" y="0" width="1.2" height="25"`, "<title>Failed, Mon: 2</title>"} {
 		if !strings.Contains(string(html), want) {
 			t.Errorf("the chart does not have %q:\n%s", want, html)
 		}
