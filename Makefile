@@ -23,7 +23,7 @@ PAGES        ?= 20x
 BOTH_STORES = ./cmd/coax ./internal/audit
 
 # What tortures processes and disks is not raced: the detector sees nothing of
-# either. Nor is what only reads answers, nor the simulation, in which one thing
+# either. Nor is what only reads answers, nor the simulation, in which mostly one thing
 # happens at a time. The histories of two nodes do as much under it as races need,
 # and the rest without it.
 UNRACED_ONLY = ./internal/sim ./internal/torture ./internal/durability ./internal/planted ./contract/contracttest
