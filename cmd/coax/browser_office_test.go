@@ -146,6 +146,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 	tab.Sees("is settled for good")
 	tab.Click(`form[action="/console/commission/close"] button[type="submit"]`)
 	tab.Sees("is closed: ₹8.73.")
+	tab.Sees("is closed already.")
 	tab.Check("console-commission-closed")
 	if closed, err := w.desk.ClosedPeriods(t.Context(), me.operatorID); err != nil || len(closed) != 1 || closed[0].ClosedBy != "web:admin" {
 		t.Errorf("closed are %+v, %v", closed, err)

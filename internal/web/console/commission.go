@@ -11,6 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
 )
@@ -46,8 +47,10 @@ type commissionPage struct {
 	// Running: the month is not over, and cannot be closed.
 	Running  bool
 	MayClose bool
-	Problem  string
-	Query    string
+	// AllClosed: the month is over, and closed for everybody who is shown.
+	AllClosed bool
+	Problem   string
+	Query     string
 	// Later: the sums take long, and come after the page.
 	Later bool
 }
@@ -151,6 +154,9 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 		}
 	}
 	page.add(sums, closedAt)
+	page.AllClosed = !page.Running && !slices.ContainsFunc(operators, func(o subscription.Operator) bool {
+		return closedAt[o.ID].IsZero() && (operatorID == 0 || operatorID == o.ID) && o.CreatedAt.Before(month.Ends())
+	})
 	if problem != "" {
 		v.Status = http.StatusUnprocessableEntity
 	}
