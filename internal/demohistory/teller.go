@@ -89,8 +89,24 @@ func (t *teller) remember(ctx context.Context) error {
 			t.topUps[act.OperatorID]++
 		}
 	}
-	// What a process that is no more was at is anybody's, in the history's time.
-	return t.Store.TakeOver(ctx, t.begins)
+	return t.takeOver(ctx)
+}
+
+// takeOver makes what a process that is no more was at anybody's, in the history's
+// time: not before it was begun, or it would end before that when the story, which is
+// told from its beginning again, comes by some other review.
+func (t *teller) takeOver(ctx context.Context) error {
+	left, err := t.Store.ListOperations(ctx, admin.OperationFilter{State: operation.Processing, Most: 100})
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	last := t.begins
+	for _, op := range left {
+		if op.CreatedAt.After(last) {
+			last = op.CreatedAt
+		}
+	}
+	return t.Store.TakeOver(ctx, last)
 }
 
 // tell carries everything out in the order of time.
