@@ -320,7 +320,12 @@ func TestNothingSecretIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := store.calls(t)
-	text := fmt.Sprintf("%+v %+v %+v", kept, kept[0].Evidence, kept[1].Evidence)
+	var text string
+	for _, call := range kept {
+		evidence := *call.Evidence
+		call.Evidence = nil // %+v would print its address, which may hold any four digits
+		text += fmt.Sprintf("%+v %+v\n", call, evidence)
+	}
 	for _, part := range []string{"0011", "hunter", "t0ken", "abababababab"} {
 		if strings.Contains(text, part) {
 			t.Errorf("%s is kept in %.2000s", part, text)
