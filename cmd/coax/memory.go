@@ -17,7 +17,7 @@ const (
 	// memoryLimit bounds what that may cost where there is more to keep: above
 	// it Go collects as often as it must, rather than let five times as much
 	// lie about. What SQLite takes is not part of it.
-	memoryLimit = 256 << 20
+	memoryLimit = 144 << 20
 )
 
 // cgroupMemory is where Linux says how much memory a container may have.

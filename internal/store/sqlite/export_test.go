@@ -15,15 +15,8 @@ import (
 // tests that look at what it asks. Nobody may be using the store meanwhile.
 func (db *DB) Statements() []string {
 	all := maps.Clone(db.writer.tx.statements)
-	taken := make([]*connection, maxReaders)
-	for i := range taken {
-		taken[i] = <-db.readers.free
-		if taken[i] != nil {
-			maps.Copy(all, taken[i].statements)
-		}
-	}
-	for _, c := range taken {
-		db.readers.put(c)
+	for _, c := range db.readers.idle {
+		maps.Copy(all, c.statements)
 	}
 	c := <-db.lane.free
 	if c != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -50,18 +51,21 @@ type querier interface {
 const maxReaders = 8
 
 // readers are the connections that only read, and may take their time; what requests
-// look up in passing has a lane. Each is opened when it is needed for the first time.
+// look up in passing has a lane. One is opened where all that are open are in use: each
+// has a schema to read and statements to prepare, and keeps pages of its own.
 type readers struct {
 	path string
-	// free holds a place for each connection; nil stands for one that has not
-	// been opened yet.
-	free chan *connection
+	// places has as many as connections may be in use besides.
+	places chan struct{}
+
+	mu   sync.Mutex
+	idle []*connection // open and in nobody's use, the one that was used last at the end
 }
 
 func newReaders(path string) *readers {
-	r := &readers{path: path, free: make(chan *connection, maxReaders)}
+	r := &readers{path: path, places: make(chan struct{}, maxReaders)}
 	for range maxReaders {
-		r.free <- nil
+		r.places <- struct{}{}
 	}
 	return r
 }
@@ -72,21 +76,35 @@ func (r *readers) take(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	select {
-	case c, open := <-r.free:
-		switch {
-		case !open:
+	case _, open := <-r.places:
+		if !open {
 			return nil, errClosed
-		case c != nil:
-			return c, nil
 		}
-		c, err := connectToRead(r.path)
-		if err != nil {
-			r.free <- nil
-		}
-		return c, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if c := r.usedLast(); c != nil {
+		return c, nil
+	}
+	c, err := connectToRead(r.path)
+	if err != nil {
+		r.places <- struct{}{}
+	}
+	return c, err
+}
+
+// usedLast takes the idle connection whose pages and statements are the freshest; nil
+// if there is none.
+func (r *readers) usedLast() *connection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := len(r.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	c := r.idle[last]
+	r.idle = r.idle[:last]
+	return c
 }
 
 func connectToRead(path string) (*connection, error) {
@@ -97,19 +115,25 @@ func connectToRead(path string) (*connection, error) {
 	return c, nil
 }
 
-func (r *readers) put(c *connection) { r.free <- c }
+func (r *readers) put(c *connection) {
+	r.mu.Lock()
+	r.idle = append(r.idle, c)
+	r.mu.Unlock()
+	r.places <- struct{}{}
+}
 
 // close waits for those who read and closes every connection.
 func (r *readers) close() error {
-	var first error
 	for range maxReaders {
-		if c := <-r.free; c != nil {
-			if err := c.close(); err != nil && first == nil {
-				first = err
-			}
+		<-r.places
+	}
+	close(r.places)
+	var first error
+	for c := r.usedLast(); c != nil; c = r.usedLast() {
+		if err := c.close(); err != nil && first == nil {
+			first = err
 		}
 	}
-	close(r.free)
 	return first
 }
 
