@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,4 +184,32 @@ func personOf(w *world, area web.Area) login.Person {
 		return login.Person{Realm: login.Operator, Role: login.Owner, OperatorID: w.line.LCOID}
 	}
 	return login.Person{Realm: login.Staff, Role: login.Administrator}
+}
+
+// Whoever is on a page sees in the navigation where that is. Home is above everything,
+// and so says nothing.
+func TestEveryPageStandsUnderAnEntryOfTheNavigation(t *testing.T) {
+	aboutNoStore(t)
+	w := newWorld(t)
+	for _, area := range []web.Area{web.Panel, web.Console} {
+		home := "/" + string(area) + "/"
+		var entries []string
+		for _, route := range w.node.site.Routes() {
+			if route.Area == area && route.Menu != "" && route.Path != home {
+				entries = append(entries, route.Path)
+			}
+		}
+		for _, route := range w.node.site.Routes() {
+			if route.Area != area || route.Method != http.MethodGet || route.Path == home || route.Under != "" {
+				continue
+			}
+			if !slices.ContainsFunc(entries, func(entry string) bool { return route.Path == entry || strings.HasPrefix(route.Path, entry+"/") }) {
+				t.Errorf("%s lies beneath no entry of the navigation: let it say which it is Under", route.Path)
+			}
+		}
+	}
+	const here = `<a href="/console/operators" aria-current="page">`
+	b := w.as(t, w.line.Admin)
+	b.get("/console/new-operator").shows(t, http.StatusOK, here)
+	b.post("/console/new-operator", nil).shows(t, http.StatusUnprocessableEntity, here)
 }

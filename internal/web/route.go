@@ -42,7 +42,10 @@ type Route struct {
 	// Menu is the words under which the page stands in its area's navigation,
 	// with an icon; empty keeps it out.
 	Menu, Icon string
-	Handle     func(*Visit) error
+	// Under is the page of the navigation that this one belongs to, where its
+	// address does not say so.
+	Under  string
+	Handle func(*Visit) error
 }
 
 // table is every route there is, ready to be searched.
@@ -74,6 +77,9 @@ func newTable(routes []Route) (*table, error) {
 		}
 	}
 	for i := range t.routes {
+		if under := t.routes[i].Under; under != "" && !slices.ContainsFunc(t.routes, func(r Route) bool { return r.Path == under && r.Menu != "" }) {
+			return nil, fmt.Errorf("route %s %s: it stands under %s, which is not in the navigation", t.routes[i].Method, t.routes[i].Path, under)
+		}
 		if r := &t.routes[i]; r.Method == http.MethodPost && r.StepUp && t.formOf(r) == nil {
 			return nil, fmt.Errorf("route %s %s: it needs a step-up, and there is no page with its form to come back to", r.Method, r.Path)
 		}

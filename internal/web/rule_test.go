@@ -75,6 +75,7 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 		"in another area":           page(func(r *Route) { r.Area, r.Who = Door, SignedIn }),
 		"to the API":                page(func(r *Route) { r.Path, r.Area, r.Who = "/api/v1/x", Door, SignedIn }),
 		"in the navigation":         page(func(r *Route) { r.Path, r.Menu = "/panel/{id}", "X" }),
+		"not in the navigation":     page(func(r *Route) { r.Under = "/panel/y" }),
 		"it matches what":           append(page(func(r *Route) { r.Path = "/panel/{id}" }), good),
 		"no page with its form":     page(func(r *Route) { r.Method, r.StepUp = http.MethodPost, true }),
 		"no page with its form to ": page(func(r *Route) { r.Method, r.StepUp, r.Form = http.MethodPost, true, "/panel/y" }),

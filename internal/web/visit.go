@@ -238,7 +238,13 @@ func (v *Visit) area() Area {
 // navigation lists the pages that the visitor may use, and which one this is or
 // lies beneath.
 func (v *Visit) navigation() (items []look.NavItem, here string) {
-	area := v.area()
+	area, path := v.area(), v.path
+	// A form that is shown again stands where its page does.
+	if v.route != nil {
+		if page := v.site.table.formOf(v.route); page != nil && page.Under != "" {
+			path = page.Under
+		}
+	}
 	for i := range v.site.table.routes {
 		r := &v.site.table.routes[i]
 		if r.Menu == "" || r.Area != area || r.Who.judge(&v.Session) != permitted {
@@ -251,7 +257,7 @@ func (v *Visit) navigation() (items []look.NavItem, here string) {
 		items = append(items, item)
 		// An area's first page is above all others and beneath it lies everything,
 		// so the longest address wins.
-		if (v.path == r.Path || strings.HasPrefix(v.path, strings.TrimSuffix(r.Path, "/")+"/")) && len(r.Path) > len(here) {
+		if (path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/")) && len(r.Path) > len(here) {
 			here = r.Path
 		}
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
@@ -36,22 +35,16 @@ func (a shownAct) Was() []statePart { return difference(a.Before, a.After) }
 func (a shownAct) Is() []statePart  { return difference(a.After, a.Before) }
 
 // statePart is a field of a state, by its English name; without one it is the whole.
-type statePart struct{ Name, Value string }
+type statePart struct {
+	Name string
+	stateValue
+}
 
-// difference lists what a state has that another has not, or has otherwise. A state
-// that is no set of named values is shown as it is.
-func difference(state, other string) []statePart {
-	if state == "" {
-		return nil
-	}
-	var these, those map[string]json.RawMessage
-	if json.Unmarshal([]byte(state), &these) != nil {
-		return []statePart{{Value: strings.NewReplacer(`"`, "", ",", ", ", "[", "", "]", "").Replace(state)}}
-	}
-	_ = json.Unmarshal([]byte(other), &those) // of another shape, it has none of them
-	var parts []statePart
+// difference lists what a state has that another has not, or has otherwise.
+func difference(state, other string) (parts []statePart) {
+	these, those := readState(state), readState(other)
 	for _, name := range slices.Sorted(maps.Keys(these)) {
-		if value := strings.Trim(string(these[name]), `"`); string(those[name]) != string(these[name]) && value != "" {
+		if value := these[name]; value.Text != "" && value != those[name] {
 			parts = append(parts, statePart{stateName(name), value})
 		}
 	}

@@ -1,11 +1,9 @@
 package console
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/web"
@@ -20,8 +18,9 @@ type actPage struct {
 
 // actField is one thing that an act was about, by its English name, before and after.
 type actField struct {
-	Name, Before, After string
-	Changed             bool
+	Name          string
+	Before, After stateValue
+	Changed       bool
 }
 
 func (c console) showAct(v *web.Visit) error {
@@ -51,60 +50,16 @@ func (c console) showAct(v *web.Visit) error {
 	return v.Show("console/audit-log-act", actPage{Act: act, Fields: actFields(act.Before, act.After), Chained: chain.Broken == 0})
 }
 
-// actFields puts what was before beside what was after. A state that is no set of
-// names, such as a whitelist, is one field.
-func actFields(before, after string) []actField {
-	was, is := named(before), named(after)
-	names := map[string]bool{}
-	for name := range was {
-		names[name] = true
-	}
-	for name := range is {
-		names[name] = true
-	}
-	var fields []actField
+// actFields puts what was before beside what was after.
+func actFields(before, after string) (fields []actField) {
+	was, is := readState(before), readState(after)
+	names := map[string]stateValue{}
+	maps.Copy(names, was)
+	maps.Copy(names, is)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if was[name] == "" && is[name] == "" {
-			continue
+		if was[name].Text != "" || is[name].Text != "" {
+			fields = append(fields, actField{Name: stateName(name), Before: was[name], After: is[name], Changed: was[name] != is[name]})
 		}
-		fields = append(fields, actField{Name: stateName(name), Before: was[name], After: is[name], Changed: was[name] != is[name]})
 	}
 	return fields
-}
-
-// named reads the fields of a state, as people write them.
-func named(state string) map[string]string {
-	if state == "" {
-		return nil
-	}
-	var fields map[string]any
-	decoder := json.NewDecoder(strings.NewReader(state))
-	decoder.UseNumber() // an amount keeps its paise
-	if decoder.Decode(&fields) != nil {
-		return map[string]string{"": written(state)}
-	}
-	texts := map[string]string{}
-	for name, value := range fields {
-		switch v := value.(type) {
-		case string:
-			texts[name] = v
-		case json.Number:
-			texts[name] = v.String()
-		default:
-			text, err := json.Marshal(value)
-			if err != nil {
-				continue
-			}
-			texts[name] = written(string(text))
-		}
-	}
-	return texts
-}
-
-// written shows JSON without its marks.
-func written(text string) string {
-	if text == "null" {
-		return ""
-	}
-	return strings.NewReplacer(`"`, "", ",", ", ", "[", "", "]", "").Replace(text)
 }

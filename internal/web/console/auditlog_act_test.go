@@ -6,17 +6,27 @@ import (
 )
 
 func TestAnActShowsWhatChangedAndWhatStayed(t *testing.T) {
+	text := func(s string) stateValue { return stateValue{Text: s} }
+	word := func(s string) stateValue { return stateValue{Text: s, Word: true} }
 	for name, tt := range map[string]struct {
 		before, after string
 		want          []actField
 	}{
 		"a price that rose": {
 			`{"price":349.00,"name":"Family","addon":""}`, `{"price":399.50,"name":"Family","addon":""}`,
-			[]actField{{"Name", "Family", "Family", false}, {"Price", "349.00", "399.50", true}},
+			[]actField{{"Name", text("Family"), text("Family"), false}, {"Price", text("349.00"), text("399.50"), true}},
 		},
-		"something new": {"", `{"rate_limit":60}`, []actField{{"Requests a minute", "", "60", true}}},
-		"a list":        {`["192.0.2.1"]`, `["192.0.2.1","192.0.2.2"]`, []actField{{"", "192.0.2.1", "192.0.2.1, 192.0.2.2", true}}},
-		"nothing":       {"", "", nil},
+		"something new": {"", `{"rate_limit":60}`, []actField{{"Requests a minute", text(""), text("60"), true}}},
+		"a list":        {`["192.0.2.1"]`, `["192.0.2.1","192.0.2.2"]`, []actField{{"", text("192.0.2.1"), text("192.0.2.1, 192.0.2.2"), true}}},
+		"words of ours": {
+			`{"status":"needs_review","disabled":false,"replaced_by":0}`, `{"status":"success","disabled":true,"replaced_by":7}`,
+			[]actField{{"Disabled", word("no"), word("yes"), true}, {"Replaced by", text(""), text("7"), true}, {"State", word("In review"), word("Success"), true}},
+		},
+		"permissions": {
+			"", `{"permissions":["Activate","Check Balance"],"name":"active"}`,
+			[]actField{{"Name", text(""), text("active"), true}, {"Permissions", text(""), text("Activate, Check Balance"), true}},
+		},
+		"nothing": {"", "", nil},
 	} {
 		if got := actFields(tt.before, tt.after); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v; want %v", name, got, tt.want)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -19,9 +20,43 @@ func (c console) healthRoutes() []web.Route {
 type healthPage struct {
 	admin.Health
 	// Well: nothing here needs anybody.
-	Well bool
+	Well    bool
+	Answers []providerAnswer
 	// Every is the pause between two audits, as people write it.
 	Every string
+}
+
+// providerAnswer is one of the provider's last answers in words, in English.
+type providerAnswer struct {
+	admin.ProviderAnswer
+	Question, Outcome string
+}
+
+// questionNames are what the provider can be asked for.
+var questionNames = map[string]string{
+	"activate":       look.Word("Activate"),
+	"renew":          look.Word("Renew"),
+	"advance_renew":  look.Word("Book in advance"),
+	"reset_password": look.Word("Reset a password"),
+	"status":         look.Word("What became of an order"),
+	"void":           look.Word("Take an order back"),
+	"catalogue":      look.Word("Price list"),
+	"probe":          look.Word("Are you there"),
+}
+
+// questionName is one of them in English; one without a name is called as it is kept.
+func questionName(what string) string { return cmp.Or(questionNames[what], what) }
+
+// causeNames are how a question can end.
+var causeNames = map[string]string{
+	"answered":           look.Word("Answered"),
+	"undecided":          look.Word("Cannot say yet"),
+	"unreachable":        look.Word("Not reached"),
+	"certificate":        look.Word("Certificate not accepted"),
+	"timed_out":          look.Word("No answer in time"),
+	"interrupted":        look.Word("Connection lost"),
+	"unavailable":        look.Word("Out of order there"),
+	"contract_violation": look.Word("Answer not understood"),
 }
 
 func (c console) showHealth(v *web.Visit) error {
@@ -29,6 +64,11 @@ func (c console) showHealth(v *web.Visit) error {
 	page := healthPage{Health: health, Every: span(health.Audit.Every)}
 	page.Well = health.StoreProblem == "" && !health.Provider.Out && health.Provider.PricesCount && health.OverdueReviews == 0 &&
 		health.Audit.Violations == 0 && health.Audit.Problem == ""
+	for _, one := range health.Provider.Recent {
+		page.Answers = append(page.Answers, providerAnswer{
+			one, questionName(one.What), cmp.Or(causeNames[one.Cause], one.Cause),
+		})
+	}
 	if v.ByHTMX() {
 		return v.ShowPart("console/health", "state", page)
 	}

@@ -18,7 +18,7 @@ func (c console) operatorRoutes() []web.Route {
 	const one = "/console/operators/{id}"
 	return []web.Route{
 		{Method: http.MethodGet, Path: "/console/operators", Area: web.Console, Who: everyone, Menu: look.Word("Operators"), Icon: "building-2", Handle: c.operators},
-		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Who: whoMay(admin.OperatorCreate), Handle: c.newOperator},
+		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Who: whoMay(admin.OperatorCreate), Under: "/console/operators", Handle: c.newOperator},
 		act(admin.OperatorCreate, "/console/new-operator", "", c.createOperator),
 		{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showOperator},
 		// Whoever has to stop an operator does not look for their telephone first.

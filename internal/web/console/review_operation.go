@@ -18,7 +18,7 @@ type reviewedPage struct {
 	Href string
 	// Latest and Earlier are the questions to the provider, newest first: the last
 	// few say how it stands, and there can be many.
-	Latest, Earlier []admin.OperationCall
+	Latest, Earlier []askedCall
 	OperatorName    string
 	InReview        bool
 	Overdue         bool
@@ -38,6 +38,15 @@ type reviewedPage struct {
 	DismissProblem          string
 	AddonReason, DismissWhy string
 }
+
+// Question is what was asked for, in English.
+func (p reviewedPage) Question() string { return questionName(string(p.Kind)) }
+
+// askedCall is a question that was put to the provider.
+type askedCall struct{ admin.OperationCall }
+
+// Question is what was asked, in English.
+func (c askedCall) Question() string { return questionName(c.What) }
 
 type settleForm struct {
 	Verdict, Reason string
@@ -69,8 +78,9 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 		return err
 	}
 	page.OperationHistory, page.Href, page.OperatorName = history, reviewedAddress(history.ID), names[history.OperatorID]
-	page.Earlier = slices.Clone(history.Calls)
-	slices.Reverse(page.Earlier)
+	for _, call := range slices.Backward(history.Calls) {
+		page.Earlier = append(page.Earlier, askedCall{call})
+	}
 	page.Latest, page.Earlier = page.Earlier[:min(len(page.Earlier), callsShown)], page.Earlier[min(len(page.Earlier), callsShown):]
 	page.InReview = history.State == operation.NeedsReview
 	page.Overdue = page.InReview && v.Now.Sub(history.ReviewSince) >= admin.ReviewDue

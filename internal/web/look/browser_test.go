@@ -63,8 +63,9 @@ func TestTheStyleGuideIsGoodToLookAtAndToUse(t *testing.T) {
 
 // On paper there is nothing to press, and a table is whole.
 func TestAPrintedPageHasNoNavigation(t *testing.T) {
+	at := serveGuide(t)
 	tab := looktest.New(t)
-	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Open(at + "/guide?area=panel")
 	tab.Do(emulation.SetEmulatedMedia().WithMedia("print"), emulation.SetDeviceMetricsOverride(690, 1000, 1, false))
 	tab.Until("only what was asked for is on paper", `[".side", ".top", ".tabs-bottom", ".page-head-actions", ".filters", ".pager-steps", ".actions"]
 		.every(s => [...document.querySelectorAll(s)].every(e => !e.checkVisibility()))
@@ -90,8 +91,9 @@ func TestTheThemeIsSwitchedAndKept(t *testing.T) {
 }
 
 func TestADialogOpensByKeyboardAndClosesAgain(t *testing.T) {
+	at := serveGuide(t)
 	tab := looktest.New(t)
-	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Open(at + "/guide?area=panel")
 	tab.Do(chromedp.Focus(`[commandfor="renew"][command="show-modal"]`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
 	tab.WaitFor("dialog#renew[open]")
 	tab.Shot("dialog", looktest.Phone, looktest.Light)
@@ -100,24 +102,27 @@ func TestADialogOpensByKeyboardAndClosesAgain(t *testing.T) {
 }
 
 func TestOnAPhoneTheDrawerOpensWithoutScript(t *testing.T) {
+	at := serveGuide(t)
 	tab := looktest.WithoutScript(t)
 	tab.As(looktest.Phone, looktest.Light)
-	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Open(at + "/guide?area=panel")
 	tab.Click("details.drawer > summary")
 	tab.WaitFor(".drawer-sheet .nav a[href='/keys']")
 	tab.Shot("drawer", looktest.Phone, looktest.Light)
 }
 
 func TestTheFirstKeystrokeReachesTheContent(t *testing.T) {
+	at := serveGuide(t)
 	tab := looktest.New(t)
-	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Open(at + "/guide?area=panel")
 	tab.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	tab.Until("the content has the focus", `document.activeElement.id === "main"`)
 }
 
 func TestAFormGoesOutOnceHoweverOftenItIsSent(t *testing.T) {
+	at := serveGuide(t)
 	tab := looktest.New(t)
-	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Open(at + "/guide?area=panel")
 	tab.Until("only the first of two clicks counts", `(() => {
 		const form = [...document.forms].find(f => f.elements.reference && f.method === "post");
 		let sent = 0;
@@ -128,8 +133,9 @@ func TestAFormGoesOutOnceHoweverOftenItIsSent(t *testing.T) {
 }
 
 func TestANoticeCanBePutAway(t *testing.T) {
+	at := serveGuide(t)
 	tab := looktest.New(t)
-	tab.Open(serveGuide(t) + "/guide?area=panel")
+	tab.Open(at + "/guide?area=panel")
 	tab.Click("#notices [data-dismiss]")
 	tab.Until("the notice is gone", `!document.querySelector("#notices .notice")`)
 }

@@ -51,6 +51,12 @@ var badges = map[string]badge{
 	"unhealthy": {"bad", "activity", Word("Not healthy")},
 }
 
+// StateWord is what people call a state, in English, if it is in the table.
+func StateWord(state string) (word string, known bool) {
+	b, known := badges[state]
+	return b.text, known
+}
+
 // status shows a state as a badge. One that is not in the table is shown by its
 // own name, so that a new state is never hidden.
 func status(say func(string, ...any) string, state string) template.HTML {

@@ -1,12 +1,14 @@
 package panel
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/sheet"
 	"github.com/coaxhq/coax/internal/web"
@@ -32,6 +34,8 @@ type jobPage struct {
 type jobRow struct {
 	bulk.Row
 	Badge string
+	// Plan is what the row's plan is called, or its id if it is not sold now.
+	Plan string
 	// Note is what came of it, in the visitor's language.
 	Note string
 }
@@ -76,13 +80,32 @@ func (p panel) showJob(v *web.Visit) error {
 		next = strconv.Itoa(found[rowsShown-1].Number)
 	}
 	page.Steps, page.Self = v.Steps(next), v.R.URL.RequestURI()
+	names, err := p.planNames(v)
+	if err != nil {
+		return err
+	}
 	for _, r := range found {
-		page.Rows = append(page.Rows, jobRow{r, rowBadges[r.State], rowNote(v, r)})
+		page.Rows = append(page.Rows, jobRow{r, rowBadges[r.State], cmp.Or(names[r.PlanID], r.PlanID), rowNote(v, r)})
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("panel/bulk-job", "job", page)
 	}
 	return v.Show("panel/bulk-job", page)
+}
+
+// planNames are what the plans that are sold now are called, by their ids. While the
+// provider cannot be asked for its prices nothing is sold, and nothing is named.
+func (p panel) planNames(v *web.Visit) (map[string]string, error) {
+	plans, err := p.Plans.Plans(v.Context())
+	var refused *fault.Error
+	if err != nil && !errors.As(err, &refused) {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, plan := range plans {
+		names[plan.ID] = plan.Name
+	}
+	return names, nil
 }
 
 // rowNote is what there is to say about a row beyond its state.

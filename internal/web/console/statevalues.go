@@ -1,0 +1,67 @@
+package console
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// stateValue is what a field of a state holds, as people write it.
+type stateValue struct {
+	Text string
+	// Word: it is one of ours, in English, and is said in the visitor's language.
+	Word bool
+}
+
+// readState reads what the log of acts keeps as before or after, by its fields. A
+// state that is no set of names, such as a whitelist, is one field without a name.
+func readState(state string) map[string]stateValue {
+	if state == "" {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(state), &fields) != nil {
+		return map[string]stateValue{"": readValue("", json.RawMessage(state))}
+	}
+	values := map[string]stateValue{}
+	for name, value := range fields {
+		values[name] = readValue(name, value)
+	}
+	return values
+}
+
+var (
+	// stateFields hold one of the states that have a word.
+	stateFields = []string{"status", "addon_status", "outcome", "api"}
+	// numberFields hold the number of something else: none has the number 0.
+	numberFields = []string{"replaced_by"}
+)
+
+func readValue(field string, raw json.RawMessage) stateValue {
+	var value any
+	if json.Unmarshal(raw, &value) != nil {
+		return stateValue{Text: string(raw)}
+	}
+	switch value := value.(type) {
+	case nil:
+		return stateValue{}
+	case bool:
+		if value {
+			return stateValue{look.Word("yes"), true}
+		}
+		return stateValue{look.Word("no"), true}
+	case string:
+		if word, known := look.StateWord(value); known && slices.Contains(stateFields, field) {
+			return stateValue{word, true}
+		}
+		return stateValue{Text: value}
+	case float64:
+		if value == 0 && slices.Contains(numberFields, field) {
+			return stateValue{}
+		}
+		return stateValue{Text: string(raw)} // an amount keeps its paise
+	}
+	return stateValue{Text: strings.NewReplacer(`"`, "", ",", ", ", "[", "", "]", "").Replace(string(raw))}
+}
