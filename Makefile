@@ -23,17 +23,27 @@ PAGES        ?= 20x
 BOTH_STORES = ./cmd/coax ./internal/audit
 
 # What tortures processes and disks is not raced: the detector sees nothing of
-# either. Nor is what only reads answers, nor the simulation, in which mostly one thing
-# happens at a time. The histories of two nodes do as much under it as races need,
-# and the rest without it.
-UNRACED_ONLY = ./internal/sim ./internal/torture ./internal/durability ./internal/planted ./contract/contracttest
-UNRACED      = ./internal/linearizability $(UNRACED_ONLY)
-RACED        = $(shell go list ./... | grep -v -E '$(subst $(eval ) ,|,$(UNRACED_ONLY:./%=/%$$))')
+# either. Nor is what only reads answers or pages of the manual, nor what fills stores.
+# The simulation and the histories of two nodes do as much under it as races need, and
+# the rest without it.
+UNRACED_ONLY = ./internal/torture ./internal/durability ./internal/planted ./internal/growth ./contract/contracttest
+UNRACED      = . ./internal/sim ./internal/linearizability $(UNRACED_ONLY)
+# Among the raced packages, tests that are run apart and without it: stories that
+# Chromium tells, plans of statements over filled tables, every pair of faults in turn,
+# demos that make up three months, what is timed, and what loads processes from others.
+# What they go through is raced where less of it is enough.
+APART        = InABrowser|UsesAnIndex|EveryPairAnswers|WithAHistory|InItsHistory|IsThereInTime|TestBench
+APART_IN     = ./cmd/coax ./internal/store/sqlite ./internal/store/postgres
+RACED        = $(shell go list ./... | grep -v -x "$$(go list -m)" | grep -v -E '$(subst $(eval ) ,|,$(UNRACED_ONLY:./%=/%$$))')
 
 # SQLite is C that was translated to Go. It has locks of its own, and watching each
 # of its steps for races takes two thirds of the whole suite's time. What hashes
 # passwords shares nothing, and takes as long as it can as it is.
 RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypto/...=-race=false'
+
+# Most tests wait for a process, a disk or a database now and then: more of them than
+# there are processors are on their way at a time.
+MANY = -parallel 4
 
 OPERATIONS   ?= 1000000
 ROUNDS       ?= 20
@@ -77,10 +87,11 @@ demo: build ## Run a whole Coax with nothing to configure, and three months of m
 	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
-test: tools-present lint ## Everything: lint, the whole suite under the race detector, what differs by store once more on PostgreSQL, what is too long to be raced, and some fuzzing
-	CGO_ENABLED=1 go test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(RACED)
-	COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no go test -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
-	go test -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
+test: tools-present lint ## Everything: lint, the tests under the race detector, what differs by store once more on PostgreSQL, what is not raced, and some fuzzing
+	CGO_ENABLED=1 go test $(RACE) $(MANY) -skip '$(APART)' -count=1 -timeout $(TEST_TIMEOUT) $(RACED)
+	COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no go test $(MANY) -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
+	go test $(MANY) -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
+	go test $(MANY) -count=1 -timeout $(TEST_TIMEOUT) -run '$(APART)' $(APART_IN)
 	FUZZTIME=10s FUZZFRESH=1 scripts/fuzz
 
 .PHONY: race

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/bench/compare"
@@ -203,6 +204,9 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 			func() error { return c.load(ctx, below) },
 			func() error { return c.load(ctx, grown) },
 		)
+	}
+	if err == nil {
+		err = c.profile(ctx, grown, "renewals-grown-"+strings.ToLower(kind))
 	}
 	if err == nil {
 		c.memory(fmt.Sprintf("%s, most of it all, %s operations in the store", kind, short(operations)), grown.nodes[0], true, memoryFilled)

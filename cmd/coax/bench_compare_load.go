@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,8 @@ type loading struct {
 	nodes    []*compareNode
 	renewals bool
 	meter    meter
+	// warmup is how long it is loaded before; zero is as long as everything else.
+	warmup   time.Duration
 	duration time.Duration
 	// accounts are who sends; nil is everybody whose renewals are done at once.
 	accounts []*generator.Account
@@ -143,7 +146,7 @@ func (c *comparison) send(ctx context.Context, of loading, begin, end func()) (g
 func (c *comparison) loadOf(of loading) generator.Load {
 	load := generator.Load{
 		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, InDoubt: of.inDoubt,
-		Warmup: c.plan.warmup, Duration: of.duration, Mark: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
+		Warmup: cmp.Or(of.warmup, c.plan.warmup), Duration: of.duration, Mark: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
 	}
 	if load.Accounts == nil {
 		load.Accounts = of.store.crowd.Accounts

@@ -129,7 +129,8 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 }
 
 // loadThree loads three nodes together. The two more are there for this run
-// alone: an idle node asks its database things, too.
+// alone: an idle node asks its database things, too. The first has been at work for
+// minutes, and they get to know the same operators before anything is measured.
 func (c *comparison) loadThree(ctx context.Context, of loading) (err error) {
 	for i := range moreNodes {
 		node, err := c.startNode(ctx, fmt.Sprintf("postgres-%d", i+2), of.store.config)
@@ -139,7 +140,7 @@ func (c *comparison) loadThree(ctx context.Context, of loading) (err error) {
 		defer func() { err = errors.Join(err, node.Stop()) }()
 		of.nodes = append(of.nodes, node)
 	}
-	of.meter = c.meterOf(of.store, of.nodes...)
+	of.meter, of.warmup = c.meterOf(of.store, of.nodes...), c.plan.meeting
 	return c.load(ctx, of)
 }
 

@@ -197,7 +197,8 @@ func (b *browser) upload(path, field, name, content string) page {
 
 // Whoever writes an operator's programs sees the keys, finds a refused call in the
 // log, and is told what is wrong with its signature.
-func TestIntegratorsFindOutWhyASignatureWasRefused(t *testing.T) {
+func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
+	aboutNoStore(t)
 	t.Parallel()
 	w := newWorld(t)
 	me := w.demoCaller()

@@ -45,7 +45,7 @@ func TestAnAdministratorFitsOutAnOperatorInABrowser(t *testing.T) {
 	tab.Sees("Requests a minute: 120")
 	tab.Set("Account", "inactive")
 	tab.Press("Set the account")
-	tab.Sees("State: inactive")
+	tab.Sees("State: Suspended")
 	tab.Check("console-operator")
 	tab.Set("Account", "active")
 	tab.Press("Set the account")

@@ -83,6 +83,7 @@ func reviewed(id string) string { return "/console/review/operations/" + id }
 // An administrator makes a plan, changes its price after a look at what that does,
 // and retires it.
 func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
+	aboutNoStore(t)
 	t.Parallel()
 	w := newWorld(t, "panel.staff_totp=false")
 	tab := looktest.New(t)

@@ -66,7 +66,7 @@ func benchNeedsPostgres(t *testing.T) {
 }
 
 func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	benchNeedsPostgres(t)
 	temp, out := benchFolder(t), t.TempDir()
@@ -94,7 +94,7 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 }
 
 func TestBenchCompareLoadsStoresThatHaveGrown(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	benchNeedsPostgres(t)
 	temp, out := benchFolder(t), benchFolder(t)
@@ -141,7 +141,7 @@ func benchSound(t *testing.T, report compare.Report, audited ...string) {
 }
 
 func TestBenchCompareLeavesProfilesBesideItsReport(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
 	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads", "--profile")
@@ -158,7 +158,7 @@ func TestBenchCompareLeavesProfilesBesideItsReport(t *testing.T) {
 }
 
 func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
 	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite")
@@ -173,7 +173,7 @@ func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
 }
 
 func TestBenchCompareThatIsKilledTakesItsProcessesAlong(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a process with its parent, and shows what runs")

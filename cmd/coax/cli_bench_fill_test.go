@@ -11,7 +11,7 @@ import (
 )
 
 func TestBenchFillMakesAStoreOnceAndANodesToolsWorkOnIt(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	cache := filepath.Join(t.TempDir(), "cache")
 	fill := func() (view filledView) {

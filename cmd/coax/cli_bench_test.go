@@ -75,7 +75,7 @@ func benchGone(t *testing.T, baseURL string) {
 var benchServerLine = regexp.MustCompile(`(?m)^server +(https://127\.0\.0\.1:\d+/api/v1), started for this`)
 
 func TestBenchAloneStartsAServerAndLeavesNothingBehind(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	temp := t.TempDir()
 	p := benchIn(t, temp, append(benchShort, "--warmup", "50ms")...)
@@ -97,7 +97,7 @@ func TestBenchAloneStartsAServerAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestBenchThatIsStoppedEndsItsServerAndRemovesItsFolder(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	for name, stop := range map[string]func(*cliProcess) int{"SIGTERM": (*cliProcess).Terminate, "Ctrl-C": (*cliProcess).Interrupt} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestBenchThatIsStoppedEndsItsServerAndRemovesItsFolder(t *testing.T) {
 }
 
 func TestBenchThatIsKilledTakesItsServerAlong(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	p := benchIn(t, t.TempDir(), "--duration", "10m", "--connections", "2", "--subscribers", "4")
 	if !p.out.until("started for this", p.ended) {
@@ -131,7 +131,7 @@ func TestBenchThatIsKilledTakesItsServerAlong(t *testing.T) {
 // A server that is started to be measured must not work on somebody's store,
 // whatever the environment of whoever measures says.
 func TestBenchAloneIgnoresTheSettingsOfTheEnvironment(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	h := cliNewHouse(t)
 	before := h.dump()
@@ -148,7 +148,7 @@ func TestBenchAloneIgnoresTheSettingsOfTheEnvironment(t *testing.T) {
 }
 
 func TestBenchOfAGivenServerSpendsNobodysMoney(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestBenchExitsWithOneIfTheBooksDoNotAgree(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)
@@ -35,7 +35,7 @@ func TestBenchExitsWithOneIfTheBooksDoNotAgree(t *testing.T) {
 
 // Somebody at the till while the bench runs.
 func TestBenchNoticesMoneyThatMovedBesideIt(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)
@@ -49,7 +49,7 @@ func TestBenchNoticesMoneyThatMovedBesideIt(t *testing.T) {
 }
 
 func TestBenchSaysWhenSubscribersRunOut(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)
@@ -61,7 +61,7 @@ func TestBenchSaysWhenSubscribersRunOut(t *testing.T) {
 }
 
 func TestBenchCountsAnswersThatNoSoundServerGives(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)
@@ -80,7 +80,7 @@ func TestBenchCountsAnswersThatNoSoundServerGives(t *testing.T) {
 // service takes it for down and refuses. Either way a customer is left alone from
 // then on, so that the load ends by itself.
 func TestBenchInAnOutageCallsNoHeldMoneyLost(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	_, line := cliDemoIn(t, folder)
@@ -107,7 +107,7 @@ func TestBenchInAnOutageCallsNoHeldMoneyLost(t *testing.T) {
 }
 
 func TestBenchThatCannotBeginTidiesUp(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)
@@ -123,7 +123,7 @@ func TestBenchThatCannotBeginTidiesUp(t *testing.T) {
 }
 
 func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	_, line := cliDemoIn(t, folder)
@@ -170,7 +170,7 @@ func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
 }
 
 func TestBenchSendsNoOrdersToAProviderElsewhereUnasked(t *testing.T) {
-	unraced(t)
+	aboutNoStore(t)
 	t.Parallel()
 	folder := t.TempDir()
 	cliDemoIn(t, folder)

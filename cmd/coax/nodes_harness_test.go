@@ -175,7 +175,13 @@ func (c *cluster) operateAt(node int, as caller, endpoint, key string, o order) 
 // tryAt is operateAt of a node that may die meanwhile; false if no answer came.
 func (c *cluster) tryAt(node int, as caller, endpoint, key string, o order) (answer, bool) {
 	c.t.Helper()
-	aimed := &world{t: c.t, http: c.http, line: demoLine{BaseURL: c.nodes[node%len(c.nodes)].base + "/api/v1"}}
+	return c.tryOn(c.nodes[node%len(c.nodes)], as, endpoint, key, o)
+}
+
+// tryOn is tryAt, while more nodes may be started.
+func (c *cluster) tryOn(node *clusterNode, as caller, endpoint, key string, o order) (answer, bool) {
+	c.t.Helper()
+	aimed := &world{t: c.t, http: c.http, line: demoLine{BaseURL: node.base + "/api/v1"}}
 	return aimed.tryOperate(as, endpoint, key, o)
 }
 

@@ -62,10 +62,12 @@ func presentMigrations(t *testing.T) (numbers []string) {
 
 // traffic is orders that come in without a pause, to whichever nodes there are.
 type traffic struct {
-	c      *cluster
-	as     caller
-	mu     sync.Mutex
-	nodes  []int // that are in the load balancer
+	c     *cluster
+	as    caller
+	mu    sync.Mutex
+	nodes []int // that are in the load balancer
+	// all are the cluster's nodes as they were then: more may be started meanwhile.
+	all    []*clusterNode
 	served map[int]int
 	// slowest is how long the slowest answer took.
 	slowest time.Duration
@@ -76,7 +78,7 @@ type traffic struct {
 // traffic begins to send orders, of which each must succeed: at another node, if
 // one does not answer.
 func (c *cluster) traffic(as caller, nodes ...int) *traffic {
-	l := &traffic{c: c, as: as, nodes: nodes, served: map[int]int{}}
+	l := &traffic{c: c, as: as, nodes: nodes, all: slices.Clone(c.nodes), served: map[int]int{}}
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	for range 4 {
@@ -107,9 +109,10 @@ func (l *traffic) insist(i int64, endpoint string, o order) answer {
 	for try := 0; ; try++ {
 		l.mu.Lock()
 		node := l.nodes[(int(i)+try)%len(l.nodes)]
+		at := l.all[node]
 		l.mu.Unlock()
 		began := time.Now()
-		got, answered := l.c.tryAt(node, l.as, endpoint, key, o)
+		got, answered := l.c.tryOn(at, l.as, endpoint, key, o)
 		if answered && got.code == fault.OK {
 			l.mu.Lock()
 			l.slowest = max(l.slowest, time.Since(began))
@@ -120,7 +123,7 @@ func (l *traffic) insist(i int64, endpoint string, o order) answer {
 		// A node that has just been stopped does not answer; that one answers
 		// with a refusal is never right.
 		if answered && got.code != fault.RequestInProgress || try > 100 {
-			l.c.t.Errorf("%s: %v %s\n%s", key, answered, got.raw, l.c.nodes[node].about(got.id))
+			l.c.t.Errorf("%s: %v %s\n%s", key, answered, got.raw, at.about(got.id))
 			return got
 		}
 	}
@@ -131,7 +134,7 @@ func (l *traffic) insist(i int64, endpoint string, o order) answer {
 func (l *traffic) over(nodes ...int) {
 	l.c.t.Helper()
 	l.mu.Lock()
-	l.nodes = nodes
+	l.nodes, l.all = nodes, slices.Clone(l.c.nodes)
 	clear(l.served)
 	l.mu.Unlock()
 	l.c.patiently(fmt.Sprintf("orders are served by %v", nodes), func() bool {

@@ -23,7 +23,7 @@ const pageLimit = 50 * time.Millisecond
 // that there was.
 func TestEveryPageOfTheDemoIsThereInTime(t *testing.T) {
 	if raced {
-		t.Skip("the race detector takes its own time: this runs without it, on the other store")
+		t.Skip("the race detector takes its own time: make test runs this without it, on both stores")
 	}
 	w := historicWorld(t)
 	pages := pacedPages(t, w)

@@ -45,15 +45,6 @@ func aboutNoStore(t testing.TB) {
 	}
 }
 
-// unraced skips a test under the race detector whose work is done by processes that
-// load each other: it is run when the others are on PostgreSQL, without the detector.
-func unraced(t testing.TB) {
-	t.Helper()
-	if raced {
-		t.Skip("nothing for the race detector, and run without it when the others are on PostgreSQL")
-	}
-}
-
 // migrated makes databases with the schema and nothing else: making the schema
 // anew for every test takes longer than all else in many of them. What makes it on
 // an empty database has tests of its own.

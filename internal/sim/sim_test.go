@@ -78,8 +78,8 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// historiesWanted is how many TestHistories runs: five hundred, thirty under
-// the race detector, or as HISTORIES says.
+// historiesWanted is how many TestHistories runs: a thousand, thirty under the
+// race detector, or as HISTORIES says.
 func historiesWanted(t *testing.T) int {
 	if text := os.Getenv("HISTORIES"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -91,7 +91,7 @@ func historiesWanted(t *testing.T) int {
 	if raced {
 		return 30
 	}
-	return 500
+	return 1000
 }
 
 // TestHistories: whatever fails, crashes, sleeps or races, nobody is charged twice

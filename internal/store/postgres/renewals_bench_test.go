@@ -24,23 +24,34 @@ const (
 )
 
 // BenchmarkRenewals is everything that the store does for a renewal: it is let in,
-// judged on its facts, reserved and settled, by many clients at once. What counts
-// on a machine that others use as well is the time of processors that it took,
-// here and in the server, and not the time that passed.
+// judged on its facts, reserved and settled, by many clients at once, on one node and
+// on three that share them. What counts on a machine that others use as well is the
+// time of processors that it took, here and in the server, and not the time that
+// passed; flushes depend on neither, and tell how many share a batch.
 func BenchmarkRenewals(b *testing.B) {
+	for _, nodes := range []int{1, 3} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) { benchRenewals(b, nodes) })
+	}
+}
+
+func benchRenewals(b *testing.B, nodes int) {
 	address := pgtest.NewDatabase(b)
-	db, conn := open(b, address), raw(b, address)
-	customers := customersOf(b, db, conn, benchOperators, benchSubscribers)
-	renewOnce := func(round int64) error { return renewing(b, db, customers[int(round)%len(customers)], round) }
+	var all []*DB
+	for range nodes {
+		all = append(all, open(b, address))
+	}
+	conn := raw(b, address)
+	customers := customersOf(b, all[0], conn, benchOperators, benchSubscribers)
 	var round atomic.Int64
 	byClients := func(times int) {
 		var group sync.WaitGroup
 		var left atomic.Int64
 		left.Store(int64(times))
-		for range benchClients {
+		for client := range benchClients {
 			group.Go(func() {
 				for left.Add(-1) >= 0 {
-					if err := renewOnce(round.Add(1)); err != nil {
+					n := round.Add(1)
+					if err := renewing(b, all[client%nodes], customers[int(n)%len(customers)], n); err != nil {
 						b.Error(err)
 						return
 					}
