@@ -2,7 +2,10 @@ package sqlite
 
 import (
 	"fmt"
+	"os"
 	"sync/atomic"
+
+	engine "zombiezen.com/go/sqlite"
 )
 
 const (
@@ -25,11 +28,18 @@ const (
 // writer goes on, and the writer only adds what has come since: no more pages than
 // that, because the log can begin anew only when none is missing.
 //
-// What fails here fails again when the writer adds the rest, or the next time;
-// nothing is lost, for the log has it all.
+// SQLite waits for the disk only once none is missing, which would be the writer's
+// wait for everything that was copied. The copier therefore sees to it that the disk
+// has what it copied, and the writer waits for what it adds itself.
+//
+// A failure loses nothing while the log has it all. But a disk that has failed to
+// take a page does not say so twice, and would let the log begin anew without it; so
+// the store is then broken, and whoever opens it next copies the whole log again.
 type checkpoints struct {
-	conn   *connection // the copier's
+	conn   *connection  // the copier's
+	flush  func() error // waits until the disk has what was copied
 	stage  atomic.Int32
+	failed error // the copier's failure; set before its stage is
 	begin  chan struct{}
 	ended  chan struct{}
 	looked int64 // pages that the log had when it was last finished
@@ -43,21 +53,30 @@ const (
 	copied        // the writer should add the rest
 )
 
-// copyTwice: during the first pass as many pages come in as the second can copy
-// while hardly any do.
-const copyTwice = 2
+const (
+	// littleLeft is how many pages the copier leaves to the writer if it can: those of
+	// a batch or two.
+	littleLeft = 64
+	// mostRounds is how often the copier tries. In each, only those pages come in that
+	// are written while it copies, so that three leave little; where more come in all
+	// the same, a further one would not end it.
+	mostRounds = 4
+)
 
 // restMost is how many pages the writer adds at most. More are left where somebody
 // has read for long, as an audit does, and let go of them only now: that is work of
 // seconds, which the copier finds the next time.
 const restMost = 4 * checkpointAt
 
-func startCheckpoints(path string) (*checkpoints, error) {
+// startCheckpoints is given the store's file as well, opened once more. It is the
+// caller's, to be closed after every connection: with any file that a process closes
+// it loses the locks on it that its connections hold.
+func startCheckpoints(path string, file *os.File) (*checkpoints, error) {
 	conn, err := connect(path, "synchronous = FULL", noCheckpoint, logKept)
 	if err != nil {
 		return nil, fmt.Errorf("open %s for checkpoints: %w", path, err)
 	}
-	c := &checkpoints{conn: conn, begin: make(chan struct{}, 1), ended: make(chan struct{})}
+	c := &checkpoints{conn: conn, flush: func() error { return flush(file) }, begin: make(chan struct{}, 1), ended: make(chan struct{})}
 	go c.copy()
 	return c, nil
 }
@@ -65,26 +84,49 @@ func startCheckpoints(path string) (*checkpoints, error) {
 func (c *checkpoints) copy() {
 	defer close(c.ended)
 	for range c.begin {
-		for range copyTwice {
-			_, _, _ = checkpoint(c.conn, "PASSIVE")
-		}
+		c.failed = c.copyMost()
 		c.stage.Store(copied)
 	}
 }
 
+// copyMost copies until little is left.
+func (c *checkpoints) copyMost() error {
+	for range mostRounds {
+		pages, back, err := checkpoint(c.conn, "PASSIVE")
+		if err != nil {
+			return err
+		}
+		if err := c.flush(); err != nil {
+			return fmt.Errorf("%w: %w", engine.ResultIOErrFsync.ToError(), err)
+		}
+		if back < pages {
+			return nil // somebody reads from the others
+		}
+		if pages, back, err = checkpoint(c.conn, "NOOP"); err != nil || pages-back <= littleLeft {
+			return err
+		}
+	}
+	return nil
+}
+
 // follow is the writer's part, between two batches.
-func (c *checkpoints) follow(writer *connection) {
+func (c *checkpoints) follow(writer *connection) error {
 	switch c.stage.Load() {
 	case copied:
+		if c.failed != nil {
+			c.stage.Store(resting)
+			return c.failed
+		}
 		pages, back, err := checkpoint(writer, "NOOP")
 		if err == nil && pages-back <= restMost {
-			pages, _, _ = checkpoint(writer, "PASSIVE")
+			pages, _, err = checkpoint(writer, "PASSIVE")
 		}
 		c.looked = pages
 		c.stage.Store(resting)
+		return err
 	case resting:
 		if c.batches++; c.batches%lookEvery != 0 {
-			return
+			return nil
 		}
 		pages, back, err := checkpoint(writer, "NOOP")
 		if pages < c.looked {
@@ -95,7 +137,9 @@ func (c *checkpoints) follow(writer *connection) {
 			c.stage.Store(copying)
 			c.begin <- struct{}{}
 		}
+		return err
 	}
+	return nil
 }
 
 // stop waits for the copier. The writer has stopped before.

@@ -1,13 +1,25 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
+	engine "zombiezen.com/go/sqlite"
 )
 
-// fill writes so many pages in one commit.
+// fill writes so many pages in one commit, and waits for the copier if that woke it.
 func fill(t testing.TB, db *DB, name string, pages int) {
+	t.Helper()
+	pour(t, db, name, pages)
+	until(t, "the copier rests", func() bool { return db.writer.log.stage.Load() != copying })
+}
+
+// pour writes so many pages in one commit.
+func pour(t testing.TB, db *DB, name string, pages int) {
 	t.Helper()
 	err := db.writer.do(t.Context(), func(tx *tx) error {
 		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, randomblob(?2)) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
@@ -15,9 +27,8 @@ func fill(t testing.TB, db *DB, name string, pages int) {
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	until(t, "the copier rests", func() bool { return db.writer.log.stage.Load() != copying })
 }
 
 func logSize(t testing.TB, db *DB) int64 {
@@ -74,6 +85,130 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 	})
 	if rows := count(t, db, `SELECT count(*) FROM scratch`); rows != 3 {
 		t.Errorf("%d rows; want 3", rows)
+	}
+}
+
+// What comes in while the disk takes what was copied is the copier's as well, so that
+// hardly anything is left to the writer, for whom everybody waits.
+func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	look, err := connect(db.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer look.close()
+	left := func() int64 {
+		pages, back, err := checkpoint(look, "NOOP")
+		if err != nil {
+			t.Error(err)
+		}
+		return pages - back
+	}
+	log := db.writer.log
+	flushed := log.flush
+	for _, rushes := range []int{0, 1, mostRounds - 1, mostRounds + 5} {
+		rounds, after := 0, int64(0)
+		log.flush = func() error { // the copier's, which rests until it is told to begin
+			if err := flushed(); err != nil {
+				t.Error(err)
+			}
+			if rounds++; rounds <= rushes {
+				pour(t, db, "rush", 300)
+			}
+			after = left()
+			return nil
+		}
+		until(t, "the copier has gone round", func() bool {
+			fill(t, db, "a", checkpointAt)
+			return log.stage.Load() == copied
+		})
+		want := min(rushes+1, mostRounds)
+		if rounds != want {
+			t.Errorf("%d rounds for %d rushes; want %d", rounds, rushes, want)
+		}
+		if rushes < mostRounds && after > littleLeft {
+			t.Errorf("%d pages are left after %d rounds; want %d at most", after, rounds, littleLeft)
+		}
+		until(t, "the writer has had its turn", func() bool {
+			pour(t, db, "b", 1)
+			return log.stage.Load() == resting
+		})
+	}
+}
+
+// A disk that has failed to take a page says so once. Were the log begun anew after
+// that, the page would be lost; so nothing is written any more, and whoever opens the
+// store next has all of the log.
+func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	db := open(t, path, Options{})
+	scratch(t, db)
+	db.writer.log.flush = func() error { return syscall.EIO }
+	for range 10 * lookEvery {
+		pages := func(tx *tx) error {
+			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), randomblob(?1) FROM scratch`, checkpointAt*4096)
+			return err
+		}
+		if err := db.writer.do(t.Context(), pages); err != nil {
+			break
+		}
+	}
+	select {
+	case <-db.Broken():
+	case <-t.Context().Done():
+	}
+	if err := db.Ready(t.Context()); primaryCode(err) != engine.ResultIOErr || !errors.Is(err, syscall.EIO) {
+		t.Errorf("the store is ready, or not for the disk: %v", err)
+	}
+	if err := db.writer.do(t.Context(), func(*tx) error { return nil }); err == nil {
+		t.Error("a fact is taken after the disk has failed")
+	}
+	rows := count(t, db, `SELECT count(*) FROM scratch`)
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+
+	// As the next process finds it: SQLite would remove the log with the last connection.
+	next := filepath.Join(t.TempDir(), "coax.db")
+	for _, part := range []string{"", "-wal"} {
+		content, err := os.ReadFile(path + part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(next+part, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := logSize(t, db); size < int64(rows)*checkpointAt*4096 {
+		t.Errorf("the log has %d bytes; want all %d rows in it", size, rows)
+	}
+	again := open(t, next, Options{})
+	if got := count(t, again, `SELECT count(*) FROM scratch WHERE length(filler) > 0`); got != rows || rows < 1 {
+		t.Errorf("%d rows are there; want the %d that were written", got, rows)
+	}
+}
+
+// With a file that a process closes it loses the locks that connections hold on it, and
+// another process would take the log for nobody's.
+func TestTheFileStaysLockedWhileConnectionsAreOpen(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	for range 3 * lookEvery {
+		fill(t, db, "a", checkpointAt)
+	}
+	file, err := os.Open(db.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() }) // after the store's, which come later
+	// SQLite's shared lock, as another process would ask for it.
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 0x40000002, Len: 510}
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		t.Fatal(err)
+	}
+	if lock.Type == unix.F_UNLCK {
+		t.Error("nobody holds a lock on the store's file")
 	}
 }
 

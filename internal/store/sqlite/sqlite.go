@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -60,7 +61,7 @@ type DB struct {
 	writer  *writer
 	readers *readers
 	lane    *lane
-	locks   []io.Closer
+	locks   []io.Closer           // what is held besides connections, let go of after them and in the opposite order
 	free    func() (int64, error) // bytes that the disk has left
 	ids     *subscription.IDs
 	closing sync.Once
@@ -121,7 +122,12 @@ func (db *DB) prepareToServe() (err error) {
 	if err := db.writer.tx.nonces.load(db.writer.tx); err != nil {
 		return err
 	}
-	db.writer.log, err = startCheckpoints(db.path)
+	file, err := os.OpenFile(db.path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open the store's file for checkpoints: %w", err)
+	}
+	db.locks = append(db.locks, file)
+	db.writer.log, err = startCheckpoints(db.path, file)
 	return err
 }
 
@@ -236,12 +242,19 @@ func (db *DB) Close() error {
 func (db *DB) release() error {
 	var errs []error
 	if db.writer != nil {
-		errs = append(errs, db.writer.stop())
+		db.writer.stop()
+		if db.writer.broken() != nil {
+			// The last connection to be closed writes the log back and removes it, which
+			// a disk that has failed must not be trusted with. So everything stays as it
+			// is until the process has ended; whoever comes next finds the log.
+			return nil
+		}
+		errs = append(errs, db.writer.close())
 	}
 	if db.readers != nil {
 		errs = append(errs, db.lane.close(), db.readers.close())
 	}
-	for _, lock := range db.locks {
+	for _, lock := range slices.Backward(db.locks) {
 		errs = append(errs, lock.Close())
 	}
 	return errors.Join(errs...)

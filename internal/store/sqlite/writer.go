@@ -135,8 +135,11 @@ func (w *writer) loop() {
 // keepHouse does what has to be done now and then, when everybody is answered.
 func (w *writer) keepHouse() {
 	w.indexNonces()
-	if w.log != nil {
-		w.log.follow(w.tx.connection)
+	if w.log == nil || w.broken() != nil {
+		return
+	}
+	if err := w.log.follow(w.tx.connection); err != nil {
+		_ = w.judge(fmt.Errorf("write the log back: %w", err)) // what passes is tried again
 	}
 }
 
@@ -359,9 +362,14 @@ func (w *writer) broken() error {
 	}
 }
 
-func (w *writer) stop() error {
+// stop waits for the facts that were accepted.
+func (w *writer) stop() {
 	w.stopOnce.Do(func() { close(w.stopping) })
 	<-w.stopped
+}
+
+// close lets go of the file, once the writer has stopped.
+func (w *writer) close() error {
 	if w.log == nil {
 		return w.tx.close()
 	}
