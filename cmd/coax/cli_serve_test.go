@@ -103,6 +103,47 @@ func TestCLIServeTakesTheMasterKeyFromTheEnvironment(t *testing.T) {
 	cliRefusal(t, cliRunIn(t, []string{"COAX_MASTER_KEY="}, args...), "no master key at")
 }
 
+// A disk that has failed may have taken something with it: nobody is served before
+// the file was inspected and the books audited.
+func TestCLIServeLooksAtAStoreWhoseDiskHasFailed(t *testing.T) {
+	aboutSQLite(t, "its disk")
+	t.Parallel()
+	h := cliNewHouse(t)
+	doubt := h.store().Path + ".doubt"
+	cliWrite(t, doubt, "commit: disk I/O error\n")
+
+	damageStore(t, h.store(), `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
+	refused := func(want ...string) {
+		t.Helper()
+		got := h.serve()
+		lines := strings.Split(strings.TrimSpace(got.err), "\n") // of which all but the last are the log's
+		got.err = lines[len(lines)-1] + "\n"
+		cliRefusal(t, got, want...)
+	}
+	refused("store.url", "commit: disk I/O error", "the books do not agree", "M1 lco 1", "coax audit", "backup", doubt)
+	damageStore(t, h.store(), `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
+	intact := cliRead(t, h.store().Path)
+	pages := []byte(intact)
+	copy(pages[len(pages)-4096:], strings.Repeat("rubbish ", 512))
+	cliWrite(t, h.store().Path, string(pages))
+	refused("commit: disk I/O error", "the file is damaged", "backup", doubt)
+	cliWrite(t, h.store().Path, intact)
+
+	args := append([]string{"serve", "--config", h.config}, cliFreePorts...)
+	serving := cliServe(t, nil, `"serving"`, args...)
+	cliSays(t, "the log", serving.err.String(), "commit: disk I/O error", `"table":"operations"`, "nothing is wrong with the store")
+	if code := serving.Stop(); code != exitDone {
+		t.Errorf("serve ended with %d", code)
+	}
+	if _, err := os.Stat(doubt); !os.IsNotExist(err) {
+		t.Errorf("the store is still doubted: %v", err)
+	}
+	again := cliServe(t, nil, `"serving"`, args...)
+	if strings.Contains(again.err.String(), "inspecting") {
+		t.Error("a store that is trusted is inspected")
+	}
+}
+
 func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
 	aboutSQLite(t, "where its file may be")
 	t.Parallel()

@@ -102,6 +102,9 @@ func openNode(ctx context.Context, config Config, environ []string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
+	if err := settleDoubt(ctx, store, config, log, now); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	metrics.StoreQueue(store.Queued)
 	metrics.ReviewsOverdue(func() (int, error) { return countOverdue(store, now()) })
 	metrics.BulkJobsOpen(func() (int, error) { return countOpenJobs(store) })

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -171,7 +173,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 
 	// As the next process finds it: SQLite would remove the log with the last connection.
 	next := filepath.Join(t.TempDir(), "coax.db")
-	for _, part := range []string{"", "-wal"} {
+	for _, part := range []string{"", "-wal", ".doubt"} {
 		content, err := os.ReadFile(path + part)
 		if err != nil {
 			t.Fatal(err)
@@ -186,6 +188,49 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	again := open(t, next, Options{})
 	if got := count(t, again, `SELECT count(*) FROM scratch WHERE length(filler) > 0`); got != rows || rows < 1 {
 		t.Errorf("%d rows are there; want the %d that were written", got, rows)
+	}
+	if doubt, err := again.Doubt(); err != nil || !strings.Contains(doubt, syscall.EIO.Error()) {
+		t.Errorf("the next one is told %q (%v); want the disk's failure", doubt, err)
+	}
+	var tables []string
+	if err := again.Inspect(t.Context(), func(table string) { tables = append(tables, table) }); err != nil || !slices.Contains(tables, "operations") {
+		t.Errorf("of %q, this is wrong: %v", tables, err)
+	}
+	if err := again.Trust(); err != nil {
+		t.Error(err)
+	}
+	if doubt, err := again.Doubt(); err != nil || doubt != "" {
+		t.Errorf("a store that is trusted is doubted: %q (%v)", doubt, err)
+	}
+}
+
+func TestDamageIsFoundByInspection(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	db := open(t, path, Options{})
+	scratch(t, db)
+	for _, name := range []string{"a", "b", "c"} {
+		fill(t, db, name, 20)
+	}
+	var root int64
+	if err := db.read(t.Context()).queryRow(`SELECT rootpage FROM sqlite_schema WHERE name = 'scratch'`).Scan(&root); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt([]byte("rubbish in the place of a page"), (root-1)*4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = open(t, path, Options{}).Inspect(t.Context(), func(string) {})
+	if err == nil || !strings.Contains(err.Error(), "scratch: ") || strings.Contains(err.Error(), "operations") {
+		t.Errorf("what is wrong is %v; want it to be scratch, and nothing else", err)
 	}
 }
 

@@ -104,7 +104,7 @@ func (db *DB) open(ctx context.Context, options Options) error {
 		return err
 	}
 	db.readers, db.lane = newReaders(db.path), newLane(db.path)
-	db.writer = newWriter(conn, turn, options)
+	db.writer = newWriter(conn, turn, options, db.leaveDoubt)
 	if options.Role == Node {
 		if err := db.prepareToServe(); err != nil {
 			_ = conn.close()

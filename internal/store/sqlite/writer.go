@@ -40,6 +40,7 @@ type writer struct {
 	stopping chan struct{} // closed by stop: no new facts
 	stopped  chan struct{} // closed when the loop has ended
 	stopOnce sync.Once
+	died     func(cause error)
 	dead     chan struct{} // closed when the disk failed for good
 	cause    error         // why; set before dead is closed
 }
@@ -59,7 +60,7 @@ const (
 	dropped       // the caller hung up first: it never runs
 )
 
-func newWriter(conn *connection, turn turnstile, options Options) *writer {
+func newWriter(conn *connection, turn turnstile, options Options, died func(cause error)) *writer {
 	return &writer{
 		tx:       &tx{connection: conn, nonces: nonces{most: cmp.Or(options.NonceRun, nonceRun)}},
 		turn:     turn,
@@ -69,6 +70,7 @@ func newWriter(conn *connection, turn turnstile, options Options) *writer {
 		queue:    make(chan *fact, maxQueue),
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
+		died:     died,
 		dead:     make(chan struct{}),
 	}
 }
@@ -347,6 +349,7 @@ func (w *writer) judge(err error) error {
 	switch primaryCode(err) {
 	case engine.ResultIOErr, engine.ResultCorrupt, engine.ResultNotADB:
 		w.cause = fmt.Errorf("the store's disk has failed: %w", err)
+		w.died(err)
 		close(w.dead)
 	}
 	return err
