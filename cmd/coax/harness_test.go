@@ -376,7 +376,7 @@ func rupees(t testing.TB, text string) money.Amount {
 // until polls a condition, for half a minute at most.
 func (w *world) until(what string, condition func() bool) {
 	w.t.Helper()
-	patience := time.After(30 * time.Second)
+	patience := time.After(2 * cliPatience) // of a machine that others use as well
 	for !condition() {
 		select {
 		case <-patience:
