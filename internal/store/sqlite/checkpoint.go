@@ -36,8 +36,8 @@ const (
 // take a page does not say so twice, and would let the log begin anew without it; so
 // the store is then broken, and whoever opens it next copies the whole log again.
 type checkpoints struct {
-	conn   *connection  // the copier's
-	flush  func() error // waits until the disk has what was copied
+	conn   *connection           // the copier's
+	flush  func(many bool) error // waits until the disk has what was copied
 	stage  atomic.Int32
 	failed error // the copier's failure; set before its stage is
 	begin  chan struct{}
@@ -76,7 +76,7 @@ func startCheckpoints(path string, file *os.File) (*checkpoints, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s for checkpoints: %w", path, err)
 	}
-	c := &checkpoints{conn: conn, flush: func() error { return flush(file) }, begin: make(chan struct{}, 1), ended: make(chan struct{})}
+	c := &checkpoints{conn: conn, flush: func(many bool) error { return flush(file, many) }, begin: make(chan struct{}, 1), ended: make(chan struct{})}
 	go c.copy()
 	return c, nil
 }
@@ -96,7 +96,7 @@ func (c *checkpoints) copyMost() error {
 		if err != nil {
 			return err
 		}
-		if err := c.flush(); err != nil {
+		if err := c.flush(back > restMost); err != nil {
 			return fmt.Errorf("%w: %w", engine.ResultIOErrFsync.ToError(), err)
 		}
 		if back < pages {

@@ -111,8 +111,8 @@ func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
 	flushed := log.flush
 	for _, rushes := range []int{0, 1, mostRounds - 1, mostRounds + 5} {
 		rounds, after := 0, int64(0)
-		log.flush = func() error { // the copier's, which rests until it is told to begin
-			if err := flushed(); err != nil {
+		log.flush = func(many bool) error { // the copier's, which rests until it is told to begin
+			if err := flushed(many); err != nil {
 				t.Error(err)
 			}
 			if rounds++; rounds <= rushes {
@@ -146,7 +146,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
 	db := open(t, path, Options{})
 	scratch(t, db)
-	db.writer.log.flush = func() error { return syscall.EIO }
+	db.writer.log.flush = func(bool) error { return syscall.EIO }
 	for range 10 * lookEvery {
 		pages := func(tx *tx) error {
 			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), randomblob(?1) FROM scratch`, checkpointAt*4096)
@@ -263,6 +263,11 @@ func TestTheFileStaysLockedWhileConnectionsAreOpen(t *testing.T) {
 func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
 	scratch(t, db)
+	flushed, seenMany := db.writer.log.flush, false
+	db.writer.log.flush = func(many bool) error {
+		seenMany = seenMany || many
+		return flushed(many)
+	}
 	look, err := connect(db.path)
 	if err != nil {
 		t.Fatal(err)
@@ -308,6 +313,9 @@ func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 		waiting, _ := left()
 		return waiting <= restMost
 	})
+	if !seenMany {
+		t.Error("what a long read has left is brought to the disk at once; want it a stretch at a time")
+	}
 }
 
 // Closing waits for a copy under way, and leaves no log behind.
