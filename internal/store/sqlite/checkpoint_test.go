@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	engine "zombiezen.com/go/sqlite"
 )
 
@@ -231,29 +230,6 @@ func TestDamageIsFoundByInspection(t *testing.T) {
 	err = open(t, path, Options{}).Inspect(t.Context(), func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "scratch: ") || strings.Contains(err.Error(), "operations") {
 		t.Errorf("what is wrong is %v; want it to be scratch, and nothing else", err)
-	}
-}
-
-// With a file that a process closes it loses the locks that connections hold on it, and
-// another process would take the log for nobody's.
-func TestTheFileStaysLockedWhileConnectionsAreOpen(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
-	scratch(t, db)
-	for range 3 * lookEvery {
-		fill(t, db, "a", checkpointAt)
-	}
-	file, err := os.Open(db.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = file.Close() }) // after the store's, which come later
-	// SQLite's shared lock, as another process would ask for it.
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 0x40000002, Len: 510}
-	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
-		t.Fatal(err)
-	}
-	if lock.Type == unix.F_UNLCK {
-		t.Error("nobody holds a lock on the store's file")
 	}
 }
 

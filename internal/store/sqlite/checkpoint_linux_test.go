@@ -1,0 +1,32 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// With a file that a process closes it loses the locks that connections hold on it, and
+// another process would take the log for nobody's.
+func TestTheFileStaysLockedWhileConnectionsAreOpen(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	for range 3 * lookEvery {
+		fill(t, db, "a", checkpointAt)
+	}
+	file, err := os.Open(db.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() }) // after the store's, which come later
+	// SQLite's shared lock, as another process would ask for it.
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 0x40000002, Len: 510}
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		t.Fatal(err)
+	}
+	if lock.Type == unix.F_UNLCK {
+		t.Error("nobody holds a lock on the store's file")
+	}
+}
