@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -38,7 +39,10 @@ func flushByStretches(file *os.File) error {
 	stretch := max(info.Size()/stretches, leastStretch)
 	for at := int64(0); at < info.Size(); at += stretch {
 		err := retryInterrupted(func() error { return unix.SyncFileRange(int(file.Fd()), at, stretch, waiting) })
-		if err != nil {
+		switch {
+		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+			return nil // not every file system knows stretches, and that is no failure of the disk
+		case err != nil:
 			return err
 		}
 	}
