@@ -16,7 +16,7 @@ import (
 // books agree afterwards, and the log says who did what.
 func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "panel.staff_totp=false", "approval.above=300.00", "provider.timeout=250ms", "review.first_check=10m")
+	w := newWorld(t, "panel.staff_totp=false", "approval.above=300.00", "provider.timeout=2s", "review.first_check=10m")
 	me := w.rich("Sagar Cable", "5000")
 	_, big := w.inReview(me, "activate", "timeout_applied", "9800000001", "the-big-one")
 	id := big.text("transaction_id")
@@ -171,7 +171,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 // address.
 func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "panel.staff_totp=false", "approval.above=1000.00", "provider.timeout=250ms", "review.first_check=10m")
+	w := newWorld(t, "panel.staff_totp=false", "approval.above=1000.00", "provider.timeout=2s", "review.first_check=10m")
 	me := w.rich("Sagar Cable", "5000")
 	_, open := w.inReview(me, "activate", "timeout_not_applied", "9800000002", "the-small-one")
 	page := reviewed(open.text("transaction_id"))

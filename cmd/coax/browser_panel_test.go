@@ -14,7 +14,7 @@ import (
 // forgets the password.
 func TestADayAtTheCounterInABrowser(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=10s")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=10s")
 	me := w.demoCaller()
 	tab := looktest.New(t)
 	tabSignIn(w, tab, w.line.Operator)

@@ -12,7 +12,7 @@ import (
 
 func TestCLIExceptionsAndAddons(t *testing.T) {
 	t.Parallel()
-	p := cliStart(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.timeout=200ms", "--set", "review.first_check=1h")
+	p := cliStart(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.timeout=2s", "--set", "review.first_check=1h")
 	h := p.house(t)
 	for _, list := range []string{"exception", "addon"} {
 		if got := h.json(list, "list"); strings.TrimSpace(got) != "[]" {
@@ -66,7 +66,7 @@ func TestCLIANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 	}
 	defer provider.stop()
 	p := cliStart(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.url="+provider.url,
-		"--set", "provider.timeout=300ms", "--set", "review.first_check=100ms", "--set", "review.refund_after=1h")
+		"--set", "provider.timeout=2s", "--set", "review.first_check=100ms", "--set", "review.refund_after=1h")
 	w := remote(t, p)
 	w.simulator = provider
 	w.script("9811111111", "timeout_applied")
@@ -80,7 +80,7 @@ func TestCLIANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	asleep := time.Now()
-	w.until("its lease has ended", func() bool { return time.Since(asleep) > 300*time.Millisecond+5*time.Second })
+	w.until("its lease has ended", func() bool { return time.Since(asleep) > 2*time.Second+5*time.Second })
 	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -427,7 +427,7 @@ func TestCLIStoryOfADay(t *testing.T) {
 	}
 
 	// A provider that never answers is waited for from now on not so long.
-	noon := cliStart(t, append(args, "--set", "provider.timeout=300ms")...)
+	noon := cliStart(t, append(args, "--set", "provider.timeout=2s")...)
 	doubtful := cliActivate(t, me, "9000030001", "FAMILY-1", 202)
 	var listed []string
 	for _, raw := range cliArray(t, h.json("operation", "list")) {

@@ -10,7 +10,7 @@ import (
 
 func TestAReviewThatIsADayOldIsTold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms")
+	w := newWorld(t, "provider.timeout=2s")
 	w.inReview(w.rich("me", "100000"), "activate", "unknowable", "9000080001", "a-day-old")
 	if got := w.metric("coax_reviews_overdue"); got != 0 {
 		t.Errorf("%v are overdue at once; want 0", got)

@@ -302,7 +302,7 @@ func TestAnotherOperatorsKeyAndIdOpenNothing(t *testing.T) {
 }
 
 func TestNothingSecretIsWrittenDown(t *testing.T) {
-	w := newWorld(t, "provider.timeout=200ms", "review.first_check=1h")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=1h")
 	me := w.rich("one", "10000")
 	const password, mobile = "planted-password-4711", "9812345670"
 	planted := map[string]string{

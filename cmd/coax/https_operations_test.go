@@ -188,7 +188,7 @@ func (w *world) untouchedBut(but []string, what string, run func()) {
 // Every refusal before the reservation, each with what it needs to happen.
 func TestARefusalBeforeTheReservationLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=300ms", "limits.failed_auth_per_minute=100000", "review.first_check=1h")
+	w := newWorld(t, "provider.timeout=2s", "limits.failed_auth_per_minute=100000", "review.first_check=1h")
 	me, poor := w.rich("me", "5000"), w.rich("poor", "198.99")
 	other := w.rich("other", "5000")
 	subscriber := w.activated(me, "9811111111", "BASIC-1")
@@ -386,54 +386,46 @@ func (w *world) judgeAgreement(what string, as caller, key, endpoint string, o o
 // which it can.
 func TestAnUnknownOutcomeIsHeldAndAnsweredAsPending(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1h")
-	me := w.rich("me", "100000")
 	outcomes := map[string]string{"2": "timeout_applied", "3": "timeout_not_applied", "4": "gateway_error", "5": "wrong_reference", "8": "unknowable", "9": "reset_applied"}
-	i := 0
-	for digit, outcome := range outcomes {
-		for _, endpoint := range []string{"activate", "renew", "advance-renew"} {
-			i++
-			what := endpoint + " " + outcome
-			mobile := fmt.Sprintf("90000%s%04d", digit, i)
+	together(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
+		w := newWorld(t, "provider.timeout=2s", "review.first_check=1h")
+		me := w.rich("me", "100000")
+		for digit, outcome := range outcomes {
+			mobile := fmt.Sprintf("90000%s0001", digit)
 			o := order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
 			if endpoint != "activate" {
 				w.script(mobile, "success")
 				o = order{"subscriber_id": w.activated(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
 			}
 			before := w.money(me)
-			key := fmt.Sprintf("pending-%03d", i)
+			key := "pending-" + digit
 			got := w.operate(me, endpoint, key, o)
 			if got.code != fault.PendingReview || got.status != 202 || got.success || got.text("status") != "needs_review" {
-				t.Errorf("%s: %d %s", what, got.status, got.raw)
+				t.Errorf("%s: %d %s", outcome, got.status, got.raw)
 				continue
 			}
-			w.judgeMoney(what, got, before, w.money(me), "349")
-			w.judgeAgreement(what, me, key, endpoint, o, got)
+			w.judgeMoney(outcome, got, before, w.money(me), "349")
+			w.judgeAgreement(outcome, me, key, endpoint, o, got)
 			if endpoint == "activate" && len(got.text("customer.password")) != 12 {
-				t.Errorf("%s: no password in the first answer: %s", what, got.raw)
+				t.Errorf("%s: no password in the first answer: %s", outcome, got.raw)
 			}
 			sub := w.send(call{as: me, path: "/api/v1/subscription?mobile=" + mobile})
 			pending, _ := sub.data["pending_operations"].([]any)
 			if len(pending) != 1 || (endpoint == "activate") != (sub.text("status") == "pending") {
-				t.Errorf("%s: the subscriber is shown as %s", what, sub.raw)
+				t.Errorf("%s: the subscriber is shown as %s", outcome, sub.raw)
 			}
 			next := w.operate(me, "renew", key+"-next", order{"mobile": mobile, "plan_id": "FAMILY-1"})
 			if next.code != fault.OperationInProgress {
-				t.Errorf("%s: another operation meanwhile: %s", what, next.code)
+				t.Errorf("%s: another operation meanwhile: %s", outcome, next.code)
 			}
 		}
-	}
-	// An answer about something else is for a person to see; silence is not.
-	entries, err := w.desk.Exceptions(t.Context(), false)
-	if err != nil || len(entries) != 3 {
-		t.Fatalf("exceptions %+v, %v; want one for each wrong reference", entries, err)
-	}
-	for _, e := range entries {
-		if e.Kind != "WRONG_ANSWER" || !strings.Contains(e.Detail, "another reference") {
-			t.Errorf("exception %+v", e)
+		// An answer about something else is for a person to see; silence is not.
+		entries, err := w.desk.Exceptions(t.Context(), false)
+		if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "another reference") {
+			t.Errorf("exceptions %+v, %v; want one, for the wrong reference", entries, err)
 		}
-	}
-	w.audited()
+		w.audited()
+	})
 }
 
 func TestAProviderThatIsNotThereIsAFailureRefundedAtOnce(t *testing.T) {
@@ -456,8 +448,6 @@ func TestAProviderThatIsNotThereIsAFailureRefundedAtOnce(t *testing.T) {
 // warning and the whole charge.
 func TestAComboAsksForMainThenAddon(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1h")
-	me := w.rich("me", "100000")
 	rows := []struct {
 		what     string
 		outcomes []string
@@ -471,33 +461,35 @@ func TestAComboAsksForMainThenAddon(t *testing.T) {
 		{"main is rejected", []string{"reject"}, fault.ProviderError, false, 1},
 		{"main's answer does not come", []string{"timeout_not_applied"}, fault.PendingReview, false, 1},
 	}
-	for i := range 3 * len(rows) {
-		row, endpoint := rows[i/3], []string{"activate", "renew", "advance-renew"}[i%3]
-		what := endpoint + ", " + row.what
-		mobile := fmt.Sprintf("98000000%02d", i)
-		o := order{"full_name": "Asha", "mobile": mobile, "plan_id": "COMBO-1"}
-		earlier := 0
-		if endpoint != "activate" {
-			o = order{"subscriber_id": w.activated(me, mobile, "BASIC-1"), "plan_id": "COMBO-1"}
-			earlier = 1
+	together(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
+		w := newWorld(t, "provider.timeout=2s", "review.first_check=1h")
+		me := w.rich("me", "100000")
+		for i, row := range rows {
+			mobile := fmt.Sprintf("98000000%02d", i)
+			o := order{"full_name": "Asha", "mobile": mobile, "plan_id": "COMBO-1"}
+			earlier := 0
+			if endpoint != "activate" {
+				o = order{"subscriber_id": w.activated(me, mobile, "BASIC-1"), "plan_id": "COMBO-1"}
+				earlier = 1
+			}
+			w.script(mobile, row.outcomes...)
+			before := w.money(me)
+			key := fmt.Sprintf("combo-%03d", i)
+			got := w.operate(me, endpoint, key, o)
+			warned := len(got.data["warnings"].([]any)) == 1
+			if got.code != row.code || warned != row.warned {
+				t.Errorf("%s: %s", row.what, got.raw)
+			}
+			w.judgeMoney(row.what, got, before, w.money(me), "499")
+			w.judgeAgreement(row.what, me, key, endpoint, o, got)
+			calls := w.simulator.Calls(mobile)[earlier:]
+			if len(calls) != row.calls || calls[0].Component != "TV-FAMILY" || calls[0].Reference != got.text("transaction_id") ||
+				(row.calls == 2 && (calls[1].Component != "OTT-PLUS" || calls[1].Reference != got.text("transaction_id")+"-2")) {
+				t.Errorf("%s: the provider was asked %+v", row.what, calls)
+			}
 		}
-		w.script(mobile, row.outcomes...)
-		before := w.money(me)
-		key := fmt.Sprintf("combo-%03d", i)
-		got := w.operate(me, endpoint, key, o)
-		warned := len(got.data["warnings"].([]any)) == 1
-		if got.code != row.code || warned != row.warned {
-			t.Errorf("%s: %s", what, got.raw)
-		}
-		w.judgeMoney(what, got, before, w.money(me), "499")
-		w.judgeAgreement(what, me, key, endpoint, o, got)
-		calls := w.simulator.Calls(mobile)[earlier:]
-		if len(calls) != row.calls || calls[0].Component != "TV-FAMILY" || calls[0].Reference != got.text("transaction_id") ||
-			(row.calls == 2 && (calls[1].Component != "OTT-PLUS" || calls[1].Reference != got.text("transaction_id")+"-2")) {
-			t.Errorf("%s: the provider was asked %+v", what, calls)
-		}
-	}
-	w.audited()
+		w.audited()
+	})
 }
 
 func TestAPriceChangeActsAtOnceAndAClientsPriceNever(t *testing.T) {

@@ -90,7 +90,7 @@ func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
 // was in doubt when it began is found out when it ends.
 func TestAnOutageIsRefusedBeforeAnyReservation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1s", "review.refund_after=2m")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=1s", "review.refund_after=2m")
 	me := w.rich("me", "1000000")
 	w.steer("status", `{"mode":"down"}`)
 	tries := 0

@@ -45,7 +45,7 @@ func (w *world) settled(me caller, key string) answer {
 // each operation and each way of leaving it open.
 func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=10s", "review.refund_after=2m")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m")
 	me := w.rich("me", "100000")
 	rows := []struct {
 		outcome string
@@ -119,7 +119,7 @@ func (w *world) asked(mobile, kind string) int {
 // decides; both ways.
 func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1s", "review.max_interval=1m", "review.refund_after=2m")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1m", "review.refund_after=2m")
 	me := w.rich("me", "100000")
 	for i, endpoint := range []string{"activate", "renew", "advance-renew"} {
 		for j, confirm := range []bool{true, false} {
@@ -163,7 +163,7 @@ func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
 // A success that turns up after a refund changes no money: it is an exception.
 func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1h", "review.max_interval=1h")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1h")
 	me := w.rich("me", "1000")
 	_, first := w.inReview(me, "activate", "timeout_applied", "9811111111", "late-success")
 	if _, err := w.desk.SettleReview(t.Context(), first.text("transaction_id"), false, "they said no"); err != nil {
@@ -195,7 +195,7 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 // takes until it answers: an order may still be on its way.
 func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=1h", "review.max_interval=1m")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1m")
 	me := w.rich("me", "1000")
 	_, first := w.inReview(me, "activate", "gateway_error", "9822222222", "refunded-order")
 	w.steer("status", `{"mode":"down"}`)
@@ -217,7 +217,7 @@ func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 // rejection under a reference of its own, or until a person closes the matter.
 func TestAMissingAddonIsFollowedUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "provider.timeout=250ms", "review.first_check=10s", "review.max_interval=1m")
+	w := newWorld(t, "provider.timeout=2s", "review.first_check=10s", "review.max_interval=1m")
 	me := w.rich("me", "100000")
 	rows := []struct {
 		what       string

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
 
 // timeout is how long the gateway waits for the simulator, in real time.
-const timeout = 300 * time.Millisecond
+const timeout = 2 * time.Second
 
 // books is all that a world asks of its store.
 type books interface {

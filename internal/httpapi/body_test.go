@@ -76,7 +76,8 @@ func TestABodyThatCannotBeReadIsABadRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := build(t, func(_ *Config, door *FrontDoorConfig) { door.ReadTimeout = 100 * time.Millisecond })
+			t.Parallel()
+			h := build(t, func(_ *Config, door *FrontDoorConfig) { door.ReadTimeout = time.Second })
 			w := h.dialTLS()
 			w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\n%s", tt.rest)
 			g := w.expect(400, fault.BadRequest)

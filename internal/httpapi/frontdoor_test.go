@@ -84,7 +84,7 @@ func TestTLSAsItIsOffered(t *testing.T) {
 }
 
 func TestSlowClientsAreCutOff(t *testing.T) {
-	const short = 50 * time.Millisecond
+	const short = 500 * time.Millisecond
 	tests := []struct {
 		name   string
 		change func(*FrontDoorConfig)
@@ -114,6 +114,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			h := build(t, func(_ *Config, door *FrontDoorConfig) { tt.change(door) })
 			w := tt.dial(h)
 			w.send("%s", tt.send)
@@ -124,7 +125,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 
 // net/http takes a request line that stops for one that ends, and finds it wrong.
 func TestASlowRequestLineIsAFault(t *testing.T) {
-	h := build(t, func(_ *Config, door *FrontDoorConfig) { door.ReadHeaderTimeout = 50 * time.Millisecond })
+	h := build(t, func(_ *Config, door *FrontDoorConfig) { door.ReadHeaderTimeout = 500 * time.Millisecond })
 	w := h.dialTLS()
 	w.send("GET /api")
 	w.expect(400, fault.BadRequest)
