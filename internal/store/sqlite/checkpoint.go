@@ -17,7 +17,12 @@ const (
 	lookEvery = 8
 	// logKept is how large the log's file stays, in bytes, once it has been
 	// larger: beside an audit that reads for long it grows without end.
-	logKept = "journal_size_limit = 67108864"
+	logKept = 64 << 20
+	// logCut is how much of it is cut off at a time, and cutEvery after how many
+	// checkpoints. SQLite cuts within a commit, which then takes some milliseconds more;
+	// all that an audit had left took it a second.
+	logCut   = 4 << 20
+	cutEvery = 16
 	// noCheckpoint keeps SQLite from writing the log back within a commit.
 	noCheckpoint = "wal_autocheckpoint = 0"
 )
@@ -36,15 +41,18 @@ const (
 // take a page does not say so twice, and would let the log begin anew without it; so
 // the store is then broken, and whoever opens it next copies the whole log again.
 type checkpoints struct {
-	conn   *connection           // the copier's
-	flush  func(many bool) error // waits until the disk has what was copied
+	path   string       // of the log
+	conn   *connection  // the copier's
+	flush  func() error // waits until the disk has what was copied
 	stage  atomic.Int32
 	failed error // the copier's failure; set before its stage is
 	begin  chan struct{}
 	ended  chan struct{}
 	looked int64 // pages that the log had when it was last finished
-	// batches are those since the start.
-	batches uint
+	// batches are those since the start, and so are finished checkpoints.
+	batches, finished uint
+	// limited: the log is cut when it begins anew.
+	limited bool
 }
 
 const (
@@ -72,11 +80,14 @@ const restMost = 4 * checkpointAt
 // caller's, to be closed after every connection: with any file that a process closes
 // it loses the locks on it that its connections hold.
 func startCheckpoints(path string, file *os.File) (*checkpoints, error) {
-	conn, err := connect(path, "synchronous = FULL", noCheckpoint, logKept)
+	conn, err := connect(path, "synchronous = FULL", noCheckpoint)
 	if err != nil {
 		return nil, fmt.Errorf("open %s for checkpoints: %w", path, err)
 	}
-	c := &checkpoints{conn: conn, flush: func(many bool) error { return flush(file, many) }, begin: make(chan struct{}, 1), ended: make(chan struct{})}
+	c := &checkpoints{
+		path: path + "-wal", conn: conn, flush: func() error { return flush(file) },
+		begin: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
 	go c.copy()
 	return c, nil
 }
@@ -96,7 +107,7 @@ func (c *checkpoints) copyMost() error {
 		if err != nil {
 			return err
 		}
-		if err := c.flush(back > restMost); err != nil {
+		if err := c.flush(); err != nil {
 			return fmt.Errorf("%w: %w", engine.ResultIOErrFsync.ToError(), err)
 		}
 		if back < pages {
@@ -119,7 +130,9 @@ func (c *checkpoints) follow(writer *connection) error {
 		}
 		pages, back, err := checkpoint(writer, "NOOP")
 		if err == nil && pages-back <= restMost {
-			pages, _, err = checkpoint(writer, "PASSIVE")
+			if pages, _, err = checkpoint(writer, "PASSIVE"); err == nil {
+				err = c.cutSome(writer)
+			}
 		}
 		c.looked = pages
 		c.stage.Store(resting)
@@ -136,10 +149,38 @@ func (c *checkpoints) follow(writer *connection) error {
 		if err == nil && pages-max(back, c.looked) >= checkpointAt {
 			c.stage.Store(copying)
 			c.begin <- struct{}{}
+			err = c.cutNothing(writer)
 		}
 		return err
 	}
 	return nil
+}
+
+// cutSome has SQLite cut a little off the log's file when the log begins anew, which
+// is with the next commit unless somebody reads: now and then, from a file that is
+// larger than it should stay.
+func (c *checkpoints) cutSome(writer *connection) error {
+	if c.finished++; c.finished%cutEvery != 0 {
+		return nil
+	}
+	log, err := os.Stat(c.path)
+	if err != nil {
+		return fmt.Errorf("ask how large the log is: %w", err)
+	}
+	if log.Size() <= logKept {
+		return nil
+	}
+	c.limited = true
+	return writer.set(fmt.Sprintf("journal_size_limit = %d", max(logKept, log.Size()-logCut)))
+}
+
+// cutNothing comes before the log has grown by much: all that would be cut at once.
+func (c *checkpoints) cutNothing(writer *connection) error {
+	if !c.limited {
+		return nil
+	}
+	c.limited = false
+	return writer.set("journal_size_limit = -1")
 }
 
 // stop waits for the copier. The writer has stopped before.

@@ -54,18 +54,18 @@ func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
 }
 
 // Whoever reads for long, as an audit does, keeps the log from beginning anew. When
-// it is done, the log gives back the room that it took.
+// it is done, the log gives back the room that it took, a little at a time: it is cut
+// within a commit.
 func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
 	scratch(t, db)
 	fill(t, db, "a", 1)
-	const limit = 64 << 20
 	err := db.snapshot(t.Context(), func(from querier) error {
 		var before int
 		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&before); err != nil {
 			return err
 		}
-		for logSize(t, db) <= limit {
+		for logSize(t, db) <= logKept+3*logCut/2 {
 			fill(t, db, "b", 4000)
 		}
 		var after int
@@ -80,12 +80,27 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cuts, size := 0, logSize(t, db)
 	until(t, "the log is cut", func() bool {
-		fill(t, db, "c", 1100)
-		return logSize(t, db) <= limit
+		fill(t, db, "c", checkpointAt)
+		for range lookEvery {
+			fill(t, db, "d", 1)
+		}
+		now := logSize(t, db)
+		if now < size {
+			cuts++
+		}
+		if size-now > logCut {
+			t.Errorf("%d bytes were cut off at once; want %d at most", size-now, logCut)
+		}
+		size = now
+		return size <= logKept
 	})
-	if rows := count(t, db, `SELECT count(*) FROM scratch`); rows != 3 {
-		t.Errorf("%d rows; want 3", rows)
+	if cuts < 2 {
+		t.Errorf("the log was cut %d times; want 2 at least", cuts)
+	}
+	if rows := count(t, db, `SELECT count(*) FROM scratch`); rows != 4 {
+		t.Errorf("%d rows; want 4", rows)
 	}
 }
 
@@ -110,8 +125,8 @@ func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
 	flushed := log.flush
 	for _, rushes := range []int{0, 1, mostRounds - 1, mostRounds + 5} {
 		rounds, after := 0, int64(0)
-		log.flush = func(many bool) error { // the copier's, which rests until it is told to begin
-			if err := flushed(many); err != nil {
+		log.flush = func() error { // the copier's, which rests until it is told to begin
+			if err := flushed(); err != nil {
 				t.Error(err)
 			}
 			if rounds++; rounds <= rushes {
@@ -145,7 +160,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
 	db := open(t, path, Options{})
 	scratch(t, db)
-	db.writer.log.flush = func(bool) error { return syscall.EIO }
+	db.writer.log.flush = func() error { return syscall.EIO }
 	for range 10 * lookEvery {
 		pages := func(tx *tx) error {
 			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), randomblob(?1) FROM scratch`, checkpointAt*4096)
@@ -239,11 +254,6 @@ func TestDamageIsFoundByInspection(t *testing.T) {
 func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
 	scratch(t, db)
-	flushed, seenMany := db.writer.log.flush, false
-	db.writer.log.flush = func(many bool) error {
-		seenMany = seenMany || many
-		return flushed(many)
-	}
 	look, err := connect(db.path)
 	if err != nil {
 		t.Fatal(err)
@@ -289,9 +299,6 @@ func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 		waiting, _ := left()
 		return waiting <= restMost
 	})
-	if !seenMany {
-		t.Error("what a long read has left is brought to the disk at once; want it a stretch at a time")
-	}
 }
 
 // Closing waits for a copy under way, and leaves no log behind.

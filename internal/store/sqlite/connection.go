@@ -10,6 +10,7 @@ import (
 	"time"
 
 	engine "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // busyTimeout is how long a statement waits for another process's lock.
@@ -81,12 +82,21 @@ func connect(path string, pragmas ...string) (*connection, error) {
 	opened.SetBusyTimeout(busyTimeout) // first: the settings may have to wait
 	c := &connection{engine: opened, statements: map[string]*statement{}}
 	for _, pragma := range pragmas {
-		if _, err := c.exec("PRAGMA " + pragma); err != nil {
+		if err := c.set(pragma); err != nil {
 			_ = c.close()
-			return nil, fmt.Errorf("PRAGMA %s: %w", pragma, err)
+			return nil, err
 		}
 	}
 	return c, nil
+}
+
+// set is for settings, as "name = value". None is kept as a statement: they are many
+// where the value is a number, and seldom made twice.
+func (c *connection) set(pragma string) error {
+	if err := sqlitex.ExecuteTransient(c.engine, "PRAGMA "+pragma, nil); err != nil {
+		return fmt.Errorf("PRAGMA %s: %w", pragma, err)
+	}
+	return nil
 }
 
 // close finalizes the statements and lets go of the file.

@@ -5,4 +5,4 @@ package sqlite
 import "os"
 
 // flush waits until the disk has the file's contents.
-func flush(file *os.File, _ bool) error { return file.Sync() }
+func flush(file *os.File) error { return file.Sync() }

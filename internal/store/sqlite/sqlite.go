@@ -93,7 +93,7 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	}
 	pragmas := []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache(size)}
 	if options.Role == Node {
-		pragmas = append(pragmas, noCheckpoint, logKept)
+		pragmas = append(pragmas, noCheckpoint)
 	}
 	conn, err := connect(db.path, pragmas...)
 	if err != nil {
