@@ -132,7 +132,7 @@ func (w *world) stop(s *server) {
 	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGTERM)
 	select {
 	case <-s.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGKILL)
 		<-s.ended
 		w.t.Errorf("%s: $ %s\ndid not end when it was told to", w.page.name, s.command)
@@ -157,7 +157,7 @@ func (w *world) moved(door, to string) {
 // until polls a condition.
 func (w *world) until(what string, condition func() bool) {
 	w.t.Helper()
-	patience := time.After(time.Minute)
+	patience := time.After(3 * time.Minute)
 	for !condition() {
 		select {
 		case <-patience:

@@ -23,7 +23,7 @@ import (
 
 // cliPatience is how long anything here may take before it counts as stuck. No
 // test waits for it to pass.
-const cliPatience = time.Minute
+const cliPatience = 3 * time.Minute
 
 // cliResult is how a command ended and what it said.
 type cliResult struct {

@@ -236,10 +236,10 @@ func (h *haHouse) underWay(more int) {
 	h.until(fmt.Sprintf("clients have had %d answers more", more), func() bool { return h.answers() >= want })
 }
 
-// until polls a condition, for a minute and a half at most.
+// until polls a condition, for cliPatience at most.
 func (h *haHouse) until(what string, condition func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); !condition(); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(cliPatience); !condition(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			for _, n := range h.nodes {
 				h.t.Logf("%s said:\n%s", n.base, haEnd(n.err.String()))

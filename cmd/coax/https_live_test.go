@@ -67,7 +67,7 @@ func (w *world) load(as caller) *load {
 // moment and been answered.
 func (l *load) await(t *testing.T, n int) {
 	t.Helper()
-	began, patience := time.Now(), time.After(30*time.Second)
+	began, patience := time.Now(), time.After(cliPatience)
 	for {
 		l.mu.Lock()
 		count := 0

@@ -284,10 +284,11 @@ func (w *world) control(path, body string) {
 	}
 }
 
-// until polls a condition, for half a minute at most.
+// until polls a condition, for longer than anything takes on a machine that is merely
+// busy.
 func (w *world) until(what string, condition func() bool) {
 	w.Helper()
-	patience := time.After(30 * time.Second)
+	patience := time.After(5 * time.Minute)
 	for !condition() {
 		select {
 		case <-patience:

@@ -16,7 +16,7 @@ import (
 
 // patience is how long anything may take before it counts as stuck. Nothing waits
 // for it to pass.
-const patience = time.Minute
+const patience = 4 * time.Minute
 
 var programFolder string
 

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is never exhausted on a machine that is merely busy.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func open(t testing.TB, config Config) *Gateway {
 	t.Helper()

@@ -24,9 +24,10 @@ type Connect func(t testing.TB, link Link) operation.Provider
 
 const (
 	// patience is never exhausted on a machine that is merely busy.
-	patience = 30 * time.Second
-	// impatience is for answers that never come. It is long enough for a
-	// question to arrive on a busy machine.
+	patience = 2 * time.Minute
+	// impatience is for answers that never come. It is mostly long enough for a
+	// question to arrive; where a machine is so busy that one does not, more is
+	// needed.
 	impatience = time.Second
 )
 

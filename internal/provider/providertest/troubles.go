@@ -35,7 +35,7 @@ func (trouble Trouble) Begin(t testing.TB, books http.Handler) Link {
 	link := trouble.begin(t, books)
 	link.Timeout = patience
 	if trouble.Silent {
-		link.Timeout = impatience / 2
+		link.Timeout = 2 * impatience
 	}
 	return link
 }

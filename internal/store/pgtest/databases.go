@@ -122,7 +122,8 @@ func (s *Server) create(how string) (string, error) {
 	if _, err := conn.Exec(context.Background(), "CREATE DATABASE "+name+how); err != nil {
 		return "", fmt.Errorf("make a database: %w", err)
 	}
-	return s.URL(name), nil
+	// Whoever opens it waits for a server that is merely busy.
+	return s.URL(name) + "&connect_timeout=60", nil
 }
 
 func (s *Server) drop(address string) {

@@ -157,7 +157,7 @@ func (s *Server) run(name string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	command.Env = append(command.Env, "PGUSER="+superuser, "PGCONNECT_TIMEOUT=5")
+	command.Env = append(command.Env, "PGUSER="+superuser, "PGCONNECT_TIMEOUT=60")
 	if text, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, text)
 	}
@@ -202,7 +202,7 @@ func (s *Server) Boot(settings ...string) error {
 }
 
 func (s *Server) untilReady() error {
-	patience := time.After(time.Minute)
+	patience := time.After(3 * time.Minute)
 	for {
 		conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
 		if err == nil {
@@ -214,7 +214,7 @@ func (s *Server) untilReady() error {
 			return fmt.Errorf("PostgreSQL ended before it was ready:\n%s", text)
 		case <-patience:
 			s.Kill()
-			return fmt.Errorf("PostgreSQL is not ready after a minute: %w", err)
+			return fmt.Errorf("PostgreSQL is not ready after three minutes: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -83,8 +83,8 @@ func (s *Server) Shutdown(t testing.TB) {
 	_ = s.process.Process.Signal(syscall.SIGINT)
 	select {
 	case <-s.ended:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the server did not shut down within half a minute")
+	case <-time.After(3 * time.Minute):
+		t.Fatal("the server did not shut down within three minutes")
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *Server) write(name, line string) error {
 // Until asks a server until the answer is yes.
 func (s *Server) Until(t testing.TB, what, question string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {

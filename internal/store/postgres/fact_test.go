@@ -132,7 +132,7 @@ func TestOfTwoFactsThatDeadlockBothBecomeTrue(t *testing.T) {
 func TestAFactThatPanicsHasFailedAndIsUndone(t *testing.T) {
 	t.Parallel()
 	address := pgtest.NewDatabase(t)
-	db, err := Open(t.Context(), address+"&pool_max_conns=1", Options{})
+	db, err := Open(t.Context(), unhurried(address)+"&pool_max_conns=1", Options{})
 	ok(t, err)
 	defer db.Close()
 	id := operator(t, db, 60).Operator.ID

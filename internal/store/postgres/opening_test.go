@@ -101,7 +101,7 @@ func TestTenNodesThatOpenAnEmptyDatabaseAtOnceMigrateItOnce(t *testing.T) {
 		var group sync.WaitGroup
 		for node := range 10 {
 			process := osexec.Command(os.Args[0])
-			process.Env = append(os.Environ(), openTest+"="+address, "GORACE=atexit_sleep_ms=0")
+			process.Env = append(os.Environ(), openTest+"="+unhurried(address), "GORACE=atexit_sleep_ms=0")
 			gate, err := process.StdinPipe()
 			ok(t, err)
 			var said bytes.Buffer

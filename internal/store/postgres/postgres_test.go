@@ -14,7 +14,7 @@ var _ storetest.Store = (*DB)(nil)
 type place string
 
 func (p place) Open(t testing.TB) storetest.Store {
-	db, err := Open(t.Context(), string(p)+"&pool_max_conns=8", Options{})
+	db, err := Open(t.Context(), unhurried(string(p))+"&pool_max_conns=8", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

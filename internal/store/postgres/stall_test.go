@@ -45,7 +45,7 @@ type stall struct {
 func newStall(t *testing.T, address string) *stall {
 	t.Helper()
 	s := &stall{t: t, sizes: &sizes{}, conn: raw(t, address), watch: raw(t, address), eyes: raw(t, address)}
-	db, err := Open(t.Context(), address, Options{Observe: s.sizes})
+	db, err := Open(t.Context(), unhurried(address), Options{Observe: s.sizes})
 	ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	s.db = db

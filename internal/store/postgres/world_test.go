@@ -57,9 +57,15 @@ func act(action string) admin.Act {
 	return admin.Act{Actor: "test:asha", Action: action, Reason: "because", At: noon}
 }
 
+// unhurried is an address where nobody is sent away who stands still for some seconds,
+// as tests do on a machine that others use as well.
+func unhurried(address string) string {
+	return address + "&idle_in_transaction_session_timeout=5min&lock_timeout=6min"
+}
+
 func open(t testing.TB, address string) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), address, Options{})
+	db, err := Open(t.Context(), unhurried(address), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +100,11 @@ func count(t testing.TB, conn *pgx.Conn, query string, args ...any) int {
 	return n
 }
 
-// until polls a condition, for half a minute at most.
+// until polls a condition, for longer than anything takes on a machine that is merely
+// busy.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	patience := time.After(30 * time.Second)
+	patience := time.After(5 * time.Minute)
 	for !condition() {
 		select {
 		case <-patience:

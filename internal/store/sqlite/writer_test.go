@@ -76,10 +76,11 @@ func hold(t testing.TB, db *DB) (release func()) {
 	return sync.OnceFunc(func() { close(free) })
 }
 
-// until polls a condition, for half a minute at most.
+// until polls a condition, for longer than anything takes on a machine that is merely
+// busy.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	patience := time.After(30 * time.Second)
+	patience := time.After(5 * time.Minute)
 	for !condition() {
 		select {
 		case <-patience:

@@ -25,7 +25,7 @@ import (
 
 // patience is how long anything in a browser may take on a machine that is busy
 // with other tests.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // programs are the names under which distributions have the browser.
 var programs = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
