@@ -90,6 +90,17 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 	tab.Sees("The next cycle is booked.")
 	tab.Check("panel-booked")
 
+	// What was done here is among the calls, with what was answered at the time.
+	tab.Open(w.at("/panel/requests"))
+	tab.Set("Key", "pages")
+	tab.Sees("202 PENDING_REVIEW")
+	tab.Sees("POST /panel/subscribers/" + id + "/renew")
+	tab.Sees("Panel: " + w.line.Operator.Username)
+	tab.Check("panel-requests-pages")
+	tab.Press("POST /panel/activate")
+	tab.Sees("The request was granted.")
+	tab.Check("panel-request-page")
+
 	tab.Open(w.at("/panel/subscribers/" + id + "/password"))
 	tab.Check("panel-password")
 	tab.Press("Replace it")

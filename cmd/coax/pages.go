@@ -6,6 +6,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/httpapi"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/console"
@@ -24,6 +25,7 @@ func (n *node) pages() (*web.Site, error) {
 		Histories:  n.store,
 		Bulk:       bulk.NewDesk(n.store, n.operations, n.now),
 		Requests:   n.requests,
+		StatusOf:   httpapi.StatusOf,
 		Access:     n.store,
 	}
 	staff := console.Config{

@@ -6,13 +6,16 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -182,6 +185,62 @@ func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
 		t.Error("a search shows another operator's subscriber")
 	}
 	w.as(t, w.line.Operator).get("/panel/transactions/"+transaction).shows(t, http.StatusOK, transaction)
+}
+
+// What is bought on a page is in the request log beside the calls of programs, with
+// what a program would have been answered. It is no use of a key.
+func TestAnOrderFromAPageIsInTheRequestLog(t *testing.T) {
+	w := newWorld(t)
+	me := w.demoCaller()
+	id := w.activated(me, "9812345678", "BASIC-1")
+	b := w.as(t, w.line.Operator)
+	renew := "/panel/subscribers/" + id + "/renew"
+	form, unsold := b.get(renew).hidden(), b.get(renew).hidden()
+	b.post(renew, form)
+	b.post(renew, form)
+	unsold.Set("plan_id", "NO-SUCH")
+	b.post(renew, unsold)
+	w.script("9812345678", "reject")
+	failed := b.get("/panel/subscribers/" + id + "/advance-renew?plan_id=FAMILY-1").hidden()
+	b.post("/panel/subscribers/"+id+"/advance-renew", failed)
+
+	search := func(q requestlog.Query) []requestlog.Entry {
+		t.Helper()
+		found, err := w.node.requests.Search(t.Context(), me.operatorID, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Entries
+	}
+	type seen struct {
+		path, key, by string
+		status        int
+		code          fault.Code
+	}
+	var got []seen
+	for _, e := range search(requestlog.Query{FromPages: true}) {
+		got = append(got, seen{e.Path, e.IdempotencyKey, e.KeyHint, e.Status, e.Code})
+		if e.Method != http.MethodPost || !e.Address.IsLoopback() || e.RequestID == "" || e.Took <= 0 {
+			t.Errorf("an order is in the log as %+v", e)
+		}
+	}
+	by := w.line.Operator.Username
+	if want := []seen{
+		{"/panel/subscribers/" + id + "/advance-renew", failed.Get("key"), by, http.StatusBadGateway, fault.ProviderError},
+		{renew, unsold.Get("key"), by, http.StatusUnprocessableEntity, fault.InvalidPlan},
+		{renew, form.Get("key"), by, http.StatusOK, fault.OK},
+		{renew, form.Get("key"), by, http.StatusOK, fault.OK},
+	}; !slices.Equal(got, want) {
+		t.Errorf("the log has\n%v\nwant\n%v", got, want)
+	}
+	if calls := search(requestlog.Query{CredentialID: me.id}); len(calls) != 1 {
+		t.Errorf("%d calls are by the key; want the activation", len(calls))
+	}
+	uses, err := w.node.requests.LastUse(t.Context(), me.operatorID)
+	if err != nil || len(uses) != 1 || uses[me.id].IsZero() {
+		t.Errorf("the keys' last uses are %v, %v; want that of the one key", uses, err)
+	}
+	b.get("/panel/requests?key=pages").shows(t, http.StatusOK, "Panel: "+by, "502 PROVIDER_ERROR", renew)
 }
 
 func TestTheRequestLogSaysHowLongItKeeps(t *testing.T) {

@@ -24,6 +24,7 @@ var (
 	// somebody once ran a copy of it. Both are addresses for examples.
 	billingServer  = netip.MustParseAddr("192.0.2.10")
 	strangerServer = netip.MustParseAddr("203.0.113.77")
+	counterDesk    = netip.MustParseAddr("192.0.2.21")
 )
 
 // caller is the first operator's software, as the log of calls sees it.
@@ -34,7 +35,8 @@ type caller struct {
 
 // logCalls writes down what the first operator's software called for as long as the
 // log goes back: its orders, which are in the store, the balance it looks at morning
-// and evening, and what went wrong when its people tried something.
+// and evening, and what went wrong when its people tried something. Orders that came
+// from the counter are there as well.
 func (t *teller) logCalls(ctx context.Context) error {
 	first := t.operators[0]
 	if !t.Requests.On() || first.keyID == 0 {
@@ -52,11 +54,21 @@ func (t *teller) logCalls(ctx context.Context) error {
 		Entry:  requestlog.Entry{OperatorID: first.id, CredentialID: key.ID, KeyHint: key.Hint, Address: billingServer},
 		chance: rand.New(rand.NewPCG(seed, 0)),
 	}
+	counter := caller{
+		Entry:  requestlog.Entry{OperatorID: first.id, KeyHint: counterName, Address: counterDesk},
+		chance: by.chance,
+	}
 	since := t.ends.Add(-min(t.Requests.Keep(), Length))
 	var calls []requestlog.Entry
 	for _, op := range operations {
-		if op.Channel == operation.API && op.CreatedAt.After(since) {
-			calls = append(calls, by.ordered(op))
+		switch {
+		case !op.CreatedAt.After(since):
+		case op.Channel == operation.API:
+			calls = append(calls, by.ordered(op, "/api/v1/"))
+		case op.Kind == operation.Activate:
+			calls = append(calls, counter.ordered(op, "/panel/"))
+		default:
+			calls = append(calls, counter.ordered(op, "/panel/subscribers/"+op.SubscriberID+"/"))
 		}
 	}
 	for morning := since.Truncate(day).Add(day + 3*time.Hour); morning.Before(t.ends.Add(-day / 2)); morning = morning.Add(day) {
@@ -83,11 +95,11 @@ func (c caller) read(path string, at time.Time) requestlog.Entry {
 
 // ordered is the call that an operation came by, and what it was told, as far as the
 // operation still shows it: of a review that has ended nothing does.
-func (c caller) ordered(op operation.Operation) requestlog.Entry {
+func (c caller) ordered(op operation.Operation, under string) requestlog.Entry {
 	path := map[operation.Kind]string{
-		operation.Activate: "/api/v1/activate", operation.Renew: "/api/v1/renew", operation.AdvanceRenew: "/api/v1/advance-renew",
+		operation.Activate: "activate", operation.Renew: "renew", operation.AdvanceRenew: "advance-renew",
 	}[op.Kind]
-	e := c.call(op.CreatedAt, "POST", path)
+	e := c.call(op.CreatedAt, "POST", under+path)
 	e.IdempotencyKey = op.IdempotencyKey
 	e.Took = time.Duration(60+c.chance.IntN(400)) * time.Millisecond
 	switch {

@@ -62,13 +62,16 @@ func (t *teller) order(ctx context.Context, c *customer, v visit) (operation.Ope
 	return result.Operation, err
 }
 
+// counterName is who sits at the counters.
+const counterName = "counter"
+
 // door is how an order comes in: through the operator's own software, or over the
 // panel.
 func (t *teller) door(c *customer) (operation.Channel, string) {
 	if share := c.chance.IntN(100); c.operator.keyID != 0 && share < 60 {
 		return operation.API, fmt.Sprintf("api:key %d", c.operator.keyID)
 	}
-	return operation.Web, "web:counter"
+	return operation.Web, "web:" + counterName
 }
 
 // provide sees to it that a wallet is not empty when a customer comes. Towards the

@@ -1,7 +1,7 @@
-// Package requestlog remembers every call of the API that named a known key, for
-// as long as an installation keeps it: what was asked, from where, what was
-// answered. Operators search it for their own calls, and it explains to them why
-// a signature was refused.
+// Package requestlog remembers every call of the API that named a known key, and
+// every order that came from a page instead, for as long as an installation keeps
+// it: what was asked, from where, what was answered. Operators search it for their
+// own calls, and it explains to them why a signature was refused.
 //
 // It stands beside the requests and never in their way. Whoever answers one hands
 // over an Entry and goes on; what cannot be kept is dropped and counted. It
@@ -19,15 +19,18 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// Entry is one call of the API.
+// Entry is one call of the API, or an order from a page.
 type Entry struct {
 	// ID finds the entry again. It is given by the log, to what was read from it.
 	ID string
 
-	At           time.Time
-	OperatorID   int64
+	At         time.Time
+	OperatorID int64
+	// CredentialID is the key's, and zero where a page was used.
 	CredentialID int64
-	KeyHint      string // the beginning of the key, by which people tell keys apart
+	// KeyHint is the beginning of the key, by which people tell keys apart, or who
+	// used the page.
+	KeyHint      string
 	Method, Path string
 	Status       int
 	Code         fault.Code
@@ -141,6 +144,9 @@ func cut(text string, most int) string {
 	}
 	return text
 }
+
+// FromPage reports whether somebody used a page, and no program called.
+func (e Entry) FromPage() bool { return e.CredentialID == 0 }
 
 // Refused reports whether the call got something else than what it asked for.
 func (e Entry) Refused() bool { return e.Status >= firstRefusal }

@@ -48,7 +48,7 @@ func (l *Log) group(waiting []byte) ([]filling, []Use) {
 		before := len(b.Packed)
 		b.add(at, marks, packed)
 		room[operator] -= len(b.Packed) - before
-		if use := uses[key]; marks&markProven != 0 && at.Sub(l.noted[key]) >= useEvery && at.After(use.At) {
+		if use := uses[key]; key != 0 && marks&markProven != 0 && at.Sub(l.noted[key]) >= useEvery && at.After(use.At) {
 			uses[key] = Use{operator, key, at}
 		}
 	}

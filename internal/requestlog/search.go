@@ -17,8 +17,10 @@ import (
 // Query says which calls of an operator are wanted. What is left empty does not
 // narrow it.
 type Query struct {
-	Code           fault.Code
-	CredentialID   int64
+	Code         fault.Code
+	CredentialID int64
+	// FromPages leaves out what programs called.
+	FromPages      bool
 	Address        netip.Addr
 	RequestID      string
 	IdempotencyKey string
@@ -129,6 +131,7 @@ func (p Page) inOrder() Page {
 func (q Query) matches(e Entry) bool {
 	return (q.Code == "" || e.Code == q.Code) &&
 		(q.CredentialID == 0 || e.CredentialID == q.CredentialID) &&
+		(!q.FromPages || e.FromPage()) &&
 		(!q.Address.IsValid() || e.Address == q.Address) &&
 		(q.RequestID == "" || e.RequestID == q.RequestID) &&
 		(q.IdempotencyKey == "" || e.IdempotencyKey == q.IdempotencyKey) &&

@@ -56,6 +56,9 @@ func (v *Visit) Operator() int64 { return v.Session.Person.OperatorID }
 // Actor is how the log of acts names the visitor.
 func (v *Visit) Actor() string { return "web:" + v.Session.Person.Username }
 
+// Elapsed is how long the visit has taken so far.
+func (v *Visit) Elapsed() time.Duration { return v.watch.Elapsed() }
+
 // Field is what was filled into a field of the posted form, without blanks around it.
 func (v *Visit) Field(name string) string { return strings.TrimSpace(v.R.PostForm.Get(name)) }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
@@ -137,15 +138,18 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 	}
 	if operator.Status != subscription.OperatorActive {
 		page.Quote, page.refusal = nil, explain(v, fault.New(fault.LCOInactive, "The account is suspended."))
+		p.log(v, page, page.Code)
 		return again(page)
 	}
 	// The price may have changed since it was shown. Nobody pays what they did not
 	// see; a form that was sent before keeps its price and its result.
 	if known := p.quote(v, &page); known != "" {
+		p.logAgain(v, page, known)
 		return v.See("/panel/transactions/"+known, nil)
 	}
 	switch {
 	case !page.Ready():
+		p.log(v, page, page.Code)
 		return again(page)
 	case page.Key != v.Field("key"):
 		page.Notice = v.T("This form was sent before, filled in otherwise. Look at it again before you agree.")
@@ -159,17 +163,35 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 		// Whoever hung up meanwhile, or was a twin of this form: if there is an
 		// operation, its page says how it stands.
 		if known := p.known(context.WithoutCancel(v.Context()), v.Operator(), page.Key); known != "" {
+			p.logAgain(v, page, known)
 			return v.See("/panel/transactions/"+known, nil)
 		}
 		page.Quote, page.refusal = nil, explain(v, err)
+		p.log(v, page, page.Code)
 		return again(page)
 	}
+	p.log(v, page, result.Code())
 	if result.Password == "" {
 		return v.See("/panel/transactions/"+result.ID, nil)
 	}
 	// The password is nowhere but here, so it is shown in answer to the form. Sent
 	// again, the form leads to the same transaction without it.
 	return p.showOperation(v, result.Operation, result.Password)
+}
+
+// log puts an order into the request log, beside those of the operator's programs.
+func (p panel) log(v *web.Visit, page orderPage, code fault.Code) {
+	p.Requests.Record(requestlog.Entry{
+		At: v.Now, OperatorID: v.Operator(), KeyHint: v.Session.Person.Username, Method: v.R.Method, Path: page.Path(),
+		Status: p.StatusOf(code), Code: code, Address: v.Address, RequestID: v.RequestID, Took: v.Elapsed(), IdempotencyKey: page.Key,
+	})
+}
+
+// logAgain is for a form that was sent before: it is told what became of the order.
+func (p panel) logAgain(v *web.Visit, page orderPage, id string) {
+	if op, err := p.Operations.Transaction(context.WithoutCancel(v.Context()), v.Operator(), id, ""); err == nil {
+		p.log(v, page, op.Code())
+	}
 }
 
 // key is the one that the form brought along, or a new one.

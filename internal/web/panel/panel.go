@@ -11,6 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
@@ -44,7 +45,10 @@ type Config struct {
 	Histories  Histories
 	Bulk       *bulk.Desk
 	Requests   *requestlog.Log
-	Access     Access
+	// StatusOf is what the API answers with, for orders that are in the request log
+	// beside the API's.
+	StatusOf func(fault.Code) int
+	Access   Access
 }
 
 type panel struct{ Config }

@@ -56,6 +56,7 @@ func requestQuery(v *web.Visit, keys []access.Credential) (requestlog.Query, req
 	} else {
 		page.Code = ""
 	}
+	q.FromPages = page.Key == fromPages
 	for _, key := range keys {
 		if page.Key != "" && key.Hint == page.Key {
 			q.CredentialID = key.ID
@@ -63,6 +64,9 @@ func requestQuery(v *web.Visit, keys []access.Credential) (requestlog.Query, req
 	}
 	return q, page
 }
+
+// fromPages is chosen in place of a key for what came from these pages.
+const fromPages = "pages"
 
 // kept says how long calls are kept.
 type kept struct {
