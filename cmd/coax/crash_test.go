@@ -42,7 +42,7 @@ func startBreakable(t *testing.T, folder, provider, failpoint string, sets ...st
 	}
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
 	for _, set := range append([]string{
-		"provider.url=" + provider, "provider.timeout=1s", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms",
+		"provider.url=" + provider, "provider.timeout=2s", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms",
 		"catalogue.refresh=200ms",
 	}, sets...) {
 		args = append(args, "--set", set)

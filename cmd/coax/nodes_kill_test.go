@@ -10,7 +10,7 @@ import (
 
 // impatient makes nodes find out soon what became of things.
 var impatient = []string{
-	"provider.timeout=500ms", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms",
+	"provider.timeout=2s", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms",
 }
 
 // breakableNode launches a node with its failpoints compiled in.

@@ -15,7 +15,7 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 	t.Parallel()
 	const operations = 60
 	// They become due while none of the nodes is far behind the others.
-	c := newCluster(t, 3, "provider.timeout=500ms", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
+	c := newCluster(t, 3, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
 	me := c.rich("me", "100000")
 	outcomes := []string{"timeout_applied", "timeout_not_applied", "reset_applied"}
 	mobile := func(i int) string { return fmt.Sprintf("98000000%02d", i) }

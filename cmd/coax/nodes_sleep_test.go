@@ -66,7 +66,7 @@ func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 
 		// The wallet is the sleeper's for as long as the server lets it.
 		began := time.Now()
-		if got := c.operateAt(1, me, "activate", "another-order", activation("9822222222")); got.code != fault.OK {
+		if got := c.awaitSettled([]int{1}, me, "activate", "another-order", activation("9822222222")); got.code != fault.OK {
 			t.Errorf("another order of the operator, meanwhile: %s", got.raw)
 		}
 		t.Logf("another order of the operator took %s", time.Since(began).Round(time.Millisecond))
