@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // shot is the store's files while nobody writes, with what had been promised by
@@ -90,7 +92,7 @@ func (c *camera) Batch(int) func() {
 		return func() {}
 	}
 	c.batches++
-	if !c.eager && info.Size() < 950*(4096+24) && c.draw.IntN(12) > 0 {
+	if !c.eager && info.Size() < 950*(sqlite.PageSize+24) && c.draw.IntN(12) > 0 {
 		return func() {}
 	}
 	before := c.take()

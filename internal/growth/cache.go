@@ -78,10 +78,12 @@ const ways = "2"
 
 func fingerprintOf(kind Kind) (string, error) {
 	schema, err := sqlite.Schema()
+	made := fmt.Sprint(ways, sqlite.PageSize)
 	if kind == Postgres {
 		schema, err = postgres.Schema()
+		made = ways
 	}
-	sum := sha256.Sum256([]byte(ways + schema))
+	sum := sha256.Sum256([]byte(made + schema))
 	return hex.EncodeToString(sum[:6]), err
 }
 

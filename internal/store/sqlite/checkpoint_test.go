@@ -24,7 +24,7 @@ func pour(t testing.TB, db *DB, name string, pages int) {
 	t.Helper()
 	err := db.writer.do(t.Context(), func(tx *tx) error {
 		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, randomblob(?2)) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
-			name, pages*4096)
+			name, pages*PageSize)
 		return err
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
 		fill(t, db, []string{"a", "b", "c", "d", "e"}[i%5], 400)
 	}
 	// It is looked at every few batches, and copied, and then added to.
-	if size, most := logSize(t, db), int64(2*lookEvery*400*(4096+24)); size > most {
+	if size, most := logSize(t, db), int64(2*lookEvery*400*(PageSize+24)); size > most {
 		t.Errorf("after 32,000 pages the log has %d bytes; want it begun anew before it has %d", size, most)
 	}
 }
@@ -163,7 +163,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	db.writer.log.flush = func() error { return syscall.EIO }
 	for range 10 * lookEvery {
 		pages := func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), randomblob(?1) FROM scratch`, checkpointAt*4096)
+			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), randomblob(?1) FROM scratch`, checkpointAt*PageSize)
 			return err
 		}
 		if err := db.writer.do(t.Context(), pages); err != nil {
@@ -196,7 +196,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if size := logSize(t, db); size < int64(rows)*checkpointAt*4096 {
+	if size := logSize(t, db); size < int64(rows)*checkpointAt*PageSize {
 		t.Errorf("the log has %d bytes; want all %d rows in it", size, rows)
 	}
 	again := open(t, next, Options{})
@@ -236,7 +236,7 @@ func TestDamageIsFoundByInspection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteAt([]byte("rubbish in the place of a page"), (root-1)*4096); err != nil {
+	if _, err := file.WriteAt([]byte("rubbish in the place of a page"), (root-1)*PageSize); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {
@@ -313,7 +313,7 @@ func TestClosingWaitsForTheCopier(t *testing.T) {
 			if _, err := tx.exec(`CREATE TABLE IF NOT EXISTS scratch (name TEXT PRIMARY KEY, filler BLOB)`); err != nil {
 				return err
 			}
-			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), zeroblob(?1) FROM scratch`, 3000*4096)
+			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), zeroblob(?1) FROM scratch`, 3000*PageSize)
 			return err
 		})
 		if err != nil {

@@ -17,6 +17,12 @@ import (
 const busyTimeout = 5 * time.Second
 
 const (
+	// PageSize is what the pages of a new store have, in bytes; one that is there keeps
+	// its own. What a fact costs are the pages that it changes, which go into the log
+	// and from there into the file. On a large store hardly any of them are shared with
+	// other facts, so that half of SQLite's own size is half of that.
+	PageSize = 2048
+
 	// leastCache is how much of the file the writer keeps in memory, in bytes. SQLite's
 	// own 2 MB are less than what the facts of one batch touch, which is then read
 	// again for the next; but much more is a burden on a small store, because a commit

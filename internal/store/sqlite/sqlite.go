@@ -91,7 +91,7 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	if file, err := os.Stat(db.path); err == nil { // what is wrong with it, connect says
 		size = file.Size()
 	}
-	pragmas := []string{"journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache(size)}
+	pragmas := []string{fmt.Sprintf("page_size = %d", PageSize), "journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1", writerCache(size)}
 	if options.Role == Node {
 		pragmas = append(pragmas, noCheckpoint)
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -34,6 +35,35 @@ func TestTheWritersCacheGrowsWithTheFile(t *testing.T) {
 		if got := writerCache(size); got != want {
 			t.Errorf("for a file of %d bytes: %s; want %s", size, got, want)
 		}
+	}
+}
+
+// A store that has pages of another size keeps them, and is served like any other.
+func TestANewStoreHasSmallPagesAndAnOldOneKeepsItsOwn(t *testing.T) {
+	t.Parallel()
+	fresh := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	if got := count(t, fresh, `PRAGMA page_size`); got != PageSize {
+		t.Errorf("a new store has pages of %d bytes; want %d", got, PageSize)
+	}
+	path := filepath.Join(t.TempDir(), "coax.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := connect(path, "page_size = 4096", "journal_mode = WAL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := before.close(); err != nil {
+		t.Fatal(err)
+	}
+	old := open(t, path, Options{})
+	if got := count(t, old, `PRAGMA page_size`); got != 4096 {
+		t.Errorf("a store with pages of 4096 bytes has pages of %d now", got)
+	}
+	scratch(t, old)
+	fill(t, old, "a", 3*checkpointAt)
+	if rows := count(t, old, `SELECT count(*) FROM scratch`); rows != 1 {
+		t.Errorf("%d rows; want 1", rows)
 	}
 }
 
