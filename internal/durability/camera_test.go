@@ -85,14 +85,14 @@ type camera struct {
 func (c *camera) Batch(int) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The log is written back when it has a thousand pages, and begun anew by
+	// The log is written back when it has two thousand pages, and begun anew by
 	// the next commit; about each of those there is one chance.
 	info, err := os.Stat(c.path + "-wal")
 	if !c.running || err != nil {
 		return func() {}
 	}
 	c.batches++
-	if !c.eager && info.Size() < 950*(sqlite.PageSize+24) && c.draw.IntN(12) > 0 {
+	if !c.eager && info.Size() < 1900*(sqlite.PageSize+24) && c.draw.IntN(12) > 0 {
 		return func() {}
 	}
 	before := c.take()

@@ -10,8 +10,8 @@ import (
 
 const (
 	// checkpointAt is how many pages the log has gathered when they are to be
-	// written back; SQLite's own number.
-	checkpointAt = 1000
+	// written back: as many bytes as SQLite's own thousand pages have.
+	checkpointAt = 2000
 	// lookEvery is after how many batches the writer looks at how long the log is:
 	// that costs as much as to admit somebody.
 	lookEvery = 8
@@ -29,7 +29,7 @@ const (
 
 // checkpoints writes the log's pages back into the file. SQLite would do that
 // within a commit, and everybody who waits for the commit would wait for the disk
-// to take a thousand pages as well. So another connection copies them while the
+// to take thousands of pages as well. So another connection copies them while the
 // writer goes on, and the writer only adds what has come since: no more pages than
 // that, because the log can begin anew only when none is missing.
 //
