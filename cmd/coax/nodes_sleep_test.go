@@ -66,8 +66,13 @@ func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 
 		// The wallet is the sleeper's for as long as the server lets it.
 		began := time.Now()
-		if got := c.awaitSettled([]int{1}, me, "activate", "another-order", activation("9822222222")); got.code != fault.OK {
-			t.Errorf("another order of the operator, meanwhile: %s", got.raw)
+		// It is served at the first try, be the provider as slow as a busy machine makes it.
+		another := c.operateAt(1, me, "activate", "another-order", activation("9822222222"))
+		if another.code == fault.PendingReview {
+			another = c.awaitSettled([]int{1}, me, "activate", "another-order", activation("9822222222"))
+		}
+		if another.code != fault.OK {
+			t.Errorf("another order of the operator, meanwhile: %s", another.raw)
 		}
 		t.Logf("another order of the operator took %s", time.Since(began).Round(time.Millisecond))
 

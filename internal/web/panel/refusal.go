@@ -26,12 +26,12 @@ type refusal struct {
 // explain says a refusal to people: the API's own words speak of headers and keys.
 func explain(v *web.Visit, err error) refusal {
 	f := fault.From(err)
-	told := inWordsOf(v, f)
+	told := worded(v, f)
 	told.Code = f.Code
 	return told
 }
 
-func inWordsOf(v *web.Visit, f *fault.Error) refusal {
+func worded(v *web.Visit, f *fault.Error) refusal {
 	switch f.Code {
 	case fault.ValidationError:
 		fields, _ := f.Data["fields"].(map[string]string)
