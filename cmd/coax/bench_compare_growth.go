@@ -108,7 +108,8 @@ func (c *comparison) grownStore(ctx context.Context, filled growth.Store, name, 
 // warm reads a store's files once, so that the machine has in its memory what fits
 // there, as it would have after some days of serving it. What was filled long ago
 // would be fetched from the disk page by page, and how fast that goes is another
-// question than how the service grows.
+// question than how the service grows. It is read in no particular order as far as
+// the system knows, because that is how a service reads.
 func (c *comparison) warm(ctx context.Context, path string) error {
 	c.tell("reading %s once", path)
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
@@ -123,6 +124,9 @@ func (c *comparison) warm(ctx context.Context, path string) error {
 			return err
 		}
 		defer file.Close()
+		if err := expectAnyOrder(file); err != nil {
+			return fmt.Errorf("read %s once: %w", name, err)
+		}
 		_, err = io.Copy(io.Discard, file)
 		return err
 	})
@@ -153,7 +157,7 @@ func (c *comparison) compareGrownPostgres(ctx context.Context, filled growth.Sto
 	if err := c.warm(ctx, filled.Data()); err != nil {
 		return err
 	}
-	grown, err := openCluster(ctx, filled.Data())
+	grown, err := c.openCluster(ctx, filled.Data())
 	if err != nil {
 		return err
 	}
@@ -198,7 +202,11 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 	if err != nil {
 		return errors.Join(err, stopBelow())
 	}
+	// Both have answered as many before it counts, and have met everybody.
 	err = c.grow(ctx, below)
+	if err == nil {
+		err = c.grow(ctx, grown)
+	}
 	if err == nil {
 		err = c.alternate(
 			func() error { return c.load(ctx, below) },
@@ -222,7 +230,8 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 	return c.prove(ctx, large, false)
 }
 
-// grow renews until a store has as many operations as one that has not grown.
+// grow renews until a store has as many operations more as one that has not grown
+// has in all.
 func (c *comparison) grow(ctx context.Context, of loading) error {
 	for of.store.answered.Done < uint64(c.plan.small) {
 		before := of.store.answered.Done

@@ -48,6 +48,9 @@ func (c *comparison) compareLatency(ctx context.Context, like loading, name stri
 	alone := c.openLoop(like, name)
 	runs := []func() error{func() error { return c.load(ctx, alone) }}
 	jobs := []job{c.audits(alone.store), c.reviews(alone), c.bulk(alone)}
+	if alone.store.vacuum != nil {
+		jobs = append(jobs, vacuums(alone.store))
+	}
 	besides := make([]loading, len(jobs))
 	for i, job := range jobs {
 		beside := alone
@@ -58,7 +61,7 @@ func (c *comparison) compareLatency(ctx context.Context, like loading, name stri
 		besides[i] = beside
 		runs = append(runs, func() error { return c.loadBeside(ctx, job, beside) })
 	}
-	if err := c.alternate(runs...); err != nil {
+	if err := c.alternate(c.cleaned(ctx, alone.store, runs)...); err != nil {
 		return err
 	}
 	for i, job := range jobs {
@@ -108,6 +111,42 @@ func (c *comparison) audits(store *compareStore) job {
 			}
 		}
 		return result, nil
+	}}
+}
+
+// cleaned has each run begin on a database that was just cleaned up. It would do so
+// by itself once a minute, and for five seconds: beside one run in five, and again
+// and again beside the same one, because what is measured in turn takes about as long.
+func (c *comparison) cleaned(ctx context.Context, store *compareStore, runs []func() error) []func() error {
+	if store.vacuum == nil {
+		return runs
+	}
+	after := make([]func() error, len(runs))
+	for i, run := range runs {
+		after[i] = func() error {
+			if err := store.vacuum(ctx, atOnce); err != nil {
+				return err
+			}
+			return run()
+		}
+	}
+	return after
+}
+
+// vacuums are what a database does to clean itself up, one after the other and at the
+// pace that it has by itself.
+func vacuums(store *compareStore) job {
+	return job{name: "vacuums", run: func(ctx context.Context, over <-chan struct{}) (result generator.Result, err error) {
+		for {
+			select {
+			case <-over:
+				return result, nil
+			default:
+			}
+			if err := store.vacuum(ctx, inPassing); err != nil {
+				return result, err
+			}
+		}
 	}}
 }
 

@@ -38,7 +38,7 @@ func (c *comparison) comparePostgres(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	store.database = cpuOf(cluster)
+	store.database, store.vacuum = cpuOf(cluster), vacuumOf(cluster)
 	node, err := c.startNode(ctx, "postgres-1", store.config)
 	if err != nil {
 		return err
@@ -63,13 +63,13 @@ func (c *comparison) startCluster(ctx context.Context, name string) (*growth.Clu
 	if err := growth.InitCluster(data); err != nil {
 		return nil, err
 	}
-	return openCluster(ctx, data)
+	return c.openCluster(ctx, data)
 }
 
 // openCluster starts a PostgreSQL on its data, and reads back what its figures
 // rest on.
-func openCluster(ctx context.Context, data string) (*growth.Cluster, error) {
-	cluster, err := growth.StartCluster(ctx, data, clusterSettings...)
+func (c *comparison) openCluster(ctx context.Context, data string) (*growth.Cluster, error) {
+	cluster, err := growth.StartCluster(ctx, data, clusterSettings(c.report.Machine.MemoryMB)...)
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +87,39 @@ func openCluster(ctx context.Context, data string) (*growth.Cluster, error) {
 	return cluster, nil
 }
 
-// clusterSettings are what a small machine would be given; what must survive a
-// crash is as PostgreSQL has it by itself.
-var clusterSettings = []string{"shared_buffers=256MB", "max_wal_size=4GB"}
+// clusterSettings are what somebody would give a PostgreSQL on such a machine: a
+// quarter of its memory, as its manual advises. What must survive a crash is as
+// PostgreSQL has it by itself.
+func clusterSettings(memoryMB int64) []string {
+	const least, most = 256, 4096
+	return []string{fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB/4, least), most)), "max_wal_size=4GB"}
+}
+
+// vacuuming is how fast a database is cleaned up: as fast as it goes, or with the
+// rests that it takes where it does so by itself.
+type vacuuming string
+
+const (
+	atOnce    vacuuming = "0"
+	inPassing vacuuming = "2ms"
+)
+
+// vacuumOf cleans up what is in the stores of a cluster.
+func vacuumOf(cluster *growth.Cluster) func(context.Context, vacuuming) error {
+	return func(ctx context.Context, how vacuuming) error {
+		connection, err := pgx.Connect(ctx, cluster.URL(growth.Database))
+		if err != nil {
+			return err
+		}
+		defer connection.Close(ctx)
+		for _, text := range []string{"SET vacuum_cost_delay = '" + string(how) + "'", "VACUUM (ANALYZE)"} {
+			if _, err := connection.Exec(ctx, text); err != nil {
+				return fmt.Errorf("clean the database up: %w", err)
+			}
+		}
+		return nil
+	}
+}
 
 func (c *comparison) preparePgBench(ctx context.Context, cluster *growth.Cluster) (baseline.PgBench, error) {
 	c.tell("preparing pgbench, scale %d", c.plan.scale)

@@ -28,6 +28,8 @@ type compareStore struct {
 	// database is what a database of its own has taken of the processors; nil
 	// where nodes have it in themselves.
 	database func() (time.Duration, error)
+	// vacuum cleans a database of its own up; nil where there is none.
+	vacuum func(ctx context.Context, how vacuuming) error
 	// charges is how many the ledger had before anything was measured.
 	charges uint64
 	// answered is what the nodes have said since.

@@ -86,8 +86,6 @@ type rowText struct {
 // confirmed one.
 var (
 	reserveRows = []rowText{
-		{`UPDATE subscribers SET version = version + 1 WHERE id = ?1`, 1,
-			func(a []any, op *rawOperation, _ *wallet) { a[0] = op.subscriber }},
 		{`UPDATE wallets SET balance_paise = ?2, entries = ?3 WHERE operator_id = ?1`, 3,
 			func(a []any, op *rawOperation, w *wallet) {
 				a[0], a[1], a[2] = op.operator, w.balance, w.entries

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,14 +205,17 @@ func TestAToolIsNeverKeptWaitingByABusyNode(t *testing.T) {
 	var done atomic.Bool
 	var written atomic.Int64
 	var group sync.WaitGroup
-	for caller := range 64 {
+	longestOf := make([]time.Duration, 64)
+	for caller := range longestOf {
 		group.Go(func() {
 			for i := 0; !done.Load(); i++ {
+				began := time.Now()
 				if err := node.writer.do(t.Context(), note(fmt.Sprintf("node-%d-%d", caller, i))); err != nil {
 					t.Error(err)
 					return
 				}
 				written.Add(1)
+				longestOf[caller] = max(longestOf[caller], time.Since(began))
 			}
 		})
 	}
@@ -233,9 +237,12 @@ func TestAToolIsNeverKeptWaitingByABusyNode(t *testing.T) {
 			longest = max(longest, time.Duration(waited)*time.Microsecond)
 		}
 	}
-	t.Logf("%d writes beside %d of the node's; the longest took %s", count, meanwhile, longest)
-	if count != writes || longest > time.Second {
-		t.Errorf("%d of %d writes, the longest in %s; want all, none over a second", count, writes, longest)
+	// On a machine that stands still everybody waits. A tool that has no turn waits
+	// until the node rests, which it does not.
+	own := slices.Max(longestOf)
+	t.Logf("%d writes beside %d of the node's; the longest took %s, and %s of the node's", count, meanwhile, longest, own)
+	if count != writes || longest > max(time.Second, 4*own) {
+		t.Errorf("%d of %d writes, the longest in %s; want all, none over a second and over four of the node's own longest, %s", count, writes, longest, own)
 	}
 	if meanwhile < writes {
 		t.Errorf("the node wrote only %d facts meanwhile; it was not busy", meanwhile)

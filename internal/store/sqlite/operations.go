@@ -119,13 +119,16 @@ func (db *DB) customerFacts(from querier, q operation.Question, facts *operation
 	return err
 }
 
+// duplicateOf looks among the subscriber's cycles, of which every renewal that
+// succeeded has made one, at the moment it was completed. They have just been read;
+// the subscriber's operations lie elsewhere.
 func duplicateOf(from querier, subscriberID string, q operation.Question) (string, error) {
 	var id string
 	err := from.queryRow(`
-		SELECT id FROM operations
-		 WHERE subscriber_id = ?1 AND plan_id = ?2 AND completed_at > ?3
-		   AND status = 'success' AND kind IN ('renew', 'advance_renew')
-		 ORDER BY completed_at DESC LIMIT 1`, subscriberID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
+		SELECT o.id FROM cycles c CROSS JOIN operations o ON o.id = c.operation_id
+		 WHERE c.subscriber_id = ?1 AND c.plan_id = ?2 AND c.created_at > ?3
+		   AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
+		 ORDER BY c.seq DESC LIMIT 1`, subscriberID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("look for a duplicate: %w", err)
 	}

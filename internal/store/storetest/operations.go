@@ -18,6 +18,7 @@ var operationTests = []test{
 	{"a wallet for seven operations makes seven of thirty", walletForSeven},
 	{"a mobile is activated once, whoever asks", mobileActivatedOnce},
 	{"a customer has one open operation at a time", oneOpenOperation},
+	{"a reservation rests on the customer as the draft saw them", customerGuards},
 	{"a reservation rests on the plan's version", planVersionGuards},
 	{"a reservation that moved leaves no trace", movedLeavesNoTrace},
 	{"what is reserved is read back whole", reservationReadBack},
@@ -248,6 +249,25 @@ func oneOpenOperation(h *house) {
 	if !s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"}).Subscriber.Busy {
 		s.Error("the customer is not told to be busy")
 	}
+}
+
+// customerGuards: what is drafted beside an operation would count its days from an
+// expiry that the operation has moved since.
+func customerGuards(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	for _, outcome := range []operation.State{operation.Success, operation.Failed} {
+		early := s.renewal("early-"+string(outcome), "100001")
+		op := s.reserve(s.renewal("key-"+string(outcome), "100001"))
+		if _, err := s.Reserve(s.Context(), early); !errors.Is(err, operation.ErrMoved) {
+			s.Errorf("a draft from before, while the operation is open: %v; want it moved", err)
+		}
+		s.settle(op, outcome)
+		if _, err := s.Reserve(s.Context(), early); !errors.Is(err, operation.ErrMoved) {
+			s.Errorf("a draft from before an operation that ended as %s: %v; want it moved", outcome, err)
+		}
+	}
+	s.money("after all that", "9602", "0")
 }
 
 func planVersionGuards(h *house) {
