@@ -127,7 +127,14 @@ func (c *comparison) warm(ctx context.Context, path string) error {
 		if err := expectAnyOrder(file); err != nil {
 			return fmt.Errorf("read %s once: %w", name, err)
 		}
-		_, err = io.Copy(io.Discard, file)
+		// A system that expects no order reads nothing ahead.
+		piece := make([]byte, 1<<20)
+		for err == nil {
+			_, err = file.Read(piece)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		return err
 	})
 }

@@ -111,6 +111,7 @@ func (c *comparison) load(ctx context.Context, of loading) error {
 // nothing is a mistake, except where nothing else was to be expected.
 func (c *comparison) take(figure *compare.Figure, run compare.Run) {
 	figure.Add(run)
+	c.round = append(c.round, figure)
 	if run.Requests == 0 && !c.flags.quick {
 		c.report.Problems = append(c.report.Problems, figure.Name+": nothing was measured")
 	}

@@ -61,6 +61,8 @@ func TestARatioIsMetOrNot(t *testing.T) {
 	}{
 		{figureOf("ours", 100, 800, 9000), 0.4, true},
 		{figureOf("ours", 799, 799, 799), 0.3995, false},
+		// The medians, 1,000 and 2,000, are of different rounds.
+		{figureOf("ours", 850, 1700, 1000), 0.85, true},
 	} {
 		r := RatioOf("ours ÷ bare", test.ours, below, 0.40, 0.60)
 		if math.Abs(r.Value-test.value) > 1e-9 || r.Met() != test.met || len(r.Rounds) != 3 {

@@ -37,6 +37,12 @@ func (f *Figure) Add(run Run) {
 	f.Median = medianRun(f.Runs)
 }
 
+// Drop takes the last run out again.
+func (f *Figure) Drop() {
+	f.Runs = f.Runs[:len(f.Runs)-1]
+	f.Median = medianRun(f.Runs)
+}
+
 func medianRun(runs []Run) Run {
 	of := func(number func(Run) float64) float64 {
 		var all []float64
@@ -93,37 +99,35 @@ type Ratio struct {
 	AtLeast float64 `json:"at_least,omitempty"`
 	AtMost  float64 `json:"at_most,omitempty"`
 	Aim     float64 `json:"aim,omitempty"`
-	// Rounds is each round's own ratio: how far they lie apart is how much the
-	// machine was left alone.
+	// Rounds is each round's own ratio, and Value their median. How far they lie
+	// apart is how much the machine was left alone.
 	Rounds []float64 `json:"rounds"`
 }
 
 // RatioOf divides what two figures make in a second.
 func RatioOf(name string, over, under *Figure, atLeast, aim float64) Ratio {
 	r := Ratio{Name: name, Over: over.Name, Under: under.Name, AtLeast: atLeast, Aim: aim}
-	if under.Median.PerSecond > 0 {
-		r.Value = over.Median.PerSecond / under.Median.PerSecond
-	}
-	for i := range min(len(over.Runs), len(under.Runs)) {
-		if below := under.Runs[i].PerSecond; below > 0 {
-			r.Rounds = append(r.Rounds, over.Runs[i].PerSecond/below)
-		}
-	}
+	r.divide(over, under, func(run Run) float64 { return run.PerSecond })
 	return r
 }
 
 // LatencyRatioOf divides what two figures have for the slowest in a hundred.
 func LatencyRatioOf(name string, over, under *Figure, atMost float64) Ratio {
 	r := Ratio{Name: name, Over: over.Name, Under: under.Name, AtMost: atMost}
-	if under.Median.Latency.P99 > 0 {
-		r.Value = over.Median.Latency.P99 / under.Median.Latency.P99
-	}
+	r.divide(over, under, func(run Run) float64 { return run.Latency.P99 })
+	return r
+}
+
+// divide takes the median of what the rounds come to, and not the quotient of two
+// medians: on a machine that becomes slower meanwhile, that would hold a run of one
+// minute against a run of another.
+func (r *Ratio) divide(over, under *Figure, number func(Run) float64) {
 	for i := range min(len(over.Runs), len(under.Runs)) {
-		if below := under.Runs[i].Latency.P99; below > 0 {
-			r.Rounds = append(r.Rounds, over.Runs[i].Latency.P99/below)
+		if below := number(under.Runs[i]); below > 0 {
+			r.Rounds = append(r.Rounds, number(over.Runs[i])/below)
 		}
 	}
-	return r
+	r.Value = Median(r.Rounds)
 }
 
 // Met reports whether the ratio is what it has to be. One of nothing is not.

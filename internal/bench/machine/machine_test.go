@@ -43,6 +43,21 @@ func TestUsageIsReadFromTheSystemsLines(t *testing.T) {
 	}
 }
 
+func TestWhatTheHostTakesIsReadFromTheSystemsLine(t *testing.T) {
+	stolen, all := parseStolen("cpu  10 20 30 400 50 6 7 77 5 5\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+	if stolen != 77 || all != 600 {
+		t.Errorf("%d of %d; want 77 of 600", stolen, all)
+	}
+	for _, text := range []string{"", "cpu 1 2 3", "intr 1 2 3 4 5 6 7 8 9", "cpu 1 2 3 4 5 6 7 x"} {
+		if stolen, all := parseStolen(text); stolen != 0 || all != 0 {
+			t.Errorf("%q is read as %d of %d; want nothing", text, stolen, all)
+		}
+	}
+	if part := WatchStolen()(); part < 0 || part > 1 {
+		t.Errorf("the host took %g of the machine", part)
+	}
+}
+
 func TestUsageOfThisProcessGrowsWithItsWork(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells")

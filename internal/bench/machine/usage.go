@@ -48,6 +48,46 @@ func CPUOfTree(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
+// WatchStolen begins to watch how much of the machine its host gives to others. What
+// it returns says which part of it that was since, 0 to 1; where the system does not
+// tell, none.
+func WatchStolen() (part func() float64) {
+	stolen, all := readStolen()
+	return func() float64 {
+		stolenNow, allNow := readStolen()
+		if allNow <= all || stolenNow <= stolen {
+			return 0
+		}
+		return float64(stolenNow-stolen) / float64(allNow-all)
+	}
+}
+
+func readStolen() (stolen, all uint64) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	return parseStolen(string(text))
+}
+
+// parseStolen reads the first line: user, nice, system, idle, iowait, irq, softirq,
+// steal. What follows is counted among these already.
+func parseStolen(text string) (stolen, all uint64) {
+	line, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, 0
+	}
+	for _, field := range fields[1:9] {
+		ticks, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			return 0, 0
+		}
+		stolen, all = ticks, all+ticks
+	}
+	return stolen, all
+}
+
 type stat struct {
 	parent int
 	cpu    time.Duration

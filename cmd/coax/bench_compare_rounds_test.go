@@ -1,0 +1,51 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/bench/compare"
+)
+
+func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
+	for _, test := range []struct {
+		what   string
+		stolen []float64 // in each round; the last goes on
+		counts []float64 // the runs that count, by their number
+		notes  int
+	}{
+		{"a machine that is there", []float64{0.05}, []float64{1, 2, 3}, 0},
+		{"a host that takes two rounds", []float64{0, 0.3, 0.06, 0}, []float64{1, 4, 5}, 0},
+		{"a host that always takes its part", []float64{0.5}, []float64{10, 11, 12}, 3},
+	} {
+		rounds := 0
+		c := &comparison{app: &app{err: io.Discard}, plan: comparePlan{rounds: 3}, report: &compare.Report{}}
+		c.watchStolen = func() func() float64 {
+			part := test.stolen[min(rounds, len(test.stolen)-1)]
+			rounds++
+			return func() float64 { return part }
+		}
+		figure := c.figure(compare.Figure{Name: "renewals"})
+		run := 0.0
+		err := c.alternate(func() error {
+			run++
+			c.take(figure, compare.Run{Requests: 1, PerSecond: run})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var counts []float64
+		for _, run := range figure.Runs {
+			counts = append(counts, run.PerSecond)
+		}
+		if !slices.Equal(counts, test.counts) || figure.Median.PerSecond != test.counts[1] {
+			t.Errorf("%s: %v count, and %g is their median; want %v", test.what, counts, figure.Median.PerSecond, test.counts)
+		}
+		if len(c.report.Notes) != test.notes || test.notes > 0 && !strings.Contains(c.report.Notes[0], "renewals counts although the host took 50 %") {
+			t.Errorf("%s: the report notes %q; want %d", test.what, c.report.Notes, test.notes)
+		}
+	}
+}
