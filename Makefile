@@ -146,11 +146,11 @@ ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to 
 	scripts/ha-demo $(ARGS)
 
 .PHONY: bench
-bench: tools-present build ## Measure the service beside what its parts can do, and print the ratios; a quarter of an hour on an idle machine (ARGS="--only sqlite" PROFILE=1)
+bench: tools-present build ## Measure the service beside what its parts can do, and print the ratios; some 25 minutes on an idle machine (ARGS="--only sqlite" PROFILE=1)
 	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
 
 .PHONY: bench-full
-bench-full: tools-present build ## The same, with stores of ten million operations, which are filled first and kept in .bench: some 50 GB, and half an hour the first time
+bench-full: tools-present build ## The same, with stores of ten million operations, which are filled first and kept in .bench: some 50 GB, and three quarters of an hour the first time
 	bin/coax bench fill --store sqlite
 	bin/coax bench fill --store postgres
 	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)

@@ -86,15 +86,16 @@ signed with a fresh nonce, and every answer's code is checked. Closed loops have
 open loops send at half of what 64 clients reached, and count a request's time from when it was due;
 renewals are sent so once more beside each of these jobs: audits of the store, one after the other;
 the review of operations that the provider has left in doubt, 30 a second; a bulk job, which makes
-half of the load itself, in bursts; and PostgreSQL's vacuums, which come before each of its runs
-instead of beside some of them.
-Every figure is the median of three runs. At the end each store is audited, and its ledger has to
-have a line for every 200. Stores of ten million operations are loaded where coax bench fill has
-made them in --out, after their files were read once; their books are counted and not audited. Where
-there are none, such of a million are made there. PostgreSQL has a quarter of the machine's memory,
-and 4 GB at most.
+half of the load itself, in bursts; and a vacuum of PostgreSQL, which otherwise comes before each of
+its runs instead of beside some of them.
+Every figure is the median of three runs, and so is every ratio; a round in which the machine's host
+gave more than 5 % of it to others is made again, nine times in all at most. At the end each store is
+audited, and its ledger has to have a line for every 200. Stores of ten million operations are loaded
+where coax bench fill has made them in --out, after their files were read once; their books are counted
+and not audited. Where there are none, such of a million are made there. PostgreSQL has a quarter of
+the machine's memory, and 4 GB at most.
 
-It takes some twenty minutes, in the system's temporary folder (TMPDIR moves it: the disk beneath
+It takes some 25 minutes, in the system's temporary folder (TMPDIR moves it: the disk beneath
 counts), and removes what it made, except for its report, which goes to --out as JSON.
 
 Exits with 1 if anything was answered wrongly, or the books do not agree. A ratio that is not met is

@@ -78,7 +78,7 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 	cliSays(t, "the table", p.out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
 		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
 		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "p99 of renewals on SQLite beside reviews ÷ alone",
-		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "p99 of renewals on PostgreSQL beside vacuums ÷ alone", "renewals on SQLite, calls kept ÷ not kept",
+		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "p99 of renewals on PostgreSQL beside a vacuum ÷ alone", "renewals on SQLite, calls kept ÷ not kept",
 		"balance on PostgreSQL, calls kept ÷ not kept", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
 	cliSays(t, "the progress", p.err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
 	report := benchCompared(t, out)
