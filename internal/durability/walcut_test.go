@@ -42,22 +42,29 @@ func filmed(t testing.TB, seed uint64, customers, most int) (*site, []moment) {
 	return s, film
 }
 
+// mostFilms is how many loads are run until each kind of moment was met.
+const mostFilms = 30
+
 // The power goes at any byte of any commit, under a load: the store opens again
 // by itself, everything that anybody was told is in it, everything the provider
 // did has its operation, no nonce can be used again, and the books are clean.
 func TestAPowerCutAtAnyByteLosesNothingThatWasTold(t *testing.T) {
 	cuts := wanted(t, "COAX_TEST_CUTS", size(60, 12))
 	tried := map[string]int{}
+	untried := func(e ending) bool { return tried[e.name()] == 0 }
 	facts, done := 0, 0
-	for seed := uint64(1); done < cuts; seed++ {
+	// A film need not have every kind of moment: whether a page goes into the database
+	// within a commit is between the copier and the writer. Further ones are made for
+	// what is missing.
+	for seed := uint64(1); done < cuts || cuts >= 60 && seed <= mostFilms && slices.ContainsFunc(endings(), untried); seed++ {
 		s, film := filmed(t, seed, size(12, 2), size(8, 4))
 		draw := rand.New(rand.NewPCG(seed, 1))
 		folder := t.TempDir()
 		for i := range 200 {
-			if done == cuts {
-				break
-			}
 			end := endings()[i%len(endings())]
+			if done >= cuts && !untried(end) {
+				continue
+			}
 			seen := slices.DeleteFunc(slices.Clone(film), func(m moment) bool { return m.kind() != end.kind })
 			if len(seen) == 0 {
 				continue
@@ -83,7 +90,7 @@ func TestAPowerCutAtAnyByteLosesNothingThatWasTold(t *testing.T) {
 		}
 	}
 	for _, end := range endings() {
-		if tried[end.name()] == 0 && cuts >= 60 {
+		if untried(end) && cuts >= 60 {
 			t.Errorf("no power cut of this kind was tried: %s (%v)", end.name(), tried)
 		}
 	}
