@@ -61,7 +61,7 @@ func (c *comparison) compareLatency(ctx context.Context, like loading, name stri
 		besides[i] = beside
 		runs = append(runs, func() error { return c.loadBeside(ctx, job, beside) })
 	}
-	if err := c.alternate(c.cleaned(ctx, alone.store, runs)...); err != nil {
+	if err := c.alternate(cleaned(ctx, alone.store, runs)...); err != nil {
 		return err
 	}
 	for i, job := range jobs {
@@ -117,7 +117,7 @@ func (c *comparison) audits(store *compareStore) job {
 // cleaned has each run begin on a database that was just cleaned up. It would do so
 // by itself once a minute, and for five seconds: beside one run in five, and again
 // and again beside the same one, because what is measured in turn takes about as long.
-func (c *comparison) cleaned(ctx context.Context, store *compareStore, runs []func() error) []func() error {
+func cleaned(ctx context.Context, store *compareStore, runs []func() error) []func() error {
 	if store.vacuum == nil {
 		return runs
 	}
