@@ -64,9 +64,10 @@ func oneOperation(from rowQuerier, condition string, args ...any) (operation.Ope
 	return op, true, nil
 }
 
-// Facts reads what a request is judged on, in one snapshot.
+// Facts reads what a request is judged on, in one snapshot. Of a renewal that is,
+// all but a little, what its reservation and its settlement will change.
 func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
-	at := db.ask
+	at := db.writer.ask
 	if q.Kind == operation.Activate {
 		at = db.snapshot // nobody else has to wait while a free id is searched for
 	}

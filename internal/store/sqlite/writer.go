@@ -29,6 +29,11 @@ var errClosed = errors.New("the store is closed")
 // writer is the one hand that writes. Facts that arrive during a commit wait, and
 // share the next transaction. One that is refused or fails leaves no trace in its
 // neighbours. Nobody is answered before the commit has returned.
+//
+// It also answers questions about rows that are to be changed next. The writer is the
+// only one who need not forget its pages when something was committed, and has to have
+// these pages in memory anyway. Questions are answered between two transactions: what
+// they are told is durable.
 type writer struct {
 	tx       *tx
 	log      *checkpoints // nil for a tool, which leaves the log to SQLite
@@ -49,6 +54,7 @@ type writer struct {
 // out of the waiting state.
 type fact struct {
 	run   func(*tx) error
+	asks  *question // instead, if it only reads
 	err   error
 	state atomic.Int32
 	done  chan struct{}
@@ -78,7 +84,21 @@ func newWriter(conn *connection, turn turnstile, options Options, died func(caus
 // do makes a fact true. It returns when the fact is durable, was refused, or
 // failed; the caller's hanging up counts only until a batch has taken the fact.
 func (w *writer) do(ctx context.Context, run func(*tx) error) error {
-	f := &fact{run: run, done: make(chan struct{})}
+	return w.hand(ctx, &fact{run: run, done: make(chan struct{})})
+}
+
+// ask has a question answered between two transactions, the earlier of which may have
+// begun before it was asked.
+func (w *writer) ask(ctx context.Context, read func(querier) error) error {
+	q := &question{read: read, done: make(chan struct{})}
+	if err := w.hand(ctx, &fact{asks: q, done: q.done}); err != nil {
+		return err
+	}
+	return q.err
+}
+
+// hand gives a fact to the loop and waits until it is over.
+func (w *writer) hand(ctx context.Context, f *fact) error {
 	select {
 	case <-ctx.Done():
 		// Asked on its own: of two cases that are both ready, the select below
@@ -130,7 +150,7 @@ func (w *writer) loop() {
 				return
 			}
 		}
-		w.write(w.gather(batch))
+		w.write(w.answer(w.gather(batch)))
 	}
 }
 
@@ -175,6 +195,25 @@ func (w *writer) gather(batch []*fact) []*fact {
 		}
 	}
 	return kept
+}
+
+// answer answers those who only ask, and returns the others.
+func (w *writer) answer(batch []*fact) (rest []*fact) {
+	rest = batch[:0]
+	var asked []*question
+	for _, f := range batch {
+		if f.asks == nil {
+			rest = append(rest, f)
+		} else if f.err = w.broken(); f.err != nil {
+			close(f.done)
+		} else {
+			asked = append(asked, f.asks)
+		}
+	}
+	for len(asked) > 0 {
+		asked = answer(w.tx.connection, asked)
+	}
+	return rest
 }
 
 // write carries a batch through one transaction and answers every caller. The

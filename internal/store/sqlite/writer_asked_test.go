@@ -1,0 +1,183 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	engine "zombiezen.com/go/sqlite"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// What a question is told must be durable: it stands in one batch with a fact whose
+// commit fails, in front of it and behind it.
+func TestAQuestionToTheWriterSeesNothingThatIsNotCommitted(t *testing.T) {
+	fails := false
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Commit: func(commit func() error) error {
+		if fails {
+			return engine.ResultBusy.ToError()
+		}
+		return commit()
+	}})
+	scratch(t, db)
+	write(t, db, "kept")
+	release := hold(t, db)
+	var first, last string
+	var group sync.WaitGroup
+	for i, hand := range []func(){
+		func() {
+			if err := db.writer.ask(t.Context(), noted(&first)); err != nil {
+				t.Errorf("the first question: %v", err)
+			}
+		},
+		func() {
+			if err := db.writer.do(t.Context(), note("lost")); !errors.Is(err, operation.ErrAmbiguous) {
+				t.Errorf("the fact: %v; want an ambiguous outcome", err)
+			}
+		},
+		func() {
+			if err := db.writer.ask(t.Context(), noted(&last)); err != nil {
+				t.Errorf("the last question: %v", err)
+			}
+		},
+	} {
+		group.Go(hand)
+		until(t, "all so far have queued up", func() bool { return db.Queued() == i+1 })
+	}
+	fails = true // the loop reads it once it has what is queued
+	release()
+	group.Wait()
+	if first != "kept" || last != "kept" {
+		t.Errorf("seen: %q and %q; want only what is kept", first, last)
+	}
+}
+
+func TestWhoeverHasWrittenSeesItInTheNextQuestionToTheWriter(t *testing.T) {
+	watch := &observed{}
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Observe: watch})
+	scratch(t, db)
+	for _, name := range []string{"a", "a b", "a b c"} {
+		write(t, db, name[len(name)-1:])
+		batches := len(watch.sizes)
+		var seen string
+		if err := db.writer.ask(t.Context(), noted(&seen)); err != nil || seen != name {
+			t.Errorf("%v, seen %q; want %q", err, seen, name)
+		}
+		if len(watch.sizes) != batches {
+			t.Error("a question took a transaction that writes")
+		}
+	}
+}
+
+// Questions of every kind stand in one batch with facts.
+func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	write(t, db, "a")
+	release := hold(t, db)
+
+	gone, hangUp := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	refusal := admin.Refuse("no")
+	asks := func(ctx context.Context, read func(querier) error) func() error {
+		return func() error { return db.writer.ask(ctx, read) }
+	}
+	good := asks(t.Context(), func(from querier) error {
+		var seen string
+		if err := noted(&seen)(from); err != nil || seen != "a" {
+			return errors.Join(err, errors.New("seen: "+seen))
+		}
+		return nil
+	})
+	callers := []struct {
+		name string
+		hand func() error
+		want func(error) bool
+	}{
+		{"fact-1", func() error { return db.writer.do(t.Context(), note("b")) }, isNil},
+		{"refused", asks(t.Context(), func(querier) error { return refusal }), func(err error) bool { return errors.Is(err, refusal) }},
+		{"good-1", good, isNil},
+		{"panicking", asks(t.Context(), func(from querier) error {
+			rows, err := from.query(`SELECT name FROM scratch`)
+			_, err = collect(rows, err, func(scanner) (string, error) { panic("a bug") })
+			return err
+		}), func(err error) bool { return err != nil && strings.Contains(err.Error(), "a bug") }},
+		{"cancelled", func() error {
+			defer close(left)
+			return db.writer.ask(gone, func(querier) error {
+				t.Error("a question was read whose caller had hung up")
+				return nil
+			})
+		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
+		{"good-2", good, isNil},
+		{"ended", asks(t.Context(), func(from querier) error {
+			_, err := from.(*connection).exec("ROLLBACK")
+			return errors.Join(refusal, err)
+		}), func(err error) bool { return errors.Is(err, refusal) }},
+		{"good-3", good, isNil},
+		{"fact-2", func() error { return db.writer.do(t.Context(), note("c")) }, isNil},
+	}
+	var group sync.WaitGroup
+	for i, c := range callers {
+		group.Go(func() {
+			if err := c.hand(); !c.want(err) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		})
+		// One by one, so that the order in the batch is the one above.
+		until(t, c.name+" has queued up", func() bool { return db.Queued() == i+1 })
+	}
+	hangUp()
+	<-left
+	release()
+	group.Wait()
+	if got := notes(t, db); got != "a b c" {
+		t.Errorf("kept: %s; want a b c", got)
+	}
+}
+
+func TestATransactionLeftOpenIsNotWhatAQuestionIsToldOf(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	scratch(t, db)
+	write(t, db, "kept")
+	if _, err := db.writer.tx.exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := note("never committed")(db.writer.tx); err != nil {
+		t.Fatal(err)
+	}
+	var seen string
+	if err := db.writer.ask(t.Context(), noted(&seen)); err != nil || seen != "kept" {
+		t.Errorf("%v, seen %q; want what was committed", err, seen)
+	}
+}
+
+func TestQuestionsToTheWriterAreTurnedAwayWhenItIsClosedOrItsDiskHasFailed(t *testing.T) {
+	var seen string
+	t.Run("closed", func(t *testing.T) {
+		db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.writer.ask(t.Context(), noted(&seen)); !errors.Is(err, errClosed) {
+			t.Errorf("after Close: %v; want it turned away", err)
+		}
+	})
+	t.Run("failed while it waited", func(t *testing.T) {
+		failed := engine.ResultIOErrWrite.ToError()
+		db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Commit: func(func() error) error { return failed }})
+		release := hold(t, db)
+		answer := make(chan error, 1)
+		go func() { answer <- db.writer.ask(t.Context(), noted(&seen)) }()
+		until(t, "it has queued up", func() bool { return db.Queued() == 1 })
+		release() // the fact that kept the writer busy is the one whose commit fails
+		if err := <-answer; primaryCode(err) != engine.ResultIOErr {
+			t.Errorf("after the disk has failed: %v; want the disk's failure", err)
+		}
+	})
+}
