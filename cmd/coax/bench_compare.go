@@ -32,6 +32,8 @@ type comparePlan struct {
 	open time.Duration
 	// scale is pgbench's.
 	scale int
+	// pause is between two looks at a host that gives the machine to others.
+	pause time.Duration
 	// large is how many operations a store that has grown is asked to have, or
 	// enough where there is none in the cache; small is one that has not.
 	large, enough, small int
@@ -40,7 +42,7 @@ type comparePlan struct {
 var (
 	wholeComparison = comparePlan{
 		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16, InDoubt: 1000}, clients: []int{1, 16, 64}, rounds: 3,
-		warmup: time.Second, meeting: 5 * time.Second, duration: 5 * time.Second, open: 8 * time.Second, scale: 10,
+		warmup: time.Second, meeting: 5 * time.Second, duration: 5 * time.Second, open: 8 * time.Second, scale: 10, pause: 9 * time.Second,
 		large: 10_000_000, enough: 1_000_000, small: 10_000,
 	}
 	quickComparison = comparePlan{
@@ -89,14 +91,15 @@ the review of operations that the provider has left in doubt, 30 a second; a bul
 half of the load itself, in bursts; and a vacuum of PostgreSQL, which otherwise comes before each of
 its runs instead of beside some of them.
 Every figure is the median of three runs, and so is every ratio; a round in which the machine's host
-gave more than 5 % of it to others is made again, nine times in all at most. At the end each store is
-audited, and its ledger has to have a line for every 200. Stores of ten million operations are loaded
+gave more than 5 % of it to others is made again, nine times in all at most, and none begins while
+the host does that, for twenty minutes in all at most. At the end each store is audited, and its
+ledger has to have a line for every 200. Stores of ten million operations are loaded
 where coax bench fill has made them in --out, after their files were read once; their books are counted
 and not audited. Where there are none, such of a million are made there. PostgreSQL has a quarter of
 the machine's memory, and 4 GB at most.
 
-It takes some 25 minutes, in the system's temporary folder (TMPDIR moves it: the disk beneath
-counts), and removes what it made, except for its report, which goes to --out as JSON.
+It takes some 25 minutes on a machine of its own, in the system's temporary folder (TMPDIR moves it:
+the disk beneath counts), and removes what it made, except for its report, which goes to --out as JSON.
 
 Exits with 1 if anything was answered wrongly, or the books do not agree. A ratio that is not met is
 said, and is no error.`,
@@ -136,11 +139,12 @@ type comparison struct {
 	simulator *machine.Process
 	provider  string // the simulator's address
 	// round is the figures that this round has taken a run into; repeated is how many
-	// rounds were made again.
-	round    []*compare.Figure
-	repeated int
-	// watchStolen is the machine's.
+	// rounds were made again, and probed how often one had to wait.
+	round            []*compare.Figure
+	repeated, probed int
+	// watchStolen and probeStolen are the machine's.
 	watchStolen func() (part func() float64)
+	probeStolen func() (part float64)
 }
 
 func (a *app) benchCompare(ctx context.Context, f compareFlags) (err error) {
@@ -155,7 +159,7 @@ func (a *app) benchCompare(ctx context.Context, f compareFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a folder to work in: %w", err)
 	}
-	c := &comparison{app: a, flags: f, plan: plan, folder: folder, began: time.Now(), watchStolen: machine.WatchStolen}
+	c := &comparison{app: a, flags: f, plan: plan, folder: folder, began: time.Now(), watchStolen: machine.WatchStolen, probeStolen: machine.ProbeStolen}
 	c.report = &compare.Report{
 		Began: c.began, Quick: f.quick, Program: version(), Machine: compare.ThisMachine(),
 		Figures: []*compare.Figure{}, Ratios: []compare.Ratio{}, Sizes: []compare.Size{}, Books: []compare.Books{}, Notes: []string{}, Problems: []string{},
@@ -263,18 +267,24 @@ func (c *comparison) figure(f compare.Figure) *compare.Figure {
 	return kept
 }
 
-// mostStolen is how much of the machine its host may give to others in a round that
-// counts, and mostRepeated how many rounds are made again for that in all.
 const (
-	mostStolen   = 0.05
+	// mostStolen is how much of the machine its host may give to others in a round that
+	// counts.
+	mostStolen = 0.05
+	// mostRepeated is how many rounds are made again for that in all, and mostProbed how
+	// often the machine is found not to be there before a round: for twenty minutes.
 	mostRepeated = 9
+	mostProbed   = 120
 )
 
 // alternate makes several measurements in turn, as often as the plan says, so
 // that whatever else the machine is doing befalls them all. A round in which the
 // machine was not there is about its host, and is made again.
-func (c *comparison) alternate(runs ...func() error) error {
+func (c *comparison) alternate(ctx context.Context, runs ...func() error) error {
 	for done := 0; done < c.plan.rounds; {
+		if err := c.awaitHost(ctx); err != nil {
+			return err
+		}
 		c.round = nil
 		watched := c.watchStolen()
 		for _, run := range runs {
@@ -294,6 +304,24 @@ func (c *comparison) alternate(runs ...func() error) error {
 		c.repeated++
 		for _, figure := range c.round {
 			figure.Drop()
+		}
+	}
+	return nil
+}
+
+// awaitHost waits until the host gives the machine all that it asks for. That shows
+// only while it is at work.
+func (c *comparison) awaitHost(ctx context.Context) error {
+	for ; c.probed < mostProbed && !c.flags.quick; c.probed++ {
+		stolen := c.probeStolen()
+		if stolen <= mostStolen {
+			return nil
+		}
+		c.tell("the host takes %.0f %% of the machine: waiting", 100*stolen)
+		select {
+		case <-time.After(c.plan.pause):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	return nil

@@ -215,7 +215,7 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 		err = c.grow(ctx, grown)
 	}
 	if err == nil {
-		err = c.alternate(
+		err = c.alternate(ctx,
 			func() error { return c.load(ctx, below) },
 			func() error { return c.load(ctx, grown) },
 		)

@@ -61,7 +61,7 @@ func (c *comparison) compareLatency(ctx context.Context, like loading, name stri
 		besides[i] = beside
 		runs = append(runs, func() error { return c.loadBeside(ctx, job, beside) })
 	}
-	if err := c.alternate(cleaned(ctx, alone.store, runs)...); err != nil {
+	if err := c.alternate(ctx, cleaned(ctx, alone.store, runs)...); err != nil {
 		return err
 	}
 	for i, job := range jobs {

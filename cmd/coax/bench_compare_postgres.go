@@ -142,7 +142,7 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 	one.figure = c.figure(compare.Figure{Name: fmt.Sprintf("renewals on PostgreSQL, %d clients", clients), Clients: clients})
 	three := one
 	three.figure = c.figure(compare.Figure{Name: fmt.Sprintf("the same, three nodes, %d clients", clients), Clients: clients})
-	if err := c.alternate(
+	if err := c.alternate(ctx,
 		func() error { return c.runPgBench(ctx, pgbench, below, cpuOf(cluster)) },
 		func() error { return c.load(ctx, one) },
 		func() error { return c.loadThree(ctx, three) },

@@ -59,7 +59,7 @@ func (c *comparison) compareKeeping(ctx context.Context, kind string, newStore f
 			}
 		}
 		with, without := load(keeping, "calls kept"), load(forgetting, "calls not kept")
-		if err = c.alternate(
+		if err = c.alternate(ctx,
 			func() error { return c.load(ctx, without) },
 			func() error { return c.load(ctx, with) },
 		); err != nil {

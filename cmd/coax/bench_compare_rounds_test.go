@@ -13,12 +13,14 @@ func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
 	for _, test := range []struct {
 		what   string
 		stolen []float64 // in each round; the last goes on
+		waits  bool      // before each round, for as long as anybody waits
 		counts []float64 // the runs that count, by their number
 		notes  int
+		probes int
 	}{
-		{"a machine that is there", []float64{0.05}, []float64{1, 2, 3}, 0},
-		{"a host that takes two rounds", []float64{0, 0.3, 0.06, 0}, []float64{1, 4, 5}, 0},
-		{"a host that always takes its part", []float64{0.5}, []float64{10, 11, 12}, 3},
+		{"a machine that is there", []float64{0.05}, false, []float64{1, 2, 3}, 0, 3},
+		{"a host that takes two rounds", []float64{0, 0.3, 0.06, 0}, false, []float64{1, 4, 5}, 0, 5},
+		{"a host that always takes its part", []float64{0.5}, true, []float64{10, 11, 12}, 3, mostProbed},
 	} {
 		rounds := 0
 		c := &comparison{app: &app{err: io.Discard}, plan: comparePlan{rounds: 3}, report: &compare.Report{}}
@@ -27,9 +29,17 @@ func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
 			rounds++
 			return func() float64 { return part }
 		}
+		probes := 0
+		c.probeStolen = func() float64 {
+			probes++
+			if test.waits {
+				return 0.5
+			}
+			return 0
+		}
 		figure := c.figure(compare.Figure{Name: "renewals"})
 		run := 0.0
-		err := c.alternate(func() error {
+		err := c.alternate(t.Context(), func() error {
 			run++
 			c.take(figure, compare.Run{Requests: 1, PerSecond: run})
 			return nil
@@ -46,6 +56,9 @@ func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
 		}
 		if len(c.report.Notes) != test.notes || test.notes > 0 && !strings.Contains(c.report.Notes[0], "renewals counts although the host took 50 %") {
 			t.Errorf("%s: the report notes %q; want %d", test.what, c.report.Notes, test.notes)
+		}
+		if probes != test.probes {
+			t.Errorf("%s: the host was looked at %d times; want %d", test.what, probes, test.probes)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 		below.figure = c.figure(compare.Figure{Name: "bare TLS handler, " + counted(int64(clients), "client"), Clients: clients, Baseline: true})
 		below.nodes, below.meter = []*compareNode{bare}, c.meterOf(store, bare)
 		ours.figure = c.figure(compare.Figure{Name: "balance, " + counted(int64(clients), "client"), Clients: clients})
-		if err := c.alternate(
+		if err := c.alternate(ctx,
 			func() error { return c.load(ctx, below) },
 			func() error { return c.load(ctx, ours) },
 		); err != nil {
@@ -73,7 +73,7 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 		return err
 	}
 	open := c.openLoop(reading, "balance")
-	return c.alternate(func() error { return c.load(ctx, open) })
+	return c.alternate(ctx, func() error { return c.load(ctx, open) })
 }
 
 // compareRenewals holds renewals against their rows alone.
@@ -90,13 +90,13 @@ func (c *comparison) compareRenewals(ctx context.Context, store *compareStore, n
 	}
 	for _, fewer := range c.plan.clients[:len(c.plan.clients)-1] {
 		renewing.figure = figureOf(fewer)
-		if err := c.alternate(func() error { return c.load(ctx, renewing) }); err != nil {
+		if err := c.alternate(ctx, func() error { return c.load(ctx, renewing) }); err != nil {
 			return err
 		}
 	}
 	below := c.figure(compare.Figure{Name: "rows alone on SQLite, 64 a commit", Baseline: true})
 	renewing.figure = figureOf(c.plan.most())
-	if err := c.alternate(
+	if err := c.alternate(ctx,
 		func() error { return c.runRaw(ctx, raw, below) },
 		func() error { return c.load(ctx, renewing) },
 	); err != nil {

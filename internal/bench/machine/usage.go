@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -60,6 +62,22 @@ func WatchStolen() (part func() float64) {
 		}
 		return float64(stolenNow-stolen) / float64(allNow-all)
 	}
+}
+
+// ProbeStolen has all processors work for a second, and says which part of the machine
+// its host gave to others meanwhile.
+func ProbeStolen() float64 {
+	part := WatchStolen()
+	end := time.Now().Add(time.Second)
+	var group sync.WaitGroup
+	for range runtime.NumCPU() {
+		group.Go(func() {
+			for time.Now().Before(end) { // nothing but work
+			}
+		})
+	}
+	group.Wait()
+	return part()
 }
 
 func readStolen() (stolen, all uint64) {
