@@ -14,13 +14,15 @@ func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
 		what   string
 		stolen []float64 // in each round; the last goes on
 		waits  bool      // before each round, for as long as anybody waits
+		alone  bool      // nothing is measured in turn with it
 		counts []float64 // the runs that count, by their number
 		notes  int
 		probes int
 	}{
-		{"a machine that is there", []float64{0.05}, false, []float64{1, 2, 3}, 0, 3},
-		{"a host that takes two rounds", []float64{0, 0.3, 0.06, 0}, false, []float64{1, 4, 5}, 0, 5},
-		{"a host that always takes its part", []float64{0.5}, true, []float64{10, 11, 12}, 3, mostProbed},
+		{"a machine that is there", []float64{0.05}, false, false, []float64{1, 2, 3}, 0, 3},
+		{"a host that takes two rounds", []float64{0, 0.3, 0.06, 0}, false, false, []float64{1, 4, 5}, 0, 5},
+		{"a host that always takes its part", []float64{0.5}, true, false, []float64{10, 11, 12}, 3, mostProbed},
+		{"a figure that is compared with none", []float64{0.5}, false, true, []float64{1, 2, 3}, 3, 3},
 	} {
 		rounds := 0
 		c := &comparison{app: &app{err: io.Discard}, plan: comparePlan{rounds: 3}, report: &compare.Report{}}
@@ -39,12 +41,15 @@ func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
 		}
 		figure := c.figure(compare.Figure{Name: "renewals"})
 		run := 0.0
-		err := c.alternate(t.Context(), func() error {
+		runs := []func() error{func() error {
 			run++
 			c.take(figure, compare.Run{Requests: 1, PerSecond: run})
 			return nil
-		})
-		if err != nil {
+		}}
+		if !test.alone {
+			runs = append(runs, func() error { return nil })
+		}
+		if err := c.alternate(t.Context(), runs...); err != nil {
 			t.Fatal(err)
 		}
 		var counts []float64
