@@ -128,10 +128,17 @@ func (c *Cluster) CreateDatabase(ctx context.Context, name string) error {
 	return err
 }
 
-// Stop ends the server in order, so that the next one need not recover anything.
+// Stop ends the server in order, so that the next one need not recover anything. One
+// that is just starting may miss being told, and is told again.
 func (c *Cluster) Stop() error {
-	_ = c.process.Process.Signal(syscall.SIGINT)
-	<-c.ended
+	for ended := false; !ended; {
+		_ = c.process.Process.Signal(syscall.SIGINT)
+		select {
+		case <-c.ended:
+			ended = true
+		case <-time.After(time.Second):
+		}
+	}
 	if state := c.process.ProcessState; !state.Success() {
 		return fmt.Errorf("PostgreSQL ended with %s", state)
 	}
