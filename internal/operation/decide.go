@@ -39,7 +39,7 @@ func judgeCustomer(kind Kind, plan subscription.Plan, facts Facts, now time.Time
 			With("previous_transaction_id", facts.Duplicate)
 	}
 	if kind == AdvanceRenew {
-		if active, is := subscription.PlanAt(customer.Cycles, customer.Expires, now); is && active == plan.ID {
+		if active, is := subscription.PlanAt(facts.Cycles, customer.Expires, now); is && active == plan.ID {
 			return fault.New(fault.PlanAlreadyActive, "Plan %s is the subscriber's active plan. Renew it, or book another plan in advance.", plan.ID)
 		}
 	}

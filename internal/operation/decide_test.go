@@ -14,12 +14,13 @@ var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
 
 // The order of business checks: of two that fail, the earlier one answers.
 func TestBusinessChecksInTheirOrder(t *testing.T) {
-	active := &Subscriber{ID: "100001", Expires: noon.Add(time.Hour), Cycles: []subscription.Cycle{{PlanID: "P", StartsAt: noon.Add(-time.Hour)}}}
-	busy, pending, expired, other := *active, *active, *active, *active
+	active := &Subscriber{ID: "100001", Expires: noon.Add(time.Hour)}
+	busy, pending, expired := *active, *active, *active
 	busy.Busy = true
 	pending.Expires, pending.Busy = time.Time{}, true
 	expired.Expires = noon
-	other.Cycles = []subscription.Cycle{{PlanID: "Q", StartsAt: noon.Add(-time.Hour)}}
+	onP := []subscription.Cycle{{PlanID: "P", StartsAt: noon.Add(-time.Hour)}}
+	onQ := []subscription.Cycle{{PlanID: "Q", StartsAt: noon.Add(-time.Hour)}}
 	rows := []struct {
 		name  string
 		kind  Kind
@@ -36,12 +37,12 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 		{"of somebody busy, a duplicate at that", Renew, Facts{Subscriber: &busy, Duplicate: "CX1"}, fault.OperationInProgress},
 		{"of somebody whose activation runs", Renew, Facts{Subscriber: &pending}, fault.OperationInProgress},
 		{"a duplicate", Renew, Facts{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
-		{"with the active plan", Renew, Facts{Subscriber: active}, fault.OK},
+		{"with the active plan", Renew, Facts{Subscriber: active, Cycles: onP}, fault.OK},
 
-		{"an advance renewal onto the active plan", AdvanceRenew, Facts{Subscriber: active}, fault.PlanAlreadyActive},
-		{"onto another plan", AdvanceRenew, Facts{Subscriber: &other}, fault.OK},
-		{"a duplicate at that", AdvanceRenew, Facts{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
-		{"of an expired subscriber onto the last plan", AdvanceRenew, Facts{Subscriber: &expired}, fault.OK},
+		{"an advance renewal onto the active plan", AdvanceRenew, Facts{Subscriber: active, Cycles: onP}, fault.PlanAlreadyActive},
+		{"onto another plan", AdvanceRenew, Facts{Subscriber: active, Cycles: onQ}, fault.OK},
+		{"a duplicate at that", AdvanceRenew, Facts{Subscriber: active, Cycles: onP, Duplicate: "CX1"}, fault.DuplicateRequest},
+		{"of an expired subscriber onto the last plan", AdvanceRenew, Facts{Subscriber: &expired, Cycles: onP}, fault.OK},
 		{"of nobody, in advance", AdvanceRenew, Facts{}, fault.SubscriberNotFound},
 	}
 	for _, row := range rows {

@@ -163,6 +163,10 @@ type Facts struct {
 	Subscriber *Subscriber
 	// Balance is what the operator can spend.
 	Balance money.Amount
+	// Cycles are the subscriber's, in the order they were bought. Only an advance
+	// renewal is judged on them; for anything else they need not be filled, so that
+	// a renewal costs a customer of ten years what it costs one of ten days.
+	Cycles []subscription.Cycle
 	// FreeID is a subscriber id that an activation can have: the one it would
 	// like, if that is free.
 	FreeID string
@@ -178,7 +182,6 @@ type Subscriber struct {
 	Name   string
 	// Expires is zero while the activation is not settled.
 	Expires time.Time
-	Cycles  []subscription.Cycle
 	// Busy: an operation of this customer is processing or in review.
 	Busy bool
 	// Version grows with everything that happens to the subscriber.
@@ -189,6 +192,7 @@ type Subscriber struct {
 type Subscription struct {
 	Subscriber
 	Profile
+	Cycles                  []subscription.Cycle // in the order they were bought
 	Provider                string
 	CreatedAt               time.Time // when the activation was settled; zero before
 	RenewedAt               time.Time

@@ -100,9 +100,10 @@ func (db *DB) answerTogether(all []*questioning) error {
 			       (SELECT o.id FROM operations o
 			         WHERE o.subscriber_id = s.id AND o.plan_id = q.plan_id COLLATE "C" AND o.completed_at > q.duplicates_since
 			           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
-			         ORDER BY o.completed_at DESC LIMIT 1)
-			  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[]) WITH ORDINALITY
-			    AS q (operator_id, subscriber_id, mobile, plan_id, duplicates_since, idempotency_key, provider, n)
+			         ORDER BY o.completed_at DESC LIMIT 1),
+			       CASE WHEN q.in_advance THEN `+subscriberCycles+` END
+			  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::boolean[]) WITH ORDINALITY
+			    AS q (operator_id, subscriber_id, mobile, plan_id, duplicates_since, idempotency_key, provider, in_advance, n)
 			  JOIN wallets w ON w.operator_id = q.operator_id
 			  LEFT JOIN LATERAL (`+sellable+` AND p.id = q.plan_id COLLATE "C") AS p ON true
 			  LEFT JOIN subscribers s ON s.operator_id = q.operator_id
@@ -113,16 +114,18 @@ func (db *DB) answerTogether(all []*questioning) error {
 			column(questions, func(q operation.Question) string { return q.PlanID }),
 			column(questions, func(q operation.Question) int64 { return q.DuplicatesSince.UnixMilli() }),
 			column(questions, func(q operation.Question) string { return q.IdempotencyKey }),
-			column(questions, func(q operation.Question) string { return q.Provider }))
+			column(questions, func(q operation.Question) string { return q.Provider }),
+			column(questions, func(q operation.Question) bool { return q.Kind == operation.AdvanceRenew }))
 		_, err = collect(rows, err, func(row scanner) (struct{}, error) {
 			var n int64
 			var facts possibleFacts
 			var duplicate sql.NullString
-			err := row.Scan(append(append([]any{&n}, facts.targets()...), &duplicate)...)
+			var cycles possibleCycles
+			err := row.Scan(append(append([]any{&n}, facts.targets()...), &duplicate, &cycles)...)
 			if err == nil {
 				got, fresh := facts.found()
 				if fresh {
-					got.Duplicate = duplicate.String
+					got.Duplicate, got.Cycles = duplicate.String, cycles.found()
 				}
 				all[n-1].gets = answered{got, true}
 			}

@@ -69,28 +69,40 @@ func oneOperation(from querier, source string, args ...any) (operation.Operation
 }
 
 // subscriberColumns are what a request is judged on, of a subscriber s who may not
-// be there. Cycles come as one text, so that one statement is enough. Whether there
-// is an open operation is not asked with EXISTS, for which a server that takes the
+// be there. Whether there is an open operation is not asked with EXISTS, for which a server that takes the
 // table for small collects all that are open.
 const subscriberColumns = `s.id, s.mobile, s.name, s.expires_at, s.version,
-	(SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1) IS NOT NULL,
-	(SELECT json_agg(json_build_object('plan', c.plan_id, 'starts', c.starts_at, 'ends', c.ends_at) ORDER BY c.seq)
+	(SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1) IS NOT NULL`
+
+// subscriberCycles are the cycles of a subscriber s in the order they were bought, as
+// one text, so that they need no statement of their own.
+const subscriberCycles = `(SELECT json_agg(json_build_object('plan', c.plan_id, 'starts', c.starts_at, 'ends', c.ends_at) ORDER BY c.seq)
 	   FROM cycles c WHERE c.subscriber_id = s.id)`
+
+// possibleCycles is read by subscriberCycles.
+type possibleCycles []struct {
+	Plan   string `json:"plan"`
+	Starts int64  `json:"starts"`
+	Ends   int64  `json:"ends"`
+}
+
+func (p possibleCycles) found() []subscription.Cycle {
+	cycles := make([]subscription.Cycle, len(p))
+	for i, c := range p {
+		cycles[i] = subscription.Cycle{PlanID: c.Plan, StartsAt: time.UnixMilli(c.Starts).UTC(), EndsAt: time.UnixMilli(c.Ends).UTC()}
+	}
+	return cycles
+}
 
 // possibleSubscriber is read by subscriberColumns.
 type possibleSubscriber struct {
 	id, mobile, name sql.NullString
 	expires, version sql.NullInt64
 	busy             bool
-	cycles           []struct {
-		Plan   string `json:"plan"`
-		Starts int64  `json:"starts"`
-		Ends   int64  `json:"ends"`
-	}
 }
 
 func (p *possibleSubscriber) targets() []any {
-	return []any{&p.id, &p.mobile, &p.name, &p.expires, &p.version, &p.busy, &p.cycles}
+	return []any{&p.id, &p.mobile, &p.name, &p.expires, &p.version, &p.busy}
 }
 
 // found is nil if nobody was there.
@@ -98,16 +110,9 @@ func (p *possibleSubscriber) found() *operation.Subscriber {
 	if !p.id.Valid {
 		return nil
 	}
-	s := &operation.Subscriber{
+	return &operation.Subscriber{
 		ID: p.id.String, Mobile: p.mobile.String, Name: p.name.String, Expires: moment(p.expires), Version: p.version.Int64, Busy: p.busy,
-		Cycles: []subscription.Cycle{},
 	}
-	for _, c := range p.cycles {
-		s.Cycles = append(s.Cycles, subscription.Cycle{
-			PlanID: c.Plan, StartsAt: time.UnixMilli(c.Starts).UTC(), EndsAt: time.UnixMilli(c.Ends).UTC(),
-		})
-	}
-	return s
 }
 
 // subscriberWhere reads the subscriber that a condition, a literal of this
@@ -159,17 +164,19 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		found, s.Subscriber = true, *customer
 		var activated, renewed sql.NullInt64
 		var transaction, provider sql.NullString
+		var cycles possibleCycles
 		// The sum keeps the planner from the index of operators: it would read all
 		// of the operator's operations there to find out which are the subscriber's.
 		err = from.queryRow(`
 			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
-			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id + 0 = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
+			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id + 0 = s.operator_id ORDER BY o.created_at DESC LIMIT 1),
+			       `+subscriberCycles+`
 			  FROM subscribers s WHERE s.id = $1`, customer.ID).
-			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
+			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider, &cycles)
 		if err != nil {
 			return fmt.Errorf("read a subscriber's profile: %w", err)
 		}
-		s.CreatedAt, s.RenewedAt = moment(activated), moment(renewed)
+		s.CreatedAt, s.RenewedAt, s.Cycles = moment(activated), moment(renewed), cycles.found()
 		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
 		rows, err := from.query(`
 			SELECT `+operationColumns+` FROM operations

@@ -98,62 +98,89 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 }
 
 // customerFacts reads what there is to know of the customer that a question names.
-func (db *DB) customerFacts(from querier, q operation.Question, facts *operation.Facts) (err error) {
-	if q.Kind == operation.Activate {
+func (db *DB) customerFacts(from querier, q operation.Question, facts *operation.Facts) error {
+	var who *customer
+	var err error
+	switch {
+	case q.Kind == operation.Activate:
 		// Whoever has the number, of any operator: it is unique in the service.
-		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
-		if err != nil || facts.Subscriber != nil {
-			return err
+		who, err = customerWhere(from, `s.mobile = ?1`, q.Mobile)
+	case q.SubscriberID != "":
+		who, err = customerWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
+	default:
+		who, err = customerWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
+	}
+	if err != nil {
+		return err
+	}
+	if who != nil {
+		facts.Subscriber = &who.Subscriber
+	}
+	switch {
+	case q.Kind == operation.Activate:
+		if who == nil {
+			facts.FreeID, err = db.freeSubscriberID(from, q.SubscriberID)
 		}
-		facts.FreeID, err = db.freeSubscriberID(from, q.SubscriberID)
-		return err
+	case who != nil:
+		facts.Duplicate, err = duplicateOf(from, who, q)
+		if err == nil && q.Kind == operation.AdvanceRenew {
+			facts.Cycles, err = cyclesOf(from, who.ID)
+		}
 	}
-	if q.SubscriberID != "" {
-		facts.Subscriber, err = subscriberWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
-	} else {
-		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
-	}
-	if err != nil || facts.Subscriber == nil {
-		return err
-	}
-	facts.Duplicate, err = duplicateOf(from, facts.Subscriber.ID, q)
 	return err
 }
 
 // duplicateOf looks among the subscriber's cycles, of which every renewal that
-// succeeded has made one, at the moment it was completed. They have just been read;
-// the subscriber's operations lie elsewhere.
-func duplicateOf(from querier, subscriberID string, q operation.Question) (string, error) {
+// succeeded has made one, at the moment it was completed: they lie together, which
+// the subscriber's operations do not. Of most there is nothing to look for. Whoever
+// was last renewed before the question's moment was not renewed since: it is one
+// clock that stamps what is in a file.
+func duplicateOf(from querier, who *customer, q operation.Question) (string, error) {
+	if !who.renewed.After(q.DuplicatesSince) {
+		return "", nil
+	}
 	var id string
 	err := from.queryRow(`
 		SELECT o.id FROM cycles c CROSS JOIN operations o ON o.id = c.operation_id
 		 WHERE c.subscriber_id = ?1 AND c.plan_id = ?2 AND c.created_at > ?3
 		   AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
-		 ORDER BY c.seq DESC LIMIT 1`, subscriberID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
+		 ORDER BY c.seq DESC LIMIT 1`, who.ID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("look for a duplicate: %w", err)
 	}
 	return id, nil
 }
 
-// subscriberWhere reads the subscriber that a condition, a literal of this
-// package, picks out; nil if there is none.
-func subscriberWhere(from querier, condition string, args ...any) (*operation.Subscriber, error) {
-	var s operation.Subscriber
-	var expires sql.NullInt64
+// customer is a subscriber as the store judges one: with when the last renewal was
+// completed, zero if there was none.
+type customer struct {
+	operation.Subscriber
+	renewed time.Time
+}
+
+// customerWhere reads the subscriber that a condition, a literal of this package,
+// picks out; nil if there is none.
+func customerWhere(from querier, condition string, args ...any) (*customer, error) {
+	var c customer
+	var expires, renewed sql.NullInt64
 	err := from.queryRow(`
-		SELECT s.id, s.mobile, s.name, s.expires_at, s.version,
+		SELECT s.id, s.mobile, s.name, s.expires_at, s.renewed_at, s.version,
 		       EXISTS (SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
-		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.Mobile, &s.Name, &expires, &s.Version, &s.Busy)
+		  FROM subscribers s WHERE `+condition, args...).Scan(&c.ID, &c.Mobile, &c.Name, &expires, &renewed, &c.Version, &c.Busy)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a subscriber: %w", err)
 	}
-	s.Expires = moment(expires)
-	rows, err := from.query(`SELECT plan_id, starts_at, ends_at FROM cycles WHERE subscriber_id = ?1 ORDER BY seq`, s.ID)
-	s.Cycles, err = collect(rows, err, func(row scanner) (subscription.Cycle, error) {
+	c.Expires, c.renewed = moment(expires), moment(renewed)
+	return &c, nil
+}
+
+// cyclesOf reads a subscriber's cycles in the order they were bought.
+func cyclesOf(from querier, subscriberID string) ([]subscription.Cycle, error) {
+	rows, err := from.query(`SELECT plan_id, starts_at, ends_at FROM cycles WHERE subscriber_id = ?1 ORDER BY seq`, subscriberID)
+	cycles, err := collect(rows, err, func(row scanner) (subscription.Cycle, error) {
 		var c subscription.Cycle
 		var starts, ends sql.NullInt64
 		err := row.Scan(&c.PlanID, &starts, &ends)
@@ -163,7 +190,7 @@ func subscriberWhere(from querier, condition string, args ...any) (*operation.Su
 	if err != nil {
 		return nil, fmt.Errorf("read a subscriber's cycles: %w", err)
 	}
-	return &s, nil
+	return cycles, nil
 }
 
 // ExtendLease keeps an open operation in the given hands for longer.
@@ -191,32 +218,34 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		if id == "" {
 			condition, argument = `s.mobile = ?1 AND s.operator_id = ?2`, mobile
 		}
-		customer, err := subscriberWhere(from, condition, argument, operatorID)
-		if err != nil || customer == nil {
+		who, err := customerWhere(from, condition, argument, operatorID)
+		if err != nil || who == nil {
 			return err
 		}
-		found, s.Subscriber = true, *customer
-		var activated, renewed sql.NullInt64
+		found, s.Subscriber, s.RenewedAt = true, who.Subscriber, who.renewed
+		if s.Cycles, err = cyclesOf(from, who.ID); err != nil {
+			return err
+		}
+		var activated sql.NullInt64
 		var transaction, provider sql.NullString
 		// The plus keeps SQLite from the index of operators: it would go back through
 		// all of the operator's operations there until it meets the subscriber's.
 		err = from.queryRow(`
-			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
+			SELECT email, address, connection_type, activated_at, last_provider_transaction,
 			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND +o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
-			  FROM subscribers s WHERE s.id = ?1`, customer.ID).
-			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
+			  FROM subscribers s WHERE s.id = ?1`, who.ID).
+			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &transaction, &provider)
 		if err != nil {
 			return fmt.Errorf("read a subscriber's profile: %w", err)
 		}
-		s.CreatedAt, s.RenewedAt = moment(activated), moment(renewed)
-		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
+		s.CreatedAt, s.LastProviderTransaction, s.Provider = moment(activated), transaction.String, provider.String
 		rows, err := from.query(`
 			SELECT `+operationColumns+` FROM operations
-			 WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, customer.ID)
+			 WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, who.ID)
 		if s.Pending, err = collect(rows, err, readOperation); err != nil {
 			return fmt.Errorf("read pending operations: %w", err)
 		}
-		return planNames(from, customer.ID, s.Plans)
+		return planNames(from, who.ID, s.Plans)
 	})
 	return s, found, err
 }

@@ -141,7 +141,14 @@ func writeReservation(tx *tx, op operation.Operation, seq, after int64) error {
 	if err != nil {
 		return fmt.Errorf("write the wallet entry: %w", err)
 	}
-	return writeEvent(tx, op.ID, "", operation.Processing, op.Epoch, op.Node, op.Actor, "reserved", op.CreatedAt.UnixMilli())
+	_, err = tx.exec(`
+		INSERT INTO operation_events (operation_id, seq, to_status, epoch, node, actor, reason, at)
+		VALUES (?1, 1, ?2, ?3, ?4, ?5, 'reserved', ?6)`,
+		op.ID, operation.Processing, op.Epoch, op.Node, op.Actor, op.CreatedAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("write the operation's first event: %w", err)
+	}
+	return nil
 }
 
 func writeEvent(tx *tx, id string, from, to operation.State, epoch int64, node, actor, why string, at int64) error {

@@ -33,6 +33,8 @@ var operationTests = []test{
 	{"facts tell the key and the offer of the same moment", keyAndOffer},
 	{"a settlement says what it leaves, whether or not its holder knows the operation", settlementReadBack},
 	{"duplicates are successful renewals since the moment", duplicates},
+	{"an earlier renewal with the plan is a duplicate still after one with another", duplicateBehindAnother},
+	{"an advance renewal is judged on all that was bought, in order", cyclesInFacts},
 	{"a look-up shows what is under way", subscriptionLookup},
 }
 
@@ -428,6 +430,72 @@ func duplicates(h *house) {
 	question.DuplicatesSince = op.CompletedAt
 	if got := s.facts(question).Duplicate; got != "" {
 		s.Errorf("one that completed at that very moment counts: %s", got)
+	}
+}
+
+// renewedWith renews subscriber 100001 with a plan, completed at that moment.
+func (s *shop) renewedWith(plan subscription.Plan, key string, at time.Time) operation.Operation {
+	s.Helper()
+	d := s.renewal(key, "100001")
+	d.PlanID, d.PlanVersion, d.PlanName = plan.ID, plan.Version, plan.Name
+	st := settlement(s.reserve(d), operation.Success)
+	st.At = at
+	op, did, err := s.Settle(s.Context(), st)
+	s.must(err)
+	if !did {
+		s.Fatalf("%s was not settled", key)
+	}
+	return op
+}
+
+func duplicateBehindAnother(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	gold, err := s.SetPlan(s.Context(), act("plan set"), plan("GOLD-1", "199", "TV-BASIC"))
+	s.must(err)
+	first := s.renewedWith(s.plan, "renew-1", noon.Add(10*time.Second))
+	second := s.renewedWith(gold, "renew-2", noon.Add(20*time.Second))
+	for _, row := range []struct {
+		plan  subscription.Plan
+		since time.Time
+		want  string
+	}{
+		{s.plan, noon, first.ID},
+		{gold, noon, second.ID},
+		{s.plan, noon.Add(10 * time.Second), ""},
+		{gold, noon.Add(10 * time.Second), second.ID},
+		{gold, noon.Add(20 * time.Second), ""},
+	} {
+		for _, kind := range []operation.Kind{operation.Renew, operation.AdvanceRenew} {
+			got := s.facts(operation.Question{
+				OperatorID: s.operator.ID, Kind: kind, SubscriberID: "100001", PlanID: row.plan.ID, DuplicatesSince: row.since,
+			}).Duplicate
+			if got != row.want {
+				s.Errorf("%s of %s since %s: %q; want %q", kind, row.plan.ID, row.since, got, row.want)
+			}
+		}
+	}
+}
+
+func cyclesInFacts(h *house) {
+	s := h.shop("10000")
+	s.subscriber("100001", "9800000001")
+	gold, err := s.SetPlan(s.Context(), act("plan set"), plan("GOLD-1", "199", "TV-BASIC"))
+	s.must(err)
+	s.renewedWith(gold, "renew-1", noon.Add(10*time.Second))
+	s.renewedWith(s.plan, "renew-2", noon.Add(20*time.Second))
+	looked, _, err := s.SubscriptionOf(s.Context(), s.operator.ID, "100001", "")
+	s.must(err)
+	for _, who := range []operation.Question{{SubscriberID: "100001"}, {Mobile: "9800000001"}} {
+		who.OperatorID, who.Kind, who.PlanID, who.DuplicatesSince = s.operator.ID, operation.AdvanceRenew, s.plan.ID, noon
+		got := s.facts(who).Cycles
+		var plans []string
+		for _, cycle := range got {
+			plans = append(plans, cycle.PlanID)
+		}
+		if want := []string{"BASIC-1", "GOLD-1", "BASIC-1"}; !slices.Equal(plans, want) || !slices.Equal(got, looked.Cycles) {
+			s.Errorf("the cycles are %+v, and %+v to a look-up; want those of %v", got, looked.Cycles, want)
+		}
 	}
 }
 

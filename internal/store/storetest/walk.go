@@ -314,6 +314,10 @@ func (w *walk) leases() {
 	op := w.reserve(w.draft(operation.Renew))
 	w.must(first(w.ExtendLease(w.Context(), op.ID, op.Epoch, w.on.Now.Add(time.Minute))))
 	w.settle(op, operation.Success, nil)
+	// Somebody who was renewed just now is asked for again.
+	if again := w.facts(operation.AdvanceRenew, op.SubscriberID, ""); again.Duplicate != op.ID || len(again.Cycles) == 0 {
+		w.Fatalf("after %s the facts are %+v", op.ID, again)
+	}
 }
 
 func (w *walk) exceptions() {
