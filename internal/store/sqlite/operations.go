@@ -99,30 +99,28 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 
 // customerFacts reads what there is to know of the customer that a question names.
 func (db *DB) customerFacts(from querier, q operation.Question, facts *operation.Facts) error {
-	var who *customer
+	var who *operation.Subscriber
 	var err error
 	switch {
 	case q.Kind == operation.Activate:
 		// Whoever has the number, of any operator: it is unique in the service.
-		who, err = customerWhere(from, `s.mobile = ?1`, q.Mobile)
+		who, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
 	case q.SubscriberID != "":
-		who, err = customerWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
+		who, err = subscriberWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
 	default:
-		who, err = customerWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
+		who, err = subscriberWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
 	}
 	if err != nil {
 		return err
 	}
-	if who != nil {
-		facts.Subscriber = &who.Subscriber
-	}
+	facts.Subscriber = who
 	switch {
 	case q.Kind == operation.Activate:
 		if who == nil {
 			facts.FreeID, err = db.freeSubscriberID(from, q.SubscriberID)
 		}
 	case who != nil:
-		facts.Duplicate, err = duplicateOf(from, who, q)
+		facts.Duplicate, err = duplicateOf(from, who.ID, q)
 		if err == nil && q.Kind == operation.AdvanceRenew {
 			facts.Cycles, err = cyclesOf(from, who.ID)
 		}
@@ -132,49 +130,38 @@ func (db *DB) customerFacts(from querier, q operation.Question, facts *operation
 
 // duplicateOf looks among the subscriber's cycles, of which every renewal that
 // succeeded has made one, at the moment it was completed: they lie together, which
-// the subscriber's operations do not. Of most there is nothing to look for. Whoever
-// was last renewed before the question's moment was not renewed since: it is one
-// clock that stamps what is in a file.
-func duplicateOf(from querier, who *customer, q operation.Question) (string, error) {
-	if !who.renewed.After(q.DuplicatesSince) {
-		return "", nil
-	}
+// the subscriber's operations do not. All are looked at: the one that was bought last
+// need not have the latest moment, where clocks differ or are set.
+func duplicateOf(from querier, subscriberID string, q operation.Question) (string, error) {
 	var id string
 	err := from.queryRow(`
 		SELECT o.id FROM cycles c CROSS JOIN operations o ON o.id = c.operation_id
 		 WHERE c.subscriber_id = ?1 AND c.plan_id = ?2 AND c.created_at > ?3
 		   AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
-		 ORDER BY c.seq DESC LIMIT 1`, who.ID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
+		 ORDER BY c.seq DESC LIMIT 1`, subscriberID, q.PlanID, q.DuplicatesSince.UnixMilli()).Scan(&id)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("look for a duplicate: %w", err)
 	}
 	return id, nil
 }
 
-// customer is a subscriber as the store judges one: with when the last renewal was
-// completed, zero if there was none.
-type customer struct {
-	operation.Subscriber
-	renewed time.Time
-}
-
-// customerWhere reads the subscriber that a condition, a literal of this package,
-// picks out; nil if there is none.
-func customerWhere(from querier, condition string, args ...any) (*customer, error) {
-	var c customer
-	var expires, renewed sql.NullInt64
+// subscriberWhere reads the subscriber that a condition, a literal of this
+// package, picks out; nil if there is none.
+func subscriberWhere(from querier, condition string, args ...any) (*operation.Subscriber, error) {
+	var s operation.Subscriber
+	var expires sql.NullInt64
 	err := from.queryRow(`
-		SELECT s.id, s.mobile, s.name, s.expires_at, s.renewed_at, s.version,
+		SELECT s.id, s.mobile, s.name, s.expires_at, s.version,
 		       EXISTS (SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
-		  FROM subscribers s WHERE `+condition, args...).Scan(&c.ID, &c.Mobile, &c.Name, &expires, &renewed, &c.Version, &c.Busy)
+		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.Mobile, &s.Name, &expires, &s.Version, &s.Busy)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a subscriber: %w", err)
 	}
-	c.Expires, c.renewed = moment(expires), moment(renewed)
-	return &c, nil
+	s.Expires = moment(expires)
+	return &s, nil
 }
 
 // cyclesOf reads a subscriber's cycles in the order they were bought.
@@ -218,27 +205,28 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		if id == "" {
 			condition, argument = `s.mobile = ?1 AND s.operator_id = ?2`, mobile
 		}
-		who, err := customerWhere(from, condition, argument, operatorID)
+		who, err := subscriberWhere(from, condition, argument, operatorID)
 		if err != nil || who == nil {
 			return err
 		}
-		found, s.Subscriber, s.RenewedAt = true, who.Subscriber, who.renewed
+		found, s.Subscriber = true, *who
 		if s.Cycles, err = cyclesOf(from, who.ID); err != nil {
 			return err
 		}
-		var activated sql.NullInt64
+		var activated, renewed sql.NullInt64
 		var transaction, provider sql.NullString
 		// The plus keeps SQLite from the index of operators: it would go back through
 		// all of the operator's operations there until it meets the subscriber's.
 		err = from.queryRow(`
-			SELECT email, address, connection_type, activated_at, last_provider_transaction,
+			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
 			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND +o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
 			  FROM subscribers s WHERE s.id = ?1`, who.ID).
-			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &transaction, &provider)
+			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
 		if err != nil {
 			return fmt.Errorf("read a subscriber's profile: %w", err)
 		}
-		s.CreatedAt, s.LastProviderTransaction, s.Provider = moment(activated), transaction.String, provider.String
+		s.CreatedAt, s.RenewedAt = moment(activated), moment(renewed)
+		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
 		rows, err := from.query(`
 			SELECT `+operationColumns+` FROM operations
 			 WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, who.ID)

@@ -475,6 +475,14 @@ func duplicateBehindAnother(h *house) {
 			}
 		}
 	}
+	// The last one to come was stamped by a clock that is behind.
+	s.renewedWith(gold, "renew-3", noon.Add(5*time.Second))
+	question := operation.Question{
+		OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: gold.ID, DuplicatesSince: noon.Add(10 * time.Second),
+	}
+	if got := s.facts(question).Duplicate; got != second.ID {
+		s.Errorf("behind one of an earlier moment: %q; want %q", got, second.ID)
+	}
 }
 
 func cyclesInFacts(h *house) {
