@@ -164,8 +164,8 @@ type Facts struct {
 	// Balance is what the operator can spend.
 	Balance money.Amount
 	// Cycles are the subscriber's, in the order they were bought. Only an advance
-	// renewal is judged on them; for anything else they need not be filled, so that
-	// a renewal costs a customer of ten years what it costs one of ten days.
+	// renewal is judged on them; for anything else they need not be filled: they are
+	// one more with every renewal.
 	Cycles []subscription.Cycle
 	// FreeID is a subscriber id that an activation can have: the one it would
 	// like, if that is free.

@@ -69,8 +69,8 @@ func oneOperation(from querier, source string, args ...any) (operation.Operation
 }
 
 // subscriberColumns are what a request is judged on, of a subscriber s who may not
-// be there. Whether there is an open operation is not asked with EXISTS, for which a server that takes the
-// table for small collects all that are open.
+// be there. Whether there is an open operation is not asked with EXISTS, for which a
+// server that takes the table for small collects all that are open.
 const subscriberColumns = `s.id, s.mobile, s.name, s.expires_at, s.version,
 	(SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1) IS NOT NULL`
 

@@ -98,32 +98,27 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 }
 
 // customerFacts reads what there is to know of the customer that a question names.
-func (db *DB) customerFacts(from querier, q operation.Question, facts *operation.Facts) error {
-	var who *operation.Subscriber
-	var err error
-	switch {
-	case q.Kind == operation.Activate:
+func (db *DB) customerFacts(from querier, q operation.Question, facts *operation.Facts) (err error) {
+	if q.Kind == operation.Activate {
 		// Whoever has the number, of any operator: it is unique in the service.
-		who, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
-	case q.SubscriberID != "":
-		who, err = subscriberWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
-	default:
-		who, err = subscriberWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
-	}
-	if err != nil {
+		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
+		if err != nil || facts.Subscriber != nil {
+			return err
+		}
+		facts.FreeID, err = db.freeSubscriberID(from, q.SubscriberID)
 		return err
 	}
-	facts.Subscriber = who
-	switch {
-	case q.Kind == operation.Activate:
-		if who == nil {
-			facts.FreeID, err = db.freeSubscriberID(from, q.SubscriberID)
-		}
-	case who != nil:
-		facts.Duplicate, err = duplicateOf(from, who.ID, q)
-		if err == nil && q.Kind == operation.AdvanceRenew {
-			facts.Cycles, err = cyclesOf(from, who.ID)
-		}
+	if q.SubscriberID != "" {
+		facts.Subscriber, err = subscriberWhere(from, `s.id = ?1 AND s.operator_id = ?2`, q.SubscriberID, q.OperatorID)
+	} else {
+		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1 AND s.operator_id = ?2`, q.Mobile, q.OperatorID)
+	}
+	if err != nil || facts.Subscriber == nil {
+		return err
+	}
+	facts.Duplicate, err = duplicateOf(from, facts.Subscriber.ID, q)
+	if err == nil && q.Kind == operation.AdvanceRenew {
+		facts.Cycles, err = cyclesOf(from, facts.Subscriber.ID)
 	}
 	return err
 }
@@ -205,12 +200,12 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		if id == "" {
 			condition, argument = `s.mobile = ?1 AND s.operator_id = ?2`, mobile
 		}
-		who, err := subscriberWhere(from, condition, argument, operatorID)
-		if err != nil || who == nil {
+		customer, err := subscriberWhere(from, condition, argument, operatorID)
+		if err != nil || customer == nil {
 			return err
 		}
-		found, s.Subscriber = true, *who
-		if s.Cycles, err = cyclesOf(from, who.ID); err != nil {
+		found, s.Subscriber = true, *customer
+		if s.Cycles, err = cyclesOf(from, customer.ID); err != nil {
 			return err
 		}
 		var activated, renewed sql.NullInt64
@@ -220,7 +215,7 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		err = from.queryRow(`
 			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
 			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND +o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
-			  FROM subscribers s WHERE s.id = ?1`, who.ID).
+			  FROM subscribers s WHERE s.id = ?1`, customer.ID).
 			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
 		if err != nil {
 			return fmt.Errorf("read a subscriber's profile: %w", err)
@@ -229,11 +224,11 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
 		rows, err := from.query(`
 			SELECT `+operationColumns+` FROM operations
-			 WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, who.ID)
+			 WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, customer.ID)
 		if s.Pending, err = collect(rows, err, readOperation); err != nil {
 			return fmt.Errorf("read pending operations: %w", err)
 		}
-		return planNames(from, who.ID, s.Plans)
+		return planNames(from, customer.ID, s.Plans)
 	})
 	return s, found, err
 }
