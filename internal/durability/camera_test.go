@@ -29,16 +29,19 @@ type logEnd struct {
 	end  int
 }
 
+// logHeader is how many bytes a write-ahead log begins with before its first frame.
+const logHeader = 32
+
 // readLog finds the end of what is committed in a write-ahead log. Frames that an
 // earlier generation has left behind have another salt.
 func readLog(wal []byte) logEnd {
-	const header, frameHeader = 32, 24
-	if len(wal) < header {
+	const frameHeader = 24
+	if len(wal) < logHeader {
 		return logEnd{}
 	}
 	page := int(binary.BigEndian.Uint32(wal[8:]))
 	found := logEnd{salt: binary.BigEndian.Uint64(wal[16:])}
-	for at := header; at+frameHeader+page <= len(wal); at += frameHeader + page {
+	for at := logHeader; at+frameHeader+page <= len(wal); at += frameHeader + page {
 		if binary.BigEndian.Uint64(wal[at+8:]) != found.salt {
 			break
 		}

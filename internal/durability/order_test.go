@@ -16,7 +16,8 @@ import (
 // and its clients run in a process of their own under strace, and the calls are
 // read in the order in which the kernel got them: before an order leaves for the
 // provider, and before an answer leaves for the client, whatever was written to
-// the log has been synced.
+// the log has been synced. And before a page goes into a log that begins, its
+// beginning has been synced: old pages would be taken for the whole log otherwise.
 func TestNothingIsToldBeforeItIsSynced(t *testing.T) {
 	if folder := os.Getenv("COAX_TEST_TRACED"); folder != "" {
 		serveTraced(t, folder)
@@ -63,6 +64,12 @@ func TestNothingIsToldBeforeItIsSynced(t *testing.T) {
 	if lax := readTrace(without(string(calls), seen.syncs/2), house, provider); len(lax.wrong) == 0 {
 		t.Error("that one sync in the middle is missing was not noticed")
 	}
+	if seen.begun == 0 {
+		t.Error("the log was never begun")
+	}
+	if lax := readTrace(without(string(calls), 1), house, provider); len(lax.wrong) == 0 {
+		t.Error("that the log's beginning was not synced was not noticed")
+	}
 }
 
 // serveTraced serves one client, so that every write to the log belongs to the
@@ -87,6 +94,7 @@ func serveTraced(t *testing.T, folder string) {
 // traceSeen is what a trace shows.
 type traceSeen struct {
 	answers, orders, syncs int
+	begun                  int // how often the log was begun
 	wrong                  []string
 }
 
@@ -97,6 +105,7 @@ func readTrace(calls, housePort, providerPort string) (seen traceSeen) {
 	written, synced := 0, 0         // writes to the log, and how many of them are on the disk
 	syncing := map[string]int{}     // by thread: how many there were when its sync began
 	syncsSince, syncsNeeded := 0, 0 // since the last answer or order
+	beginning := 0                  // the write that was the log's beginning
 	told := func(what, line string) {
 		if written > synced {
 			seen.wrong = append(seen.wrong, fmt.Sprintf("%s left while %d writes to the log were not synced: %s", what, written-synced, line))
@@ -112,7 +121,13 @@ func readTrace(calls, housePort, providerPort string) (seen traceSeen) {
 		resumed := strings.HasPrefix(line, "<... f") && strings.Contains(line, "sync resumed>")
 		switch {
 		case toLog && (strings.HasPrefix(line, "pwrite") || strings.HasPrefix(line, "write")):
-			written++
+			if beginning > synced {
+				seen.wrong = append(seen.wrong, "a page was written to a log whose beginning was not synced: "+line)
+			}
+			if written++; strings.HasSuffix(line, fmt.Sprintf(", %d, 0) = %[1]d", logHeader)) {
+				beginning = written
+				seen.begun++
+			}
 		case toLog && strings.Contains(line, "sync(") && strings.HasSuffix(line, "= 0"):
 			synced = written
 			seen.syncs++
