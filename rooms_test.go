@@ -43,7 +43,7 @@ var (
 
 	netHTTP  = []string{"net/http"}
 	database = []string{
-		"database/sql", "modernc.org/sqlite", "zombiezen.com/go/sqlite",
+		"database/sql", "modernc.org/sqlite", "modernc.org/libc", "zombiezen.com/go/sqlite",
 		"github.com/mattn/go-sqlite3", "github.com/jackc/pgx", "github.com/lib/pq",
 	}
 )

@@ -33,13 +33,16 @@ const (
 	mostCache = 48 << 20
 	// cachedPart is one over the part of the file that a store between them keeps.
 	cachedPart = 256
+
+	// pooledFrom is how large a file is whose pages a node keeps in a pool: twice as
+	// many of them, for about the same memory.
+	pooledFrom = 2 << 30
 )
 
-// writerCache is the writer's cache for a file of that size. The readers keep what
-// SQLite gives them: whatever the writer commits makes them forget it.
-func writerCache(size int64) string {
-	return fmt.Sprintf("cache_size = -%d", min(max(size/cachedPart, leastCache), mostCache)>>10)
-}
+// writerCache is how much of a file of that size the writer keeps in memory, in
+// bytes. The readers keep what SQLite gives them: whatever the writer commits makes
+// them forget it.
+func writerCache(size int64) int64 { return min(max(size/cachedPart, leastCache), mostCache) }
 
 // connection is one connection to the file, for one goroutine at a time. Every
 // statement is prepared once in its life: to prepare one costs more than to run it.

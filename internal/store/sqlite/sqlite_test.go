@@ -29,11 +29,9 @@ func TestStore(t *testing.T) {
 // A large store's writer keeps more of it in memory, within bounds.
 func TestTheWritersCacheGrowsWithTheFile(t *testing.T) {
 	t.Parallel()
-	for size, want := range map[int64]string{
-		0: "cache_size = -8192", 1 << 30: "cache_size = -8192", 4 << 30: "cache_size = -16384", 1 << 40: "cache_size = -49152",
-	} {
+	for size, want := range map[int64]int64{0: 8 << 20, 1 << 30: 8 << 20, 4 << 30: 16 << 20, 1 << 40: 48 << 20} {
 		if got := writerCache(size); got != want {
-			t.Errorf("for a file of %d bytes: %s; want %s", size, got, want)
+			t.Errorf("for a file of %d bytes: %d; want %d", size, got, want)
 		}
 	}
 }
