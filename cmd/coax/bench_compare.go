@@ -138,10 +138,10 @@ type comparison struct {
 	began     time.Time
 	simulator *machine.Process
 	provider  string // the simulator's address
-	// round is the figures that this round has taken a run into; repeated is how many
-	// rounds were made again, and probed how often one had to wait.
-	round            []*compare.Figure
-	repeated, probed int
+	// round is the figures that this round has taken a run into; probed is how often one
+	// had to wait.
+	round  []*compare.Figure
+	probed int
 	// watchStolen and probeStolen are the machine's.
 	watchStolen func() (part func() float64)
 	probeStolen func() (part float64)
@@ -271,9 +271,10 @@ const (
 	// mostStolen is how much of the machine its host may give to others in a round that
 	// counts.
 	mostStolen = 0.05
-	// mostRepeated is how many rounds are made again for that in all, and mostProbed how
-	// often the machine is found not to be there before a round: for twenty minutes.
-	mostRepeated = 9
+	// mostRepeated is how many rounds of one comparison are made again for that: were it of
+	// all of them, the first in a bad hour would leave none to the others. mostProbed is how
+	// often the machine is found not to be there before a round: for twenty minutes in all.
+	mostRepeated = 4
 	mostProbed   = 120
 )
 
@@ -282,7 +283,7 @@ const (
 // machine was not there is about its host, and is made again, unless nothing is
 // compared in it.
 func (c *comparison) alternate(ctx context.Context, runs ...func() error) error {
-	for done := 0; done < c.plan.rounds; {
+	for done, repeated := 0, 0; done < c.plan.rounds; {
 		if err := c.awaitHost(ctx); err != nil {
 			return err
 		}
@@ -294,7 +295,7 @@ func (c *comparison) alternate(ctx context.Context, runs ...func() error) error 
 			}
 		}
 		stolen := watched()
-		if stolen <= mostStolen || c.flags.quick || len(runs) == 1 || c.repeated == mostRepeated {
+		if stolen <= mostStolen || c.flags.quick || len(runs) == 1 || repeated == mostRepeated {
 			done++
 			if stolen > mostStolen && !c.flags.quick {
 				c.report.Notes = append(c.report.Notes, fmt.Sprintf("a round of %s counts although the host took %.0f %% of the machine", c.round[0].Name, 100*stolen))
@@ -302,7 +303,7 @@ func (c *comparison) alternate(ctx context.Context, runs ...func() error) error 
 			continue
 		}
 		c.tell("the host took %.0f %% of the machine: once more", 100*stolen)
-		c.repeated++
+		repeated++
 		for _, figure := range c.round {
 			figure.Drop()
 		}

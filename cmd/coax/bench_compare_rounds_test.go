@@ -21,7 +21,7 @@ func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
 	}{
 		{"a machine that is there", []float64{0.05}, false, false, []float64{1, 2, 3}, 0, 3},
 		{"a host that takes two rounds", []float64{0, 0.3, 0.06, 0}, false, false, []float64{1, 4, 5}, 0, 5},
-		{"a host that always takes its part", []float64{0.5}, true, false, []float64{10, 11, 12}, 3, mostProbed},
+		{"a host that always takes its part", []float64{0.5}, true, false, []float64{5, 6, 7}, 3, mostProbed},
 		{"a figure that is compared with none", []float64{0.5}, false, true, []float64{1, 2, 3}, 3, 3},
 	} {
 		rounds := 0
@@ -64,6 +64,28 @@ func TestARoundWithoutTheMachineIsMadeAgain(t *testing.T) {
 		}
 		if probes != test.probes {
 			t.Errorf("%s: the host was looked at %d times; want %d", test.what, probes, test.probes)
+		}
+	}
+}
+
+// What one comparison has used up in a bad hour, the next one has again.
+func TestEachComparisonHasItsOwnRoundsToRepeat(t *testing.T) {
+	rounds := 0
+	c := &comparison{app: &app{err: io.Discard}, plan: comparePlan{rounds: 3}, report: &compare.Report{}}
+	c.watchStolen = func() func() float64 { return func() float64 { return 0.5 } }
+	c.probeStolen = func() float64 { return 0 }
+	figure := c.figure(compare.Figure{Name: "renewals"})
+	measure := func() error {
+		rounds++
+		c.take(figure, compare.Run{Requests: 1, PerSecond: 1})
+		return nil
+	}
+	for nth := 1; nth <= 2; nth++ {
+		if err := c.alternate(t.Context(), measure, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if want := nth * (3 + mostRepeated); rounds != want {
+			t.Errorf("after %d comparisons %d rounds were made; want %d", nth, rounds, want)
 		}
 	}
 }
