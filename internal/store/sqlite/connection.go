@@ -33,10 +33,6 @@ const (
 	mostCache = 48 << 20
 	// cachedPart is one over the part of the file that a store between them keeps.
 	cachedPart = 256
-
-	// pooledFrom is how large a file is whose pages a node keeps in a pool: twice as
-	// many of them, for about the same memory.
-	pooledFrom = 2 << 30
 )
 
 // writerCache is how much of a file of that size the writer keeps in memory, in

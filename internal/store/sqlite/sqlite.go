@@ -5,7 +5,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -114,36 +113,6 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	}
 	go db.writer.loop()
 	return nil
-}
-
-// takeCache decides how many bytes of pages the writer keeps in memory. It comes
-// before the first connection, because a pool must.
-func (db *DB) takeCache(role Role) int64 {
-	var size int64
-	if file, err := os.Stat(db.path); err == nil { // what is wrong with it, connect says
-		size = file.Size()
-	}
-	cache := writerCache(size)
-	if role == Node && size >= pooledFrom && pageSize(db.path) == PageSize && poolPages(2*cache) {
-		return 2 * cache
-	}
-	return cache
-}
-
-// pageSize reads how large a file's pages are; 0 if it cannot be told. It is for a
-// node that has no connection yet: with any file that a process closes it loses the
-// locks on it that its connections hold.
-func pageSize(path string) int {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0
-	}
-	defer file.Close()
-	var header [18]byte
-	if _, err := file.ReadAt(header[:], 0); err != nil {
-		return 0
-	}
-	return int(binary.BigEndian.Uint16(header[16:]))
 }
 
 // prepareToServe is what a node's writer has besides a tool's.
