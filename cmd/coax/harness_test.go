@@ -171,8 +171,10 @@ func trusting(t testing.TB, ca string) *http.Client {
 		Timeout: time.Minute,
 		Transport: &http.Transport{
 			TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64,
-			// A request is sent once: a second sending would be a replay.
-			DisableKeepAlives: false,
+			// Of many who call at once, one may find another's connection free while
+			// its own is dialled. What nobody has used after five seconds the service
+			// closes, and who takes it at that moment has no answer.
+			IdleConnTimeout: 2 * time.Second,
 		},
 	}
 }

@@ -16,6 +16,11 @@ import (
 func fill(t testing.TB, db *DB, name string, pages int) {
 	t.Helper()
 	pour(t, db, name, pages)
+	// Who writes is answered first, and the copier woken then; who asks is answered
+	// after that.
+	if err := db.writer.ask(t.Context(), func(querier) error { return nil }); err != nil {
+		t.Error(err)
+	}
 	until(t, "the copier rests", func() bool { return db.writer.log.stage.Load() != copying })
 }
 
