@@ -154,7 +154,13 @@ func (c *comparison) reviews(like loading) job {
 		},
 		after: func(ctx context.Context) error {
 			c.tell("%s: waiting until nothing is in doubt any more", like.store.name)
-			return c.awaitReviews(ctx, like.store)
+			if err := c.awaitReviews(ctx, like.store); err != nil {
+				return err
+			}
+			for _, account := range like.store.crowd.InDoubt {
+				account.NothingOpen()
+			}
+			return nil
 		},
 	}
 }

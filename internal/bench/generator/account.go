@@ -38,6 +38,10 @@ func NewAccount(operatorID int64, key, secret string) *Account {
 	return &Account{OperatorID: operatorID, key: key, mac: hmac.New(sha256.New, []byte(secret)), aside: map[int]bool{}}
 }
 
+// NothingOpen takes back those who were put aside: whatever had been left open is
+// settled by now.
+func (a *Account) NothingOpen() { clear(a.aside) }
+
 // renewal is the next subscriber and plan, by their places. False says that all
 // pairs were used too recently: a renewal must not repeat another within two
 // minutes.

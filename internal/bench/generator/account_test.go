@@ -54,4 +54,13 @@ func TestWhoseRenewalMayBeOpenIsLeftAlone(t *testing.T) {
 	if subscriber, _, found := account.renewal(2, now.Add(time.Hour)); found {
 		t.Errorf("subscriber %d is renewed; want nobody, for all are aside", subscriber)
 	}
+	account.NothingOpen()
+	renewed := map[int]bool{}
+	for range account.Subscribers {
+		subscriber, _, found := account.renewal(2, now.Add(time.Hour))
+		renewed[subscriber] = found
+	}
+	if !renewed[0] || !renewed[1] || !renewed[2] {
+		t.Errorf("renewed are %v; want all three, for nothing is open any more", renewed)
+	}
 }
