@@ -30,9 +30,10 @@ UNRACED_ONLY = ./internal/torture ./internal/durability ./internal/planted ./int
 UNRACED      = . ./internal/sim ./internal/linearizability $(UNRACED_ONLY)
 # Among the raced packages, tests that are run apart and without it: stories that
 # Chromium tells, plans of statements over filled tables, every pair of faults in turn,
-# demos that make up three months, what is timed, and what loads processes from others.
+# demos that make up three months, what is timed, what loads processes from others, and
+# commands, most of whose time is a service's beginning and end, six times longer raced.
 # What they go through is raced where less of it is enough.
-APART        = InABrowser|UsesAnIndex|EveryPairAnswers|WithAHistory|InItsHistory|IsThereInTime|TestBench
+APART        = InABrowser|UsesAnIndex|EveryPairAnswers|WithAHistory|InItsHistory|IsThereInTime|TestBench|^TestCLI
 APART_IN     = ./cmd/coax ./internal/store/sqlite ./internal/store/postgres
 RACED        = $(shell go list ./... | grep -v -x "$$(go list -m)" | grep -v -E '$(subst $(eval ) ,|,$(UNRACED_ONLY:./%=/%$$))' | awk '$(LONG_FIRST)')
 # Packages begin in the order they are named in. Those that take long come first: at the

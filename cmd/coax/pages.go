@@ -1,8 +1,8 @@
 package main
 
 import (
-	"io/fs"
 	"slices"
+	"sync"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
@@ -10,11 +10,20 @@ import (
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/console"
+	"github.com/coaxhq/coax/internal/web/look"
 	"github.com/coaxhq/coax/internal/web/panel"
 )
 
+// readPages reads what is part of the program once, however many nodes a process has,
+// as it does in tests: it is most of what starting one takes.
+var readPages = sync.OnceValues(func() (*look.Look, error) { return web.ReadPages(panel.Files, console.Files) })
+
 // pages is the site that people see, beside the API.
 func (n *node) pages() (*web.Site, error) {
+	templates, err := readPages()
+	if err != nil {
+		return nil, err
+	}
 	reports := report.New(n.store, report.Config{Now: n.now})
 	operators := panel.Config{
 		Report:     reports,
@@ -43,7 +52,7 @@ func (n *node) pages() (*web.Site, error) {
 		Login:     n.logins,
 		Now:       n.now,
 		Routes:    slices.Concat(panel.Routes(operators), console.Routes(staff)),
-		Pages:     []fs.FS{panel.Files, console.Files},
+		Pages:     templates,
 		Operators: n.store,
 		Badges:    console.Badges(staff),
 		Proxies:   n.config.Server.TrustedProxies,

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
@@ -101,9 +100,13 @@ func newHouse(t *testing.T) *house {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	pages, err := web.ReadPages(testPages)
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := web.Staff(web.StaffRoles...)
 	site, err := web.New(web.Config{
-		Login: login.New(store, vault, login.Config{Now: h.now}), Now: h.now, Pages: []fs.FS{testPages}, Operators: store,
+		Login: login.New(store, vault, login.Config{Now: h.now}), Now: h.now, Pages: pages, Operators: store,
 		Log: telemetry.NewLogger(h.logged, slog.LevelInfo, "text"),
 		Routes: []web.Route{
 			{Method: "GET", Path: "/console/", Area: web.Console, Who: all, Menu: "Home", Handle: h.form},

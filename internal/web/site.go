@@ -35,14 +35,14 @@ type OperatorNames interface {
 	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 }
 
-// Config is what a Site is made of. Login and Now are required.
+// Config is what a Site is made of. Login, Now and Pages are required.
 type Config struct {
 	Login *login.Desk
 	Now   func() time.Time
 	// Routes are those of panel and console; the site has its own besides. Pages
-	// are the templates that they show.
+	// are what they show, from ReadPages.
 	Routes []Route
-	Pages  []fs.FS
+	Pages  *look.Look
 	// Operators names operators at the head of their pages.
 	Operators OperatorNames
 	// Badges counts what waits behind an item of the navigation; nil counts nothing.
@@ -67,10 +67,20 @@ type Site struct {
 	metrics   *telemetry.Metrics
 }
 
-// New returns the site, or what is wrong with its routes or its pages.
+// ReadPages reads the site's own pages and those of others, or says what is wrong with
+// one of them. Sites may share what it returns.
+func ReadPages(others ...fs.FS) (*look.Look, error) {
+	pages, err := look.Load(slices.Concat([]fs.FS{ownPages}, others)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the pages: %w", err)
+	}
+	return pages, nil
+}
+
+// New returns the site, or what is wrong with its routes.
 func New(config Config) (*Site, error) {
 	s := &Site{
-		login: config.Login, now: config.Now, static: look.Static(), operators: config.Operators, badges: config.Badges,
+		login: config.Login, now: config.Now, look: config.Pages, static: look.Static(), operators: config.Operators, badges: config.Badges,
 		proxies: config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics,
 	}
 	if s.log == nil {
@@ -82,9 +92,6 @@ func New(config Config) (*Site, error) {
 	var err error
 	if s.table, err = newTable(slices.Concat(s.doorRoutes(), s.accountRoutes(), config.Routes)); err != nil {
 		return nil, err
-	}
-	if s.look, err = look.Load(slices.Concat([]fs.FS{ownPages}, config.Pages)...); err != nil {
-		return nil, fmt.Errorf("read the pages: %w", err)
 	}
 	return s, nil
 }
