@@ -91,12 +91,12 @@ the review of operations that the provider has left in doubt, 30 a second; a bul
 half of the load itself, in bursts; and a vacuum of PostgreSQL, which otherwise comes before each of
 its runs instead of beside some of them.
 Every figure is the median of three runs, and so is every ratio; a round in which the machine's host
-gave more than 5 % of it to others is made again if anything is compared in it, nine times in all at
-most, and none begins while the host does that, for twenty minutes in all at most. At the end each
-store is audited, and its ledger has to have a line for every 200. Stores of ten million operations
-are loaded where coax bench fill has made them in --out, after their files were read once; their books
-are counted and not audited. Where there are none, such of a million are made there. PostgreSQL has a
-quarter of the machine's memory, and 4 GB at most.
+gave more than 5 % of it to others is made again if anything is compared in it, four times for each
+comparison at most, and none begins while the host does that, for twenty minutes in all at most. At
+the end each store is audited, and its ledger has to have a line for every 200. Stores of ten million
+operations are loaded where coax bench fill has made them in --out, after their files were read once;
+their books are counted and not audited. Where there are none, such of a million are made there.
+PostgreSQL has a quarter of the machine's memory, and 4 GB at most.
 
 It takes some 25 minutes on a machine of its own, in the system's temporary folder (TMPDIR moves it:
 the disk beneath counts), and removes what it made, except for its report, which goes to --out as JSON.

@@ -76,14 +76,15 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 	}
 	benchEmpty(t, temp)
 	cliSays(t, "the table", p.out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
-		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
+		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 1 client",
+		"renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
 		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "p99 of renewals on SQLite beside reviews ÷ alone",
 		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "p99 of renewals on PostgreSQL beside a vacuum ÷ alone", "renewals on SQLite, calls kept ÷ not kept",
 		"balance on PostgreSQL, calls kept ÷ not kept", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
 	cliSays(t, "the progress", p.err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
 	report := benchCompared(t, out)
-	if !report.Quick || len(report.Figures) != 31 || len(report.Ratios) != 17 || len(report.Sizes) != 4 {
-		t.Errorf("%d figures, %d ratios, %d sizes; want 31, 17 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
+	if !report.Quick || len(report.Figures) != 35 || len(report.Ratios) != 19 || len(report.Sizes) != 4 {
+		t.Errorf("%d figures, %d ratios, %d sizes; want 35, 19 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
 	}
 	benchSound(t, report, "sqlite", "postgres", "calls_kept_SQLite", "calls_forgotten_SQLite", "calls_kept_PostgreSQL", "calls_forgotten_PostgreSQL")
 	for _, books := range report.Books {
