@@ -191,7 +191,7 @@ func (l *badLine) deliver(r heldRequest) answer {
 
 // deliverCut sends the head of a request and a part of its body, and hangs up.
 func (l *badLine) deliverCut(r heldRequest) {
-	conn, err := tls.Dial("tcp", l.target.Host, l.world.http.Transport.(*http.Transport).TLSClientConfig)
+	conn, err := tls.Dial("tcp", l.target.Host, l.world.http.Transport.(unheard).TLSClientConfig)
 	if err != nil {
 		l.t.Errorf("reach the service: %v", err)
 		return
