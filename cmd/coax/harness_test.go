@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -168,37 +167,13 @@ func trusting(t testing.TB, ca string) *http.Client {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
-	return &http.Client{Timeout: time.Minute, Transport: unheard{&http.Transport{
+	return &http.Client{Timeout: time.Minute, Transport: unheard{after: 4 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64,
 		// Of many who call at once, one may find another's connection free while
 		// its own is dialled. What nobody has used after five seconds the service
 		// closes, and who takes it at that moment has no answer.
 		IdleConnTimeout: 2 * time.Second,
 	}}}
-}
-
-// unheard sends once more what a service hung up on after some seconds without a word.
-// It gives a connection five to say what it wants, and a machine may stand still for
-// longer than that. Nothing is hidden by it: what the service did read has burned its
-// nonce, and is refused when it comes again.
-type unheard struct{ *http.Transport }
-
-func (u unheard) RoundTrip(request *http.Request) (*http.Response, error) {
-	began := time.Now()
-	answer, err := u.Transport.RoundTrip(request)
-	if err == nil || time.Since(began) < 4*time.Second || request.GetBody == nil && request.Body != nil {
-		return answer, err
-	}
-	if !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "server closed idle connection") {
-		return nil, err
-	}
-	again := request.Clone(request.Context())
-	if request.GetBody != nil {
-		if again.Body, err = request.GetBody(); err != nil {
-			return nil, err
-		}
-	}
-	return u.Transport.RoundTrip(again)
 }
 
 // caller is an API key with its secret.
