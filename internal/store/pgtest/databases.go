@@ -27,7 +27,12 @@ func Chosen() bool {
 	}
 }
 
-var databases atomic.Int64
+// databases counts those that this process made; kept are those among them that no
+// test drops.
+var (
+	databases atomic.Int64
+	kept      sync.Map
+)
 
 // NewDatabase makes an empty database and returns its address. It goes when the
 // test ends.
@@ -43,7 +48,16 @@ func KeptDatabase() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.create("")
+	address, err := s.create("")
+	kept.Store(address, true)
+	return address, err
+}
+
+func (s *Server) dropKept() {
+	kept.Range(func(address, _ any) bool {
+		s.drop(address.(string))
+		return true
+	})
 }
 
 // CopyDatabase copies a database of the shared server to which nobody is
@@ -118,7 +132,8 @@ func (s *Server) create(how string) (string, error) {
 		return "", err
 	}
 	defer conn.Close(context.Background())
-	name := fmt.Sprintf("test_%d", databases.Add(1))
+	// Several processes may share the server.
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), databases.Add(1))
 	if _, err := conn.Exec(context.Background(), "CREATE DATABASE "+name+how); err != nil {
 		return "", fmt.Errorf("make a database: %w", err)
 	}

@@ -37,12 +37,19 @@ type Server struct {
 // superuser is who everybody is to these servers.
 const superuser = "coax"
 
-// shared is one server for all the tests of a package that need just any.
+// shared is the server for all tests that need just any. A run of the whole suite has
+// one, which package pgserver starts and names in COAX_TEST_POSTGRES; otherwise each
+// test process starts its own when the first test asks.
 var shared struct {
 	sync.Once
 	server *Server
+	given  bool // it is the run's, and goes on when this process ends
 	err    error
 }
+
+// sharedVariable is the environment variable that names the run's server: its port
+// and its folder, as PORT:FOLDER.
+const sharedVariable = "COAX_TEST_POSTGRES"
 
 // NewDatabase makes an empty database on a server that all tests of this process
 // share, and returns its address. The database goes when the test ends; the
@@ -57,16 +64,49 @@ func NewDatabase(t testing.TB) string {
 }
 
 func theShared() (*Server, error) {
-	shared.Do(func() { shared.server, shared.err = start(nil) })
+	shared.Do(func() {
+		if handle := os.Getenv(sharedVariable); handle != "" {
+			shared.given = true
+			shared.server, shared.err = fromHandle(handle)
+			return
+		}
+		shared.server, shared.err = start(nil)
+	})
 	return shared.server, shared.err
 }
 
-// StopShared ends the shared server, if there is one; for TestMain.
+// StopShared ends the shared server, if this process started it, or drops the
+// databases that this process kept on the run's; for TestMain.
 func StopShared() {
 	shared.Do(func() { shared.err = errors.New("the tests are over") })
-	if shared.server != nil {
+	switch {
+	case shared.server == nil:
+	case shared.given:
+		shared.server.dropKept()
+	default:
 		shared.server.Stop()
 	}
+}
+
+// StartForRun starts the server that all test processes of a run share. The caller
+// stops it, and passes Environ to the processes.
+func StartForRun() (*Server, error) { return start(nil) }
+
+// Environ is the setting by which test processes find this server.
+func (s *Server) Environ() string { return fmt.Sprintf("%s=%d:%s", sharedVariable, s.Port, s.folder) }
+
+func fromHandle(handle string) (*Server, error) {
+	port, folder, found := strings.Cut(handle, ":")
+	number, err := strconv.Atoi(port)
+	if !found || err != nil {
+		return nil, fmt.Errorf("%s=%q is not PORT:FOLDER", sharedVariable, handle)
+	}
+	s := &Server{Port: number, folder: folder}
+	conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
+	if err != nil {
+		return nil, fmt.Errorf("%s names a server that does not answer: %w", sharedVariable, err)
+	}
+	return s, conn.Close(context.Background())
 }
 
 // Start starts a server of the test's own, with settings such as
