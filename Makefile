@@ -1,77 +1,49 @@
 # Everything a person or a CI job does with Coax. `make` alone lists it.
 
-# The product is built without cgo, and judged by vet and staticcheck as it is
-# built. Only the race detector needs cgo: `test` and `race` ask for it themselves.
+# The product is built without cgo, and linted as it is built. Only the race detector
+# needs cgo: the targets that use it ask for it themselves.
 export CGO_ENABLED = 0
 
-DEMO_DIR     ?= .demo
-ARGS         ?=
-PKG          ?= ./...
-COUNT        ?= 1
-FUZZTIME     ?= 20s
-TEST_TIMEOUT ?= 40m
-STORE        ?= sqlite
+DEMO_DIR ?= .demo
+ARGS     ?=
+PKG      ?= ./...
+COUNT    ?= 1
+STORE    ?= sqlite
+PAGES    ?= 20x
 # Where tests keep pictures of the pages they looked at.
 export COAX_TEST_SHOTS ?= $(CURDIR)/.shots
-MUTATE       ?=
-PAGES        ?= 20x
 
-# Packages whose tests run on either store, as COAX_TEST_STORE says: SQLite, or a
-# PostgreSQL that they start themselves. The second time they are not raced, and
-# pages are used without being looked at: what is new then is the store, whose own
-# tests are raced.
-BOTH_STORES = ./cmd/coax ./internal/audit
+# The first seed of the simulation. A fresh one for each run, printed by make test.
+SEED ?=
 
-# What tortures processes and disks is not raced: the detector sees nothing of
-# either. Nor is what only reads answers or pages of the manual, nor what fills stores.
-# The simulation and the histories of two nodes do as much under it as races need, and
-# the rest without it.
-UNRACED_ONLY = ./internal/torture ./internal/durability ./internal/planted ./internal/growth ./contract/contracttest
-UNRACED      = . ./internal/sim ./internal/linearizability $(UNRACED_ONLY)
-# Among the raced packages, tests that are run apart and without it: stories that
-# Chromium tells, plans of statements over filled tables, every pair of faults in turn,
-# demos that make up three months, what is timed, what loads processes from others, and
-# commands, most of whose time is a service's beginning and end, six times longer raced.
-# What they go through is raced where less of it is enough.
-APART        = InABrowser|UsesAnIndex|EveryPairAnswers|WithAHistory|InItsHistory|IsThereInTime|TestBench|^TestCLI
-APART_IN     = ./cmd/coax ./internal/store/sqlite ./internal/store/postgres
-RACED        = $(shell go list ./... | grep -v -x "$$(go list -m)" | grep -v -E '$(subst $(eval ) ,|,$(UNRACED_ONLY:./%=/%$$))' | awk '$(LONG_FIRST)')
-# Packages begin in the order they are named in. Those that take long come first: at the
-# end one of them would have the machine to itself, and most of it would stand idle.
-LONG_FIRST   = /\/(cmd\/coax|internal\/sim|store\/sqlite)$$/ { print; next } { rest = rest " " $$0 } END { print rest }
-
-# SQLite is C that was translated to Go. It has locks of its own, and watching each
-# of its steps for races takes two thirds of the whole suite's time. What hashes
-# passwords shares nothing, and takes as long as it can as it is.
+# SQLite is C that was translated to Go and has locks of its own: watching each of its
+# steps for races would take most of the suite's time. Password hashing shares nothing.
 RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypto/...=-race=false'
 
+# Packages whose goroutines meet. Their tests run under the race detector.
+RACED = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/api ./internal/operation ./internal/access \
+	./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login ./internal/provider/... ./internal/requestlog \
+	./internal/server ./internal/telemetry ./client
+# Everything else, slow packages first: at the end one of them would have the machine
+# to itself, and half of it would be idle.
+SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes
+UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED) $(SLOW))")
+
 # Most tests wait for a process, a disk or a database now and then: more of them than
-# there are processors are on their way at a time.
-MANY = -parallel 4
+# there are processors run at a time.
+GOTEST = go test -count=1 -parallel 4 -timeout 30m
 
-OPERATIONS   ?= 1000000
-ROUNDS       ?= 20
-# A round takes about half a minute where two processors share everything.
-FAILOVER_TIMEOUT ?= $(shell expr 10 + $(ROUNDS) '*' 3)m
-
-CYCLES       ?= 100
-SEED         ?= 1
-# A cycle takes about two seconds, and two worlds live at once.
-TORTURE_TIMEOUT ?= $(shell expr 10 + $(CYCLES) / 6)m
-
-CUTS         ?= 2000
-# A hundred cuts take some ten seconds, more where others work beside.
-WALCUT_TIMEOUT ?= $(shell expr 10 + $(CUTS) / 50)m
-
-FILLS        ?= 50
-DISKFULL_TIMEOUT ?= $(shell expr 10 + $(FILLS) / 2)m
-
-# A program is built and searched for each; most are found out within seconds.
-PLANT           ?= all
-PLANTED_TIMEOUT ?= 60m
+# How the tests of a long target are run; what it takes is bounded by its timeout.
+LONG = go test -count=1 -parallel 4 -tags long -v
 
 # Pinned in a module of its own, so that a linter's needs never become the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
+
+# Runs a command beside a PostgreSQL server that all its tests share.
+PGSERVER = go run ./internal/store/pgtest/pgserver
+
+# Tests find the binaries that test-bin builds here.
+TEST_BIN = COAX_TEST_BIN=$(CURDIR)/bin
 
 .DEFAULT_GOAL := help
 
@@ -91,56 +63,119 @@ demo: build ## Run a whole Coax with nothing to configure, and three months of m
 	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
-test: tools-present lint ## Everything: lint, the tests under the race detector, what differs by store once more on PostgreSQL, what is not raced, and some fuzzing
-	CGO_ENABLED=1 go test $(RACE) $(MANY) -skip '$(APART)' -count=1 -timeout $(TEST_TIMEOUT) $(RACED)
-	COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no go test $(MANY) -count=1 -timeout $(TEST_TIMEOUT) $(BOTH_STORES)
-	go test $(MANY) -count=1 -timeout $(TEST_TIMEOUT) $(UNRACED)
-	go test $(MANY) -count=1 -timeout $(TEST_TIMEOUT) -run '$(APART)' $(APART_IN)
-	FUZZTIME=10s FUZZFRESH=1 scripts/fuzz
+test: tools-present lint test-bin ## Lint and the tests that every change has to pass: some eight minutes on two cores (SEED=1 for the simulation)
+	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory test-run
+
+.PHONY: test-bin
+test-bin:
+	go build -trimpath -o bin/coax ./cmd/coax
+	go build -trimpath -tags failpoints -o bin/coax-failpoints ./cmd/coax
+
+# The steps of make test, with the binaries and the database server there.
+.PHONY: test-run
+test-run: COAX_TEST_SEED := $(or $(COAX_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+test-run: export COAX_TEST_SEED := $(COAX_TEST_SEED)
+test-run:
+	@echo 'the simulation begins with seed $(COAX_TEST_SEED); make test SEED=$(COAX_TEST_SEED) repeats it'
+	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED)
+	$(GOTEST) $(UNRACED)
+	COAX_TEST_STORE=postgres $(GOTEST) ./internal/e2e/api ./internal/audit
+
+.PHONY: lint
+lint: ## gofmt, go vet and staticcheck; needs only Go
+	@echo 'gofmt -l .'
+	@unformatted=$$(gofmt -l .) || exit 1; \
+	if [ -n "$$unformatted" ]; then \
+		echo "$$unformatted"; echo 'not formatted; mend with: gofmt -w .' >&2; exit 1; \
+	fi
+	go vet -tags long ./...
+	$(STATICCHECK) -tags long ./...
 
 .PHONY: race
-race: ## Only the tests, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
-	COAX_TEST_STORE=$(STORE) CGO_ENABLED=1 go test $(RACE) -count=$(COUNT) -timeout $(TEST_TIMEOUT) $(ARGS) $(PKG)
+race: ## Only the tests of some packages, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
+	COAX_TEST_STORE=$(STORE) CGO_ENABLED=1 go test $(RACE) -count=$(COUNT) -timeout 40m $(ARGS) $(PKG)
 
-.PHONY: failover
-failover: tools-present ## Kill the primary under load, again and again, and switch over as often (ROUNDS=20)
-	CGO_ENABLED=1 COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) go test $(RACE) -count=1 -v -timeout $(FAILOVER_TIMEOUT) \
-		-run '^(TestThePrimaryDies|TestASwitchover|TestWithoutItsStandby)' ./cmd/coax
+# The long tests. Each target is bounded, and CONTRIBUTING.md says which of them guards
+# what. Their sizes can be raised.
+
+HISTORIES ?= 2000
+PAIRS     ?=
+CYCLES    ?= 100
+CUTS      ?= 500
+FILLS     ?= 10
+ROUNDS    ?= 3
+PLANT     ?= all
+FUZZTIME  ?= 20s
+MUTATE    ?=
+OPERATIONS ?= 1000000
+
+.PHONY: test-long
+test-long: sim sim-postgres torture torture-postgres linear walcut diskfull planted failover e2e-long e2e-postgres race-long growth audit-scale fuzz mutation ## Every long test, one after the other; some hours
 
 .PHONY: sim
-sim: tools-present ## Simulate whole histories with every kind of fault, and put each fault everywhere (HISTORIES=10000 PAIRS=all, or STORE=postgres HISTORIES=200)
-ifeq ($(STORE),postgres)
-	COAX_TEST_SIM_POSTGRES=$(or $(HISTORIES),200) go test -count=1 -v -timeout 2h -run '^TestHistoriesOnPostgres$$' ./internal/sim
-else
-	HISTORIES=$(or $(HISTORIES),10000) PAIRS=$(PAIRS) go test -count=1 -v -timeout 4h -run '^(TestHistories|TestEveryFaultAtEveryPlace|TestOneSeedIsOneTrace)$$' ./internal/sim
-endif
+sim: ## Simulate whole histories with every kind of fault, and put each fault at every place (HISTORIES=10000 PAIRS=all SEED=1); some 12 minutes
+	HISTORIES=$(HISTORIES) PAIRS=$(PAIRS) COAX_TEST_SEED=$(SEED) $(LONG) -timeout 4h ./internal/sim
+
+.PHONY: sim-postgres
+sim-postgres: tools-present ## The same histories on PostgreSQL, in real time (HISTORIES=200); some 5 minutes
+	HISTORIES=1 COAX_TEST_SIM_POSTGRES=$(if $(filter file,$(origin HISTORIES)),100,$(HISTORIES)) $(LONG) -timeout 2h ./internal/sim
 
 .PHONY: torture
-torture: tools-present ## Kill nodes at random and at every crash point, over HTTPS (STORE=postgres CYCLES=200 SEED=1)
-	COAX_TEST_STORE=$(STORE) COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(SEED) \
-		go test -count=1 -v -timeout $(TORTURE_TIMEOUT) -run '^TestNothingIsLostHoweverOftenNodesDie$$/^$(STORE)$$' ./internal/torture
+torture: tools-present test-bin ## Kill nodes at random and at every crash point, over HTTPS (CYCLES=500 SEED=1); some 5 minutes
+	$(TEST_BIN) COAX_TEST_STORE=sqlite COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(or $(SEED),1) $(LONG) -timeout 2h ./internal/torture
+
+.PHONY: torture-postgres
+torture-postgres: tools-present test-bin ## The same on PostgreSQL, which is torn away as well (CYCLES=200); some 10 minutes
+	$(TEST_BIN) COAX_TEST_STORE=postgres COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(or $(SEED),1) $(LONG) -timeout 2h ./internal/torture
 
 .PHONY: linear
-linear: tools-present ## Run two nodes with many clients at once, and look for an order that explains the answers (HISTORIES=200)
-	COAX_TEST_LINEAR_HISTORIES=$(or $(HISTORIES),200) go test -count=1 -v -timeout 2h \
-		-run '^TestTwoNodesAreOneService' ./internal/linearizability
-
-.PHONY: audit-scale
-audit-scale: ## Fill a store with very many operations, audit it, and measure what that takes (OPERATIONS=2000000 STORE=postgres)
-	COAX_TEST_STORE=$(STORE) COAX_TEST_AUDIT_OPERATIONS=$(OPERATIONS) go test -count=1 -v -timeout 6h \
-		-run '^TestWhatAnAuditKeepsDoesNotGrowWithTheRows$$' ./internal/audit
+linear: tools-present ## Run two nodes with many clients, and look for an order that explains the answers (HISTORIES=200); some 5 minutes
+	COAX_TEST_LINEAR_HISTORIES=$(if $(filter file,$(origin HISTORIES)),50,$(HISTORIES)) $(LONG) -timeout 2h ./internal/linearizability
 
 .PHONY: walcut
-walcut: tools-present ## Cut the power at random bytes of SQLite's log, under load (CUTS=2000)
-	COAX_TEST_CUTS=$(CUTS) COAX_TEST_ANSWERS=1000 go test -count=1 -v -timeout $(WALCUT_TIMEOUT) -run '^(TestAPowerCut|TestACut|TestNothingIsTold)' ./internal/durability
+walcut: tools-present ## Cut the power at random bytes of SQLite's log, under load, and fill its disk (CUTS=2000); some 5 minutes
+	COAX_TEST_CUTS=$(CUTS) COAX_TEST_ANSWERS=1000 $(LONG) -timeout 2h ./internal/durability
 
 .PHONY: diskfull
-diskfull: ## Fill the disk under a demo at work, again and again (FILLS=50); needs a namespace
-	COAX_TEST_FILLS=$(FILLS) go test -count=1 -v -timeout $(DISKFULL_TIMEOUT) -run '^TestADemoOnADiskThatFillsUp' ./cmd/coax
+diskfull: test-bin ## Fill the disk under a demo at work, again and again (FILLS=50); needs a namespace; some 2 minutes
+	$(TEST_BIN) COAX_TEST_FILLS=$(FILLS) $(LONG) -timeout 1h ./internal/e2e/diskfull
 
 .PHONY: planted
-planted: tools-present ## Have every planted bug found, by the simulation or whoever is to find it (PLANT=08)
-	COAX_TEST_PLANTED=$(PLANT) go test -count=1 -v -timeout $(PLANTED_TIMEOUT) -run '^TestEveryPlantIsFound$$' ./internal/planted
+planted: tools-present ## Plant each bug of internal/planted and have it found (PLANT=08); some 20 minutes
+	COAX_TEST_PLANTED=$(PLANT) $(LONG) -timeout 2h ./internal/planted
+
+.PHONY: failover
+failover: tools-present test-bin ## Kill the primary under load, again and again, and switch over as often (ROUNDS=20); a minute a round
+	$(TEST_BIN) COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) $(LONG) -timeout 2h ./internal/e2e/failover
+
+.PHONY: e2e-long
+e2e-long: tools-present test-bin ## Upgrades of nodes, benchmark commands, large operators, and pages at both sizes and in both themes; some 10 minutes
+	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/coax ./internal/e2e/nodes ./internal/e2e/pages
+
+.PHONY: e2e-postgres
+e2e-postgres: tools-present test-bin ## Command-line and browser stories on PostgreSQL; some 5 minutes
+	$(TEST_BIN) COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no $(PGSERVER) $(LONG) -timeout 40m ./internal/e2e/cli ./internal/e2e/pages ./internal/audit
+
+.PHONY: race-long
+race-long: tools-present test-bin ## Everything that can be raced under the race detector; some 20 minutes
+	$(TEST_BIN) HISTORIES=30 CGO_ENABLED=1 $(PGSERVER) go test $(RACE) -count=1 -parallel 4 -timeout 40m ./...
+
+.PHONY: growth
+growth: tools-present ## Fill stores and look at their size, schema and books; some 3 minutes
+	$(LONG) -timeout 30m ./internal/growth
+
+.PHONY: audit-scale
+audit-scale: ## Fill a store with very many operations, audit it, and measure what that takes (OPERATIONS=2000000 STORE=postgres); some 10 minutes
+	COAX_TEST_STORE=$(STORE) COAX_TEST_AUDIT_OPERATIONS=$(OPERATIONS) $(LONG) -timeout 2h ./internal/audit
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a while, two side by side (FUZZTIME=20s each, PKG=./signing/...)
+	FUZZTIME=$(FUZZTIME) scripts/fuzz $(PKG)
+	$(LONG) -timeout 20m .
+
+.PHONY: mutation
+mutation: ## Change the rules a little, place by place, and count what the tests notice (MUTATE="internal/money signing"); half an hour
+	scripts/mutation $(MUTATE)
 
 .PHONY: ha-demo
 ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to break (ARGS=--drill)
@@ -158,32 +193,14 @@ bench-full: tools-present build ## The same, with stores of ten million operatio
 
 .PHONY: bench-pages
 bench-pages: ## Time every page on the demo's history and for an operator with 100,000 subscribers, and list the slowest; a few minutes (STORE=postgres PAGES=20x)
-	COAX_TEST_STORE=$(STORE) go test -run '^$$' -bench '^BenchmarkPages$$' -benchtime $(PAGES) -timeout 20m ./cmd/coax
-
-.PHONY: lint
-lint: ## gofmt, go vet and staticcheck; needs only Go
-	@echo 'gofmt -l .'
-	@unformatted=$$(gofmt -l .) || exit 1; \
-	if [ -n "$$unformatted" ]; then \
-		echo "$$unformatted"; echo 'not formatted; mend with: gofmt -w .' >&2; exit 1; \
-	fi
-	go vet ./...
-	$(STATICCHECK) ./...
+	COAX_TEST_STORE=$(STORE) go test -tags long -run '^$$' -bench '^BenchmarkPages$$' -benchtime $(PAGES) -timeout 20m ./internal/e2e/pages
 
 .PHONY: vectors
 vectors: ## Check the signing vectors with a second implementation, in Python
 	python3 contract/vectors/check.py
 
-.PHONY: fuzz
-fuzz: ## Run every fuzz target for a while, two side by side (FUZZTIME=20s each, PKG=./signing/...)
-	FUZZTIME=$(FUZZTIME) scripts/fuzz $(PKG)
-
-.PHONY: mutation
-mutation: ## Change the rules a little, place by place, and count what the tests notice (MUTATE="internal/money signing"); half an hour
-	scripts/mutation $(MUTATE)
-
 .PHONY: tools-present
-tools-present: ## Install what the whole suite needs beside Go, where it is missing
+tools-present: ## Install what the tests need beside Go, where it is missing
 	@scripts/tools-present
 
 .PHONY: clean

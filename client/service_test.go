@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e/program"
 )
 
 // The examples call a real service: a demo of this very source, in a process of
@@ -32,18 +34,18 @@ func startService() (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	remove := func() { _ = os.RemoveAll(folder) }
+	remove := func() {
+		_ = os.RemoveAll(folder)
+		program.Remove()
+	}
 	defer func() {
 		if err != nil {
 			remove()
 		}
 	}()
-	binary := filepath.Join(folder, "coax")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, "github.com/coaxhq/coax/cmd/coax")
-	// As the product is built, whatever the tests are built with.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%v: %w\n%s", build, err, text)
+	binary, err := program.Coax()
+	if err != nil {
+		return nil, err
 	}
 	service := exec.Command(binary, "demo", "--dir", filepath.Join(folder, "demo"), "--addr", "127.0.0.1:0", "--json",
 		"--set", "provider.timeout=3s", "--set", "review.first_check=100ms", "--set", "log.level=error")

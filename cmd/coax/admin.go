@@ -9,12 +9,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/server"
 	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) adminCommand() *cobra.Command {
@@ -49,34 +49,34 @@ exits with 2.`,
 
 // staffStore is an open store with the member of staff who opened it.
 type staffStore struct {
-	store store
+	store server.Store
 	vault *access.Vault
 	actor string
 }
 
 // atDesk opens the store as a member of staff, for the length of one act.
 func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk) error) error {
-	return a.atStore(ctx, func(ctx context.Context, _ Config, s staffStore) error {
+	return a.atStore(ctx, func(ctx context.Context, _ server.Config, s staffStore) error {
 		return act(ctx, admin.NewDesk(s.store, s.vault, s.actor, a.now))
 	})
 }
 
 // atStore does so for an act that needs more than a desk.
-func (a *app) atStore(ctx context.Context, act func(context.Context, Config, staffStore) error) error {
+func (a *app) atStore(ctx context.Context, act func(context.Context, server.Config, staffStore) error) error {
 	config, err := a.config()
 	if err != nil {
 		return err
 	}
-	vault, err := openVault(config, a.environ)
+	vault, err := server.OpenVault(config, a.environ)
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, config, storeOptions{tool: true})
+	store, err := server.OpenStore(ctx, config, server.StoreOptions{Tool: true})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	a.now = clock(config.Clock.Offset)
+	a.now = server.Clock(config.Clock.Offset)
 	// A key sealed with a wrong master key would lock its owner out.
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), a.now()); err != nil {
 		return err

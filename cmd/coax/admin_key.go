@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) keyCommand() *cobra.Command {

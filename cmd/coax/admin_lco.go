@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) lcoCommand() *cobra.Command {

@@ -6,10 +6,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) loginCommand() *cobra.Command {

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) walletCommand() *cobra.Command {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/server"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) subscriberPassword() *cobra.Command {
@@ -24,8 +24,8 @@ If the provider does not answer, nobody knows which password holds: have the cus
 new one, and reset it again if that does not work.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atStore(c.Context(), func(ctx context.Context, config Config, desk staffStore) error {
-				provider, err := openProvider(config, nil)
+			return a.atStore(c.Context(), func(ctx context.Context, config server.Config, desk staffStore) error {
+				provider, err := server.OpenProvider(config, nil)
 				if err != nil {
 					return err
 				}

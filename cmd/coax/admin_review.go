@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) reviewCommand() *cobra.Command {

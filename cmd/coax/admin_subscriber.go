@@ -6,11 +6,10 @@ import (
 	"io"
 	"os"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) subscriberCommand() *cobra.Command {

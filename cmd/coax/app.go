@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"strings"
 	"time"
 
+	"github.com/coaxhq/coax/internal/server"
 	"github.com/spf13/cobra"
 )
 
@@ -203,11 +203,11 @@ func (a *app) addSetFlag(command *cobra.Command) {
 }
 
 // config reads the configuration a command was given.
-func (a *app) config() (Config, error) {
+func (a *app) config() (server.Config, error) {
 	if a.configFile == "" {
-		return Config{}, usage("which configuration? Give --config FILE")
+		return server.Config{}, usage("which configuration? Give --config FILE")
 	}
-	return loadConfig(sources{file: a.configFile, sets: a.sets, environ: a.environ})
+	return server.LoadConfig(server.Sources{File: a.configFile, Sets: a.sets, Environ: a.environ})
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -216,23 +216,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Say which release this is",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			fmt.Fprintln(a.out, "coax", version())
+			fmt.Fprintln(a.out, "coax", server.Version())
 			return nil
 		},
 	}
-}
-
-// version is the release this binary was built from, as the Go tool knows it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	text := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			text += " " + s.Value
-		}
-	}
-	return text + " " + info.GoVersion
 }

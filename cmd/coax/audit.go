@@ -2,23 +2,17 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/audit"
-	"github.com/coaxhq/coax/internal/store/postgres"
+	"github.com/coaxhq/coax/internal/server"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -75,94 +69,30 @@ func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, er
 	}
 	// The time is taken before the snapshot: an operation must not look stuck
 	// only because the audit took long.
-	now := clock(config.Clock.Offset)()
+	now := server.Clock(config.Clock.Offset)()
 	var progress func(string, int64)
 	if onTerminal := isTerminal(a.err); showProgress || onTerminal {
 		var end func()
 		progress, end = auditProgress(a.err, onTerminal)
 		defer end()
 	}
-	snapshot, done, err := openSnapshot(ctx, config.Store)
+	snapshot, done, err := server.OpenSnapshot(ctx, config.Store)
 	if err != nil {
-		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
+		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.Place(), err)
 	}
 	defer done()
-	settings := auditSettings(config)
-	pace, letGo, err := auditPaceOn(ctx, config.Store)
+	settings := server.AuditSettings(config)
+	pace, letGo, err := server.AuditPaceOn(ctx, config.Store)
 	if err != nil {
 		return audit.Report{}, err
 	}
 	defer letGo()
-	settings.Rest = pace.rest
+	settings.Rest = pace.Rest
 	report, err := settings.Run(ctx, snapshot, now, progress)
 	if err != nil {
-		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.place(), err)
+		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.Place(), err)
 	}
 	return report, nil
-}
-
-// auditSettings is what an audit has to be told of a service. The longest wait is
-// that of a check, or of whoever has claimed one and asks the provider twice.
-func auditSettings(config Config) audit.Settings {
-	return audit.Settings{LongestWait: max(config.Review.FirstCheck, config.Review.MaxInterval, 2*config.Provider.Timeout)}
-}
-
-// openSnapshot begins to read a store as it is at one moment.
-func openSnapshot(ctx context.Context, from storeConfig) (audit.Snapshot, func(), error) {
-	if from.Kind == "postgres" {
-		return postgresSnapshot(ctx, from.URL)
-	}
-	return sqliteSnapshot(ctx, from.Path)
-}
-
-// postgresSnapshot reads from the primary: a standby may be behind, and what it
-// lacks would look like a loss.
-func postgresSnapshot(ctx context.Context, address string) (audit.Snapshot, func(), error) {
-	pool, err := postgres.OpenSQL(address)
-	if err != nil {
-		return nil, nil, err
-	}
-	tx, err := pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
-	if err != nil {
-		_ = pool.Close()
-		return nil, nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	var there bool
-	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('schema_tolerance') IS NOT NULL`).Scan(&there); err != nil || !there {
-		_ = tx.Rollback()
-		_ = pool.Close()
-		return nil, nil, errors.Join(errors.New("there is none; start a node or run `coax migrate` first"), err)
-	}
-	return audit.Postgres(tx), func() {
-		_ = tx.Rollback()
-		_ = pool.Close()
-	}, nil
-}
-
-// sqliteSnapshot takes no lock that a node would notice, and could not write if
-// it wanted to.
-func sqliteSnapshot(ctx context.Context, path string) (snapshot audit.Snapshot, done func(), err error) {
-	path, err = filepath.Abs(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, errors.New("there is none; start a node or run `coax migrate` first")
-	}
-	escaped := (&url.URL{Path: path}).EscapedPath()
-	pool, err := sql.Open("sqlite", "file:"+escaped+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)&_pragma=cache_size(-65536)")
-	if err != nil {
-		return nil, nil, err
-	}
-	tx, err := pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		_ = pool.Close()
-		return nil, nil, fmt.Errorf("no store of Coax is there, or it cannot be read: %w", err)
-	}
-	return tx, func() {
-		_ = tx.Rollback()
-		_ = pool.Close()
-	}, nil
 }
 
 // auditProgress tells how far an audit is, a few times a second: on a terminal

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/bench"
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/spf13/cobra"
 )
 
 const (
@@ -132,7 +132,8 @@ func (f *benchFlags) enoughSubscribers() int {
 }
 
 func (f *benchFlags) readsAtAll() bool { return f.only != "renewals" }
-func (f *benchFlags) renews() bool     { return f.only != "reads" }
+
+func (f *benchFlags) renews() bool { return f.only != "reads" }
 
 // benchReport is what bench --json prints.
 type benchReport struct {
@@ -246,7 +247,7 @@ func configOf(credentials string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the credentials: %w", err)
 	}
-	var line demoLine
+	var line demo.Line
 	if err := json.Unmarshal(text, &line); err != nil {
 		return "", fmt.Errorf("the credentials in %s are not the JSON object that demo writes: %w", credentials, err)
 	}

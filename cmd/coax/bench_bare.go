@@ -10,9 +10,8 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/bench/baseline"
+	"github.com/spf13/cobra"
 )
 
 // benchBareCommand runs a baseline of compare, which starts it in a process of its

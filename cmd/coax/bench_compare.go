@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/bench/compare"
 	"github.com/coaxhq/coax/internal/bench/crowd"
 	"github.com/coaxhq/coax/internal/bench/machine"
 	"github.com/coaxhq/coax/internal/pgprogram"
+	"github.com/coaxhq/coax/internal/server"
+	"github.com/spf13/cobra"
 )
 
 // comparePlan is how large and how long a comparison is.
@@ -161,7 +161,7 @@ func (a *app) benchCompare(ctx context.Context, f compareFlags) (err error) {
 	}
 	c := &comparison{app: a, flags: f, plan: plan, folder: folder, began: time.Now(), watchStolen: machine.WatchStolen, probeStolen: machine.ProbeStolen}
 	c.report = &compare.Report{
-		Began: c.began, Quick: f.quick, Program: version(), Machine: compare.ThisMachine(),
+		Began: c.began, Quick: f.quick, Program: server.Version(), Machine: compare.ThisMachine(),
 		Figures: []*compare.Figure{}, Ratios: []compare.Ratio{}, Sizes: []compare.Size{}, Books: []compare.Books{}, Notes: []string{}, Problems: []string{},
 	}
 	err = errors.Join(c.run(ctx), os.RemoveAll(folder))
@@ -201,10 +201,10 @@ func (c *comparison) run(ctx context.Context) (err error) {
 	if err := os.Chmod(c.folder, 0o711); err != nil {
 		return err
 	}
-	if err := ensureCertificate(c.folder, "127.0.0.1:0"); err != nil {
+	if err := server.EnsureCertificate(c.folder, "127.0.0.1:0"); err != nil {
 		return err
 	}
-	if err := writeMasterKey(filepath.Join(c.folder, "master.key")); err != nil {
+	if err := server.WriteMasterKey(filepath.Join(c.folder, "master.key")); err != nil {
 		return err
 	}
 	if err := c.startSimulator(ctx); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/coaxhq/coax/internal/bench/baseline"
 	"github.com/coaxhq/coax/internal/bench/generator"
 	"github.com/coaxhq/coax/internal/bench/machine"
+	"github.com/coaxhq/coax/internal/server"
 )
 
 // compareNode is a node of the service that a comparison has started, or the bare
@@ -28,9 +29,9 @@ type compareNode struct {
 	internal string // the address of its internal listener
 }
 
-// program is this program with other words behind it, in an environment that
+// self is this program with other words behind it, in an environment that
 // makes no setting of ours.
-func program(args ...string) (*exec.Cmd, error) {
+func self(args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to start it again: %w", err)
@@ -42,7 +43,7 @@ func program(args ...string) (*exec.Cmd, error) {
 
 // runProgram runs it to its end, or until nobody wants it any more.
 func runProgram(ctx context.Context, args ...string) error {
-	command, err := program(args...)
+	command, err := self(args...)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func runProgram(ctx context.Context, args ...string) error {
 }
 
 func (c *comparison) startSimulator(ctx context.Context) error {
-	command, err := program("simulator", "--addr", simulatorListener)
+	command, err := self("simulator", "--addr", simulatorListener)
 	if err != nil {
 		return err
 	}
@@ -81,12 +82,12 @@ func (c *comparison) writeConfig(name string, settings map[string]string) (strin
 	}
 	maps.Copy(values, settings)
 	file := filepath.Join(c.folder, name+".toml")
-	return file, replaceFile(file, 0o600, renderConfig("A node that is being measured.", values))
+	return file, server.ReplaceFile(file, 0o600, server.RenderConfig("A node that is being measured.", values))
 }
 
 // startNode starts a node, and waits until it serves.
 func (c *comparison) startNode(ctx context.Context, name, config string) (*compareNode, error) {
-	command, err := program("serve", "--config", config)
+	command, err := self("serve", "--config", config)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (c *comparison) startBare(ctx context.Context, like *compareNode, account *
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	command, err := program("bench", "bare-handler", "--answer", file, "--cert", filepath.Join(c.folder, "tls.pem"), "--key", filepath.Join(c.folder, "tls.key"))
+	command, err := self("bench", "bare-handler", "--answer", file, "--cert", filepath.Join(c.folder, "tls.pem"), "--key", filepath.Join(c.folder, "tls.key"))
 	if err != nil {
 		return nil, err
 	}

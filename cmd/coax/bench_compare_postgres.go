@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/coaxhq/coax/internal/bench"
 	"github.com/coaxhq/coax/internal/bench/baseline"
 	"github.com/coaxhq/coax/internal/bench/compare"
 	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/pgprogram"
+	"github.com/jackc/pgx/v5"
 )
 
 // moreNodes is how many join the first one.

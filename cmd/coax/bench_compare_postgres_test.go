@@ -1,6 +1,8 @@
 package main
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestAPostgreSQLOfTheBenchHasAQuarterOfTheMachine(t *testing.T) {
 	for memory, want := range map[int64]string{

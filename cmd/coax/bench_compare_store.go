@@ -13,6 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/server"
 )
 
 // reviewPatience is how long it may take until operations that were in doubt have
@@ -52,7 +53,7 @@ func (c *comparison) prepareStore(ctx context.Context, name string, settings map
 	if err := s.furnish(ctx, config, size); err != nil {
 		return nil, fmt.Errorf("prepare the store: %w", err)
 	}
-	now := clock(0)()
+	now := server.Clock(0)()
 	if config.Store.Kind == "postgres" {
 		err = s.crowd.SubscribePostgres(ctx, config.Store.URL, now)
 	} else {
@@ -62,13 +63,13 @@ func (c *comparison) prepareStore(ctx context.Context, name string, settings map
 }
 
 // furnish makes plans and operators at the desk.
-func (s *compareStore) furnish(ctx context.Context, config Config, size crowd.Size) (err error) {
-	now := clock(0)
-	vault, err := openVault(config, nil)
+func (s *compareStore) furnish(ctx context.Context, config server.Config, size crowd.Size) (err error) {
+	now := server.Clock(0)
+	vault, err := server.OpenVault(config, nil)
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, config, storeOptions{})
+	store, err := server.OpenStore(ctx, config, server.StoreOptions{})
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (c *comparison) awaitReviews(ctx context.Context, s *compareStore) error {
 	if err != nil {
 		return err
 	}
-	for end := time.Now().Add(reviewPatience); ; sleep(ctx, 100*time.Millisecond) {
+	for end := time.Now().Add(reviewPatience); ; server.Sleep(ctx, 100*time.Millisecond) {
 		open, err := countOpen(ctx, config)
 		switch {
 		case err != nil:
@@ -142,10 +143,10 @@ func (c *comparison) awaitReviews(ctx context.Context, s *compareStore) error {
 }
 
 // countOpen is how many operations have no outcome yet.
-func countOpen(ctx context.Context, config Config) (open int64, err error) {
-	snapshot, done, err := openSnapshot(ctx, config.Store)
+func countOpen(ctx context.Context, config server.Config) (open int64, err error) {
+	snapshot, done, err := server.OpenSnapshot(ctx, config.Store)
 	if err != nil {
-		return 0, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
+		return 0, fmt.Errorf("open the store at %s: %w", config.Store.Place(), err)
 	}
 	defer done()
 	rows, err := snapshot.QueryContext(ctx, `SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review')`)
@@ -161,10 +162,10 @@ func countOpen(ctx context.Context, config Config) (open int64, err error) {
 
 // countCharges asks the ledger itself, with a statement of its own: what it is to
 // prove is not asked for its opinion.
-func countCharges(ctx context.Context, config Config) (lines uint64, sum money.Amount, err error) {
-	snapshot, done, err := openSnapshot(ctx, config.Store)
+func countCharges(ctx context.Context, config server.Config) (lines uint64, sum money.Amount, err error) {
+	snapshot, done, err := server.OpenSnapshot(ctx, config.Store)
 	if err != nil {
-		return 0, sum, fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
+		return 0, sum, fmt.Errorf("open the store at %s: %w", config.Store.Place(), err)
 	}
 	defer done()
 	rows, err := snapshot.QueryContext(ctx, `SELECT count(*), CAST(coalesce(sum(amount_paise), 0) AS BIGINT) FROM ledger WHERE kind = 'debit'`)

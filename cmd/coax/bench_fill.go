@@ -7,9 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/internal/growth"
+	"github.com/spf13/cobra"
 )
 
 // fillMost is more than any disk has room for.

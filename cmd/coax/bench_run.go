@@ -15,6 +15,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bench"
+	"github.com/coaxhq/coax/internal/server"
 )
 
 // benchStore loads with operators of the bench's own, made in the server's store,
@@ -24,8 +25,8 @@ func (a *app) benchStore(ctx context.Context, f benchFlags, given credentials, r
 	if err != nil {
 		return err
 	}
-	report.Server.Store = config.Store.address()
-	target := bench.Target{BaseURL: given.BaseURL, Now: clock(config.Clock.Offset)}
+	report.Server.Store = config.Store.Address()
+	target := bench.Target{BaseURL: given.BaseURL, Now: server.Clock(config.Clock.Offset)}
 	transport := benchTransport(f.connections)
 	if err := trust(transport, given.CACert); err != nil {
 		return err
@@ -111,9 +112,9 @@ func (a *app) benchPhases(ctx context.Context, f benchFlags, grounds *bench.Grou
 	if err != nil {
 		return err
 	}
-	snapshot, done, err := openSnapshot(ctx, config.Store)
+	snapshot, done, err := server.OpenSnapshot(ctx, config.Store)
 	if err != nil {
-		return fmt.Errorf("open the store at %s: %w", config.Store.place(), err)
+		return fmt.Errorf("open the store at %s: %w", config.Store.Place(), err)
 	}
 	defer done()
 	books, err := grounds.ReadBooks(ctx, snapshot, answered)

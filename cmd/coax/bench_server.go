@@ -13,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/server"
 )
 
 // benchServerPatience is how long a server may take to come up, and to end.
@@ -22,7 +25,7 @@ const benchServerPatience = time.Minute
 // folder of its own.
 type benchServer struct {
 	folder string
-	line   demoLine
+	line   demo.Line
 	cmd    *exec.Cmd
 	// hold is the other end of the server's standard input. The server ends when
 	// it is closed, which the system does if we are killed.
@@ -152,9 +155,9 @@ func (s *benchServer) stop() error {
 // withoutSettings is an environment in which no setting of ours is made: a server
 // that is started to be measured must not find itself on somebody's store.
 func withoutSettings(environ []string) []string {
-	ours := map[string]bool{masterKeyVariable: true}
-	for _, s := range settings {
-		ours[environmentName(s.key)] = true
+	ours := map[string]bool{server.MasterKeyVariable: true}
+	for _, s := range server.Settings {
+		ours[server.EnvironmentName(s.Key)] = true
 	}
 	var rest []string
 	for _, entry := range environ {

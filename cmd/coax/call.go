@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/internal/server"
 	"github.com/coaxhq/coax/signing"
+	"github.com/spf13/cobra"
 )
 
 // credentials are what a caller needs: the line that demo prints, or parts of
@@ -49,14 +49,14 @@ func (a *app) readCredentials(file string, needs ...string) (credentials, error)
 	values := map[string]*string{"base_url": &c.BaseURL, "ca_cert": &c.CACert, "api_key": &c.APIKey, "api_secret": &c.APISecret}
 	for name, value := range values {
 		for _, entry := range a.environ {
-			if text, found := strings.CutPrefix(entry, environmentName(name)+"="); found && text != "" {
+			if text, found := strings.CutPrefix(entry, server.EnvironmentName(name)+"="); found && text != "" {
 				*value = text
 			}
 		}
 	}
 	for _, name := range needs {
 		if *values[name] == "" {
-			return c, fmt.Errorf("%s is missing: give --credentials FILE, or set %s", name, environmentName(name))
+			return c, fmt.Errorf("%s is missing: give --credentials FILE, or set %s", name, server.EnvironmentName(name))
 		}
 	}
 	return c, nil
@@ -149,7 +149,7 @@ func sendError(err error, given credentials) error {
 		return err
 	}
 	if given.CACert == "" {
-		return fmt.Errorf("%w; if it is an installation's own CA, name its file as ca_cert in the credentials, or set %s", err, environmentName("ca_cert"))
+		return fmt.Errorf("%w; if it is an installation's own CA, name its file as ca_cert in the credentials, or set %s", err, server.EnvironmentName("ca_cert"))
 	}
 	return fmt.Errorf("%w; it does not come from the CA in %s", err, given.CACert)
 }
@@ -179,7 +179,7 @@ func (c credentials) clock() (func() time.Time, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the credentials' clock_offset: %w", err)
 	}
-	return clock(offset), nil
+	return server.Clock(offset), nil
 }
 
 // trust makes a transport trust the CA in a file instead of the system's; no file

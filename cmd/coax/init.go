@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/coaxhq/coax/internal/server"
 	"github.com/spf13/cobra"
-
-	"github.com/coaxhq/coax/internal/access"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -37,12 +36,12 @@ What coax.toml can set, each with its standard value:
 
 func settingsHelp() string {
 	var out strings.Builder
-	for _, s := range settings {
-		value := s.standard
+	for _, s := range server.Settings {
+		value := s.Standard
 		if value == "" {
 			value = "(empty)"
 		}
-		fmt.Fprintf(&out, "  %-36s %s\n  %36s %s\n", s.key, value, "", s.doc)
+		fmt.Fprintf(&out, "  %-36s %s\n  %36s %s\n", s.Key, value, "", s.Doc)
 	}
 	return out.String()
 }
@@ -59,10 +58,10 @@ func (a *app) init(folder string) error {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
-	if err := writeMasterKey(key); err != nil {
+	if err := server.WriteMasterKey(key); err != nil {
 		return err
 	}
-	if err := writeNew(config, 0o600, renderConfig(initHead, nil)); err != nil {
+	if err := server.WriteNew(config, 0o600, server.RenderConfig(initHead, nil)); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	fmt.Fprintf(a.out, `Made %[1]s:
@@ -75,35 +74,10 @@ Next:
   2. Set provider.url in coax.toml to the provider's address.
   3. coax serve --config %[2]s
   4. coax admin --config %[2]s lco create --name NAME
-`, folder, shellQuote(config))
+`, folder, server.ShellQuote(config))
 	return nil
 }
 
 const initHead = `Coax's configuration. What is commented out stands at its standard value. Paths are
 relative to this file. The environment (COAX_SERVER_ADDR for server.addr) wins over
 it, and the command line (--set server.addr=...) over both.`
-
-// writeMasterKey makes a new master key, which only its owner can read and
-// nobody can overwrite by accident.
-func writeMasterKey(path string) error {
-	text, err := access.NewMasterKey()
-	if err != nil {
-		return err
-	}
-	if err := writeNew(path, 0o400, text); err != nil {
-		return fmt.Errorf("write the master key: %w", err)
-	}
-	return nil
-}
-
-// writeNew writes a file that must not be there yet. It appears whole or not at
-// all: half a master key would be worse than none.
-func writeNew(path string, mode os.FileMode, content []byte) error {
-	draft, err := writeDraft(path, mode, content)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(draft)
-	// Unlike a rename, a link never replaces what is there.
-	return os.Link(draft, path)
-}

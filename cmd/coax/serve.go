@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
-
+	"github.com/coaxhq/coax/internal/server"
 	"github.com/coaxhq/coax/internal/telemetry"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -37,24 +37,24 @@ func (a *app) serve(ctx context.Context) error {
 	if config.Clock.Offset != 0 {
 		return errors.New("clock.offset is for demo only: a service whose clock is wrong would sell wrong expiries; remove it")
 	}
-	log, err := newLogger(a.err, config, "json")
+	log, err := server.NewLogger(a.err, config, "json")
 	if err != nil {
 		return err
 	}
 	defer telemetry.Flush(log)
-	collectLess(a.environ)
-	limitMemory(a.environ)
+	server.CollectLess(a.environ)
+	server.LimitMemory(a.environ)
 	if config.Store.Kind == "sqlite" {
-		waitBesideWork(a.environ)
+		server.WaitBesideWork(a.environ)
 	}
-	node, err := openNode(ctx, config, a.environ, log, clock(config.Clock.Offset))
+	node, err := server.Open(ctx, config, a.environ, log, server.Clock(config.Clock.Offset))
 	if err != nil {
 		return err
 	}
-	if err := node.listen(); err != nil {
-		return errors.Join(err, node.close())
+	if err := node.Listen(); err != nil {
+		return errors.Join(err, node.Close())
 	}
-	return errors.Join(node.serve(ctx), node.close())
+	return errors.Join(node.Serve(ctx), node.Close())
 }
 
 // stoppedIsDone takes being stopped while still starting for a clean end.
@@ -78,14 +78,14 @@ when they start; this is for those who want to see it done first.`,
 			if err != nil {
 				return err
 			}
-			store, err := openStore(c.Context(), config, storeOptions{})
+			store, err := server.OpenStore(c.Context(), config, server.StoreOptions{})
 			if err != nil {
 				return err
 			}
 			if err := store.Close(); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "The schema of %s is up to date.\n", config.Store.place())
+			fmt.Fprintf(a.out, "The schema of %s is up to date.\n", config.Store.Place())
 			return nil
 		},
 	}

@@ -1,73 +1,16 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"sync"
-	"time"
 
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/server"
 	"github.com/spf13/cobra"
-
-	"github.com/coaxhq/coax/internal/provider/simulator"
-	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // simulatorListener is where a simulator listens that nobody told otherwise: on
 // a free loopback port.
 const simulatorListener = "127.0.0.1:0"
-
-// runningSimulator is a provider on a socket.
-type runningSimulator struct {
-	*simulator.Simulator
-	url  string
-	stop func()
-}
-
-// startSimulator runs a simulator, whose books are kept in a file if one is
-// named.
-func startSimulator(addr, stateFile string) (*runningSimulator, error) {
-	var lock io.Closer
-	if stateFile != "" {
-		// Two that keep the same books would write over each other.
-		file, err := sqlite.LockFolder(stateFile + ".lock")
-		if err != nil {
-			return nil, err
-		}
-		lock = file
-	}
-	provider, err := simulator.New(simulator.Config{Now: time.Now, StateFile: stateFile})
-	if err != nil {
-		return nil, errors.Join(err, closeLock(lock))
-	}
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listen for the simulator: %w", err), closeLock(lock))
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = provider.Serve(listener)
-	}()
-	return &runningSimulator{
-		Simulator: provider,
-		url:       "http://" + reachable(listener.Addr()),
-		stop: sync.OnceFunc(func() {
-			_ = provider.Shutdown(context.Background())
-			<-served
-			_ = closeLock(lock)
-		}),
-	}, nil
-}
-
-func closeLock(lock io.Closer) error {
-	if lock == nil {
-		return nil
-	}
-	return lock.Close()
-}
 
 func (a *app) simulatorCommand() *cobra.Command {
 	var addr, state string
@@ -85,16 +28,16 @@ other number it succeeds. /control/script, /control/status and /control/calls st
 		Example: "  coax simulator --addr 127.0.0.1:9500 --state provider.json\n  coax serve --config coax.toml --set provider.url=http://127.0.0.1:9500",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := findSetting("server.addr").read(&Config{}, addr); err != nil {
+			if err := server.FindSetting("server.addr").Read(&server.Config{}, addr); err != nil {
 				return usage("--addr: %v", err)
 			}
-			collectLess(a.environ)
-			provider, err := startSimulator(addr, state)
+			server.CollectLess(a.environ)
+			provider, err := demo.StartSimulator(addr, state)
 			if err != nil {
 				return err
 			}
-			defer provider.stop()
-			fmt.Fprintf(a.out, "The simulator listens on %s\n", provider.url)
+			defer provider.Stop()
+			fmt.Fprintf(a.out, "The simulator listens on %s\n", provider.URL)
 			<-c.Context().Done()
 			return nil
 		},

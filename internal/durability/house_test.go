@@ -1,3 +1,5 @@
+//go:build long
+
 // Package durability takes the disk away from a working service, and the wire to
 // its provider: power cuts that leave half a write behind, disks that fill up,
 // answers that come too early. It has tests and nothing else, and they know no

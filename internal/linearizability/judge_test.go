@@ -1,3 +1,5 @@
+//go:build long
+
 // Package linearizability_test runs two nodes on one store with many clients at
 // once, writes down who was told what and when, and asks whether one service that
 // does one thing at a time could have said the same. It holds only tests: the

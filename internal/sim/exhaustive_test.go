@@ -2,65 +2,15 @@ package sim
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // plannedKinds are the faults that are put at every place in turn.
 var plannedKinds = []string{
 	"crash", "sleep", "read fails", "write is unavailable", "write fails before", "write fails after", "commit fails before", "commit fails after",
-}
-
-// TestEveryFaultAtEveryPlace: for each scenario of the contract, and for each kind
-// of fault, the first place where it is possible fails, then the second, and so on
-// until none is left to fail. Whatever fails, the promises hold and the story comes
-// to its end. With PAIRS=all, also every two places of the scenarios about money.
-func TestEveryFaultAtEveryPlace(t *testing.T) {
-	if *jobsFlag != "" || *seedFlag != 0 {
-		t.Skip("one history or one worker was asked for")
-	}
-	var jobs []string
-	for i, s := range scenarios() {
-		for _, kind := range plannedKinds {
-			jobs = append(jobs, fmt.Sprintf("single/%d/%s", i, kind))
-		}
-		if s.money && os.Getenv("PAIRS") == "all" {
-			for _, kind := range plannedKinds {
-				jobs = append(jobs, fmt.Sprintf("pairs/%d/%s", i, kind))
-			}
-		}
-	}
-	if raced {
-		// Under the race detector every thirty-first; all of them without it.
-		thinned := jobs[:0]
-		for i, job := range jobs {
-			if i%31 == 0 {
-				thinned = append(thinned, job)
-			}
-		}
-		jobs = thinned
-	}
-	began, runs, done := time.Now(), 0, 0
-	for got := range crew(t, jobs) {
-		done++
-		runs += got.Runs
-		if len(got.Violations) > 0 {
-			t.Errorf("%s:\n  %s", got.Job, strings.Join(got.Violations, "\n  "))
-		}
-		if done%100 == 0 || done == len(jobs) {
-			fmt.Printf("%d of %d scenarios and kinds of fault, %d runs, %s\n", done, len(jobs), runs, time.Since(began).Round(time.Second))
-		}
-	}
-	if done != len(jobs) {
-		t.Errorf("%d jobs of %d came to an end", done, len(jobs))
-	}
-	if runs <= 2*len(jobs) && !raced {
-		t.Errorf("%d runs for %d jobs: hardly a fault has found its place", runs, len(jobs))
-	}
 }
 
 // exhaust puts faults of one kind at each place of a scenario in turn.

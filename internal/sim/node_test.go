@@ -95,7 +95,7 @@ func (n *node) now() time.Time {
 	return n.w.now().Add(n.skew()).UTC().Truncate(time.Millisecond)
 }
 
-// start runs the node's code: everything that cmd/coax wires, on the gated store.
+// start runs the node's code: everything that internal/server wires, on the gated store.
 func (n *node) start() error {
 	n.mu.Lock()
 	n.lives++
@@ -134,7 +134,7 @@ func (n *node) start() error {
 		ProviderName: providerName, Log: slog.New(slog.DiscardHandler),
 	})
 
-	// The loops that cmd/coax runs beside the doors, with ticks that suit fake
+	// The loops that internal/server runs beside the doors, with ticks that suit fake
 	// time.
 	loop := func(what string, every time.Duration, do func(context.Context)) {
 		w.background.Go(func() {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"iter"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -15,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 var (
@@ -23,6 +27,12 @@ var (
 	withoutFlag = flag.String("without", "", "the kinds of faults to leave out, with commas")
 	jobsFlag    = flag.String("jobs", "", "a worker's jobs, with commas: seeds, or faults to be put everywhere in a scenario")
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	pgtest.StopShared()
+	os.Exit(code)
+}
 
 // told is the program that the flags ask for.
 func told(t *testing.T) program {
@@ -78,79 +88,99 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// historiesWanted is how many TestHistories runs: a thousand, thirty under the
-// race detector, or as HISTORIES says.
-func historiesWanted(t *testing.T) int {
-	if text := os.Getenv("HISTORIES"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			t.Fatalf("HISTORIES=%s is no number of histories", text)
-		}
-		return n
-	}
-	if raced {
-		return 30
-	}
-	return 1000
-}
+// searchTime is how long TestHistories searches unless HISTORIES asks for a number.
+const searchTime = time.Minute
 
 // TestHistories: whatever fails, crashes, sleeps or races, nobody is charged twice
 // or for nothing, nobody is told what is not so, and everything comes to its end.
+//
+// It searches for a minute from a fresh seed, or runs as many histories as HISTORIES
+// says from seed 1. COAX_TEST_SEED names the first seed.
 func TestHistories(t *testing.T) {
 	if *jobsFlag != "" || *seedFlag != 0 {
 		t.Skip("one history or one worker was asked for")
 	}
-	wanted := historiesWanted(t)
-	began := time.Now()
-	happened := map[string]int{}
-	traces := map[uint64]string{}
-	var steps, operations, done int
-	jobs := make([]string, wanted)
-	for i := range jobs {
-		jobs[i] = strconv.Itoa(i + 1)
+	wanted := int(number(t, "HISTORIES", 0))
+	first := uint64(1)
+	if wanted == 0 {
+		first = 1 + rand.Uint64N(1<<40)
 	}
-	for got := range crew(t, jobs) {
+	first = number(t, "COAX_TEST_SEED", first)
+	began := time.Now()
+	more := func(n int) bool { return n < wanted || wanted == 0 && time.Since(began) < searchTime }
+	happened := map[string]int{}
+	var steps, operations, done int
+	for got := range crew(t, func(yield func(string) bool) {
+		for n := 0; more(n) && yield(strconv.FormatUint(first+uint64(n), 10)); n++ {
+		}
+	}) {
 		done++
 		steps += got.Steps
 		operations += got.Operations
-		traces[got.Seed] = got.Trace
 		for what, n := range got.Happened {
 			happened[what] += n
 		}
 		if len(got.Violations) > 0 {
 			t.Fatal(explain(got))
 		}
-		if done%500 == 0 || done == wanted {
-			fmt.Printf("%d of %d histories, %d steps, %d operations, %s\n", done, wanted, steps, operations, time.Since(began).Round(time.Second))
+		if done%500 == 0 {
+			fmt.Printf("%d histories, %d steps, %d operations, %s\n", done, steps, operations, time.Since(began).Round(time.Second))
 		}
 	}
-	if done != wanted {
+	fmt.Printf("%d histories from seed %d, %d steps, %d operations, %s; again with `make sim SEED=%d HISTORIES=%d`\n",
+		done, first, steps, operations, time.Since(began).Round(time.Second), first, done)
+	if done < max(wanted, 1) {
 		t.Fatalf("%d histories of %d came to an end", done, wanted)
 	}
 	for _, what := range slices.Sorted(maps.Keys(happened)) {
 		t.Logf("%8d %s", happened[what], what)
 	}
-	if wanted >= 500 { // in fewer a rare one may be missing by chance
+	if done >= 500 { // in fewer a rare one may be missing by chance
 		demand(t, happened)
 	}
+}
+
+// number reads a number from the environment.
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		t.Fatalf("%s=%s is not a positive number", variable, text)
+	}
+	return n
 }
 
 // crew does jobs in as many processes as there are processors, and yields their
 // outcomes as they come. Each process has one history at a time: the randomness
 // of a history is its process's.
-func crew(t *testing.T, jobs []string) func(func(outcome) bool) {
-	const portion = 25
+func crew(t *testing.T, jobs iter.Seq[string]) func(func(outcome) bool) {
+	const portion = 10 // of a process, which takes a while to start
 	outcomes := make(chan outcome)
 	stopped := make(chan struct{})
 	queue := make(chan []string)
 	go func() {
 		defer close(queue)
-		for portion := range slices.Chunk(jobs, portion) {
+		var next []string
+		send := func() bool {
 			select {
-			case queue <- portion:
+			case queue <- next:
+				next = nil
+				return true
 			case <-stopped:
+				return false
+			}
+		}
+		for job := range jobs {
+			if next = append(next, job); len(next) == portion && !send() {
 				return
 			}
+		}
+		if len(next) > 0 {
+			send()
 		}
 	}()
 	var workers sync.WaitGroup
@@ -252,16 +282,13 @@ func TestOneSeedIsOneTrace(t *testing.T) {
 	if *jobsFlag != "" || *seedFlag != 0 {
 		t.Skip("one history or one worker was asked for")
 	}
-	histories := 20
-	if raced {
-		histories = 4
-	}
+	const histories = 5
 	var jobs []string
 	for seed := range histories {
 		jobs = append(jobs, strconv.Itoa(seed+1), strconv.Itoa(seed+1))
 	}
 	first := map[uint64]string{}
-	for got := range crew(t, jobs) {
+	for got := range crew(t, slices.Values(jobs)) {
 		if before, known := first[got.Seed]; known && before != got.Trace {
 			t.Errorf("seed %d has the trace %s, and the next time %s", got.Seed, before, got.Trace)
 		}

@@ -27,7 +27,7 @@ var (
 	_ catalogue.Store       = store{}
 )
 
-// backend is a real store, as cmd/coax opens one.
+// backend is a real store, as internal/server opens one.
 type backend interface {
 	access.Store
 	admin.Store

@@ -1,3 +1,5 @@
+//go:build long
+
 package torture
 
 import (
@@ -6,36 +8,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/e2e/program"
 )
 
 // patience is how long anything may take before it counts as stuck. Nothing waits
 // for it to pass.
 const patience = 4 * time.Minute
-
-var programFolder string
-
-// program is coax with its failpoints compiled in, built once, and without the
-// race detector: it is started hundreds of times.
-var program = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "coax-torture-")
-	if err != nil {
-		return "", err
-	}
-	programFolder = folder
-	path := filepath.Join(folder, "coax")
-	build := exec.Command("go", "build", "-tags", "failpoints", "-o", path, "github.com/coaxhq/coax/cmd/coax")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build coax with failpoints: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 // output gathers what a process writes.
 type output struct {
@@ -67,7 +51,7 @@ type process struct {
 // if the test is killed.
 func launch(t testing.TB, failpoint string, args ...string) *process {
 	t.Helper()
-	path, err := program()
+	path, err := program.Failpoints()
 	if err != nil {
 		t.Fatal(err)
 	}

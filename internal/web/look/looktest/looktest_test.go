@@ -51,6 +51,7 @@ func serve(t *testing.T, body string) string {
 // shown to it once.
 func TestTheHarnessObjects(t *testing.T) {
 	t.Setenv(ShotsVariable, t.TempDir()) // nobody wants to see these
+	t.Setenv(LooksVariable, "")
 	for name, tt := range map[string]struct{ body, want string }{
 		"to a script inline":            {`<script>document.title = "no"</script>`, "Content Security Policy"},
 		"to a style inline":             {`<p style="color: red">red</p>`, "Content Security Policy"},
@@ -71,15 +72,18 @@ func TestTheHarnessObjects(t *testing.T) {
 	}
 }
 
-func TestAPageInOrderIsPicturedFourTimes(t *testing.T) {
-	folder := t.TempDir()
-	t.Setenv(ShotsVariable, folder)
+func TestCheck_KeepsAPictureOfEachView(t *testing.T) {
 	tab := New(t)
 	tab.Open(serve(t, `<form action="/"><label for="n">Name</label><input id="n" name="n"><button>Send</button></form>`))
-	tab.Check("order")
-	shots, err := filepath.Glob(filepath.Join(folder, "order-*.png"))
-	if err != nil || len(shots) != 4 {
-		t.Errorf("there are %d pictures, %v; want 4", len(shots), err)
+	for looks, want := range map[string]int{"": 1, "all": 4, "no": 0} {
+		folder := t.TempDir()
+		t.Setenv(ShotsVariable, folder)
+		t.Setenv(LooksVariable, looks)
+		tab.Check("order")
+		shots, err := filepath.Glob(filepath.Join(folder, "order-*.png"))
+		if err != nil || len(shots) != want {
+			t.Errorf("with %s=%q there are %d pictures, %v; want %d", LooksVariable, looks, len(shots), err, want)
+		}
 	}
 
 	tab.Fill("Name", "Asha")

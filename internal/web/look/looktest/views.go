@@ -44,10 +44,30 @@ const (
 // kept in. Without it they go to the test's own artefacts.
 const ShotsVariable = "COAX_TEST_SHOTS"
 
-// LooksVariable names the environment variable that, set to "no", leaves out what
-// Check does: for a run that tells the same stories on another store, where no page
-// looks otherwise.
+// LooksVariable names the environment variable that says how Check looks at a page:
+// "all" for both sizes and both themes, "no" for not at all (the same stories on
+// another store look the same), and otherwise on a phone in the light theme.
 const LooksVariable = "COAX_TEST_LOOKS"
+
+// view is a size and a theme in which Check looks at pages.
+type view struct {
+	size  Size
+	theme Theme
+	// accessible: axe-core checks the page as well.
+	accessible bool
+}
+
+// views are those that LooksVariable asks for. Between them, the two of all four that
+// axe-core checks have every size and every colour.
+func views() []view {
+	switch os.Getenv(LooksVariable) {
+	case "all":
+		return []view{{Phone, Light, true}, {Phone, Dark, false}, {Desk, Light, false}, {Desk, Dark, true}}
+	case "no":
+		return nil
+	}
+	return []view{{Phone, Light, true}}
+}
 
 // As gives the tab the size of a screen and a theme. Nothing moves: a picture
 // must not depend on when it is taken.
@@ -63,24 +83,18 @@ func (tab *Tab) As(size Size, theme Theme) {
 	)
 }
 
-// Check looks at the page as it stands, at both sizes and in both themes: it
-// keeps a picture of each, and the test fails if the page is wider than the
-// screen or if somebody could not use it. The tab is a desk afterwards, and light.
+// Check looks at the page as it stands, as LooksVariable says: it keeps a picture of
+// each view, and the test fails if the page is wider than the screen or if axe-core
+// finds that somebody could not use it. The tab is a desk afterwards, and light.
 func (tab *Tab) Check(name string) {
 	tab.t.Helper()
-	if os.Getenv(LooksVariable) == "no" {
-		return
-	}
-	for _, size := range []Size{Phone, Desk} {
-		for _, theme := range []Theme{Light, Dark} {
-			tab.As(size, theme)
-			view := fmt.Sprintf("%s-%s-%s", name, size.Name, theme)
-			tab.shoot(view, size)
-			tab.fits(view, size)
-			// Between them, these two views have every size and every colour.
-			if tab.scripted && (size == Phone) == (theme == Light) {
-				tab.accessible(view)
-			}
+	for _, v := range views() {
+		tab.As(v.size, v.theme)
+		shown := fmt.Sprintf("%s-%s-%s", name, v.size.Name, v.theme)
+		tab.shoot(shown, v.size)
+		tab.fits(shown, v.size)
+		if tab.scripted && v.accessible {
+			tab.accessible(shown)
 		}
 	}
 	tab.As(Desk, Light)

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// A bulk renewal that was started is run by the node beside its requests, and goes on
+// after a restart where it was.
+func TestABulkRenewalIsRunByTheNodeAndGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	me := w.Rich("me", "10000")
+	var ids []string
+	for i := range 20 {
+		mobile := fmt.Sprintf("98%08d", i)
+		ids = append(ids, w.Activated(me, mobile, "BASIC-1"))
+		w.Script(mobile, "slow")
+	}
+	before := w.Money(me)
+	desk := func() *bulk.Desk { return bulk.NewDesk(w.Node.Store, w.Node.Operations, w.Now) }
+	job, err := desk().Prepare(t.Context(), bulk.Order{
+		OperatorID: me.OperatorID, Actor: "web:asha", Title: "list", Kind: operation.Renew, Wishes: bulk.FromSubscribers(ids),
+	})
+	if err == nil {
+		_, err = desk().Start(t.Context(), me.OperatorID, job.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	progress := func() bulk.Job {
+		job, err := desk().Job(t.Context(), me.OperatorID, job.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	w.Until("rows are under way", func() bool { return progress().Progress.Running > 0 })
+	w.Restart()
+	w.Until("the job is finished", func() bool { return progress().State == bulk.Finished })
+	if got := progress().Progress; got.Done != len(ids) {
+		t.Errorf("%+v; want all done", got)
+	}
+	if after := w.Money(me); before[0]-after[0] != int64(len(ids))*199_00 || after[1] != 0 {
+		t.Errorf("the wallet and its holds went from %v to %v; want %d renewals paid", before, after, len(ids))
+	}
+	w.Audited()
+}

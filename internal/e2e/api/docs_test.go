@@ -1,0 +1,287 @@
+package api
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/server"
+)
+
+// docsRows reads the tables below a heading of a page: their rows, cut into cells,
+// without the head.
+func docsRows(t *testing.T, page, heading string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("docs/%s has no heading %q", page, heading)
+	}
+	below, _, _ = strings.Cut(below, "\n## ")
+	var rows [][]string
+	for line := range strings.SplitSeq(below, "\n") {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if strings.HasPrefix(line, "|") {
+			rows = append(rows, cells)
+		}
+	}
+	return slices.DeleteFunc(rows, func(row []string) bool {
+		return row[0] == "---" || row[0] == "key" || row[0] == "metric" || row[0] == "S"
+	})
+}
+
+func TestThePageForOperatorsHasEverySettingAsItIs(t *testing.T) {
+	var want []string
+	for _, s := range server.Settings {
+		standard := ""
+		if s.Standard != "" {
+			standard = "`" + s.Standard + "`"
+		}
+		want = append(want, fmt.Sprintf("| `%s` | %s | %s |", s.Key, standard, s.Doc))
+	}
+	var got []string
+	for _, row := range docsRows(t, "operating.md", "Every setting") {
+		got = append(got, "| "+strings.Join(row, " | ")+" |")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table of docs/operating.md is not that of settings.go; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+	}
+}
+
+func TestThePageForOperatorsSaysWhoMayDoWhat(t *testing.T) {
+	want := []string{"act | support | finance | administrator"}
+	for _, action := range admin.Actions() {
+		row := "`" + string(action) + "`"
+		for _, role := range []admin.Role{admin.Support, admin.Finance, admin.Administrator} {
+			row += map[bool]string{true: " | yes", false: " | "}[admin.May(role, action)]
+		}
+		want = append(want, row)
+	}
+	var got []string
+	for _, row := range docsRows(t, "operating.md", "Staff and what they may do") {
+		got = append(got, strings.Join(row, " | "))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table of docs/operating.md is not that of internal/admin; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+	}
+}
+
+func TestThePageForOperatorsHasEveryMetric(t *testing.T) {
+	w := e2e.NewEnv(t, "audit.every=1ms")
+	// Some have no lines before something of the kind has happened.
+	w.Expect("a look-up", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
+	w.Until("something was audited", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > 0 })
+	response, err := http.Get(w.Line.InternalURL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`coax_[a-z_]+`)
+	shown := map[string]bool{}
+	for _, row := range docsRows(t, "operating.md", "Watching it") {
+		for _, name := range names.FindAllString(row[0], -1) {
+			shown[name] = true
+		}
+	}
+	if len(shown) == 0 {
+		t.Fatal("docs/operating.md has no table of metrics")
+	}
+	for _, found := range regexp.MustCompile(`(?m)^# TYPE (coax_[a-z_]+) `).FindAllSubmatch(text, -1) {
+		if name := string(found[1]); !shown[name] {
+			t.Errorf("docs/operating.md does not have %s", name)
+		}
+	}
+	var source strings.Builder
+	for _, file := range []string{"metrics.go", "audits.go"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "telemetry", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	for name := range shown {
+		if !strings.Contains(source.String(), `"`+name+`"`) {
+			t.Errorf("docs/operating.md has %s, which there is not", name)
+		}
+	}
+}
+
+// The ten numbers are what integrators test against. Each does what the page for
+// them says, from the first answer to the end.
+func TestTheTenNumbersBehaveAsThePageSays(t *testing.T) {
+	t.Parallel()
+	rows := docsRows(t, "integrating.md", "Trying it: ten numbers")
+	if len(rows) != 10 {
+		t.Fatalf("docs/integrating.md has %d numbers; want 10", len(rows))
+	}
+	var silent, answering [][]string
+	for _, row := range rows {
+		if strings.Contains(row[3], "after 20 s") {
+			silent = append(silent, row)
+		} else {
+			answering = append(answering, row)
+		}
+	}
+	// The slow number has all the time it wants, however busy the machine is; nobody
+	// likes to wait that long for one that will not answer.
+	t.Run("those that answer", func(t *testing.T) {
+		t.Parallel()
+		numbersBehave(t, answering, "provider.timeout=20s")
+	})
+	t.Run("those that stay silent", func(t *testing.T) {
+		t.Parallel()
+		numbersBehave(t, silent, "provider.timeout=3s")
+	})
+}
+
+// numbersBehave does what some rows of the page's table say, in a world of their own.
+func numbersBehave(t *testing.T, rows [][]string, timeout string) {
+	t.Helper()
+	w := e2e.NewEnv(t, timeout, "review.first_check=10s", "review.refund_after=2m")
+	me := w.Rich("me", "100000")
+	firsts := make([]e2e.Answer, len(rows))
+	var group sync.WaitGroup
+	for i, row := range rows {
+		group.Go(func() {
+			plan := "BASIC-1"
+			if strings.Contains(row[2], "combo") {
+				plan = "COMBO-1"
+			}
+			firsts[i] = w.Operate(me, "activate", "number-"+row[0], e2e.Order{"full_name": "Asha", "mobile": strings.Trim(row[1], "`"), "plan_id": plan})
+		})
+	}
+	group.Wait()
+	for i, row := range rows {
+		warned := strings.Contains(string(firsts[i].Raw), "COMBO_SECONDARY_FAILED")
+		if got := fmt.Sprint(firsts[i].Status); !strings.HasPrefix(row[3], got) || warned != strings.Contains(row[3], "warning") {
+			t.Errorf("%s is answered first with %s; the page says %s", row[1], firsts[i].Raw, row[3])
+		}
+	}
+	// Now, and when the provider has long enough not known what it was asked.
+	w.Pass(11 * time.Second)
+	for _, row := range rows {
+		if want := row[4]; strings.HasPrefix(want, "success") {
+			if got := w.Settled(me, "number-"+row[0]); got.Text("status") != "success" {
+				t.Errorf("%s ends as %s; the page says %s", row[1], got.Text("status"), want)
+			}
+		}
+	}
+	w.Pass(3 * time.Minute)
+	for _, row := range rows {
+		switch want := row[4]; {
+		case strings.HasPrefix(want, "failed"):
+			if got := w.Settled(me, "number-"+row[0]); got.Text("status") != "failed" || got.Text("wallet.refunded") != "true" {
+				t.Errorf("%s ends as %s; the page says %s", row[1], got.Raw, want)
+			}
+		case strings.HasPrefix(want, "stays in review"):
+			w.Until("a person is wanted for "+row[1], func() bool {
+				waiting, err := w.Desk.InReview(t.Context())
+				return err == nil && len(waiting) == 1 && waiting[0].NeedsPerson
+			})
+		case !strings.HasPrefix(want, "success"):
+			t.Errorf("%s: the page says %q, which nobody checks", row[1], want)
+		}
+	}
+}
+
+// The page for operators says how to make a backup while the service runs. Here
+// it runs under load, and each copy is whole: the books agree, everything that was
+// answered before is in it, and it can be served.
+func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
+	e2e.AboutSQLite(t, "its file is copied")
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("CI needs python3 to run docs/examples/backup.py: %v", err)
+		}
+		t.Skipf("python3 is not installed, so docs/examples/backup.py cannot be run: %v", err)
+	}
+	w := e2e.NewEnv(t, "log.level=error")
+	me := w.Rich("me", "10000000")
+	l := w.Sell(me)
+	restored := t.TempDir()
+	// backup makes a copy, and demands in it what was answered before.
+	backup := func(name string) (before map[string]string) {
+		t.Helper()
+		before = l.Answered()
+		copied := filepath.Join(restored, name)
+		script := filepath.Join("..", "..", "..", "docs", "examples", "backup.py")
+		if out, err := exec.CommandContext(t.Context(), python, script, filepath.Join(w.Folder, "data", "coax.db"), copied).CombinedOutput(); err != nil {
+			t.Fatalf("backup.py: %v\n%s", err, out)
+		}
+		in := map[string]bool{}
+		for _, key := range e2e.Rows(t, e2e.PeekStore(t, server.StoreConfig{Kind: "sqlite", Path: copied}), `SELECT idempotency_key FROM operations`) {
+			in[key] = true
+		}
+		for key := range before {
+			if !in[key] {
+				t.Fatalf("%s: %s was answered before the backup and is not in it", name, key)
+			}
+		}
+		// At the world's time: to a later one, what was under way would look stuck.
+		snapshot, end, err := server.OpenSnapshot(t.Context(), server.StoreConfig{Kind: "sqlite", Path: copied})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end()
+		report, err := audit.Run(t.Context(), snapshot, w.Now(), nil)
+		if err != nil || !report.OK {
+			t.Fatalf("the audit of %s: %v, %v", name, err, report.Violations)
+		}
+		return before
+	}
+	var before map[string]string
+	for round := range 3 {
+		l.Await(60)
+		before = backup(fmt.Sprintf("busy-%d.db", round))
+	}
+	l.Await(50)
+	l.Stop()
+	// At rest too: the last answers are in the log that SQLite keeps beside its file.
+	backup("quiet.db")
+
+	if err := os.Mkdir(filepath.Join(restored, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e2e.Copy(t, filepath.Join(restored, "busy-2.db"), filepath.Join(restored, "data", "coax.db"))
+	for _, name := range []string{"coax.toml", "master.key", "demo.json"} {
+		e2e.Copy(t, filepath.Join(w.Folder, name), filepath.Join(restored, name))
+	}
+	again := &e2e.Env{TB: t, Folder: restored, Logged: &e2e.Synchronised{}}
+	again.Time.Store(w.Time.Load())
+	again.Start()
+	t.Cleanup(func() { again.Stop() })
+	for key, id := range before {
+		got := again.Operate(me, "activate", key, e2e.LoadOrder(strings.TrimPrefix(key, "load-")))
+		if got.Text("transaction_id") != id || got.Header.Get("Idempotent-Replayed") != "true" {
+			t.Fatalf("%s was answered with %s before the backup; the copy answers %s", key, id, got.Raw)
+		}
+	}
+	if again.Orders() != 0 {
+		t.Errorf("the copy ordered %d things anew", again.Orders())
+	}
+	again.Audited()
+}

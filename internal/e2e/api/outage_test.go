@@ -1,0 +1,110 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// Prices count as verified for catalogue.max_age after the last good comparison,
+// over a restart too; then nothing is sold, and what is wrong with the request
+// still comes first.
+func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "catalogue.max_age=30m", "catalogue.refresh=5m")
+	me := w.Rich("me", "10000")
+	o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
+	expect := func(what string, code fault.Code) {
+		t.Helper()
+		if got := w.Send(e2e.Call{As: me, Path: "/api/v1/plans"}); got.Code != code {
+			t.Errorf("%s: /plans is %s; want %s", what, got.Code, code)
+		}
+	}
+	w.Steer("status", `{"catalogue":"down"}`)
+	w.Pass(30 * time.Minute)
+	expect("at thirty minutes", fault.OK)
+	w.Pass(time.Millisecond)
+	expect("a moment later", fault.PlansUnavailable)
+	w.UntouchedBut([]string{"catalogue_comparisons"}, "an operation meanwhile", func() {
+		if got := w.Operate(me, "activate", "unverified-1", o); got.Code != fault.PlansUnavailable || got.Status != http.StatusServiceUnavailable {
+			t.Errorf("an operation meanwhile: %s", got.Raw)
+		}
+		if got := w.Operate(me, "activate", "unverified-1", e2e.Order{"full_name": "Asha", "mobile": "98", "plan_id": "BASIC-1"}); got.Code != fault.ValidationError {
+			t.Errorf("a bad field meanwhile: %s", got.Code)
+		}
+		if got := w.Operate(me, "activate", "unverified-1", e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "NONE-1"}); got.Code != fault.PlansUnavailable {
+			t.Errorf("an unknown plan meanwhile: %s", got.Code)
+		}
+	})
+	w.Restart() // the simulator of the restarted world is up again
+	w.Steer("status", `{"catalogue":"down"}`)
+	expect("over a restart", fault.PlansUnavailable)
+	w.Steer("status", `{"catalogue":"up"}`)
+	w.Until("prices are verified again", func() bool { return w.Send(e2e.Call{As: me, Path: "/api/v1/plans"}).Code == fault.OK })
+	if got := w.Operate(me, "activate", "unverified-1", o); got.Code != fault.OK {
+		t.Errorf("with the same key afterwards: %s", got.Raw)
+	}
+	w.Audited()
+}
+
+func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	me := w.Rich("me", "10000")
+	w.Steer("components", `{"code":"TV-FAMILY","sellable":false}`)
+	w.Pass(6 * time.Minute)
+	plans := ""
+	w.Until("the catalogue was compared", func() bool {
+		plans = string(w.Send(e2e.Call{As: me, Path: "/api/v1/plans"}).Raw)
+		return !strings.Contains(plans, "FAMILY-1")
+	})
+	if !strings.Contains(plans, "BASIC-1") || strings.Contains(plans, "COMBO-1") || strings.Contains(plans, "FAMILY-3") {
+		t.Errorf("without TV-FAMILY: %s", plans)
+	}
+	if got := w.Operate(me, "activate", "withdrawn-1", e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "COMBO-1"}); got.Code != fault.InvalidPlan {
+		t.Errorf("a plan of it: %s", got.Raw)
+	}
+	if got := w.Operate(me, "activate", "withdrawn-2", e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}); got.Code != fault.OK {
+		t.Errorf("another plan: %s", got.Raw)
+	}
+}
+
+// An outage of the provider as a whole is refused before any reservation; what
+// was in doubt when it began is found out when it ends.
+func TestAnOutageIsRefusedBeforeAnyReservation(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.refund_after=2m")
+	me := w.Rich("me", "1000000")
+	w.Steer("status", `{"mode":"down"}`)
+	tries := 0
+	w.Until("the outage is noticed", func() bool {
+		tries++
+		got := w.Operate(me, "activate", fmt.Sprintf("outage-%03d", tries), e2e.Order{"full_name": "Asha", "mobile": fmt.Sprintf("98%08d", tries), "plan_id": "BASIC-1"})
+		if got.Code != fault.PendingReview && got.Code != fault.ServiceUnavailable {
+			t.Fatalf("during the outage: %s", got.Raw)
+		}
+		return got.Code == fault.ServiceUnavailable
+	})
+	w.Untouched("an operation during the outage", func() {
+		if got := w.Operate(me, "activate", "outage-refused", e2e.Order{"full_name": "Asha", "mobile": "9711111111", "plan_id": "BASIC-1"}); got.Code != fault.ServiceUnavailable {
+			t.Errorf("during the outage: %s", got.Raw)
+		}
+	})
+	w.Steer("status", `{"mode":"up"}`)
+	w.Until("it is over", func() bool {
+		return w.Operate(me, "activate", "outage-refused", e2e.Order{"full_name": "Asha", "mobile": "9711111111", "plan_id": "BASIC-1"}).Code == fault.OK
+	})
+	w.Pass(3 * time.Minute)
+	for i := 1; i < tries; i++ {
+		w.Settled(me, fmt.Sprintf("outage-%03d", i))
+	}
+	if got := w.Money(me); got != [2]int64{1_000_000_00 - 199_00, 0} {
+		t.Errorf("the wallet is %v; want one charge and nothing held", got)
+	}
+	w.Audited()
+}

@@ -1,0 +1,243 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// What the provider left open is found out by the service itself, both ways, for
+// each operation and each way of leaving it open.
+func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m")
+	me := w.Rich("me", "100000")
+	rows := []struct {
+		outcome string
+		waits   time.Duration
+		want    fault.Code
+	}{
+		{"timeout_applied", 10 * time.Second, fault.OK},
+		{"wrong_reference", 10 * time.Second, fault.OK},
+		{"reset_applied", 10 * time.Second, fault.OK},
+		{"timeout_not_applied", 3 * time.Minute, fault.ProviderError},
+		{"gateway_error", 3 * time.Minute, fault.ProviderError},
+	}
+	for i, row := range rows {
+		for j, endpoint := range []string{"activate", "renew", "advance-renew"} {
+			what := endpoint + " " + row.outcome
+			mobile, key := fmt.Sprintf("98%d%d000000", i, j), fmt.Sprintf("review-%d-%d", i, j)
+			before := w.Money(me)
+			if endpoint != "activate" {
+				before[0] -= 199_00
+			}
+			o, first := w.InReview(me, endpoint, row.outcome, mobile, key)
+			if row.want == fault.ProviderError {
+				// Not known is not believed at once.
+				w.Pass(30 * time.Second)
+				w.Until(what+" has been asked about", func() bool { return w.Asked(mobile, "status") >= 1 })
+				if still := w.Transaction(me, key); still.Text("status") != "needs_review" {
+					t.Errorf("%s: believed after 30 s: %s", what, still.Raw)
+				}
+			}
+			w.Pass(row.waits)
+			found := w.Settled(me, key)
+			if found.Text("result_code") != string(row.want) || found.Text("transaction_id") != first.Text("transaction_id") {
+				t.Errorf("%s: settled as %s; want %s", what, found.Raw, row.want)
+			}
+			replay := w.Operate(me, endpoint, key, o)
+			if replay.Code != row.want || replay.Header.Get("Idempotent-Replayed") != "true" || replay.Text("customer.password") != "" {
+				t.Errorf("%s: replayed as %s", what, replay.Raw)
+			}
+			w.CheckMoney(what, replay, before, w.Money(me), "349")
+			if row.want == fault.ProviderError {
+				if found.Text("reason") != "NOT_CONFIRMED" || w.Asked(mobile, "void") == 0 {
+					t.Errorf("%s: refunded as %s, after %d voids", what, found.Text("reason"), w.Asked(mobile, "void"))
+				}
+				if _, sub := 0, w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=" + mobile}); (sub.Code == fault.SubscriberNotFound) != (endpoint == "activate") {
+					t.Errorf("%s: afterwards the subscriber is %s", what, sub.Raw)
+				}
+			}
+			// The customer is free again.
+			w.Pass(3 * time.Minute)
+			next := w.Operate(me, "activate", key+"-next", e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "BASIC-1"})
+			if (next.Code == fault.OK) != (endpoint == "activate" && row.want == fault.ProviderError) {
+				t.Errorf("%s: an activation afterwards: %s", what, next.Raw)
+			}
+		}
+	}
+	w.Audited()
+}
+
+// What nobody can find out stays in review, its money held, until a person
+// decides; both ways.
+func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1m", "review.refund_after=2m")
+	me := w.Rich("me", "100000")
+	for i, endpoint := range []string{"activate", "renew", "advance-renew"} {
+		for j, confirm := range []bool{true, false} {
+			what := fmt.Sprintf("%s, confirmed %v", endpoint, confirm)
+			mobile, key := fmt.Sprintf("97%d%d000000", i, j), fmt.Sprintf("person-%d-%d", i, j)
+			before := w.Money(me)
+			if endpoint != "activate" {
+				before[0] -= 199_00
+			}
+			o, first := w.InReview(me, endpoint, "unknowable", mobile, key)
+			id := first.Text("transaction_id")
+			w.Until(what+" is on the list for a person", func() bool {
+				w.Pass(time.Minute)
+				operations, err := w.Desk.InReview(t.Context())
+				return err == nil && len(operations) == 1 && operations[0].ID == id && operations[0].NeedsPerson
+			})
+			if got := w.Transaction(me, key); got.Text("status") != "needs_review" || got.Text("wallet.held") != "true" {
+				t.Errorf("%s: meanwhile it is %s", what, got.Raw)
+			}
+			if _, err := w.Desk.SettleReview(t.Context(), id, confirm, "asked them on the phone"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Desk.SettleReview(t.Context(), id, !confirm, "changed my mind"); err == nil {
+				t.Errorf("%s: settled twice", what)
+			}
+			want, reason := fault.OK, ""
+			if !confirm {
+				want, reason = fault.ProviderError, "REJECTED_BY_REVIEW"
+			}
+			replay := w.Operate(me, endpoint, key, o)
+			if replay.Code != want || replay.Text("reason") != reason {
+				t.Errorf("%s: replayed as %s", what, replay.Raw)
+			}
+			w.CheckMoney(what, replay, before, w.Money(me), "349")
+			w.Pass(3 * time.Minute)
+		}
+	}
+	w.Audited()
+}
+
+// A success that turns up after a refund changes no money: it is an exception.
+func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1h")
+	me := w.Rich("me", "1000")
+	_, first := w.InReview(me, "activate", "timeout_applied", "9811111111", "late-success")
+	if _, err := w.Desk.SettleReview(t.Context(), first.Text("transaction_id"), false, "they said no"); err != nil {
+		t.Fatal(err)
+	}
+	money := w.Money(me)
+	w.Pass(11 * time.Minute)
+	w.Until("the exception is raised", func() bool {
+		entries, err := w.Desk.Exceptions(t.Context(), false)
+		return err == nil && len(entries) == 1 && entries[0].TransactionID == first.Text("transaction_id") && entries[0].Kind == "LATE_SUCCESS"
+	})
+	if got := w.Transaction(me, "late-success"); got.Text("status") != "failed" || w.Money(me) != money || money != [2]int64{1000_00, 0} {
+		t.Errorf("the money moved: %s, %v", got.Raw, w.Money(me))
+	}
+	entries, err := w.Desk.Exceptions(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Desk.CloseException(t.Context(), entries[0].ID, "charged by hand"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Desk.CloseException(t.Context(), entries[0].ID, "again"); err == nil {
+		t.Error("closed twice")
+	}
+	w.Audited()
+}
+
+// What a person refunds the provider is told never to carry out, as often as it
+// takes until it answers: an order may still be on its way.
+func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1m")
+	me := w.Rich("me", "1000")
+	_, first := w.InReview(me, "activate", "gateway_error", "9822222222", "refunded-order")
+	w.Steer("status", `{"mode":"down"}`)
+	if _, err := w.Desk.SettleReview(t.Context(), first.Text("transaction_id"), false, "they said no"); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		w.Pass(2 * time.Minute) // nobody answers, five times over
+	}
+	w.Steer("status", `{"mode":"up"}`)
+	w.Until("the provider has been told", func() bool {
+		w.Pass(2 * time.Minute)
+		return w.Asked("9822222222", "void") == 1
+	})
+	w.Audited()
+}
+
+// A failed add-on is followed up until it works, each attempt after a definite
+// rejection under a reference of its own, or until a person closes the matter.
+func TestAMissingAddonIsFollowedUp(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.max_interval=1m")
+	me := w.Rich("me", "100000")
+	rows := []struct {
+		what       string
+		outcomes   []string
+		references []string // of the calls for the add-on that could carry it out
+	}{
+		{"rejected twice", []string{"success", "reject", "reject", "success"}, []string{"-2", "-2.1", "-2.2"}},
+		{"not answered, and not carried out", []string{"success", "timeout_not_applied", "success"}, []string{"-2", "-2"}},
+		{"not answered, but carried out", []string{"success", "timeout_applied"}, []string{"-2"}},
+		{"answered about something else when it was followed up", []string{"success", "reject", "wrong_reference"}, []string{"-2", "-2.1"}},
+	}
+	for i, row := range rows {
+		mobile, key := fmt.Sprintf("96%d0000000", i), fmt.Sprintf("addon-%d-key", i)
+		w.Script(mobile, row.outcomes...)
+		o := e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "COMBO-1"}
+		first := w.Operate(me, "activate", key, o)
+		if first.Code != fault.OK || len(first.Data["warnings"].([]any)) != 1 {
+			t.Fatalf("%s: %s", row.what, first.Raw)
+		}
+		money := w.Money(me)
+		w.Until(row.what+": the warning is gone", func() bool {
+			w.Pass(30 * time.Second)
+			return len(w.Transaction(me, key).Data["warnings"].([]any)) == 0
+		})
+		if replay := w.Operate(me, "activate", key, o); replay.Code != fault.OK || len(replay.Data["warnings"].([]any)) != 0 {
+			t.Errorf("%s: replayed as %s", row.what, replay.Raw)
+		}
+		if w.Money(me) != money {
+			t.Errorf("%s: following it up moved money", row.what)
+		}
+		var sent []string
+		for _, c := range w.Simulator.Calls(mobile) {
+			if c.Component == "OTT-PLUS" && c.Kind == "activate" {
+				sent = append(sent, c.Reference[len(first.Text("transaction_id")):])
+			}
+		}
+		if fmt.Sprint(sent) != fmt.Sprint(row.references) {
+			t.Errorf("%s: sent as %v; want %v", row.what, sent, row.references)
+		}
+	}
+
+	entries, err := w.Desk.Exceptions(t.Context(), false)
+	if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "-2.1: ") {
+		t.Errorf("exceptions %+v, %v; want one, for the answer about something else", entries, err)
+	}
+
+	w.Script("9690000000", "success", "reject", "reject", "reject", "reject", "reject", "reject")
+	closed := w.Operate(me, "activate", "addon-closed", e2e.Order{"full_name": "Asha", "mobile": "9690000000", "plan_id": "COMBO-1"})
+	id := closed.Text("transaction_id")
+	if err := w.Desk.CloseAddon(t.Context(), id, "the customer does not want it"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Desk.CloseAddon(t.Context(), id, "again"); err == nil {
+		t.Error("closed twice")
+	}
+	asked := len(w.Simulator.Calls("9690000000"))
+	w.Pass(time.Hour)
+	if got := w.Transaction(me, "addon-closed"); len(got.Data["warnings"].([]any)) != 1 {
+		t.Errorf("after it was closed: %s", got.Raw)
+	}
+	if now := len(w.Simulator.Calls("9690000000")); now > asked+1 {
+		t.Errorf("the provider was asked %d more times", now-asked)
+	}
+	w.Audited()
+}

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/server"
+)
+
+func TestCLIConfigOfInitGivesTheStandardValues(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+	file := filepath.Join(folder, "coax.toml")
+	empty := e2e.Write(t, filepath.Join(folder, "empty.toml"), "")
+	want, err := server.LoadConfig(server.Sources{File: empty})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := server.LoadConfig(server.Sources{File: file})
+	if err != nil {
+		t.Fatalf("what init wrote cannot be read: %v", err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("what init wrote means\n%+v\nwant the standard values\n%+v", got, want)
+	}
+
+	// The commented values are the standard ones too: taking the signs away
+	// changes nothing.
+	text := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(e2e.Read(t, file), "$1")
+	if strings.Count(text, " = ") < len(server.Settings) {
+		t.Fatalf("not every setting stands in the file:\n%s", text)
+	}
+	got, err = server.LoadConfig(server.Sources{File: e2e.Write(t, filepath.Join(folder, "open.toml"), text)})
+	if err != nil {
+		t.Fatalf("with its comments opened the file cannot be read: %v\n%s", err, text)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("with its comments opened the file means\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// cliBadValues holds, for every setting that is more than any text, values that
+// it cannot have and a word of the reason.
+var cliBadValues = map[string][][2]string{
+	"server.addr":                        {{"", "HOST:PORT"}, {"127.0.0.1", "HOST:PORT"}, {"127.0.0.1:https", "HOST:PORT"}, {"127.0.0.1:65536", "HOST:PORT"}, {"::1:8443", "HOST:PORT"}},
+	"server.plain_addr":                  {{"8080", "HOST:PORT"}},
+	"server.internal_addr":               {{"", "HOST:PORT"}, {"localhost", "HOST:PORT"}},
+	"server.trusted_proxies":             {{"10.0.0.0/33", "10.0.0.0/33"}, {"10.1.2.3/8", "10.0.0.0/8"}, {"0.0.0.0/0", "trusts everyone"}, {"192.0.2.1,proxy.example", "proxy.example"}},
+	"server.max_connections":             {{"0", "1 to"}, {"many", "whole number"}, {"1.5", "whole number"}},
+	"server.max_connections_per_address": {{"-1", "1 to"}},
+	"server.profiling":                   {{"yes", "neither true nor false"}, {"1", "neither"}, {"", "neither"}, {"True", "neither"}},
+	"store.url": {{"", "sqlite:"}, {"data/coax.db", "sqlite:PATH"}, {"sqlite:", "path"}, {"mysql://db", "sqlite:PATH"},
+		{"postgres://db:port/coax", "port"}, {"postgres://db/coax?sslmode=maybe", "sslmode"}, {"postgres://db/coax?pool_max_conns=many", "pool_max_conns"}},
+	"provider.name":                 {{"", "empty"}, {"  ", "empty"}},
+	"provider.url":                  {{"provider.example", "https://"}, {"ftp://provider.example", "https://"}, {"https://", "https://"}, {"http://a b", "https://"}},
+	"provider.timeout":              {{"20", "duration"}, {"soon", "duration"}, {"0s", "outside"}, {"-1s", "outside"}, {"11m", "outside"}},
+	"review.first_check":            {{"-1s", "outside"}, {"1 day", "duration"}},
+	"review.max_interval":           {{"0", "outside"}, {"", "duration"}},
+	"review.refund_after":           {{"2 m", "duration"}},
+	"catalogue.refresh":             {{"0s", "outside"}},
+	"catalogue.max_age":             {{"721h", "outside"}},
+	"clock.offset":                  {{"1mo", "duration"}, {"99999h", "outside"}},
+	"rules.activation_term":         {{"31d", "30d"}, {"", "plan"}, {"Plan", "plan"}},
+	"limits.failed_auth_per_minute": {{"0", "1 to"}, {"thirty", "whole number"}, {"1000001", "1 to"}},
+	"panel.idle":                    {{"1m", "outside"}, {"25h", "outside"}, {"30", "duration"}},
+	"panel.absolute":                {{"0s", "outside"}, {"721h", "outside"}, {"a day", "duration"}},
+	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
+	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
+	"approval.above":                {{"", "rupees"}, {"-1", "rupees"}, {"1.234", "rupees"}, {"much", "rupees"}},
+	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
+	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
+}
+
+// cliAnyText are the settings that name a file, and may be anything.
+var cliAnyText = []string{"server.tls_cert", "server.tls_key", "secrets.master_key_file", "provider.ca", "provider.token_file"}
+
+func TestCLIConfigRefusesBadValuesWhereverTheyComeFrom(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	good := e2e.Write(t, filepath.Join(folder, "good.toml"), "")
+	for _, s := range server.Settings {
+		if slices.Contains(cliAnyText, s.Key) {
+			continue
+		}
+		if len(cliBadValues[s.Key]) == 0 {
+			t.Errorf("no bad value of %s is tried", s.Key)
+		}
+		for _, bad := range cliBadValues[s.Key] {
+			value, reason := bad[0], bad[1]
+			table, name, _ := strings.Cut(s.Key, ".")
+			file := e2e.Write(t, filepath.Join(folder, "bad.toml"), "["+table+"]\n"+name+" = "+server.TomlQuote(value)+"\n")
+			e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+": "+s.Key+": ", reason)
+			e2e.Refusal(t, e2e.RunIn(t, []string{server.EnvironmentName(s.Key) + "=" + value}, "serve", "--config", good), server.EnvironmentName(s.Key)+": ", reason)
+			e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", s.Key+"="+value), "--set "+s.Key+": ", reason)
+		}
+	}
+}
+
+// What is refused in the file by its type alone, before its value is looked at.
+func TestCLIConfigRefusesTypesThatNoSettingHas(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		`timeout = 20.5`, `timeout = 2027-03-01`, `timeout = [1, 2]`, `timeout = [["a"]]`, `timeout = true`, `timeout = 20`,
+	} {
+		file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\n"+line+"\n")
+		e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+": provider.timeout: ")
+	}
+}
+
+func TestCLIConfigKnowsNoOtherKeys(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	good := e2e.Write(t, filepath.Join(folder, "good.toml"), "")
+	for _, test := range []struct{ name, toml, key, want string }{
+		{"a letter left out", "[server]\nadr = \"x\"", "server.adr", "server.addr"},
+		{"two letters swapped", "[provider]\ntiemout = \"1s\"", "provider.tiemout", "provider.timeout"},
+		{"the wrong table", "[limits]\nactivation_term = \"30d\"", "limits.activation_term", "rules.activation_term"},
+		{"no table at all", "activation_term = \"30d\"", "activation_term", "rules.activation_term"},
+		{"nothing like any", "[weather]\nforecast = \"rain\"", "weather.forecast", "coax init --help"},
+		{"a table too deep", "[server.addr]\nhost = \"x\"", "server.addr.host", ""},
+		{"a table as a value", "server = 3", "server", ""},
+		{"a list of tables", "[[server]]\naddr = \"127.0.0.1:1\"", "server", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), test.toml+"\n")
+			e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+": "+test.key+": ", "no such key", test.want)
+			e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", test.key+"=1"), "--set "+test.key+": ", "no such key", test.want)
+		})
+	}
+	for _, name := range []string{"COAX_SERVER_ADR", "COAX_LIMITS_FAILED_AUTH", "COAX_STORE_"} {
+		e2e.Refusal(t, e2e.RunIn(t, []string{name + "=1"}, "serve", "--config", good), name+": ", "coax init --help")
+	}
+	e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", "server.addr"), "--set server.addr: ", "key=value")
+	e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", "=x"), "--set : ", "no such key")
+}
+
+// Variables of other programs, and our own that are no settings, are let be.
+func TestCLIConfigIgnoresOtherVariables(t *testing.T) {
+	t.Parallel()
+	good := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), "")
+	_, err := server.LoadConfig(server.Sources{File: good, Environ: []string{
+		"HOME=/root", "COAX=1", "COAXIAL_SERVER_ADDR=x", "COAX_MASTER_KEY=x", "COAX_API_KEY=x", "COAX_BASE_URL=x", "SERVER_ADDR=x", "noequals",
+	}})
+	if err != nil {
+		t.Errorf("variables that are none of ours were refused: %v", err)
+	}
+}
+
+func TestCLIConfigTellsWhereTheSyntaxBreaks(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ text, at string }{
+		{"[server]\naddr = \"127.0.0.1:1\nplain_addr = \"\"\n", ":2:"},
+		{"[server]\n\naddr 127.0.0.1\n", ":3:"},
+		{"[server\n", ":1:"},
+		{"[server]\naddr = \"a\"\naddr = \"b\"\n", ":3:"},
+		{"[limits]\nfailed_auth_per_minute = 030\n", ":2:26"},
+	} {
+		file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), test.text)
+		e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+test.at)
+	}
+}
+
+func TestCLIConfigWithoutAFile(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	missing := filepath.Join(folder, "coax.toml")
+	for _, command := range [][]string{{"serve"}, {"migrate"}, {"admin", "lco", "list"}} {
+		e2e.Refusal(t, e2e.Run(t, append(command, "--config", missing)...), missing, "coax init")
+		e2e.Refusal(t, e2e.Run(t, append(command, "--config", folder)...), folder)
+	}
+}
+
+func TestCLIConfigTellsEveryMistakeAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, toml string
+		want       []string
+	}{
+		{"bad values", "[provider]\ntimeout = \"soon\"\n[log]\nlevel = \"loud\"\n", []string{"provider.timeout", "log.level"}},
+		{"unknown keys", "[provider]\ntimout = \"1s\"\n[log]\nlevels = \"info\"\n", []string{"provider.timout", "log.levels"}},
+		{"a bad value and an unknown key", "[provider]\ntimeout = \"soon\"\n[log]\nlevels = \"info\"\n", []string{"provider.timeout", "log.levels"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), test.toml)
+			got := e2e.RunIn(t, []string{"COAX_SERVER_ADDR=nowhere", "COAX_SERVER_ADR=x"}, "serve", "--config", file,
+				"--set", "rules.activation_term=31d", "--set", "rules.term=plan", "--set", "nothing")
+			if got.Code != e2e.ExitRefused || got.Out != "" {
+				t.Errorf("want exit 1 and nothing on stdout; %s", got)
+			}
+			e2e.Mentions(t, "the complaint", got.Err, append(test.want,
+				"COAX_SERVER_ADDR: ", "COAX_SERVER_ADR: ", "--set rules.activation_term: ", "--set rules.term: ", "--set nothing: ")...)
+			if lines := strings.Count(got.Err, "\n"); lines != len(test.want)+5 {
+				t.Errorf("%d lines for %d mistakes; want one each:\n%s", lines, len(test.want)+5, got.Err)
+			}
+		})
+	}
+}
+
+func TestCLIConfigLaterSourcesWin(t *testing.T) {
+	t.Parallel()
+	file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\ntimeout = \"1s\"\n[review]\nfirst_check = \"2s\"\nmax_interval = \"3s\"\n")
+	environ := []string{"COAX_REVIEW_FIRST_CHECK=4s", "COAX_REVIEW_MAX_INTERVAL=5s"}
+	config, err := server.LoadConfig(server.Sources{File: file, Environ: environ, Sets: []string{"review.max_interval=6s", "log.level=warn", "log.level=debug"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []time.Duration{config.Provider.Timeout, config.Review.FirstCheck, config.Review.MaxInterval, config.Review.RefundAfter}
+	if want := []time.Duration{time.Second, 4 * time.Second, 6 * time.Second, 2 * time.Minute}; !slices.Equal(got, want) {
+		t.Errorf("file, environment over file, --set over both, standard: %v; want %v", got, want)
+	}
+	if config.Log.Level != "debug" {
+		t.Errorf("of two --set the level is %s; want the later one's", config.Log.Level)
+	}
+	// A value with commas and equals signs arrives whole.
+	config, err = server.LoadConfig(server.Sources{File: file, Sets: []string{"server.trusted_proxies=10.0.0.0/8, 192.0.2.1", "provider.name=a=b,c"}})
+	if err != nil || len(config.Server.TrustedProxies) != 2 || config.Provider.Name != "a=b,c" {
+		t.Errorf("proxies %v, name %q, %v", config.Server.TrustedProxies, config.Provider.Name, err)
+	}
+}
+
+func TestCLIConfigPathsAreRelativeToTheFile(t *testing.T) {
+	folder := t.TempDir()
+	e2e.Write(t, filepath.Join(folder, "coax.toml"), "[server]\ntls_cert = \"certs/a.pem\"\ntls_key = \"/abs/a.key\"\n")
+	check := func(from string, want string) {
+		t.Helper()
+		config, err := server.LoadConfig(server.Sources{File: from, Environ: []string{"COAX_PROVIDER_CA=ca.pem"}, Sets: []string{"store.url=sqlite:x/y.db"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{config.Server.TLSCert, config.Server.TLSKey, config.Secrets.MasterKeyFile, config.Provider.CA, config.Provider.TokenFile, config.Store.Path}
+		for i, path := range []string{"certs/a.pem", "/abs/a.key", "master.key", "ca.pem", "", "x/y.db"} {
+			if path != "" && !filepath.IsAbs(path) {
+				path = filepath.Join(want, path)
+			}
+			if got[i] != path {
+				t.Errorf("--config %s: path %s; want %s", from, got[i], path)
+			}
+		}
+	}
+	check(filepath.Join(folder, "coax.toml"), folder)
+	t.Chdir(folder)
+	check("coax.toml", "")
+	t.Chdir("/")
+	check(strings.TrimPrefix(folder, "/")+"/coax.toml", strings.TrimPrefix(folder, "/"))
+}
+
+// A memory of what the standard values are, so that none changes by accident.
+func TestCLIConfigStandardValues(t *testing.T) {
+	t.Parallel()
+	config, err := server.LoadConfig(server.Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want server.Config
+	want.Server.Addr, want.Server.InternalAddr = "127.0.0.1:8443", "127.0.0.1:9443"
+	want.Server.TLSCert, want.Server.TLSKey = "tls.pem", "tls.key"
+	want.Server.MaxConnections, want.Server.MaxConnectionsPerAddress = 4096, 256
+	want.Store.Kind, want.Store.Path, want.Store.URL = "sqlite", "data/coax.db", "sqlite:data/coax.db"
+	want.Secrets.MasterKeyFile = "master.key"
+	want.Provider.Name, want.Provider.Timeout = "simulator", 20*time.Second
+	want.Review.FirstCheck, want.Review.MaxInterval, want.Review.RefundAfter = 10*time.Second, 10*time.Minute, 2*time.Minute
+	want.Catalogue.Refresh, want.Catalogue.MaxAge = 5*time.Minute, 30*time.Minute
+	want.Rules.ActivationTerm = "30d"
+	want.Limits.FailedAuthPerMinute = 30
+	want.Panel.Idle, want.Panel.Absolute, want.Panel.StaffTOTP = 30*time.Minute, 12*time.Hour, true
+	want.RequestLog.Keep = 720 * time.Hour
+	want.Approval.Above = money.Paise(50_000_00)
+	want.Log.Level = "info"
+	if !reflect.DeepEqual(config, want) {
+		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)
+	}
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+// startBreakable runs a demo that breaks at a failpoint, on a provider that is
+// outside of it and survives.
+func startBreakable(t *testing.T, folder, provider, failpoint string, sets ...string) *e2e.Process {
+	t.Helper()
+	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
+	for _, set := range append([]string{
+		"provider.url=" + provider, "provider.timeout=2s", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms",
+		"catalogue.refresh=200ms",
+	}, sets...) {
+		args = append(args, "--set", set)
+	}
+	p := e2e.LaunchProgram(t, e2e.Breakable(t), []string{"COAX_FAILPOINT=" + failpoint}, args...)
+	t.Cleanup(func() { p.Kill() })
+	p.AwaitReady()
+	p.Install(t).JSON("lco", "set", "--lco", "1", "--rate-limit", "100000") // it is asked often
+	return p
+}
+
+// Whatever the moment the process dies at, after the restart the operation ends
+// settled, the wallet is right to the paisa, the same key gives the result, and
+// the books are clean; the provider has done each thing once at most.
+func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
+	either := map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}
+	rows := []struct {
+		point, outcome string
+		want           map[fault.Code]bool
+	}{
+		{"N.before", "success", e2e.Only(fault.OK)},
+		{"N.after", "success", e2e.Only(fault.OK)},
+		{"R.before", "success", e2e.Only(fault.OK)},
+		{"R.in", "success", e2e.Only(fault.OK)},
+		{"P.before", "success", e2e.Only(fault.ProviderError)}, // reserved, never sent: refunded
+		{"P.sent", "timeout_applied", either},                  // sent, and perhaps received: the provider knows
+		{"P.sent", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+		{"P.after", "success", e2e.Only(fault.OK)},
+		{"P.after", "reject", e2e.Only(fault.ProviderError)},
+		{"S.in", "success", e2e.Only(fault.OK)},
+		{"S.after", "success", e2e.Only(fault.OK)},
+		{"S.after", "reject", e2e.Only(fault.ProviderError)},
+		{"V.claimed", "timeout_applied", e2e.Only(fault.OK)},
+		{"V.answered", "timeout_applied", e2e.Only(fault.OK)},
+		{"V.settled", "timeout_applied", e2e.Only(fault.OK)},
+		{"V.answered", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+		{"V.settled", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+	}
+	for _, row := range rows {
+		t.Run(row.point+" "+row.outcome, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			provider, err := demo.StartSimulator("127.0.0.1:0", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer provider.Stop()
+			p := startBreakable(t, folder, provider.URL, row.point+"=kill")
+			w := e2e.Remote(t, p)
+			w.Simulator = provider
+			w.Script("9811111111", row.outcome)
+			o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
+			key := "crash-point"
+			ask := func() (e2e.Answer, bool) { return w.TryOperate(w.DemoCaller(), "activate", key, o) }
+			// The client's connection dies with the process, or the operation
+			// is answered and the process dies following it up.
+			if got, answered := ask(); answered && got.Code != fault.PendingReview {
+				t.Fatalf("answered %s; want the process to die", got.Raw)
+			}
+			<-p.Ended
+
+			p = startBreakable(t, folder, provider.URL, "", afterTheLeases()...)
+			w = e2e.Remote(t, p)
+			w.Simulator = provider
+			var got e2e.Answer
+			w.Until("the operation is settled", func() bool {
+				got, _ = ask()
+				return got.Code != fault.RequestInProgress && got.Code != fault.PendingReview && got.Code != ""
+			})
+			if !row.want[got.Code] {
+				t.Errorf("it ended as %s; want %v", got.Raw, row.want)
+			}
+			money := w.SendNow(e2e.Call{As: w.DemoCaller(), Path: e2e.Balance})
+			want := map[fault.Code]string{fault.OK: "9801", fault.ProviderError: "10000"}[got.Code]
+			if money.Text("wallet_balance") != want {
+				t.Errorf("the wallet holds %s; want %s", money.Text("wallet_balance"), want)
+			}
+			for reference, effects := range provider.Effects() {
+				if effects > 1 {
+					t.Errorf("the provider applied %s %d times", reference, effects)
+				}
+			}
+			if carried := len(provider.Effects()); (carried == 1) != (got.Code == fault.OK) {
+				t.Errorf("the provider carried out %d orders, the operation is %s", carried, got.Code)
+			}
+			if got := e2e.Run(t, "audit", "--config", p.Line.Config); got.Code != e2e.ExitDone {
+				t.Errorf("audit: %s", got)
+			}
+			if status := p.Terminate(); status != e2e.ExitDone {
+				t.Errorf("it ended with %d", status)
+			}
+		})
+	}
+}
+
+// afterTheLeases are settings for a start after a kill. Alone with its file, a
+// node takes over at once; of a database it cannot know that it is alone, and
+// waits for the lease of the dead one to end. That is six seconds with the
+// timeout above, for which nobody has to wait: its clock is that much later.
+func afterTheLeases() []string {
+	if !pgtest.Chosen() {
+		return nil
+	}
+	return []string{"clock.offset=7s"}
+}
+
+// Failures of our own are answered as such, and leave the key usable.
+func TestFailuresOfOurOwnLeaveTheKeyUsable(t *testing.T) {
+	rows := []struct {
+		point string
+		code  fault.Code
+		then  fault.Code
+	}{
+		{"N.before=error", fault.ServiceUnavailable, fault.OK},
+		{"N.after=error", fault.ServiceUnavailable, fault.OK},
+		{"R.before=error", fault.InternalError, fault.OK},
+		{"R.before=panic", fault.InternalError, fault.OK},
+		{"R.in=error", fault.ServiceUnavailable, fault.OK},
+		{"R.in=panic", fault.ServiceUnavailable, fault.OK},
+		{"P.after=error", fault.InternalError, fault.OK}, // settling finishes it
+		{"S.in=error", fault.InternalError, fault.OK},
+		{"S.in=panic", fault.InternalError, fault.OK},
+	}
+	for _, row := range rows {
+		t.Run(row.point, func(t *testing.T) {
+			t.Parallel()
+			provider, err := demo.StartSimulator("127.0.0.1:0", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer provider.Stop()
+			p := startBreakable(t, t.TempDir(), provider.URL, row.point)
+			w := e2e.Remote(t, p)
+			w.Simulator = provider
+			o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
+			got, _ := w.TryOperate(w.DemoCaller(), "activate", "own-failure", o)
+			if got.Code != row.code {
+				t.Errorf("answered %s; want %s", got.Raw, row.code)
+			}
+			w.Until("the same key gives a result", func() bool {
+				got, _ = w.TryOperate(w.DemoCaller(), "activate", "own-failure", o)
+				return got.Code != fault.RequestInProgress && got.Code != fault.PendingReview
+			})
+			if got.Code != row.then {
+				t.Errorf("then %s; want %s", got.Raw, row.then)
+			}
+			if effects := len(provider.Effects()); effects != 1 {
+				t.Errorf("the provider carried out %d orders", effects)
+			}
+			p.Terminate()
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/server"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+// cliKillMoments are points of a demo's first start, as they show from outside.
+// A query is a moment in the store: when its answer is above zero. What lies in
+// the data folder is SQLite's.
+var cliKillMoments = []struct{ name, file, query string }{
+	{name: "its folder is made", file: "."},
+	{name: "its configuration is written", file: "coax.toml"},
+	{name: "its master key is written", file: "master.key"},
+	{name: "its CA is half written", file: "ca.key"},
+	{name: "its CA is written", file: "ca.pem"},
+	{name: "its certificate is half written", file: "tls.key"},
+	{name: "its certificate is written", file: "tls.pem"},
+	{name: "the data folder is made", file: "data"},
+	{name: "the store is locked", file: "data/coax.db.lock"},
+	{name: "the store is made", file: "data/coax.db"},
+	{name: "the store is first written", file: "data/coax.db-wal"},
+	{name: "the schema is there", query: `SELECT 1 + count(*) FROM staff_acts`},
+	{name: "the master key is known", query: `SELECT count(*) FROM master_keys`},
+	{name: "the operator is there", query: `SELECT count(*) FROM operators`},
+	{name: "a plan is there", query: `SELECT count(*) FROM plans`},
+	{name: "the money is there", query: `SELECT count(*) FROM wallet_entries`},
+	{name: "an address is let in", query: `SELECT count(*) FROM whitelist`},
+	{name: "the key is there", query: `SELECT count(*) FROM credentials`},
+	{name: "the credentials are kept", file: "demo.json"},
+	{name: "the first login is there", query: `SELECT count(*) FROM logins`},
+	{name: "both logins are there", query: `SELECT count(*) - 1 FROM logins`},
+}
+
+func TestCLIDemoSurvivesBeingKilledInItsFirstStart(t *testing.T) {
+	t.Parallel()
+	for _, moment := range cliKillMoments {
+		t.Run(moment.name, func(t *testing.T) {
+			if strings.HasPrefix(moment.file, "data") {
+				e2e.AboutSQLite(t, "its files")
+			}
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "demo")
+			e2e.EmptyStore(t, folder)
+			victim := e2e.Launch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
+			t.Cleanup(victim.Kill)
+			cliAwaitMoment(t, victim, folder, moment.file, moment.query)
+			victim.Kill()
+			cliComesUpWhole(t, folder)
+		})
+	}
+}
+
+// cliAwaitMoment polls until a file is there or a query has an answer, or the
+// process has come so far that it was missed.
+func cliAwaitMoment(t testing.TB, p *e2e.Process, folder, file, query string) {
+	t.Helper()
+	reached := func() bool {
+		_, err := os.Stat(filepath.Join(folder, file))
+		return err == nil
+	}
+	if query != "" {
+		file, log := filepath.Join(folder, "coax.toml"), filepath.Join(folder, "data", "coax.db-wal")
+		var db *sql.DB
+		reached = func() bool {
+			if db == nil {
+				// Looking earlier would make the store in the demo's stead.
+				await := log
+				if pgtest.Chosen() {
+					await = file
+				}
+				if _, err := os.Stat(await); err != nil {
+					return false
+				}
+				db = e2e.PeekStore(t, e2e.StoreAt(t, file))
+			}
+			var n int
+			return db.QueryRow(query).Scan(&n) == nil && n > 0
+		}
+	}
+	for deadline := time.Now().Add(e2e.Timeout); !reached(); runtime.Gosched() {
+		select {
+		case <-p.Ended:
+			t.Fatalf("the demo ended by itself:\n%s", p.Err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the moment did not come:\n%s", p.Err)
+		}
+	}
+}
+
+// cliLoginsAreGood signs in with what a demo printed.
+func cliLoginsAreGood(t testing.TB, line demo.Line) {
+	t.Helper()
+	w := &e2e.Env{TB: t, Line: line, HTTP: e2e.Trusting(t, line.CACert)}
+	for _, who := range []demo.Login{line.Admin, line.Operator} {
+		if got := w.Browser(t).SignIn(who.Username, who.Password); got.Status != http.StatusSeeOther {
+			t.Errorf("the printed login of %s: %d\n%s", who.Username, got.Status, got.Body)
+		}
+	}
+}
+
+// cliComesUpWhole starts a demo in a folder that was left in some state and
+// demands that it is as good as new.
+func cliComesUpWhole(t testing.TB, folder string) {
+	t.Helper()
+	s, line := e2e.DemoIn(t, folder)
+	cliLoginsAreGood(t, line)
+	got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+	e2e.Mentions(t, "the balance", got.Out, `"success": true`, `"wallet_balance": 10000.00`)
+	db := e2e.PeekStore(t, e2e.StoreAt(t, filepath.Join(folder, "coax.toml")))
+	for table, want := range map[string]string{"operators": "1", "wallets": "1", "ledger": "1", "plans": "4", "whitelist": "2", "master_keys": "1", "logins": "2"} {
+		if got := e2e.Rows(t, db, "SELECT count(*) FROM "+table)[0]; got != want {
+			t.Errorf("%s has %s rows; want %s", table, got, want)
+		}
+	}
+	if code := s.Terminate(); code != e2e.ExitDone {
+		t.Errorf("the demo ended with %d\n%s", code, s.Err)
+	}
+}
+
+// States that a kill can leave behind but is hard to hit: each is made by hand.
+func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		// made: begin with the folder of a finished demo, not with nothing.
+		made  bool
+		leave func(t *testing.T, folder string)
+	}{
+		{"a CA's key without its certificate", false, func(t *testing.T, folder string) {
+			cliLeave(t, folder, "ca.key")
+		}},
+		{"a new certificate's key beside the old certificate", true, func(t *testing.T, folder string) {
+			cliLeave(t, folder, "tls.key")
+		}},
+		{"a new CA's key beside the old CA", true, func(t *testing.T, folder string) {
+			cliLeave(t, folder, "ca.key")
+		}},
+		{"a store that was made and not written", false, func(t *testing.T, folder string) {
+			e2e.EmptyStore(t, folder)
+			if err := os.Mkdir(filepath.Join(folder, "data"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			e2e.Write(t, filepath.Join(folder, "data", "coax.db"), "")
+		}},
+		{"drafts of files", true, func(t *testing.T, folder string) {
+			e2e.Write(t, filepath.Join(folder, ".coax.toml-123"), "[serv")
+			e2e.Write(t, filepath.Join(folder, ".demo.json-123"), "{")
+		}},
+		{"what an older release furnished", true, func(t *testing.T, folder string) {
+			e2e.DamageStore(t, e2e.StoreAt(t, filepath.Join(folder, "coax.toml")), `DELETE FROM logins`)
+			var line map[string]any
+			kept := filepath.Join(folder, "demo.json")
+			if err := json.Unmarshal([]byte(e2e.Read(t, kept)), &line); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"panel_url", "admin", "operator"} {
+				delete(line, name)
+			}
+			older, err := json.Marshal(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e2e.Write(t, kept, string(older))
+		}},
+		{"a key whose secret was not kept", true, func(t *testing.T, folder string) {
+			if err := os.Remove(filepath.Join(folder, "demo.json")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			if test.made {
+				folder = e2e.NewInstall(t).Folder
+			}
+			test.leave(t, folder)
+			cliComesUpWhole(t, folder)
+		})
+	}
+}
+
+// cliLeave leaves another demo's file in place of what is there.
+func cliLeave(t testing.TB, folder, name string) {
+	t.Helper()
+	other := t.TempDir()
+	if err := server.EnsureCertificate(other, "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	e2e.Write(t, filepath.Join(folder, name), e2e.Read(t, filepath.Join(other, name)))
+}
+
+// A kill between the making of the master key's file and the writing of it would
+// leave a key that no start can read and none may overwrite. So whoever looks
+// finds no key, or all of it.
+func TestCLIMasterKeyAppearsWhole(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for i := range 300 {
+		path := filepath.Join(folder, fmt.Sprint(i))
+		written := make(chan error, 1)
+		go func() { written <- server.WriteMasterKey(path) }()
+		var first []byte
+		for err := os.ErrNotExist; err != nil; first, err = os.ReadFile(path) {
+			if !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
+		if whole := e2e.Read(t, path); string(first) != whole {
+			t.Fatalf("the master key could be seen with %d of its %d bytes", len(first), len(whole))
+		}
+	}
+}
+
+// Whoever stops a demo that is still starting has not met a fault.
+func TestCLIDemoStoppedInItsFirstStartEndsCleanly(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"coax.toml", "master.key", "tls.pem", "data/coax.db", "data/coax.db-wal"} {
+		t.Run(strings.ReplaceAll(file, "/", " "), func(t *testing.T) {
+			if strings.HasPrefix(file, "data") {
+				e2e.AboutSQLite(t, "its files")
+			}
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "demo")
+			e2e.EmptyStore(t, folder)
+			p := e2e.Launch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
+			t.Cleanup(p.Kill)
+			cliAwaitMoment(t, p, folder, file, "")
+			if code := p.Signal(syscall.SIGTERM); code != e2e.ExitDone {
+				t.Errorf("SIGTERM when %s was there: exit %d; want 0\n%s", file, code, p.Err)
+			}
+			cliComesUpWhole(t, folder)
+		})
+	}
+}

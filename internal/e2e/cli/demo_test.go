@@ -1,0 +1,312 @@
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/server"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+// cliLineShape is the documented line.
+var cliLineShape = []string{
+	"base_url text", "ca_cert text", "config text", "lco_id int", "api_key text", "api_secret text", "simulator_url text",
+	"internal_url text", "plain_url text", "panel_url text", "admin object", "operator object",
+}
+
+func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "made", "by", "demo")
+	p := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
+
+	// At once, and before anything else: what it says is true.
+	balance := e2e.OK(t, e2e.Run(t, "call", "GET", "/api/v1/balance", "--credentials", p.Credentials()))
+	e2e.Mentions(t, "the first call", balance.Out, `"success": true`, `"wallet_balance": 10000.00`)
+
+	line := e2e.Shape(t, p.Raw, cliLineShape...)
+	for _, who := range []string{"admin", "operator"} {
+		e2e.Shape(t, line[who], "username text", "password text")
+	}
+	for name, want := range map[string]string{
+		p.Line.BaseURL: `^https://127\.0\.0\.1:[1-9]\d*/api/v1$`, p.Line.InternalURL: `^http://127\.0\.0\.1:[1-9]\d*$`, p.Line.PlainURL: `^http://127\.0\.0\.1:[1-9]\d*$`,
+		p.Line.PanelURL: `^https://127\.0\.0\.1:[1-9]\d*/$`, p.Line.Admin.Username: `^admin$`, p.Line.Operator.Username: `^operator$`,
+		p.Line.Admin.Password: `^.{10,}$`, p.Line.Operator.Password: `^.{10,}$`,
+		p.Line.APIKey: `^cxk_[0-9a-f]{32}$`, p.Line.APISecret: `^cxs_[0-9a-f]{64}$`,
+		p.Line.CACert: "^" + regexp.QuoteMeta(filepath.Join(folder, "ca.pem")) + "$", p.Line.Config: "^" + regexp.QuoteMeta(filepath.Join(folder, "coax.toml")) + "$",
+	} {
+		if !regexp.MustCompile(want).MatchString(name) {
+			t.Errorf("%s is not as documented: want %s", name, want)
+		}
+	}
+	if kept := e2e.Read(t, filepath.Join(folder, "demo.json")); kept != p.Raw+"\n" {
+		t.Errorf("demo.json is %q; want the printed line %q", kept, p.Raw)
+	}
+	modes := map[string]os.FileMode{"demo.json": 0o600, "coax.toml": 0o600, "master.key": 0o400, "tls.key": 0o600, "ca.key": 0o600, "data/coax.db": 0o600}
+	if pgtest.Chosen() {
+		delete(modes, "data/coax.db")
+	}
+	for name, mode := range modes {
+		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v (%v); want mode %v", name, info, err, mode)
+		}
+	}
+
+	for _, path := range []string{"/", "/api/v1/balance", "/nothing?x=1"} {
+		if got := e2e.Remote(t, p).SendNow(e2e.Call{Base: p.Line.PlainURL, Path: path}); got.Code != fault.HTTPSRequired {
+			t.Errorf("plain_url%s: %s; want 403 HTTPS_REQUIRED", path, got.Raw)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if status, body := e2e.Get(t, p.Line.InternalURL+path); status != http.StatusOK {
+			t.Errorf("internal_url%s: %d %s; want 200", path, status, body)
+		}
+	}
+	if status, _ := e2e.Get(t, p.Line.InternalURL+"/api/v1/balance"); status != http.StatusNotFound {
+		t.Errorf("the API answers %d on the internal listener; want 404", status)
+	}
+
+	if code := p.Terminate(); code != e2e.ExitDone {
+		t.Errorf("SIGTERM ended the demo with %d; want 0\n%s", code, p.Err)
+	}
+	if out := p.Out.String(); out != p.Raw+"\n" {
+		t.Errorf("the demo wrote on stdout:\n%s\nwant its line and nothing else", out)
+	}
+	for _, secret := range []string{p.Line.APISecret, p.Line.Admin.Password, p.Line.Operator.Password} {
+		if strings.Contains(p.Err.String(), secret) {
+			t.Error("a secret stands in the log")
+		}
+	}
+}
+
+func TestCLIDemoFindsEverythingAgain(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
+	first := e2e.Start(t, args...)
+	h := first.Install(t)
+	h.JSON("wallet", "topup", "--lco", "1", "--amount", "0.50", "--reference", "first")
+	if code := first.Interrupt(); code != e2e.ExitDone {
+		t.Errorf("Ctrl-C ended the demo with %d; want 0\n%s", code, first.Err)
+	}
+	ca := e2e.Read(t, first.Line.CACert)
+
+	check := func(p *e2e.Process, balance string) {
+		t.Helper()
+		if p.Line.APIKey != first.Line.APIKey || p.Line.APISecret != first.Line.APISecret || p.Line.LCOID != first.Line.LCOID ||
+			p.Line.Admin != first.Line.Admin || p.Line.Operator != first.Line.Operator {
+			t.Errorf("credentials %s; want those of the first start %s", p.Raw, first.Raw)
+		}
+		if e2e.Read(t, p.Line.CACert) != ca {
+			t.Error("the CA has changed")
+		}
+		got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", p.Credentials()))
+		e2e.Mentions(t, "the balance", got.Out, `"wallet_balance": `+balance)
+		if n := len(e2e.Array(t, h.JSON("key", "list", "--lco", "1"))); n != 1 {
+			t.Errorf("there are %d keys; want the one", n)
+		}
+		if n := len(e2e.Array(t, h.JSON("lco", "list"))); n != 1 {
+			t.Errorf("there are %d operators; want the one", n)
+		}
+	}
+	second := e2e.Start(t, args...)
+	check(second, "10000.50")
+	h.JSON("wallet", "topup", "--lco", "1", "--amount", "1", "--reference", "second")
+	h.JSON("plan", "set", "--id", "BASIC-1", "--name", "Basic", "--price", "211", "--duration", "1", "--component", "main=TV-BASIC")
+	second.Kill()
+
+	third := e2e.Start(t, args...)
+	check(third, "10001.50")
+	if got := cliPlan(t, h, "BASIC-1"); got["price"] != "211.00" {
+		t.Errorf("BASIC-1 costs %s after a start; want 211.00, as it was set", got["price"])
+	}
+	third.Kill()
+}
+
+func TestCLIDemoKeepsItsSettings(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := filepath.Join(folder, "coax.toml")
+	demo := func(more ...string) {
+		t.Helper()
+		s, _ := e2e.DemoIn(t, folder, more...)
+		if code := s.Terminate(); code != e2e.ExitDone {
+			t.Fatalf("the demo ended with %d\n%s", code, s.Err)
+		}
+	}
+	kept := func(want map[string]string) {
+		t.Helper()
+		values, err := server.ReadConfigFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range want {
+			if values[key] != value {
+				t.Errorf("coax.toml has %s = %q; want %q", key, values[key], value)
+			}
+		}
+	}
+	demo("--set", "provider.timeout=3s", "--set", "rules.activation_term=plan", "--set", "server.trusted_proxies=10.0.0.0/8,192.0.2.1")
+	kept(map[string]string{"provider.timeout": "3s", "rules.activation_term": "plan", "server.trusted_proxies": "10.0.0.0/8,192.0.2.1"})
+	demo()
+	kept(map[string]string{"provider.timeout": "3s", "rules.activation_term": "plan"})
+	demo("--set", "provider.timeout=4s")
+	kept(map[string]string{"provider.timeout": "4s", "rules.activation_term": "plan"})
+
+	before := e2e.Read(t, file)
+	for _, bad := range []string{"provider.timeout=soon", "provider.timout=5s", "provider.timeout", "limits.failed_auth_per_minute=0"} {
+		got := e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--set", "log.level=warn", "--set", bad)
+		key, _, _ := strings.Cut(bad, "=")
+		e2e.Refusal(t, got, "--set "+key)
+		if e2e.Read(t, file) != before {
+			t.Errorf("--set %s was refused and has changed coax.toml:\n%s", bad, e2e.Read(t, file))
+		}
+	}
+	// Ports that the demo chose for itself are not kept: the next start, or
+	// another demo, could not have them.
+	if text := e2e.Read(t, file); strings.Contains(text, "127.0.0.1:0") {
+		t.Errorf("coax.toml keeps the demo's own ports:\n%s", text)
+	}
+}
+
+// What is written with a leading zero, or in another way of its own, must not
+// make the folder useless.
+func TestCLIDemoStartsAgainAfterAnOddSetting(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
+	odd := cliServeOrRefuse(t, append(args, "--set", "limits.failed_auth_per_minute=030")...)
+	if odd.Code == e2e.ExitRefused {
+		e2e.Mentions(t, "the refusal", odd.Err, "--set limits.failed_auth_per_minute")
+	}
+	s, _ := e2e.DemoIn(t, folder)
+	s.Terminate()
+}
+
+// cliServeOrRefuse runs a command until it is ready or refused.
+func cliServeOrRefuse(t testing.TB, args ...string) e2e.Result {
+	t.Helper()
+	p := e2e.Launch(t, args...)
+	p.Out.Until("\n", p.Ended)
+	code := p.Terminate()
+	return e2e.Result{Code: code, Out: p.Out.String(), Err: p.Err.String()}
+}
+
+// A mistake in the file is a mistake in the file, though nobody gave --set.
+func TestCLIDemoNamesTheFileThatIsWrong(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file := e2e.Write(t, filepath.Join(folder, "coax.toml"), "[provider]\ntimeout = \"soon\"\n")
+	got := e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0")
+	e2e.Refusal(t, got, file+": provider.timeout: ")
+	if text := e2e.Read(t, file); !strings.Contains(text, "soon") {
+		t.Errorf("the file was overwritten:\n%s", text)
+	}
+	e2e.Write(t, file, "[provider]\ntimout = \"1s\"\n")
+	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0"), file+": provider.timout: ")
+}
+
+func TestCLIDemoListensWhereItIsTold(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, addr := range []string{"localhost:0", "0.0.0.0:0", ":0", "127.0.0.1:0"} {
+		s := e2e.Serve(t, nil, "\n", "demo", "--dir", folder, "--addr", addr, "--json")
+		got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+		e2e.Mentions(t, "a call to a demo on "+addr, got.Out, `"success": true`)
+		s.Terminate()
+	}
+	// Listeners that somebody chose stay chosen.
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := free.Addr().String()
+	free.Close()
+	s, line := e2e.DemoIn(t, folder, "--set", "server.internal_addr="+chosen)
+	if line.InternalURL != "http://"+chosen {
+		t.Errorf("internal_url %s; want http://%s", line.InternalURL, chosen)
+	}
+	s.Terminate()
+	if _, line = e2e.DemoIn(t, folder); line.InternalURL != "http://"+chosen {
+		t.Errorf("internal_url %s at the next start; want http://%s, as it was set", line.InternalURL, chosen)
+	}
+}
+
+// server.addr is a setting like any other, unless --addr says otherwise.
+func TestCLIDemoObeysServerAddr(t *testing.T) {
+	t.Parallel()
+	s := e2e.Serve(t, nil, "\n", "demo", "--dir", t.TempDir(), "--json", "--set", "server.addr=127.0.0.1:0")
+	var line demo.Line
+	if err := json.Unmarshal([]byte(s.Out.String()), &line); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(line.BaseURL, ":8443/") {
+		t.Errorf("with --set server.addr=127.0.0.1:0 and no --addr the demo serves on %s", line.BaseURL)
+	}
+}
+
+func TestCLIDemoSaysHowToGetAnotherPort(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	// What the message recommends has to work for a demo: --addr does.
+	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", t.TempDir(), "--addr", taken.Addr().String()), taken.Addr().String(), "--addr")
+}
+
+// The folder of a demo that runs belongs to it: a second start is refused and
+// changes nothing in it.
+func TestCLIDemoLeavesARunningOneAlone(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	e2e.DemoIn(t, folder)
+	before := cliFiles(t, folder)
+	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "192.0.2.1:0", "--set", "provider.timeout=7s"), "another node")
+	for name, text := range cliFiles(t, folder) {
+		if before[name] != text {
+			t.Errorf("the second demo was refused and has changed %s", name)
+		}
+	}
+}
+
+// cliFiles reads the files of a folder that the store does not write.
+func cliFiles(t testing.TB, folder string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			files[entry.Name()] = e2e.Read(t, filepath.Join(folder, entry.Name()))
+		}
+	}
+	return files
+}
+
+// Credentials that are printed have to be good, whatever became of the store
+// they were first made in.
+func TestCLIDemoPrintsCredentialsOfItsStore(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s, _ := e2e.DemoIn(t, folder)
+	s.Terminate()
+	another := e2e.OwnStore(t)
+	if another == nil {
+		another = []string{"store.url=sqlite:data/second.db"}
+	}
+	e2e.DemoIn(t, folder, "--set", another[0])
+	got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+	e2e.Mentions(t, "a call to the demo on another store", got.Out, `"success": true`)
+}

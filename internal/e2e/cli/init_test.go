@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+)
+
+func TestCLIInitMakesAnInstallation(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "new", "etc")
+	got := e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+	for name, mode := range map[string]os.FileMode{
+		"coax.toml": 0o600, "master.key": 0o400, "data": os.ModeDir | 0o700,
+	} {
+		info, err := os.Stat(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != mode {
+			t.Errorf("%s has mode %v; want %v", name, info.Mode(), mode)
+		}
+		e2e.Mentions(t, "what init says", got.Out, name)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("init made %v (%v); want three things and nothing besides", entries, err)
+	}
+	e2e.Mentions(t, "what init says", got.Out, folder, "tls.pem", "tls.key", "server.tls_cert", "safe place",
+		"coax serve --config "+filepath.Join(folder, "coax.toml"), "lco create")
+
+	text := e2e.Read(t, filepath.Join(folder, "coax.toml"))
+	e2e.Mentions(t, "coax.toml", text, "COAX_SERVER_ADDR", "--set", "relative to this file")
+	key := e2e.Read(t, filepath.Join(folder, "master.key"))
+	if strings.Contains(got.Out+text, strings.TrimSpace(key)) {
+		t.Error("init shows the master key")
+	}
+	other := t.TempDir()
+	e2e.OK(t, e2e.Run(t, "init", "--dir", other))
+	if e2e.Read(t, filepath.Join(other, "master.key")) == key {
+		t.Error("two installations have the same master key")
+	}
+}
+
+func TestCLIInitOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, there := range []string{"coax.toml", "master.key", "data"} {
+		t.Run(there, func(t *testing.T) {
+			folder := t.TempDir()
+			path := e2e.Write(t, filepath.Join(folder, there), "mine")
+			e2e.Refusal(t, e2e.Run(t, "init", "--dir", folder), path, "overwrites nothing")
+			entries, err := os.ReadDir(folder)
+			if err != nil || len(entries) != 1 || e2e.Read(t, path) != "mine" {
+				t.Errorf("a refused init left %v (%v); want what was there, untouched", entries, err)
+			}
+		})
+	}
+	t.Run("a link that leads nowhere", func(t *testing.T) {
+		folder := t.TempDir()
+		if err := os.Symlink("/nowhere/master.key", filepath.Join(folder, "master.key")); err != nil {
+			t.Fatal(err)
+		}
+		e2e.Refusal(t, e2e.Run(t, "init", "--dir", folder), "master.key")
+	})
+	t.Run("twice", func(t *testing.T) {
+		folder := t.TempDir()
+		e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+		before := e2e.Read(t, filepath.Join(folder, "master.key"))
+		e2e.Refusal(t, e2e.Run(t, "init", "--dir", folder), folder)
+		if e2e.Read(t, filepath.Join(folder, "master.key")) != before {
+			t.Error("the second init changed the master key")
+		}
+	})
+	t.Run("where no folder can be", func(t *testing.T) {
+		file := e2e.Write(t, filepath.Join(t.TempDir(), "file"), "mine")
+		e2e.Refusal(t, e2e.Run(t, "init", "--dir", filepath.Join(file, "etc")), file)
+	})
+}
+
+// What init prints is to be pasted, wherever the folder is.
+func TestCLIInitPrintsCommandsForAShell(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "it's mine")
+	out := e2e.OK(t, e2e.Run(t, "init", "--dir", folder)).Out
+	_, command, found := strings.Cut(out, "coax serve ")
+	if !found {
+		t.Fatalf("no command to paste:\n%s", out)
+	}
+	command, _, _ = strings.Cut(command, "\n")
+	words, err := exec.Command("sh", "-c", `for word in `+command+`; do echo "$word"; done`).CombinedOutput()
+	if want := "--config\n" + filepath.Join(folder, "coax.toml") + "\n"; err != nil || string(words) != want {
+		t.Errorf("a shell takes %q as %q (%v); want %q", command, words, err, want)
+	}
+}

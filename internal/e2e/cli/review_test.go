@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+func TestCLIExceptionsAndAddons(t *testing.T) {
+	t.Parallel()
+	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.timeout=2s", "--set", "review.first_check=1h")
+	h := p.Install(t)
+	for _, list := range []string{"exception", "addon"} {
+		if got := h.JSON(list, "list"); strings.TrimSpace(got) != "[]" {
+			t.Errorf("%s list is %s; want an empty array", list, got)
+		}
+	}
+	w := e2e.Remote(t, p)
+	got, _ := w.TryOperate(w.DemoCaller(), "activate", "combo-order", e2e.Order{"full_name": "Asha", "mobile": "9000060001", "plan_id": "COMBO-1"})
+	if got.Code != fault.OK || len(got.Data["warnings"].([]any)) != 1 {
+		t.Fatalf("a combo whose add-on fails: %s", got.Raw)
+	}
+	id := got.Text("transaction_id")
+	if listed := h.JSON("addon", "list"); !strings.Contains(listed, id) || !strings.Contains(listed, `"addon_status":"failed"`) {
+		t.Errorf("the list is %s", listed)
+	}
+	h.JSON("addon", "close", "--transaction", id, "--reason", "not wanted")
+	for _, refused := range [][]string{
+		{"addon", "close", "--transaction", id, "--reason", "again"}, {"exception", "close", "--id", "4711", "--reason", "r"},
+	} {
+		if got := h.Admin(refused...); got.Code != e2e.ExitRefused {
+			t.Errorf("%v: exit %d; want 1", refused, got.Code)
+		}
+	}
+}
+
+// SIGTERM while an operation is under way: it is answered, and the exit is clean.
+func TestCLISigtermLetsTheOperationUnderWayFinish(t *testing.T) {
+	t.Parallel()
+	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json")
+	w := e2e.Remote(t, p)
+	answered := make(chan e2e.Answer, 1)
+	go func() {
+		got, _ := w.TryOperate(w.DemoCaller(), "activate", "slow-order", e2e.Order{"full_name": "Asha", "mobile": "9000070001", "plan_id": "BASIC-1"})
+		answered <- got
+	}()
+	w.Until("the operation is under way", func() bool { return strings.Contains(p.Install(t).JSON("operation", "list"), `"processing"`) })
+	if status := p.Terminate(); status != e2e.ExitDone {
+		t.Errorf("it ended with %d", status)
+	}
+	if got := <-answered; got.Code != fault.OK {
+		t.Errorf("the operation under way: %s; want it answered", got.Raw)
+	}
+}
+
+// A process that sleeps through its lease and wakes up settles nothing twice.
+func TestCLIANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
+	t.Parallel()
+	provider, err := demo.StartSimulator("127.0.0.1:0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer provider.Stop()
+	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.url="+provider.URL,
+		"--set", "provider.timeout=2s", "--set", "review.first_check=100ms", "--set", "review.refund_after=1h")
+	w := e2e.Remote(t, p)
+	w.Simulator = provider
+	w.Script("9811111111", "timeout_applied")
+	answered := make(chan e2e.Answer, 1)
+	go func() {
+		got, _ := w.TryOperate(w.DemoCaller(), "activate", "sleepy-order", e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"})
+		answered <- got
+	}()
+	w.Until("the provider has the order", func() bool { return len(provider.Calls("9811111111")) >= 1 })
+	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	asleep := time.Now()
+	w.Until("its lease has ended", func() bool { return time.Since(asleep) > 2*time.Second+5*time.Second })
+	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+	var found e2e.Answer
+	w.Until("the operation is settled", func() bool {
+		w.Time.Store(time.Now().UnixMilli())
+		found = w.Transaction(w.DemoCaller(), "sleepy-order")
+		return found.Text("status") == "success" || found.Text("status") == "failed"
+	})
+	if found.Text("status") != "success" {
+		t.Errorf("it ended as %s", found.Raw)
+	}
+	h := p.Install(t)
+	if ledger := h.JSON("ledger", "--lco", "1"); strings.Count(ledger, `"kind":"debit"`) != 1 {
+		t.Errorf("the ledger is %s; want one debit", ledger)
+	}
+	if wallet := h.JSON("wallet", "show", "--lco", "1"); !strings.Contains(wallet, `"wallet_balance":9801.00`) || !strings.Contains(wallet, `"held":0.00`) {
+		t.Errorf("the wallet is %s", wallet)
+	}
+	if got := e2e.Run(t, "audit", "--config", p.Line.Config); got.Code != e2e.ExitDone {
+		t.Errorf("audit: %s %s", got.Out, got.Err)
+	}
+	if effects := fmt.Sprint(provider.Effects()); strings.Count(effects, ":1") != 1 {
+		t.Errorf("the provider did %s", effects)
+	}
+}

@@ -1,0 +1,331 @@
+//go:build long
+
+package diskfull
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// fillsWanted is how often the disk is filled: a few times, unless somebody asks
+// for more (make diskfull FILLS=50).
+func fillsWanted(t testing.TB) int {
+	text := os.Getenv("COAX_TEST_FILLS")
+	if text == "" {
+		return 3
+	}
+	fills, err := strconv.Atoi(text)
+	if err != nil || fills < 1 {
+		t.Fatalf("COAX_TEST_FILLS=%q is no number of fills", text)
+	}
+	return fills
+}
+
+// A real disk, of some megabytes, fills up under a demo at work, again and again.
+// It needs a file system of its own, which a namespace gives to whoever asks. Not
+// every machine allows that: internal/durability plays a full disk everywhere.
+func TestADemoOnADiskThatFillsUpLosesNothing(t *testing.T) {
+	e2e.AboutSQLite(t, "its disk")
+	if folder := os.Getenv("COAX_TEST_SMALL_DISK"); folder != "" {
+		fillTheDisk(t, folder)
+		return
+	}
+	t.Parallel()
+	inside := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=1h")
+	inside.Env = append(os.Environ(), "COAX_TEST_SMALL_DISK="+t.TempDir())
+	inside.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	progress := &e2e.Synchronised{}
+	inside.Stdout, inside.Stderr = io.MultiWriter(progress, testWriter{t}), progress
+	err := inside.Run()
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit), exit != nil && exit.ExitCode() == noSmallDisk:
+		t.Skipf("this machine gives nobody a small disk to fill (%v); the page limit of internal/durability stands in for it", err)
+	case err != nil:
+		t.Fatalf("inside: %v\n%s", err, progress.String())
+	}
+}
+
+// noSmallDisk is how the process inside ends where it may not mount.
+const noSmallDisk = 77
+
+// testWriter passes a child's progress on.
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("fill ")) {
+		w.t.Logf("%s", bytes.TrimSpace(p))
+	}
+	return len(p), nil
+}
+
+// smallDisk is what the demo has to itself.
+const smallDisk = 48 << 20
+
+// fillTheDisk is the test inside its namespace.
+func fillTheDisk(t *testing.T, folder string) {
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)); err != nil {
+		fmt.Println("mount:", err)
+		os.Exit(noSmallDisk)
+	}
+	provider, err := demo.StartSimulator("127.0.0.1:0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer provider.Stop()
+	args := []string{"demo", "--dir", filepath.Join(folder, "demo"), "--addr", "127.0.0.1:0", "--json"}
+	for _, set := range []string{"provider.url=" + provider.URL, "provider.timeout=3s", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms"} {
+		args = append(args, "--set", set)
+	}
+	p := e2e.Start(t, args...)
+	p.Install(t).JSON("lco", "set", "--lco", "1", "--rate-limit", "1000000")
+	p.Install(t).JSON("wallet", "topup", "--lco", "1", "--amount", "100000000", "--reference", "for a long day")
+
+	l := &diskLoad{t: t, over: make(chan struct{}), told: map[string]string{}, refused: map[fault.Code]int{}}
+	l.serve(p)
+	l.run(4)
+	draw := rand.New(rand.NewPCG(1, 2))
+	ended := 0
+	for fill := range fillsWanted(t) {
+		l.await("some operations are done", p, func() bool { return l.since(&l.done) >= 10 })
+		ballast := filepath.Join(folder, "ballast")
+		spare := int64(fill%2) * draw.Int64N(2<<20)
+		fillUp(t, ballast, spare)
+		said := strings.Count(p.Err.String(), "database or disk is full")
+		l.await("operations are refused, and where no byte is left everything is", p, func() bool {
+			return l.since(&l.unserved) >= 5 && (spare > 0 || strings.Count(p.Err.String(), "database or disk is full") > said+5)
+		})
+		l.await("the slow one has an answer", p, func() bool { return l.since(&l.slow) > 0 })
+		l.await("the node says that it is not ready", p, func() bool { return !l.ready(p) })
+		if fill%3 == 2 {
+			p.Kill() // the power goes as well
+		}
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		if alive := l.await("it goes on by itself", p, func() bool { return l.since(&l.done) >= 5 && l.ready(p) }); !alive {
+			// Killed, or it would not trust its disk any longer.
+			if fill%3 != 2 {
+				ended++
+			}
+			p = e2e.Start(t, args...)
+			l.serve(p)
+			l.await("it goes on after a restart", p, func() bool { return l.since(&l.done) >= 5 })
+		}
+		t.Logf("fill %d, %d bytes left: %d operations done, refused so far %v", fill+1, spare, len(l.results()), l.counts())
+	}
+	close(l.over)
+	l.group.Wait()
+	if fills := fillsWanted(t); fills >= 20 && l.counts()[fault.InternalError] == 0 {
+		t.Errorf("in %d fills no settlement met a full disk: %v", fills, l.counts())
+	}
+	if ended > 0 {
+		t.Errorf("a full disk ended the process %d times:\n%s", ended, p.Err)
+	}
+	l.checkBooks(p, provider)
+}
+
+// fillUp writes a file until nothing more fits, and gives some bytes back.
+func fillUp(t testing.TB, path string, spare int64) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, size := range []int{1 << 20, 4096} {
+		for block := make([]byte, size); err == nil; {
+			_, err = file.Write(block)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("fill the disk: %v", err)
+		}
+		err = nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Truncate(max(0, info.Size()-spare)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// diskLoad is clients of a demo that comes and goes. Each keeps a key until it has
+// a result, and remembers the results.
+type diskLoad struct {
+	t      testing.TB
+	target atomic.Pointer[e2e.Env]
+	over   chan struct{}
+	group  sync.WaitGroup
+
+	mu      sync.Mutex
+	told    map[string]string // transaction ids by key
+	refused map[fault.Code]int
+	// Since the last await: results, refusals, answers to the slow client.
+	done, unserved, slow int
+}
+
+// slowClient begins the keys of the client whose orders take the provider long.
+const slowClient = "small-disk-0-"
+
+// serve sends the clients to a process.
+func (l *diskLoad) serve(p *e2e.Process) {
+	l.target.Store(&e2e.Env{TB: l.t, Line: p.Line, HTTP: e2e.Trusting(l.t, p.Line.CACert)})
+}
+
+func (l *diskLoad) run(clients int) {
+	for n := range clients {
+		l.group.Go(func() {
+			for i := 0; ; i++ {
+				key := fmt.Sprintf("small-disk-%d-%d", n, i)
+				o := e2e.Order{"full_name": "Asha", "mobile": fmt.Sprintf("98%02d%06d", n, i), "plan_id": "BASIC-1"}
+				if strings.HasPrefix(key, slowClient) {
+					// The provider is slow with this one, so that there is always an
+					// operation whose settlement is still to come.
+					o["mobile"] = fmt.Sprintf("900007%04d", i)
+				}
+				for !l.ask(key, o) {
+					select {
+					case <-l.over:
+						return
+					case <-time.After(20 * time.Millisecond): // a client's pause
+					}
+				}
+				select {
+				case <-l.over:
+					return
+				default:
+				}
+			}
+		})
+	}
+}
+
+// ask sends a request once; true if it has a result.
+func (l *diskLoad) ask(key string, o e2e.Order) bool {
+	w := l.target.Load()
+	got, answered := w.TryOperate(w.DemoCaller(), "activate", key, o)
+	if !answered {
+		return false // killed, or not there yet
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if strings.HasPrefix(key, slowClient) {
+		l.slow++
+	}
+	switch got.Code {
+	case fault.OK:
+		l.told[key] = got.Text("transaction_id")
+		l.done++
+		return true
+	case fault.ServiceUnavailable, fault.InternalError, fault.RequestInProgress, fault.PendingReview:
+		l.refused[got.Code]++
+		l.unserved++
+		return false
+	}
+	l.t.Errorf("%s: %s", key, got.Raw)
+	return true
+}
+
+// await polls until something holds; false if the process ends before.
+func (l *diskLoad) await(what string, p *e2e.Process, condition func() bool) bool {
+	l.t.Helper()
+	l.mu.Lock()
+	l.done, l.unserved, l.slow = 0, 0, 0
+	l.mu.Unlock()
+	for patience := time.After(e2e.Timeout); !condition(); {
+		select {
+		case <-p.Ended:
+			return false
+		case <-patience:
+			l.t.Fatalf("gave up waiting until %s: %v\n%s", what, l.counts(), p.Err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return true
+}
+
+// since reads one of the counts that await begins anew.
+func (l *diskLoad) since(count *int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *count
+}
+
+func (l *diskLoad) counts() map[fault.Code]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.refused)
+}
+
+func (l *diskLoad) results() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.told)
+}
+
+func (l *diskLoad) ready(p *e2e.Process) bool {
+	response, err := http.Get(p.Line.InternalURL + "/readyz")
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// checkBooks holds what clients were told, what the store has and what the provider
+// did against each other.
+func (l *diskLoad) checkBooks(p *e2e.Process, provider *demo.RunningSimulator) {
+	t := l.t
+	db := e2e.PeekStore(t, e2e.StoreAt(t, p.Line.Config))
+	l.await("nothing is open any longer", p, func() bool {
+		return e2e.Rows(t, db, `SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review')`)[0] == "0"
+	})
+	effects := provider.Effects()
+	succeeded := map[string]bool{}
+	for _, id := range e2e.Rows(t, db, `SELECT id FROM operations WHERE status = 'success'`) {
+		if succeeded[id] = true; effects[id] != 1 {
+			t.Errorf("operation %s succeeded, and the provider carried it out %d times", id, effects[id])
+		}
+	}
+	for reference := range effects {
+		if !succeeded[reference] {
+			t.Errorf("the provider carried out %s, which did not succeed", reference)
+		}
+	}
+	for key, id := range l.results() {
+		if !succeeded[id] {
+			t.Errorf("%s was told as done as %s, and is not", key, id)
+		}
+	}
+	t.Logf("%d operations were told as done, %d are", len(l.results()), len(succeeded))
+	e2e.Mentions(t, "the audit", e2e.OK(t, e2e.Run(t, "audit", "--config", p.Line.Config)).Out, "Everything agrees.")
+	if status := p.Terminate(); status != e2e.ExitDone {
+		t.Errorf("the demo ended with %d\n%s", status, p.Err)
+	}
+}

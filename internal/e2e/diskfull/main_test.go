@@ -1,0 +1,11 @@
+//go:build long
+
+package diskfull
+
+import (
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+)
+
+func TestMain(m *testing.M) { e2e.Main(m) }

@@ -1,0 +1,387 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/contract/contracttest"
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/provider/simulator"
+	"github.com/coaxhq/coax/internal/server"
+	"github.com/coaxhq/coax/internal/telemetry"
+	"github.com/coaxhq/coax/signing"
+)
+
+// Env is a whole service in this process: real TLS, a real store, the demo's
+// operator and catalogue, and a clock that stands still unless moved.
+type Env struct {
+	TB     testing.TB
+	Folder string
+	Node   *server.Node
+	Desk   *admin.Desk
+	Line   demo.Line
+	HTTP   *http.Client
+	Logged *Synchronised
+	// Simulator is the provider, in this process and on a socket of its own.
+	Simulator *demo.RunningSimulator
+	Time      atomic.Int64 // Unix milliseconds
+	paid      int          // payments made so far
+	// History: the demo's operator has one.
+	History bool
+	Stop    func()
+}
+
+// Synchronised is a buffer that a server writes and a test reads.
+type Synchronised struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *Synchronised) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *Synchronised) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+// NewEnv starts a service in a folder of its own, with extra settings.
+func NewEnv(t testing.TB, sets ...string) *Env {
+	t.Helper()
+	return NewEnvAt(t, standingStill(), sets...)
+}
+
+// NewEnvAt is newWorld with the moment at which its clock stands.
+func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
+	t.Helper()
+	folder, own := furnishedFolder(t, at)
+	w := &Env{TB: t, Folder: folder, Logged: &Synchronised{}}
+	w.Time.Store(at.UnixMilli())
+	w.Start(append(own, sets...)...)
+	// The first start was a while ago, and prices are believed for some time only.
+	if err := w.Node.Store.RecordComparison(context.Background(), catalogue.Comparison{
+		Provider: w.Node.Config.Provider.Name, At: at, Components: simulator.Components(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Stop() })
+	return w
+}
+
+func (w *Env) Now() time.Time { return time.UnixMilli(w.Time.Load()).UTC() }
+
+// Pass moves the world's clock.
+func (w *Env) Pass(d time.Duration) { w.Time.Add(d.Milliseconds()) }
+
+// Start opens the doors; after a stop it is a restart with the same folder.
+func (w *Env) Start(sets ...string) {
+	w.TB.Helper()
+	var err error
+	if w.Simulator, err = demo.StartSimulator("127.0.0.1:0", filepath.Join(w.Folder, "simulator.json")); err != nil {
+		w.TB.Fatal(err)
+	}
+	config, err := demo.Prepare(demo.Folder{Path: w.Folder, Sets: sets}, "127.0.0.1:0", w.Simulator.URL)
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	log := telemetry.NewLogger(w.Logged, slog.LevelDebug, "json")
+	if w.Node, err = server.Open(context.Background(), config, nil, log, w.Now); err != nil {
+		w.TB.Fatal(err)
+	}
+	if err := w.furnish(); err != nil {
+		w.TB.Fatal(err)
+	}
+	if err := w.Node.Listen(); err != nil {
+		w.TB.Fatal(err)
+	}
+	w.Line.BaseURL = "https://" + server.Reachable(w.Node.APIAddr) + "/api/v1"
+	w.Line.PlainURL = "http://" + server.Reachable(w.Node.PlainAddr)
+	w.Line.InternalURL = "http://" + server.Reachable(w.Node.InternalAddr)
+	w.Desk = admin.NewDesk(w.Node.Store, w.Node.Vault, "test", w.Now)
+	w.HTTP = Trusting(w.TB, filepath.Join(w.Folder, "ca.pem"))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- w.Node.Serve(ctx) }()
+	w.Stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			w.TB.Errorf("the service ended: %v", err)
+		}
+		if err := w.Node.Close(); err != nil {
+			w.TB.Errorf("the store did not close: %v", err)
+		}
+		w.HTTP.CloseIdleConnections()
+		w.Simulator.Stop()
+	})
+}
+
+// furnish gives the world what a demo has.
+func (w *Env) furnish() error {
+	ctx := context.Background()
+	begins, err := demo.BeginningOf(ctx, w.Node, io.Discard, true, w.History)
+	if err != nil {
+		return err
+	}
+	if w.Line, err = demo.FurnishFrom(ctx, w.Node, filepath.Join(w.Folder, "demo.json"), begins); err != nil || !begins.History {
+		return err
+	}
+	return demo.FillHistory(ctx, w.Node, w.Simulator, begins.Now(), io.Discard)
+}
+
+func (w *Env) Restart() {
+	w.TB.Helper()
+	w.Stop()
+	w.Start()
+}
+
+// Trusting is an HTTP client that trusts one CA and keeps many connections.
+func Trusting(t testing.TB, ca string) *http.Client {
+	t.Helper()
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(text)
+	return &http.Client{Timeout: time.Minute, Transport: Unheard{after: 4 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64,
+		// Of many who call at once, one may find another's connection free while
+		// its own is dialled. What nobody has used after five seconds the service
+		// closes, and who takes it at that moment has no answer.
+		IdleConnTimeout: 2 * time.Second,
+	}}}
+}
+
+// Caller is an API key with its secret.
+type Caller struct {
+	ID          int64
+	OperatorID  int64
+	Key, Secret string
+}
+
+// DemoCaller is the key that the demo was furnished with.
+func (w *Env) DemoCaller() Caller {
+	return Caller{ID: 1, OperatorID: w.Line.LCOID, Key: w.Line.APIKey, Secret: w.Line.APISecret}
+}
+
+// NewOperator opens an account that may call from loopback, with a key.
+func (w *Env) NewOperator(name string, permissions access.Permissions) Caller {
+	w.TB.Helper()
+	operator, err := w.Desk.CreateOperator(context.Background(), name, admin.OperatorChange{})
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	if _, err := w.Desk.AllowAddress(context.Background(), operator.ID, "127.0.0.1"); err != nil {
+		w.TB.Fatal(err)
+	}
+	return w.NewKey(operator.ID, permissions)
+}
+
+func (w *Env) NewKey(operatorID int64, permissions access.Permissions) Caller {
+	w.TB.Helper()
+	issued, err := w.Desk.IssueKey(context.Background(), operatorID, permissions)
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	return Caller{ID: issued.ID, OperatorID: operatorID, Key: issued.Key, Secret: issued.Secret.Reveal()}
+}
+
+// Call is a request as a test wants it sent, right or wrong. What is left empty
+// is filled in rightly; the signature covers what is sent.
+type Call struct {
+	As        Caller
+	Method    string
+	Path      string // with its query
+	Body      string
+	Timestamp string
+	Nonce     string
+	Signature string
+	Base      string // scheme and host; the service's own if empty
+	Header    http.Header
+	Drop      []string // headers to leave out
+}
+
+// Answer is what came back.
+type Answer struct {
+	Status  int
+	Header  http.Header
+	Raw     []byte
+	Success bool
+	Code    fault.Code
+	Message string
+	ID      string
+	Data    map[string]any
+}
+
+// spoiled has the kinds of answers whose check was checked.
+var spoiled sync.Map
+
+// Send sends a call and receives the answer.
+func (w *Env) Send(c Call) Answer {
+	w.TB.Helper()
+	request := w.Request(c)
+	response, err := w.HTTP.Do(request)
+	if err != nil {
+		w.TB.Fatalf("%s %s: %v", request.Method, c.Path, err)
+	}
+	got, err := w.Receive(request, c.Path, response)
+	if err != nil {
+		w.TB.Fatalf("%s %s: read the answer: %v", request.Method, c.Path, err)
+	}
+	return got
+}
+
+// Receive reads an answer to its end, holds it against the contract, notes its
+// code, and opens the envelope. Whatever the service answers comes through here.
+func (w *Env) Receive(request *http.Request, path string, response *http.Response) (Answer, error) {
+	w.TB.Helper()
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return Answer{}, err
+	}
+	contracttest.Check(w.TB, request.Method, path, response.StatusCode, response.Header, raw)
+	got := readAnswer(w.TB, response.StatusCode, response.Header, raw)
+	kind := request.Method + " " + request.URL.Path + " " + string(got.Code)
+	received.note(got.Code, kind)
+	// One answer of each kind is spoiled in every way, to see that the check
+	// would have noticed.
+	if _, known := spoiled.LoadOrStore(kind, true); !known {
+		contracttest.CheckMutations(w.TB, request.Method, path, response.StatusCode, response.Header, raw)
+	}
+	return got, nil
+}
+
+func readAnswer(t testing.TB, status int, header http.Header, raw []byte) Answer {
+	t.Helper()
+	var envelope struct {
+		Success   bool           `json:"success"`
+		RequestID string         `json:"request_id"`
+		Code      fault.Code     `json:"code"`
+		Message   string         `json:"message"`
+		Data      map[string]any `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &envelope); err != nil {
+		t.Fatalf("the answer is no envelope: %v\n%s", err, raw)
+	}
+	return Answer{
+		Status: status, Header: header, Raw: raw, Success: envelope.Success, Code: envelope.Code,
+		Message: envelope.Message, ID: envelope.RequestID, Data: envelope.Data,
+	}
+}
+
+// Request makes the HTTP request of a call.
+func (w *Env) Request(c Call) *http.Request {
+	w.TB.Helper()
+	if c.Method == "" {
+		c.Method = http.MethodGet
+	}
+	base := c.Base
+	if base == "" {
+		base = strings.TrimSuffix(w.Line.BaseURL, "/api/v1")
+	}
+	request := w.signed(base, c)
+	if c.Method == http.MethodPost {
+		request.Header.Set("Idempotency-Key", "key-"+request.Header.Get("X-Nonce"))
+	}
+	for name, values := range c.Header {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	for _, name := range c.Drop {
+		request.Header.Del(name)
+	}
+	return request
+}
+
+// signed has the client make the request, and then puts in what the test wants
+// otherwise.
+func (w *Env) signed(base string, c Call) *http.Request {
+	w.TB.Helper()
+	speaker, err := client.New(client.Config{
+		BaseURL: base + "/api/v1", Key: cmp.Or(c.As.Key, "none"), Secret: client.Secret(cmp.Or(c.As.Secret, "none")), Now: w.Now,
+	})
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	request, err := speaker.Sign(context.Background(), c.Method, c.Path, []byte(c.Body))
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	if c.As.Key == "" {
+		request.Header.Set("X-API-Key", "")
+	}
+	if c.Timestamp != "" {
+		request.Header.Set("X-Timestamp", c.Timestamp)
+	}
+	if c.Nonce != "" {
+		request.Header.Set("X-Nonce", c.Nonce)
+	}
+	switch {
+	case c.Signature != "":
+		request.Header.Set("X-Signature", c.Signature)
+	case c.Timestamp != "" || c.Nonce != "":
+		path, query, _ := strings.Cut(c.Path, "?")
+		request.Header.Set("X-Signature", signing.Request{
+			Method: c.Method, Path: path, RawQuery: query, Body: []byte(c.Body),
+			Timestamp: request.Header.Get("X-Timestamp"), Nonce: request.Header.Get("X-Nonce"),
+		}.Sign(c.As.Secret))
+	}
+	return request
+}
+
+// Expect demands a code, and returns the answer for more.
+func (w *Env) Expect(what string, c Call, code fault.Code) Answer {
+	w.TB.Helper()
+	got := w.Send(c)
+	if got.Code != code {
+		w.TB.Errorf("%s: %d %s (%s); want %s", what, got.Status, got.Code, got.Message, code)
+	}
+	return got
+}
+
+func Rupees(t testing.TB, text string) money.Amount {
+	t.Helper()
+	value, err := money.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// Until polls a condition, for half a minute at most.
+func (w *Env) Until(what string, condition func() bool) {
+	w.TB.Helper()
+	patience := time.After(2 * Timeout) // of a machine that others use as well
+	for !condition() {
+		select {
+		case <-patience:
+			w.TB.Fatalf("gave up waiting until %s", what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// seen is one request's answer, when it began, before its first byte, and when
+// it had ended.
+type seen struct {
+	Began, Ended time.Time
+	Code         fault.Code
+}
+
+// load sends 200 requests a second until it is stopped.
+type load struct {
+	mu   sync.Mutex
+	All  []seen
+	Stop func()
+}
+
+func (w *Env) Load(as Caller) *load {
+	l := &load{}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	ticks := make(chan struct{}, 64)
+	group.Go(func() {
+		ticker := time.NewTicker(time.Second / 200)
+		defer ticker.Stop()
+		defer close(ticks)
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				select {
+				case ticks <- struct{}{}:
+				default:
+				}
+			}
+		}
+	})
+	for range 16 {
+		group.Go(func() {
+			for range ticks {
+				began := time.Now()
+				got := w.Send(Call{As: as, Path: Balance})
+				l.mu.Lock()
+				l.All = append(l.All, seen{began, time.Now(), got.Code})
+				l.mu.Unlock()
+			}
+		})
+	}
+	l.Stop = sync.OnceFunc(func() { close(done); group.Wait() })
+	return l
+}
+
+// Await waits until n more requests than there are now have begun after this
+// moment and been answered.
+func (l *load) Await(t *testing.T, n int) {
+	t.Helper()
+	began, patience := time.Now(), time.After(Timeout)
+	for {
+		l.mu.Lock()
+		count := 0
+		for _, s := range l.All {
+			if s.Began.After(began) {
+				count++
+			}
+		}
+		l.mu.Unlock()
+		if count >= n {
+			return
+		}
+		select {
+		case <-patience:
+			t.Fatal("the load came to a halt")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// sales is a load of activations, one after the other at each of eight tills.
+type sales struct {
+	w    *Env
+	mu   sync.Mutex
+	done map[string]string // transactions by their keys
+	Stop func()
+}
+
+func (w *Env) Sell(as Caller) *sales {
+	l := &sales{w: w, done: map[string]string{}}
+	end := make(chan struct{})
+	var group sync.WaitGroup
+	for till := range 8 {
+		group.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				mobile := fmt.Sprintf("98%02d%06d", till, i)
+				got := w.Operate(as, "activate", "load-"+mobile, LoadOrder(mobile))
+				l.mu.Lock()
+				l.done["load-"+mobile] = got.Text("transaction_id")
+				l.mu.Unlock()
+			}
+		})
+	}
+	l.Stop = sync.OnceFunc(func() { close(end); group.Wait() })
+	w.TB.Cleanup(l.Stop)
+	return l
+}
+
+// Answered is what has been answered by now.
+func (l *sales) Answered() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.done)
+}
+
+// Await waits for so many more answers.
+func (l *sales) Await(more int) {
+	l.w.TB.Helper()
+	before := len(l.Answered())
+	l.w.Until("more was sold", func() bool { return len(l.Answered()) >= before+more })
+}
+
+func LoadOrder(mobile string) Order {
+	return Order{"full_name": "Asha", "mobile": mobile, "plan_id": "BASIC-1"}
+}
+
+// Speaker is the public client, calling as somebody.
+func (w *Env) Speaker(as Caller, config client.Config) *client.Client {
+	w.TB.Helper()
+	config.Key, config.Secret, config.Now = as.Key, client.Secret(as.Secret), w.Now
+	if config.BaseURL == "" {
+		config.BaseURL = w.Line.BaseURL
+	}
+	if config.HTTP == nil {
+		config.HTTP = &http.Client{Transport: checked{w}}
+	}
+	c, err := client.New(config)
+	if err != nil {
+		w.TB.Fatal(err)
+	}
+	return c
+}
+
+// checked holds what the client receives against the contract before it sees it.
+type checked struct{ w *Env }
+
+func (c checked) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := c.w.HTTP.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.w.Receive(request, request.URL.RequestURI(), response)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(got.Raw))
+	return response, nil
+}

@@ -1,0 +1,112 @@
+package nodes
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// impatient makes nodes find out soon what became of things.
+var impatient = []string{
+	"provider.timeout=2s", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms",
+}
+
+// breakableNode launches a node with its failpoints compiled in.
+func (c *cluster) breakableNode(failpoint string) *clusterNode {
+	c.TB.Helper()
+	return c.launch(e2e.Breakable(c.TB), []string{"COAX_FAILPOINT=" + failpoint})
+}
+
+// A node dies and never comes back. Whatever it was at, another one finishes it:
+// the operation ends settled, the money is right to the paisa, and one result is
+// under the key on every node.
+func TestANodeThatIsKilledIsFinishedForByAnother(t *testing.T) {
+	e2e.AboutPostgres(t)
+	t.Parallel()
+	type row struct {
+		point, outcome string
+		want           map[fault.Code]bool
+	}
+	either := map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}
+	rows := []row{
+		{"N.before", "success", e2e.Only(fault.OK)},
+		{"N.after", "success", e2e.Only(fault.OK)},
+		{"R.before", "success", e2e.Only(fault.OK)},
+		{"R.in", "success", e2e.Only(fault.OK)},
+		{"P.before", "success", e2e.Only(fault.ProviderError)}, // reserved, never sent: refunded
+		{"P.sent", "timeout_applied", either},                  // sent, and perhaps received: the provider knows
+		{"P.sent", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+		{"P.after", "success", e2e.Only(fault.OK)},
+		{"P.after", "reject", e2e.Only(fault.ProviderError)},
+		{"S.in", "success", e2e.Only(fault.OK)},
+		{"S.in", "reject", e2e.Only(fault.ProviderError)},
+		{"S.after", "success", e2e.Only(fault.OK)},
+		{"S.after", "reject", e2e.Only(fault.ProviderError)},
+		{"V.claimed", "timeout_applied", e2e.Only(fault.OK)},
+		{"V.answered", "timeout_applied", e2e.Only(fault.OK)},
+		{"V.settled", "timeout_applied", e2e.Only(fault.OK)},
+		{"V.answered", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+		{"V.settled", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+	}
+	e2e.Together(t, rows, func(r row) string { return r.point + " " + r.outcome }, func(t *testing.T, r row) {
+		c := clusterOn(t, e2e.Migrated(t), impatient...)
+		c.furnish()
+		victim, survivor := c.breakableNode(r.point+"=kill"), c.breakableNode("")
+		victim.await()
+		survivor.await()
+		if strings.HasPrefix(r.point, "V.") {
+			// Follow-ups are anybody's: so that they are the victim's, the
+			// other one sleeps meanwhile.
+			survivor.stop()
+		}
+		me := c.Rich("me", "10000")
+		const mobile, key = "9811111111", "crash-point"
+		c.Script(mobile, r.outcome)
+		// The client's connection dies with the node, or the operation is
+		// answered and the node dies following it up.
+		if got, answered := c.tryAt(0, me, "activate", key, e2e.Activation(mobile)); answered && got.Code != fault.PendingReview {
+			t.Fatalf("answered %s; want the node to die", got.Raw)
+		}
+		<-victim.Ended
+		survivor.wake()
+
+		got := c.awaitSettled([]int{1}, me, "activate", key, e2e.Activation(mobile))
+		if !r.want[got.Code] {
+			t.Errorf("it ended as %s; want %v", got.Raw, r.want)
+		}
+		want := map[fault.Code][2]int64{fault.OK: {10_000_00 - 199_00, 0}, fault.ProviderError: {10_000_00, 0}}[got.Code]
+		if money := c.Money(me); money != want {
+			t.Errorf("the wallet is %v; want %v", money, want)
+		}
+		if carried := len(c.Simulator.Effects()); (carried == 1) != (got.Code == fault.OK) {
+			t.Errorf("the provider carried out %d orders, the operation is %s", carried, got.Code)
+		}
+		c.breakableNode("").await()
+		c.awaitSettled([]int{2, 1}, me, "activate", key, e2e.Activation(mobile))
+		if kept := c.rows(`SELECT id FROM operations`); len(kept) != 1 {
+			t.Errorf("%d operations; want 1", len(kept))
+		}
+		c.clean()
+		for _, node := range c.nodes[1:] {
+			if status := node.Terminate(); status != e2e.ExitDone {
+				t.Errorf("a survivor ended with %d", status)
+			}
+		}
+	})
+}
+
+// stop makes a node stand still, as a machine does that swaps or is moved; wake
+// lets it go on.
+func (n *clusterNode) stop() { n.tell(syscall.SIGSTOP) }
+
+func (n *clusterNode) wake() { n.tell(syscall.SIGCONT) }
+
+func (n *clusterNode) tell(s syscall.Signal) {
+	n.TB.Helper()
+	if err := n.Cmd.Process.Signal(s); err != nil {
+		n.TB.Fatal(err)
+	}
+}

@@ -1,0 +1,61 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// What is in review is shared among the nodes by nobody: each takes what is due
+// and not taken.
+func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
+	e2e.AboutPostgres(t)
+	t.Parallel()
+	const operations = 60
+	// They become due while none of the nodes is far behind the others.
+	c := newCluster(t, 3, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
+	me := c.Rich("me", "100000")
+	outcomes := []string{"timeout_applied", "timeout_not_applied", "reset_applied"}
+	mobile := func(i int) string { return fmt.Sprintf("98000000%02d", i) }
+	key := func(i int) string { return fmt.Sprintf("review-order-%02d", i) }
+	for i := range operations {
+		c.Script(mobile(i), outcomes[i%3])
+	}
+	if codes, _ := c.Race(operations, func(i int) e2e.Answer {
+		return c.operateAt(i, me, "activate", key(i), e2e.Activation(mobile(i)))
+	}); codes[fault.PendingReview] != operations {
+		t.Fatalf("answered %v; want all in review", codes)
+	}
+	for i := range operations {
+		got := c.awaitSettled([]int{i, i + 1}, me, "activate", key(i), e2e.Activation(mobile(i)))
+		want := fault.OK
+		if outcomes[i%3] == "timeout_not_applied" {
+			want = fault.ProviderError
+		}
+		if got.Code != want {
+			t.Errorf("%s %s: %s; want %s", mobile(i), outcomes[i%3], got.Raw, want)
+		}
+		if c.Asked(mobile(i), "status") == 0 {
+			t.Errorf("%s was never asked about", mobile(i))
+		}
+	}
+	nodes := c.rows(`SELECT DISTINCT node FROM operation_events WHERE from_status = 'needs_review'`)
+	t.Logf("settled by %d nodes: %v", len(nodes), c.rows(`SELECT count(*) FROM operation_events WHERE from_status = 'needs_review' GROUP BY node`))
+	if len(nodes) < 2 {
+		t.Errorf("all were settled by %v; want the work shared", nodes)
+	}
+	if settled := c.rows(`SELECT operation_id FROM operation_events WHERE from_status = 'needs_review'`); len(settled) != operations ||
+		len(slices.Compact(settled)) != operations {
+		t.Errorf("%d settlements; want one for each of %d", len(settled), operations)
+	}
+	if got := c.Money(me); got != [2]int64{100_000_00 - 40*199_00, 0} {
+		t.Errorf("the wallet is %v; want 40 charges", got)
+	}
+	if carried := len(c.Simulator.Effects()); carried != 40 {
+		t.Errorf("the provider carried out %d orders; want 40", carried)
+	}
+	c.clean()
+}

@@ -1,0 +1,91 @@
+package nodes
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+)
+
+// Nodes that are started together on nothing make the schema once, and agree on
+// the master key.
+func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
+	e2e.AboutPostgres(t)
+	t.Parallel()
+	c := foundCluster(t)
+	c.start(3)
+	migrations := presentMigrations(t)
+	for query, want := range map[string][]string{
+		`SELECT version_id FROM goose_db_version WHERE version_id > 0 AND is_applied`: migrations,
+		`SELECT count(*) FROM schema_tolerance`:                                       {strconv.Itoa(len(migrations))},
+		`SELECT count(*) FROM master_keys`:                                            {"1"},
+	} {
+		if got := c.rows(query); !slices.Equal(got, want) {
+			t.Errorf("%s: %v; want %v", query, got, want)
+		}
+	}
+	c.furnish()
+	me := c.Rich("me", "10000")
+	for i := range c.nodes {
+		if got := c.operateAt(i, me, "activate", fmt.Sprintf("first-order-%d", i), e2e.Activation(fmt.Sprintf("981111111%d", i))); got.Code != fault.OK {
+			t.Errorf("node %d: %s", i, got.Raw)
+		}
+		if status := e2e.Readiness(t, c.nodes[i].internal); status != 200 {
+			t.Errorf("node %d: /readyz says %d", i, status)
+		}
+	}
+	if got := c.Money(me); got != [2]int64{10_000_00 - 3*199_00, 0} {
+		t.Errorf("the wallet is %v; want three charges", got)
+	}
+	c.clean()
+	for i, node := range c.nodes {
+		if status := node.Terminate(); status != e2e.ExitDone {
+			t.Errorf("node %d ended with %d", i, status)
+		}
+	}
+}
+
+// The same with more of them than one would start, and nothing but the migration.
+func TestManyMigrationsAtOnceAreOne(t *testing.T) {
+	e2e.AboutPostgres(t)
+	t.Parallel()
+	program := e2e.Breakable(t)
+	for range 3 {
+		c := foundCluster(t)
+		var running []*e2e.Process
+		for range 8 {
+			p := e2e.LaunchProgram(t, program, nil, "migrate", "--config", c.config)
+			t.Cleanup(p.Kill)
+			running = append(running, p)
+		}
+		for i, p := range running {
+			if status := p.Wait(); status != e2e.ExitDone {
+				t.Errorf("migration %d ended with %d: %s", i, status, p.Err)
+			}
+		}
+		if got, want := c.rows(`SELECT version_id FROM goose_db_version WHERE version_id > 0`), presentMigrations(t); !slices.Equal(got, want) {
+			t.Errorf("the migrations are %v; want %v, each once", got, want)
+		}
+		c.furnish()
+		c.clean()
+	}
+}
+
+// presentMigrations are the numbers of those that the present code has.
+func presentMigrations(t *testing.T) (numbers []string) {
+	t.Helper()
+	files, err := filepath.Glob("../../store/postgres/migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d migrations: %v", len(files), err)
+	}
+	for _, file := range files {
+		number, _, _ := strings.Cut(filepath.Base(file), "_")
+		numbers = append(numbers, strings.TrimLeft(number, "0"))
+	}
+	return numbers
+}

@@ -1,0 +1,134 @@
+package pages
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+)
+
+func TestSomebodyElsesPasswordIsReplacedFirst(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	_, made, err := w.Desk.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha", Role: login.Viewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := w.Browser(t)
+	b.SignIn("asha", made).Sends(t, "/account/password")
+	b.Get("/console/").Sends(t, "/account/password")
+	b.Get("/account/password").Shows(t, http.StatusOK, "made by somebody else")
+	change := func(old, new, repeated string) e2e.Page {
+		return b.Post("/account/password", url.Values{"password": {old}, "new_password": {new}, "repeated_password": {repeated}})
+	}
+	change(made, "monsoon ferry lamp", "monsoon ferry lump").Shows(t, http.StatusUnprocessableEntity, "not the same")
+	change("wrong", "monsoon ferry lamp", "monsoon ferry lamp").Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
+	change(made, "short", "short").Shows(t, http.StatusUnprocessableEntity, "too short")
+	change(made, "monsoon ferry lamp", "monsoon ferry lamp").Sends(t, "/")
+	b.Get("/console/").Shows(t, http.StatusOK, "Asha")
+	w.Browser(t).SignIn("asha", made).Shows(t, http.StatusUnprocessableEntity)
+}
+
+func TestAChangedPasswordSignsOutEverywhereElse(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	here, there := w.As(t, w.Line.Operator), w.As(t, w.Line.Operator)
+	here.Post("/account/password", url.Values{
+		"password": {w.Line.Operator.Password}, "new_password": {"a kite over Kochi"}, "repeated_password": {"a kite over Kochi"},
+	}).Sends(t, "/account/")
+	here.Get("/account/").Shows(t, http.StatusOK, "Your password is changed")
+	there.Get("/account/").Sends(t, "/sign-in?to=%2Faccount%2F")
+}
+
+func TestOnesOwnSessionsAreShownAndCanBeEnded(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	here, there := w.As(t, w.Line.Operator), w.As(t, w.Line.Operator)
+	stranger := w.As(t, w.Line.Admin)
+	ends := regexp.MustCompile(`action="(/account/sessions/[0-9a-f]+/end)"`)
+	shown := ends.FindAllStringSubmatch(here.Get("/account/").Shows(t, http.StatusOK, "This device").Body, -1)
+	if len(shown) != 1 {
+		t.Fatalf("%d sessions can be ended; want the other one", len(shown))
+	}
+	// Somebody else who knows the session's name changes nothing by it.
+	stranger.Post(shown[0][1], nil)
+	there.Get("/panel/").Shows(t, http.StatusOK)
+	here.Post(shown[0][1], nil).Sends(t, "/account/")
+	there.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+	here.Get("/panel/").Shows(t, http.StatusOK)
+}
+
+func TestPagesSpeakHindiToWhoeverChoosesIt(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.Browser(t)
+	b.Get("/sign-in").Shows(t, http.StatusOK, `lang="en"`, "Sign in")
+	b.Post("/sign-in/language", url.Values{"language": {"hi"}}).Sends(t, "/sign-in")
+	b.Get("/sign-in").Shows(t, http.StatusOK, `lang="hi"`, "साइन इन")
+	b.SignIn(w.Line.Operator.Username, "wrong password").Shows(t, http.StatusUnprocessableEntity, "पासवर्ड ग़लत है")
+
+	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
+	b.Post("/account/language", url.Values{"language": {"hi"}, "back": {"/panel/"}}).Sends(t, "/panel/")
+	b.Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`, "नमस्ते")
+	// It is the person's, wherever they sign in next.
+	w.As(t, w.Line.Operator).Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`)
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At("/sign-in"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept-Language", "mr-IN, hi;q=0.8, en;q=0.5")
+	w.Browser(t).Send(request).Shows(t, http.StatusOK, `lang="hi"`)
+
+	b.Post("/account/theme", url.Values{"theme": {"dark"}}).Sends(t, "/account/")
+	b.Get("/account/").Shows(t, http.StatusOK, `data-theme="dark"`)
+	b.Post("/account/theme", url.Values{"theme": {"pink"}}).Shows(t, http.StatusUnprocessableEntity)
+}
+
+// What was posted without a fresh proof is not done, and not forgotten either.
+func TestAStepUpComesBackToWhatOneWasDoing(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.As(t, w.Line.Operator)
+	key, _ := b.Enrol()
+	w.Pass(6 * time.Minute)
+
+	b.Get("/account/second-factor").Sends(t, "/step-up?to=%2Faccount%2Fsecond-factor")
+	asked := b.Post("/account/second-factor/remove", url.Values{"why": {"a new <telephone>"}, "password": {"never repeated"}})
+	asked.Shows(t, http.StatusForbidden, `action="/step-up"`, `name="form.why"`, "a new &lt;telephone&gt;", `value="/account/"`, `name="code"`)
+	if strings.Contains(asked.Body, "never repeated") {
+		t.Error("a password is repeated in the page")
+	}
+	b.Get("/account/").Shows(t, http.StatusOK, "Remove it") // so it is still there
+
+	give := func(password, code string) e2e.Page {
+		return b.Post("/step-up", url.Values{"password": {password}, "code": {code}, "to": {"/account/"}, "form.why": {"a new <telephone>"}})
+	}
+	give("wrong password", e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.", "a new &lt;telephone&gt;")
+	give(w.Line.Operator.Password, "000000").Shows(t, http.StatusUnprocessableEntity, "The code is wrong")
+	give(w.Line.Operator.Password, e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusOK, "Your account", "Remove it")
+	b.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
+	b.Get("/account/").Shows(t, http.StatusOK, "The second factor is removed.", "It is not set up.")
+}
+
+func TestADisabledLoginIsOutAtOnce(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.As(t, w.Line.Operator)
+	person, err := w.Desk.LoginNamed(context.Background(), w.Line.Operator.Username)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Desk.ChangeLogin(context.Background(), person.ID, admin.LoginChange{Disabled: new(true)}); err != nil {
+		t.Fatal(err)
+	}
+	b.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Shows(t, http.StatusUnprocessableEntity)
+}

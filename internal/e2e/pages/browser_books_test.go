@@ -1,0 +1,224 @@
+package pages
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// An operator's people read their books in a browser: the statement, what is held
+// apart from it, the list of transactions, and both as files.
+func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	me, _ := w.Customers(4)
+	w.InReview(me, "activate", "unknowable", "9700000001", "in-review")
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("₹")
+
+	tab.Open(w.At("/panel/statement"))
+	tab.Sees("Opening balance")
+	tab.Sees("Held for what is under way")
+	tab.Check("panel-statement")
+	tab.Set("Show", "credit")
+	tab.Until("debits are left out", `![...document.querySelectorAll("#lines tbody td")].some(c => c.dataset.label === "Debit" && c.textContent.includes("₹"))`)
+	tab.Open(w.At("/panel/statement/print"))
+	tab.Sees("Closing balance")
+	tab.Check("panel-statement-print")
+
+	tab.Open(w.At("/panel/transactions"))
+	tab.Sees("Activation")
+	tab.Check("panel-transactions")
+	tab.Set("State", "needs_review")
+	tab.Until("one is left", `document.querySelectorAll("#list tbody tr").length === 1`)
+
+	b := w.As(t, w.Line.Operator)
+	file := b.Get("/panel/statement/export/csv").Shows(t, http.StatusOK)
+	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(file.Body, "\ufeff"))).ReadAll()
+	if err != nil || len(rows) < 6 {
+		t.Fatalf("%d rows, %v:\n%s", len(rows), err, file.Body)
+	}
+	last := len(rows[0]) - 1
+	balance := w.Money(me)[0]
+	// What is held has left the wallet, and is in no line yet.
+	held := w.Money(me)[1]
+	if got, want := strings.ReplaceAll(rows[len(rows)-1][last], ".", ""), fmt.Sprint(balance+held); got != want {
+		t.Errorf("the statement closes at %s paise; the wallet and its holds are %s", got, want)
+	}
+	if workbook := b.Get("/panel/statement/export/xlsx").Shows(t, http.StatusOK, "PK"); !strings.Contains(workbook.Header.Get("Content-Disposition"), ".xlsx") {
+		t.Errorf("the workbook comes as %q", workbook.Header.Get("Content-Disposition"))
+	}
+	list := b.Get("/panel/transactions/export/csv").Shows(t, http.StatusOK, "9700000001")
+	if lines := strings.Count(list.Body, "\r\n"); lines != 6 {
+		t.Errorf("the file of transactions has %d lines; want a title and 5:\n%s", lines, list.Body)
+	}
+	b.Get("/panel/statement?from=yesterday").Shows(t, http.StatusOK, "That is not a day.")
+	b.Get("/panel/statement?after=nonsense!").Shows(t, http.StatusNotFound)
+}
+
+// A bulk renewal from the expiry list and one from a file: checked, started, run,
+// looked at row by row; and what another operator cannot see of it.
+func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	me, ids := w.Customers(5)
+	before := w.Money(me)[0]
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("₹")
+
+	tab.Open(w.At("/panel/bulk"))
+	tab.Sees("From the expiry list")
+	tab.Check("panel-bulk")
+	w.Pass(24 * 24 * time.Hour) // they expire in a few days
+	tab = looktest.New(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("₹")
+	tab.Open(w.At("/panel/bulk?within=15"))
+	tab.Sees("5 subscribers")
+	tab.Check("panel-bulk-offer")
+	tab.Do(chromedp.Click(`input[value="`+ids[4]+`"]`, chromedp.ByQuery))
+	tab.Press("Check these")
+	tab.Sees("the wallet covers the sum")
+	tab.Check("panel-bulk-draft")
+	if now := w.Money(me)[0]; now != before {
+		t.Fatalf("a check has cost %d paise", before-now)
+	}
+	draft := tab.URL()
+	tab.Press("Renew 4 subscribers")
+	tab.Sees("Finished")
+	tab.Check("panel-bulk-finished")
+	if cost := before - w.Money(me)[0]; cost != 4*199_00 {
+		t.Errorf("four renewals cost %d paise", cost)
+	}
+
+	// Sent once more, the form of a job that was started changes nothing.
+	b := w.As(t, w.Line.Operator)
+	at, err := url.Parse(draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Post(at.Path+"/start", nil).Sends(t, at.Path)
+	if cost := before - w.Money(me)[0]; cost != 4*199_00 {
+		t.Errorf("started twice, they cost %d paise", cost)
+	}
+	b.Get(at.Path+"/csv").Shows(t, http.StatusOK, ids[0], "Done")
+
+	// To another operator it is not there.
+	other := w.NewOperator("Another", access.AllPermissions)
+	stranger := w.As(t, w.Person(t, "stranger", "owner", other.OperatorID))
+	for _, path := range []string{at.Path, at.Path + "/csv"} {
+		stranger.Get(path).Shows(t, http.StatusNotFound)
+	}
+	for _, path := range []string{at.Path + "/start", at.Path + "/cancel"} {
+		stranger.Post(path, nil).Shows(t, http.StatusNotFound)
+	}
+
+	file := filepath.Join(t.TempDir(), "november.csv")
+	if err := os.WriteFile(file, []byte("mobile,plan_id\n9800000004,\n9999999999,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tab.Open(w.At("/panel/bulk"))
+	tab.Do(chromedp.SetUploadFiles(`input[type="file"]`, []string{file}, chromedp.ByQuery))
+	tab.Press("Check the file")
+	tab.Sees("There is no such subscriber.")
+	tab.Check("panel-bulk-file")
+	w.Script("9800000004", "reject")
+	tab.Press("Renew 1 subscriber")
+	tab.Sees("The provider refused it.")
+	tab.Check("panel-bulk-failed")
+	tab.Press("Try the failed rows again")
+	tab.Sees("Again: november.csv")
+	tab.Press("Renew 1 subscriber")
+	tab.Sees("Finished")
+	if cost := before - w.Money(me)[0]; cost != 5*199_00 {
+		t.Errorf("five renewals cost %d paise", cost)
+	}
+
+	// A list that is put away stays away, and one that is sent as another operator's
+	// finds none of these subscribers.
+	put := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
+	b.Post(put+"/cancel", nil).Sends(t, "/panel/bulk")
+	b.Post(put+"/start", nil).Sends(t, put)
+	theirs := stranger.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
+	stranger.Get(theirs).Shows(t, http.StatusOK, "None of the rows can be renewed.", "There is no such subscriber.")
+	if cost := before - w.Money(me)[0]; cost != 5*199_00 {
+		t.Errorf("with a list that was put away, five renewals cost %d paise", cost)
+	}
+	b.Upload("/panel/bulk", "file", "bad.csv", "name\nAsha\n").Shows(t, http.StatusUnprocessableEntity, "The file cannot be used as it is", "name")
+	b.Post("/panel/bulk", url.Values{"within": {"7"}}).Shows(t, http.StatusUnprocessableEntity, "Choose at least one subscriber.")
+	w.Audited()
+}
+
+// Whoever writes an operator's programs sees the keys, finds a refused call in the
+// log, and is told what is wrong with its signature.
+func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
+	e2e.AboutNoStore(t)
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	me := w.DemoCaller()
+	w.Expect("a balance", e2e.Call{As: me, Path: e2e.Balance}, fault.OK)
+	other := w.NewOperator("Another", access.AllPermissions)
+	theirs := w.Expect("another's", e2e.Call{As: other, Path: e2e.Balance}, fault.OK)
+	wrong := me
+	wrong.Secret = "cxs_" + strings.Repeat("0", 64)
+	refused := w.Expect("a wrong secret", e2e.Call{As: wrong, Path: "/api/v1/subscription?mobile=9876543210"}, fault.InvalidSignature)
+
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("₹")
+	tab.Open(w.At("/panel/keys"))
+	tab.Sees(access.Hint(me.Key))
+	if body := tab.Text("main"); strings.Contains(body, me.Key) {
+		t.Error("the page shows a whole key")
+	}
+	tab.Check("panel-keys")
+	tab.Open(w.At("/panel/requests"))
+	tab.Sees(refused.ID)
+	if body := tab.Text("main"); strings.Contains(body, theirs.ID) {
+		t.Error("the log shows another operator's call")
+	}
+	tab.Check("panel-requests")
+	tab.Fill("Search", refused.ID)
+	tab.Until("one call is left", `document.querySelectorAll("#list tbody tr").length === 1`)
+	tab.Open(w.At("/panel/signature"))
+	tab.Check("panel-signature")
+	tab.Fill("Request id", refused.ID)
+	tab.Press("Find it")
+	tab.Sees("The six lines that the server computed")
+	tab.Check("panel-request")
+
+	entry, err := w.Node.Requests.Search(t.Context(), me.OperatorID, requestlog.Query{RequestID: refused.ID})
+	if err != nil || len(entry.Entries) != 1 {
+		t.Fatalf("%v, %v", entry, err)
+	}
+	server := entry.Entries[0].Evidence.StringToSign
+	tab.Fill("The string that your program signs", strings.Replace(server, "GET", "get", 1))
+	tab.Press("Compare")
+	tab.Sees("The method has to be in upper case: GET.")
+	tab.Check("panel-request-compared")
+
+	b := w.As(t, w.Line.Operator)
+	at := "/panel/requests/" + entry.Entries[0].ID
+	b.Post(at, url.Values{"theirs": {strings.ReplaceAll(server, "\n", "\r\n")}}).Shows(t, http.StatusOK, "byte by byte.", "so it is the secret")
+	b.Upload(at, "file", "signed.txt", strings.ReplaceAll(server, "\n", "\r\n")).Shows(t, http.StatusOK, "CR LF")
+	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "Paste the string")
+	stranger := w.As(t, w.Person(t, "stranger", "owner", other.OperatorID))
+	stranger.Get(at).Shows(t, http.StatusNotFound)
+	stranger.Post(at, url.Values{"theirs": {server}}).Shows(t, http.StatusNotFound)
+	stranger.Get("/panel/signature?request="+refused.ID).Shows(t, http.StatusOK, "There is no such request in the log.")
+}

@@ -1,0 +1,205 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// What the provider left open is settled by two people, because of its amount; the
+// books agree afterwards, and the log says who did what.
+func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=300.00", "provider.timeout=2s", "review.first_check=10m")
+	me := w.Rich("Sagar Cable", "5000")
+	_, big := w.InReview(me, "activate", "timeout_applied", "9800000001", "the-big-one")
+	id := big.Text("transaction_id")
+	w.Pass(2 * time.Minute)
+	asha, ravi := w.Person(t, "asha", login.Finance, 0), w.Person(t, "ravi", login.Finance, 0)
+
+	tab := looktest.New(t)
+	tabSignIn(w, tab, asha)
+	tab.Press("Review queue")
+	tab.Sees("Sagar Cable")
+	tab.Check("console-review")
+	tab.Press(id)
+	tab.Sees("a second person has to agree before anything happens")
+	tab.Sees("No answer that counts")
+	tab.Check("console-review-operation")
+	tab.Set("What the provider did", "confirmed")
+	tab.Fill("How you know", "Their desk sees it under the customer's number.")
+	tab.Press("Propose it")
+	tab.Sees("Your proposal waits for a second person.")
+	tab.Sees("Take it back")
+	tab.Check("console-review-proposed")
+	if before := w.Transaction(me, "the-big-one"); before.Text("status") != "needs_review" {
+		t.Errorf("one person's word has settled it: %s", before.Raw)
+	}
+
+	second := looktest.New(t)
+	tabSignIn(w, second, ravi)
+	second.Sees("What needs a person")
+	second.Open(w.At("/console/review"))
+	second.Sees("Waits for a second person")
+	second.Open(w.At(reviewed(id)))
+	second.Sees("Their desk sees it under the customer's number.")
+	w.Pass(6 * time.Minute)
+	second.Press("Approve and settle")
+	second.Sees("Is it still you?")
+	second.Fill("Password", ravi.Password)
+	second.Press("Go on")
+	second.Sees("Approve and settle")
+	second.Press("Approve and settle")
+	second.Sees("Settled: it is charged, and the subscription runs.")
+	second.Check("console-review-settled")
+	if after := w.Transaction(me, "the-big-one"); after.Text("status") != "success" {
+		t.Errorf("it was settled, and is %s", after.Raw)
+	}
+	w.Audited()
+
+	second.Press("Audit log")
+	second.Sees("Proposal approved")
+	second.Press("Verify the chain of these")
+	second.Sees("The chain is whole here.")
+	second.Check("console-audit-log")
+	second.Press("Operation in review settled")
+	second.Sees("Fits the act before it")
+	second.Sees("web:ravi")
+	second.Check("console-audit-log-act")
+
+	second.Press("Health")
+	second.Sees("Its last answers")
+	second.Check("console-health")
+}
+
+func reviewed(id string) string { return "/console/review/operations/" + id }
+
+// An administrator makes a plan, changes its price after a look at what that does,
+// and retires it.
+func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
+	e2e.AboutNoStore(t)
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Admin)
+	tab.Press("Catalogue")
+	tab.Sees("Comparison with the provider")
+	tab.Check("console-catalogue")
+	tab.Press("New plan")
+	tab.Fill("Id", "SPORTS-1")
+	tab.Fill("Name", "Sports")
+	tab.Fill("Price", "cheap")
+	tab.Press("Look at the change")
+	tab.Sees("Write a price in rupees, such as 349.00")
+	tab.Check("console-plan-form")
+	tab.Fill("Price", "275.50")
+	tab.Press("Look at the change")
+	tab.Sees("What will change")
+	tab.Press("Make it so")
+	tab.Sees("The plan is set.")
+	tab.Press("Change")
+	tab.Fill("Price", "299")
+	tab.Press("Look at the change")
+	tab.Sees("₹275.50")
+	tab.Sees("₹299.00")
+	tab.Check("console-plan-preview")
+	tab.Press("Make it so")
+	tab.Sees("+₹23.50")
+	tab.Check("console-plan")
+	tab.Press("Retire")
+	tab.Sees("What was bought runs on until it expires.")
+	tab.Check("console-plan-retire")
+	tab.Press("Retire it")
+	tab.Sees("The plan is retired.")
+	if plans, err := w.Desk.PlanHistory(t.Context(), "SPORTS-1"); err != nil || len(plans) != 3 || !plans[0].Retired || plans[0].By != "web:admin" {
+		t.Errorf("the plan's history is %+v, %v", plans, err)
+	}
+}
+
+// A month is looked at, kept as a file, and closed when it is over.
+func TestAMonthIsClosedInABrowser(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	me := w.Rich("Sagar Cable", "5000")
+	rate := 250
+	if _, err := w.Desk.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{CommissionBPS: &rate}); err != nil {
+		t.Fatal(err)
+	}
+	w.Activated(me, "9800000001", "FAMILY-1")
+	month := admin.MonthOf(w.Now())
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Admin)
+	tab.Press("Commission")
+	tab.Sees("₹8.73") // 2.5 % of 349.00, half up
+	tab.Sees("is not over")
+	tab.Check("console-commission")
+
+	w.Pass(month.Ends().Add(time.Hour).Sub(w.Now()))
+	tabSignIn(w, tab, w.Line.Admin)
+	tab.Sees("What needs a person")
+	tab.Open(w.At("/console/commission?month=" + month.String()))
+	tab.Sees("is settled for good")
+	tab.Click(`form[action="/console/commission/close"] button[type="submit"]`)
+	tab.Sees("is closed: ₹8.73.")
+	tab.Sees("is closed already.")
+	tab.Check("console-commission-closed")
+	if closed, err := w.Desk.ClosedPeriods(t.Context(), me.OperatorID); err != nil || len(closed) != 1 || closed[0].ClosedBy != "web:admin" {
+		t.Errorf("closed are %+v, %v", closed, err)
+	}
+
+	b := w.As(t, w.Line.Admin)
+	sums := b.Get("/console/commission/sums/csv?month="+month.String()).Shows(t, http.StatusOK, "Sagar Cable,FAMILY-1,", ",349.00,8.73")
+	if got := sums.Header.Get("Content-Disposition"); got != `attachment; filename="commission-`+month.String()+`.csv"` {
+		t.Errorf("the file is %s", got)
+	}
+	b.Get("/console/commission/lines/csv?month="+month.String()).Shows(t, http.StatusOK, ",349.00,250,8.73")
+	if sheet := b.Get("/console/commission/lines/xlsx?month=" + month.String()); !strings.HasPrefix(sheet.Body, "PK") {
+		t.Errorf("the workbook begins with %.20q", sheet.Body)
+	}
+	b.Get("/console/commission?month=soon").Shows(t, http.StatusNotFound)
+	b.Post("/console/commission/close", url.Values{"month": {month.String()}}).Shows(t, http.StatusUnprocessableEntity, "is closed for every operator there was")
+}
+
+// The review pages without a script: what is wrong is said beside what was typed,
+// two clicks settle once, and nobody decides about an operation through another's
+// address.
+func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=1000.00", "provider.timeout=2s", "review.first_check=10m")
+	me := w.Rich("Sagar Cable", "5000")
+	_, open := w.InReview(me, "activate", "timeout_not_applied", "9800000002", "the-small-one")
+	page := reviewed(open.Text("transaction_id"))
+	b := w.As(t, w.Person(t, "asha", login.Finance, 0))
+
+	b.Post(page+"/settle", url.Values{"verdict": {"maybe"}, "reason": {"  "}}).Shows(t, http.StatusUnprocessableEntity,
+		"Choose what the provider did.", "Write how you know")
+	b.Post(page+"/settle", url.Values{"verdict": {"rejected"}}).Shows(t, http.StatusUnprocessableEntity, `value="rejected" selected`)
+	b.Post(page+"/proposals/1/approve", nil).Shows(t, http.StatusNotFound)
+	b.Get(reviewed("CX0000")).Shows(t, http.StatusNotFound)
+
+	before := w.Money(me)
+	say := url.Values{"verdict": {"rejected"}, "reason": {"Their desk knows nothing of it."}}
+	b.Post(page+"/settle", say).Sends(t, page)
+	b.Get(page).Shows(t, http.StatusOK, "the money went back")
+	b.Post(page+"/settle", say).Sends(t, page)
+	b.Get(page).Shows(t, http.StatusOK, "This operation is settled.")
+	if after := w.Money(me); after[0] != before[0]+349_00 || after[1] != 0 {
+		t.Errorf("the wallet had %v and has %v; want 349.00 back, once", before, after)
+	}
+	w.Audited()
+
+	viewer := w.As(t, w.Person(t, "vani", login.Viewer, 0))
+	if seen := viewer.Get(page).Shows(t, http.StatusOK, "Every question to the provider"); strings.Contains(seen.Body, "<textarea") {
+		t.Error("a viewer is offered a form")
+	}
+	b.Get("/console/audit-log?q=nothing+has+this").Shows(t, http.StatusOK, "No act fits")
+	b.Get("/console/audit-log?from=yesterday").Shows(t, http.StatusOK, "Write days as 2027-03-31.")
+	b.Get("/console/audit-log?action=review+settle&actor=web:asha&verify=yes").Shows(t, http.StatusOK, "Their desk knows nothing of it.", "The chain is whole here.")
+}

@@ -1,0 +1,143 @@
+package pages
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// A day at an operator's counter, in a real browser: a customer comes in, is
+// found again, renews, books ahead while the provider is slow to answer, and
+// forgets the password.
+func TestADayAtTheCounterInABrowser(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s")
+	me := w.DemoCaller()
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("No active subscribers yet")
+	tab.Check("panel-home-empty")
+
+	// A new customer. What was filled in wrongly is said beside the field, and the
+	// rest of the form is still there.
+	tab.Press("Activate a subscriber")
+	tab.Fill("Full name", "Asha Rao")
+	tab.Fill("Mobile", "98123")
+	tab.Set("Plan", "BASIC-1")
+	tab.Press("See the price")
+	tab.Sees("It has to be exactly 10 digits.")
+	tab.Check("panel-activate-refused")
+	tab.Fill("Mobile", "9812345678")
+	tab.Press("See the price")
+	tab.Sees("Wallet after")
+	tab.Sees("₹9,801.00")
+	tab.Check("panel-activate-confirm")
+	if got := w.Money(me); got != [2]int64{1_000_000, 0} {
+		t.Errorf("a look at the price moved money: %v", got)
+	}
+	tab.Press("Pay ₹199.00 from the wallet")
+	tab.Sees("The subscriber is activated.")
+	tab.Check("panel-activated")
+	if password := tab.Text(".copyable-value"); len(password) != 12 {
+		t.Errorf("the password that is shown is %q; want one of 12 characters", password)
+	}
+
+	// Found again while the name is being typed.
+	id := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9812345678"}).Text("customer.subscriber_id")
+	tab.Open(w.At("/panel/subscribers"))
+	tab.Fill("Search", "nobody")
+	tab.Sees("Nobody fits this search")
+	tab.Fill("Search", "98123")
+	tab.Sees("Asha Rao")
+	tab.Check("panel-subscribers")
+	tab.Press("Asha Rao")
+	tab.Sees("What happened")
+	tab.Check("panel-subscriber")
+
+	// A renewal, by somebody who clicks twice.
+	tab.Press("Renew")
+	tab.Sees("The plan begins now")
+	tab.Set("Which plan", "FAMILY-1")
+	tab.Sees("₹9,452.00")
+	tab.Check("panel-renew")
+	tab.Do(chromedp.DoubleClick(`#order form[method="post"] button`, chromedp.ByQuery, chromedp.NodeVisible))
+	tab.Sees("The subscriber is renewed.")
+	tab.Check("panel-renewed")
+	if got := w.Money(me); got != [2]int64{1_000_000 - 19_900 - 34_900, 0} {
+		t.Errorf("after one activation and one renewal the wallet holds %v", got)
+	}
+	tab.Do(chromedp.Reload())
+	tab.Sees("The subscriber is renewed.")
+
+	// The provider does the next one and does not say so. The page finds out by
+	// itself when the service does.
+	w.Script("9812345678", "timeout_applied")
+	tab.Open(w.At("/panel/subscribers/" + id + "/advance-renew"))
+	tab.Sees("Choose a plan to see its price and the new expiry.")
+	tab.Set("Which plan", "BASIC-1")
+	tab.Sees("₹9,253.00")
+	tab.Check("panel-advance-renew")
+	tab.Press("Pay ₹199.00 from the wallet")
+	tab.Sees("Do not buy it a second time.")
+	tab.Check("panel-in-review")
+	if got := w.Money(me); got != [2]int64{1_000_000 - 19_900 - 34_900 - 19_900, 19_900} {
+		t.Errorf("while one is in review the wallet holds %v", got)
+	}
+	w.Pass(11 * time.Second)
+	tab.Sees("The next cycle is booked.")
+	tab.Check("panel-booked")
+
+	// What was done here is among the calls, with what was answered at the time.
+	tab.Open(w.At("/panel/requests"))
+	tab.Set("Key", "pages")
+	tab.Sees("202 PENDING_REVIEW")
+	tab.Sees("POST /panel/subscribers/" + id + "/renew")
+	tab.Sees("Panel: " + w.Line.Operator.Username)
+	tab.Check("panel-requests-pages")
+	tab.Press("POST /panel/activate")
+	tab.Sees("The request was granted.")
+	tab.Check("panel-request-page")
+
+	tab.Open(w.At("/panel/subscribers/" + id + "/password"))
+	tab.Check("panel-password")
+	tab.Press("Replace it")
+	tab.Sees("The new password holds.")
+	tab.Check("panel-password-replaced")
+
+	tab.Open(w.At("/panel/"))
+	tab.Sees("Expiring next")
+	tab.Sees("of 1 active subscriber")
+	tab.Check("panel-home")
+	w.Audited()
+}
+
+// The same counter in Hindi, by somebody without a script.
+func TestTheCounterInABrowserInHindiWithoutAScript(t *testing.T) {
+	e2e.AboutNoStore(t)
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")
+	tab := looktest.WithoutScript(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("Good day")
+	tab.Press("हिन्दी")
+	tab.Sees("नमस्ते")
+	tab.Check("panel-home-hindi")
+	tab.Open(w.At("/panel/subscribers"))
+	tab.Fill("खोजें", "asha")
+	tab.Press("खोजें")
+	tab.Press("Asha")
+	tab.Sees("क्या हुआ")
+	tab.Press("नवीनीकरण करें")
+	tab.Set("कौन-सा प्लान", "FAMILY-1")
+	tab.Press("दाम दिखाएँ")
+	tab.Sees("₹9,452.00")
+	tab.Check("panel-renew-hindi")
+	tab.Press("वॉलेट से ₹349.00 चुकाएँ")
+	tab.Sees("ग्राहक का नवीनीकरण हो गया है।")
+	tab.Check("panel-renewed-hindi")
+	w.Audited()
+}

@@ -1,0 +1,113 @@
+package pages
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// tabSignIn signs somebody in as a person would.
+func tabSignIn(w *e2e.Env, tab *looktest.Tab, who demo.Login) {
+	tab.Open(w.At("/"))
+	tab.Fill("Username", who.Username)
+	tab.Fill("Password", who.Password)
+	tab.Press("Sign in")
+}
+
+// Every page of the door, looked at in a real browser: an administrator comes in
+// for the first time, and sets up what the role needs.
+func TestADayAtTheDoorInABrowser(t *testing.T) {
+	e2e.AboutNoStore(t)
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=true")
+	_, made, err := w.Desk.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha Rao", Role: login.Administrator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := looktest.New(t)
+	tab.Open(w.At("/"))
+	tab.Sees("Sign in")
+	tab.Check("door-sign-in")
+	tabSignIn(w, tab, demo.Login{Username: "asha", Password: "not the password"})
+	tab.Sees("The username or the password is wrong.")
+	tab.Check("door-sign-in-wrong")
+
+	tabSignIn(w, tab, demo.Login{Username: "asha", Password: made})
+	tab.Sees("Choose your password")
+	tab.Check("door-password")
+	tab.Fill("Present password", made)
+	tab.Fill("New password", "monsoon ferry lamp")
+	tab.Fill("New password, once more", "monsoon ferry lamp")
+	tab.Press("Change it")
+
+	tab.Sees("Set up a second factor")
+	tab.Check("door-second-factor")
+	var shown string
+	tab.Do(chromedp.Value(`input[name="offered"]`, &shown, chromedp.ByQuery))
+	offered, err := url.Parse(shown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := offered.Query().Get("secret")
+	tab.Fill("Code", e2e.CodeAt(t, key, w.Now()))
+	tab.Press("Set it up")
+	tab.Sees("Keep your recovery codes")
+	tab.Check("door-recovery-codes")
+	tab.Press("I have kept them")
+	tab.Sees("Good day, Asha Rao")
+	tab.Check("console-home-first")
+
+	tab.Open(w.At("/account/"))
+	tab.Sees("Where you are signed in")
+	tab.Check("account")
+	w.Pass(6 * time.Minute)
+	tab.Press("Set it up anew")
+	tab.Sees("Is it still you?")
+	tab.Check("door-step-up")
+	tab.Fill("Password", "monsoon ferry lamp")
+	tab.Fill("Code", e2e.CodeAt(t, key, w.Now()))
+	tab.Press("Go on")
+	tab.Sees("Set up a second factor")
+	tab.Check("account-second-factor")
+
+	w.Pass(time.Minute)
+	next := looktest.WithoutScript(t)
+	tabSignIn(w, next, demo.Login{Username: "asha", Password: "monsoon ferry lamp"})
+	next.Sees("Enter your code")
+	next.Fill("Code", e2e.CodeAt(t, key, w.Now()))
+	next.Press("Go on")
+	next.Sees("Good day, Asha Rao")
+	next.Open(w.At("/console/nothing"))
+	next.Sees("There is no such page.")
+}
+
+// The same pages in Hindi, and an operator's own.
+func TestPagesInABrowserInHindi(t *testing.T) {
+	e2e.AboutNoStore(t)
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	tab := looktest.New(t)
+	tab.Open(w.At("/sign-in"))
+	tab.Press("हिन्दी")
+	tab.Sees("साइन इन करें")
+	tab.Check("door-sign-in-hindi")
+	tab.Fill("उपयोगकर्ता नाम", w.Line.Operator.Username)
+	tab.Fill("पासवर्ड", w.Line.Operator.Password)
+	tab.Press("साइन इन करें")
+	tab.Sees("₹10,000.00")
+	tab.Open(w.At("/account/"))
+	tab.Press("हिन्दी")
+	tab.Sees("आपका खाता")
+	tab.Check("account-hindi")
+	tab.Open(w.At("/panel/nothing"))
+	tab.Sees("ऐसा कोई पेज नहीं है।")
+	tab.Check("not-found-hindi")
+}

@@ -1,0 +1,139 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+)
+
+var formVoucher = regexp.MustCompile(`name="once" value="([A-Z2-7]{12})"`)
+
+func TestAFormThatIsSentTwiceMovesMoneyOnce(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	b := w.As(t, w.Person(t, "fina", login.Finance, 0))
+	wallet := w.OperatorPage("/wallet")
+
+	topUp := url.Values{"form": {"top-up"}, "amount": {"₹1,250.50"}, "reference": {"NEFT-77"}}
+	b.Post(wallet+"/top-up", topUp).Sends(t, wallet)
+	b.Get(wallet).Shows(t, http.StatusOK, "₹1,250.50 were credited. The wallet now holds ₹11,250.50.", "Top-up NEFT-77")
+	b.Post(wallet+"/top-up", topUp).Sends(t, wallet)
+	b.Get(wallet).Shows(t, http.StatusOK, "This was done before, so nothing was moved now.", "₹11,250.50")
+	topUp.Set("amount", "9.00")
+	b.Post(wallet+"/top-up", topUp).Shows(t, http.StatusUnprocessableEntity, "NEFT-77 was used before", `value="9.00"`)
+
+	voucher := formVoucher.FindStringSubmatch(b.Get(wallet).Body)
+	if voucher == nil {
+		t.Fatal("the form for adjustments has no voucher")
+	}
+	adjust := url.Values{"form": {"adjust"}, "direction": {"take"}, "amount": {"250.50"}, "reason": {"Entered too high"}, "once": {voucher[1]}}
+	b.Post(wallet+"/adjust", adjust).Sends(t, wallet)
+	b.Post(wallet+"/adjust", adjust).Sends(t, wallet)
+	b.Get(wallet).Shows(t, http.StatusOK, "This form was sent before", "₹11,000.00")
+	adjust.Del("once")
+	b.Post(wallet+"/adjust", adjust).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	b.Get(wallet).Shows(t, http.StatusOK, "₹11,000.00", "Adjustment: Entered too high (voucher "+voucher[1]+")")
+}
+
+func TestMoneyAboveTheSetAmountTakesTwoPeople(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=100.00")
+	maker, checker := w.As(t, w.Person(t, "maker", login.Finance, 0)), w.As(t, w.Person(t, "checker", login.Finance, 0))
+	wallet := w.OperatorPage("/wallet")
+	propose := func(reference string) {
+		t.Helper()
+		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).Sends(t, wallet)
+	}
+
+	propose("R-1")
+	maker.Get(wallet).Shows(t, http.StatusOK, "It now waits for somebody else to approve it.", "₹10,000.00", "R-1")
+	maker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
+	maker.Post("/console/approvals/1/decline", url.Values{"reason": {"no"}}).Shows(t, http.StatusUnprocessableEntity, "withdraw it instead")
+	if own := maker.Get("/console/approvals"); strings.Contains(own.Body, "/approve") {
+		t.Error("somebody is offered to approve their own proposal")
+	}
+	checker.Get("/console/").Shows(t, http.StatusOK, "Top up the wallet", "₹100.01")
+	checker.Post("/console/approvals/1/approve", nil).Sends(t, "/console/approvals")
+	checker.Get("/console/approvals").Shows(t, http.StatusOK, "Approved, and carried out with that.", "R-1", "maker (web)", "checker (web)")
+	checker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
+	maker.Get(wallet).Shows(t, http.StatusOK, "₹10,100.01")
+
+	propose("R-2")
+	checker.Post("/console/approvals/2/decline", nil).Shows(t, http.StatusUnprocessableEntity, "Say why")
+	checker.Post("/console/approvals/2/decline", url.Values{"reason": {"There is no such payment."}}).Sends(t, "/console/approvals")
+	propose("R-3")
+	maker.Post("/console/approvals/3/withdraw", url.Values{"reason": {"Typed it wrong."}}).Sends(t, "/console/approvals")
+	checker.Get("/console/approvals").Shows(t, http.StatusOK, "Declined", "There is no such payment.", "Withdrawn", "Typed it wrong.")
+	maker.Get(wallet).Shows(t, http.StatusOK, "₹10,100.01")
+}
+
+// What a form asked for is not done while the password is too long ago, and is
+// there again, in its own form only, once it was given.
+func TestAStepUpLosesNothingThatWasTyped(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	who := w.Person(t, "fina", login.Finance, 0)
+	b := w.As(t, who)
+	w.Pass(6 * time.Minute)
+	wallet := w.OperatorPage("/wallet")
+	stopped := b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"777.00"}, "reference": {"NEFT-78"}})
+	stopped.Shows(t, http.StatusForbidden, `name="form.amount" value="777.00"`)
+	again := b.Post("/step-up", url.Values{
+		"to": {wallet}, "password": {who.Password}, "form.form": {"top-up"}, "form.amount": {"777.00"}, "form.reference": {"NEFT-78"},
+	}).Shows(t, http.StatusOK, `value="NEFT-78"`, "₹10,000.00")
+	if n := strings.Count(again.Body, `value="777.00"`); n != 1 {
+		t.Errorf("the amount stands in %d forms; want its own alone", n)
+	}
+}
+
+func TestAPageAboutNothingIsNotThere(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	b := w.As(t, w.Line.Admin)
+	for _, path := range []string{
+		"/console/operators/4711", "/console/operators/4711/wallet", "/console/operators/one", "/console/operators?after=nowhere",
+		w.OperatorPage("/keys/4711"), "/console/staff/4711",
+		// The first login is staff's, and on no operator's list.
+		w.OperatorPage("/logins/1"),
+	} {
+		if got := b.Get(path); got.Status != http.StatusNotFound {
+			t.Errorf("%s: %d; want 404", path, got.Status)
+		}
+	}
+}
+
+// A viewer looks at every page and is offered nothing; what is tried all the same
+// is refused, which the matrix of routes shows.
+func TestAPageOffersWhatItsVisitorMayDo(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	pages := []string{"", "/wallet", "/keys", "/keys/1", "/whitelist", "/logins"}
+	offers := map[login.Role][]string{
+		login.Viewer:  {},
+		login.Support: {"/keys/1/revoke", "/whitelist/add", "/whitelist/remove"},
+		login.Finance: {"/wallet/top-up", "/wallet/adjust"},
+		login.Administrator: {
+			"/status", "/api", "/rate-limit", "/low-balance", "/commission", "/wallet/top-up", "/wallet/adjust", "/keys",
+			"/keys/1/rotate", "/keys/1/permissions", "/keys/1/revoke", "/whitelist/add", "/whitelist/remove", "/logins",
+		},
+	}
+	form := regexp.MustCompile(`<form[^>]* method="post" action="` + w.OperatorPage("") + `(/[^"]*)"`)
+	for role, want := range offers {
+		b := w.As(t, w.Person(t, "a-"+string(role), role, 0))
+		got := map[string]bool{}
+		for _, page := range pages {
+			for _, found := range form.FindAllStringSubmatch(b.Get(w.OperatorPage(page)).Shows(t, http.StatusOK).Body, -1) {
+				got[found[1]] = true
+			}
+		}
+		for _, action := range want {
+			if !got[action] {
+				t.Errorf("%s is not offered %s", role, action)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s is offered %v; want %v", role, got, want)
+		}
+	}
+}

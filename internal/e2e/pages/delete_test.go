@@ -1,0 +1,81 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// An account is closed for good by an administrator who has typed its id and given
+// the password; its keys and people are out at once, and its books stay.
+func TestAnAdministratorDeletesAnOperator(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	me := w.Rich("Sagar Cable", "500")
+	owner := w.As(t, w.Person(t, "sagar", login.Owner, me.OperatorID))
+	owner.Get("/panel/").Shows(t, http.StatusOK)
+	id := strconv.FormatInt(me.OperatorID, 10)
+	page := "/console/operators/" + id
+	status := func() subscription.OperatorStatus {
+		operator, err := w.Desk.Operator(t.Context(), me.OperatorID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return operator.Status
+	}
+
+	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance} {
+		b := w.As(t, w.Person(t, "a-"+string(role), role, 0))
+		if strings.Contains(b.Get(page).Shows(t, http.StatusOK).Body, page+"/delete") {
+			t.Errorf("%s is offered to delete an operator", role)
+		}
+		b.Get(page+"/delete").Shows(t, http.StatusForbidden)
+		b.Post(page+"/delete", url.Values{"form": {"delete"}, "operator": {id}}).Shows(t, http.StatusForbidden)
+	}
+
+	admin := w.Line.Admin
+	b := w.As(t, admin)
+	b.Get(page).Shows(t, http.StatusOK, "Delete this operator")
+	b.Get(page+"/delete").Shows(t, http.StatusOK, "Sagar Cable", "The wallet still has ₹500.00.", "This cannot be undone")
+	for _, typed := range []string{"", "1", "Sagar Cable"} {
+		b.Post(page+"/delete", url.Values{"form": {"delete"}, "operator": {typed}}).
+			Shows(t, http.StatusUnprocessableEntity, "Type "+id+", the id of this operator.")
+	}
+	w.Pass(6 * time.Minute)
+	confirmed := url.Values{"form": {"delete"}, "operator": {id}}
+	b.Post(page+"/delete", confirmed).Shows(t, http.StatusForbidden, `action="/step-up"`)
+	if got := status(); got != subscription.OperatorActive {
+		t.Fatalf("without the id or the password it is %s", got)
+	}
+	b.Post("/step-up", url.Values{"to": {page + "/delete"}, "password": {admin.Password}, "form.form": {"delete"}, "form.operator": {id}}).
+		Shows(t, http.StatusOK, `value="`+id+`"`)
+	b.Post(page+"/delete", confirmed).Sends(t, page)
+	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is deleted.", "This account was deleted.")
+	if got := status(); got != subscription.OperatorDeleted {
+		t.Fatalf("deleted, it is %s", got)
+	}
+
+	// Twice is as once, and nothing is offered any more.
+	b.Post(page+"/delete", confirmed).Sends(t, page)
+	b.Get(page+"/delete").Sends(t, page)
+	if strings.Contains(b.Get(page).Body, page+"/delete") {
+		t.Error("a deleted operator can be deleted")
+	}
+	b.Get("/console/operators/4711/delete").Shows(t, http.StatusNotFound)
+	if got := owner.Get("/panel/"); got.Status != http.StatusSeeOther || !strings.HasPrefix(got.Location, "/sign-in") {
+		t.Errorf("its owner gets %d to %q; want to be signed out", got.Status, got.Location)
+	}
+	w.Expect("its key", e2e.Call{As: me, Path: e2e.Balance}, fault.LCONotFound)
+	acts, err := w.Desk.Acts(t.Context(), me.OperatorID)
+	if last := acts[len(acts)-1]; err != nil || last.Action != "lco delete" || last.Actor != "web:"+admin.Username || last.Origin == "" {
+		t.Errorf("the last act is %+v, %v", last, err)
+	}
+	w.Audited()
+}

@@ -1,0 +1,218 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/login"
+)
+
+func TestSigningInAndOut(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.Browser(t)
+	b.Get("/").Sends(t, "/sign-in")
+	b.Get("/sign-in").Shows(t, http.StatusOK, `action="/sign-in"`, `name="password"`)
+	b.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+
+	in := b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
+	cookie := in.Header.Get("Set-Cookie")
+	for _, flag := range []string{"__Host-coax=", "; Path=/", "; HttpOnly", "; Secure", "; SameSite=Lax"} {
+		if !strings.Contains(cookie, flag) {
+			t.Errorf("the session's cookie is %q; want %s in it", cookie, flag)
+		}
+	}
+	if strings.Contains(cookie, "Domain") || len(in.Header.Values("Set-Cookie")) != 1 {
+		t.Errorf("cookies %q; want one, for this host alone", in.Header.Values("Set-Cookie"))
+	}
+	b.Get("/").Sends(t, "/panel/")
+	b.Get("/sign-in").Sends(t, "/panel/")
+	b.Get("/panel/").Shows(t, http.StatusOK, "Demo Operator", "Demo Cable", "₹10,000.00")
+
+	// What was a session is none any more, for whoever has copied its cookie too.
+	stolen := in.Header.Get("Set-Cookie")[len("__Host-coax="):]
+	stolen, _, _ = strings.Cut(stolen, ";")
+	b.Post("/sign-out", nil).Sends(t, "/sign-in")
+	b.Get("/sign-in").Shows(t, http.StatusOK, "You are signed out.")
+	if strings.Contains(b.Get("/sign-in").Body, "You are signed out.") {
+		t.Error("the notice is shown twice")
+	}
+	b.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+	thief, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At("/panel/"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thief.Header.Set("Cookie", "__Host-coax="+stolen)
+	w.Browser(t).Send(thief).Sends(t, "/sign-in?to=%2Fpanel%2F")
+}
+
+// Somebody who was going somewhere gets there, if it is a page of ours.
+func TestSigningInLeadsWhereOneWasGoing(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	for to, want := range map[string]string{
+		"/account/": "/account/", "/panel/?x=1": "/panel/?x=1", "": "/", "/nothing": "/", "panel/": "/",
+		"https://evil.example/": "/", "//evil.example/panel/": "/", `/\evil.example`: "/", "/panel/\r\nX: y": "/", "javascript:alert(1)": "/",
+	} {
+		b := w.Browser(t)
+		shown := b.Get("/sign-in?"+url.Values{"to": {to}}.Encode()).Shows(t, http.StatusOK)
+		if strings.Contains(shown.Body, "evil") {
+			t.Errorf("the page to sign in repeats %q", to)
+		}
+		b.Post("/sign-in", url.Values{"username": {w.Line.Operator.Username}, "password": {w.Line.Operator.Password}, "to": {to}}).Sends(t, want)
+	}
+}
+
+func TestAWrongPasswordTellsNothingAndIsThrottled(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.Browser(t)
+	wrong := b.SignIn(w.Line.Operator.Username, "not the password").Shows(t, http.StatusUnprocessableEntity, "The username or the password is wrong.")
+	unknown := b.SignIn("nobody-here", "not the password").Shows(t, http.StatusUnprocessableEntity, "The username or the password is wrong.")
+	same := func(p e2e.Page, name string) string { return strings.ReplaceAll(p.Body, `value="`+name+`"`, "") }
+	if same(wrong, w.Line.Operator.Username) != same(unknown, "nobody-here") {
+		t.Error("the page tells whether there is such a username")
+	}
+	if strings.Contains(wrong.Body, "not the password") {
+		t.Error("the page repeats the password")
+	}
+	var got e2e.Page
+	for range 30 {
+		if got = b.SignIn(w.Line.Operator.Username, "not the password"); got.Status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	got.Shows(t, http.StatusTooManyRequests, "too many attempts")
+	if got.Header.Get("Retry-After") == "" {
+		t.Error("it does not say how long to wait")
+	}
+	// The right one does not help now; the API is another matter.
+	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Shows(t, http.StatusTooManyRequests)
+	w.Expect("the operator's API key meanwhile", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
+	w.Pass(16 * time.Minute)
+	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
+}
+
+// Another site's page may make our visitor's browser post here; it is not done.
+func TestAFormFromAnotherSiteIsRefused(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.As(t, w.Line.Operator)
+	for name, header := range map[string]http.Header{
+		"cross-site":                {"Sec-Fetch-Site": {"cross-site"}},
+		"a sibling":                 {"Sec-Fetch-Site": {"same-site"}},
+		"an old browser elsewhere":  {"Origin": {"https://evil.example"}},
+		"from a page without name":  {"Origin": {"null"}},
+		"from our host, other port": {"Origin": {"https://127.0.0.1:1"}},
+	} {
+		request := b.Form("/sign-out", nil)
+		for key, values := range header {
+			request.Header[key] = values
+		}
+		b.Send(request).Shows(t, http.StatusForbidden, "another site")
+		if got := b.Get("/panel/"); got.Status != http.StatusOK {
+			t.Fatalf("%s: the visitor was signed out all the same", name)
+		}
+	}
+}
+
+func TestPagesAndAPIShareNoCredentials(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.Browser(t)
+	b.SignIn(w.Line.APIKey, w.Line.APISecret).Shows(t, http.StatusUnprocessableEntity)
+	signed := w.Request(e2e.Call{As: w.DemoCaller(), Path: "/panel/"})
+	b.Send(signed).Sends(t, "/sign-in?to=%2Fpanel%2F")
+
+	in := w.As(t, w.Line.Operator)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At(e2e.Balance), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := in.HTTP.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.Receive(request, e2e.Balance, response)
+	if err != nil || got.Code != fault.MissingAuthHeaders {
+		t.Errorf("the API answers a signed-in browser with %s (%v); want %s", got.Code, err, fault.MissingAuthHeaders)
+	}
+}
+
+func TestASessionEndsWhenItIsNotUsedAndAfterItsTime(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.idle=10m", "panel.absolute=1h")
+	idle := w.As(t, w.Line.Operator)
+	w.Pass(11 * time.Minute)
+	idle.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+
+	busy := w.As(t, w.Line.Operator)
+	for range 7 {
+		busy.Get("/panel/").Shows(t, http.StatusOK)
+		w.Pass(8 * time.Minute)
+	}
+	w.Pass(8 * time.Minute)
+	busy.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+}
+
+func TestAnOperatorSeesNobodyElsesWorld(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	other := w.NewOperator("Other Cable", access.AllPermissions)
+	b := w.As(t, w.Person(t, "other-owner", login.Owner, other.OperatorID))
+	got := b.Get("/panel/").Shows(t, http.StatusOK, "Other Cable", "₹0.00")
+	if strings.Contains(got.Body, "Demo Cable") || strings.Contains(got.Body, "10,000") {
+		t.Errorf("another operator's page shows the demo's:\n%s", got.Body)
+	}
+	b.Get("/console/").Shows(t, http.StatusForbidden)
+	w.As(t, w.Line.Admin).Get("/console/").Shows(t, http.StatusOK, "Demo Administrator", ">2<")
+}
+
+func TestASecondFactorIsSetUpAndAskedFor(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=true")
+	b := w.Browser(t)
+	b.SignIn(w.Line.Admin.Username, w.Line.Admin.Password).Sends(t, "/account/second-factor")
+	b.Get("/console/").Sends(t, "/account/second-factor")
+
+	// A mistyped code does not make the visitor scan another picture.
+	offer := b.Get("/account/second-factor").Shows(t, http.StatusOK)
+	key := e2e.OfferedKey.FindStringSubmatch(offer.Body)[1]
+	offered := regexp.MustCompile(`name="offered" value="([^"]+)"`).FindStringSubmatch(offer.Body)[1]
+	again := b.Post("/account/second-factor", url.Values{"code": {"000000"}, "offered": {strings.ReplaceAll(offered, "&amp;", "&")}})
+	again.Shows(t, http.StatusUnprocessableEntity, "The code is wrong", key)
+	codes := b.Post("/account/second-factor", url.Values{"code": {e2e.CodeAt(t, key, w.Now())}}).Shows(t, http.StatusOK, `download="coax-recovery-codes.txt"`)
+	recovery := regexp.MustCompile(`<code>([^<]+)</code>`).FindAllStringSubmatch(codes.Body, -1)
+	if len(recovery) != 10 {
+		t.Fatalf("%d recovery codes are shown; want 10\n%s", len(recovery), codes.Body)
+	}
+	b.Get("/console/").Shows(t, http.StatusOK)
+
+	w.Pass(time.Minute)
+	next := w.Browser(t)
+	next.SignIn(w.Line.Admin.Username, w.Line.Admin.Password).Sends(t, "/sign-in/code")
+	next.Get("/console/").Sends(t, "/sign-in/code")
+	next.Post("/sign-in/code", url.Values{"code": {"000000"}}).Shows(t, http.StatusUnprocessableEntity, "The code is wrong")
+	next.Post("/sign-in/code", url.Values{"code": {e2e.CodeAt(t, key, w.Now())}}).Sends(t, "/")
+	next.Get("/console/").Shows(t, http.StatusOK)
+
+	// Without the telephone: a recovery code, once.
+	for i, want := range []string{"/", ""} {
+		lost := w.Browser(t)
+		lost.SignIn(w.Line.Admin.Username, w.Line.Admin.Password).Sends(t, "/sign-in/code")
+		got := lost.Post("/sign-in/code", url.Values{"code": {recovery[0][1]}})
+		if got.Location != want {
+			t.Errorf("a recovery code, use %d: %d to %q; want %q", i+1, got.Status, got.Location, want)
+		}
+	}
+	// It is required of this role, and cannot be taken away.
+	next.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
+	next.Get("/account/").Shows(t, http.StatusOK, "Your role needs a second factor.")
+}

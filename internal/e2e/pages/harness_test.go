@@ -1,0 +1,23 @@
+package pages
+
+import (
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+)
+
+func TestAPageWithAScriptOfItsOwnIsFound(t *testing.T) {
+	for _, body := range []string{
+		"<p><script>go()</script>", "<SCRIPT type=module>\n go()</SCRIPT>", `<script src="a"></script><script> go()</script>`, `<p style="a">`, "<p\nSTYLE='a'>",
+		"<style>", `<a onclick="go()">`, "<a\n\tonClick=go()>", `<p>on and on</p><a once onload="go()">`, `<a href="JavaScript:go()">`,
+	} {
+		if e2e.InlineThing(body) == "" {
+			t.Errorf("in %q nothing is found", body)
+		}
+	}
+	for _, body := range []string{`<script src="/static/a.js" defer></script><p>It goes on = and on.</p>`, "<p>style</p>", `<link rel="stylesheet">`} {
+		if found := e2e.InlineThing(body); found != "" {
+			t.Errorf("in %q %q is found", body, found)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package pages
+
+import (
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+func TestMain(m *testing.M) {
+	looktest.Host()
+	e2e.Main(m, looktest.Close)
+}

@@ -1,0 +1,216 @@
+package pages
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+// visitor is a kind of person, as far in as they have come.
+type visitor struct {
+	what    string
+	session *login.Session // as a rule sees it; nil for nobody
+	browser *e2e.Browser
+}
+
+// visitors makes one of each kind, where second factors are required.
+func visitors(t *testing.T, w *e2e.Env) []visitor {
+	t.Helper()
+	list := []visitor{{what: "nobody", browser: w.Browser(t)}}
+	add := func(what string, stage login.Stage, role login.Role, operatorID int64, b *e2e.Browser) {
+		realm := login.Staff
+		if role == login.Owner {
+			realm = login.Operator
+		}
+		list = append(list, visitor{what, &login.Session{ID: what, Stage: stage, Person: login.Person{
+			Realm: realm, Role: role, OperatorID: operatorID,
+		}}, b})
+	}
+	owner := w.Browser(t)
+	owner.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
+	add("an operator's owner", login.Whole, login.Owner, w.Line.LCOID, owner)
+
+	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance, login.Administrator} {
+		who := w.Person(t, "the-"+string(role), role, 0)
+		b := w.Browser(t)
+		first := b.SignIn(who.Username, who.Password)
+		if role == login.Finance || role == login.Administrator {
+			first.Sends(t, "/account/second-factor")
+			b.Enrol()
+			// Another browser, with the same person's password and no code.
+			halfway := w.Browser(t)
+			halfway.SignIn(who.Username, who.Password).Sends(t, "/sign-in/code")
+			add(string(role)+" who owes a code", login.NeedsCode, role, 0, halfway)
+			bare := w.Person(t, "bare-"+string(role), role, 0)
+			without := w.Browser(t)
+			without.SignIn(bare.Username, bare.Password).Sends(t, "/account/second-factor")
+			add(string(role)+" without a second factor", login.NeedsTOTP, role, 0, without)
+		} else {
+			first.Sends(t, "/")
+		}
+		add(string(role), login.Whole, role, 0, b)
+	}
+
+	for _, role := range []login.Role{login.Viewer, login.Owner} {
+		made := admin.NewLogin{Username: "new-" + string(role), Name: "New", Role: role}
+		if role == login.Owner {
+			made.OperatorID = w.Line.LCOID
+		}
+		_, password, err := w.Desk.CreateLogin(context.Background(), made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := w.Browser(t)
+		b.SignIn(made.Username, password).Sends(t, "/account/password")
+		add(string(role)+" with somebody else's password", login.NeedsPassword, role, made.OperatorID, b)
+	}
+	return list
+}
+
+var pathPlace = regexp.MustCompile(`\{[^}]+\}`)
+
+// Every route is tried as every kind of person, and what its rule says is what
+// happens. A form is posted as what no route takes: whoever may use the route is
+// told so, and nothing is done.
+func TestEveryRouteDoesToEverybodyWhatItsRuleSays(t *testing.T) {
+	e2e.AboutNoStore(t)
+	w := e2e.NewEnv(t, "panel.staff_totp=true")
+	people := visitors(t, w)
+	tried := 0
+	for _, route := range w.Node.Site.Routes() {
+		path := pathPlace.ReplaceAllString(route.Path, "1")
+		for _, visitor := range people {
+			what := route.Method + " " + route.Path + " as " + visitor.what
+			request, err := http.NewRequestWithContext(t.Context(), route.Method, w.At(path), strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Content-Type", "application/json")
+			got := visitor.browser.Send(request)
+			tried++
+			if may := route.Who.Allows(visitor.session); may {
+				if !admitted(route, visitor, got) {
+					t.Errorf("%s: %d to %q; its rule (%v) lets them in", what, got.Status, got.Location, route.Who)
+				}
+				continue
+			}
+			switch session := visitor.session; {
+			case session == nil:
+				if got.Status != http.StatusSeeOther || !strings.HasPrefix(got.Location, "/sign-in") {
+					t.Errorf("%s: %d to %q; want to be asked to sign in", what, got.Status, got.Location)
+				}
+			case session.Stage != login.Whole:
+				want := map[login.Stage]string{
+					login.NeedsCode: "/sign-in/code", login.NeedsTOTP: "/account/second-factor", login.NeedsPassword: "/account/password",
+				}[session.Stage]
+				if got.Status != http.StatusSeeOther || got.Location != want {
+					t.Errorf("%s: %d to %q; want to be sent to %s first", what, got.Status, got.Location, want)
+				}
+			case strings.HasPrefix(route.Path, "/sign-in/"):
+				if got.Status != http.StatusSeeOther || got.Location != "/" {
+					t.Errorf("%s: %d to %q; want to be sent in, being in", what, got.Status, got.Location)
+				}
+			case got.Status != http.StatusForbidden:
+				t.Errorf("%s: %d to %q; want 403", what, got.Status, got.Location)
+			}
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d visits were made: the list of routes is not the whole one", tried)
+	}
+}
+
+// admitted reports whether a visit got past the rule to the route itself.
+func admitted(route web.Route, v visitor, got e2e.Page) bool {
+	if route.Method == http.MethodPost {
+		return got.Status == http.StatusUnsupportedMediaType
+	}
+	switch route.Path {
+	case "/": // which only ever sends on
+		return got.Status == http.StatusSeeOther
+	case "/sign-in": // which is for those who are not in
+		return got.Status == http.StatusOK || v.session != nil && got.Status == http.StatusSeeOther
+	}
+	return got.Status == http.StatusOK || got.Status == http.StatusNotFound && strings.Contains(route.Path, "{")
+}
+
+// Money and secrets ask for the password again after a while, and nobody gets past
+// that; pages without either go on.
+func TestEveryRouteThatNeedsAStepUpAsksForIt(t *testing.T) {
+	e2e.AboutNoStore(t)
+	w := e2e.NewEnv(t)
+	asked := 0
+	people := map[web.Area]*e2e.Browser{
+		web.Door: w.As(t, w.Line.Admin), web.Console: w.As(t, w.Line.Admin), web.Panel: w.As(t, w.Line.Operator),
+	}
+	w.Pass(6 * time.Minute)
+	for _, route := range w.Node.Site.Routes() {
+		if !route.Who.Allows(&login.Session{Stage: login.Whole, Person: personOf(w, route.Area)}) || route.Path == "/sign-out" {
+			continue
+		}
+		b := people[route.Area]
+		path := pathPlace.ReplaceAllString(route.Path, "1")
+		var got e2e.Page
+		if route.Method == http.MethodGet {
+			got = b.Get(path)
+		} else if route.StepUp {
+			got = b.Post(path, nil)
+		} else {
+			continue
+		}
+		stopped := strings.HasPrefix(got.Location, "/step-up") || got.Status == http.StatusForbidden && strings.Contains(got.Body, `action="/step-up"`)
+		if stopped != route.StepUp {
+			t.Errorf("%s %s: %d to %q; needs a step-up: %v", route.Method, route.Path, got.Status, got.Location, route.StepUp)
+		}
+		if route.StepUp {
+			asked++
+		}
+	}
+	if asked == 0 {
+		t.Error("no route needs a step-up: the list is not the whole one")
+	}
+}
+
+func personOf(w *e2e.Env, area web.Area) login.Person {
+	if area == web.Panel {
+		return login.Person{Realm: login.Operator, Role: login.Owner, OperatorID: w.Line.LCOID}
+	}
+	return login.Person{Realm: login.Staff, Role: login.Administrator}
+}
+
+// Whoever is on a page sees in the navigation where that is. Home is above everything,
+// and so says nothing.
+func TestEveryPageStandsUnderAnEntryOfTheNavigation(t *testing.T) {
+	e2e.AboutNoStore(t)
+	w := e2e.NewEnv(t)
+	for _, area := range []web.Area{web.Panel, web.Console} {
+		home := "/" + string(area) + "/"
+		var entries []string
+		for _, route := range w.Node.Site.Routes() {
+			if route.Area == area && route.Menu != "" && route.Path != home {
+				entries = append(entries, route.Path)
+			}
+		}
+		for _, route := range w.Node.Site.Routes() {
+			if route.Area != area || route.Method != http.MethodGet || route.Path == home || route.Under != "" {
+				continue
+			}
+			if !slices.ContainsFunc(entries, func(entry string) bool { return route.Path == entry || strings.HasPrefix(route.Path, entry+"/") }) {
+				t.Errorf("%s lies beneath no entry of the navigation: let it say which it is Under", route.Path)
+			}
+		}
+	}
+	const here = `<a href="/console/operators" aria-current="page">`
+	b := w.As(t, w.Line.Admin)
+	b.Get("/console/new-operator").Shows(t, http.StatusOK, here)
+	b.Post("/console/new-operator", nil).Shows(t, http.StatusUnprocessableEntity, here)
+}

@@ -1,0 +1,181 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+)
+
+var (
+	shownOnce   = regexp.MustCompile(`class="copyable-value"`)
+	linkToKey   = regexp.MustCompile(`href="(/console/operators/\d+/keys/\d+)"`)
+	linkToLogin = regexp.MustCompile(`href="(/console/operators/\d+/logins/\d+)"`)
+)
+
+// Without a script nothing stops a second click, and a page that was answered to a
+// form can be loaded again. What the form is for is done once; a secret is shown once,
+// and the second answer says where what was made stands.
+func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	b := w.As(t, w.Line.Admin)
+	done := func(second e2e.Page, link *regexp.Regexp) {
+		t.Helper()
+		second.Shows(t, http.StatusOK, "This was done already")
+		if shownOnce.MatchString(second.Body) {
+			t.Errorf("a secret is shown a second time:\n%s", second.Body)
+		}
+		at := link.FindStringSubmatch(second.Body)
+		if at == nil {
+			t.Fatalf("the page does not lead to what was made:\n%s", second.Body)
+		}
+		b.Get(at[1]).Shows(t, http.StatusOK)
+	}
+
+	before := len(w.KeysOf(t))
+	issue := b.Get(w.OperatorPage("/keys")).Hidden()
+	issue.Set("form", "issue")
+	issue.Set("permission", "Get Plans")
+	b.Post(w.OperatorPage("/keys"), issue).Shows(t, http.StatusOK, "This is shown once.")
+	done(b.Post(w.OperatorPage("/keys"), issue), linkToKey)
+	if keys := w.KeysOf(t); len(keys) != before+1 {
+		t.Errorf("there were %d keys and are %d; want one more", before, len(keys))
+	}
+	issue.Del("once")
+	b.Post(w.OperatorPage("/keys"), issue).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+
+	rotate := url.Values{"form": {"rotate"}, "grace": {"2"}, "once": {b.Get(w.OperatorPage("/keys/1")).Hidden().Get("once")}}
+	b.Post(w.OperatorPage("/keys/1/rotate"), rotate).Shows(t, http.StatusOK, "This is shown once.")
+	done(b.Post(w.OperatorPage("/keys/1/rotate"), rotate), linkToKey)
+	if keys := w.KeysOf(t); len(keys) != before+2 {
+		t.Errorf("a rotation that was sent twice left %d keys; want %d", len(keys), before+2)
+	}
+
+	create := b.Get(w.OperatorPage("/logins")).Hidden()
+	create.Set("name", "Meera")
+	create.Set("username", "meera")
+	b.Post(w.OperatorPage("/logins"), create).Shows(t, http.StatusOK, "This is shown once.")
+	done(b.Post(w.OperatorPage("/logins"), create), linkToLogin)
+	meera, err := w.Desk.LoginNamed(t.Context(), "meera")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := w.OperatorPage("/logins/") + strconv.FormatInt(meera.ID, 10)
+	reset := url.Values{"form": {"reset-password"}, "once": {b.Get(one).Hidden().Get("once")}}
+	b.Post(one+"/reset-password", reset).Shows(t, http.StatusOK, "This is shown once.")
+	done(b.Post(one+"/reset-password", reset), linkToLogin)
+
+	made := b.Get("/console/new-operator").Hidden()
+	for name, value := range map[string]string{"name": "Twice Cable", "commission": "2.5", "rate_limit": "60", "low_balance": "500"} {
+		made.Set(name, value)
+	}
+	first := b.Post("/console/new-operator", made)
+	b.Post("/console/new-operator", made).Sends(t, first.Location)
+	b.Get(first.Location).Shows(t, http.StatusOK, "It was not made twice.")
+	operators, err := w.Desk.Operators(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := 0
+	for _, operator := range operators {
+		if operator.Name == "Twice Cable" {
+			twice++
+		}
+	}
+	if twice != 1 {
+		t.Errorf("there are %d operators of that name; want 1", twice)
+	}
+
+	plan := url.Values{"id": {"SPORTS-1"}, "name": {"Sports"}, "price": {"275.50"}, "months": {"1"}, "type": {"standard"}, "main": {"TV-BASIC"}}
+	b.Post("/console/catalogue/new", plan).Sends(t, "/console/catalogue/plans/SPORTS-1")
+	b.Post("/console/catalogue/new", plan).Sends(t, "/console/catalogue/plans/SPORTS-1")
+	b.Get("/console/catalogue/plans/SPORTS-1").Shows(t, http.StatusOK, "The plan is like that already.")
+	plan.Set("price", "280")
+	b.Post("/console/catalogue/new", plan).Shows(t, http.StatusUnprocessableEntity, "There is a plan with that id already.")
+	w.Audited()
+}
+
+// Of clicks that come at once, whichever is first is the one.
+func TestFormsThatAreSentAtOnceMakeOneThing(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	b := w.As(t, w.Line.Admin)
+	before := len(w.KeysOf(t))
+	issue := b.Get(w.OperatorPage("/keys")).Hidden()
+	issue.Set("form", "issue")
+	issue.Set("permission", "Get Plans")
+	var clicks sync.WaitGroup
+	answers := make([]e2e.Page, 6)
+	for i := range answers {
+		clicks.Go(func() { answers[i] = b.Post(w.OperatorPage("/keys"), issue) })
+	}
+	clicks.Wait()
+	secrets := 0
+	for _, answer := range answers {
+		if strings.Contains(answer.Body, "This is shown once.") {
+			secrets++
+			continue
+		}
+		answer.Shows(t, http.StatusOK, "This was done already")
+	}
+	if keys := w.KeysOf(t); secrets != 1 || len(keys) != before+1 {
+		t.Errorf("%d secrets were shown of %d new keys; want one of one", secrets, len(keys)-before)
+	}
+}
+
+// A customer's password that was passed on must not stop working because somebody
+// loads the page again.
+func TestAPasswordIsReplacedOnceBySendingTheFormTwice(t *testing.T) {
+	w := e2e.NewEnv(t)
+	id := w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")
+	b := w.As(t, w.Line.Operator)
+	at := "/panel/subscribers/" + id + "/password"
+	form := b.Get(at).Shows(t, http.StatusOK).Hidden()
+	b.Post(at, form).Shows(t, http.StatusOK, "The new password holds.", "copyable-value")
+	if second := b.Post(at, form).Shows(t, http.StatusOK, "This form was sent before, and the password was replaced then."); shownOnce.MatchString(second.Body) {
+		t.Error("another password is shown")
+	}
+	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	acts, err := w.Desk.FindActs(t.Context(), admin.ActQuery{Action: admin.CustomerPasswordReset, Most: 10})
+	if err != nil || len(acts.Acts) != 1 {
+		t.Errorf("the password was replaced %d times, %v; want once", len(acts.Acts), err)
+	}
+}
+
+func TestAListThatIsSentTwiceIsOneBulkRenewal(t *testing.T) {
+	w := e2e.NewEnv(t)
+	id := w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")
+	b := w.As(t, w.Line.Operator)
+	once := b.Get("/panel/bulk").Shows(t, http.StatusOK).Hidden().Get("once")
+	list := url.Values{"within": {"15"}, "subscriber": {id}, "once": {once}}
+	first := b.Post("/panel/bulk", list)
+	b.Post("/panel/bulk", list).Sends(t, first.Location)
+	list.Add("subscriber", "999999")
+	if other := b.Post("/panel/bulk", list); other.Status != http.StatusSeeOther || other.Location == first.Location {
+		t.Errorf("another list leads to %d %q; want a bulk renewal of its own", other.Status, other.Location)
+	}
+}
+
+// What the console refuses is said in the visitor's language, with the money as pages
+// write it.
+func TestARefusalIsSaidInHindi(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=1000.00")
+	b := w.As(t, w.Person(t, "asha", login.Administrator, 0))
+	b.Post("/account/language", url.Values{"language": {"hi"}}).Sends(t, "/account/")
+	b.Post(w.OperatorPage("/whitelist/add"), url.Values{"form": {"add"}, "address": {"10.0.0.0/8"}}).Shows(t, http.StatusUnprocessableEntity,
+		"यह नहीं किया गया", "रेंज /24 से चौड़ी है")
+	wallet := w.OperatorPage("/wallet")
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"5.00"}, "reference": {"N-1"}}).Sends(t, wallet)
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"6.00"}, "reference": {"N-1"}}).Shows(t, http.StatusUnprocessableEntity,
+		"संदर्भ N-1 पहले ₹5.00 के लिए इस्तेमाल हो चुका है")
+	b.Post(w.OperatorPage("/logins"), url.Values{
+		"form": {"create"}, "name": {strings.Repeat("x", 101)}, "username": {"meera"}, "once": {"ABCDEFGH2345"},
+	}).Shows(t, http.StatusUnprocessableEntity, "नाम: 101 अक्षर हैं; 1 से 100 दें।")
+	b.Get("/console/audit-log").Shows(t, http.StatusOK, "वॉलेट में राशि जमा की गई")
+}

@@ -1,0 +1,163 @@
+//go:build long
+
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/growth"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// BenchmarkPages times every page, beside the page to sign in, which asks the store for
+// nothing: what the one takes of the other says more than what either takes on a
+// machine with other work. What pages remember for a while is measured as first-ms,
+// when it has been forgotten.
+func BenchmarkPages(b *testing.B) {
+	b.Run("of=demo", func(b *testing.B) { benchPages(b, historicWorld(b)) })
+	b.Run("of=100000-subscribers", func(b *testing.B) {
+		benchPages(b, grownWorld(b, growth.Shape{Operators: 1, Subscribers: 100_000, Rounds: 3, Named: true}))
+	})
+}
+
+// paceOf is what was measured of a page, in milliseconds.
+type paceOf struct {
+	path        string
+	page, first float64
+}
+
+func benchPages(b *testing.B, w *e2e.Env) {
+	var all []paceOf
+	sign := paced{"/sign-in", w.Browser(b)}
+	pages := pacedPages(b, w)
+	for _, page := range pages {
+		page.timed(b) // templates are read when they are first needed
+	}
+	w.Pass(7 * time.Hour) // nothing is remembered for longer
+	for _, page := range pages {
+		b.Run("page="+strings.ReplaceAll(page.path, "/", "|"), func(b *testing.B) {
+			first := milliseconds(page.anew(b))
+			var base, visits []time.Duration
+			for range 9 {
+				base = append(base, sign.timed(b))
+			}
+			for b.Loop() {
+				visits = append(visits, page.timed(b))
+			}
+			took := median(visits)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(took, "ms/page")
+			b.ReportMetric(first, "first-ms")
+			b.ReportMetric(took/median(base), "x-sign-in")
+			all = append(all, paceOf{page.path, took, first})
+		})
+	}
+	fmt.Fprint(os.Stderr, slowest(all, 12)) // what a benchmark logs is shown only if it fails
+}
+
+// anew is how long a page takes at best whose figures have been forgotten. Those of
+// days that are over can be forgotten once only: they are kept for hours, in which the
+// trade of a store would come to lie far back.
+func (p paced) anew(t testing.TB) time.Duration {
+	tries := 3
+	if strings.HasPrefix(p.path, "/panel/?") || strings.HasPrefix(p.path, "/console/commission") {
+		tries = 1
+	}
+	took := time.Hour
+	for range tries {
+		p.by.W.Pass(6 * time.Minute)
+		took = min(took, p.timed(t))
+	}
+	return took
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// median is how long half of them took at most, in milliseconds.
+func median(all []time.Duration) float64 {
+	slices.Sort(all)
+	return milliseconds(all[len(all)/2])
+}
+
+// slowest lists the pages that took longest.
+func slowest(all []paceOf, most int) string {
+	slices.SortFunc(all, func(a, b paceOf) int { return cmp.Compare(max(b.page, b.first), max(a.page, a.first)) })
+	var text strings.Builder
+	fmt.Fprintf(&text, "the slowest of %d pages, in ms: first, then\n", len(all))
+	for _, p := range all[:min(len(all), most)] {
+		fmt.Fprintf(&text, "%8.1f %8.1f  %s\n", p.first, p.page, p.path)
+	}
+	return text.String()
+}
+
+// What takes long to add up for a large operator comes after the page: by a script, or
+// at a click.
+func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
+	t.Parallel()
+	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 1, Named: true})
+	b := w.As(t, w.Line.Operator)
+	const chart, waiting = "Spent, last 30 days", `hx-get="/panel/" hx-trigger="load"`
+	first := b.Get("/panel/").Shows(t, http.StatusOK, waiting, "are being added up", "5,999 active subscribers", "Expiring next")
+	if strings.Contains(first.Body, chart) || strings.Contains(first.Body, "fall due in 7 days") {
+		t.Errorf("the page has figures that nobody waited for:\n%s", first.Body)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At("/panel/"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Hx-Request", "true")
+	part := b.Send(request).Shows(t, http.StatusOK, chart, "fall due in 7 days", `id="figures"`)
+	if strings.Contains(part.Body, "<html") || strings.Contains(part.Body, waiting) || strings.Contains(part.Body, "Expiring next") {
+		t.Errorf("the script got more than the figures, or is sent for them again:\n%s", part.Body)
+	}
+	if again := b.Get("/panel/").Shows(t, http.StatusOK, chart, "Expiring next"); strings.Contains(again.Body, waiting) {
+		t.Error("figures that are known by now are sent for once more")
+	}
+	w.Pass(2 * time.Hour)
+	b.Get("/panel/").Shows(t, http.StatusOK, waiting, `href="/panel/?figures=yes"`)
+	b.Get("/panel/?figures=yes").Shows(t, http.StatusOK, chart, "Expiring next")
+}
+
+// The same in a browser, with a script and without; and a search that goes on at a
+// click.
+func TestALargeOperatorsPagesInABrowser(t *testing.T) {
+	e2e.AboutNoStore(t)
+	t.Parallel()
+	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})
+	without := looktest.WithoutScript(t)
+	tabSignIn(w, without, w.Line.Operator)
+	without.Sees("are being added up")
+	without.Check("panel-home-large-without-script")
+	without.Press("Show them")
+	without.Sees("Spent, last 30 days")
+
+	w.Pass(2 * time.Hour)
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("Spent, last 30 days")
+	tab.Sees("fall due in 7 days")
+	tab.Check("panel-home-large")
+	tab.Open(w.At("/panel/transactions?channel=web"))
+	tab.Sees("Nothing found so far")
+	if shown := w.As(t, w.Line.Operator).Get("/panel/transactions?channel=web").Body; !strings.Contains(shown, ". The next page looks further.") || strings.Contains(shown, "&lt;") {
+		t.Errorf("how far was looked is said with signs that a page is made of:\n%s", shown)
+	}
+	tab.Check("panel-transactions-so-far")
+	tab.Press("Next")
+	tab.Sees("None fits what you search for.")
+
+	staff := looktest.New(t)
+	tabSignIn(w, staff, w.Line.Admin)
+	staff.Sees("Good day")
+	staff.Open(w.At("/console/commission?month=" + report.Month(w.Now()).AddDate(0, -1, 0).Format("2006-01")))
+	staff.Sees("The plans that earned most")
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+)
+
+// healthTimeout is how long a look at the store may take, for a page or a metric
+// that is about other things, too.
+const healthTimeout = 2 * time.Second
+
+// Health puts together what this node knows of itself and of the installation. What
+// cannot be found out is told as the store's problem, beside all that is known.
+func (n *Node) Health(ctx context.Context) admin.Health {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	now := n.Now()
+	migrations, schema := n.Store.Migrations(ctx)
+	prices, compared := n.Store.CatalogueState(ctx, n.Config.Provider.Name)
+	overdue, reviews := n.Store.CountOverdueReviews(ctx, now.Add(-admin.ReviewDue))
+	health := admin.Health{
+		Node: n.name, Version: Version(), Started: n.started,
+		Store: n.Config.Store.Kind, Migrations: migrations, OverdueReviews: overdue,
+		Provider: admin.ProviderHealth{
+			Name: n.Config.Provider.Name, Out: n.Breaker.Allow() != nil,
+			PricesVerifiedAt: prices.VerifiedAt, PricesProblem: prices.Problem,
+			PricesCount: !prices.VerifiedAt.IsZero() && now.Sub(prices.VerifiedAt) <= n.Config.Catalogue.MaxAge,
+			Recent:      n.answers.recent(),
+		},
+		Audit: n.AuditWatch.health(),
+	}
+	if err := errors.Join(n.Store.Ready(ctx), schema, compared, reviews); err != nil {
+		health.StoreProblem = err.Error()
+	}
+	return health
+}
+
+// countOverdue counts the operations that somebody should have dealt with.
+func countOverdue(store admin.Store, now time.Time) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	return store.CountOverdueReviews(ctx, now.Add(-admin.ReviewDue))
+}
+
+// countOpenJobs counts the bulk renewals that are not over.
+func countOpenJobs(store bulk.Store) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	return store.OpenBulkJobs(ctx)
+}

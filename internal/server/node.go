@@ -1,0 +1,449 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/provider/gateway"
+	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/telemetry"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+// Reachable is an address as a client on this machine would dial it.
+func Reachable(addr net.Addr) string {
+	if addr == nil {
+		return ""
+	}
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
+}
+
+// purgeEvery is how often used nonces, old counters and old calls are swept out.
+const purgeEvery = time.Minute
+
+// Node is one running service: its store, its doors and what runs beside them.
+type Node struct {
+	name    string
+	started time.Time
+	Config  Config
+	Now     func() time.Time
+	log     *slog.Logger
+	Store   Store
+	Vault   *access.Vault
+	Gate    *access.Gate
+	Logins  *login.Desk
+	metrics *telemetry.Metrics
+	// Requests is the log that operators search for their calls.
+	Requests *requestlog.Log
+
+	Catalogue  *catalogue.Catalogue
+	provider   *gateway.Gateway
+	answers    *answers
+	Operations *operation.Processor
+	reviewer   *operation.Reviewer
+	Breaker    *operation.Breaker
+	bulk       *bulk.Worker
+	ClockWatch *clockWatch // nil where the store has no clock of its own
+	AuditWatch *auditWatch // nil where the books are not audited
+
+	certificate *certificate
+	Site        *web.Site
+	door        *httpapi.FrontDoor
+	internal    *httpapi.Internal
+	private     *http.Server
+
+	// Where it listens, once it does; a port of 0 has become a real one.
+	APIAddr, PlainAddr, InternalAddr net.Addr
+
+	background sync.WaitGroup
+	// ended receives what a listener died of.
+	ended chan error
+}
+
+// NewLogger makes the log a command asked for.
+func NewLogger(w io.Writer, config Config, format string) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(config.Log.Level)); err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	return telemetry.NewLogger(w, level, format), nil
+}
+
+// Open opens the store and makes sure that binary, schema and master key
+// belong together. Nothing listens yet. The clock is the configuration's,
+// wherever it is not a test's.
+func Open(ctx context.Context, config Config, environ []string, log *slog.Logger, now func() time.Time) (*Node, error) {
+	vault, err := OpenVault(config, environ)
+	if err != nil {
+		return nil, err
+	}
+	metrics := telemetry.NewMetrics()
+	heard := &answers{now: now}
+	provider, err := OpenProvider(config, func(o gateway.Observation) {
+		metrics.ProviderAsked(o.What, string(o.Cause))
+		heard.heard(o)
+	})
+	if err != nil {
+		return nil, err
+	}
+	store, err := OpenStore(ctx, config, StoreOptions{observe: &batches{metrics}})
+	if err != nil {
+		return nil, err
+	}
+	if err := settleDoubt(ctx, store, config, log, now); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	metrics.StoreQueue(store.Queued)
+	metrics.ReviewsOverdue(func() (int, error) { return countOverdue(store, now()) })
+	metrics.BulkJobsOpen(func() (int, error) { return countOpenJobs(store) })
+	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	// A node on a file is the only one there, so whatever is processing was left
+	// behind by one that is no more. Elsewhere others may hold it.
+	if config.Store.Kind == "sqlite" {
+		if err := errors.Join(store.TakeOver(ctx, now()), store.TakeOverBulkJobs(ctx, now())); err != nil {
+			return nil, errors.Join(fmt.Errorf("take over what was left open: %w", err), store.Close())
+		}
+	}
+	watch := newClockWatch(store, func() time.Time { return now().Add(-config.Clock.Offset) })
+	if watch != nil {
+		if err := watch.Look(ctx); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		if err := watch.err(); err != nil {
+			log.Error("not ready", "error", err)
+		}
+	}
+	plans := catalogue.New(store, provider, catalogue.Config{
+		Now: now, Provider: config.Provider.Name, Refresh: config.Catalogue.Refresh, MaxAge: config.Catalogue.MaxAge,
+	})
+	breaker := operation.NewBreaker(provider.Probe)
+	name := nodeName()
+	operations := operation.NewProcessor(store, plans, provider, breaker, operation.Config{
+		Now:            now,
+		Node:           name,
+		ProviderName:   config.Provider.Name,
+		Timeout:        config.Provider.Timeout,
+		FirstCheck:     config.Review.FirstCheck,
+		ActivationTerm: config.Rules.ActivationTerm,
+		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
+	})
+	return &Node{
+		name: name, started: now(), Config: config, Now: now, log: log, Store: store, Vault: vault, metrics: metrics, ClockWatch: watch,
+		AuditWatch: newAuditWatch(config, log, now, metrics),
+		Gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
+		Logins: login.New(store, vault, login.Config{
+			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP,
+		}),
+		Requests: requestlog.New(store, requestlog.Config{
+			Keep: config.RequestLog.Keep, Metrics: metrics,
+			Problem: func(err error) { log.Warn("keep the request log", "error", err) },
+		}),
+		Catalogue:  plans,
+		provider:   provider,
+		answers:    heard,
+		Breaker:    breaker,
+		Operations: operations,
+		reviewer: operation.NewReviewer(store, provider, operation.ReviewConfig{
+			Now:         now,
+			Node:        name,
+			Timeout:     config.Provider.Timeout,
+			FirstCheck:  config.Review.FirstCheck,
+			MaxInterval: config.Review.MaxInterval,
+			RefundAfter: config.Review.RefundAfter,
+			Problem:     func(err error) { log.Warn("follow up operations", "error", err) },
+		}),
+		bulk: bulk.NewWorker(store, operations, bulk.WorkerConfig{
+			Now:     now,
+			Node:    name,
+			Timeout: config.Provider.Timeout,
+			Problem: func(err error) { log.Warn("run bulk renewals", "error", err) },
+			Settled: func(state bulk.RowState) { metrics.BulkRowSettled(string(state)) },
+		}),
+		ended: make(chan error, 3),
+	}, nil
+}
+
+// OpenProvider makes the way to the provider. It is not called yet: one that is
+// down must not keep the service from starting.
+func OpenProvider(config Config, observe func(gateway.Observation)) (*gateway.Gateway, error) {
+	if config.Provider.URL == "" {
+		return nil, errors.New("provider.url is not set: give the provider's address, such as https://provider.example " +
+			"(`coax simulator` runs one to try)")
+	}
+	var token string
+	if config.Provider.TokenFile != "" {
+		text, err := os.ReadFile(config.Provider.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("provider.token_file: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	provider, err := gateway.New(gateway.Config{
+		URL: config.Provider.URL, Timeout: config.Provider.Timeout, CAFile: config.Provider.CA, Token: gateway.Token(token),
+		Observe: observe,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("provider.url or provider.ca: %w", err)
+	}
+	return provider, nil
+}
+
+// nodeName tells this process from every other that works on the store.
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	// Containers share a process id, and sometimes a host name.
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), client.NewNonce()[:8])
+}
+
+// batches tells the metrics about the writer's batches.
+type batches struct{ metrics *telemetry.Metrics }
+
+func (b batches) Batch(facts int) func() {
+	watch := telemetry.StartStopwatch()
+	return func() { b.metrics.BatchCommitted(facts, watch.Elapsed()) }
+}
+
+// Listen opens the doors.
+func (n *Node) Listen() error {
+	var err error
+	if n.certificate, err = loadCertificate(n.Config.Server.TLSCert, n.Config.Server.TLSKey); err != nil {
+		return err
+	}
+	if err := n.Catalogue.Begin(context.Background()); err != nil {
+		n.log.Warn("verify prices with the provider", "error", err)
+	}
+	api := httpapi.New(httpapi.Config{
+		Now:          n.Now,
+		Gate:         n.Gate,
+		Proxies:      n.Config.Server.TrustedProxies,
+		Wallets:      n.Store,
+		Plans:        n.Catalogue,
+		Operations:   n.Operations,
+		ProviderName: n.Config.Provider.Name,
+		Log:          n.log,
+		Metrics:      n.metrics,
+		Requests:     n.Requests,
+	})
+	if n.Site, err = n.pages(); err != nil {
+		return err
+	}
+	n.door = httpapi.NewFrontDoor(httpapi.FrontDoorConfig{
+		Handler:        api,
+		Pages:          n.Site,
+		GetCertificate: n.certificate.get,
+		Proxies:        n.Config.Server.TrustedProxies,
+		Log:            n.log,
+		Metrics:        n.metrics,
+		MaxConnections: n.Config.Server.MaxConnections,
+		MaxPerAddress:  n.Config.Server.MaxConnectionsPerAddress,
+		WriteTimeout:   n.patience(),
+	})
+	var profiles http.Handler
+	if n.Config.Server.Profiling {
+		profiles = httpapi.Profiles()
+	}
+	n.internal = httpapi.NewInternal(n.ready, n.metrics.Handler(), profiles)
+	n.private = &http.Server{
+		Handler: n.internal, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,
+		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelWarn),
+	}
+
+	listeners := []struct {
+		key, addr, hint string
+		serve           func(net.Listener) error
+		bound           *net.Addr
+	}{
+		{"server.addr", n.Config.Server.Addr, ", or in demo with --addr", n.door.ServeTLS, &n.APIAddr},
+		{"server.plain_addr", n.Config.Server.PlainAddr, "", n.door.ServePlain, &n.PlainAddr},
+		{"server.internal_addr", n.Config.Server.InternalAddr, "", n.private.Serve, &n.InternalAddr},
+	}
+	var open []net.Listener
+	for _, l := range listeners {
+		if l.addr == "" {
+			open = append(open, nil)
+			continue
+		}
+		listener, err := net.Listen("tcp", l.addr)
+		if err != nil {
+			for _, other := range open {
+				if other != nil {
+					_ = other.Close()
+				}
+			}
+			return fmt.Errorf("%s: listen on %s: %w (is another process there? choose another with --set %s=HOST:PORT%s)", l.key, l.addr, err, l.key, l.hint)
+		}
+		*l.bound = listener.Addr()
+		open = append(open, listener)
+	}
+	for i, l := range listeners {
+		if open[i] == nil {
+			continue
+		}
+		n.background.Go(func() {
+			if err := l.serve(open[i]); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				n.ended <- fmt.Errorf("%s: %w", l.key, err)
+			}
+		})
+	}
+	return nil
+}
+
+// patience is how long a request may take in all: two provider calls, and time
+// to write down what came of them.
+func (n *Node) patience() time.Duration { return 2*n.Config.Provider.Timeout + 10*time.Second }
+
+// Serve runs until the context ends or the node cannot go on, then drains: who
+// is inside is answered, nobody else is let in.
+func (n *Node) Serve(ctx context.Context) error {
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	n.background.Go(func() { n.sweep(working) })
+	n.background.Go(func() { n.Requests.Run(working) })
+	n.background.Go(func() { n.watchClock(working) })
+	n.background.Go(func() { n.reviewer.Run(working) })
+	renewing, stopRenewing := context.WithCancel(ctx)
+	defer stopRenewing()
+	n.background.Go(func() { n.bulk.Run(renewing) })
+	n.background.Go(func() { n.Breaker.Run(working) })
+	n.background.Go(func() {
+		n.Catalogue.Run(working, func(err error) { n.log.Warn("verify prices with the provider", "error", err) })
+	})
+	auditing, stopAudit := context.WithCancel(ctx)
+	defer stopAudit()
+	if n.AuditWatch != nil {
+		n.background.Go(func() { n.AuditWatch.run(auditing) })
+	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	n.background.Go(func() { n.reloadOn(working, hangup) })
+	n.log.Info("serving", "addr", n.APIAddr.String(), "internal_addr", n.InternalAddr.String())
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-n.ended:
+	case <-n.Store.Broken():
+		cause = errors.Join(errors.New("the store can no longer be written; restart when the disk is well"), n.Store.Ready(working))
+	}
+
+	n.log.Info("draining")
+	stopAudit()
+	stopRenewing() // no further row is begun, and those under way have the grace to end
+	n.internal.Drain()
+	grace, cancel := context.WithTimeout(working, n.patience())
+	defer cancel()
+	if err := n.door.Shutdown(grace); err != nil {
+		n.log.Warn("some requests were cut off", "error", err)
+	}
+	_ = n.private.Shutdown(grace)
+	stopWork()
+	n.background.Wait()
+	n.log.Info("stopped")
+	return cause
+}
+
+// Close lets go of the store, whether or not the node ever served.
+func (n *Node) Close() error {
+	n.provider.Close()
+	return n.Store.Close()
+}
+
+// sweep purges what is no longer needed, a little at a time.
+func (n *Node) sweep(ctx context.Context) {
+	ticker := time.NewTicker(purgeEvery)
+	defer ticker.Stop()
+	for {
+		removed, err := n.Gate.Purge(ctx, n.Now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge nonces and counters", "error", err)
+		}
+		removed, err = n.Logins.Purge(ctx, n.Now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge sessions", "error", err)
+		}
+		removed, err = n.Requests.Purge(ctx, n.Now())
+		n.metrics.RowsPurged(removed)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn("purge the request log", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// reloadOn reads the certificate again whenever it is told to. A new one that
+// does not read leaves the old one in place.
+func (n *Node) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			if err := n.certificate.reload(); err != nil {
+				n.log.Error("the new certificate was not taken; the old one stays", "error", err)
+				continue
+			}
+			n.log.Info("the certificate was read again")
+		}
+	}
+}
+
+// certificate is the TLS certificate in use.
+type certificate struct {
+	certFile, keyFile string
+	current           atomic.Pointer[tls.Certificate]
+}
+
+func loadCertificate(certFile, keyFile string) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile}
+	return c, c.reload()
+}
+
+func (c *certificate) reload() error {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("the TLS certificate cannot be read: %w; put one at %s and its key at %s, or set server.tls_cert and server.tls_key",
+			err, c.certFile, c.keyFile)
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/console"
+	"github.com/coaxhq/coax/internal/web/look"
+	"github.com/coaxhq/coax/internal/web/panel"
+)
+
+// readPages reads what is part of the program once, however many nodes a process has,
+// as it does in tests: it is most of what starting one takes.
+var readPages = sync.OnceValues(func() (*look.Look, error) { return web.ReadPages(panel.Files, console.Files) })
+
+// pages is the site that people see, beside the API.
+func (n *Node) pages() (*web.Site, error) {
+	templates, err := readPages()
+	if err != nil {
+		return nil, err
+	}
+	reports := report.New(n.Store, report.Config{Now: n.Now})
+	operators := panel.Config{
+		Report:     reports,
+		Operations: n.Operations,
+		Plans:      n.Catalogue,
+		Passwords:  admin.NewPasswords(n.Store, n.provider, n.Now),
+		Operators:  n.Store,
+		Histories:  n.Store,
+		Bulk:       bulk.NewDesk(n.Store, n.Operations, n.Now),
+		Requests:   n.Requests,
+		StatusOf:   httpapi.StatusOf,
+		Access:     n.Store,
+	}
+	staff := console.Config{
+		Operators: n.Store,
+		Store:     n.Store,
+		Vault:     n.Vault,
+		Limits:    admin.Limits{ApprovalAbove: n.Config.Approval.Above},
+		Reports:   reports,
+		Requests:  n.Requests,
+		Provider:  n.Config.Provider.Name,
+		Health:    n.Health,
+		Now:       n.Now,
+	}
+	return web.New(web.Config{
+		Login:     n.Logins,
+		Now:       n.Now,
+		Routes:    slices.Concat(panel.Routes(operators), console.Routes(staff)),
+		Pages:     templates,
+		Operators: n.Store,
+		Badges:    console.Badges(staff),
+		Proxies:   n.Config.Server.TrustedProxies,
+		Log:       n.log,
+		Metrics:   n.metrics,
+	})
+}

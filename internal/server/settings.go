@@ -1,0 +1,352 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/store/postgres"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// Config is everything a node can be told, checked.
+type Config struct {
+	Server struct {
+		Addr                     string
+		PlainAddr                string
+		InternalAddr             string
+		TrustedProxies           access.TrustedProxies
+		TLSCert                  string
+		TLSKey                   string
+		MaxConnections           int
+		MaxConnectionsPerAddress int
+		Profiling                bool
+	}
+	Store   StoreConfig
+	Secrets struct {
+		MasterKeyFile string
+	}
+	Provider struct {
+		Name      string
+		URL       string
+		Timeout   time.Duration
+		CA        string
+		TokenFile string
+	}
+	Review struct {
+		FirstCheck  time.Duration
+		MaxInterval time.Duration
+		RefundAfter time.Duration
+	}
+	Catalogue struct {
+		Refresh time.Duration
+		MaxAge  time.Duration
+	}
+	Clock struct {
+		Offset time.Duration
+	}
+	Rules struct {
+		ActivationTerm subscription.ActivationTerm
+	}
+	Limits struct {
+		FailedAuthPerMinute int
+	}
+	Panel struct {
+		Idle      time.Duration
+		Absolute  time.Duration
+		StaffTOTP bool
+	}
+	RequestLog struct {
+		Keep time.Duration
+	}
+	Approval struct {
+		Above money.Amount
+	}
+	Audit struct {
+		Every time.Duration
+	}
+	Log struct {
+		Level string
+	}
+}
+
+// setting is one key of the configuration: what it means, what it is unless
+// somebody says otherwise, and how its text is read.
+type setting struct {
+	Key      string
+	Standard string
+	Doc      string
+	// path: the value names a file, relative to the configuration's folder.
+	path bool
+	// number, list and boolean say how the value is written in TOML.
+	number, list, boolean bool
+	Read                  func(*Config, string) error
+}
+
+// DefaultAddr is where the API is served unless somebody says otherwise.
+const DefaultAddr = "127.0.0.1:8443"
+
+// Settings is every key there is, in the order the file shows them.
+var Settings = []setting{
+	{Key: "server.addr", Standard: DefaultAddr, Doc: "HTTPS listener for the API and the pages",
+		Read: address(func(c *Config) *string { return &c.Server.Addr })},
+	{Key: "server.plain_addr", Standard: "", Doc: "plain HTTP listener: everyone but a trusted proxy that ended TLS gets 403 HTTPS_REQUIRED; empty = none",
+		Read: optionalAddress(func(c *Config) *string { return &c.Server.PlainAddr })},
+	{Key: "server.internal_addr", Standard: "127.0.0.1:9443", Doc: "/healthz, /readyz and /metrics, never the API; keep it private",
+		Read: address(func(c *Config) *string { return &c.Server.InternalAddr })},
+	{Key: "server.trusted_proxies", Standard: "", list: true, Doc: "addresses and ranges (CIDR) of proxies that may say, with X-Forwarded-For and -Proto, who called and how",
+		Read: readTrustedProxies},
+	{Key: "server.tls_cert", Standard: "tls.pem", path: true, Doc: "certificate chain in PEM; read again on SIGHUP",
+		Read: text(func(c *Config) *string { return &c.Server.TLSCert })},
+	{Key: "server.tls_key", Standard: "tls.key", path: true, Doc: "the certificate's private key in PEM",
+		Read: text(func(c *Config) *string { return &c.Server.TLSKey })},
+	{Key: "server.max_connections", Standard: "4096", number: true, Doc: "connections open at once; further ones are closed",
+		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnections })},
+	{Key: "server.max_connections_per_address", Standard: "256", number: true, Doc: "connections open at once from one address that is not a trusted proxy",
+		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerAddress })},
+	{Key: "server.profiling", Standard: "false", boolean: true, Doc: "profiles of this process under /debug/pprof/ on server.internal_addr; taking one slows the node down",
+		Read: yesNo(func(c *Config) *bool { return &c.Server.Profiling })},
+
+	{Key: "store.url", Standard: "sqlite:data/coax.db", path: true, Doc: "sqlite:PATH for one node, postgres://USER:PASSWORD@HOST,HOST/DATABASE for several",
+		Read: readStoreURL},
+
+	{Key: "secrets.master_key_file", Standard: "master.key", path: true, Doc: "seals the API secrets; keep a copy elsewhere. The environment's COAX_MASTER_KEY wins over the file",
+		Read: text(func(c *Config) *string { return &c.Secrets.MasterKeyFile })},
+
+	{Key: "provider.name", Standard: "simulator", Doc: "the provider's name, as answers show it",
+		Read: required(func(c *Config) *string { return &c.Provider.Name })},
+	{Key: "provider.url", Standard: "", Doc: "base address of the provider",
+		Read: readProviderURL},
+	{Key: "provider.timeout", Standard: "20s", Doc: "how long one provider call may take",
+		Read: duration(time.Millisecond, 10*time.Minute, func(c *Config) *time.Duration { return &c.Provider.Timeout })},
+	{Key: "provider.ca", Standard: "", path: true, Doc: "CA in PEM that the provider's certificate must come from; empty = the system's",
+		Read: text(func(c *Config) *string { return &c.Provider.CA })},
+	{Key: "provider.token_file", Standard: "", path: true, Doc: "file with the token the provider wants; empty = none",
+		Read: text(func(c *Config) *string { return &c.Provider.TokenFile })},
+
+	{Key: "review.first_check", Standard: "10s", Doc: "from the unclear answer to the first question what became of the operation",
+		Read: duration(0, 24*time.Hour, func(c *Config) *time.Duration { return &c.Review.FirstCheck })},
+	{Key: "review.max_interval", Standard: "10m", Doc: "longest pause between two such questions",
+		Read: duration(time.Millisecond, 24*time.Hour, func(c *Config) *time.Duration { return &c.Review.MaxInterval })},
+	{Key: "review.refund_after", Standard: "2m", Doc: "how long a provider must have known nothing of an operation before that is taken for a no",
+		Read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Review.RefundAfter })},
+
+	{Key: "catalogue.refresh", Standard: "5m", Doc: "how often our plans are compared with what the provider sells",
+		Read: duration(time.Millisecond, 24*time.Hour, func(c *Config) *time.Duration { return &c.Catalogue.Refresh })},
+	{Key: "catalogue.max_age", Standard: "30m", Doc: "how old the last good comparison may be; beyond that nothing is sold (503 PLANS_UNAVAILABLE)",
+		Read: duration(time.Millisecond, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Catalogue.MaxAge })},
+
+	{Key: "clock.offset", Standard: "0s", Doc: "added to the clock, to try what happens later; demo takes it, serve refuses it",
+		Read: duration(-10*365*24*time.Hour, 10*365*24*time.Hour, func(c *Config) *time.Duration { return &c.Clock.Offset })},
+
+	{Key: "rules.activation_term", Standard: "30d", Doc: "how long an activation lasts: 30d, or plan for the plan's months of 30 days",
+		Read: readActivationTerm},
+
+	{Key: "limits.failed_auth_per_minute", Standard: "30", number: true, Doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
+		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
+
+	{Key: "panel.idle", Standard: "30m", Doc: "how long a person stays signed in to the pages without using them",
+		Read: duration(2*time.Minute, 24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Idle })},
+	{Key: "panel.absolute", Standard: "12h", Doc: "how long a person stays signed in to the pages at most",
+		Read: duration(2*time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Absolute })},
+	{Key: "panel.staff_totp", Standard: "true", boolean: true, Doc: "staff who move money or see secrets must have a second factor: codes from an app on their telephone",
+		Read: yesNo(func(c *Config) *bool { return &c.Panel.StaffTOTP })},
+	{Key: "request_log.keep", Standard: "720h", Doc: "how long operators can look their API calls up; 0s = calls are not kept",
+		Read: duration(0, 366*24*time.Hour, func(c *Config) *time.Duration { return &c.RequestLog.Keep })},
+	{Key: "approval.above", Standard: "50000.00", Doc: "amount in rupees above which the console moves money only after a second person has agreed; 0 = always",
+		Read: readApprovalAbove},
+
+	{Key: "audit.every", Standard: "0s", Doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
+		Read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},
+
+	{Key: "log.level", Standard: "info", Doc: "debug, info, warn or error",
+		Read: oneOf([]string{"debug", "info", "warn", "error"}, func(c *Config) *string { return &c.Log.Level })},
+}
+
+func text(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		*field(c) = value
+		return nil
+	}
+}
+
+func required(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		if strings.TrimSpace(value) == "" {
+			return errors.New("it must not be empty")
+		}
+		*field(c) = value
+		return nil
+	}
+}
+
+func oneOf(allowed []string, field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		for _, one := range allowed {
+			if value == one {
+				*field(c) = value
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is not one of %s", value, strings.Join(allowed, ", "))
+	}
+}
+
+func yesNo(field func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		switch value {
+		case "true":
+			*field(c) = true
+		case "false":
+			*field(c) = false
+		default:
+			return fmt.Errorf("%q is neither true nor false", value)
+		}
+		return nil
+	}
+}
+
+func address(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		_, port, err := net.SplitHostPort(value)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return fmt.Errorf("%q is not HOST:PORT, such as 127.0.0.1:8443", value)
+		}
+		*field(c) = value
+		return nil
+	}
+}
+
+func optionalAddress(field func(*Config) *string) func(*Config, string) error {
+	read := address(field)
+	return func(c *Config, value string) error {
+		if value == "" {
+			*field(c) = ""
+			return nil
+		}
+		return read(c, value)
+	}
+}
+
+func number(least, most int, field func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("%q is not a whole number from %d to %d", value, least, most)
+		}
+		*field(c) = n
+		return nil
+	}
+}
+
+func duration(least, most time.Duration, field func(*Config) *time.Duration) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration, such as 500ms, 20s, 5m or 72h", value)
+		}
+		if d < least || d > most {
+			return fmt.Errorf("%s is outside %s to %s", d, least, most)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func readTrustedProxies(c *Config, value string) error {
+	var parts []string
+	for part := range strings.SplitSeq(value, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	proxies, err := access.ParseTrustedProxies(parts)
+	if err != nil {
+		return err
+	}
+	c.Server.TrustedProxies = proxies
+	return nil
+}
+
+func readStoreURL(c *Config, value string) error {
+	c.Store.URL = value
+	switch {
+	case strings.HasPrefix(value, "sqlite:"):
+		c.Store.Kind, c.Store.Path = "sqlite", strings.TrimPrefix(value, "sqlite:")
+		if c.Store.Path == "" {
+			return errors.New("sqlite: is not followed by a path, such as sqlite:data/coax.db")
+		}
+	case strings.HasPrefix(value, "postgres://"), strings.HasPrefix(value, "postgresql://"):
+		c.Store.Kind = "postgres"
+		return postgres.CheckAddress(value)
+	default:
+		return errors.New("it begins with neither sqlite: nor postgres://; write sqlite:PATH or postgres://USER@HOST/DATABASE")
+	}
+	return nil
+}
+
+func readProviderURL(c *Config, value string) error {
+	if value != "" {
+		at, err := url.Parse(value)
+		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
+			return fmt.Errorf("%q is not an address such as https://provider.example", value)
+		}
+	}
+	c.Provider.URL = value
+	return nil
+}
+
+func readActivationTerm(c *Config, value string) error {
+	switch term := subscription.ActivationTerm(value); term {
+	case subscription.ThirtyDays, subscription.PlanTerm:
+		c.Rules.ActivationTerm = term
+		return nil
+	}
+	return fmt.Errorf("%q is neither 30d nor plan", value)
+}
+
+func readApprovalAbove(c *Config, value string) error {
+	above, err := money.Parse(value)
+	if err != nil || above.IsNegative() {
+		return fmt.Errorf("%q is not an amount of rupees from zero up, such as 50000.00", value)
+	}
+	c.Approval.Above = above
+	return nil
+}
+
+// StoreConfig says where everything is kept.
+type StoreConfig struct {
+	// Kind is sqlite or postgres; Path is the SQLite file's.
+	Kind string
+	Path string
+	URL  string
+}
+
+// absolute turns a setting's path into one that holds from any folder. The
+// store's path stands behind its scheme.
+func (s setting) absolute(value, folder string) string {
+	if !s.path || value == "" {
+		return value
+	}
+	scheme := ""
+	if s.Key == "store.url" {
+		if !strings.HasPrefix(value, "sqlite:") {
+			return value
+		}
+		scheme, value = "sqlite:", strings.TrimPrefix(value, "sqlite:")
+	}
+	if value == "" || filepath.IsAbs(value) {
+		return scheme + value
+	}
+	return scheme + filepath.Join(folder, value)
+}

@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/store/postgres"
+	"github.com/coaxhq/coax/internal/store/sqlite"
+)
+
+// Store is everything the house asks of where it keeps things.
+type Store interface {
+	access.Store
+	admin.Store
+	catalogue.Store
+	login.Store
+	operation.ReviewStore
+	report.Store
+	requestlog.Store
+	bulk.Store
+	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
+	Ready(ctx context.Context) error
+	Migrations(ctx context.Context) (int, error)
+	Broken() <-chan struct{}
+	Queued() int
+	Close() error
+}
+
+// StoreOptions are what opening a store can be told.
+type StoreOptions struct {
+	// Tool is for a command that works beside nodes, not for a node.
+	Tool    bool
+	observe *batches
+}
+
+// OpenStore opens the store that the configuration names.
+func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened Store, err error) {
+	if config.Store.Kind == "postgres" {
+		opened, err = openPostgres(ctx, config.Store.URL, options)
+	} else {
+		opened, err = openSQLite(ctx, config.Store.Path, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store.url %s: %w", config.Store.Address(), err)
+	}
+	return opened, nil
+}
+
+func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, error) {
+	chosen := sqlite.Options{}
+	if options.Tool {
+		chosen.Role = sqlite.Tool
+	}
+	if options.observe != nil {
+		chosen.Observe = options.observe
+	}
+	return sqlite.Open(ctx, path, chosen)
+}
+
+func openPostgres(ctx context.Context, address string, options StoreOptions) (Store, error) {
+	chosen := postgres.Options{}
+	if options.Tool {
+		chosen.Role = postgres.Tool
+	}
+	if options.observe != nil {
+		chosen.Observe = options.observe
+	}
+	return postgres.Open(ctx, address, chosen)
+}
+
+// Address is a store's address without a password.
+func (s StoreConfig) Address() string {
+	if s.Kind == "postgres" {
+		return postgres.Redact(s.URL)
+	}
+	return s.URL
+}
+
+// Place says for people where a store is: a file's path, or an address.
+func (s StoreConfig) Place() string {
+	if s.Kind == "postgres" {
+		return s.Address()
+	}
+	return s.Path
+}
+
+// MasterKeyVariable holds the master key itself, where a file is not wanted.
+const MasterKeyVariable = "COAX_MASTER_KEY"
+
+// OpenVault reads the master key from the environment or from its file.
+func OpenVault(config Config, environ []string) (*access.Vault, error) {
+	for _, entry := range environ {
+		if text, found := strings.CutPrefix(entry, MasterKeyVariable+"="); found && text != "" {
+			vault, err := access.OpenVault([]byte(text))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", MasterKeyVariable, err)
+			}
+			return vault, nil
+		}
+	}
+	path := config.Secrets.MasterKeyFile
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no master key at %s: restore it from its backup, set secrets.master_key_file, "+
+			"or, for a new installation, let `coax init` make one", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the master key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("the master key at %s can be read by others (mode %04o): chmod 0400 it", path, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the master key: %w", err)
+	}
+	vault, err := access.OpenVault(text)
+	if err != nil {
+		return nil, fmt.Errorf("the master key at %s: %w", path, err)
+	}
+	return vault, nil
+}
+
+// Clock is the service's sense of time: the machine's, cut to what both kinds
+// of store can keep, and moved by the demo's offset.
+func Clock(offset time.Duration) func() time.Time {
+	return func() time.Time { return time.Now().Add(offset).UTC().Truncate(time.Millisecond) }
+}

@@ -1,0 +1,122 @@
+//go:build long
+
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// sideBySide is how many histories in real time run at once: most of each is
+// waiting.
+const sideBySide = 4
+
+// TestHistoriesOnPostgres: the promises hold on PostgreSQL as well, where several
+// things really happen at once. With -seed after -args it is that history alone.
+func TestHistoriesOnPostgres(t *testing.T) {
+	if *jobsFlag != "" {
+		t.Skip("a worker was asked for")
+	}
+	seeds, plan := make([]uint64, number(t, "COAX_TEST_SIM_POSTGRES", 20)), wholeProgram()
+	for i := range seeds {
+		seeds[i] = uint64(i + 1)
+	}
+	if *seedFlag != 0 {
+		seeds, plan = []uint64{*seedFlag}, told(t)
+	}
+	template := realTemplate(t)
+	began, happened, done, operations := time.Now(), map[string]int{}, 0, 0
+	for got := range abreast(seeds, func(seed uint64) outcome { return liveReally(t, seed, plan, template) }) {
+		done++
+		operations += got.Operations
+		for what, n := range got.Happened {
+			happened[what] += n
+		}
+		if len(got.Violations) > 0 {
+			t.Errorf("seed %d breaks a promise on PostgreSQL:\n  %s\n\nrun it again, as often as it takes, with\n  %s\n\nwhat happened about it:\n%s",
+				got.Seed, strings.Join(got.Violations, "\n  "), realReplayCommand(got.Seed), got.lines)
+			break
+		}
+		if done%10 == 0 || done == len(seeds) {
+			fmt.Printf("%d of %d histories on PostgreSQL, %d operations, %s\n", done, len(seeds), operations, time.Since(began).Round(time.Second))
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(happened)) {
+		t.Logf("%8d %s", happened[what], what)
+	}
+	switch {
+	case t.Failed():
+	case done != len(seeds):
+		t.Errorf("%d histories of %d came to an end", done, len(seeds))
+	case done >= 100:
+		demandReally(t, happened)
+	}
+}
+
+func realReplayCommand(seed uint64) string {
+	return fmt.Sprintf("go test -tags long ./internal/sim -run '^TestHistoriesOnPostgres$' -count=5 -args -seed=%d", seed)
+}
+
+// abreast lives several histories at once and yields what became of them, as they
+// end.
+func abreast(seeds []uint64, live func(seed uint64) outcome) func(func(outcome) bool) {
+	return func(yield func(outcome) bool) {
+		queue, outcomes, stopped := make(chan uint64), make(chan outcome), make(chan struct{})
+		go func() {
+			defer close(queue)
+			for _, seed := range seeds {
+				select {
+				case queue <- seed:
+				case <-stopped:
+					return
+				}
+			}
+		}()
+		var workers sync.WaitGroup
+		for range sideBySide {
+			workers.Go(func() {
+				for seed := range queue {
+					outcomes <- live(seed)
+				}
+			})
+		}
+		go func() {
+			workers.Wait()
+			close(outcomes)
+		}()
+		going := true
+		for got := range outcomes {
+			if going && !yield(got) {
+				going = false
+				close(stopped)
+			}
+		}
+	}
+}
+
+// demandReally is demand for histories in real time, which know no gate at a
+// commit.
+func demandReally(t *testing.T, happened map[string]int) {
+	t.Helper()
+	happened = maps.Clone(happened)
+	for what := range happened {
+		if strings.Contains(what, "commit") {
+			t.Errorf("%q cannot have happened on PostgreSQL", what)
+		}
+	}
+	if happened["fault: "+connectionsCut] == 0 {
+		t.Errorf("no process ever lost its connections")
+	}
+	for _, cannot := range []string{
+		"fault: commit fails before", "fault: commit fails after",
+		"the commit of three facts or more fails before it took hold", "the commit of three facts or more fails after it took hold",
+	} {
+		happened[cannot]++
+	}
+	demand(t, happened)
+}

@@ -1,6 +1,0 @@
-//go:build !race
-
-package sim
-
-// raced: the race detector is on, and everything takes ten times as long.
-const raced = false
