@@ -4,6 +4,10 @@
 # needs cgo: the targets that use it ask for it themselves.
 export CGO_ENABLED = 0
 
+# Without the folder's name in them, builds of one clone are found in the cache by the
+# next, and binaries, tests and linters share what they compile.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
 DEMO_DIR ?= .demo
 ARGS     ?=
 PKG      ?= ./...
@@ -64,22 +68,43 @@ demo: build ## Run a whole Coax with nothing to configure, and three months of m
 
 .PHONY: test
 test: tools-present lint test-bin ## Lint and the tests that every change has to pass: some eight minutes on two cores (SEED=1 for the simulation)
-	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory test-run
+	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory --keep-going test-run
 
 .PHONY: test-bin
-test-bin:
-	go build -trimpath -o bin/coax ./cmd/coax
-	go build -trimpath -tags failpoints -o bin/coax-failpoints ./cmd/coax
+test-bin: build
+	go build -tags failpoints -o bin/coax-failpoints ./cmd/coax
 
 # The steps of make test, with the binaries and the database server there.
-.PHONY: test-run
-test-run: COAX_TEST_SEED := $(or $(COAX_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-test-run: export COAX_TEST_SEED := $(COAX_TEST_SEED)
-test-run:
-	@echo 'the simulation begins with seed $(COAX_TEST_SEED); make test SEED=$(COAX_TEST_SEED) repeats it'
+.PHONY: test-run test-seed test-raced test-unraced test-postgres
+test-run: export COAX_TEST_SEED := $(or $(COAX_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+test-run: test-seed test-raced test-unraced test-postgres
+
+test-seed:
+	@echo 'the simulation begins with seed $(COAX_TEST_SEED); make test SEED=$(COAX_TEST_SEED) begins with it again'
+
+test-raced:
 	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED)
+
+test-unraced:
 	$(GOTEST) $(UNRACED)
+
+test-postgres:
 	COAX_TEST_STORE=postgres $(GOTEST) ./internal/e2e/api ./internal/audit
+
+# Processes leave their counters in a folder, test binaries in a profile of each step;
+# a statement is covered if either ran it.
+.PHONY: coverage
+coverage: COVER = -coverpkg=./... -covermode=atomic
+coverage: tools-present ## Statement coverage of what make test runs, in coverage.out; some 12 minutes
+	rm -rf .cover && mkdir -p .cover/bin .cover/processes
+	go build $(COVER) -o .cover/bin/coax ./cmd/coax
+	go build $(COVER) -tags failpoints -o .cover/bin/coax-failpoints ./cmd/coax
+	COAX_TEST_BIN=$(CURDIR)/.cover/bin COAX_TEST_COVERDIR=$(CURDIR)/.cover/processes $(PGSERVER) sh -ec ' \
+		$(GOTEST) $(COVER) -coverprofile=.cover/sqlite.out ./...; \
+		COAX_TEST_STORE=postgres $(GOTEST) $(COVER) -coverprofile=.cover/postgres.out ./internal/e2e/api ./internal/audit'
+	go tool covdata textfmt -i=.cover/processes -o .cover/processes.out
+	cat .cover/*.out | awk '/^mode:/ { next } { n[$$1 " " $$2] += $$3 } END { print "mode: atomic"; for (b in n) print b, n[b] }' > coverage.out
+	go tool cover -func=coverage.out | tail -n 1
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck; needs only Go
@@ -171,7 +196,7 @@ audit-scale: ## Fill a store with very many operations, audit it, and measure wh
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while, two side by side (FUZZTIME=20s each, PKG=./signing/...)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz $(PKG)
-	$(LONG) -timeout 20m .
+	$(LONG) -timeout 20m ./scripts
 
 .PHONY: mutation
 mutation: ## Change the rules a little, place by place, and count what the tests notice (MUTATE="internal/money signing"); half an hour
@@ -205,4 +230,4 @@ tools-present: ## Install what the tests need beside Go, where it is missing
 
 .PHONY: clean
 clean: ## Remove what was built, the demo's data in .demo and the pictures of pages in .shots
-	rm -rf bin .demo .shots coverage.out coverage.html
+	rm -rf bin .cover .demo .shots coverage.out coverage.html

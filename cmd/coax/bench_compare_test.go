@@ -69,7 +69,7 @@ func benchNeedsPostgres(t *testing.T) {
 }
 
 func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	benchNeedsPostgres(t)
 	temp, out := benchFolder(t), t.TempDir()
@@ -98,7 +98,7 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 }
 
 func TestBenchCompareLoadsStoresThatHaveGrown(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	benchNeedsPostgres(t)
 	temp, out := benchFolder(t), benchFolder(t)
@@ -145,7 +145,7 @@ func benchSound(t *testing.T, report compare.Report, audited ...string) {
 }
 
 func TestBenchCompareLeavesProfilesBesideItsReport(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
 	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads", "--profile")
@@ -162,7 +162,7 @@ func TestBenchCompareLeavesProfilesBesideItsReport(t *testing.T) {
 }
 
 func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
 	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite")
@@ -177,7 +177,7 @@ func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
 }
 
 func TestBenchCompareThatIsKilledTakesItsProcessesAlong(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a process with its parent, and shows what runs")

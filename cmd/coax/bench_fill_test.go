@@ -14,7 +14,7 @@ import (
 )
 
 func TestBenchFillMakesAStoreOnceAndANodesToolsWorkOnIt(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	cache := filepath.Join(t.TempDir(), "cache")
 	fill := func() (view filledView) {

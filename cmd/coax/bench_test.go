@@ -78,7 +78,7 @@ func benchGone(t *testing.T, baseURL string) {
 var benchServerLine = regexp.MustCompile(`(?m)^server +(https://127\.0\.0\.1:\d+/api/v1), started for this`)
 
 func TestBenchAloneStartsAServerAndLeavesNothingBehind(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	temp := t.TempDir()
 	p := benchIn(t, temp, append(benchShort, "--warmup", "50ms")...)
@@ -100,7 +100,7 @@ func TestBenchAloneStartsAServerAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestBenchThatIsStoppedEndsItsServerAndRemovesItsFolder(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	for name, stop := range map[string]func(*e2e.Process) int{"SIGTERM": (*e2e.Process).Terminate, "Ctrl-C": (*e2e.Process).Interrupt} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestBenchThatIsStoppedEndsItsServerAndRemovesItsFolder(t *testing.T) {
 }
 
 func TestBenchThatIsKilledTakesItsServerAlong(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	p := benchIn(t, t.TempDir(), "--duration", "10m", "--connections", "2", "--subscribers", "4")
 	if !p.Out.Until("started for this", p.Ended) {
@@ -134,7 +134,7 @@ func TestBenchThatIsKilledTakesItsServerAlong(t *testing.T) {
 // A server that is started to be measured must not work on somebody's store,
 // whatever the environment of whoever measures says.
 func TestBenchAloneIgnoresTheSettingsOfTheEnvironment(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
@@ -151,7 +151,7 @@ func TestBenchAloneIgnoresTheSettingsOfTheEnvironment(t *testing.T) {
 }
 
 func TestBenchOfAGivenServerSpendsNobodysMoney(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.DemoIn(t, folder)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestBenchExitsWithOneIfTheBooksDoNotAgree(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.DemoIn(t, folder)
@@ -37,7 +37,7 @@ func TestBenchExitsWithOneIfTheBooksDoNotAgree(t *testing.T) {
 
 // Somebody at the till while the bench runs.
 func TestBenchNoticesMoneyThatMovedBesideIt(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.DemoIn(t, folder)
@@ -51,7 +51,7 @@ func TestBenchNoticesMoneyThatMovedBesideIt(t *testing.T) {
 }
 
 func TestBenchSaysWhenSubscribersRunOut(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.DemoIn(t, folder)
@@ -63,7 +63,7 @@ func TestBenchSaysWhenSubscribersRunOut(t *testing.T) {
 }
 
 func TestBenchCountsAnswersThatNoSoundServerGives(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.DemoIn(t, folder)
@@ -82,7 +82,7 @@ func TestBenchCountsAnswersThatNoSoundServerGives(t *testing.T) {
 // service takes it for down and refuses. Either way a customer is left alone from
 // then on, so that the load ends by itself.
 func TestBenchInAnOutageCallsNoHeldMoneyLost(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	_, line := e2e.DemoIn(t, folder)
@@ -104,7 +104,7 @@ func TestBenchInAnOutageCallsNoHeldMoneyLost(t *testing.T) {
 }
 
 func TestBenchThatCannotBeginTidiesUp(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.DemoIn(t, folder)
@@ -120,7 +120,7 @@ func TestBenchThatCannotBeginTidiesUp(t *testing.T) {
 }
 
 func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	_, line := e2e.DemoIn(t, folder)
@@ -167,7 +167,7 @@ func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
 }
 
 func TestBenchSendsNoOrdersToAProviderElsewhereUnasked(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.DemoIn(t, folder)

@@ -43,7 +43,7 @@ const (
 )
 
 // size is how much is tried. Under the race detector SQLite takes ten times as
-// long; a few of each kind show it what there is to see, and make test runs the
+// long; a few of each kind show it what there is to see, and make walcut runs the
 // whole without it.
 func size(usual, whenRaced int) int {
 	if raced {

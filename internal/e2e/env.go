@@ -41,7 +41,7 @@ type Env struct {
 	Desk   *admin.Desk
 	Line   demo.Line
 	HTTP   *http.Client
-	Logged *Synchronised
+	Logged *LogBuffer
 	// Simulator is the provider, in this process and on a socket of its own.
 	Simulator *demo.RunningSimulator
 	Time      atomic.Int64 // Unix milliseconds
@@ -51,19 +51,19 @@ type Env struct {
 	Stop    func()
 }
 
-// Synchronised is a buffer that a server writes and a test reads.
-type Synchronised struct {
+// LogBuffer is a buffer that a server writes and a test reads.
+type LogBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (s *Synchronised) Write(p []byte) (int, error) {
+func (s *LogBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.buf.Write(p)
 }
 
-func (s *Synchronised) String() string {
+func (s *LogBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.buf.String()
@@ -79,7 +79,7 @@ func NewEnv(t testing.TB, sets ...string) *Env {
 func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 	t.Helper()
 	folder, own := furnishedFolder(t, at)
-	w := &Env{TB: t, Folder: folder, Logged: &Synchronised{}}
+	w := &Env{TB: t, Folder: folder, Logged: &LogBuffer{}}
 	w.Time.Store(at.UnixMilli())
 	w.Start(append(own, sets...)...)
 	// The first start was a while ago, and prices are believed for some time only.
@@ -168,7 +168,7 @@ func Trusting(t testing.TB, ca string) *http.Client {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
-	return &http.Client{Timeout: time.Minute, Transport: Unheard{after: 4 * time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: time.Minute, Transport: RetryUnread{after: 4 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64,
 		// Of many who call at once, one may find another's connection free while
 		// its own is dialled. What nobody has used after five seconds the service

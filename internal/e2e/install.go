@@ -79,9 +79,11 @@ func RunIn(t testing.TB, environ []string, args ...string) Result {
 	return Result{command.ProcessState.ExitCode(), out.String(), err.String()}
 }
 
-// Coverage is the setting by which a binary built with -cover says where it was.
+// Coverage is the setting by which a binary that was built with -cover knows where to
+// leave its counters: the folder that `make coverage` names. (go test keeps GOCOVERDIR
+// itself for its own use.)
 func Coverage() []string {
-	if folder := os.Getenv("GOCOVERDIR"); folder != "" {
+	if folder := os.Getenv("COAX_TEST_COVERDIR"); folder != "" {
 		return []string{"GOCOVERDIR=" + folder}
 	}
 	return []string{}

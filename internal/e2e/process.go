@@ -26,7 +26,7 @@ type Output struct {
 	changed chan struct{}
 }
 
-func NewCLIOutput() *Output { return &Output{changed: make(chan struct{})} }
+func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
 
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
@@ -124,7 +124,7 @@ func LaunchProgram(t testing.TB, program string, environ []string, args ...strin
 // arguments are set.
 func LaunchCommand(t testing.TB, command *exec.Cmd) *Process {
 	t.Helper()
-	p := &Process{TB: t, Cmd: command, Out: NewCLIOutput(), Err: NewCLIOutput(), Ended: make(chan struct{})}
+	p := &Process{TB: t, Cmd: command, Out: NewOutput(), Err: NewOutput(), Ended: make(chan struct{})}
 	command.Stdout, command.Stderr = p.Out, p.Err
 	// A test run that is killed leaves no service behind.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -147,7 +147,7 @@ func Environ(more ...string) []string {
 			environ = append(environ, entry)
 		}
 	}
-	return append(environ, more...)
+	return append(append(environ, Coverage()...), more...)
 }
 
 // Kill ends the process as a power failure would.

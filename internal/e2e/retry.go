@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Unheard sends once more what a service hung up on without a word, after so long. The
+// RetryUnread sends once more what a service hung up on without a word, after so long. The
 // service gives a connection five seconds to say what it wants, and a machine may stand
 // still for longer than that. It is for what may come twice: reads, and signed requests,
 // by which nothing is hidden, because one that was read has burned its nonce and is
 // refused when it comes again.
-type Unheard struct {
+type RetryUnread struct {
 	*http.Transport
 	after time.Duration
 }
 
-func (u Unheard) RoundTrip(request *http.Request) (*http.Response, error) {
+func (u RetryUnread) RoundTrip(request *http.Request) (*http.Response, error) {
 	began := time.Now()
 	answer, err := u.Transport.RoundTrip(request)
 	harmless := request.Method == http.MethodGet || request.Header.Get("X-Nonce") != "" && request.GetBody != nil

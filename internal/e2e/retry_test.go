@@ -49,7 +49,7 @@ func TestWhatWasHungUpOnUnheardIsSentOnceMore(t *testing.T) {
 			if test.nonce != "" {
 				request.Header.Set("X-Nonce", test.nonce)
 			}
-			answer, err := Unheard{after: test.after, Transport: &http.Transport{}}.RoundTrip(request)
+			answer, err := RetryUnread{after: test.after, Transport: &http.Transport{}}.RoundTrip(request)
 			if err == nil {
 				answer.Body.Close()
 			}

@@ -19,27 +19,27 @@ import (
 // world, demo and house; or, with COAX_TEST_STORE=postgres, each on a database of
 // its own. What opens a store behind the product's back does so through here.
 
-// AboutSQLite skips a test of what only SQLite has, where the suite runs on
+// OnlySQLite skips a test of what only SQLite has, where the suite runs on
 // PostgreSQL.
-func AboutSQLite(t testing.TB, what string) {
+func OnlySQLite(t testing.TB, what string) {
 	t.Helper()
 	if pgtest.Chosen() {
 		t.Skip("about SQLite alone: " + what)
 	}
 }
 
-// AboutPostgres skips a test that is on PostgreSQL whatever the suite runs on, where
+// OnlyPostgres skips a test that is on PostgreSQL whatever the suite runs on, where
 // the suite does, too: it was run with the others on SQLite.
-func AboutPostgres(t testing.TB) {
+func OnlyPostgres(t testing.TB) {
 	t.Helper()
 	if pgtest.Chosen() {
 		t.Skip("on PostgreSQL always, and run when the others are on SQLite")
 	}
 }
 
-// AboutNoStore skips a test in which nothing differs by store, where the suite runs
+// StoreIndependent skips a test in which nothing differs by store, where the suite runs
 // on PostgreSQL: it was run with the others on SQLite.
-func AboutNoStore(t testing.TB) {
+func StoreIndependent(t testing.TB) {
 	t.Helper()
 	if pgtest.Chosen() {
 		t.Skip("the same on either store, and run when the others are on SQLite")

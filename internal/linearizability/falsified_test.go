@@ -24,7 +24,7 @@ const historiesToFalsify = 40
 // to be found out.
 func TestAHistoryThatWasFalsifiedIsFoundOut(t *testing.T) {
 	if raced {
-		t.Skip("nothing here is done at once that the other test does not do too; `make test` runs it unraced")
+		t.Skip("nothing here is done at once that the other test does not do too; `make linear` runs it unraced")
 	}
 	w := newWorld(t, storeKinds[0])
 	var recorded []*record

@@ -21,6 +21,8 @@ type detector struct {
 	// promise broken.
 	runs     [][]string
 	settings []string
+	// short: it has the tests of `make test` alone.
+	short bool
 	// limit is how long it may search in all.
 	limit time.Duration
 	// watch returns a reader of what it prints, line by line, which says when and
@@ -46,7 +48,11 @@ type finding struct {
 // for the tree as it is. An error means that nothing was found out.
 func (d detector) search(ctx context.Context, root, folder, overlay string) (finding, error) {
 	binary := filepath.Join(folder, filepath.Base(d.pkg)+".test")
-	build := goCommand(ctx, root, overlay, "test", "-c", "-tags", "long", "-vet=off", "-o", binary, "./"+d.pkg)
+	tags := "long"
+	if d.short {
+		tags = ""
+	}
+	build := goCommand(ctx, root, overlay, "test", "-c", "-tags", tags, "-vet=off", "-o", binary, "./"+d.pkg)
 	if out, err := build.CombinedOutput(); err != nil {
 		return finding{}, fmt.Errorf("%s cannot be built: %w\n%s", d.name, err, out)
 	}

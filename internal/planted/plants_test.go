@@ -9,59 +9,83 @@ import (
 	"time"
 )
 
-// plant is a bug and who has to find it.
+// plant is a bug and the tests that have to find it.
 type plant struct {
 	patch string
-	// by is who has to find it, each alone.
+	// test is a package of `make test` whose tests fail with the bug; empty if only
+	// the long tests find it.
+	test string
+	// by are the long tests that have to find it, each alone.
 	by []detector
-	// daily: the first of them does so each time the tests run.
-	daily bool
+}
+
+// inTest is the package of `make test` that has to find the bug. Any failure counts:
+// it stops whoever made the mistake.
+func (p plant) inTest() (d detector, is bool) {
+	if p.test == "" {
+		return d, false
+	}
+	return detector{
+		name: "make test, " + p.test, pkg: p.test, runs: [][]string{{"-test.parallel=4", "-test.timeout=15m"}}, short: true,
+		limit: 15 * time.Minute, watch: anyFailure,
+	}, true
+}
+
+// anyFailure reads what go test prints until a test fails.
+func anyFailure() func(string) (sighting, bool) {
+	return func(line string) (sighting, bool) {
+		named := failedTest.FindStringSubmatch(line)
+		if named == nil {
+			return sighting{}, false
+		}
+		return sighting{what: named[1]}, true
+	}
 }
 
 // Which plant needs what to show is told beside it, for whoever has to make a
 // detector find it again.
 var plants = []plant{
 	// A commit that fails, or a look at the books, between the two.
-	{patch: "01-two-commit-reserve", by: []detector{simulation, exhaustive, torture}},
+	{patch: "01-two-commit-reserve", test: "internal/sim", by: []detector{simulation, exhaustive, torture}},
 	// Two requests of one operator that have both read the balance.
-	{patch: "02-read-then-write-balance", by: []detector{simulation}, daily: true},
+	{patch: "02-read-then-write-balance", test: "internal/bulk", by: []detector{simulation}},
 	// A node that sleeps through its lease, or tries a settlement again that had
 	// taken hold.
-	{patch: "03-settle-without-epoch", by: []detector{simulation, exhaustive}},
+	{patch: "03-settle-without-epoch", test: "internal/store/sqlite", by: []detector{simulation, exhaustive}},
 	// A client that hangs up while the provider works, and somebody who asks why an
 	// operation was taken from a holder who was well: the money comes right.
-	{patch: "04-request-context-on-settle", by: []detector{simulation}},
+	{patch: "04-request-context-on-settle", test: "internal/operation", by: []detector{simulation}},
 	// An answer that is lost after the deed.
-	{patch: "05-refund-on-timeout", by: []detector{simulation, exhaustive}},
+	{patch: "05-refund-on-timeout", test: "internal/operation", by: []detector{simulation, exhaustive}},
 	// An answer that cannot be read, without the deed.
-	{patch: "06-malformed-200-is-success", by: []detector{spoiltAnswers}, daily: true},
+	{patch: "06-malformed-200-is-success", test: "internal/provider/gateway", by: []detector{spoiltAnswers}},
 	// The bytes of a request once more, at another node or after a restart.
-	{patch: "07-nonce-in-memory", by: []detector{simulation}},
+	{patch: "07-nonce-in-memory", test: "internal/access", by: []detector{simulation}},
 	// The same five to ten minutes later, of a client whose clock is fast, and
 	// sweeping in between.
-	{patch: "08-nonce-purge-after-300s", by: []detector{simulation}},
+	{patch: "08-nonce-purge-after-300s", test: "internal/access", by: []detector{simulation}},
 	// An order repeated with another API key of the same operator.
-	{patch: "09-key-scoped-by-api-key", by: []detector{simulation}},
+	{patch: "09-key-scoped-by-api-key", test: "internal/bulk", by: []detector{simulation}},
 	// A renewal and an advance renewal with one body under one key.
-	{patch: "10-fingerprint-without-path", by: []detector{simulation}},
+	{patch: "10-fingerprint-without-path", test: "internal/operation", by: []detector{simulation}},
 	// An empty wallet, a top-up, and the same order again at the same node.
-	{patch: "11-refusal-402-stored", by: []detector{simulation}},
+	{patch: "11-refusal-402-stored", test: "internal/e2e/api", by: []detector{simulation}},
 	// A low limit, and more requests than that in one minute to several nodes.
-	{patch: "12-limiter-per-node", by: []detector{simulation}},
+	{patch: "12-limiter-per-node", test: "internal/access", by: []detector{simulation}},
 	// An act of staff, and within half a minute a request at a node that knows the
 	// key.
-	{patch: "13-credential-cache-30s", by: []detector{simulation}},
+	{patch: "13-credential-cache-30s", test: "internal/store/sqlite", by: []detector{simulation}},
 	// A commission that ends in exactly half a paisa.
-	{patch: "14-float-rupees", by: []detector{simulation}},
+	{patch: "14-float-rupees", test: "internal/store/sqlite", by: []detector{simulation}},
 	// A review that ends in a refund, and a commit that fails on the way.
-	{patch: "15-double-refund-in-recovery", by: []detector{simulation, exhaustive}},
+	{patch: "15-double-refund-in-recovery", test: "internal/sim", by: []detector{simulation, exhaustive}},
 	// A provider that lets a connection go which was in use before.
-	{patch: "16-provider-header-idempotency-key", by: []detector{resendTrap}, daily: true},
+	{patch: "16-provider-header-idempotency-key", test: "internal/provider/gateway", by: []detector{resendTrap}},
 	// The second one again, where there is no one writer to stand in its way.
-	{patch: "17-read-then-write-balance-postgres", by: []detector{races}},
+	{patch: "17-read-then-write-balance-postgres", test: "internal/bulk", by: []detector{races}},
 }
 
-// histories is how far the simulation may look: as far as it looks in make test.
+// histories is how far the simulation may look.
 const histories = 1000
 
 var (

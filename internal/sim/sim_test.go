@@ -158,7 +158,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 // outcomes as they come. Each process has one history at a time: the randomness
 // of a history is its process's.
 func crew(t *testing.T, jobs iter.Seq[string]) func(func(outcome) bool) {
-	const portion = 10 // of a process, which takes a while to start
+	const portion = 4 // of a process, which takes a moment to start
 	outcomes := make(chan outcome)
 	stopped := make(chan struct{})
 	queue := make(chan []string)

@@ -84,7 +84,11 @@ func number(t testing.TB, variable string, standard int) int {
 
 // replay is the command that runs this campaign again.
 func (c *campaign) replay() string {
-	return fmt.Sprintf("make torture STORE=%s CYCLES=%d SEED=%d", c.store, c.cycles, c.seed)
+	target := "torture"
+	if c.store == "postgres" {
+		target = "torture-postgres"
+	}
+	return fmt.Sprintf("make %s CYCLES=%d SEED=%d", target, c.cycles, c.seed)
 }
 
 // run has several worlds at once go through their cycles: they wait more than they

@@ -211,7 +211,7 @@ func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 // it runs under load, and each copy is whole: the books agree, everything that was
 // answered before is in it, and it can be served.
 func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
-	e2e.AboutSQLite(t, "its file is copied")
+	e2e.OnlySQLite(t, "its file is copied")
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -270,7 +270,7 @@ func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
 	for _, name := range []string{"coax.toml", "master.key", "demo.json"} {
 		e2e.Copy(t, filepath.Join(w.Folder, name), filepath.Join(restored, name))
 	}
-	again := &e2e.Env{TB: t, Folder: restored, Logged: &e2e.Synchronised{}}
+	again := &e2e.Env{TB: t, Folder: restored, Logged: &e2e.LogBuffer{}}
 	again.Time.Store(w.Time.Load())
 	again.Start()
 	t.Cleanup(func() { again.Stop() })

@@ -193,7 +193,7 @@ func (l *badLine) deliver(r heldRequest) e2e.Answer {
 
 // deliverCut sends the head of a request and a part of its body, and hangs up.
 func (l *badLine) deliverCut(r heldRequest) {
-	conn, err := tls.Dial("tcp", l.target.Host, l.world.HTTP.Transport.(e2e.Unheard).TLSClientConfig)
+	conn, err := tls.Dial("tcp", l.target.Host, l.world.HTTP.Transport.(e2e.RetryUnread).TLSClientConfig)
 	if err != nil {
 		l.t.Errorf("reach the service: %v", err)
 		return

@@ -114,7 +114,7 @@ func (w *cutWorld) audited() {
 // answer is lost on the way: of the admission, the caller is told to come again;
 // of the reservation and the settlement nothing is to be noticed at all.
 func TestACommitWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	w := newCutWorld(t)
 	for range 8 { // so that those who are rejected come to each
@@ -138,7 +138,7 @@ func TestACommitWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
 // The line is cut at one byte after another of everything an operation says to the
 // database and hears from it.
 func TestTheWayToTheDatabaseIsCutAnywhere(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	for way, line := range map[pgtest.Direction]struct {
 		name   string

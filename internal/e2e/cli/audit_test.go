@@ -58,7 +58,7 @@ func TestAuditRunsBesideANodeThatHoldsTheFolder(t *testing.T) {
 }
 
 func TestAuditReadsWhatAKilledNodeLeft(t *testing.T) {
-	e2e.AboutSQLite(t, "the file and its log are copied")
+	e2e.OnlySQLite(t, "the file and its log are copied")
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	node, err := sqlite.Open(context.Background(), e2e.AuditPath(h), sqlite.Options{})
@@ -113,7 +113,7 @@ func TestAuditRefusesWhatItCannotRead(t *testing.T) {
 }
 
 func TestAuditFindsAStoreInAnyFolder(t *testing.T) {
-	e2e.AboutSQLite(t, "its file is moved")
+	e2e.OnlySQLite(t, "its file is moved")
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	path := filepath.Join(t.TempDir(), "50% off? #1, märz.db")

@@ -52,7 +52,7 @@ func TestCLIDemoSurvivesBeingKilledInItsFirstStart(t *testing.T) {
 	for _, moment := range cliKillMoments {
 		t.Run(moment.name, func(t *testing.T) {
 			if strings.HasPrefix(moment.file, "data") {
-				e2e.AboutSQLite(t, "its files")
+				e2e.OnlySQLite(t, "its files")
 			}
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "demo")
@@ -239,7 +239,7 @@ func TestCLIDemoStoppedInItsFirstStartEndsCleanly(t *testing.T) {
 	for _, file := range []string{"coax.toml", "master.key", "tls.pem", "data/coax.db", "data/coax.db-wal"} {
 		t.Run(strings.ReplaceAll(file, "/", " "), func(t *testing.T) {
 			if strings.HasPrefix(file, "data") {
-				e2e.AboutSQLite(t, "its files")
+				e2e.OnlySQLite(t, "its files")
 			}
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "demo")

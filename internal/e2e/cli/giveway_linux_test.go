@@ -31,7 +31,7 @@ func TestEveryThreadOfAnAuditStandsBack(t *testing.T) {
 	}
 	command := exec.Command(e2e.Coax(t), e2e.OnStore(t, []string{"audit", "--config", h.Config, "--progress"})...)
 	command.Env = e2e.Environ()
-	said := e2e.NewCLIOutput()
+	said := e2e.NewOutput()
 	command.Stdout, command.Stderr = writer, said
 	if err := command.Start(); err != nil {
 		t.Fatal(err)

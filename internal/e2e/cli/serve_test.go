@@ -99,7 +99,7 @@ func TestCLIServeTakesTheMasterKeyFromTheEnvironment(t *testing.T) {
 // A disk that has failed may have taken something with it: nobody is served before
 // the file was inspected and the books audited.
 func TestCLIServeLooksAtAStoreWhoseDiskHasFailed(t *testing.T) {
-	e2e.AboutSQLite(t, "its disk")
+	e2e.OnlySQLite(t, "its disk")
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	doubt := h.Store().Path + ".doubt"
@@ -138,7 +138,7 @@ func TestCLIServeLooksAtAStoreWhoseDiskHasFailed(t *testing.T) {
 }
 
 func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
-	e2e.AboutSQLite(t, "where its file may be")
+	e2e.OnlySQLite(t, "where its file may be")
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	file := e2e.Write(t, filepath.Join(h.Folder, "file"), "this is not a database, and long enough to be seen as none\n"+strings.Repeat("x", 4096))
@@ -235,7 +235,7 @@ func TestCLIServeNamesThePortThatIsTaken(t *testing.T) {
 }
 
 func TestCLIServeIsAloneInItsFolder(t *testing.T) {
-	e2e.AboutSQLite(t, "one node has the folder to itself")
+	e2e.OnlySQLite(t, "one node has the folder to itself")
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	first := e2e.Serve(t, nil, `"serving"`, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...)

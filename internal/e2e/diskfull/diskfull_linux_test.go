@@ -44,7 +44,7 @@ func fillsWanted(t testing.TB) int {
 // It needs a file system of its own, which a namespace gives to whoever asks. Not
 // every machine allows that: internal/durability plays a full disk everywhere.
 func TestADemoOnADiskThatFillsUpLosesNothing(t *testing.T) {
-	e2e.AboutSQLite(t, "its disk")
+	e2e.OnlySQLite(t, "its disk")
 	if folder := os.Getenv("COAX_TEST_SMALL_DISK"); folder != "" {
 		fillTheDisk(t, folder)
 		return
@@ -58,7 +58,7 @@ func TestADemoOnADiskThatFillsUpLosesNothing(t *testing.T) {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
 	}
-	progress := &e2e.Synchronised{}
+	progress := &e2e.LogBuffer{}
 	inside.Stdout, inside.Stderr = io.MultiWriter(progress, testWriter{t}), progress
 	err := inside.Run()
 	var exit *exec.ExitError

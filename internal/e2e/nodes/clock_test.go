@@ -45,7 +45,7 @@ func (c *cluster) clockedNode(offset time.Duration, now func() time.Time) (inter
 // A node whose clock is more than two seconds off the database's wants no
 // requests, from the moment it is so until it no longer is.
 func TestANodeWithAWrongClockIsNotReady(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
 	var off atomic.Int64
@@ -70,7 +70,7 @@ func TestANodeWithAWrongClockIsNotReady(t *testing.T) {
 
 // The demo's offset moves the service's sense of time, and is nobody's fault.
 func TestAClockThatIsMovedOnPurposeIsNotWrong(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
 	const offset = 72 * time.Hour

@@ -24,7 +24,7 @@ func (c *cluster) breakableNode(failpoint string) *clusterNode {
 // the operation ends settled, the money is right to the paisa, and one result is
 // under the key on every node.
 func TestANodeThatIsKilledIsFinishedForByAnother(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	type row struct {
 		point, outcome string

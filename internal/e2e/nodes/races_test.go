@@ -15,7 +15,7 @@ import (
 
 // No caller can tell which of three nodes answers.
 func TestThreeNodesAreOneService(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := newCluster(t, 3)
 	for _, story := range []struct {

@@ -12,7 +12,7 @@ import (
 // What is in review is shared among the nodes by nobody: each takes what is due
 // and not taken.
 func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	const operations = 60
 	// They become due while none of the nodes is far behind the others.

@@ -15,7 +15,7 @@ import (
 // settles. When it wakes up and goes on where it was, nothing happens twice, and
 // while it sleeps it is in nobody's way for long.
 func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	type row struct {
 		point, outcome string

@@ -15,7 +15,7 @@ import (
 // Nodes that are started together on nothing make the schema once, and agree on
 // the master key.
 func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
 	c.start(3)
@@ -52,7 +52,7 @@ func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
 
 // The same with more of them than one would start, and nothing but the migration.
 func TestManyMigrationsAtOnceAreOne(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	program := e2e.Breakable(t)
 	for range 3 {

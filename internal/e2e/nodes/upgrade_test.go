@@ -138,7 +138,7 @@ func (l *traffic) over(nodes ...int) {
 // An older and a newer binary work side by side on one store, whichever came
 // first, while orders come in: not one of them fails.
 func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	present := e2e.Breakable(t)
 	next, err := newer()
@@ -204,7 +204,7 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 // Somebody reads the tables that a migration wants, for a long time. It waits for
 // them, and the nodes that serve do not have to wait with it.
 func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	present := e2e.Breakable(t)
 	next, err := newer()
@@ -253,7 +253,7 @@ func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
 
 // A schema that an older binary cannot live with says so, and it does not start.
 func TestAnOlderReleaseKeepsOutOfASchemaThatDoesNotTolerateIt(t *testing.T) {
-	e2e.AboutPostgres(t)
+	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
 	c.furnish()

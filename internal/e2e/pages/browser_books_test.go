@@ -167,7 +167,7 @@ func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
 // Whoever writes an operator's programs sees the keys, finds a refused call in the
 // log, and is told what is wrong with its signature.
 func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()

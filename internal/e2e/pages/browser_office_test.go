@@ -84,7 +84,7 @@ func reviewed(id string) string { return "/console/review/operations/" + id }
 // An administrator makes a plan, changes its price after a look at what that does,
 // and retires it.
 func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	tab := looktest.New(t)

@@ -116,7 +116,7 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 
 // The same counter in Hindi, by somebody without a script.
 func TestTheCounterInABrowserInHindiWithoutAScript(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")

@@ -25,7 +25,7 @@ func tabSignIn(w *e2e.Env, tab *looktest.Tab, who demo.Login) {
 // Every page of the door, looked at in a real browser: an administrator comes in
 // for the first time, and sets up what the role needs.
 func TestADayAtTheDoorInABrowser(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
 	_, made, err := w.Desk.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha Rao", Role: login.Administrator})
@@ -91,7 +91,7 @@ func TestADayAtTheDoorInABrowser(t *testing.T) {
 
 // The same pages in Hindi, and an operator's own.
 func TestPagesInABrowserInHindi(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	tab := looktest.New(t)

@@ -23,7 +23,7 @@ var longStay = []string{"panel.idle=24h", "panel.absolute=700h", "catalogue.max_
 // historicWorld is the world of a demo with a history.
 func historicWorld(t testing.TB) *e2e.Env {
 	t.Helper()
-	w := &e2e.Env{TB: t, Folder: t.TempDir(), Logged: &e2e.Synchronised{}, History: true}
+	w := &e2e.Env{TB: t, Folder: t.TempDir(), Logged: &e2e.LogBuffer{}, History: true}
 	w.Time.Store(time.Now().UnixMilli())
 	w.Start(slices.Concat(e2e.OwnStore(t), longStay)...)
 	t.Cleanup(func() { w.Stop() })
@@ -33,7 +33,7 @@ func historicWorld(t testing.TB) *e2e.Env {
 // grownWorld is a world whose demo's operator is the first of a store that has grown.
 func grownWorld(t testing.TB, shape growth.Shape) *e2e.Env {
 	t.Helper()
-	w := &e2e.Env{TB: t, Folder: t.TempDir(), Logged: &e2e.Synchronised{}}
+	w := &e2e.Env{TB: t, Folder: t.TempDir(), Logged: &e2e.LogBuffer{}}
 	w.Time.Store(time.Now().UnixMilli())
 	masterKey, err := access.NewMasterKey()
 	if err != nil {

@@ -130,7 +130,7 @@ func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
 // The same in a browser, with a script and without; and a search that goes on at a
 // click.
 func TestALargeOperatorsPagesInABrowser(t *testing.T) {
-	e2e.AboutNoStore(t)
+	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})
 	without := looktest.WithoutScript(t)

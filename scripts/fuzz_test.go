@@ -1,6 +1,7 @@
 //go:build long
 
-package rooms_test
+// Package scripts tests the scripts beside it.
+package scripts
 
 import (
 	"os"
@@ -15,7 +16,7 @@ import (
 // does not take this file for one that has them.
 func fuzzed(t *testing.T, testFile string) (output, dir string, failed bool) {
 	t.Helper()
-	script, err := filepath.Abs("scripts/fuzz")
+	script, err := filepath.Abs("fuzz")
 	if err != nil {
 		t.Fatal(err)
 	}
