@@ -1,5 +1,3 @@
-//go:build long
-
 package growth_test
 
 import (

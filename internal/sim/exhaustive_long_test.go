@@ -5,6 +5,7 @@ package sim
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestEveryFaultAtEveryPlace(t *testing.T) {
 		}
 	}
 	began, runs, done := time.Now(), 0, 0
-	for got := range crew(t, slices.Values(jobs)) {
+	for got := range crew(t, runtime.NumCPU(), slices.Values(jobs)) {
 		done++
 		runs += got.Runs
 		if len(got.Violations) > 0 {

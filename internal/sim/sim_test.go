@@ -110,7 +110,11 @@ func TestHistories(t *testing.T) {
 	more := func(n int) bool { return n < wanted || wanted == 0 && time.Since(began) < searchTime }
 	happened := map[string]int{}
 	var steps, operations, done int
-	for got := range crew(t, func(yield func(string) bool) {
+	workers := runtime.NumCPU()
+	if wanted == 0 {
+		workers = max(1, workers/2) // the rest is for the tests beside this one
+	}
+	for got := range crew(t, workers, func(yield func(string) bool) {
 		for n := 0; more(n) && yield(strconv.FormatUint(first+uint64(n), 10)); n++ {
 		}
 	}) {
@@ -154,10 +158,10 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// crew does jobs in as many processes as there are processors, and yields their
-// outcomes as they come. Each process has one history at a time: the randomness
-// of a history is its process's.
-func crew(t *testing.T, jobs iter.Seq[string]) func(func(outcome) bool) {
+// crew does jobs in so many processes at a time, and yields their outcomes as they
+// come. Each process has one history at a time: the randomness of a history is its
+// process's.
+func crew(t *testing.T, processes int, jobs iter.Seq[string]) func(func(outcome) bool) {
 	const portion = 4 // of a process, which takes a moment to start
 	outcomes := make(chan outcome)
 	stopped := make(chan struct{})
@@ -184,7 +188,7 @@ func crew(t *testing.T, jobs iter.Seq[string]) func(func(outcome) bool) {
 		}
 	}()
 	var workers sync.WaitGroup
-	for range runtime.NumCPU() {
+	for range processes {
 		workers.Go(func() {
 			for portion := range queue {
 				work(t, portion, outcomes)
@@ -288,7 +292,7 @@ func TestOneSeedIsOneTrace(t *testing.T) {
 		jobs = append(jobs, strconv.Itoa(seed+1), strconv.Itoa(seed+1))
 	}
 	first := map[uint64]string{}
-	for got := range crew(t, slices.Values(jobs)) {
+	for got := range crew(t, runtime.NumCPU(), slices.Values(jobs)) {
 		if before, known := first[got.Seed]; known && before != got.Trace {
 			t.Errorf("seed %d has the trace %s, and the next time %s", got.Seed, before, got.Trace)
 		}

@@ -23,7 +23,7 @@ import (
 // apart from it, the list of transactions, and both as files.
 func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
 	t.Parallel()
-	w := e2e.NewEnv(t)
+	w := e2e.NewEnv(t, "provider.timeout=2s")
 	me, _ := w.Customers(4)
 	w.InReview(me, "activate", "unknowable", "9700000001", "in-review")
 	tab := looktest.New(t)

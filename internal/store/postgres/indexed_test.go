@@ -236,36 +236,6 @@ func isSmall(table string) bool {
 	return stayingSmall[table] != "" || slices.Contains([]string{"operators", "credentials", "whitelist", "wallets", "rate_counters"}, table)
 }
 
-func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
-	s := newScene(t)
-	for _, tt := range []struct{ name, change string }{
-		{"with statistics", `ANALYZE`},
-		{"without statistics", `DELETE FROM pg_statistic; UPDATE pg_class SET reltuples = -1 WHERE relnamespace = 'public'::regnamespace`},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			heard := s.walk(t, tt.change)
-			for _, why := range complaints(heard, isSmall) {
-				t.Error(why)
-			}
-			var texts []string
-			for _, one := range heard {
-				texts = append(texts, one.Text)
-			}
-			for _, text := range storetest.Unheard(t, ".", texts, ofStaff) {
-				t.Errorf("no plan is known of it: walk by it in storetest/walk.go, or say that only staff causes it:\n%s", text)
-			}
-		})
-	}
-	// A check that never objects would look just like a tidy store.
-	t.Run("without one of its indexes", func(t *testing.T) {
-		for _, index := range []string{"nonces_by_age", "operations_late_checks", "operations_addon_due", "operations_of_subscriber", "request_log_of_operator", "subscribers_by_expiry"} {
-			if len(complaints(s.walk(t, `DROP INDEX `+index), isSmall)) == 0 {
-				t.Errorf("nobody objects when %s is missing", index)
-			}
-		}
-	})
-}
-
 func TestTheCheckOfPlansNotices(t *testing.T) {
 	changing := func(first planNode) planNode {
 		return planNode{Type: "ModifyTable", Operation: "Update", Relation: "wallets", Plans: []planNode{{Type: "Nested Loop", Plans: []planNode{
