@@ -143,7 +143,7 @@ sim: ## Simulate whole histories with every kind of fault, and put each fault at
 
 .PHONY: sim-postgres
 sim-postgres: tools-present ## The same histories on PostgreSQL, in real time (HISTORIES=200); some 5 minutes
-	HISTORIES=1 COAX_TEST_SIM_POSTGRES=$(if $(filter file,$(origin HISTORIES)),100,$(HISTORIES)) $(LONG) -timeout 2h ./internal/sim
+	COAX_TEST_SIM_POSTGRES=$(if $(filter file,$(origin HISTORIES)),100,$(HISTORIES)) $(LONG) -timeout 2h ./internal/sim
 
 .PHONY: torture
 torture: tools-present test-bin ## Kill nodes at random and at every crash point, over HTTPS (CYCLES=500 SEED=1); some 5 minutes

@@ -17,9 +17,7 @@ import (
 // until none is left to fail. Whatever fails, the promises hold and the story comes
 // to its end. With PAIRS=all, also every two places of the scenarios about money.
 func TestEveryFaultAtEveryPlace(t *testing.T) {
-	if *jobsFlag != "" || *seedFlag != 0 {
-		t.Skip("one history or one worker was asked for")
-	}
+	skipUnlessWhole(t)
 	var jobs []string
 	for i, s := range scenarios() {
 		for _, kind := range plannedKinds {

@@ -19,10 +19,11 @@ const sideBySide = 4
 // TestHistoriesOnPostgres: the promises hold on PostgreSQL as well, where several
 // things really happen at once. With -seed after -args it is that history alone.
 func TestHistoriesOnPostgres(t *testing.T) {
-	if *jobsFlag != "" {
-		t.Skip("a worker was asked for")
+	wanted := number(t, onPostgres, 0)
+	if *jobsFlag != "" || wanted == 0 && *seedFlag == 0 {
+		t.Skip("`make sim-postgres` runs it")
 	}
-	seeds, plan := make([]uint64, number(t, "COAX_TEST_SIM_POSTGRES", 20)), wholeProgram()
+	seeds, plan := make([]uint64, wanted), wholeProgram()
 	for i := range seeds {
 		seeds[i] = uint64(i + 1)
 	}

@@ -88,6 +88,18 @@ func TestWorker(t *testing.T) {
 	}
 }
 
+// onPostgres is the environment variable with the number of histories to run on
+// PostgreSQL, which then are all that is run.
+const onPostgres = "COAX_TEST_SIM_POSTGRES"
+
+// skipUnlessWhole leaves a test out where something less was asked for.
+func skipUnlessWhole(t *testing.T) {
+	t.Helper()
+	if *jobsFlag != "" || *seedFlag != 0 || os.Getenv(onPostgres) != "" {
+		t.Skip("one history, one worker or histories on PostgreSQL were asked for")
+	}
+}
+
 // searchTime is how long TestHistories searches unless HISTORIES asks for a number.
 const searchTime = time.Minute
 
@@ -97,9 +109,7 @@ const searchTime = time.Minute
 // It searches for a minute from a fresh seed, or runs as many histories as HISTORIES
 // says from seed 1. COAX_TEST_SEED names the first seed.
 func TestHistories(t *testing.T) {
-	if *jobsFlag != "" || *seedFlag != 0 {
-		t.Skip("one history or one worker was asked for")
-	}
+	skipUnlessWhole(t)
 	wanted := int(number(t, "HISTORIES", 0))
 	first := uint64(1)
 	if wanted == 0 {
@@ -283,9 +293,7 @@ func replayCommand(seed uint64, p program) string {
 // TestOneSeedIsOneTrace: a seed that fails would be worth little if it did
 // something else the next time.
 func TestOneSeedIsOneTrace(t *testing.T) {
-	if *jobsFlag != "" || *seedFlag != 0 {
-		t.Skip("one history or one worker was asked for")
-	}
+	skipUnlessWhole(t)
 	const histories = 5
 	var jobs []string
 	for seed := range histories {
