@@ -1,3 +1,6 @@
+// Package demo makes a whole Coax with nothing to configure: a folder with certificate,
+// keys and configuration, a provider simulator on a socket, an operator with money,
+// plans, keys and logins, and three months of history where that is wanted.
 package demo
 
 import (

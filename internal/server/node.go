@@ -1,3 +1,7 @@
+// Package server wires one node of Coax from its configuration: store, provider, API,
+// pages, listeners and the work that runs beside them. It decides no business rule;
+// cmd/coax has the commands that run a node, and package demo the one that needs no
+// configuration.
 package server
 
 import (
