@@ -34,7 +34,7 @@ func TestEveryFaultAtEveryPlace(t *testing.T) {
 		done++
 		runs += got.Runs
 		if len(got.Violations) > 0 {
-			t.Errorf("%s:\n  %s", got.Job, strings.Join(got.Violations, "\n  "))
+			t.Fatalf("%s:\n  %s", got.Job, strings.Join(got.Violations, "\n  "))
 		}
 		if done%100 == 0 || done == len(jobs) {
 			fmt.Printf("%d of %d scenarios and kinds of fault, %d runs, %s\n", done, len(jobs), runs, time.Since(began).Round(time.Second))
