@@ -48,7 +48,7 @@ var plants = []plant{
 	// A commit that fails, or a look at the books, between the two.
 	{patch: "01-two-commit-reserve", test: "internal/sim", by: []detector{simulation, exhaustive, torture}},
 	// Two requests of one operator that have both read the balance.
-	{patch: "02-read-then-write-balance", test: "internal/bulk", by: []detector{simulation}},
+	{patch: "02-read-then-write-balance", test: "internal/sim", by: []detector{simulation}},
 	// A node that sleeps through its lease, or tries a settlement again that had
 	// taken hold.
 	{patch: "03-settle-without-epoch", test: "internal/store/sqlite", by: []detector{simulation, exhaustive}},
