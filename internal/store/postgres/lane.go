@@ -109,13 +109,13 @@ type entrant[Asks, Gets any] struct {
 	err   error
 	state atomic.Int32
 	done  chan struct{}
-	// abandoned: the caller waits only because a transaction may have the item. It
-	// is not tried again.
+	// abandoned: the caller has hung up or waited for too long, so that an item whose
+	// transaction was rolled back is not tried again.
 	abandoned atomic.Bool
-	// waitingSince is when the item began to wait for a lock, and lockErr what the
-	// server said last.
-	waitingSince time.Time
-	lockErr      error
+	// lockTimer abandons the item when lock_timeout is over, and lockErr is what the
+	// server said when it last timed out.
+	lockTimer *time.Timer
+	lockErr   error
 }
 
 const (
@@ -235,18 +235,12 @@ func (l *lane[Asks, Gets]) carry(batch []*entrant[Asks, Gets]) {
 	if len(batch) == 0 {
 		return
 	}
-	begun := time.Now()
 	err := l.commit(batch, l.locks.shared)
 	if !lockTimedOut(err) && (len(batch) == 1 || !oneIsToBlame(err)) {
 		answer(batch, err)
 		return
 	}
-	if lockTimedOut(err) {
-		for _, e := range batch {
-			e.waitingSince, e.lockErr = begun, err
-		}
-	}
-	l.separate(batch)
+	l.separate(batch, err)
 }
 
 func (l *lane[Asks, Gets]) commit(batch []*entrant[Asks, Gets], lockTimeout time.Duration) error {
@@ -259,6 +253,9 @@ func (l *lane[Asks, Gets]) commit(batch []*entrant[Asks, Gets], lockTimeout time
 // answer tells the callers of a batch what came of it.
 func answer[Asks, Gets any](batch []*entrant[Asks, Gets], err error) {
 	for _, e := range batch {
+		if e.lockTimer != nil {
+			e.lockTimer.Stop()
+		}
 		e.err = transient(err)
 		close(e.done)
 	}

@@ -60,15 +60,16 @@ func (w *lockWaits) readTotal(ctx context.Context, db *DB) error {
 	return nil
 }
 
-// over reports whether a write that has waited since then has waited for long enough.
-func (w *lockWaits) over(since time.Time) bool { return w.total > 0 && time.Since(since) >= w.total }
-
 // persevere tries a write that is not batched until it meets no lock any more, or has
 // waited for long enough. A caller who hangs up ends it.
 func (w *lockWaits) persevere(ctx context.Context, write func() error) error {
-	begun := time.Now()
 	err := write()
-	for lockTimedOut(err) && !w.over(begun) && ctx.Err() == nil {
+	if lockTimedOut(err) && w.total > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.total)
+		defer cancel()
+	}
+	for lockTimedOut(err) && ctx.Err() == nil {
 		select {
 		case w.direct <- struct{}{}:
 			err = write()

@@ -34,11 +34,14 @@ func (l *lane[Asks, Gets]) divert(batch []*entrant[Asks, Gets]) []*entrant[Asks,
 	return rest
 }
 
-// separate moves all items of a batch to the queues of their operators.
-func (l *lane[Asks, Gets]) separate(batch []*entrant[Asks, Gets]) {
+// separate moves all items of a batch that failed to the queues of their operators.
+func (l *lane[Asks, Gets]) separate(batch []*entrant[Asks, Gets], err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range batch {
+		if lockTimedOut(err) {
+			e.lockErr = err
+		}
 		id := l.operator(e.asks)
 		q := l.operators[id]
 		if q == nil {
@@ -50,8 +53,8 @@ func (l *lane[Asks, Gets]) separate(batch []*entrant[Asks, Gets]) {
 }
 
 func (l *lane[Asks, Gets]) push(operatorID int64, q *operatorQueue[Asks, Gets], e *entrant[Asks, Gets]) {
-	if e.waitingSince.IsZero() {
-		e.waitingSince = time.Now()
+	if l.locks.total > 0 {
+		e.lockTimer = time.AfterFunc(l.locks.total, func() { e.abandoned.Store(true) })
 	}
 	q.items = append(q.items, e)
 	if !q.working {
@@ -77,7 +80,7 @@ func (l *lane[Asks, Gets]) pull(operatorID int64, q *operatorQueue[Asks, Gets]) 
 	defer l.mu.Unlock()
 	left := q.items[:0]
 	for _, e := range q.items {
-		if e.lockErr != nil && (e.abandoned.Load() || l.locks.over(e.waitingSince)) {
+		if e.lockErr != nil && e.abandoned.Load() {
 			answer([]*entrant[Asks, Gets]{e}, e.lockErr)
 		} else {
 			left = append(left, e)
