@@ -11,9 +11,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
@@ -303,6 +305,38 @@ func TestLockedWallet_UsesFewConnections(t *testing.T) {
 		ok(t, err)
 	}
 	booksAreWhole(t, f.watch)
+}
+
+// The request log of a node is written for all operators at once.
+func TestRequestLog_SkipsLockedKeyUse(t *testing.T) {
+	t.Parallel()
+	f := newLockFixture(t, "", 1)
+	ours, theirs := f.ours[0].record, f.theirs[0].record
+	record := func(at time.Time) error {
+		var batch requestlog.Batch
+		for _, r := range []access.Record{ours, theirs} {
+			batch.Blocks = append(batch.Blocks, requestlog.Block{OperatorID: r.Operator.ID, From: at, Until: at, Packed: []byte("calls")})
+			batch.Uses = append(batch.Uses, requestlog.Use{OperatorID: r.Operator.ID, CredentialID: r.Credential.ID, At: at})
+		}
+		return f.db.RecordRequests(t.Context(), batch)
+	}
+	ok(t, record(noon))
+	release := f.lock(`SELECT FROM key_uses WHERE operator_id = $1 FOR UPDATE`, ours.Operator.ID)
+	later := noon.Add(time.Minute)
+	ok(t, record(later))
+	release()
+	for id, want := range map[int64]time.Time{ours.Operator.ID: noon, theirs.Operator.ID: later} {
+		if n := count(t, f.watch, `SELECT count(*) FROM request_log WHERE operator_id = $1`, id); n != 2 {
+			t.Errorf("operator %d has %d blocks; want 2", id, n)
+		}
+		if at := count(t, f.watch, `SELECT last_at FROM key_uses WHERE operator_id = $1`, id); int64(at) != want.UnixMilli() {
+			t.Errorf("the key of operator %d was used at %d; want %d", id, at, want.UnixMilli())
+		}
+	}
+	ok(t, record(later))
+	if at := count(t, f.watch, `SELECT last_at FROM key_uses WHERE operator_id = $1`, ours.Operator.ID); int64(at) != later.UnixMilli() {
+		t.Errorf("the key that was locked was used at %d; want %d", at, later.UnixMilli())
+	}
 }
 
 // Review goes round an operation that another session has locked.
