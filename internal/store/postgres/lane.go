@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -262,10 +264,10 @@ func answer[Asks, Gets any](batch []*entrant[Asks, Gets], err error) {
 }
 
 // oneIsToBlame reports whether a batch may have failed because of one of its facts.
-// What is not known to have failed, or never reached the store, has befallen them
-// all.
+// What is not known to have failed, never reached the store, or was not answered in
+// time, has befallen them all.
 func oneIsToBlame(err error) bool {
-	return err != nil && !errors.Is(err, operation.ErrAmbiguous) && !errors.Is(err, operation.ErrUnavailable)
+	return err != nil && !errors.Is(err, operation.ErrAmbiguous) && !errors.Is(err, operation.ErrUnavailable) && !pgconn.Timeout(err)
 }
 
 // contained runs a fact; one that panics has failed, as on the other store, and

@@ -80,10 +80,13 @@ func (l *lane[Asks, Gets]) pull(operatorID int64, q *operatorQueue[Asks, Gets]) 
 	defer l.mu.Unlock()
 	left := q.items[:0]
 	for _, e := range q.items {
-		if e.lockErr != nil && e.abandoned.Load() {
-			answer([]*entrant[Asks, Gets]{e}, e.lockErr)
-		} else {
+		switch {
+		case !e.abandoned.Load():
 			left = append(left, e)
+		case e.lockErr != nil:
+			answer([]*entrant[Asks, Gets]{e}, e.lockErr)
+		default: // there was no slot for it in time
+			answer([]*entrant[Asks, Gets]{e}, errBusy)
 		}
 	}
 	clear(q.items[len(left):])
