@@ -16,8 +16,8 @@ import (
 // a transaction, a person with psql. Nobody else is to wait for that. So a write waits
 // for a lock only briefly in the server, where waiting keeps a connection and whoever
 // shares the transaction; it is rolled back and tried again, until lock_timeout is
-// over. Every write but the first try of each holds a slot meanwhile, and there are
-// fewer slots than connections.
+// over. Every try after the first one takes a slot, and there are fewer slots than
+// connections.
 
 // How long one try waits for a lock.
 const (

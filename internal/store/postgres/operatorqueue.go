@@ -1,6 +1,11 @@
 package postgres
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
 
 // operatorQueue holds the items of one operator that are kept out of shared batches:
 // a row of theirs was locked, or they shared a batch with something that failed. One
@@ -10,7 +15,7 @@ import "time"
 type operatorQueue[Asks, Gets any] struct {
 	items   []*entrant[Asks, Gets]
 	working bool
-	// tried: it need not be found out any more whether the operator is blocked.
+	// tried: the first, brief try is over.
 	tried bool
 	// blocked: the last try waited for a lock in vain.
 	blocked bool
@@ -127,8 +132,12 @@ func (l *lane[Asks, Gets]) attempt(q *operatorQueue[Asks, Gets], batch []*entran
 	for i := range batch {
 		one := batch[i : i+1]
 		err := l.tryAlone(q, one)
-		if lockTimedOut(err) {
+		switch {
+		case lockTimedOut(err):
 			return batch[i:]
+		case errors.Is(err, operation.ErrUnavailable): // for the others as well
+			answer(batch[i:], err)
+			return nil
 		}
 		answer(one, err)
 	}
