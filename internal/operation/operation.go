@@ -169,6 +169,7 @@ func (o Operation) AddonMissing() bool {
 // fact must be looked up again before anything is built on it.
 var ErrAmbiguous = errors.New("it is not known whether the commit took hold")
 
-// ErrUnavailable is what a store returns when it could not be reached: nothing
-// was done, and the same may be tried again.
-var ErrUnavailable = errors.New("the store cannot be reached")
+// ErrUnavailable is what a store returns when it could not be reached, or undid a
+// write that waited for a lock for too long: nothing was done, and the same may be
+// tried again.
+var ErrUnavailable = errors.New("the store is not available")

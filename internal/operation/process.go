@@ -353,7 +353,7 @@ func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error)
 	if err != nil {
 		return op, err
 	}
-	return op, noteMisfits(ctx, p.store, s.OperationID, s.Calls, s.At)
+	return op, persist(p.lease(), func() error { return noteMisfits(ctx, p.store, s.OperationID, s.Calls, s.At) })
 }
 
 func requestInProgress() error {

@@ -25,9 +25,10 @@ type admitting = entrant[access.Admission, access.Admitted]
 
 func (db *DB) openAdmission(observe Observer) {
 	db.admissions = openLane(laneOptions[access.Admission, access.Admitted]{
-		observe: observe, baton: db.committing, most: maxAdmissions, fleeting: true, // at worst a nonce is burned, and nothing else
-		together: func(batch []*admitting) error {
-			return db.pipelined(context.Background(), func(p *pipe) error { return admitAll(p, batch) })
+		observe: observe, baton: db.committing, most: maxAdmissions, locks: db.locks, fleeting: true, // at worst a nonce is burned, and nothing else
+		operator: func(a access.Admission) int64 { return a.OperatorID },
+		together: func(batch []*admitting, lockTimeout time.Duration) error {
+			return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error { return admitAll(p, batch) })
 		},
 	})
 }

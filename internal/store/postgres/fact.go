@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,7 +21,9 @@ const factTries = 10
 // durable, was refused, or failed; the caller's hanging up counts only until a
 // connection is there. The fact may run several times, each from the beginning.
 func (db *DB) do(ctx context.Context, run func(*tx) error) error {
-	return db.repeat(ctx, func(conn *pgxpool.Conn) error { return try(ctx, conn, run) })
+	return db.locks.persevere(ctx, func() error {
+		return db.repeat(ctx, func(conn *pgxpool.Conn) error { return try(ctx, conn, db.locks.solo, run) })
+	})
 }
 
 // repeat carries a fact out on one connection after another, until it is done or
@@ -82,10 +85,10 @@ func (db *DB) lost(conn *pgxpool.Conn, err error) bool {
 	return true
 }
 
-func try(ctx context.Context, conn *pgxpool.Conn, run func(*tx) error) error {
+func try(ctx context.Context, conn *pgxpool.Conn, lockTimeout time.Duration, run func(*tx) error) error {
 	working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	begun, err := conn.Begin(working)
+	begun, err := conn.BeginTx(working, pgx.TxOptions{BeginQuery: `begin; ` + setLockTimeout(lockTimeout)})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -119,7 +122,10 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
-	readOnlyTransaction  = "25006"
+	queryCanceled        = "57014"
+	// insufficientResources is a class: no memory, no room on the disk, no connection.
+	insufficientResources = "53"
+	readOnlyTransaction   = "25006"
 )
 
 func sqlState(err error) string {

@@ -146,7 +146,7 @@ func TestAFactThatPanicsHasFailedAndIsUndone(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "on purpose") || !strings.Contains(err.Error(), "fact_test.go") {
 			t.Errorf("a fact that panics came to %v; want it told, with where", err)
 		}
-		err = db.pipelined(t.Context(), func(p *pipe) error {
+		err = db.pipelined(t.Context(), time.Second, func(p *pipe) error {
 			batch := &pgx.Batch{}
 			batch.Queue(`UPDATE wallets SET balance_paise = 0, ledger_paise = 0 WHERE operator_id = $1`, id)
 			if err := p.send(batch); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -26,9 +27,10 @@ type answered struct {
 
 func (db *DB) openFacts() {
 	db.questions = openLane(laneOptions[operation.Question, answered]{
-		most: maxQuestions, fleeting: true, // nothing comes of a question
-		together: db.answerTogether,
-		alone:    func(q *questioning) error { return db.answerTogether([]*questioning{q}) },
+		most: maxQuestions, locks: db.locks, fleeting: true, // nothing comes of a question
+		operator: func(q operation.Question) int64 { return q.OperatorID },
+		// A read waits for no row, only for a migration that has the table.
+		together: func(all []*questioning, _ time.Duration) error { return db.answerTogether(all) },
 	})
 }
 

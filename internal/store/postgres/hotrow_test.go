@@ -24,9 +24,12 @@ import (
 // own wallet is the one row that its operations queue up for.
 
 // holdup stops one operator's transactions when they have written everything, on
-// the threshold of their COMMIT, for as long as the test holds a lock.
+// the threshold of their COMMIT, for as long as the test holds a lock. They look for it
+// again and again: a lock that is waited for ends with the lock timeout.
 const holdup = `
-	CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$;
+	CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		WHILE NOT pg_try_advisory_xact_lock(4711) LOOP PERFORM pg_sleep(0.002); END LOOP;
+		RETURN NULL; END $$;
 	CREATE CONSTRAINT TRIGGER hold_up AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED
 	   FOR EACH ROW WHEN (NEW.{column} = {id}) EXECUTE FUNCTION hold_up()`
 
@@ -195,14 +198,13 @@ func exec(t *testing.T, conn *pgx.Conn, statements string) {
 	}
 }
 
-// untilHeldUp returns when somebody waits for the test's lock.
+// untilHeldUp returns when a transaction is held up.
 func untilHeldUp(t *testing.T, look *pgx.Conn, done <-chan error) {
 	t.Helper()
 	for {
 		var waiting int
 		err := look.QueryRow(t.Context(), `
-			SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-			   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
+			SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`).Scan(&waiting)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -66,14 +68,20 @@ func (b *baton) take() (passOn func()) {
 // the disk, callers queue up, and the next one takes them all. There is one lane
 // for each kind: several would make batches smaller, and the server spends on a
 // statement what it spends on several rows.
+//
+// A shared batch waits only briefly for a row lock. Then its items move to the
+// queues of their operators; see operatorQueue.
 type lane[Asks, Gets any] struct {
 	laneOptions[Asks, Gets]
 	queue    chan *entrant[Asks, Gets]
 	stopping chan struct{}
 	stopped  chan struct{}
 	stopOnce sync.Once
-	// apart are the facts that run by themselves after all.
-	apart sync.WaitGroup
+
+	mu        sync.Mutex
+	operators map[int64]*operatorQueue[Asks, Gets]
+	// workers empty the queues of operators.
+	workers sync.WaitGroup
 }
 
 // laneOptions is how the facts of a kind are made true.
@@ -83,11 +91,13 @@ type laneOptions[Asks, Gets any] struct {
 	baton *baton
 	// most bounds how long the first fact of a batch can wait for the last one.
 	most int
-	// together carries a batch through one transaction.
-	together func([]*entrant[Asks, Gets]) error
-	// alone carries out a single fact of a batch that was undone as a whole. Nil if
-	// no fact of a batch can be the others' undoing.
-	alone func(*entrant[Asks, Gets]) error
+	// operator is whose rows an item locks.
+	operator func(Asks) int64
+	locks    *lockWaits
+	// together carries a batch through one transaction, which waits no longer than
+	// lockTimeout for any lock. It is called again, with all or some of the batch,
+	// after a definite rollback.
+	together func(batch []*entrant[Asks, Gets], lockTimeout time.Duration) error
 	// fleeting facts matter only to a caller who still listens: one who has lost
 	// patience is told so although a batch has the fact. Of any other the outcome is
 	// waited for.
@@ -101,6 +111,13 @@ type entrant[Asks, Gets any] struct {
 	err   error
 	state atomic.Int32
 	done  chan struct{}
+	// abandoned: the caller has hung up or waited for too long, so that an item whose
+	// transaction was rolled back is not tried again.
+	abandoned atomic.Bool
+	// lockTimer abandons the item when lock_timeout is over, and lockErr is what the
+	// server said when it last timed out.
+	lockTimer *time.Timer
+	lockErr   error
 }
 
 const (
@@ -112,7 +129,7 @@ const (
 func openLane[Asks, Gets any](options laneOptions[Asks, Gets]) *lane[Asks, Gets] {
 	l := &lane[Asks, Gets]{
 		laneOptions: options, queue: make(chan *entrant[Asks, Gets], maxQueue),
-		stopping: make(chan struct{}), stopped: make(chan struct{}),
+		stopping: make(chan struct{}), stopped: make(chan struct{}), operators: map[int64]*operatorQueue[Asks, Gets]{},
 	}
 	go l.loop()
 	return l
@@ -154,6 +171,7 @@ func (l *lane[Asks, Gets]) enter(ctx context.Context, e *entrant[Asks, Gets]) er
 		return e.err
 	case <-patience.C:
 		if e.state.CompareAndSwap(waiting, dropped) || l.fleeting {
+			e.abandoned.Store(true)
 			return errBusy
 		}
 	case <-ctx.Done():
@@ -167,6 +185,7 @@ func (l *lane[Asks, Gets]) enter(ctx context.Context, e *entrant[Asks, Gets]) er
 			return errClosed
 		}
 	}
+	e.abandoned.Store(true)
 	<-e.done
 	return e.err
 }
@@ -210,41 +229,45 @@ func (l *lane[Asks, Gets]) gather(first *entrant[Asks, Gets]) []*entrant[Asks, G
 	return kept
 }
 
-// carry makes a batch true and answers every caller. Where a fact was in the way
-// of the others, or might have been, each is carried out by itself, beside the
-// batches that follow.
+// carry makes a batch true and answers every caller. Where an item was in the way of
+// the others, or waits for a lock, each operator's items go on in a queue of their own,
+// beside the batches that follow.
 func (l *lane[Asks, Gets]) carry(batch []*entrant[Asks, Gets]) {
+	batch = l.divert(batch)
 	if len(batch) == 0 {
 		return
 	}
-	err := l.commit(batch, l.together)
-	if len(batch) > 1 && l.alone != nil && oneIsToBlame(err) {
-		for _, e := range batch {
-			l.apart.Go(func() {
-				e.err = l.commit([]*entrant[Asks, Gets]{e}, func([]*entrant[Asks, Gets]) error { return l.alone(e) })
-				close(e.done)
-			})
-		}
+	err := l.commit(batch, l.locks.shared)
+	if !lockTimedOut(err) && (len(batch) == 1 || !oneIsToBlame(err)) {
+		answer(batch, err)
 		return
 	}
+	l.separate(batch, err)
+}
+
+func (l *lane[Asks, Gets]) commit(batch []*entrant[Asks, Gets], lockTimeout time.Duration) error {
+	if l.observe != nil {
+		defer l.observe.Batch(len(batch))()
+	}
+	return l.together(batch, lockTimeout)
+}
+
+// answer tells the callers of a batch what came of it.
+func answer[Asks, Gets any](batch []*entrant[Asks, Gets], err error) {
 	for _, e := range batch {
-		e.err = err
+		if e.lockTimer != nil {
+			e.lockTimer.Stop()
+		}
+		e.err = transient(err)
 		close(e.done)
 	}
 }
 
-func (l *lane[Asks, Gets]) commit(batch []*entrant[Asks, Gets], by func([]*entrant[Asks, Gets]) error) error {
-	if l.observe != nil {
-		defer l.observe.Batch(len(batch))()
-	}
-	return by(batch)
-}
-
 // oneIsToBlame reports whether a batch may have failed because of one of its facts.
-// What is not known to have failed, or never reached the store, has befallen them
-// all.
+// What is not known to have failed, never reached the store, or was not answered in
+// time, has befallen them all.
 func oneIsToBlame(err error) bool {
-	return err != nil && !errors.Is(err, operation.ErrAmbiguous) && !errors.Is(err, operation.ErrUnavailable)
+	return err != nil && !errors.Is(err, operation.ErrAmbiguous) && !errors.Is(err, operation.ErrUnavailable) && !pgconn.Timeout(err)
 }
 
 // contained runs a fact; one that panics has failed, as on the other store, and
@@ -258,12 +281,22 @@ func contained[T any](run func(T) error, with T) (err error) {
 	return run(with)
 }
 
-func (l *lane[Asks, Gets]) queued() int { return len(l.queue) }
+// queued is how many items no transaction has: those in the lane, and those in the
+// queues of operators.
+func (l *lane[Asks, Gets]) queued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queued := len(l.queue)
+	for _, q := range l.operators {
+		queued += len(q.items)
+	}
+	return queued
+}
 
 // stop lets nobody in any more, and returns when everybody who was has been
 // answered.
 func (l *lane[Asks, Gets]) stop() {
 	l.stopOnce.Do(func() { close(l.stopping) })
 	<-l.stopped
-	l.apart.Wait()
+	l.workers.Wait()
 }

@@ -20,6 +20,7 @@ func TestACallerWhoHangsUpIsDroppedBeforeABatchAndNotAfter(t *testing.T) {
 	t.Parallel()
 	address := pgtest.NewDatabase(t)
 	db, conn := open(t, address), raw(t, address)
+	db.locks.shared = 5 * time.Minute
 	record := operator(t, db, 60)
 
 	// The first batch stands still in the database.
@@ -197,12 +198,12 @@ func TestABatchThatStandsStillKeepsNoOtherLane(t *testing.T) {
 	t.Parallel()
 	shared := newBaton(time.Millisecond)
 	holding, release := make(chan struct{}), make(chan struct{})
-	stuck := openLane(laneOptions[int, int]{baton: shared, most: 1, together: func([]*entrant[int, int]) error {
+	stuck := openLane(laneOptions[int, int]{baton: shared, most: 1, locks: newLockWaits(4), together: func([]*entrant[int, int], time.Duration) error {
 		close(holding)
 		<-release
 		return nil
 	}})
-	free := openLane(laneOptions[int, int]{baton: shared, most: 1, together: func([]*entrant[int, int]) error { return nil }})
+	free := openLane(laneOptions[int, int]{baton: shared, most: 1, locks: newLockWaits(4), together: func([]*entrant[int, int], time.Duration) error { return nil }})
 	var group sync.WaitGroup
 	group.Go(func() {
 		_, err := stuck.through(t.Context(), 1)
@@ -225,7 +226,7 @@ func TestCallersGatherWhileAnotherLaneCommits(t *testing.T) {
 	t.Parallel()
 	shared := newBaton(time.Hour)
 	var sizes []int
-	lane := openLane(laneOptions[int, int]{baton: shared, most: 8, together: func(batch []*entrant[int, int]) error {
+	lane := openLane(laneOptions[int, int]{baton: shared, most: 8, locks: newLockWaits(4), together: func(batch []*entrant[int, int], _ time.Duration) error {
 		sizes = append(sizes, len(batch))
 		return nil
 	}})

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,17 +18,11 @@ import (
 // What is sent with the COMMIT cannot be called back. So whatever must hold for
 // it to happen has to stop the server itself: a constraint, or guarded.
 type pipe struct {
-	conn *pgxpool.Conn
-	// shared: several facts are in it.
-	shared bool
-	begun  bool
-	done   bool
+	conn        *pgxpool.Conn
+	lockTimeout time.Duration
+	begun       bool
+	done        bool
 }
-
-// sharedPatience is for how long facts that share a transaction wait for a row: one
-// that somebody holds is not to keep the others, who then go on without it. It is
-// longer than a disk takes that has much to write.
-const sharedPatience = `SET LOCAL lock_timeout = '1s'`
 
 // guarded makes a query fail that does not return a row for every element of its
 // first parameter, an array; that undoes the transaction. Dividing by zero is the
@@ -41,17 +36,23 @@ const divisionByZero = "22012"
 // moved reports whether err is a guard that did not hold.
 func moved(err error) bool { return sqlState(err) == divisionByZero || violates(err) }
 
-// pipelined makes a fact true, in a transaction of its own; see do. The fact may
-// run several times, each from the beginning.
-func (db *DB) pipelined(ctx context.Context, run func(*pipe) error) error {
+// pipelined makes a fact true, in a transaction that waits for no lock longer than it
+// is told. The fact may run several times, each from the beginning.
+func (db *DB) pipelined(ctx context.Context, lockTimeout time.Duration, run func(*pipe) error) error {
 	return db.repeat(ctx, func(conn *pgxpool.Conn) error {
-		p := &pipe{conn: conn}
+		p := &pipe{conn: conn, lockTimeout: lockTimeout}
 		err := contained(run, p)
 		if !p.done || err != nil {
 			p.abandon()
 		}
 		return err
 	})
+}
+
+// pipelinedAlone is pipelined for a fact that shares its transaction with no other,
+// and waits for locks like do.
+func (db *DB) pipelinedAlone(ctx context.Context, run func(*pipe) error) error {
+	return db.locks.persevere(ctx, func() error { return db.pipelined(ctx, db.locks.solo, run) })
 }
 
 // send sends a batch and waits for its answers.
@@ -112,9 +113,7 @@ func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
 	p.begun = true
 	sending := &pgx.Batch{}
 	sending.Queue(`begin`)
-	if p.shared {
-		sending.Queue(sharedPatience)
-	}
+	sending.Queue(setLockTimeout(p.lockTimeout))
 	sending.QueuedQueries = append(sending.QueuedQueries, batch.QueuedQueries...)
 	return sending
 }

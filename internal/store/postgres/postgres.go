@@ -65,6 +65,7 @@ type DB struct {
 	settlements  *lane[settling, operation.Operation]
 	// committing is shared by the lanes that write.
 	committing *baton
+	locks      *lockWaits
 	// waiting counts the facts that have no connection yet.
 	waiting atomic.Int64
 	// primaries counts the servers that were lost; a connection belongs to one.
@@ -96,7 +97,7 @@ var session = map[string]string{
 	"statement_timeout": "0",
 	// A node that stands still in the middle of a transaction must not keep
 	// the others from its rows. Whoever waits for them waits for longer than
-	// that, and is served.
+	// that, and is served. A write waits by trying again; see lockWaits.
 	"idle_in_transaction_session_timeout": "5s",
 	"lock_timeout":                        "7s",
 	// The server notices a node that is gone without a word.
@@ -112,7 +113,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), committing: newBaton(courtesy), ids: subscription.NewIDs(subscription.IDDigits)}
+	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), committing: newBaton(courtesy), locks: newLockWaits(config.MaxConns), ids: subscription.NewIDs(subscription.IDDigits)}
 	config.BeforeConnect = db.keepLine
 	config.PrepareConn = planAnew
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -135,6 +136,9 @@ func (db *DB) prepare(ctx context.Context, role Role) error {
 		return fmt.Errorf("it cannot be reached: %w; is PostgreSQL running there, does it take writes, and may this user connect?", inOneLine(err))
 	}
 	if err := db.checkDurability(ctx); err != nil {
+		return err
+	}
+	if err := db.locks.readTotal(ctx, db); err != nil {
 		return err
 	}
 	return db.checkSchema(ctx, role)

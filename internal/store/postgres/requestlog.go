@@ -45,8 +45,13 @@ func (db *DB) RecordRequests(ctx context.Context, batch requestlog.Batch) error 
 		if len(uses.keys) == 0 {
 			return nil
 		}
+		// A row that is locked is left as it is: the calls of other operators are not
+		// to wait for it, nor to be lost with it.
 		_, err = tx.exec(`
-			INSERT INTO key_uses (operator_id, credential_id, last_at) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
+			INSERT INTO key_uses (operator_id, credential_id, last_at)
+			SELECT v.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, credential_id, last_at)
+			 WHERE (SELECT 1 FROM key_uses k WHERE k.operator_id = v.operator_id AND k.credential_id = v.credential_id) IS NULL
+			    OR (SELECT 1 FROM key_uses k WHERE k.operator_id = v.operator_id AND k.credential_id = v.credential_id FOR NO KEY UPDATE SKIP LOCKED) IS NOT NULL
 			    ON CONFLICT (operator_id, credential_id) DO UPDATE SET last_at = greatest(key_uses.last_at, excluded.last_at)`,
 			uses.operators, uses.keys, uses.at)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,9 +20,9 @@ type reserving = entrant[operation.Draft, operation.Operation]
 
 func (db *DB) openReservation(observe Observer) {
 	db.reservations = openLane(laneOptions[operation.Draft, operation.Operation]{
-		observe: observe, baton: db.committing, most: unlessBreakable(maxReservations),
+		observe: observe, baton: db.committing, most: unlessBreakable(maxReservations), locks: db.locks,
+		operator: func(d operation.Draft) int64 { return d.OperatorID },
 		together: db.reserveTogether,
-		alone:    func(r *reserving) error { return db.reserveTogether([]*reserving{r}) },
 	})
 }
 
@@ -38,7 +39,8 @@ func unlessBreakable(most int) int {
 // whoever else is reserving. Each thing it rests on is a guard of its own: the
 // unique key, the subscriber's version, the one open operation, the plan's
 // version, the balance. Where one does not hold, the server undoes the whole, the
-// neighbours with it; then each is made true, or refused, by itself.
+// neighbours with it; then each operator's drafts are made true, or refused, by
+// themselves.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
 	op, err := db.reservations.through(ctx, d)
 	if moved(err) {
@@ -53,9 +55,8 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 // reserveTogether carries a batch through one transaction. Rows are locked in the
 // order that every fact keeps: plans, subscribers, wallets, and each kind by its
 // keys, so that batches of several nodes wait for each other and never in a circle.
-func (db *DB) reserveTogether(all []*reserving) error {
-	return db.pipelined(context.Background(), func(p *pipe) error {
-		p.shared = len(all) > 1
+func (db *DB) reserveTogether(all []*reserving, lockTimeout time.Duration) error {
+	return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error {
 		drafts := column(all, func(r *reserving) *operation.Draft { return &r.asks })
 		var known, fresh []*operation.Draft
 		for _, d := range drafts {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,9 +26,9 @@ type settlingEntrant = entrant[settling, operation.Operation]
 
 func (db *DB) openSettlement(observe Observer) {
 	db.settlements = openLane(laneOptions[settling, operation.Operation]{
-		observe: observe, baton: db.committing, most: unlessBreakable(maxSettlements),
+		observe: observe, baton: db.committing, most: unlessBreakable(maxSettlements), locks: db.locks,
+		operator: func(s settling) int64 { return s.before.OperatorID },
 		together: db.settleTogether,
-		alone:    func(e *settlingEntrant) error { return db.settleTogether([]*settlingEntrant{e}) },
 	})
 }
 
@@ -55,9 +56,8 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 }
 
 // settleTogether carries a batch through one transaction.
-func (db *DB) settleTogether(all []*settlingEntrant) error {
-	return db.pipelined(context.Background(), func(p *pipe) error {
-		p.shared = len(all) > 1
+func (db *DB) settleTogether(all []*settlingEntrant, lockTimeout time.Duration) error {
+	return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error {
 		batch := &pgx.Batch{}
 		settle(batch, column(all, func(e *settlingEntrant) settling { return e.asks }))
 		err := p.commitAt(batch, func() error { return failpoint.Hit("S.in") })
@@ -73,7 +73,7 @@ func (db *DB) settleTogether(all []*settlingEntrant) error {
 func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	var op operation.Operation
 	var settled bool
-	err := db.pipelined(ctx, func(p *pipe) error {
+	err := db.pipelinedAlone(ctx, func(p *pipe) error {
 		looking := &pgx.Batch{}
 		looking.Queue(`SELECT `+operationColumns+` FROM operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID).
 			QueryRow(func(row pgx.Row) (err error) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,6 +49,7 @@ func newStall(t *testing.T, address string) *stall {
 	db, err := Open(t.Context(), unhurried(address), Options{Observe: s.sizes})
 	ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
+	db.locks.shared = 5 * time.Minute // for as long as the test holds the table
 	s.db = db
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,7 +50,7 @@ var ways = map[string]func(*DB, context.Context, string) error{
 		})
 	},
 	"pipelined": func(db *DB, ctx context.Context, what string) error {
-		return db.pipelined(ctx, func(p *pipe) error {
+		return db.pipelined(ctx, time.Second, func(p *pipe) error {
 			batch := &pgx.Batch{}
 			batch.Queue(`INSERT INTO notes VALUES ($1)`, what)
 			return p.commit(batch)

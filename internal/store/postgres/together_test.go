@@ -208,43 +208,6 @@ func TestWhenTheCommitOfABatchIsNotAnsweredEverybodyInItIsInDoubt(t *testing.T) 
 	booksAreWhole(t, s.watch)
 }
 
-// Somebody holds one wallet, and takes their time. Who shares a batch with a fact
-// about it does not wait for them.
-func TestAWalletThatSomebodyHoldsKeepsNoOtherWaiting(t *testing.T) {
-	t.Parallel()
-	// Who waits alone waits for ever.
-	s := newStall(t, pgtest.NewDatabase(t)+"&lock_timeout=0")
-	customers := customersOf(t, s.db, s.watch, 4, 8)
-	slow, err := s.watch.Begin(t.Context())
-	ok(t, err)
-	_, err = slow.Exec(t.Context(), `SELECT FROM wallets WHERE operator_id = $1 FOR UPDATE`, customers[3].record.Operator.ID)
-	ok(t, err)
-	s.hold("plans", func() { _, _ = s.db.Reserve(t.Context(), customers[0].renewal("ahead", 1)) })
-	held := make(chan error, 1)
-	answered := make(chan error, 2)
-	s.queue(
-		func() { _, err := s.db.Reserve(t.Context(), customers[1].renewal("first", 1)); answered <- err },
-		func() { _, err := s.db.Reserve(t.Context(), customers[3].renewal("held", 1)); held <- err },
-		func() { _, err := s.db.Reserve(t.Context(), customers[2].renewal("last", 1)); answered <- err },
-	)
-	s.release()
-	for range 2 {
-		if err := <-answered; err != nil {
-			t.Errorf("a neighbour got %v", err)
-		}
-	}
-	select {
-	case err := <-held:
-		t.Errorf("who wants the wallet got %v while somebody held it", err)
-	default:
-	}
-	ok(t, slow.Rollback(t.Context()))
-	if err := <-held; err != nil {
-		t.Errorf("who wanted the wallet got %v", err)
-	}
-	booksAreWhole(t, s.watch)
-}
-
 // Who hangs up at the door has asked for nothing; whom a batch has taken is served.
 func TestADraftWhoseCallerHangsUpAtTheDoorIsNeverReserved(t *testing.T) {
 	t.Parallel()
@@ -304,14 +267,14 @@ func TestBatchesOfTwoNodesDoNotDeadlock(t *testing.T) {
 				slices.Reverse(drafts)
 			}
 			group.Go(func() {
-				if err := waitedOut(func() error { return node.reserveTogether(drafts) }); err != nil {
+				if err := waitedOut(func() error { return node.reserveTogether(drafts, time.Second) }); err != nil {
 					t.Errorf("reserve: %v", err)
 					return
 				}
 				settlements := column(drafts, func(r *reserving) *settlingEntrant {
 					return &settlingEntrant{asks: settling{confirmed(r.gets), r.gets}}
 				})
-				if err := waitedOut(func() error { return node.settleTogether(settlements) }); err != nil {
+				if err := waitedOut(func() error { return node.settleTogether(settlements, time.Second) }); err != nil {
 					t.Errorf("settle: %v", err)
 				}
 			})
