@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/server"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -68,7 +69,7 @@ func (a *app) demo(ctx context.Context, folder, addr string, history bool) error
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("make the demo's folder: %w", err)
 	}
 	// Before anything is written: a demo that runs here must not find its files

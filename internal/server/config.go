@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/coaxhq/coax/internal/fileowner"
 )
 
 // Sources is where settings come from, the later ones winning: the standard
@@ -127,7 +129,7 @@ func ReadConfigFile(path string) (map[string]string, error) {
 		return nil, fmt.Errorf("there is no configuration at %s: `coax init --dir DIR` makes one", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, fmt.Errorf("read the configuration: %w", fileowner.Explain(path, err))
 	}
 	var tables map[string]any
 	if err := toml.Unmarshal(text, &tables); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
@@ -118,14 +119,14 @@ func OpenVault(config Config, environ []string) (*access.Vault, error) {
 			"or, for a new installation, let `coax init` make one", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the master key: %w", err)
+		return nil, fmt.Errorf("read the master key: %w", fileowner.Explain(path, err))
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("the master key at %s can be read by others (mode %04o): chmod 0400 it", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the master key: %w", err)
+		return nil, fmt.Errorf("read the master key: %w", fileowner.Explain(path, err))
 	}
 	vault, err := access.OpenVault(text)
 	if err != nil {
