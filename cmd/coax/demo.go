@@ -61,6 +61,7 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input does: whoever holds its other end takes the demo along, however they die")
 	command.Flags().BoolVar(&history, "history", false, "give a new demo three months of made-up history")
 	a.addSetFlag(command)
+	a.addNewStoreFlag(command)
 	return command
 }
 
@@ -88,6 +89,7 @@ func (a *app) demo(ctx context.Context, folder, addr string, history bool) error
 	if err != nil {
 		return err
 	}
+	config.Store.New = a.newStore
 	format := "text"
 	if a.asJSON {
 		format = "json"

@@ -65,6 +65,10 @@ func LoadConfig(from Sources) (Config, error) {
 			problems = append(problems, fmt.Errorf("%s: %w", where, err))
 		}
 	}
+	if config.Store.Kind == "postgres" {
+		standard := FindSetting("store.url")
+		config.Store.Beside = strings.TrimPrefix(standard.absolute(standard.Standard, folder), "sqlite:")
+	}
 	return config, errors.Join(problems...)
 }
 

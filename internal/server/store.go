@@ -49,7 +49,11 @@ type StoreOptions struct {
 
 // OpenStore opens the store that the configuration names.
 func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened Store, err error) {
-	if config.Store.Kind == "postgres" {
+	if !options.Tool {
+		err = checkNewStore(ctx, config.Store)
+	}
+	if err != nil {
+	} else if config.Store.Kind == "postgres" {
 		opened, err = openPostgres(ctx, config.Store.URL, options)
 	} else {
 		opened, err = openSQLite(ctx, config.Store.Path, options)
