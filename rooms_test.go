@@ -57,6 +57,7 @@ var rooms = []room{
 	{path: "internal/fault", never: both(netHTTP, database), timeless: true},
 	{path: "internal/money", never: both(netHTTP, database), timeless: true},
 	{path: "internal/telemetry", never: database},
+	{path: "internal/fileowner", never: both(netHTTP, database), stdlib: true, timeless: true},
 	{path: "internal/failpoint", never: both(netHTTP, database), stdlib: true, timeless: true},
 	{path: "client", doors: []string{"signing"}, never: database},
 
@@ -93,9 +94,9 @@ var rooms = []room{
 	{path: "internal/requestlog", doors: both(pure, []string{"internal/telemetry"}), never: both(netHTTP, database), timeless: true},
 
 	// What reaches outside, and satisfies what the deciding rooms declare.
-	{path: "internal/provider/*", doors: providerDoors},
+	{path: "internal/provider/*", doors: both(providerDoors, []string{"internal/fileowner"})},
 	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
-	{path: "internal/store/*", doors: storeDoors, never: netHTTP, timeless: true},
+	{path: "internal/store/*", doors: both(storeDoors, []string{"internal/fileowner"}), never: netHTTP, timeless: true},
 	{path: "internal/store/storetest", doors: storeDoors, never: netHTTP, timeless: true, sealed: true},
 	{path: "internal/store/pgtest", doors: []string{"internal/pgprogram"}, never: netHTTP, sealed: true},
 	{path: "internal/pgprogram", never: both(netHTTP, database), stdlib: true, timeless: true},

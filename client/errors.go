@@ -42,6 +42,10 @@ type Error struct {
 	Shortfall *Shortfall
 	// PreviousTransactionID is the earlier operation (DUPLICATE_REQUEST).
 	PreviousTransactionID string
+	// OpenTransactionID is the customer's operation that is still under way or in
+	// review (OPERATION_IN_PROGRESS). It is another operation than the one asked for,
+	// and empty where it is not this operator's.
+	OpenTransactionID string
 	// ServerTime is the service's clock (TIMESTAMP_EXPIRED).
 	ServerTime time.Time
 	// IP is the address that the service saw (IP_NOT_WHITELISTED).
@@ -145,7 +149,9 @@ func readRefusal(status int, header http.Header, from envelope) *Error {
 			failure.Shortfall = nil
 		}
 	}
-	if read(from.Data, "transaction_id", new(string)) {
+	if from.Code == OperationInProgress {
+		read(from.Data, "transaction_id", &failure.OpenTransactionID)
+	} else if read(from.Data, "transaction_id", new(string)) {
 		failure.Operation = new(Operation)
 		if json.Unmarshal(from.Data, failure.Operation) != nil {
 			failure.Operation = nil

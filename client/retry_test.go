@@ -510,6 +510,10 @@ func TestAnErrorCarriesWhatItsCodeBrings(t *testing.T) {
 	if got := ask(409, client.DuplicateRequest, `{"previous_transaction_id":"CX0"}`); got.PreviousTransactionID != "CX0" {
 		t.Errorf("the earlier operation is %q", got.PreviousTransactionID)
 	}
+	// The operation in the way is not the one that was asked for.
+	if got := ask(409, client.OperationInProgress, `{"transaction_id":"CX0"}`); got.OpenTransactionID != "CX0" || got.Operation != nil || got.Undecided {
+		t.Errorf("the operation in the way is %q, and that of the call %+v, undecided %v", got.OpenTransactionID, got.Operation, got.Undecided)
+	}
 	if got := ask(403, client.IPNotWhitelisted, `{"ip":"192.0.2.7"}`); got.IP != "192.0.2.7" {
 		t.Errorf("the address is %q", got.IP)
 	}

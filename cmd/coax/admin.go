@@ -170,6 +170,10 @@ func (a *app) list(none string, rows []object) error {
 	return table.Flush()
 }
 
+// escapeBreaks escapes line breaks, so that a customer's address cannot pass for further
+// lines of the output.
+var escapeBreaks = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`)
+
 // cell writes a value for people: what is not set is a dash.
 func cell(value any) string {
 	switch v := value.(type) {
@@ -179,7 +183,7 @@ func cell(value any) string {
 		if v == "" {
 			return "-"
 		}
-		return v
+		return escapeBreaks.Replace(v)
 	case []string:
 		if len(v) == 0 {
 			return "-"
@@ -189,7 +193,7 @@ func cell(value any) string {
 			if i > 0 {
 				text += ", "
 			}
-			text += one
+			text += escapeBreaks.Replace(one)
 		}
 		return text
 	case json.RawMessage:

@@ -33,6 +33,7 @@ type app struct {
 	// sets are the --set flags; configFile and asJSON belong to the commands
 	// that have them.
 	sets       []string
+	newStore   bool // --new-store
 	configFile string
 	asJSON     bool
 	// now is the clock of the store a command works on, once that is known.
@@ -207,7 +208,13 @@ func (a *app) config() (server.Config, error) {
 	if a.configFile == "" {
 		return server.Config{}, usage("which configuration? Give --config FILE")
 	}
-	return server.LoadConfig(server.Sources{File: a.configFile, Sets: a.sets, Environ: a.environ})
+	config, err := server.LoadConfig(server.Sources{File: a.configFile, Sets: a.sets, Environ: a.environ})
+	config.Store.New = a.newStore
+	return config, err
+}
+
+func (a *app) addNewStoreFlag(command *cobra.Command) {
+	command.Flags().BoolVar(&a.newStore, "new-store", false, "begin an empty store on PostgreSQL although a SQLite store with operators lies in the folder")
 }
 
 func (a *app) versionCommand() *cobra.Command {

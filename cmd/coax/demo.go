@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/server"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -60,6 +61,7 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input does: whoever holds its other end takes the demo along, however they die")
 	command.Flags().BoolVar(&history, "history", false, "give a new demo three months of made-up history")
 	a.addSetFlag(command)
+	a.addNewStoreFlag(command)
 	return command
 }
 
@@ -68,7 +70,7 @@ func (a *app) demo(ctx context.Context, folder, addr string, history bool) error
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("make the demo's folder: %w", err)
 	}
 	// Before anything is written: a demo that runs here must not find its files
@@ -87,6 +89,7 @@ func (a *app) demo(ctx context.Context, folder, addr string, history bool) error
 	if err != nil {
 		return err
 	}
+	config.Store.New = a.newStore
 	format := "text"
 	if a.asJSON {
 		format = "json"

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/server"
 	"github.com/spf13/cobra"
 )
@@ -55,7 +56,7 @@ func (a *app) init(folder string) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
+	if err := fileowner.MkdirAll(data, 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
 	if err := server.WriteMasterKey(key); err != nil {

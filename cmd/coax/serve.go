@@ -26,6 +26,7 @@ The schema is brought up to date at start.`,
 		},
 	}
 	a.addConfigFlags(command)
+	a.addNewStoreFlag(command)
 	return command
 }
 
@@ -90,5 +91,6 @@ when they start; this is for those who want to see it done first.`,
 		},
 	}
 	a.addConfigFlags(command)
+	a.addNewStoreFlag(command)
 	return command
 }

@@ -60,6 +60,7 @@ type outcome struct {
 	rate   string     // always, never or sometimes
 	once   [][]string // the paths of what is given once
 	maps   [][]string // the paths of objects with any number of names
+	empty  [][]string // the paths of objects that may be empty instead
 }
 
 // Where there is no operation, these responses of the document may be given. A
@@ -241,6 +242,9 @@ func (o *outcome) remark(schema *openapi3.Schema, path []string) {
 		o.remark(property.Value, below)
 	}
 	for _, branch := range schema.OneOf {
+		if most := branch.Value.MaxProps; most != nil && *most == 0 {
+			o.empty = append(o.empty, path)
+		}
 		o.remark(branch.Value, path)
 	}
 }

@@ -218,6 +218,14 @@ func mayBeMissing(t testing.TB, method, path string, status int, header http.Hea
 			names = append(names, "remove "+strings.Join(path, "."))
 		}
 	}
+	for _, path := range outcome.empty {
+		found, _ := at(value, path)
+		if object, _ := found.(map[string]any); len(object) == 1 {
+			for field := range object {
+				names = append(names, "remove "+strings.Join(append(slices.Clone(path), field), "."))
+			}
+		}
+	}
 	for _, path := range outcome.maps {
 		found, _ := at(value, path)
 		if object, _ := found.(map[string]any); len(object) > 1 {

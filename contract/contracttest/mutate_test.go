@@ -55,6 +55,8 @@ func TestCheckMutationsKnowsWhatIsAllowed(t *testing.T) {
 		{"a replay may not be marked as one", "activate-replayed", []string{"remove header Idempotent-Replayed"}, 0},
 		{"one of several errors may be missing", "validation-error-activate", []string{"remove data.fields.mobile"}, 0},
 		{"the only error may not", "validation-error-renew", []string{"remove data.fields.subscriber_id"}, 1},
+		{"the only detail may be missing where none is allowed too", "operation-in-progress-activate-own", []string{"remove data.transaction_id"}, 0},
+		{"the only detail may not where it is required", "operation-in-progress-renew", []string{"remove data.transaction_id"}, 1},
 		{"no wrong answer passes", "wrong", nil, 1},
 	}
 	recorded := recorded(t)

@@ -14,12 +14,25 @@ type Health struct {
 	Migrations   int
 	Started      time.Time
 
-	Provider ProviderHealth
-	Audit    AuditHealth
+	Provider    ProviderHealth
+	Certificate CertificateHealth
+	Audit       AuditHealth
 
 	// OverdueReviews is how many operations have been in review for ReviewDue or
 	// longer.
 	OverdueReviews int
+}
+
+// CertificateHealth is how the node's TLS certificate and its key are.
+type CertificateHealth struct {
+	File    string
+	Expires time.Time
+	// Days is how many calendar days are left, 0 on the last one.
+	Days              int
+	Expired, Expiring bool
+	KeyFile           string
+	// OpenKeyMode is the key file's mode if every user of the machine can read it.
+	OpenKeyMode string
 }
 
 // ProviderHealth is how things stand with the provider.

@@ -41,6 +41,7 @@ func FuzzHeaders(f *testing.F) {
 		`Content-Type: application/json; charset="utf-8"` + "\nIdempotency-Key: a\nIdempotency-Key: b", "Content-Type: application/json\nIdempotency-Key: 1234567",
 		"X-API-Key: another\nX_Nonce: x\nX-Nonce : y\nX-Signature:", "Content-Type: application/json\nIdempotency-Key: ключ-ключ-ключ", "Content-Type: application/json\nIdempotency-Key:",
 		"Content-Type: application/json; charset=latin1\nIdempotency-Key: order-0001", "Content-Type: application/json; charset*=utf-8''utf-8\nIdempotency-Key: order-0001",
+		"Content-Type: application/json; v=1; charset=utf8\nIdempotency-Key: order-0001", "Content-Type: application/json; v=1; charset=latin1\nIdempotency-Key: order-0001",
 		"Content-Type: application/json\nIdempotency-Key: " + strings.Repeat("k", 101), "Content-Type: application/json\nIdempotency-Key: " + strings.Repeat("k", 100),
 	} {
 		f.Add(four + rest)
@@ -90,7 +91,7 @@ func FuzzHeaders(f *testing.F) {
 			if len(media) == 1 && surelyJSON.MatchString(media[0]) {
 				t.Errorf("%q: Content-Type %q was refused", head, media)
 			}
-		case len(media) != 1 || !perhapsJSON.MatchString(media[0]):
+		case len(media) != 1 || !perhapsJSON.MatchString(media[0]) || namesOtherCharset(media[0]):
 			t.Errorf("%q: Content-Type %q was taken", head, media)
 		default:
 			want, taken := fault.InvalidIdempotencyKey, []string(nil)
@@ -109,10 +110,20 @@ func FuzzHeaders(f *testing.F) {
 // Go's (?i) folds all of Unicode, with a k that is a unit of temperature, so
 // capitals are spelled out.
 var (
-	surelyJSON  = regexp.MustCompile(`^[Aa][Pp][Pp][Ll][Ii][Cc][Aa][Tt][Ii][Oo][Nn]/[Jj][Ss][Oo][Nn]([ \t]*;[ \t]*[Cc][Hh][Aa][Rr][Ss][Ee][Tt]=("[Uu][Tt][Ff]-8"|[Uu][Tt][Ff]-8))?$`)
-	perhapsJSON = regexp.MustCompile(`^[Aa][Pp][Pp][Ll][Ii][Cc][Aa][Tt][Ii][Oo][Nn]/[Jj][Ss][Oo][Nn][ \t]*(;|;[ \t]*[Cc][Hh][Aa][Rr][Ss][Ee][Tt][ \t]*=[^,*]*)?[ \t]*$`)
+	surelyJSON  = regexp.MustCompile(`^[Aa][Pp][Pp][Ll][Ii][Cc][Aa][Tt][Ii][Oo][Nn]/[Jj][Ss][Oo][Nn]([ \t]*;[ \t]*v=[0-9a-z]+)?([ \t]*;[ \t]*[Cc][Hh][Aa][Rr][Ss][Ee][Tt]=("[Uu][Tt][Ff]-?8"|[Uu][Tt][Ff]-?8))?$`)
+	perhapsJSON = regexp.MustCompile(`^[Aa][Pp][Pp][Ll][Ii][Cc][Aa][Tt][Ii][Oo][Nn]/[Jj][Ss][Oo][Nn][ \t]*(;.*)?$`)
+	parameter   = regexp.MustCompile(`;[ \t]*([^=; \t]+)[ \t]*=[ \t]*("(?:\\.|[^"\\])*"|[^; \t]*)`)
+	utf8Name    = regexp.MustCompile(`^("[Uu][Tt][Ff]-?8"|[Uu][Tt][Ff]-?8)$`)
 	keyForm     = regexp.MustCompile(`^[A-Za-z0-9_.:-]{8,100}$`)
 )
+
+// namesOtherCharset: a parameter named charset, whole or in pieces, is not UTF-8.
+func namesOtherCharset(media string) bool {
+	return slices.ContainsFunc(parameter.FindAllStringSubmatch(media, -1), func(found []string) bool {
+		name, value := strings.ToLower(found[1]), found[2]
+		return strings.HasPrefix(name, "charset*") || name == "charset" && !utf8Name.MatchString(value)
+	})
+}
 
 // valuesOf collects what the lines of a head say under a name, given in lower
 // case.

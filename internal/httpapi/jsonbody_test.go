@@ -81,9 +81,13 @@ func TestTextsAreToldFromEverythingElse(t *testing.T) {
 func TestTheMediaTypeIsJSONInUTF8(t *testing.T) {
 	for value, good := range map[string]bool{
 		"application/json": true, "application/json; charset=utf-8": true, "Application/JSON;charset=UTF-8": true, `application/json; charset="utf-8"`: true,
-		"": false, "text/plain": false, "application/json; charset=latin1": false, "application/json; boundary=x": false, "application/jsonx": false,
+		"": false, "text/plain": false, "application/json; charset=latin1": false, "application/jsonx": false,
 		"application/json, application/json": false, "application/problem+json": false,
-		"application/json; charset*1=latin1": false, `application/json; c*0="0"`: false, "application/json; charset*=utf-8''utf-8": false,
+		"application/json; charset*1=latin1": false, `application/json; Charset*0="utf-8"`: false, "application/json; charset*=utf-8''utf-8": false,
+		"application/json; v=1": true, "application/json; charset=utf8": true, "application/json; charset=UTF8; v=1": true,
+		"application/json; profile=\"https://x.example/*\"": true, "application/json; c*0=x": true, "application/json;": true,
+		"application/json; v=1; charset=latin1": false, "application/json; charset=utf-8; charset=latin1": false, "application/json; charset=utf_8": false,
+		`application/json; charset=""`: false, "application/json; v": false, "text/plain; charset=utf-8; v=1": false,
 	} {
 		if err := judgeMediaType([]string{value}); (err == nil) != good {
 			t.Errorf("%q: %v; want taken: %v", value, err, good)
@@ -123,6 +127,13 @@ func TestALookUpTakesOneOfTwoNames(t *testing.T) {
 		{"subscriber_id=100001&mobile=junk", "", "100001"},
 		{"subscriber_id=&mobile=9876543210", "", ""},
 		{"other=1&subscriber_id=%31", "", "1"},
+		{"subscriber_id=+100001%0A", "", "100001"},
+		{"mobile=%209876543210%C2%A0", "", ""},
+		{"subscriber_id=%20&mobile=9876543210+", "", ""},
+		{"subscriber_id=+%09", "subscriber_id", ""},
+		{"mobile=98765+43210", "mobile", ""},
+		{"subscriber_id=1%0A2", "subscriber_id", ""},
+		{"subscriber_id=+&subscriber_id=1", "subscriber_id", ""},
 		{"", "subscriber_id", ""},
 		{"subscriber_id=", "subscriber_id", ""},
 		{"mobile=98", "mobile", ""},

@@ -58,18 +58,15 @@ func (a *API) operate(kind operation.Kind) handler {
 	}
 }
 
-// judgeMediaType takes application/json, in UTF-8 if it names a charset. An
-// asterisk is refused beforehand: mime knows parameters that come in pieces
-// (RFC 2231), and drops a piece without its beginning without a word, so that
+// judgeMediaType takes application/json with any parameters, in UTF-8 if it names a
+// charset. "charset*" is refused beforehand: mime knows parameters that come in
+// pieces (RFC 2231), and drops a piece without its beginning without a word, so that
 // "charset*1=latin1" would pass for no charset at all.
 func judgeMediaType(values []string) error {
-	if len(values) == 1 && !strings.Contains(values[0], "*") {
+	if len(values) == 1 && !strings.Contains(strings.ToLower(values[0]), "charset*") {
 		media, parameters, err := mime.ParseMediaType(values[0])
 		charset, named := parameters["charset"]
-		if named {
-			delete(parameters, "charset")
-		}
-		if err == nil && media == "application/json" && len(parameters) == 0 && (!named || strings.EqualFold(charset, "utf-8")) {
+		if err == nil && media == "application/json" && (!named || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")) {
 			return nil
 		}
 	}

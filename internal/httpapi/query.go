@@ -21,14 +21,14 @@ var (
 )
 
 // readQuery reads the parameters of a look-up. It reads what was signed, in the
-// way it was signed.
+// way it was signed; white space around a value is cut off as in a body.
 func readQuery(raw string, by asks) (map[string]string, error) {
 	first, second := by.first, by.second
 	values := map[string]string{}
 	problems := map[string]string{}
 	for pair := range strings.SplitSeq(signing.CanonicalQuery(raw), "&") {
 		name, value, _ := strings.Cut(pair, "=")
-		name, value = unescape(name), unescape(value)
+		name, value = unescape(name), strings.TrimSpace(unescape(value))
 		if !slices.Contains([]string{first, second}, name) {
 			continue
 		}

@@ -17,22 +17,22 @@ func sprint(format string, args ...any) string { return fmt.Sprintf(format, args
 
 // judgeCustomer is the business checks. Their order is a promise: whether the
 // customer is there, then busy, then served just now, then on that plan already.
-func judgeCustomer(kind Kind, plan subscription.Plan, facts Facts, now time.Time) error {
+func judgeCustomer(operatorID int64, kind Kind, plan subscription.Plan, facts Facts, now time.Time) error {
 	customer := facts.Subscriber
 	if kind == Activate {
 		switch {
 		case customer == nil:
 			return nil
 		case customer.Expires.IsZero():
-			return inProgress()
+			return inProgress(operatorID, *customer)
 		}
 		return fault.New(fault.SubscriberExists, "This mobile number is registered already. Renew the subscriber instead.")
 	}
 	switch {
 	case customer == nil:
 		return fault.New(fault.SubscriberNotFound, "There is no such subscriber under this account.")
-	case customer.Busy:
-		return inProgress()
+	case customer.OpenOperation != "":
+		return inProgress(operatorID, *customer)
 	case facts.Duplicate != "":
 		return fault.New(fault.DuplicateRequest,
 			"This subscriber was renewed with this plan less than two minutes ago, by transaction %s.", facts.Duplicate).
@@ -46,8 +46,15 @@ func judgeCustomer(kind Kind, plan subscription.Plan, facts Facts, now time.Time
 	return nil
 }
 
-func inProgress() error {
-	return fault.New(fault.OperationInProgress, "Another operation for this customer is under way. Retry in a few seconds with the same Idempotency-Key.")
+// inProgress names the operation in the way, unless it is another operator's: a
+// mobile number that somebody else is activating says no more than that.
+func inProgress(operatorID int64, customer Subscriber) error {
+	if customer.OperatorID != operatorID || customer.OpenOperation == "" {
+		return fault.New(fault.OperationInProgress, "Another operation for this customer is under way. Retry in a few seconds with the same Idempotency-Key.")
+	}
+	return fault.New(fault.OperationInProgress,
+		"Another operation for this customer is under way: transaction %s. Retry in a few seconds with the same Idempotency-Key.", customer.OpenOperation).
+		With("transaction_id", customer.OpenOperation)
 }
 
 func judgeBalance(balance, price money.Amount) error {

@@ -14,10 +14,10 @@ var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
 
 // The order of business checks: of two that fail, the earlier one answers.
 func TestBusinessChecksInTheirOrder(t *testing.T) {
-	active := &Subscriber{ID: "100001", Expires: noon.Add(time.Hour)}
+	active := &Subscriber{ID: "100001", OperatorID: 7, Expires: noon.Add(time.Hour)}
 	busy, pending, expired := *active, *active, *active
-	busy.Busy = true
-	pending.Expires, pending.Busy = time.Time{}, true
+	busy.OpenOperation = "CX2"
+	pending.Expires, pending.OpenOperation = time.Time{}, "CX2"
 	expired.Expires = noon
 	onP := []subscription.Cycle{{PlanID: "P", StartsAt: noon.Add(-time.Hour)}}
 	onQ := []subscription.Cycle{{PlanID: "Q", StartsAt: noon.Add(-time.Hour)}}
@@ -46,13 +46,21 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 		{"of nobody, in advance", AdvanceRenew, Facts{}, fault.SubscriberNotFound},
 	}
 	for _, row := range rows {
-		err := judgeCustomer(row.kind, subscription.Plan{ID: "P"}, row.facts, noon)
+		err := judgeCustomer(7, row.kind, subscription.Plan{ID: "P"}, row.facts, noon)
 		if got := fault.CodeOf(err); got != row.want {
 			t.Errorf("%s: %s; want %s", row.name, got, row.want)
 		}
 		if row.want == fault.DuplicateRequest && fault.From(err).Data["previous_transaction_id"] != "CX1" {
 			t.Errorf("%s: data %v; want the earlier transaction", row.name, fault.From(err).Data)
 		}
+		if row.want == fault.OperationInProgress && fault.From(err).Data["transaction_id"] != "CX2" {
+			t.Errorf("%s: data %v; want the open transaction", row.name, fault.From(err).Data)
+		}
+	}
+	// Another operator's activation of the number is in the way, and stays unnamed.
+	err := judgeCustomer(8, Activate, subscription.Plan{ID: "P"}, Facts{Subscriber: &pending}, noon)
+	if f := fault.From(err); f.Code != fault.OperationInProgress || len(f.Data) != 0 || strings.Contains(f.Message, "CX2") {
+		t.Errorf("of one whose activation another operator runs: %s %q %v; want it without a name", f.Code, f.Message, f.Data)
 	}
 }
 

@@ -220,7 +220,7 @@ func (p *Processor) consider(ctx context.Context, id string, r Request, w wish, 
 	// The time is taken once the facts are there, so that everything they show
 	// lies before it, however long the node slept over the reading.
 	now := p.config.Now()
-	if err := judgeCustomer(r.Kind, plan, facts, now); err != nil {
+	if err := judgeCustomer(r.OperatorID, r.Kind, plan, facts, now); err != nil {
 		return d, false, err
 	}
 	if d, err = p.draft(id, r, w, plan, facts, now); err != nil {

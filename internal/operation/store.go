@@ -177,13 +177,15 @@ type Facts struct {
 
 // Subscriber is a customer as an operation sees one.
 type Subscriber struct {
-	ID     string
-	Mobile string
-	Name   string
+	ID         string
+	OperatorID int64
+	Mobile     string
+	Name       string
 	// Expires is zero while the activation is not settled.
 	Expires time.Time
-	// Busy: an operation of this customer is processing or in review.
-	Busy bool
+	// OpenOperation is the id of the customer's operation that is processing or in
+	// review; empty if there is none. There is at most one.
+	OpenOperation string
 	// Version grows with everything that happens to the subscriber.
 	Version int64
 }

@@ -54,7 +54,7 @@ func validate(r Request) (wish, error) {
 		w.password = form.password()
 		w.profile = Profile{
 			Email:          form.email(),
-			Address:        form.text(fieldAddress, 0, 500),
+			Address:        form.lines(fieldAddress, 0, 500),
 			ConnectionType: form.text(fieldConnectionType, 0, 100),
 		}
 		if w.profile.ConnectionType == "" {
@@ -84,14 +84,14 @@ type form struct {
 }
 
 // given returns a field's text, trimmed if asked; false if it is not a text that
-// can be kept.
-func (f *form) given(name string, trim func(string) string) (string, bool) {
+// can be kept, which check says.
+func (f *form) given(name string, trim, check func(string) string) (string, bool) {
 	if slices.Contains(f.request.NotText, name) {
 		f.errors[name] = "It has to be a text in quotes."
 		return "", false
 	}
 	text := trim(f.request.Fields[name])
-	if problem := subscription.Unprintable(text); problem != "" {
+	if problem := check(text); problem != "" {
 		f.errors[name] = problem
 		return "", false
 	}
@@ -100,7 +100,16 @@ func (f *form) given(name string, trim func(string) string) (string, bool) {
 
 // text reads a field of so many characters, blanks around it cut off.
 func (f *form) text(name string, least, most int) string {
-	text, ok := f.given(name, strings.TrimSpace)
+	return f.sized(name, least, most, subscription.Unprintable)
+}
+
+// lines reads a field like text, and lets it have several lines.
+func (f *form) lines(name string, least, most int) string {
+	return f.sized(name, least, most, subscription.UnprintableLines)
+}
+
+func (f *form) sized(name string, least, most int, check func(string) string) string {
+	text, ok := f.given(name, strings.TrimSpace, check)
 	if !ok {
 		return ""
 	}
@@ -115,7 +124,7 @@ func (f *form) text(name string, least, most int) string {
 
 // digits reads a field of exactly so many ASCII digits.
 func (f *form) digits(name string, count int, required bool) string {
-	text, ok := f.given(name, strings.TrimSpace)
+	text, ok := f.given(name, strings.TrimSpace, subscription.Unprintable)
 	if !ok {
 		return ""
 	}
@@ -130,7 +139,7 @@ func (f *form) digits(name string, count int, required bool) string {
 
 // password is taken as it is: blanks belong to it.
 func (f *form) password() string {
-	text, ok := f.given(fieldPassword, func(as string) string { return as })
+	text, ok := f.given(fieldPassword, func(as string) string { return as }, subscription.Unprintable)
 	if ok && utf8.RuneCountInString(text) > 64 {
 		f.errors[fieldPassword] = "It has more than 64 characters."
 	}

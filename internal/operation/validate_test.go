@@ -63,6 +63,11 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 
 		{Activate, "connection_type", strings.Repeat("c", 100), true}, {Activate, "connection_type", strings.Repeat("c", 101), false},
 		{Activate, "address", letters(500), true}, {Activate, "address", letters(501), false},
+		{Activate, "address", "12 Lake Road\r\n\tKochi\n682001", true}, {Activate, "address", "\n12 Lake Road\n", true},
+		{Activate, "address", strings.Repeat("a\n", 249) + "bc", true}, {Activate, "address", strings.Repeat("a\n", 249) + "bcd", false},
+		{Activate, "address", "a\u000bb", false}, {Activate, "address", "a\u000cb", false}, {Activate, "address", "a\n\u0000b", false},
+		{Activate, "address", "a\n\u0085b", false}, {Activate, "address", "a\n\u202eb", false}, {Activate, "address", "a\n\xffb", false},
+		{Activate, "connection_type", "a\nb", false}, {Activate, "plan_id", "a\nb", false}, {Activate, "password", "a\nb", false},
 
 		{Activate, "subscriber_id", "", true}, {Activate, "subscriber_id", "12345", false}, {Activate, "subscriber_id", "123456", true},
 		{Activate, "subscriber_id", "1234567", false}, {Activate, "subscriber_id", "12345a", false},

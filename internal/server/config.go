@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/coaxhq/coax/internal/fileowner"
 )
 
 // Sources is where settings come from, the later ones winning: the standard
@@ -62,6 +64,10 @@ func LoadConfig(from Sources) (Config, error) {
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", where, err))
 		}
+	}
+	if config.Store.Kind == "postgres" {
+		standard := FindSetting("store.url")
+		config.Store.Beside = strings.TrimPrefix(standard.absolute(standard.Standard, folder), "sqlite:")
 	}
 	return config, errors.Join(problems...)
 }
@@ -127,7 +133,7 @@ func ReadConfigFile(path string) (map[string]string, error) {
 		return nil, fmt.Errorf("there is no configuration at %s: `coax init --dir DIR` makes one", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, fmt.Errorf("read the configuration: %w", fileowner.Explain(path, err))
 	}
 	var tables map[string]any
 	if err := toml.Unmarshal(text, &tables); err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/fileowner"
 )
 
 // ReplaceFile writes a file whole or not at all.
@@ -21,7 +22,7 @@ func ReplaceFile(path string, mode os.FileMode, content []byte) error {
 
 // writeDraft writes a file beside the one it is to become, onto the disk.
 func writeDraft(path string, mode os.FileMode, content []byte) (string, error) {
-	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	draft, err := fileowner.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return "", err
 	}

@@ -33,6 +33,9 @@ func (n *Node) Health(ctx context.Context) admin.Health {
 		},
 		Audit: n.AuditWatch.health(),
 	}
+	if n.certificate != nil {
+		health.Certificate = n.certificate.health(time.Now())
+	}
 	if err := errors.Join(n.Store.Ready(ctx), schema, compared, reviews); err != nil {
 		health.StoreProblem = err.Error()
 	}

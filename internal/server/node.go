@@ -6,7 +6,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -242,6 +240,8 @@ func (n *Node) Listen() error {
 	if n.certificate, err = loadCertificate(n.Config.Server.TLSCert, n.Config.Server.TLSKey); err != nil {
 		return err
 	}
+	n.metrics.CertificateExpires(n.certificate.expires)
+	n.reportCertificate(time.Now())
 	if err := n.Catalogue.Begin(context.Background()); err != nil {
 		n.log.Warn("verify prices with the provider", "error", err)
 	}
@@ -349,7 +349,9 @@ func (n *Node) Serve(ctx context.Context) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
-	n.background.Go(func() { n.reloadOn(working, hangup) })
+	daily := time.NewTicker(24 * time.Hour)
+	defer daily.Stop()
+	n.background.Go(func() { n.watchCertificate(working, hangup, daily.C) })
 	n.log.Info("serving", "addr", n.APIAddr.String(), "internal_addr", n.InternalAddr.String())
 
 	var cause error
@@ -408,46 +410,4 @@ func (n *Node) sweep(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
-}
-
-// reloadOn reads the certificate again whenever it is told to. A new one that
-// does not read leaves the old one in place.
-func (n *Node) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangup:
-			if err := n.certificate.reload(); err != nil {
-				n.log.Error("the new certificate was not taken; the old one stays", "error", err)
-				continue
-			}
-			n.log.Info("the certificate was read again")
-		}
-	}
-}
-
-// certificate is the TLS certificate in use.
-type certificate struct {
-	certFile, keyFile string
-	current           atomic.Pointer[tls.Certificate]
-}
-
-func loadCertificate(certFile, keyFile string) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile}
-	return c, c.reload()
-}
-
-func (c *certificate) reload() error {
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return fmt.Errorf("the TLS certificate cannot be read: %w; put one at %s and its key at %s, or set server.tls_cert and server.tls_key",
-			err, c.certFile, c.keyFile)
-	}
-	c.current.Store(&pair)
-	return nil
-}
-
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return c.current.Load(), nil
 }

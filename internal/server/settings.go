@@ -330,6 +330,10 @@ type StoreConfig struct {
 	Kind string
 	Path string
 	URL  string
+	// Beside is where a SQLite store of this installation would lie, if Kind is
+	// postgres; New lets an empty one begin although there is one.
+	Beside string
+	New    bool
 }
 
 // absolute turns a setting's path into one that holds from any folder. The

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 
 	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
@@ -62,10 +62,9 @@ func sqliteSnapshot(ctx context.Context, path string) (snapshot audit.Snapshot, 
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, errors.New("there is none; start a node or run `coax migrate` first")
 	}
-	escaped := (&url.URL{Path: path}).EscapedPath()
-	pool, err := sql.Open("sqlite", "file:"+escaped+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)&_pragma=cache_size(-65536)")
+	pool, err := openReadOnly(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fileowner.Explain(path, err)
 	}
 	tx, err := pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
@@ -48,7 +49,11 @@ type StoreOptions struct {
 
 // OpenStore opens the store that the configuration names.
 func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened Store, err error) {
-	if config.Store.Kind == "postgres" {
+	if !options.Tool {
+		err = checkNewStore(ctx, config.Store)
+	}
+	if err != nil {
+	} else if config.Store.Kind == "postgres" {
 		opened, err = openPostgres(ctx, config.Store.URL, options)
 	} else {
 		opened, err = openSQLite(ctx, config.Store.Path, options)
@@ -118,14 +123,14 @@ func OpenVault(config Config, environ []string) (*access.Vault, error) {
 			"or, for a new installation, let `coax init` make one", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the master key: %w", err)
+		return nil, fmt.Errorf("read the master key: %w", fileowner.Explain(path, err))
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("the master key at %s can be read by others (mode %04o): chmod 0400 it", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the master key: %w", err)
+		return nil, fmt.Errorf("read the master key: %w", fileowner.Explain(path, err))
 	}
 	vault, err := access.OpenVault(text)
 	if err != nil {

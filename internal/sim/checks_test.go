@@ -225,14 +225,16 @@ func (m *model) refuseCustomer(f *flight, s *mSubscriber, plan string, now int64
 	switch {
 	case f.kind == "activate" && s == nil:
 		return ""
+	case f.kind == "activate" && s.Expires == nil && s.Operator != f.key.operator:
+		return "OPERATION_IN_PROGRESS missing" // another operator's, which is not named
 	case f.kind == "activate" && s.Expires == nil:
-		return "OPERATION_IN_PROGRESS"
+		return "OPERATION_IN_PROGRESS " + s.open
 	case f.kind == "activate":
 		return "SUBSCRIBER_EXISTS"
 	case s == nil:
 		return "SUBSCRIBER_NOT_FOUND"
 	case s.open != "":
-		return "OPERATION_IN_PROGRESS"
+		return "OPERATION_IN_PROGRESS " + s.open
 	}
 	if twin := m.duplicateOf(s.ID, plan, now); twin != nil {
 		return "DUPLICATE_REQUEST " + twin.ID

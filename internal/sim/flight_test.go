@@ -205,6 +205,8 @@ func (a answer) normal(f *flight) string {
 		return fmt.Sprintf("%s %s of %s, %s short", a.code, text(a.data, "wallet_balance"), text(a.data, "required_amount"), text(a.data, "shortfall"))
 	case a.code == "DUPLICATE_REQUEST":
 		return a.code + " " + text(a.data, "previous_transaction_id")
+	case a.code == "OPERATION_IN_PROGRESS":
+		return a.code + " " + text(a.data, "transaction_id")
 	case a.code == "IP_NOT_WHITELISTED":
 		return a.code + " " + text(a.data, "ip")
 	case a.code != "OK":

@@ -94,6 +94,10 @@ func (r *record) judgeAnswer(h heard, was past) {
 		if twin := m.operations[text(a.data, "previous_transaction_id")]; twin == nil || twin.state != "success" || twin.Operator != f.key.operator {
 			m.violate("I5", f.task, "it was refused as a duplicate of %s, which is none of the operator's that succeeded", text(a.data, "previous_transaction_id"))
 		}
+	case a.code == "OPERATION_IN_PROGRESS":
+		if id := text(a.data, "transaction_id"); id != "missing" && (m.operations[id] == nil || m.operations[id].Operator != f.key.operator) {
+			m.violate("I5", f.task, "it was refused because of %s, which is none of the operator's", id)
+		}
 	}
 	if refusal := a.status >= 400 && a.status < 500 && a.code != "REQUEST_IN_PROGRESS"; refusal && f.key != nil && f.kind != "" {
 		if op := m.byKey[keyOf(f.key.operator, f.idem)]; op != nil && op.flight == f {

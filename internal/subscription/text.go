@@ -2,6 +2,7 @@ package subscription
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -14,6 +15,12 @@ func Unprintable(text string) string {
 	form, args := WhyUnprintable(text)
 	return fmt.Sprintf(form, args...)
 }
+
+var lineBreaksToSpaces = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ")
+
+// UnprintableLines is Unprintable for a text of several lines, such as a postal
+// address: line feeds, carriage returns and tabs are fine.
+func UnprintableLines(text string) string { return Unprintable(lineBreaksToSpaces.Replace(text)) }
 
 // WhyUnprintable is Unprintable taken apart, for whoever says it in another language.
 // It finds control characters, marks that turn the direction of what follows, and

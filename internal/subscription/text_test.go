@@ -45,3 +45,15 @@ func TestATextForPeopleHasNoControlsNoTurnsAndNoNoncharacters(t *testing.T) {
 		t.Errorf("of nothing: %q", got)
 	}
 }
+
+func TestUnprintableLines_AllowsLineBreaksAndTabs(t *testing.T) {
+	for text, want := range map[string]string{
+		"12 Lake Road\r\n\tKochi\n": "", "": "",
+		"a\vb": "U+000B", "a\fb": "U+000C", "a\n\x00": "U+0000", "a\n\u0085": "U+0085", "a\n\u202eb": "U+202E", "a\n\ufdd0": "U+FDD0",
+		"a\n\xff": "UTF-8", "a\xe0\n\xa4\x85": "UTF-8",
+	} {
+		if got := UnprintableLines(text); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: %q; want %q", text, got, want)
+		}
+	}
+}

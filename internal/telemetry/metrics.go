@@ -183,6 +183,15 @@ func (m *Metrics) StoreQueue(length func() int) {
 	}, func() float64 { return float64(length()) }))
 }
 
+// CertificateExpires makes the end of the TLS certificate visible; expires is called
+// whenever metrics are collected.
+func (m *Metrics) CertificateExpires(expires func() time.Time) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coax_tls_certificate_expiry_timestamp_seconds",
+		Help: "When the TLS certificate in use expires.",
+	}, func() float64 { return float64(expires().Unix()) }))
+}
+
 // ReviewsOverdue makes visible how many operations have been in review for too
 // long; count is called whenever metrics are collected. What it cannot count is not
 // a number, and must not look like none.

@@ -21,6 +21,7 @@ func TestMetricsAreServed(t *testing.T) {
 	m.BatchCommitted(64, 3*time.Millisecond)
 	m.BatchCommitted(1, time.Millisecond)
 	m.StoreQueue(func() int { return 5 })
+	m.CertificateExpires(func() time.Time { return time.Unix(1_800_000_000, 0) })
 	m.RowsPurged(500)
 	m.BulkRowSettled("done")
 	m.BulkRowSettled("done")
@@ -42,6 +43,7 @@ func TestMetricsAreServed(t *testing.T) {
 		`coax_store_facts_total 65`,
 		`coax_store_batch_seconds_count 2`,
 		`coax_store_queue 5`,
+		`coax_tls_certificate_expiry_timestamp_seconds 1.8e+09`,
 		`coax_purged_rows_total 500`,
 		`coax_bulk_rows_total{outcome="done"} 2`,
 		`coax_bulk_rows_total{outcome="refused"} 1`,

@@ -56,6 +56,9 @@ func bizSubscriptions(t *testing.T, b *biz) {
 		{"subscriber_id=&mobile=" + two.mobile, fault.OK, two.id},
 		{"subscriber_id&mobile=" + two.mobile, fault.OK, two.id},
 		{"other=1&mobile=" + two.mobile + "&other=2", fault.OK, two.id},
+		{"mobile=+" + one.mobile + "%20", fault.OK, one.id},
+		{"subscriber_id=%20" + one.id + "%0A", fault.OK, one.id},
+		{"subscriber_id=+&mobile=" + two.mobile, fault.OK, two.id},
 		{"%73ubscriber_id=" + one.id, fault.OK, one.id},
 		{"subscriber_id=%3" + one.id[:1] + one.id[1:], fault.OK, one.id},
 

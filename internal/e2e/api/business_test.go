@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -62,18 +63,28 @@ func TestDuplicateProtection(t *testing.T) {
 	})
 	b.run(t, "two simultaneous requests for the same customer: one runs, the other gets OPERATION_IN_PROGRESS", func(t *testing.T, b *biz) {
 		c := b.customer(b.me, "BASIC-1")
-		b.hold(bizCall(b.me, "renew", b.key(), bizRenewal(c, "FAMILY-1")), c.mobile)
+		renewal, activation := b.key(), b.key()
+		b.hold(bizCall(b.me, "renew", renewal, bizRenewal(c, "FAMILY-1")), c.mobile)
 		fresh := b.good("activate")
-		b.hold(bizCall(b.me, "activate", b.key(), fresh.json()), fresh["mobile"].(string))
+		b.hold(bizCall(b.me, "activate", activation, fresh.json()), fresh["mobile"].(string))
+		// The answer names the operation in the way, which is the caller's own.
+		named := func(what, key string, got e2e.Answer) {
+			t.Helper()
+			b.must(what, got, fault.OperationInProgress)
+			b.mustShow(what, got, map[string]string{"transaction_id": b.Transaction(b.me, key).Text("transaction_id")})
+		}
 		b.unspent("the other", func() {
 			for _, endpoint := range bizEndpoints[1:] {
 				for _, plan := range []string{"FAMILY-1", "BASIC-1", "COMBO-1"} {
-					b.must("the other "+endpoint+" with "+plan, b.post(b.me, endpoint, b.key(), bizRenewal(c, plan)), fault.OperationInProgress)
+					named("the other "+endpoint+" with "+plan, renewal, b.post(b.me, endpoint, b.key(), bizRenewal(c, plan)))
 				}
 			}
-			b.must("the other activation", b.post(b.me, "activate", b.key(), fresh.json()), fault.OperationInProgress)
-			b.must("another operator's activation", b.post(other, "activate", b.key(), fresh.json()), fault.OperationInProgress)
-			b.must("a renewal before it is activated", b.post(b.me, "renew", b.key(), bizBody{"mobile": fresh["mobile"], "plan_id": "BASIC-1"}.json()), fault.OperationInProgress)
+			named("the other activation", activation, b.post(b.me, "activate", b.key(), fresh.json()))
+			named("a renewal before it is activated", activation, b.post(b.me, "renew", b.key(), bizBody{"mobile": fresh["mobile"], "plan_id": "BASIC-1"}.json()))
+			foreign := b.must("another operator's activation", b.post(other, "activate", b.key(), fresh.json()), fault.OperationInProgress)
+			if mine := b.Transaction(b.me, activation).Text("transaction_id"); len(foreign.Data) != 0 || mine == "" || bytes.Contains(foreign.Raw, []byte(mine)) {
+				t.Errorf("another operator is told of transaction %s: %s", mine, foreign.Raw)
+			}
 			b.must("another operator's renewal", b.post(other, "renew", b.key(), bizBody{"mobile": fresh["mobile"], "plan_id": "BASIC-1"}.json()), fault.SubscriberNotFound)
 		})
 		// Other customers are not concerned.

@@ -30,6 +30,8 @@ func bizMediaTypes(t *testing.T, b *biz) {
 	}{
 		{[]string{"application/json"}, true}, {[]string{"application/json; charset=utf-8"}, true}, {[]string{"application/json;charset=UTF-8"}, true},
 		{[]string{`application/json; charset="utf-8"`}, true}, {[]string{"Application/JSON"}, true}, {[]string{"application/json ; Charset=Utf-8"}, true},
+		{[]string{"application/json; v=1"}, true}, {[]string{"application/json; charset=utf8"}, true}, {[]string{"application/json; charset=UTF8; v=1"}, true},
+		{[]string{"application/json; v=1; charset=latin1"}, false}, {[]string{"application/json; charset*1=latin1"}, false},
 		{nil, false}, {[]string{""}, false}, {[]string{"json"}, false}, {[]string{"text/json"}, false}, {[]string{"text/plain"}, false}, {[]string{"*/*"}, false},
 		{[]string{"application/jsonx"}, false}, {[]string{"application/problem+json"}, false}, {[]string{"application/x-www-form-urlencoded"}, false},
 		{[]string{"multipart/form-data; boundary=x"}, false}, {[]string{"application/json; charset=utf-16"}, false}, {[]string{"application/json; charset=iso-8859-1"}, false},

@@ -93,6 +93,8 @@ func bizFieldsAtTheirBoundaries(t *testing.T, b *biz) {
 		{"password", "", fault.OK}, {"password", " ", fault.OK}, {"password", "p\n", fault.ValidationError}, {"password", strings.Repeat("p", 64) + " ", fault.ValidationError},
 		{"connection_type", "", fault.OK}, {"connection_type", "  ", fault.OK}, {"connection_type", "Live TV", fault.OK}, {"connection_type", "<TV> & more", fault.OK},
 		{"address", "", fault.OK}, {"address", "12, M.G. Road & <Cross>, मुंबई", fault.OK},
+		{"address", "12 Lake Road\r\n\tKochi\n682001", fault.OK}, {"address", "\n12 Lake Road\n", fault.OK}, {"address", strings.Repeat("a\n", 249) + "bcd", fault.ValidationError},
+		{"address", "a\u000bb", fault.ValidationError}, {"connection_type", "a\nb", fault.ValidationError},
 		{"subscriber_id", "", fault.OK}, {"subscriber_id", "12345", fault.ValidationError}, {"subscriber_id", "1234567", fault.ValidationError},
 		{"subscriber_id", "12345a", fault.ValidationError}, {"subscriber_id", "१२३४५६", fault.ValidationError}, {"subscriber_id", "-12345", fault.ValidationError},
 		{"subscriber_id", "000000", fault.OK}, {"subscriber_id", " 654321 ", fault.OK},

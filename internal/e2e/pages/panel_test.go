@@ -64,11 +64,12 @@ func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
 	me := w.DemoCaller()
 	b := w.As(t, w.Line.Operator)
 	form := b.Get("/panel/activate").Shows(t, http.StatusOK).Hidden()
-	for name, value := range map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1", "step": "preview"} {
+	for name, value := range map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1", "address": "12 Lake Road\r\nKochi", "step": "preview"} {
 		form.Set(name, value)
 	}
-	confirm := b.Post("/panel/activate", form).Shows(t, http.StatusOK, "₹9,801.00").Hidden()
+	confirm := b.Post("/panel/activate", form).Shows(t, http.StatusOK, "₹9,801.00", "12 Lake Road\nKochi").Hidden()
 	confirm.Set("step", "confirm")
+	confirm.Set("address", "12 Lake Road\r\nKochi") // as a browser sends the line break of a hidden field
 	first := b.Post("/panel/activate", confirm).Shows(t, http.StatusOK, "The subscriber is activated.", `class="copyable-value"`)
 	again := b.Post("/panel/activate", confirm)
 	if again.Status != http.StatusSeeOther || !strings.Contains(first.Body, strings.TrimPrefix(again.Location, "/panel/transactions/")) {
@@ -80,6 +81,11 @@ func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
 	if got := w.Money(me); got != [2]int64{1_000_000 - 19_900, 0} {
 		t.Errorf("the wallet holds %v after one activation", got)
 	}
+	id := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9812345678"}).Text("customer.subscriber_id")
+	if _, found, err := w.Desk.FindSubscriber(t.Context(), id); err != nil || found.Address != "12 Lake Road\nKochi" {
+		t.Errorf("the address is kept as %q, %v; want two lines", found.Address, err)
+	}
+	b.Get("/panel/subscribers/"+id).Shows(t, http.StatusOK, "12 Lake Road\nKochi")
 
 	// The number is taken now: the form says so beside it, and keeps the rest.
 	form.Set("key", b.Get("/panel/activate").Hidden().Get("key"))

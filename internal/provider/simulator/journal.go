@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/coaxhq/coax/internal/fileowner"
 )
 
 // journal keeps the books in a file, one line of JSON for each thing that
@@ -60,7 +62,7 @@ func openBook(path string) (*book, error) {
 	if path == "" {
 		return b, nil
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the simulator's state: %w", err)
 	}

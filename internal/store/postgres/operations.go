@@ -69,10 +69,10 @@ func oneOperation(from querier, source string, args ...any) (operation.Operation
 }
 
 // subscriberColumns are what a request is judged on, of a subscriber s who may not
-// be there. Whether there is an open operation is not asked with EXISTS, for which a
-// server that takes the table for small collects all that are open.
-const subscriberColumns = `s.id, s.mobile, s.name, s.expires_at, s.version,
-	(SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1) IS NOT NULL`
+// be there. LIMIT keeps the planner on the index of the subscriber: where it takes
+// the table for small, it would collect all operations that are open.
+const subscriberColumns = `s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.version,
+	(SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1)`
 
 // subscriberCycles are the cycles of a subscriber s in the order they were bought, as
 // one text, so that they need no statement of their own.
@@ -96,13 +96,13 @@ func (p possibleCycles) found() []subscription.Cycle {
 
 // possibleSubscriber is read by subscriberColumns.
 type possibleSubscriber struct {
-	id, mobile, name sql.NullString
-	expires, version sql.NullInt64
-	busy             bool
+	id, mobile, name, open sql.NullString
+	operator               sql.NullInt64
+	expires, version       sql.NullInt64
 }
 
 func (p *possibleSubscriber) targets() []any {
-	return []any{&p.id, &p.mobile, &p.name, &p.expires, &p.version, &p.busy}
+	return []any{&p.id, &p.operator, &p.mobile, &p.name, &p.expires, &p.version, &p.open}
 }
 
 // found is nil if nobody was there.
@@ -111,7 +111,8 @@ func (p *possibleSubscriber) found() *operation.Subscriber {
 		return nil
 	}
 	return &operation.Subscriber{
-		ID: p.id.String, Mobile: p.mobile.String, Name: p.name.String, Expires: moment(p.expires), Version: p.version.Int64, Busy: p.busy,
+		ID: p.id.String, OperatorID: p.operator.Int64, Mobile: p.mobile.String, Name: p.name.String,
+		Expires: moment(p.expires), Version: p.version.Int64, OpenOperation: p.open.String,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/coaxhq/coax/internal/fileowner"
 )
 
 // DoubtFile is beside a store whose disk has failed, until somebody has looked at the
@@ -16,7 +18,14 @@ func (db *DB) DoubtFile() string { return db.path + ".doubt" }
 // leaveDoubt tells whoever opens the store next. A disk that has failed may fail here
 // too; the node's last line in its log has the cause all the same.
 func (db *DB) leaveDoubt(cause error) {
-	_ = os.WriteFile(db.DoubtFile(), []byte(cause.Error()+"\n"), 0o600)
+	file, err := fileowner.OpenFile(db.DoubtFile(), 0o600)
+	if err != nil {
+		return
+	}
+	if file.Truncate(0) == nil {
+		_, _ = file.WriteString(cause.Error() + "\n")
+	}
+	_ = file.Close()
 }
 
 // Doubt is what the disk failed with under the process before; "" if it did not.
@@ -26,7 +35,7 @@ func (db *DB) Doubt() (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read whether the disk has failed: %w", err)
+		return "", fmt.Errorf("read whether the disk has failed: %w", fileowner.Explain(db.DoubtFile(), err))
 	}
 	return "its disk has failed: " + strings.TrimSpace(string(cause)), nil
 }

@@ -145,17 +145,18 @@ func duplicateOf(from querier, subscriberID string, q operation.Question) (strin
 func subscriberWhere(from querier, condition string, args ...any) (*operation.Subscriber, error) {
 	var s operation.Subscriber
 	var expires sql.NullInt64
+	var open sql.NullString
 	err := from.queryRow(`
-		SELECT s.id, s.mobile, s.name, s.expires_at, s.version,
-		       EXISTS (SELECT 1 FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
-		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.Mobile, &s.Name, &expires, &s.Version, &s.Busy)
+		SELECT s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.version,
+		       (SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
+		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.OperatorID, &s.Mobile, &s.Name, &expires, &s.Version, &open)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read a subscriber: %w", err)
 	}
-	s.Expires = moment(expires)
+	s.Expires, s.OpenOperation = moment(expires), open.String
 	return &s, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	engine "zombiezen.com/go/sqlite"
 
+	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -143,6 +145,16 @@ func unopened(path string, err error) error {
 	if primaryCode(err) == engine.ResultNotADB {
 		return fmt.Errorf("another program's file is there: name another one, or move it away: %w", engine.ResultNotADB.ToError())
 	}
+	// SQLite says of a file that it cannot open neither which one nor why.
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		file, denied := os.OpenFile(path+suffix, os.O_RDWR, 0)
+		if errors.Is(denied, fs.ErrPermission) {
+			return fmt.Errorf("%w: %w", err, fileowner.Explain(path+suffix, denied))
+		}
+		if denied == nil {
+			_ = file.Close()
+		}
+	}
 	return fmt.Errorf("open %s: %w", path, err)
 }
 
@@ -150,11 +162,13 @@ func unopened(path string, err error) error {
 // takes its turn at writing.
 func (db *DB) claimFolder(role Role) (turnstile, error) {
 	if role == Tool {
-		if _, err := os.Stat(db.path); err != nil {
+		if _, err := os.Stat(db.path); errors.Is(err, fs.ErrPermission) {
+			return turnstile{}, fmt.Errorf("find the store's file: %w", fileowner.Explain(db.path, err))
+		} else if err != nil {
 			return turnstile{}, fmt.Errorf("there is no store at %s: start a node or run `coax migrate` first: %w", db.path, err)
 		}
 	} else {
-		if err := os.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
+		if err := fileowner.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
 			return turnstile{}, fmt.Errorf("make the data folder: %w", err)
 		}
 		lock, err := LockFolder(db.path + ".lock")
@@ -166,7 +180,7 @@ func (db *DB) claimFolder(role Role) (turnstile, error) {
 			return turnstile{}, err
 		}
 	}
-	gate, err := os.OpenFile(db.path+".turnstile", os.O_RDWR|os.O_CREATE, 0o600)
+	gate, err := fileowner.OpenFile(db.path+".turnstile", 0o600)
 	if err != nil {
 		return turnstile{}, fmt.Errorf("open the turnstile: %w", err)
 	}
@@ -175,9 +189,10 @@ func (db *DB) claimFolder(role Role) (turnstile, error) {
 }
 
 // createPrivately makes the file readable by its owner only, before SQLite
-// makes it readable by everybody. SQLite gives its side files the same mode.
+// makes it readable by everybody. SQLite gives its side files the same mode, and as
+// root the same owner.
 func createPrivately(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
 		return fmt.Errorf("make the store's file: %w", err)
 	}

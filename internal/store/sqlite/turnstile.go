@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coaxhq/coax/internal/fileowner"
 )
 
 // FolderLock is a folder that one process has to itself.
@@ -21,7 +23,7 @@ func (l *FolderLock) Close() error {
 // LockFolder keeps a second node out of a folder, by a file in it. The lock goes
 // with the process, however it ends.
 func LockFolder(path string) (*FolderLock, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the folder's lock: %w", err)
 	}

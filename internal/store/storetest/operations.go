@@ -29,6 +29,7 @@ var operationTests = []test{
 	{"whoever lost the operation settles nothing", staleEpochSettlesNothing},
 	{"a lease is extended only in the hands that hold it", leases},
 	{"another operator's customers and operations are not found", tenancy},
+	{"facts name the open operation of a number and whose it is", openOperationFacts},
 	{"a preferred id is given if it is free", preferredID},
 	{"facts tell the key and the offer of the same moment", keyAndOffer},
 	{"a settlement says what it leaves, whether or not its holder knows the operation", settlementReadBack},
@@ -234,9 +235,11 @@ func oneOpenOperation(h *house) {
 		drafts[i] = s.renewal(name("key", i), "100001")
 	}
 	var made atomic.Int32
+	var winner atomic.Value
 	together(len(drafts), func(i int) {
-		if _, err := s.Reserve(s.Context(), drafts[i]); err == nil {
+		if op, err := s.Reserve(s.Context(), drafts[i]); err == nil {
 			made.Add(1)
+			winner.Store(op.ID)
 		} else if !errors.Is(err, operation.ErrMoved) {
 			s.Errorf("reserve: %v", err)
 		}
@@ -248,8 +251,33 @@ func oneOpenOperation(h *house) {
 	if _, err := s.Reserve(s.Context(), s.renewal("late", "100001")); !errors.Is(err, operation.ErrMoved) {
 		s.Errorf("a second operation beside the open one: %v", err)
 	}
-	if !s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"}).Subscriber.Busy {
-		s.Error("the customer is not told to be busy")
+	facts := s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"})
+	if open := facts.Subscriber.OpenOperation; open != winner.Load() {
+		s.Errorf("the customer's open operation is %q; want %v, which was reserved", open, winner.Load())
+	}
+}
+
+// openOperationFacts: an activation is checked against whoever has the number, of
+// any operator, and the facts say whose it is.
+func openOperationFacts(h *house) {
+	s := h.shop("10000")
+	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
+	of := func(operatorID int64) operation.Subscriber {
+		return *s.facts(operation.Question{OperatorID: operatorID, Kind: operation.Activate, Mobile: "9800000001"}).Subscriber
+	}
+	for _, asks := range []int64{s.operator.ID, h.operator("other").ID} {
+		if got := of(asks); got.OpenOperation != op.ID || got.OperatorID != s.operator.ID {
+			s.Errorf("asked by operator %d: %+v; want %s open, operator %d's", asks, got, op.ID, s.operator.ID)
+		}
+	}
+	s.settle(op, operation.NeedsReview)
+	if got := of(s.operator.ID); got.OpenOperation != op.ID {
+		s.Errorf("in review: %+v; want %s open", got, op.ID)
+	}
+	op.State = operation.NeedsReview
+	s.settle(op, operation.Success)
+	if got := of(s.operator.ID); got.OpenOperation != "" {
+		s.Errorf("after its success: %+v; want none open", got)
 	}
 }
 
@@ -519,7 +547,7 @@ func subscriptionLookup(h *house) {
 	s.settle(op, operation.Success)
 	sub, _, err = s.SubscriptionOf(s.Context(), s.operator.ID, "100001", "ignored")
 	s.must(err)
-	if len(sub.Pending) != 0 || sub.Busy || len(sub.Cycles) != 1 {
+	if len(sub.Pending) != 0 || sub.OpenOperation != "" || len(sub.Cycles) != 1 {
 		s.Errorf("after it: %+v", sub)
 	}
 }

@@ -196,7 +196,7 @@ func imports(h *house) {
 	operatorID, found, err := s.FindSubscriber(s.Context(), "200001")
 	s.must(err)
 	plan, active := subscription.PlanAt(found.Cycles, found.Expires, noon)
-	if operatorID != s.operator.ID || !found.Expires.Equal(rows[0].Expires) || plan != s.plan.ID || !active || found.Busy {
+	if operatorID != s.operator.ID || !found.Expires.Equal(rows[0].Expires) || plan != s.plan.ID || !active || found.OpenOperation != "" {
 		s.Errorf("imported %d %+v", operatorID, found)
 	}
 	// An imported subscriber is renewed like any other.

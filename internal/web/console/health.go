@@ -63,7 +63,8 @@ func (c console) showHealth(v *web.Visit) error {
 	health := c.Health(v.Context())
 	page := healthPage{Health: health, Every: span(health.Audit.Every)}
 	page.Well = health.StoreProblem == "" && !health.Provider.Out && health.Provider.PricesCount && health.OverdueReviews == 0 &&
-		health.Audit.Violations == 0 && health.Audit.Problem == ""
+		health.Audit.Violations == 0 && health.Audit.Problem == "" &&
+		!health.Certificate.Expired && !health.Certificate.Expiring && health.Certificate.OpenKeyMode == ""
 	for _, one := range health.Provider.Recent {
 		page.Answers = append(page.Answers, providerAnswer{
 			one, questionName(one.What), cmp.Or(causeNames[one.Cause], one.Cause),

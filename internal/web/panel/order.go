@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/operation"
@@ -229,7 +230,9 @@ func (p panel) activate(v *web.Visit) error {
 	page := orderPage{Kind: operation.Activate, Key: key(v), Fields: map[string]string{}}
 	for _, name := range activationFields {
 		if value := v.Field(name); value != "" {
-			page.Fields[name] = value
+			// A browser sends a line break as two characters, and counts it as one
+			// towards maxlength.
+			page.Fields[name] = strings.ReplaceAll(value, "\r\n", "\n")
 		}
 	}
 	// Blanks belong to a password, so it is taken as it was typed.

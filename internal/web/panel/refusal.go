@@ -54,7 +54,8 @@ func worded(v *web.Visit, f *fault.Error) refusal {
 	case fault.SubscriberNotFound:
 		return refusal{Problem: v.T("There is no such subscriber.")}
 	case fault.OperationInProgress:
-		return refusal{Problem: v.T("Another operation for this customer is under way. Wait until it has ended.")}
+		open, _ := f.Data["transaction_id"].(string)
+		return refusal{Problem: v.T("Another operation for this customer is under way. Wait until it has ended."), Before: open}
 	case fault.DuplicateRequest:
 		before, _ := f.Data["previous_transaction_id"].(string)
 		return refusal{Problem: v.T("This subscriber was renewed with this plan less than two minutes ago. If it is meant to be renewed once more, wait a little."), Before: before}

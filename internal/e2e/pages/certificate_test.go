@@ -1,0 +1,33 @@
+package pages
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// The health page tells how long the TLS certificate lasts, and what is wrong with it
+// and with its key.
+func TestHealthPage_CertificateAndKey(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnvAt(t, time.Now(), "panel.staff_totp=false")
+	b := w.As(t, w.Line.Admin)
+	b.Get("/console/health").Shows(t, http.StatusOK, "All is well.", "TLS certificate valid until", "Valid", "days left")
+
+	now := time.Now()
+	e2e.WriteCertificate(t, w.Folder, now.AddDate(-1, 0, 0), now.Add(5*24*time.Hour), 0o644)
+	w.Restart()
+	b = w.As(t, w.Line.Admin)
+	b.Get("/console/health").Shows(t, http.StatusOK, "Something needs attention.", "Expires soon", "5 days left",
+		"Renew "+w.Node.Config.Server.TLSCert+" and reload the service.", "can read "+w.Node.Config.Server.TLSKey+" (mode 0644). Run chmod 600 on it.")
+
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Admin)
+	tab.Sees("How things stand")
+	tab.Press("Health")
+	tab.Sees("Expires soon")
+	tab.Check("console-health-certificate")
+}

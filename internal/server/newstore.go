@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	"github.com/coaxhq/coax/internal/fileowner"
+	"github.com/coaxhq/coax/internal/store/postgres"
+)
+
+// checkNewStore refuses to begin an empty store on PostgreSQL while a SQLite store
+// with operators lies in the configuration's folder: most likely store.url was
+// changed and nobody moved the data, and the service would start without customers
+// and wallets.
+func checkNewStore(ctx context.Context, config StoreConfig) error {
+	if config.Kind != "postgres" || config.New || config.Beside == "" {
+		return nil
+	}
+	if _, err := os.Stat(config.Beside); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	begun, err := hasOperators(ctx, func() (*sql.DB, error) { return postgres.OpenSQL(config.URL) },
+		`SELECT to_regclass('operators') IS NOT NULL`)
+	if err != nil {
+		return fmt.Errorf("look whether it is empty: %w", err)
+	}
+	if begun {
+		return nil
+	}
+	const ways = "set store.url to sqlite:%[1]s to go on with it, or give --new-store to begin an empty store on PostgreSQL"
+	old, err := hasOperators(ctx, func() (*sql.DB, error) { return openReadOnly(config.Beside) },
+		`SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = 'operators'`)
+	if err != nil {
+		return fmt.Errorf("it has no operators, and whether the SQLite store at %[1]s has some cannot be read (%[2]w): "+ways,
+			config.Beside, fileowner.Explain(config.Beside, err))
+	}
+	if old {
+		return fmt.Errorf("it has no operators, and the SQLite store at %[1]s has some: "+ways, config.Beside)
+	}
+	return nil
+}
+
+// hasOperators reports whether a database has the table of operators, which a query
+// asks, and a row in it.
+func hasOperators(ctx context.Context, open func() (*sql.DB, error), thereQuery string) (bool, error) {
+	pool, err := open()
+	if err != nil {
+		return false, err
+	}
+	defer pool.Close()
+	var there bool
+	if err := pool.QueryRowContext(ctx, thereQuery).Scan(&there); err != nil || !there {
+		return false, err
+	}
+	err = pool.QueryRowContext(ctx, `SELECT count(*) > 0 FROM (SELECT 1 FROM operators LIMIT 1) AS one`).Scan(&there)
+	return there, err
+}
+
+// openReadOnly opens a SQLite file in a way that cannot write to it.
+func openReadOnly(path string) (*sql.DB, error) {
+	// SQLite does not say why it cannot open a file.
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	_ = file.Close()
+	escaped := (&url.URL{Path: path}).EscapedPath()
+	return sql.Open("sqlite", "file:"+escaped+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)&_pragma=cache_size(-65536)")
+}

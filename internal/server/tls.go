@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+// certificate is the TLS certificate in use.
+type certificate struct {
+	certFile, keyFile string
+	current           atomic.Pointer[tls.Certificate]
+}
+
+func loadCertificate(certFile, keyFile string) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile}
+	return c, c.reload()
+}
+
+func (c *certificate) reload() error {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("the TLS certificate cannot be read: %w; put one at %s and its key at %s, or set server.tls_cert and server.tls_key",
+			err, c.certFile, c.keyFile)
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.current.Load(), nil
+}
+
+func (c *certificate) expires() time.Time { return c.current.Load().Leaf.NotAfter }
+
+// expiryNotice is how long before its end a certificate counts as expiring soon; a
+// quarter of its lifetime, if that is less, for those that live for weeks only.
+const expiryNotice = 30 * 24 * time.Hour
+
+// health is how certificate and key are at a moment of the machine's clock, by which
+// clients check them.
+func (c *certificate) health(now time.Time) admin.CertificateHealth {
+	leaf := c.current.Load().Leaf
+	notice := min(expiryNotice, leaf.NotAfter.Sub(leaf.NotBefore)/4)
+	found := admin.CertificateHealth{
+		File: c.certFile, Expires: leaf.NotAfter, KeyFile: c.keyFile,
+		Days:    calendarDays(now, leaf.NotAfter),
+		Expired: !now.Before(leaf.NotAfter),
+	}
+	found.Expiring = !found.Expired && leaf.NotAfter.Sub(now) < notice
+	// A group may read it: that is how several services share a key.
+	if info, err := os.Stat(c.keyFile); err == nil && info.Mode().Perm()&0o004 != 0 {
+		found.OpenKeyMode = fmt.Sprintf("%04o", info.Mode().Perm())
+	}
+	return found
+}
+
+// calendarDays is how many midnights of Indian time lie between two moments.
+func calendarDays(from, to time.Time) int {
+	midnight := func(t time.Time) time.Time {
+		year, month, day := t.In(subscription.IST).Date()
+		return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	}
+	return int(midnight(to).Sub(midnight(from)) / (24 * time.Hour))
+}
+
+// reportCertificate logs what is wrong with certificate and key.
+func (n *Node) reportCertificate(now time.Time) {
+	health := n.certificate.health(now)
+	const cure = "renew it, and reload the service (SIGHUP)"
+	switch {
+	case health.Expired:
+		n.log.Error("the TLS certificate has expired, and clients refuse it", "file", health.File, "expired_at", health.Expires, "cure", cure)
+	case health.Expiring:
+		n.log.Warn("the TLS certificate expires soon", "file", health.File, "expires_at", health.Expires, "days_left", health.Days, "cure", cure)
+	}
+	if health.OpenKeyMode != "" {
+		n.log.Warn("every user of this machine can read the TLS key", "file", health.KeyFile, "mode", health.OpenKeyMode,
+			"cure", "chmod 600 "+ShellQuote(health.KeyFile))
+	}
+}
+
+// watchCertificate reads the certificate again whenever it is told to, and logs what
+// is wrong with it then and every day. A new one that does not read leaves the old one
+// in place.
+func (n *Node) watchCertificate(ctx context.Context, hangup <-chan os.Signal, daily <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-daily:
+			n.reportCertificate(now)
+		case <-hangup:
+			if err := n.certificate.reload(); err != nil {
+				n.log.Error("the new certificate was not taken; the old one stays", "error", err)
+				continue
+			}
+			n.log.Info("the certificate was read again")
+			n.reportCertificate(time.Now())
+		}
+	}
+}
