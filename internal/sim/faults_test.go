@@ -93,8 +93,15 @@ func (f *faults) provider() bool { return f.has("provider") }
 
 func (f *faults) losesAnswer(fl *flight) bool { return f.drawn("answer lost", fl.task) }
 
+// neverMade: a batch was rolled back before the commit that was to fail.
+const neverMade = "a commit that was to fail was never made"
+
 // meet decides what somebody meets at a gate.
 func (f *faults) meet(s *stop) verdict {
+	if s.where == "commit" && f.nextCommit != "" {
+		f.nextCommit = "" // it was meant for the batch before
+		f.w.sometimes(neverMade)
+	}
 	if f.plan != nil {
 		return f.meetPlanned(s)
 	}
