@@ -22,6 +22,10 @@ type faults struct {
 
 	rates      map[string]int // in a thousand
 	nextCommit string
+
+	decide   map[string]string // as a scenario tells it
+	hanging  map[string]bool   // operations about which questions are told to hang
+	hangOver atomic.Bool       // no question hangs any more
 }
 
 // planned are faults that are told: each at the n-th place where its kind is
@@ -42,14 +46,19 @@ var faultKinds = []struct {
 	rate int
 }{
 	{"read fails", 8}, {"write fails before", 15}, {"write fails after", 15}, {"commit fails before", 20}, {"commit fails after", 20},
-	{"crash", 3}, {"sleep", 2}, {"answer lost", 40}, {"hang up", 60}, {"provider", 1000}, {"clock", 1000}, {"leap", 1000}, {"outage", 1000}, {"power", 1000},
+	{"crash", 3}, {"sleep", 2}, {"answer lost", 40}, {"hang up", 60}, {staffMeanwhile, 200}, {questionsHang, 150}, {rowsHeld, 1000},
+	{"provider", 1000}, {"clock", 1000}, {"leap", 1000}, {"outage", 1000}, {"power", 1000},
 }
 
 func newFaults(w *world, plan program) *faults {
-	f := &faults{w: w, plan: plan.planned, rates: map[string]int{}, ways: map[string][]string{}}
+	f := &faults{w: w, plan: plan.planned, rates: map[string]int{}, ways: map[string][]string{}, hanging: map[string]bool{}, decide: map[string]string{}}
 	f.on.Store(true)
 	if plan.scenario != nil {
 		maps.Copy(f.ways, plan.scenario.ways)
+		maps.Copy(f.decide, plan.scenario.decide)
+		for _, name := range plan.scenario.hang {
+			f.hanging[name] = true
+		}
 	}
 	if plan.planned != nil || w.chance.odds(100, "a quiet history") {
 		return f
