@@ -161,6 +161,8 @@ func (f *faults) meetPlanned(s *stop) verdict {
 			return die
 		case "sleep":
 			f.w.nod(s.life, leaseLength+5*time.Second)
+		case rowsHeld:
+			f.w.locks.hold("session", 1, 3*lockTimeout) // scenarios are about operator 1
 		case "commit fails before":
 			f.failCommit("before")
 		case "commit fails after":
@@ -182,7 +184,7 @@ func possible(kind string, s *stop) bool {
 		return s.life != nil
 	case "read fails":
 		return strings.HasPrefix(s.where, "read ")
-	case "write is unavailable", "write fails before":
+	case rowsHeld, "write is unavailable", "write fails before":
 		return strings.HasPrefix(s.where, "before ")
 	case "write fails after":
 		return strings.HasPrefix(s.where, "after ")

@@ -49,14 +49,17 @@ func (p *provider) hangingNow() bool {
 
 // settleOthers lets everything come to its end but what hangs, which then ends too.
 func (w *world) settleOthers(run func(until func() bool, limit time.Duration) bool, unsettled func() []string, limit time.Duration) {
-	others := func() []string {
-		return slices.DeleteFunc(unsettled(), func(left string) bool {
-			name, _, _ := strings.Cut(left, " ")
-			return w.faults.hangs(name)
-		})
+	defer w.faults.hangOver.Store(true)
+	hangs := func(left string) bool {
+		name, _, _ := strings.Cut(left, " ")
+		return w.faults.hangs(name)
 	}
+	if !slices.ContainsFunc(unsettled(), hangs) {
+		return
+	}
+	w.sometimes("an operation hangs to the end")
+	others := func() []string { return slices.DeleteFunc(unsettled(), hangs) }
 	if !run(func() bool { return len(others()) == 0 }, limit) && !w.broken() {
 		w.fail(fmt.Sprintf("S4: %s after the last fault, while questions about others hang, these are not settled: %s", limit, strings.Join(others(), ", ")))
 	}
-	w.faults.hangOver.Store(true)
 }
