@@ -52,7 +52,12 @@ func (l line) ask(ctx context.Context, what string, o operation.Order, put func(
 	n := strconv.Itoa(q.asked[id])
 	q.underWay[id]++
 	q.mu.Unlock()
-	if w.faults.drawn(staffMeanwhile, w.nickname(id), n) {
+	decides := w.faults.drawn(staffMeanwhile, w.nickname(id), n)
+	if what == "void" && !decides {
+		// There are few voids, and most of what contradicts a person comes of them.
+		decides = w.faults.drawn(staffMeanwhile, w.nickname(id), n, what)
+	}
+	if decides {
 		w.background.Go(func() { w.decideMeanwhile(id, n) })
 	}
 	if told := w.faults.decide[w.nickname(id)+" "+what]; told != "" {
