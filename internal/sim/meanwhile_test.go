@@ -29,7 +29,8 @@ type questions struct {
 	refuted  map[string][]refutation
 }
 
-// refutation is a definite no of the provider, as a process of a node heard it.
+// refutation is a definite no of the provider, as the process heard it that held the
+// operation.
 type refutation struct {
 	life *life
 	task string
@@ -63,14 +64,26 @@ func (l line) ask(ctx context.Context, what string, o operation.Order, put func(
 	if told := w.faults.decide[w.nickname(id)+" "+what]; told != "" {
 		w.settleMeanwhile(id, told == "confirm") // before the question arrives
 	}
+	held := l.holds(id)
 	answer := put()
+	held = held && l.holds(id)
 	q.mu.Lock()
 	q.underWay[id]--
-	if answer.Verdict == operation.Rejected {
+	if answer.Verdict == operation.Rejected && held {
 		q.refuted[id] = append(q.refuted[id], refutation{l.life, task})
 	}
 	q.mu.Unlock()
 	return answer
+}
+
+// holds reports whether an operation is in the hands of this process, or settled.
+// What is said to a process that lost it to another is kept, and asked again.
+func (l line) holds(id string) bool {
+	if l.w.real {
+		return false
+	}
+	op := l.w.model.operations[id]
+	return op != nil && (terminal(op.state) || op.Node == l.life.name())
 }
 
 // decideMeanwhile is a person's word on an operation that a question is about.
