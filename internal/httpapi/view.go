@@ -234,8 +234,8 @@ func viewSubscription(s operation.Subscription, now time.Time, providerName stri
 	}
 	if id, found := subscription.LatestPlan(s.Cycles, now); found {
 		data.Plan = namedPlanData{ID: id, Name: s.Plans[id]}
-	} else if len(s.Pending) > 0 {
-		data.Plan = data.PendingOperations[0].Plan
+	} else if status == subscription.SubscriberPending && len(s.Pending) > 0 {
+		data.Plan = data.PendingOperations[0].Plan // of its activation
 	}
 	return data
 }

@@ -37,6 +37,9 @@ func demand(t *testing.T, happened map[string]int) {
 	wanted = append(wanted,
 		"a batch of three facts or more", "the commit of three facts or more fails before it took hold", "the commit of three facts or more fails after it took hold",
 		"an operation is taken over", "a client hangs up", "a node crashes", "exception LATE_SUCCESS", "exception WRONG_ANSWER", "nobody is there",
+		"fault: "+rowsHeld, "a store call waits for held rows and goes on", "a store call gives up on held rows", "an operator is answered while rows of another are held",
+		"review settles an operation while a question about another hangs", "an operation hangs to the end",
+		"staff confirm while a question is under way", "staff reject while a question is under way", "the provider says no to what a person confirmed",
 	)
 	missing := slices.DeleteFunc(wanted, func(what string) bool { return happened[what] > 0 })
 	if len(missing) > 0 {

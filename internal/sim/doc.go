@@ -1,7 +1,9 @@
 // Package sim runs whole histories of Coax in fake time: the production code of
 // several nodes on one real store, clients, staff and a provider of its own, with
 // faults wherever something can go wrong, and a model that knows the rules
-// independently and objects to whatever breaks them.
+// independently and objects to whatever breaks them. Among the faults are rows of one
+// operator that another session holds, questions to the provider that hang, and
+// staff who decide while such a question is under way.
 //
 // One seed is one history, to the last step. Everything that could happen in
 // either order passes a gate, and the seed decides who goes first; so a history

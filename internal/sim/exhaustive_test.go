@@ -10,7 +10,7 @@ import (
 
 // plannedKinds are the faults that are put at every place in turn.
 var plannedKinds = []string{
-	"crash", "sleep", "read fails", "write is unavailable", "write fails before", "write fails after", "commit fails before", "commit fails after",
+	"crash", "sleep", "read fails", "write is unavailable", "write fails before", "write fails after", "commit fails before", "commit fails after", rowsHeld,
 }
 
 // exhaust puts faults of one kind at each place of a scenario in turn.

@@ -22,6 +22,10 @@ type faults struct {
 
 	rates      map[string]int // in a thousand
 	nextCommit string
+
+	decide   map[string]string // as a scenario tells it
+	hanging  map[string]bool   // operations about which questions are told to hang
+	hangOver atomic.Bool       // no question hangs any more
 }
 
 // planned are faults that are told: each at the n-th place where its kind is
@@ -42,14 +46,19 @@ var faultKinds = []struct {
 	rate int
 }{
 	{"read fails", 8}, {"write fails before", 15}, {"write fails after", 15}, {"commit fails before", 20}, {"commit fails after", 20},
-	{"crash", 3}, {"sleep", 2}, {"answer lost", 40}, {"hang up", 60}, {"provider", 1000}, {"clock", 1000}, {"leap", 1000}, {"outage", 1000}, {"power", 1000},
+	{"crash", 3}, {"sleep", 2}, {"answer lost", 40}, {"hang up", 60}, {staffMeanwhile, 200}, {questionsHang, 150}, {rowsHeld, 1000},
+	{"provider", 1000}, {"clock", 1000}, {"leap", 1000}, {"outage", 1000}, {"power", 1000},
 }
 
 func newFaults(w *world, plan program) *faults {
-	f := &faults{w: w, plan: plan.planned, rates: map[string]int{}, ways: map[string][]string{}}
+	f := &faults{w: w, plan: plan.planned, rates: map[string]int{}, ways: map[string][]string{}, hanging: map[string]bool{}, decide: map[string]string{}}
 	f.on.Store(true)
 	if plan.scenario != nil {
 		maps.Copy(f.ways, plan.scenario.ways)
+		maps.Copy(f.decide, plan.scenario.decide)
+		for _, name := range plan.scenario.hang {
+			f.hanging[name] = true
+		}
 	}
 	if plan.planned != nil || w.chance.odds(100, "a quiet history") {
 		return f
@@ -93,8 +102,15 @@ func (f *faults) provider() bool { return f.has("provider") }
 
 func (f *faults) losesAnswer(fl *flight) bool { return f.drawn("answer lost", fl.task) }
 
+// neverMade: a batch was rolled back before the commit that was to fail.
+const neverMade = "a commit that was to fail was never made"
+
 // meet decides what somebody meets at a gate.
 func (f *faults) meet(s *stop) verdict {
+	if s.where == "commit" && f.nextCommit != "" {
+		f.nextCommit = "" // it was meant for the batch before
+		f.w.sometimes(neverMade)
+	}
 	if f.plan != nil {
 		return f.meetPlanned(s)
 	}
@@ -145,6 +161,8 @@ func (f *faults) meetPlanned(s *stop) verdict {
 			return die
 		case "sleep":
 			f.w.nod(s.life, leaseLength+5*time.Second)
+		case rowsHeld:
+			f.w.locks.hold("session", 1, 3*lockTimeout) // scenarios are about operator 1
 		case "commit fails before":
 			f.failCommit("before")
 		case "commit fails after":
@@ -166,7 +184,7 @@ func possible(kind string, s *stop) bool {
 		return s.life != nil
 	case "read fails":
 		return strings.HasPrefix(s.where, "read ")
-	case "write is unavailable", "write fails before":
+	case rowsHeld, "write is unavailable", "write fails before":
 		return strings.HasPrefix(s.where, "before ")
 	case "write fails after":
 		return strings.HasPrefix(s.where, "after ")

@@ -102,6 +102,7 @@ func (w *world) act(plan program) (over func() bool) {
 	if plan.scenario != nil {
 		start(func() { plan.scenario.tell(teller{w}) })
 	}
+	w.locks.draw(start)
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -112,6 +113,7 @@ func (w *world) act(plan program) (over func() bool) {
 // heal ends every fault and gives the world ten minutes.
 func (w *world) heal() {
 	w.mend()
+	w.settleOthers(w.gates.run, w.unsettled, othersSettleWithin)
 	if !w.gates.run(w.settled, 10*time.Minute) && !w.broken() {
 		w.problem = "S4: ten minutes after the last fault these are not settled: " + strings.Join(w.unsettled(), ", ")
 		return
@@ -127,6 +129,7 @@ func (w *world) heal() {
 // mend ends every fault.
 func (w *world) mend() {
 	w.faults.on.Store(false)
+	w.locks.letGo()
 	w.provider.set(func() { w.provider.down, w.provider.catalogueDown = false, false; clear(w.provider.withdrawn) })
 	for _, n := range w.nodes {
 		w.stepClock(n, 0)
@@ -179,6 +182,7 @@ func (w *world) reconcile() {
 		case op.state == "failed" && effects == 1 && !known && !treacherous:
 			m.violate("S9", id, "it was refunded, the provider did it, and nobody was told")
 		}
+		m.judgeContradictions(op)
 		if op.state == "success" && op.Addon != nil && !op.person {
 			if done := w.addonEffects(id); done != 1 {
 				m.violate("S9", id, "its add-on was done %d times", done)

@@ -66,6 +66,7 @@ func (m *model) consider(f *flight, now time.Time) {
 
 // excuse: a fault met a request, so that it may be told to come back.
 func (m *model) excuse(task string) {
+	m.faulted[task] = true
 	task, _, _ = strings.Cut(task, "/")
 	for f := range m.flights {
 		if f.task == task {
@@ -99,6 +100,7 @@ func (m *model) answered(f *flight, a answer) {
 	if !f.lawful[said] && !m.excusable(f, a) {
 		m.violate("S7", f.task, "%s %s was told\n      %s\n    where only these were true:\n      %s", f.method, f.path, said, strings.Join(keys(f.lawful), "\n      "))
 	}
+	m.judgeDelay(f)
 	m.checkAdmission(f, a)
 	if f.kind != "" && a.isResult() {
 		m.checkResult(f, a)

@@ -32,6 +32,7 @@ type model struct {
 	topUps map[string]int64 // operator and reference: what was credited
 
 	touched    map[string]bool // operations of this commit
+	faulted    map[string]bool // tasks that met a fault
 	violations []string
 
 	flights  map[*flight]bool
@@ -155,7 +156,7 @@ func newModel(w *world) *model {
 	return &model{
 		w: w, operators: map[int64]*mOperator{}, credentials: map[int64]*mCredential{}, nonces: map[string]string{},
 		purged: map[string]bool{}, used: map[string]int{}, plans: map[string]*mPlan{}, unsellable: map[string]bool{}, subscribers: map[string]*mSubscriber{},
-		operations: map[string]*mOperation{}, byKey: map[string]*mOperation{}, exceptions: map[string]bool{}, topUps: map[string]int64{}, touched: map[string]bool{},
+		operations: map[string]*mOperation{}, byKey: map[string]*mOperation{}, exceptions: map[string]bool{}, topUps: map[string]int64{}, touched: map[string]bool{}, faulted: map[string]bool{},
 		flights: map[*flight]bool{}, asked: map[string][]*flight{}, accepted: map[string]int{}, limits: map[string]int{}, results: map[string]int{},
 	}
 }

@@ -236,13 +236,11 @@ func (l line) Apply(ctx context.Context, o operation.Order) operation.Answer {
 }
 
 func (l line) Status(ctx context.Context, o operation.Order) operation.Answer {
-	l.wait(ctx, "status", o.Reference)
-	return l.gateway.Status(ctx, o)
+	return l.ask(ctx, "status", o, func() operation.Answer { return l.gateway.Status(ctx, o) })
 }
 
 func (l line) Void(ctx context.Context, o operation.Order) operation.Answer {
-	l.wait(ctx, "void", o.Reference)
-	return l.gateway.Void(ctx, o)
+	return l.ask(ctx, "void", o, func() operation.Answer { return l.gateway.Void(ctx, o) })
 }
 
 func (l line) Catalogue(ctx context.Context) ([]catalogue.Component, error) {

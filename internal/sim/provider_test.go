@@ -32,6 +32,7 @@ type provider struct {
 	orders        map[string]*order
 	numbers       int
 	outstanding   int // orders that are still to be carried out
+	hanging       int // questions that hang
 	// troubledAt is when it last failed somebody: a breaker may be open.
 	troubledAt time.Time
 }
@@ -285,6 +286,11 @@ func (p *provider) later(wait time.Duration, do func()) {
 // silence waits until the caller gives up.
 func (p *provider) silence(r *http.Request) {
 	p.trouble()
+	p.hang(r)
+}
+
+// hang is silence about one order, which is no trouble to any other.
+func (p *provider) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
 	case <-p.closed:
@@ -300,11 +306,11 @@ func (p *provider) status(rw http.ResponseWriter, r *http.Request, reference str
 	if o == nil {
 		o = &order{Reference: reference}
 	}
-	way := p.way(questionWays, "status", o)
+	way := p.questionWay("status", o)
 	o.asks++
 	unknowable := o.unknowable && p.w.faults.on.Load()
 	p.mu.Unlock()
-	if unknowable {
+	if unknowable && way != "hangs" {
 		way = "503"
 	}
 	if p.questioned(rw, r, way) {
@@ -316,7 +322,7 @@ func (p *provider) status(rw http.ResponseWriter, r *http.Request, reference str
 func (p *provider) void(rw http.ResponseWriter, r *http.Request, asked order) {
 	p.mu.Lock()
 	o := p.known(asked)
-	way := p.way(questionWays, "void", o)
+	way := p.questionWay("void", o)
 	o.asks++
 	// Half of the voids whose answer is lost were heard.
 	if (way == "ok" || p.w.chance.odds(500, "void heard", p.w.nickname(o.Reference))) && o.effects == 0 && !o.rejected {

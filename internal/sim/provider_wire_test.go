@@ -123,6 +123,11 @@ func (p *provider) questioned(rw http.ResponseWriter, r *http.Request, way strin
 		_, _ = io.WriteString(rw, `{"status":"unknown_reference"`)
 	case "silent":
 		p.silence(r)
+	case "hangs":
+		p.w.sometimes("fault: " + questionsHang)
+		p.questionHangs(1)
+		defer p.questionHangs(-1)
+		p.hang(r)
 	default:
 		return false
 	}

@@ -155,6 +155,7 @@ func (w *world) playReally(plan program) {
 	}
 	w.mend()
 	r := w.witness.(*record)
+	w.settleOthers(w.await, r.unsettled, settlePatience)
 	if !w.await(func() bool { return len(r.unsettled()) == 0 }, settlePatience) {
 		w.fail(fmt.Sprintf("S4: %s after the last fault these are not settled: %s", settlePatience, strings.Join(r.unsettled(), ", ")))
 		return

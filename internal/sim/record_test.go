@@ -63,6 +63,9 @@ func (r *record) answered(f *flight, a answer) {
 	troubled := f.life.isTroubled() || f.timesMoved != r.w.timesMoved()
 	r.w.sometimes("code " + a.code)
 	r.w.trace.tell(f, a)
+	if f.key != nil && r.w.locks.another(f.key.operator) {
+		r.w.sometimes("an operator is answered while rows of another are held")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heard = append(r.heard, heard{f, a, r.began[f], time.Now(), troubled || r.excused[f.task]})

@@ -43,6 +43,9 @@ func (m *model) takeEvent(l row) {
 		m.violate("S1", op.ID, "it was settled in the hands of epoch %d while epoch %d holds it", e.Epoch, op.Epoch)
 	}
 	op.state = e.To
+	if from == "needs_review" && e.Actor == "" && m.w.provider.hangingNow() {
+		m.w.sometimes("review settles an operation while a question about another hangs")
+	}
 	switch {
 	case from == "":
 		m.reserved(op)

@@ -16,6 +16,11 @@ type scenario struct {
 	// ways are what the provider does with the orders of each key, in turn; ok
 	// where nothing is said.
 	ways map[string][]string
+	// hang are the keys whose orders nothing is said about when asked.
+	hang []string
+	// decide is what staff do while a question about a key's order is under way:
+	// "the-order void" to "confirm" or "reject".
+	decide map[string]string
 	// money: the wallet is at stake in more than one way, so that faults are also
 	// put at every two of its places.
 	money bool
@@ -193,6 +198,12 @@ var others = []scenario{
 	}},
 	{name: "a person confirms", money: true, ways: map[string][]string{"the-order": {"unknowable"}}, tell: func(t teller) { t.decide(true) }},
 	{name: "a person rejects", money: true, ways: map[string][]string{"the-order": {"late"}}, tell: func(t teller) { t.decide(false) }},
+	{name: "a person confirms while a void is under way", money: true, ways: map[string][]string{"the-order": {"dropped"}},
+		decide: map[string]string{"the-order void": "confirm"}, tell: func(t teller) { t.awaitSettled("the-order", first) }},
+	{name: "a person confirms while a question is under way", ways: map[string][]string{"the-order": {"lost"}},
+		decide: map[string]string{"the-order status": "confirm"}, tell: func(t teller) { t.awaitSettled("the-order", first) }},
+	{name: "a person rejects while a question is under way", money: true, ways: map[string][]string{"the-order": {"lost"}},
+		decide: map[string]string{"the-order status": "reject"}, tell: func(t teller) { t.awaitSettled("the-order", first) }},
 	{name: "an operation and a look at it", tell: func(t teller) {
 		t.together(func() { t.ask("one", "renew", "the-order", first) }, func() {
 			for i, kind := range []string{"balance", "subscription", "transaction", "plans"} {
@@ -203,6 +214,18 @@ var others = []scenario{
 			}
 		})
 	}},
+}
+
+// awaitSettled sends a renewal, and then waits until it has come to its end.
+func (t teller) awaitSettled(key string, fields map[string]string) {
+	t.ask("one", "renew", key, fields)
+	for range 120 {
+		t.w.gates.pass("one", "look", nil, false)
+		if op := t.w.model.byKey[keyOf(1, key)]; op != nil && terminal(op.state) {
+			return
+		}
+		t.w.sleep(250 * time.Millisecond)
+	}
 }
 
 // decide is a person's word on an order that is in review.

@@ -120,7 +120,7 @@ func (s store) CredentialByHash(ctx context.Context, hash access.KeyHash) (acces
 }
 
 func (s store) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
-	return writing(s, ctx, "admit", "", func() (access.Admitted, error) { return s.db.Admit(ctx, a) })
+	return writing(s, ctx, "admit", "", onRows(s, ctx, "admit", a.OperatorID, "", func() (access.Admitted, error) { return s.db.Admit(ctx, a) }))
 }
 
 func (s store) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
@@ -169,11 +169,13 @@ func (s store) Reserve(ctx context.Context, d operation.Draft) (operation.Operat
 		// In fake time the journal has named it before anybody is asked about it.
 		s.w.name(d.ID, d.IdempotencyKey)
 	}
-	return writing(s, ctx, "reserve", "", func() (operation.Operation, error) { return s.db.Reserve(ctx, d) })
+	s.w.locks.owns(d.ID, d.OperatorID)
+	return writing(s, ctx, "reserve", "", onRows(s, ctx, "reserve", d.OperatorID, "", func() (operation.Operation, error) { return s.db.Reserve(ctx, d) }))
 }
 
 func (s store) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
-	f, err := writing(s, ctx, "settle", st.OperationID, find(func() (operation.Operation, bool, error) { return s.db.Settle(ctx, st) }))
+	f, err := writing(s, ctx, "settle", st.OperationID, onRows(s, ctx, "settle", s.w.locks.ownerOf(st.OperationID), st.OperationID,
+		find(func() (operation.Operation, bool, error) { return s.db.Settle(ctx, st) })))
 	return f.value, f.found, err
 }
 
@@ -192,7 +194,7 @@ func (s store) RaiseException(ctx context.Context, e operation.Exception) error 
 }
 
 func (s store) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
-	return writing(s, ctx, "extend", id, func() (bool, error) { return s.db.ExtendLease(ctx, id, epoch, until) })
+	return writing(s, ctx, "extend", id, onRows(s, ctx, "extend", s.w.locks.ownerOf(id), id, func() (bool, error) { return s.db.ExtendLease(ctx, id, epoch, until) }))
 }
 
 // What following up asks for.
@@ -210,7 +212,8 @@ func (s store) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation
 }
 
 func (s store) Postpone(ctx context.Context, p operation.Postponement) (bool, error) {
-	return writing(s, ctx, "postpone", p.OperationID, func() (bool, error) { return s.db.Postpone(ctx, p) })
+	return writing(s, ctx, "postpone", p.OperationID, onRows(s, ctx, "postpone", s.w.locks.ownerOf(p.OperationID), p.OperationID,
+		func() (bool, error) { return s.db.Postpone(ctx, p) }))
 }
 
 func (s store) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {

@@ -82,6 +82,9 @@ func (r *record) judgeAnswer(h heard, was past) {
 		m.violate("A8", f.task, "%s %s got an answer that is none: %s", f.method, f.path, a.code)
 	case a.code == "INTERNAL_ERROR" && !h.excused:
 		m.violate("S7", f.task, "%s %s was told of an internal error, and met no fault", f.method, f.path)
+	case a.code == "SERVICE_UNAVAILABLE" && f.kind == "" && !h.excused:
+		// A look-up asks no provider: what is held of another operator is no reason.
+		m.violate("S7", f.task, "%s %s was told to come back, and met no fault", f.method, f.path)
 	case a.code == "BAD_REQUEST" && !r.w.left[f.task]:
 		m.violate("S7", f.task, "%s %s was told that its connection had ended, and waits for an answer", f.method, f.path)
 	case showsOperation(f, a):

@@ -30,19 +30,21 @@ var vault = func() *access.Vault {
 // model that watches them.
 type world struct {
 	*clock
-	real     bool // on PostgreSQL, in real time
-	chance   chance
-	folder   string
-	db       backend
-	journal  *journal
-	gates    *gates
-	model    *model
-	witness  witness
-	provider *provider
-	faults   *faults
-	trace    *trace
-	nodes    []*node
-	desk     *admin.Desk
+	real      bool // on PostgreSQL, in real time
+	chance    chance
+	folder    string
+	db        backend
+	journal   *journal
+	gates     *gates
+	model     *model
+	witness   witness
+	provider  *provider
+	faults    *faults
+	locks     *locks
+	questions *questions
+	trace     *trace
+	nodes     []*node
+	desk      *admin.Desk
 	// openStore opens the store for a process, and says how to close it.
 	openStore func(life string) (db backend, closeStore func(), err error)
 
@@ -283,6 +285,7 @@ func newWorld(c chance, plan program, clock *clock, real bool) *world {
 	}
 	w.gates, w.model, w.faults = newGates(w), newModel(w), newFaults(w, plan)
 	w.trace.w = w
+	w.locks, w.questions = newLocks(w), newQuestions()
 	w.gates.open = true
 	w.provider = newProvider(w)
 	return w

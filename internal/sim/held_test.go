@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// rowsHeld is a fault: another session locks the rows of one operator for a while,
+// so that whatever writes them waits, and gives up after the lock timeout with
+// nothing done.
+const rowsHeld = "rows held"
+
+// lockTimeout is how long a store call waits for held rows in fake time. On
+// PostgreSQL the store's own setting counts.
+const lockTimeout = time.Second
+
+// answerWithin is how long a request may take that met no fault: two calls of the
+// provider, and room. Rows that are held of another operator are no excuse.
+const answerWithin = 15 * time.Second
+
+// locks are the rows that other sessions hold.
+type locks struct {
+	w *world
+
+	mu     sync.Mutex
+	held   []hold
+	owners map[string]int64 // operation: its operator
+}
+
+// hold is a lock on the rows of an operator. Its end is not known before it comes.
+type hold struct {
+	operator   int64
+	from, till time.Time
+}
+
+func newLocks(w *world) *locks { return &locks{w: w, owners: map[string]int64{}} }
+
+// draw are the holds of a history: how many, when, whose rows and for how long.
+func (l *locks) draw(start func(do func())) {
+	if !l.w.faults.has(rowsHeld) {
+		return
+	}
+	c := l.w.chance
+	for i := range 1 + c.below(4, rowsHeld, "times") {
+		n := strconv.Itoa(i)
+		start(func() {
+			l.w.sleep(c.between(0, 40*time.Second, rowsHeld, "at", n))
+			l.w.gates.pass("session "+n, "hold rows", nil, false)
+			l.hold("session "+n, int64(1+c.below(operatorsPerWorld, rowsHeld, "whose", n)), c.between(200*time.Millisecond, 6*time.Second, rowsHeld, "for", n))
+		})
+	}
+}
+
+// hold locks an operator's rows for so long.
+func (l *locks) hold(session string, operator int64, length time.Duration) {
+	if !l.w.faults.on.Load() {
+		return
+	}
+	l.w.sometimes("fault: " + rowsHeld)
+	l.w.trace.write(fmt.Sprintf("%8.3f        %-28s holds the rows of operator %d for %s", l.w.elapsed().Seconds(), session, operator, length))
+	l.mu.Lock()
+	now := time.Now()
+	l.held = append(l.held, hold{operator, now, now.Add(l.w.paced(length))})
+	l.mu.Unlock()
+	if l.w.real {
+		l.holdReally(operator, length)
+	}
+}
+
+// holdReally holds the rows on the server: the wallet, the counters, and the
+// operations that are open. It does so for up to a second and a half of the machine's
+// time, which outlasts the lock timeout of statements that operators share.
+func (l *locks) holdReally(operator int64, length time.Duration) {
+	l.mu.Lock()
+	at := len(l.held) - 1
+	l.held[at].till = time.Now().Add(time.Hour) // until it is let go
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.held[at].till = time.Now()
+		l.mu.Unlock()
+	}()
+	tx, err := l.w.witness.(*record).chronicle.eyes.BeginTx(context.Background(), nil)
+	if err != nil {
+		l.w.fail("hold rows: " + err.Error())
+		return
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, rows := range []string{
+		`SELECT 1 FROM wallets WHERE operator_id = $1 FOR UPDATE`,
+		`SELECT 1 FROM rate_counters WHERE operator_id = $1 FOR UPDATE`,
+		`SELECT 1 FROM operations WHERE operator_id = $1 AND status IN ('processing', 'needs_review') FOR UPDATE`,
+	} {
+		if _, err := tx.Exec(rows, operator); err != nil {
+			return // a node was before it: a deadlock ends this session, and not the node's
+		}
+	}
+	time.Sleep(length / 4)
+}
+
+// heldSince reports whether an operator's rows were held at any moment since.
+func (l *locks) heldSince(operator int64, since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.held, func(h hold) bool { return h.operator == operator && h.till.After(since) })
+}
+
+// another reports whether rows of another operator are held now.
+func (l *locks) another(operator int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	return slices.ContainsFunc(l.held, func(h hold) bool { return h.operator != operator && h.till.After(now) })
+}
+
+// freeAt is when nobody holds an operator's rows any more.
+func (l *locks) freeAt(operator int64) (at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.held {
+		if h.operator == operator && h.till.After(at) {
+			at = h.till
+		}
+	}
+	return at
+}
+
+// letGo ends every hold.
+func (l *locks) letGo() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.w.real {
+		l.held = nil
+	}
+}
+
+func (l *locks) owns(id string, operator int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owners[id] = operator
+}
+
+func (l *locks) ownerOf(id string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owners[id]
+}
+
+// onRows is a store call that writes rows of an operator.
+func onRows[T any](s store, ctx context.Context, what string, operator int64, about string, do func() (T, error)) func() (T, error) {
+	return func() (T, error) {
+		who := s.task(ctx, about)
+		if s.w.real {
+			began := time.Now()
+			got, err := do()
+			if s.w.locks.heldSince(operator, began) {
+				s.w.witness.excuse(who)
+				if err != nil {
+					s.w.sometimes("a store call gives up on held rows")
+				} else {
+					s.w.sometimes("a store call waits for held rows and goes on")
+				}
+			}
+			return got, err
+		}
+		if err := s.waitForRows(what, operator, who); err != nil {
+			var none T
+			return none, err
+		}
+		return do()
+	}
+}
+
+// waitForRows waits as a row lock does. Whoever waited met a fault, and those who
+// waited for the same rows come on in the seed's order.
+func (s store) waitForRows(what string, operator int64, who string) error {
+	deadline := time.Now().Add(lockTimeout)
+	for waited := false; ; waited = true {
+		now := time.Now()
+		free := s.w.locks.freeAt(operator)
+		if !free.After(now) {
+			if waited {
+				s.w.sometimes("a store call waits for held rows and goes on")
+			}
+			return nil
+		}
+		if !deadline.After(now) {
+			s.w.sometimes("a store call gives up on held rows")
+			if s.w.chance.odds(500, rowsHeld, "reported as", who, what) {
+				return fmt.Errorf("%w: the lock timeout has passed: %w", operation.ErrUnavailable, errInjected)
+			}
+			return fmt.Errorf("the lock timeout has passed: %w", errInjected)
+		}
+		s.w.witness.excuse(who)
+		wait := min(free.Sub(now), deadline.Sub(now))
+		select {
+		case <-time.After(wait):
+		case <-s.life.ended:
+		}
+		s.w.gates.pass(who, "rows of "+strconv.FormatInt(operator, 10), s.life, false)
+	}
+}
+
+// judgeDelay: whatever is held of another operator, a request that met no fault is
+// answered in time.
+func (m *model) judgeDelay(f *flight) {
+	if f.key == nil {
+		return
+	}
+	if m.w.locks.another(f.key.operator) {
+		m.w.sometimes("an operator is answered while rows of another are held")
+	}
+	took := f.life.node.now().Sub(f.at)
+	if took > answerWithin && !f.excused && !f.life.isTroubled() && f.timesMoved == m.w.timesMoved() {
+		m.violate("S4", f.task, "%s %s met no fault and was answered after %s", f.method, f.path, took)
+	}
+}

@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+// tellOnce runs a story without further faults, and demands that some things
+// happened in it.
+func tellOnce(t *testing.T, s scenario, happened ...string) {
+	t.Helper()
+	skipUnlessWhole(t)
+	got := live(t, exhaustiveSeed, program{planned: &planned{}, scenario: &s}, false)
+	for _, v := range got.Violations {
+		t.Errorf("%s: %s", s.name, v)
+	}
+	for _, what := range happened {
+		if got.Happened[what] == 0 {
+			t.Errorf("%s: it never happened that %s", s.name, what)
+		}
+	}
+}
+
+func scenarioNamed(t *testing.T, name string) scenario {
+	t.Helper()
+	all := scenarios()
+	i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
+	if i < 0 {
+		t.Fatalf("there is no scenario %q", name)
+	}
+	return all[i]
+}
+
+// Whichever of a person and the provider is written first counts. What contradicts
+// it moves no money, and a person is told.
+func TestAPersonDecidesWhileAQuestionIsUnderWay(t *testing.T) {
+	tellOnce(t, scenarioNamed(t, "a person rejects while a question is under way"), "staff reject while a question is under way", "exception LATE_SUCCESS")
+	tellOnce(t, scenarioNamed(t, "a person confirms while a question is under way"), "staff confirm while a question is under way")
+	tellOnce(t, scenarioNamed(t, "a person confirms while a void is under way"), "staff confirm while a question is under way",
+		"the provider says no to what a person confirmed")
+}
+
+// While the rows of one operator are held, another one is answered at once; what
+// waited for the rows is charged once when they are free.
+func TestHeldRowsDelayNoOtherOperator(t *testing.T) {
+	tellOnce(t, scenario{name: "the rows of one operator are held", ways: map[string][]string{"the-order": {"slow"}}, tell: func(t teller) {
+		theirs := map[string]string{"subscriber_id": customerID(1, 0), "plan_id": "FAMILY-3"}
+		t.staff("top up", func(ctx context.Context, desk *admin.Desk) error {
+			_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: 2, Amount: paise(1_000_000), Reference: "more"})
+			return err
+		})
+		t.together(func() { t.ask("one", "renew", "the-order", first) }, func() {
+			t.w.sleep(100 * time.Millisecond)
+			t.w.gates.pass("session", "hold rows", nil, false)
+			t.w.locks.hold("session", 1, 5*time.Second)
+			t.together(func() { t.ask("late", "renew", "the-other", second) }, func() {
+				f := action{w: t.w, label: "two"}.post("two", t.keyOf(2), "renew", theirs, "their-order")
+				if got, heard := t.w.fly(f, 0); !heard || got.code != "OK" {
+					t.w.fail(fmt.Sprintf("operator 2 was told %q while the rows of operator 1 were held", got.code))
+				}
+				if free := t.w.locks.freeAt(1); !time.Now().Before(free) {
+					t.w.fail("operator 2 was answered only after the rows of operator 1 were free")
+				}
+			})
+		})
+		for _, name := range []string{"the-order", "the-other"} {
+			if op := t.w.model.byKey[keyOf(1, name)]; op == nil {
+				t.w.fail(name + " never got through")
+			}
+		}
+	}}, "an operator is answered while rows of another are held", "a store call gives up on held rows", "a store call waits for held rows and goes on")
+}
+
+// Questions about some operations of one operator hang until the timeout, again and
+// again. Everything else in review is settled meanwhile.
+func TestHangingQuestionsDelayNoOtherReview(t *testing.T) {
+	for _, hanging := range []int{1, 40} {
+		t.Run(fmt.Sprint(hanging), func(t *testing.T) { hangSome(t, hanging, 200) })
+	}
+}
+
+// hangSome is a story of some operations in review, the first of which hang. They
+// are operator 1's, and the others operator 2's.
+func hangSome(t *testing.T, hanging, all int) {
+	s := scenario{name: fmt.Sprintf("questions about %d of %d hang", hanging, all), ways: map[string][]string{}}
+	name := func(i int) string { return fmt.Sprint("order-of-", i) }
+	for i := range all {
+		s.ways[name(i)] = []string{"lost"}
+		if i < hanging {
+			s.hang = append(s.hang, name(i))
+		}
+	}
+	s.tell = func(t teller) {
+		for operator := range int64(2) {
+			t.staff("prepare", func(ctx context.Context, desk *admin.Desk) error {
+				if _, err := desk.ChangeOperator(ctx, operator+1, admin.OperatorChange{RateLimit: new(1000)}); err != nil {
+					return err
+				}
+				_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: operator + 1, Amount: paise(int64(all) * 100_000), Reference: "for all of them"})
+				return err
+			})
+		}
+		for i := range all {
+			task := fmt.Sprint("a", i)
+			t.w.gates.pass(task, "begin action", nil, false)
+			fields := map[string]string{"full_name": fmt.Sprint("Newcomer ", i), "mobile": fmt.Sprintf("9600000%03d", i), "plan_id": "BASIC-1"}
+			key := t.keyOf(1)
+			if i >= hanging {
+				key = t.keyOf(2)
+			}
+			t.w.fly(action{w: t.w, label: task}.post(task, key, "activate", fields, name(i)), 0)
+		}
+		began := t.w.elapsed()
+		for {
+			t.w.gates.pass("one", "look", nil, false)
+			left := slices.DeleteFunc(t.w.unsettled(), func(text string) bool {
+				of, _, _ := strings.Cut(text, " ")
+				return slices.Contains(s.hang, of)
+			})
+			took := t.w.elapsed() - began
+			switch {
+			case t.w.broken():
+				return
+			case len(left) == 0:
+				t.w.sometimes("everything else is settled")
+				return
+			case took > reviewsWithin:
+				t.w.fail(fmt.Sprintf("S4: %s, and %d other operations are still not settled after %s", s.name, len(left), took))
+				return
+			}
+			t.w.sleep(250 * time.Millisecond)
+		}
+	}
+	tellOnce(t, s, "everything else is settled", "fault: "+questionsHang, "review settles an operation while a question about another hangs")
+}
+
+// reviewsWithin is how long two hundred operations may be in review while questions
+// about others hang, each for providerTimeout.
+const reviewsWithin = 30 * time.Second
+
+// keyOf is an API key of an operator.
+func (t teller) keyOf(operator int64) *apiKey {
+	return t.w.ring()[slices.IndexFunc(t.w.ring(), func(k *apiKey) bool { return k.operator == operator })]
+}
