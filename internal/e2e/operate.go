@@ -152,7 +152,7 @@ func (w *Env) Audited() {
 
 // traces are the tables that a refused request may touch: what admission remembers, and
 // what is written of any request, some seconds later.
-var traces = []string{"nonces", "nonce_runs", "nonce_run_parts", "rate_counters", "sqlite_sequence", "request_log", "key_uses"}
+var traces = []string{"nonces", "nonce_index", "nonce_index_state", "rate_counters", "sqlite_sequence", "request_log", "key_uses"}
 
 // tables hashes every table but those that a refused request may touch.
 func (w *Env) tables() map[string]string {

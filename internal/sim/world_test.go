@@ -257,7 +257,7 @@ func openWorld(c chance, plan program) (*world, error) {
 	}
 	w := newWorld(c, plan, newClock(1), false)
 	w.folder, w.witness = folder, w.model
-	db, err := sqlite.Open(context.Background(), path, sqlite.Options{Observe: w, Commit: w.commit, NonceRun: 5})
+	db, err := sqlite.Open(context.Background(), path, sqlite.Options{Observe: w, Commit: w.commit, NonceBuffer: 5})
 	if err != nil {
 		return nil, err
 	}

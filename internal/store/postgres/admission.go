@@ -335,11 +335,31 @@ func whitelistOf(from querier, operatorID int64) ([]netip.Prefix, error) {
 	})
 }
 
+const (
+	// clockAhead is how far in the future a nonce must seem to be used for the clock to
+	// have been wrong: clocks of nodes differ by less.
+	clockAhead = time.Hour
+	// agedAtOnce is how many times more of such nonces are put right in one batch than
+	// are removed: only their date is written.
+	agedAtOnce = 10
+)
+
 // PurgeAdmissions removes what can no longer matter, a little at a time, so
 // that no request waits behind a long delete.
+//
+// Nonces that were used while a clock was ahead would be kept until their time has
+// come. They are taken to be used now, and go when that is old enough.
 func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
+	now := noncesBefore.Add(access.NonceRetention)
 	var removed int64
 	err := db.do(ctx, func(tx *tx) error {
+		_, err := tx.exec(`
+			UPDATE nonces SET used_at = $1 WHERE (credential_id, nonce) IN (
+			       SELECT credential_id, nonce FROM nonces WHERE used_at > $2 ORDER BY used_at DESC LIMIT $3)`,
+			now.UnixMilli(), now.Add(clockAhead).UnixMilli(), agedAtOnce*most)
+		if err != nil {
+			return err
+		}
 		nonces, err := tx.exec(`
 			DELETE FROM nonces WHERE (credential_id, nonce) IN (
 			       SELECT credential_id, nonce FROM nonces WHERE used_at < $1 ORDER BY used_at LIMIT $2)`,

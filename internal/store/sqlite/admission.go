@@ -152,7 +152,8 @@ func whitelistOf(from querier, operatorID int64) ([]netip.Prefix, error) {
 func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
 	var removed int64
 	err := db.writer.do(ctx, func(tx *tx) error {
-		nonces, err := tx.nonces.purge(tx, noncesBefore.UnixMilli(), most)
+		now := noncesBefore.Add(access.NonceRetention)
+		nonces, err := tx.nonces.purge(tx, now.UnixMilli(), noncesBefore.UnixMilli(), most)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,6 @@ import (
 var stayingSmall = map[string]string{
 	"plans":               "what is for sale; staff makes each of them",
 	"provider_components": "what the provider sells",
-	"nonce_runs":          "one for 65,536 requests, kept for a day",
 	"stretch":             "no table: the numbers of the thousand ids that are looked at together",
 	"tried":               "no table: the line that is looked for in a ledger, bit by bit",
 }
@@ -135,7 +134,7 @@ func heard(t *testing.T) (path string, statements []string) {
 
 func open(t *testing.T, path string) *sqlite.DB {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), path, sqlite.Options{NonceRun: 1})
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{NonceBuffer: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

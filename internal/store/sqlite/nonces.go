@@ -1,59 +1,71 @@
 package sqlite
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/coaxhq/coax/internal/access"
 )
 
-// nonceRun is how many used nonces are known by heart before they are indexed in
-// a run. More would be fewer runs to look through, and a longer pause to write one.
-const nonceRun = 1 << 16
+const (
+	// nonceBuffer is how many used nonces are kept in memory before they are moved to
+	// the index. Sorted, so many of them share the pages of a small index.
+	nonceBuffer = 1 << 16
+	// indexedPerNonce is how many nonces are moved for each one that is used. With two,
+	// the buffer is half empty again when the next one is full.
+	indexedPerNonce = 2
+	// backlogBatch is how many nonces are indexed in one transaction at startup, if an
+	// older release has left very many.
+	backlogBatch = 1 << 20
+)
 
-// nonces knows which nonces are used. Their rows stand in the file as they came,
-// because a nonce that is put where it belongs by its key changes a page of its
-// own. To find one again there is this: the newest by heart, the others in runs.
+// nonces knows which nonces are used. Their rows are appended to a table; an index by
+// hash says where the row of a nonce is. The index is in random order, so that a nonce
+// that was put there at once would cost a commit a page of its own: the newest ones
+// are kept in memory instead, and moved to the index later, sorted.
 //
-// Only the writer uses it, so that two requests cannot find a nonce free at once.
-// No other process burns nonces: the folder has one node, and if it had two, they
-// would give the same positions to their rows, which the file refuses.
+// Memory and the work for a nonce do not depend on how many are kept, save for the
+// depth of the index. Only the writer uses it, so that two requests cannot find a
+// nonce free at once. No other process uses up nonces: the folder has one node, and if
+// it had two, they would give the same positions to their rows, which the file refuses.
 type nonces struct {
 	loaded bool
 	last   int64 // the newest row's position
-	runs   []run
-	// fresh has the fingerprints of all rows that are in no run; twins those
-	// whose fingerprint is another one's too, if that should ever happen.
-	fresh map[fingerprint]int64
-	twins []burned
-	// added is what the present transaction has burned; dropped, that it has
-	// removed a run.
-	added   []burned
-	dropped bool
-	most    int // by heart
+	// recent are not in the index yet. moving are on their way to it, and remain in
+	// toMove, in the order of the index, until they are written.
+	recent, moving map[mark]int64
+	toMove         []usedNonce
+	movingTo       int64 // all rows up to here are in the index once toMove is empty
+	// added is what the present transaction has used up.
+	added  []usedNonce
+	buffer int // how many recent ones are enough to move
 }
 
-// fingerprint stands for a key and its nonce. Which nonce a fingerprint means is
-// read from the row.
-type fingerprint uint64
+// mark is the hash of a key and its nonce. A nonce whose mark is already another one's
+// is refused, though it is new. With 173 million nonces kept that befalls one request
+// in 10^11, which has to send another nonce.
+type mark int64
 
-// burned is the place of a used nonce.
-type burned struct {
-	mark     fingerprint
-	position int64
+// usedNonce is the place of a used nonce, and that of the purged one with the same
+// mark that it replaced in memory; 0 if it replaced none.
+type usedNonce struct {
+	mark               mark
+	position, replaced int64
 }
 
-// markOf cannot be steered: an operator whose nonces all had one fingerprint would
-// make everybody wait.
-func markOf(credentialID int64, nonce string) fingerprint {
+// markOf is a hash that nobody can aim: somebody who could would have others' requests
+// refused.
+func markOf(credentialID int64, nonce string) mark {
 	text := make([]byte, 0, 8+64)
 	text = binary.BigEndian.AppendUint64(text, uint64(credentialID))
 	sum := sha256.Sum256(append(text, nonce...))
-	return fingerprint(binary.BigEndian.Uint64(sum[:]))
+	return mark(binary.BigEndian.Uint64(sum[:]))
 }
 
 // burn uses up a nonce, and says whether it was this request's to use: new, or
@@ -62,87 +74,86 @@ func (n *nonces) burn(tx *tx, a access.Admission) (bool, error) {
 	if err := n.load(tx); err != nil {
 		return false, err
 	}
-	mark := markOf(a.CredentialID, a.Nonce)
-	owner, used, err := n.ownerOf(tx, mark, a)
+	m := markOf(a.CredentialID, a.Nonce)
+	owner, used, err := n.ownerOf(tx, m, a)
 	if err != nil || used {
-		return owner == a.RequestID, err
+		return used && owner == a.RequestID, err
 	}
-	one := burned{mark, n.last + 1}
+	position := n.last + 1
 	_, err = tx.exec(`INSERT INTO nonces (position, credential_id, nonce, request_id, used_at) VALUES (?1, ?2, ?3, ?4, ?5)`,
-		one.position, a.CredentialID, a.Nonce, a.RequestID, a.Now.UnixMilli())
+		position, a.CredentialID, a.Nonce, a.RequestID, a.Now.UnixMilli())
 	if err != nil {
 		return false, err
 	}
-	n.learn(one)
-	n.added = append(n.added, one)
+	n.added = append(n.added, usedNonce{m, position, n.recent[m]})
+	n.recent[m], n.last = position, position
 	return true, nil
 }
 
-// ownerOf is the request that has used a nonce, if one has.
-func (n *nonces) ownerOf(tx *tx, mark fingerprint, a access.Admission) (owner string, used bool, err error) {
-	look := func(position int64) (found bool, err error) {
-		err = tx.queryRow(`SELECT request_id FROM nonces WHERE position = ?1 AND credential_id = ?2 AND nonce = ?3`,
-			position, a.CredentialID, a.Nonce).Scan(&owner)
-		if errors.Is(err, sql.ErrNoRows) {
-			return false, nil // another nonce's row, or purged
-		}
-		return err == nil, err
-	}
-	if position, known := n.fresh[mark]; known {
-		if used, err = look(position); err != nil || used {
-			return owner, used, err
-		}
-	}
-	for _, twin := range n.twins {
-		if twin.mark == mark {
-			if used, err = look(twin.position); err != nil || used {
+// ownerOf is the request that has used a nonce, if one has; "" if the nonce cannot be
+// told from another one.
+func (n *nonces) ownerOf(tx *tx, m mark, a access.Admission) (owner string, used bool, err error) {
+	for _, buffered := range []map[mark]int64{n.recent, n.moving} {
+		if position, found := buffered[m]; found {
+			if owner, used, err = ownerAt(tx, position, a); err != nil || used {
 				return owner, used, err
 			}
 		}
 	}
-	for i := range n.runs {
-		if n.runs[i].filter.lacks(mark) {
-			continue
-		}
-		places, err := n.runs[i].find(tx, mark)
-		if err != nil {
-			return "", false, err
-		}
-		for _, position := range places {
-			if used, err = look(position); err != nil || used {
-				return owner, used, err
-			}
-		}
+	position, err := indexed(tx, m)
+	if err != nil || position == 0 {
+		return "", false, err
 	}
-	return "", false, nil
+	return ownerAt(tx, position, a)
 }
 
-func (n *nonces) learn(one burned) {
-	if _, taken := n.fresh[one.mark]; taken {
-		n.twins = append(n.twins, one)
-	} else {
-		n.fresh[one.mark] = one.position
+// ownerAt is ownerOf for a nonce whose row is known; a row that was purged is nobody's.
+func ownerAt(tx *tx, position int64, a access.Admission) (owner string, used bool, err error) {
+	var credentialID int64
+	var nonce string
+	err = tx.queryRow(`SELECT credential_id, nonce, request_id FROM nonces WHERE position = ?1`, position).Scan(&credentialID, &nonce, &owner)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", false, nil
+	case err == nil && (credentialID != a.CredentialID || nonce != a.Nonce):
+		return "", true, nil
 	}
-	n.last = max(n.last, one.position)
+	return owner, err == nil, err
+}
+
+// indexed is the position that the index has for a mark; 0 if it has none.
+func indexed(tx *tx, m mark) (position int64, err error) {
+	err = tx.queryRow(`SELECT position FROM nonce_index WHERE mark = ?1`, int64(m)).Scan(&position)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return position, err
 }
 
 // keep believes what was burned, for it is committed.
-func (n *nonces) keep() { n.added, n.dropped = n.added[:0], false }
+func (n *nonces) keep() {
+	n.added = n.added[:0]
+	if len(n.toMove) == 0 {
+		n.moving = nil
+	}
+	if n.loaded && n.moving == nil && len(n.recent) >= n.buffer {
+		n.moving, n.movingTo, n.recent = n.recent, n.last, map[mark]int64{}
+		n.toMove = make([]usedNonce, 0, len(n.moving))
+		for m, position := range n.moving {
+			n.toMove = append(n.toMove, usedNonce{mark: m, position: position})
+		}
+		sortByMark(n.toMove)
+	}
+}
 
 // takeBack forgets what was burned since so many had been, for it is undone.
 func (n *nonces) takeBack(to int) {
-	if n.dropped {
-		// Which runs there are is read again: that happens once for many thousand
-		// requests, if ever.
-		n.forget()
-		return
-	}
 	for i := len(n.added) - 1; i >= to; i-- {
 		one := n.added[i]
-		if n.fresh[one.mark] == one.position {
-			delete(n.fresh, one.mark)
+		if one.replaced != 0 {
+			n.recent[one.mark] = one.replaced
 		} else {
-			n.twins = n.twins[:len(n.twins)-1] // the last one that came
+			delete(n.recent, one.mark)
 		}
 		n.last = one.position - 1
 	}
@@ -151,97 +162,199 @@ func (n *nonces) takeBack(to int) {
 
 // forget is for a transaction whose fate is not known: what is true stands in the
 // file, and is read from there when it is needed next.
-func (n *nonces) forget() { *n = nonces{most: n.most} }
+func (n *nonces) forget() { *n = nonces{buffer: n.buffer} }
 
-// load reads what has to be known, if it is not.
+// load reads what is not in the index, if that is not in memory.
 func (n *nonces) load(tx *tx) error {
 	if n.loaded {
 		return nil
 	}
 	n.forget()
-	n.fresh = map[fingerprint]int64{}
-	rows, err := tx.query(`SELECT run, first_position, last_position, filter FROM nonce_runs ORDER BY run`)
-	n.runs, err = collect(rows, err, func(row scanner) (r run, err error) {
-		return r, row.Scan(&r.number, &r.first, &r.last, (*[]byte)(&r.filter))
-	})
+	n.recent = map[mark]int64{}
+	to, err := indexedTo(tx)
 	if err != nil {
-		return fmt.Errorf("read the runs of nonces: %w", err)
+		return err
 	}
-	for _, r := range n.runs {
-		n.last = max(n.last, r.last)
-	}
-	fresh, err := tx.query(`SELECT position, credential_id, nonce FROM nonces WHERE position > ?1 ORDER BY position`, n.last)
+	rows, err := rowsAfter(tx, to, math.MaxInt64)
 	if err != nil {
-		return fmt.Errorf("read the newest nonces: %w", err)
+		return err
 	}
-	defer fresh.close()
-	for {
-		row, err := fresh.next()
-		if err != nil {
-			return fmt.Errorf("read the newest nonces: %w", err)
-		}
-		if !row {
-			n.loaded = true
-			return nil
-		}
-		var position, credential int64
+	for _, one := range rows {
+		n.recent[one.mark] = one.position
+	}
+	// Not the last row's: that may be purged.
+	err = tx.queryRow(`SELECT max(indexed_to, (SELECT coalesce(max(position), 0) FROM nonces)) FROM nonce_index_state WHERE id = 1`).Scan(&n.last)
+	n.loaded = err == nil
+	return err
+}
+
+// indexedTo is the position up to which all rows are in the index.
+func indexedTo(tx *tx) (to int64, err error) {
+	if err := tx.queryRow(`SELECT indexed_to FROM nonce_index_state WHERE id = 1`).Scan(&to); err != nil {
+		return 0, fmt.Errorf("read how far nonces are indexed: %w", err)
+	}
+	return to, nil
+}
+
+// countedAnew reports whether the rows are not those that indexed_to speaks of. A
+// release from before the index counts positions from 1 again if it finds no rows: then
+// the oldest row is not in the index.
+func countedAnew(tx *tx) (bool, error) {
+	to, err := indexedTo(tx)
+	if err != nil {
+		return false, err
+	}
+	oldest, err := rowsAfter(tx, 0, 1)
+	if err != nil || len(oldest) == 0 || oldest[0].position > to {
+		return false, err
+	}
+	position, err := indexed(tx, oldest[0].mark)
+	return position != oldest[0].position, err
+}
+
+// rowsAfter are the places of the oldest nonces after a position.
+func rowsAfter(tx *tx, position, most int64) ([]usedNonce, error) {
+	rows, err := tx.query(`SELECT position, credential_id, nonce FROM nonces WHERE position > ?1 ORDER BY position LIMIT ?2`, position, most)
+	found, err := collect(rows, err, func(row scanner) (one usedNonce, err error) {
+		var credentialID int64
 		var nonce string
-		if err := fresh.Scan(&position, &credential, &nonce); err != nil {
-			return err
-		}
-		n.learn(burned{markOf(credential, nonce), position})
-	}
-}
-
-// full reports whether what is known by heart should go into a run.
-func (n *nonces) full() bool { return len(n.fresh)+len(n.twins) >= n.most }
-
-// adopt takes a run in place of what it was made of, now that it is written.
-func (n *nonces) adopt(r run) {
-	n.runs = append(n.runs, r)
-	n.fresh, n.twins = map[fingerprint]int64{}, nil
-}
-
-// purge removes the oldest nonces, if they were used before a moment, and says how
-// many went. Where the clock was set back, one that looks younger than it is keeps
-// those behind it for as long as the clock was off.
-func (n *nonces) purge(tx *tx, before int64, most int) (removed int64, err error) {
-	type head struct{ position, usedAt int64 }
-	rows, err := tx.query(`SELECT position, used_at FROM nonces WHERE position > 0 ORDER BY position LIMIT ?1`, most)
-	oldest, err := collect(rows, err, func(row scanner) (h head, err error) {
-		return h, row.Scan(&h.position, &h.usedAt)
+		err = row.Scan(&one.position, &credentialID, &nonce)
+		one.mark = markOf(credentialID, nonce)
+		return one, err
 	})
 	if err != nil {
-		return 0, err
+		return nil, fmt.Errorf("read nonces: %w", err)
 	}
-	first := int64(math.MaxInt64)
+	return found, nil
+}
+
+// moveSome moves some nonces to the index for each that the transaction has used up. If
+// the commit fails, everything is read anew.
+func (n *nonces) moveSome(tx *tx) error {
+	count := min(indexedPerNonce*len(n.added), len(n.toMove))
+	if count == 0 {
+		return nil
+	}
+	oldest, err := rowsAfter(tx, 0, 1)
+	if err != nil {
+		return err
+	}
+	first := n.last + 1
 	if len(oldest) > 0 {
 		first = oldest[0].position
 	}
-	if err := n.dropRun(tx, first); err != nil {
-		return 0, err
-	}
-	upTo := int64(-1)
-	for _, h := range oldest {
-		if h.usedAt >= before {
-			break
+	for _, one := range n.toMove[:count] {
+		if one.position < first {
+			continue // purged
 		}
-		upTo = h.position
+		if err := addToIndex(tx, one); err != nil {
+			return err
+		}
 	}
-	return tx.exec(`DELETE FROM nonces WHERE position <= ?1`, upTo)
-}
-
-// dropRun removes the oldest run, if the first row that is left comes after it.
-func (n *nonces) dropRun(tx *tx, first int64) error {
-	if err := n.load(tx); err != nil {
-		return err
-	}
-	if len(n.runs) == 0 || n.runs[0].last >= first {
+	n.toMove = n.toMove[count:]
+	if len(n.toMove) > 0 {
 		return nil
 	}
-	if err := n.runs[0].remove(tx); err != nil {
+	return setIndexedTo(tx, n.movingTo)
+}
+
+func addToIndex(tx *tx, one usedNonce) error {
+	if _, err := tx.exec(`INSERT OR REPLACE INTO nonce_index (mark, position) VALUES (?1, ?2)`, int64(one.mark), one.position); err != nil {
+		return fmt.Errorf("index a nonce: %w", err)
+	}
+	return nil
+}
+
+func setIndexedTo(tx *tx, position int64) error {
+	if _, err := tx.exec(`UPDATE nonce_index_state SET indexed_to = ?1 WHERE id = 1`, position); err != nil {
+		return fmt.Errorf("note how far nonces are indexed: %w", err)
+	}
+	return nil
+}
+
+func sortByMark(all []usedNonce) {
+	slices.SortFunc(all, func(a, b usedNonce) int { return cmp.Compare(a.mark, b.mark) })
+}
+
+// backlog is the position after which no row is in the index, if more rows come after it
+// than are kept in memory.
+func (n *nonces) backlog(tx *tx) (after int64, found bool, err error) {
+	after, err = indexedTo(tx)
+	if err != nil {
+		return 0, false, err
+	}
+	var position int64
+	err = tx.queryRow(`SELECT position FROM nonces WHERE position > ?1 ORDER BY position LIMIT 1 OFFSET ?2`, after, 2*n.buffer).Scan(&position)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return after, err == nil, err
+}
+
+// indexAfter indexes the rows after a position, as many as one transaction takes.
+func indexAfter(tx *tx, position int64) error {
+	rows, err := rowsAfter(tx, position, backlogBatch)
+	if err != nil {
 		return err
 	}
-	n.runs, n.dropped = n.runs[1:], true
-	return nil
+	last := rows[len(rows)-1].position
+	sortByMark(rows)
+	for _, one := range rows {
+		if err := addToIndex(tx, one); err != nil {
+			return err
+		}
+	}
+	return setIndexedTo(tx, last)
+}
+
+// purge removes the oldest nonces, if they were used before a moment, and says how
+// many went.
+//
+// Rows that the clock was ahead for seem to be used in the future, and would keep
+// everything behind them. Once the clock is right again, they and all others that are
+// there by then are taken to be used now at the latest, and go when that is old enough.
+func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err error) {
+	var agedTo, agedAt int64
+	if err := tx.queryRow(`SELECT aged_to, aged_at FROM nonce_index_state WHERE id = 1`).Scan(&agedTo, &agedAt); err != nil {
+		return 0, err
+	}
+	var gone []usedNonce
+	rows, err := tx.query(`SELECT position, credential_id, nonce, used_at FROM nonces WHERE position > 0 ORDER BY position LIMIT ?1`, most)
+	ahead, kept := false, false
+	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		var position, credentialID, usedAt int64
+		var nonce string
+		err := row.Scan(&position, &credentialID, &nonce, &usedAt)
+		if position <= agedTo {
+			usedAt = min(usedAt, agedAt)
+		}
+		switch {
+		case kept:
+		case usedAt >= before:
+			kept, ahead = true, usedAt > now
+		default:
+			gone = append(gone, usedNonce{mark: markOf(credentialID, nonce), position: position})
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if ahead {
+		_, err := tx.exec(`UPDATE nonce_index_state SET aged_to = (SELECT max(position) FROM nonces), aged_at = ?1 WHERE id = 1`, now)
+		if err != nil {
+			return 0, err
+		}
+	}
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	last := gone[len(gone)-1].position
+	sortByMark(gone)
+	for _, one := range gone {
+		if _, err := tx.exec(`DELETE FROM nonce_index WHERE mark = ?1 AND position = ?2`, int64(one.mark), one.position); err != nil {
+			return 0, err
+		}
+	}
+	return tx.exec(`DELETE FROM nonces WHERE position <= ?1`, last)
 }

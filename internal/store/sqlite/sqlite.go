@@ -44,9 +44,9 @@ type Options struct {
 	// runs the commit or does not, and what it returns is what the writer
 	// believes. Nil commits.
 	Commit func(commit func() error) error
-	// NonceRun is how many used nonces are known by heart before they are indexed,
-	// for tests with few of them; the store's own number if zero.
-	NonceRun int
+	// NonceBuffer is how many used nonces are kept in memory before they are moved to
+	// the index, for tests with few of them; the store's own number if zero.
+	NonceBuffer int
 }
 
 // Observer is told what the writer does. It brings its own clock.
@@ -120,6 +120,9 @@ func (db *DB) open(ctx context.Context, options Options) error {
 // prepareToServe is what a node's writer has besides a tool's.
 func (db *DB) prepareToServe() (err error) {
 	// Now, so that no request has to wait for it.
+	if err := db.writer.indexBacklog(); err != nil {
+		return err
+	}
 	if err := db.writer.tx.nonces.load(db.writer.tx); err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ var _ storetest.Store = (*DB)(nil)
 type folder string
 
 func (f folder) Open(t testing.TB) storetest.Store {
-	// Few nonces make a run, so that some are found in one.
-	db, err := Open(t.Context(), filepath.Join(string(f), "coax.db"), Options{NonceRun: 3})
+	// Few nonces fill the buffer, so that some are found in the index.
+	db, err := Open(t.Context(), filepath.Join(string(f), "coax.db"), Options{NonceBuffer: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ const (
 
 func newWriter(conn *connection, turn turnstile, options Options, died func(cause error)) *writer {
 	return &writer{
-		tx:       &tx{connection: conn, nonces: nonces{most: cmp.Or(options.NonceRun, nonceRun)}},
+		tx:       &tx{connection: conn, nonces: nonces{buffer: cmp.Or(options.NonceBuffer, nonceBuffer)}},
 		turn:     turn,
 		observe:  options.Observe,
 		before:   options.Before,
@@ -156,7 +156,6 @@ func (w *writer) loop() {
 
 // keepHouse does what has to be done now and then, when everybody is answered.
 func (w *writer) keepHouse() {
-	w.indexNonces()
 	if w.log == nil || w.broken() != nil {
 		return
 	}
@@ -165,17 +164,30 @@ func (w *writer) keepHouse() {
 	}
 }
 
-// indexNonces writes a run of the nonces that are known by heart, once there are
-// enough of them. If it cannot, it will try again.
-func (w *writer) indexNonces() {
-	if !w.tx.nonces.full() {
-		return
+// indexBacklog indexes the nonces that a release without the index has left. It comes
+// before the first batch.
+func (w *writer) indexBacklog() error {
+	commit := func(run func(tx *tx) error) error {
+		f := &fact{run: run}
+		if err := errors.Join(w.commit([]*fact{f}), f.err); err != nil {
+			return fmt.Errorf("index nonces: %w", err)
+		}
+		return nil
 	}
-	run, parts := w.tx.nonces.newRun()
-	f := &fact{run: func(tx *tx) error { return run.write(tx, parts) }}
-	if err := w.commit([]*fact{f}); err == nil && f.err == nil {
-		w.tx.nonces.adopt(run)
+	anew, err := countedAnew(w.tx)
+	if err == nil && anew {
+		err = commit(func(tx *tx) error { return setIndexedTo(tx, 0) })
 	}
+	for err == nil {
+		after, found, failed := w.tx.nonces.backlog(w.tx)
+		if failed != nil || !found {
+			return failed
+		}
+		if err = commit(func(tx *tx) error { return indexAfter(tx, after) }); err == nil {
+			_, _, err = checkpoint(w.tx.connection, "PASSIVE")
+		}
+	}
+	return err
 }
 
 // gather adds whoever has queued up, and drops who has hung up.
@@ -269,6 +281,9 @@ func (w *writer) commit(batch []*fact) error {
 	}
 	if undone {
 		return nil
+	}
+	if err := w.tx.nonces.moveSome(w.tx); err != nil {
+		return w.abandon(err)
 	}
 	commit := func() error {
 		_, err := w.tx.exec("COMMIT")

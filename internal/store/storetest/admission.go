@@ -23,6 +23,8 @@ var admissionTests = []test{
 	{"a change of something else does not disturb", otherChangesDoNotDisturb},
 	{"an unknown hash is not found", unknownHash},
 	{"the purge takes what is old, a little at a time", purge},
+	{"nonces of a clock that was ahead are purged a day after it is right", purgeAfterClockAhead},
+	{"a clock that was set back forgets no nonce", clockSetBack},
 }
 
 func nonceUsedOnce(h *house) {
@@ -263,5 +265,69 @@ func purge(h *house) {
 	}
 	if got := h.admit(admission(record, "req-more", "nonce-new-bbbbbbbb")); got.Used != 2 {
 		h.Errorf("the running minute stands at %d; want 2", got.Used)
+	}
+}
+
+func purgeAfterClockAhead(h *house) {
+	record := h.record(h.key(h.operator("one")))
+	use := func(what string, at time.Time) {
+		for i := range 6 {
+			a := admission(record, name("req-"+what, i), name("nonce-aaaaaaaa-"+what, i))
+			a.Now, a.Count = at, false
+			if got := h.admit(a); got.Replayed {
+				h.Errorf("the first use of nonce %d %s is a replay", i, what)
+			}
+		}
+	}
+	purgeAt := func(now time.Time) (removed int) {
+		for {
+			batch, err := h.PurgeAdmissions(h.Context(), now.Add(-access.NonceRetention), 0, 4)
+			h.must(err)
+			removed += batch
+			if batch < 4 {
+				return removed
+			}
+		}
+	}
+	use("before", noon.Add(-time.Hour))
+	use("ahead", noon.AddDate(10, 0, 0))
+	use("after", noon.Add(time.Second))
+	right := noon.Add(time.Minute) // the clock is right again
+	purgeAt(right)
+	// Those from before the jump go in their time, even if nothing has noticed it yet.
+	purgeAt(right.Add(23 * time.Hour))
+	h.reopen()
+	for i := range 6 {
+		for _, what := range []string{"ahead", "after"} {
+			if got := h.admit(admission(record, "req-again", name("nonce-aaaaaaaa-"+what, i))); !got.Replayed {
+				h.Errorf("nonce %d %s is forgotten within the day", i, what)
+			}
+		}
+	}
+	// A day after the jump was first noticed, which may have been at the last purge.
+	removed := purgeAt(right.Add(48 * time.Hour))
+	if removed != 12 {
+		h.Errorf("removed %d rows two days later; want the 6 of the clock that was ahead, and the 6 after them", removed)
+	}
+	if got := h.admit(admission(record, "req-new", name("nonce-aaaaaaaa-ahead", 0))); got.Replayed {
+		h.Error("a nonce of the clock that was ahead is kept for ever")
+	}
+}
+
+func clockSetBack(h *house) {
+	record := h.record(h.key(h.operator("one")))
+	for i, at := range []time.Duration{0, -time.Hour, -23 * time.Hour} {
+		a := admission(record, name("req", i), name("nonce-aaaaaaaaaaaa", i))
+		a.Now = noon.Add(at)
+		h.admit(a)
+		_, err := h.PurgeAdmissions(h.Context(), a.Now.Add(-access.NonceRetention), 0, 100)
+		h.must(err)
+	}
+	_, err := h.PurgeAdmissions(h.Context(), noon.Add(time.Minute-access.NonceRetention), 0, 100)
+	h.must(err)
+	for i := range 3 {
+		if got := h.admit(admission(record, "req-again", name("nonce-aaaaaaaaaaaa", i))); !got.Replayed {
+			h.Errorf("nonce %d is forgotten after the clock was set back and forth", i)
+		}
 	}
 }
