@@ -37,8 +37,8 @@ func unlessBreakable(most int) int {
 // Reserve makes a draft true as a whole, in one round trip that it shares with
 // whoever else is reserving. Each thing it rests on is a guard of its own: the
 // unique key, the subscriber's version, the one open operation, the plan's
-// version, the balance. Where one does not hold, the server undoes the whole, the
-// neighbours with it; then each is made true, or refused, by itself.
+// version, the balance, maintenance mode being off. Where one does not hold, the
+// server undoes the whole, the neighbours with it; then each is made true, or refused, by itself.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
 	op, err := db.reservations.through(ctx, d)
 	if moved(err) {
@@ -66,6 +66,7 @@ func (db *DB) reserveTogether(all []*reserving) error {
 			}
 		}
 		batch := &pgx.Batch{}
+		guardMaintenance(batch)
 		guardPlans(batch, drafts)
 		addCustomers(batch, fresh)
 		claimCustomers(batch, known)
