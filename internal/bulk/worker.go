@@ -30,7 +30,7 @@ const (
 	mostReview  = 5 * time.Minute
 	// interruptedCheck is how often an interrupted job is looked at for operations under
 	// way that have ended.
-	interruptedCheck = 10 * time.Second
+	interruptedCheck = 5 * time.Second
 	// keepDrafts is how long a draft is kept that nobody starts; purgeEvery and
 	// purgeMost how often and how many are forgotten.
 	keepDrafts = 24 * time.Hour
