@@ -112,7 +112,7 @@ func judgeIndex(t testing.TB, tree fs.FS, pages []string) (complaints []string) 
 }
 
 var (
-	namedTest       = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z][A-Za-z0-9]*`)
+	namedTest       = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z][A-Za-z0-9_]*`)
 	decisionSection = regexp.MustCompile(`(?m)^## (.+)$`)
 )
 
@@ -179,7 +179,7 @@ func isThere(tree fs.FS, name string) bool {
 // testsOf are the tests and fuzz targets of the whole tree.
 func testsOf(t testing.TB, tree fs.FS) map[string]bool {
 	t.Helper()
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)\(`)
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9_]*)\(`)
 	names := map[string]bool{}
 	for _, file := range goFilesOf(t, tree, true) {
 		for _, match := range declared.FindAllSubmatch(textOf(t, tree, file), -1) {

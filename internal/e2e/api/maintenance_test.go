@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/fault"
 )
@@ -43,6 +44,7 @@ func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 	if after := b.Money(b.me); after != before || b.Orders() != orders {
 		t.Errorf("the wallet went from %v to %v, the provider's orders from %d to %d", before, after, orders, b.Orders())
 	}
+	b.Pass(25 * time.Hour) // its first check comes after a day
 	if got := b.Settled(b.me, review); got.Text("status") != "success" {
 		t.Errorf("what was in review came to %s; want success in maintenance, too", got.Raw)
 	}
