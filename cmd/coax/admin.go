@@ -28,7 +28,7 @@ With --json the output is an object, or an array where there may be several. Wha
 refused changes nothing, says why in one line and exits with 1; what was not understood
 exits with 2.`,
 		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(), a.loginCommand(),
-		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.logCommand(),
+		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.maintenanceCommand(), a.logCommand(),
 	)
 	command.Example = `  coax admin --config coax.toml lco create --name "Asha Cable"
   coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-123

@@ -18,6 +18,11 @@ type Health struct {
 	Certificate CertificateHealth
 	Audit       AuditHealth
 
+	// Maintenance is the mode, and WaitingJobs are the bulk renewals that were interrupted
+	// and wait for their operators.
+	Maintenance Maintenance
+	WaitingJobs []WaitingJob
+
 	// OverdueReviews is how many operations have been in review for ReviewDue or
 	// longer.
 	OverdueReviews int
@@ -33,6 +38,16 @@ type CertificateHealth struct {
 	KeyFile           string
 	// OpenKeyMode is the key file's mode if every user of the machine can read it.
 	OpenKeyMode string
+}
+
+// WaitingJob is a bulk renewal that waits for its operator.
+type WaitingJob struct {
+	OperatorID int64
+	Title      string
+	Since      time.Time
+	// ByMaintenance: maintenance mode interrupted it; otherwise no node had worked on it
+	// for long when one started.
+	ByMaintenance bool
 }
 
 // ProviderHealth is how things stand with the provider.

@@ -60,6 +60,9 @@ const (
 	LoginSet           Action = "login set"
 	LoginResetPassword Action = "login reset-password"
 	LoginResetTOTP     Action = "login reset-totp"
+
+	MaintenanceOn  Action = "maintenance on"
+	MaintenanceOff Action = "maintenance off"
 )
 
 // rights says who may do what. An act that is not listed may be done by nobody
@@ -107,6 +110,9 @@ var rights = map[Action][]Role{
 	LoginSet:           {Administrator},
 	LoginResetPassword: {Administrator},
 	LoginResetTOTP:     {Administrator},
+
+	MaintenanceOn:  {Administrator},
+	MaintenanceOff: {Administrator},
 }
 
 // Actions lists everything that staff can do, by name.

@@ -126,6 +126,13 @@ type Store interface {
 	Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error)
 	// ActUnder reads the act that was done under a voucher.
 	ActUnder(ctx context.Context, voucher string) (act LoggedAct, found bool, err error)
+	// StartMaintenance switches maintenance mode on and interrupts the bulk renewals
+	// that run. Once it has returned, no reservation is made by any node. Where the mode
+	// is on, the reason is changed. EndMaintenance switches it off; false if it was off.
+	StartMaintenance(ctx context.Context, act Act) (Maintenance, error)
+	EndMaintenance(ctx context.Context, act Act, accepted bool) (ended bool, err error)
+	Maintenance(ctx context.Context) (Maintenance, error)
+
 	// FindActs lists some of what staff did, newest first.
 	FindActs(ctx context.Context, query ActQuery) ([]LoggedAct, error)
 }

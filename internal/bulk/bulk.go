@@ -33,6 +33,22 @@ const (
 	Finished JobState = "finished"
 )
 
+// Interruption is why a running job waits for a person. What it was about to renew may
+// have been renewed meanwhile: in the original of a store that was restored from a copy,
+// or by somebody who did not wait.
+type Interruption string
+
+// A job is interrupted by maintenance mode, or because no node has worked on it for
+// longer than IdleLimit when one starts.
+const (
+	ByMaintenance Interruption = "maintenance"
+	ByDowntime    Interruption = "downtime"
+)
+
+// IdleLimit is how long a job may have been due, with no node to take it, and still go
+// on by itself when one starts.
+const IdleLimit = time.Hour
+
 // RowState is where a row stands.
 type RowState string
 
@@ -64,6 +80,13 @@ type Job struct {
 	// PauseReason says why a running job is waiting; empty if it is not.
 	PauseReason string
 
+	// Interrupted is why a running job waits until a person continues or cancels it, and
+	// InterruptedAt since when; empty if it does not. ContinuedBy is who continued it last.
+	Interrupted   Interruption
+	InterruptedAt time.Time
+	ContinuedBy   string
+	ContinuedAt   time.Time
+
 	// Epoch counts the hands that the job went through; Node is the last ones. DueAt
 	// is from when on it is anybody's: the end of a lease or of a pause, or zero if
 	// there is nothing left to do.
@@ -72,6 +95,12 @@ type Job struct {
 	DueAt time.Time
 
 	Progress Progress
+}
+
+// Waits reports whether the job was interrupted, and waits for a person to continue or
+// cancel it.
+func (j Job) Waits() bool {
+	return j.State == Running && j.Interrupted != "" && j.CancelledAt.IsZero()
 }
 
 // Progress is how many rows stand where, and what they cost.

@@ -92,7 +92,7 @@ func (d *Desk) Prepare(ctx context.Context, o Order) (Job, error) {
 	}
 	rows, err := d.check(ctx, job, o)
 	if err != nil {
-		return Job{}, err
+		return Job{}, refusedInMaintenance(err)
 	}
 	refuseTwins(rows)
 	if err := d.store.KeepBulkJob(ctx, job, rows); err != nil {
@@ -267,9 +267,37 @@ func (d *Desk) Start(ctx context.Context, operatorID int64, id string) (Job, err
 		return job, refuse("There is nothing in the list that can be renewed.")
 	}
 	if _, err := d.store.StartBulkJob(ctx, operatorID, id, now); err != nil {
-		return job, err
+		return job, refusedInMaintenance(err)
 	}
 	return d.Job(ctx, operatorID, id)
+}
+
+// Continue lets a job go on that was interrupted. Continuing one that is not changes
+// nothing.
+func (d *Desk) Continue(ctx context.Context, operatorID int64, id, actor string) (Job, error) {
+	if _, err := d.store.ContinueBulkJob(ctx, operatorID, id, actor, d.now()); err != nil {
+		return Job{}, refusedInMaintenance(err)
+	}
+	return d.Job(ctx, operatorID, id)
+}
+
+// Interrupted counts the jobs of an operator that wait for a person.
+func (d *Desk) Interrupted(ctx context.Context, operatorID int64) (waiting int, err error) {
+	jobs, err := d.store.InterruptedBulkJobs(ctx)
+	for _, job := range jobs {
+		if job.OperatorID == operatorID {
+			waiting++
+		}
+	}
+	return waiting, err
+}
+
+// refusedInMaintenance is ErrMaintenance where that is the cause of an error.
+func refusedInMaintenance(err error) error {
+	if errors.Is(err, operation.ErrMaintenance) {
+		return ErrMaintenance
+	}
+	return err
 }
 
 // Cancel stops what has not begun. What has is carried through. Cancelling twice, or

@@ -15,13 +15,25 @@ type Store interface {
 	KeepBulkJob(ctx context.Context, job Job, rows []Row) error
 
 	// StartBulkJob lets workers have a draft. It is refused with ErrAnotherRuns while
-	// another job of the operator runs, and with ErrOutdated where one was started
-	// since this draft was checked. False if it is no draft, or none of the operator's.
+	// another job of the operator runs, with ErrOutdated where one was started since
+	// this draft was checked, and with operation.ErrMaintenance in maintenance. False if it is no draft, or none of the operator's.
 	StartBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (started bool, err error)
 
 	// CancelBulkJob cancels the rows that have not begun, and the job with them. A
 	// draft is finished by it. False if the job is over, or none of the operator's.
 	CancelBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (cancelled bool, err error)
+
+	// InterruptIdleBulkJobs interrupts the running jobs that have been due since before
+	// a moment, and counts them.
+	InterruptIdleBulkJobs(ctx context.Context, since, now time.Time) (interrupted int, err error)
+
+	// ContinueBulkJob lets workers have an interrupted job again; it is refused with
+	// operation.ErrMaintenance in maintenance. False if the job is not interrupted.
+	ContinueBulkJob(ctx context.Context, operatorID int64, id, actor string, now time.Time) (continued bool, err error)
+
+	// InterruptedBulkJobs reads the jobs of all operators that wait for a person,
+	// without their progress.
+	InterruptedBulkJobs(ctx context.Context) ([]Job, error)
 
 	// BulkJob reads one of an operator's jobs; BulkJobs the latest of them that were
 	// started, the last one first.
@@ -45,7 +57,7 @@ type Store interface {
 	// TakeBulkRows keeps a job in the given hands for longer and returns rows to run:
 	// those that had begun in other hands first, and then queued ones, which have
 	// begun from then on. The job is returned as it stands, without its progress;
-	// false if it has left the hands.
+	// false if it has left the hands or was interrupted.
 	TakeBulkRows(ctx context.Context, hold Hold, most int) (job Job, rows []Row, held bool, err error)
 
 	// SettleBulkRow writes what came of a row, if the job is still in the given hands
@@ -71,9 +83,10 @@ type Store interface {
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
 }
 
-// What StartBulkJob is refused with.
+// What starting a job is refused with.
 var (
 	ErrAnotherRuns error = refuse("Another bulk renewal is running. Wait until it is finished, or cancel it.")
+	ErrMaintenance error = refuse("New operations are stopped for maintenance. Nothing was charged; try again later.")
 	ErrOutdated    error = refuse("Another bulk renewal was started since this list was checked. Check the list again.")
 )
 

@@ -28,6 +28,9 @@ const (
 	// leastReview and mostReview bound how often rows in review are looked at.
 	leastReview = 2 * time.Second
 	mostReview  = 5 * time.Minute
+	// interruptedCheck is how often an interrupted job is looked at for operations under
+	// way that have ended.
+	interruptedCheck = 5 * time.Second
 	// keepDrafts is how long a draft is kept that nobody starts; purgeEvery and
 	// purgeMost how often and how many are forgotten.
 	keepDrafts = 24 * time.Hour
@@ -146,6 +149,9 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 	if job.State == Finished {
 		return 0, "", w.lookBack(ctx, job)
 	}
+	if job.Interrupted != "" {
+		return interruptedCheck, "", errors.Join(w.settleBegun(ctx, job), w.lookBack(ctx, job))
+	}
 	operator, err := w.store.Operator(ctx, job.OperatorID)
 	if err != nil {
 		return 0, "", fmt.Errorf("read the operator of bulk renewal %s: %w", job.ID, err)
@@ -172,6 +178,36 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 		}
 	}
 	return 0, "", w.lookBack(ctx, job)
+}
+
+// settleBegun settles the rows of an interrupted job whose operations have ended. A row
+// that had begun and has no operation stays as it is, and nothing is begun.
+func (w *Worker) settleBegun(ctx context.Context, job Job) error {
+	page := Page{State: RowRunning, Most: turnRows}
+	for {
+		rows, err := w.store.BulkRows(ctx, job.OperatorID, job.ID, page)
+		if err != nil {
+			return fmt.Errorf("read the begun rows of bulk renewal %s: %w", job.ID, err)
+		}
+		for _, row := range rows {
+			page.After = row.Number
+			op, err := w.operations.Transaction(ctx, job.OperatorID, "", row.IdempotencyKey)
+			switch {
+			case fault.Is(err, fault.TransactionNotFound):
+				continue
+			case err != nil:
+				return fmt.Errorf("look up row %d of bulk renewal %s: %w", row.Number, job.ID, err)
+			case op.State == operation.Processing:
+				continue
+			}
+			if err := w.settle(ctx, job, outcomeOf(row, op)); err != nil {
+				return err
+			}
+		}
+		if len(rows) < page.Most {
+			return nil
+		}
+	}
 }
 
 // verdict is what a row means for the rest of its job: nothing, or a pause.

@@ -56,6 +56,9 @@ func (p *Processor) Preview(ctx context.Context, r Request) (Quote, error) {
 			quote.WalletAfter, quote.TransactionID = known.WalletAfter(), known.ID
 			return quote, nil
 		}
+		if facts.Maintenance {
+			return Quote{}, inMaintenance()
+		}
 		draft, again, err := p.consider(ctx, "", r, w, misshapen, facts)
 		switch {
 		case again:

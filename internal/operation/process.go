@@ -151,6 +151,8 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 			return p.confirmReservation(ctx, known, w)
 		case facts.KnownID != "":
 			return known, w, true, p.judgeReplay(r, known)
+		case facts.Maintenance:
+			return op, w, false, inMaintenance()
 		}
 
 		// 3 to 5. Shape, price, customer, balance. That the key is free and
@@ -191,12 +193,11 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 	return op, w, false, unavailable(errors.New("the facts moved faster than the request could be judged"))
 }
 
-// facts reads what a request is judged on. Of one that is misshapen only the key
-// counts.
+// facts reads what a request is judged on. Of one that is misshapen only the key and
+// maintenance mode count; it names no customer and no plan to look up.
 func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) (Facts, error) {
 	if !shapely {
-		known, _, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
-		return Facts{KnownID: known.ID}, err
+		return p.store.Facts(ctx, Question{OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: Renew, Provider: p.config.ProviderName})
 	}
 	return p.store.Facts(ctx, Question{
 		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: r.Kind,
@@ -358,6 +359,14 @@ func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error)
 
 func requestInProgress() error {
 	return fault.New(fault.RequestInProgress, "A request with this Idempotency-Key is still being processed. Follow it with GET /transaction.")
+}
+
+// ErrMaintenance is the cause of a refusal because of maintenance mode.
+var ErrMaintenance = errors.New("maintenance mode is on")
+
+func inMaintenance() error {
+	return fault.New(fault.ServiceUnavailable, "The service is in maintenance and accepts no new operations. Nothing was charged; retry later with the same Idempotency-Key.").
+		Because(ErrMaintenance)
 }
 
 func unavailable(cause error) error {

@@ -21,7 +21,8 @@ type Store interface {
 	// Reserve makes a draft true as a whole: the key claimed, the customer
 	// free and claimed, the price debited, the operation recorded as
 	// processing. If anything the draft rests on has changed since its facts
-	// were read, nothing happens and the error is ErrMoved.
+	// were read, nothing happens and the error is ErrMoved. That maintenance mode
+	// is off is part of it: once it was switched on, nothing is reserved any more.
 	Reserve(ctx context.Context, draft Draft) (Operation, error)
 
 	// Settle moves an operation that is still open in the given hands, with
@@ -156,6 +157,8 @@ type Facts struct {
 	// KnownID is the operation that the key stands for; empty if it is new. Then
 	// the rest need not be filled.
 	KnownID string
+	// Maintenance: no new operation is accepted.
+	Maintenance bool
 	// Offer is how the plan stood in the catalogue.
 	Offer subscription.Offer
 	// Subscriber is the customer: for an activation whoever has the mobile, of

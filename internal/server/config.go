@@ -106,8 +106,9 @@ func EnvironmentSettings(environ []string) (map[string]string, error) {
 	sections := map[string]bool{}
 	for _, s := range Settings {
 		byName[EnvironmentName(s.Key)] = s.Key
-		section, _, _ := strings.Cut(s.Key, ".")
-		sections[EnvironmentName(section)+"_"] = true
+		if section, _ := s.parts(); section != "" {
+			sections[EnvironmentName(section)+"_"] = true
+		}
 	}
 	values := map[string]string{}
 	var problems []error
@@ -216,9 +217,9 @@ func FindSetting(key string) *setting {
 
 // unknownKey says so, with the key that was probably meant.
 func unknownKey(key string) error {
-	_, name, _ := strings.Cut(key, ".")
+	_, name := setting{Key: key}.parts()
 	for _, s := range Settings {
-		_, known, _ := strings.Cut(s.Key, ".")
+		_, known := s.parts()
 		if known == name || known == key || distance(s.Key, key) <= 2 {
 			return fmt.Errorf("there is no such key; is %s meant?", s.Key)
 		}
@@ -256,8 +257,11 @@ func RenderConfig(head string, values map[string]string) []byte {
 	}
 	section := ""
 	for _, s := range Settings {
-		table, name, _ := strings.Cut(s.Key, ".")
-		if table != section {
+		table, name := s.parts()
+		switch {
+		case table == "":
+			out.WriteString("\n")
+		case table != section:
 			section = table
 			fmt.Fprintf(&out, "\n[%s]\n", table)
 		}

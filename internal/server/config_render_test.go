@@ -16,7 +16,7 @@ func TestSettings_AreDocumentedAndRendered(t *testing.T) {
 	t.Parallel()
 	file := string(RenderConfig("Head", nil))
 	for _, s := range Settings {
-		_, name, _ := strings.Cut(s.Key, ".")
+		_, name := s.parts()
 		if want := "\n# " + s.Doc + "\n#" + name + " = " + s.toml(s.Standard) + "\n"; !strings.Contains(file, want) {
 			t.Errorf("a new configuration does not contain %q:\n%s", want, file)
 		}
@@ -31,7 +31,7 @@ func TestSettings_AreDocumentedAndRendered(t *testing.T) {
 		"server.addr", "server.plain_addr", "server.internal_addr", "server.trusted_proxies", "store.url", "provider.url", "provider.timeout",
 		"review.first_check", "review.max_interval", "review.refund_after", "catalogue.refresh", "catalogue.max_age", "clock.offset",
 		"rules.activation_term", "limits.failed_auth_per_minute", "server.tls_cert", "server.tls_key", "secrets.master_key_file",
-		"provider.name", "provider.ca", "provider.token_file", "log.level",
+		"provider.name", "provider.ca", "provider.token_file", "log.level", "maintenance",
 	} {
 		if FindSetting(key) == nil {
 			t.Errorf("the contract's key %s is none", key)

@@ -21,10 +21,12 @@ func (n *Node) Health(ctx context.Context) admin.Health {
 	now := n.Now()
 	migrations, schema := n.Store.Migrations(ctx)
 	prices, compared := n.Store.CatalogueState(ctx, n.Config.Provider.Name)
+	mode, maintenance := n.Store.Maintenance(ctx)
+	interrupted, jobs := n.Store.InterruptedBulkJobs(ctx)
 	overdue, reviews := n.Store.CountOverdueReviews(ctx, now.Add(-admin.ReviewDue))
 	health := admin.Health{
 		Node: n.name, Version: Version(), Started: n.started,
-		Store: n.Config.Store.Kind, Migrations: migrations, OverdueReviews: overdue,
+		Store: n.Config.Store.Kind, Migrations: migrations, OverdueReviews: overdue, Maintenance: mode,
 		Provider: admin.ProviderHealth{
 			Name: n.Config.Provider.Name, Out: n.Breaker.Allow() != nil,
 			PricesVerifiedAt: prices.VerifiedAt, PricesProblem: prices.Problem,
@@ -36,7 +38,12 @@ func (n *Node) Health(ctx context.Context) admin.Health {
 	if n.certificate != nil {
 		health.Certificate = n.certificate.health(time.Now())
 	}
-	if err := errors.Join(n.Store.Ready(ctx), schema, compared, reviews); err != nil {
+	for _, job := range interrupted {
+		health.WaitingJobs = append(health.WaitingJobs, admin.WaitingJob{
+			OperatorID: job.OperatorID, Title: job.Title, Since: job.InterruptedAt, ByMaintenance: job.Interrupted == bulk.ByMaintenance,
+		})
+	}
+	if err := errors.Join(n.Store.Ready(ctx), schema, compared, reviews, maintenance, jobs); err != nil {
 		health.StoreProblem = err.Error()
 	}
 	return health
@@ -47,6 +54,25 @@ func countOverdue(store admin.Store, now time.Time) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
 	return store.CountOverdueReviews(ctx, now.Add(-admin.ReviewDue))
+}
+
+// maintenanceOn is 1 while maintenance mode is on, for a metric.
+func maintenanceOn(store admin.Store) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	m, err := store.Maintenance(ctx)
+	if m.On {
+		return 1, err
+	}
+	return 0, err
+}
+
+// countInterruptedJobs counts the bulk renewals that wait for a person.
+func countInterruptedJobs(store bulk.Store) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	jobs, err := store.InterruptedBulkJobs(ctx)
+	return len(jobs), err
 }
 
 // countOpenJobs counts the bulk renewals that are not over.

@@ -121,8 +121,16 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	}
 	metrics.StoreQueue(store.Queued)
 	metrics.ReviewsOverdue(func() (int, error) { return countOverdue(store, now()) })
+	metrics.Maintenance(func() (int, error) { return maintenanceOn(store) })
+	metrics.BulkJobsInterrupted(func() (int, error) { return countInterruptedJobs(store) })
 	metrics.BulkJobsOpen(func() (int, error) { return countOpenJobs(store) })
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	if err := enterMaintenance(ctx, store, config, log, now); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	if err := interruptIdleJobs(ctx, store, log, now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	// A node on a file is the only one there, so whatever is processing was left

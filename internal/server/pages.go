@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -54,9 +55,15 @@ func (n *Node) pages() (*web.Site, error) {
 		Routes:    slices.Concat(panel.Routes(operators), console.Routes(staff)),
 		Pages:     templates,
 		Operators: n.Store,
-		Badges:    console.Badges(staff),
-		Proxies:   n.Config.Server.TrustedProxies,
-		Log:       n.log,
-		Metrics:   n.metrics,
+		Badges: func(v *web.Visit, path string) int {
+			if strings.HasPrefix(path, "/panel/") {
+				return panel.Badges(operators)(v, path)
+			}
+			return console.Badges(staff)(v, path)
+		},
+		Maintenance: n.maintenance,
+		Proxies:     n.Config.Server.TrustedProxies,
+		Log:         n.log,
+		Metrics:     n.metrics,
 	})
 }

@@ -18,6 +18,9 @@ import (
 
 // Config is everything a node can be told, checked.
 type Config struct {
+	// Maintenance switches maintenance mode on when the node starts.
+	Maintenance bool
+
 	Server struct {
 		Addr                     string
 		PlainAddr                string
@@ -90,11 +93,24 @@ type setting struct {
 	Read                  func(*Config, string) error
 }
 
+// parts takes a key apart; the section of a key without one is empty.
+func (s setting) parts() (section, name string) {
+	section, name, found := strings.Cut(s.Key, ".")
+	if !found {
+		return "", section
+	}
+	return section, name
+}
+
 // DefaultAddr is where the API is served unless somebody says otherwise.
 const DefaultAddr = "127.0.0.1:8443"
 
 // Settings is every key there is, in the order the file shows them.
 var Settings = []setting{
+	// Of no section, so it comes before the first one: TOML wants that.
+	{Key: "maintenance", Standard: "false", boolean: true, Doc: "start in maintenance: no new operations on any node until `coax admin maintenance off`",
+		Read: yesNo(func(c *Config) *bool { return &c.Maintenance })},
+
 	{Key: "server.addr", Standard: DefaultAddr, Doc: "HTTPS listener for the API and the pages",
 		Read: address(func(c *Config) *string { return &c.Server.Addr })},
 	{Key: "server.plain_addr", Standard: "", Doc: "plain HTTP listener: everyone but a trusted proxy that ended TLS gets 403 HTTPS_REQUIRED; empty = none",

@@ -210,6 +210,23 @@ func (m *Metrics) BulkJobsOpen(count func() (int, error)) {
 	}, count)
 }
 
+// BulkJobsInterrupted makes visible how many bulk renewals wait for a person, in the
+// same way.
+func (m *Metrics) BulkJobsInterrupted(count func() (int, error)) {
+	m.counted(prometheus.GaugeOpts{
+		Name: "coax_bulk_jobs_interrupted",
+		Help: "Bulk renewals that were interrupted and wait for a person to continue or stop them; NaN where they could not be counted.",
+	}, count)
+}
+
+// Maintenance makes visible whether maintenance mode is on, in the same way.
+func (m *Metrics) Maintenance(on func() (int, error)) {
+	m.counted(prometheus.GaugeOpts{
+		Name: "coax_maintenance",
+		Help: "1 while maintenance mode is on and no node accepts new operations, else 0; NaN where the store did not say.",
+	}, on)
+}
+
 func (m *Metrics) counted(opts prometheus.GaugeOpts, count func() (int, error)) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 {
 		n, err := count()

@@ -27,6 +27,8 @@ func TestMetricsAreServed(t *testing.T) {
 	m.BulkRowSettled("done")
 	m.BulkRowSettled("refused")
 	m.BulkJobsOpen(func() (int, error) { return 3, nil })
+	m.BulkJobsInterrupted(func() (int, error) { return 2, nil })
+	m.Maintenance(func() (int, error) { return 1, nil })
 	m.ReviewsOverdue(func() (int, error) { return 0, errors.New("the store is away") })
 
 	w := httptest.NewRecorder()
@@ -48,6 +50,8 @@ func TestMetricsAreServed(t *testing.T) {
 		`coax_bulk_rows_total{outcome="done"} 2`,
 		`coax_bulk_rows_total{outcome="refused"} 1`,
 		`coax_bulk_jobs_open 3`,
+		`coax_bulk_jobs_interrupted 2`,
+		`coax_maintenance 1`,
 		`coax_reviews_overdue NaN`,
 	} {
 		if !strings.Contains(w.Body.String(), want+"\n") {

@@ -46,7 +46,11 @@ type Config struct {
 	// Operators names operators at the head of their pages.
 	Operators OperatorNames
 	// Badges counts what waits behind an item of the navigation; nil counts nothing.
-	Badges  func(v *Visit, path string) int
+	Badges func(v *Visit, path string) int
+	// Maintenance is what stands at the head of every page while maintenance mode is
+	// on: nil while it is off. Without it, it is never on.
+	Maintenance func(context.Context) (*look.Maintenance, error)
+
 	Proxies access.TrustedProxies
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
@@ -61,6 +65,7 @@ type Site struct {
 	table     *table
 	operators OperatorNames
 	badges    func(*Visit, string) int
+	maintains func(context.Context) (*look.Maintenance, error)
 	proxies   access.TrustedProxies
 	crossSite *http.CrossOriginProtection
 	log       *slog.Logger
@@ -81,7 +86,8 @@ func ReadPages(others ...fs.FS) (*look.Look, error) {
 func New(config Config) (*Site, error) {
 	s := &Site{
 		login: config.Login, now: config.Now, look: config.Pages, static: look.Static(), operators: config.Operators, badges: config.Badges,
-		proxies: config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics,
+		maintains: config.Maintenance,
+		proxies:   config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -220,6 +220,12 @@ func (v *Visit) frame() (look.Frame, error) {
 		}
 		frame.Operator = operator.Name
 	}
+	if v.site.maintains != nil && !v.ByHTMX() {
+		var err error
+		if frame.Maintenance, err = v.site.maintains(v.Context()); err != nil {
+			return frame, err
+		}
+	}
 	frame.Nav, frame.Here = v.navigation()
 	return frame, nil
 }

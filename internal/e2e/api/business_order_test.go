@@ -29,6 +29,7 @@ type bizWrongs struct {
 	duplicate  bool
 	active     bool
 	poor       bool
+	maintained bool // in maintenance
 	unverified bool // prices
 	outage     bool
 }
@@ -49,6 +50,7 @@ var bizStates = []struct {
 	{"a key that runs with another body", fault.IdempotencyKeyReused, "all", func(w *bizWrongs) { w.key = "taken" }},
 	{"the same request still running", fault.RequestInProgress, "all", func(w *bizWrongs) { w.key = "running" }},
 	{"the same request done before", fault.OK, "all", func(w *bizWrongs) { w.key = "done" }},
+	{"maintenance", fault.ServiceUnavailable, "all", func(w *bizWrongs) { w.maintained = true }},
 	{"a field that is not valid", fault.ValidationError, "all", func(w *bizWrongs) { w.field = true }},
 	{"prices not verified", fault.PlansUnavailable, "all", func(w *bizWrongs) { w.unverified = true }},
 	{"an unknown plan", fault.InvalidPlan, "all", func(w *bizWrongs) { w.plan = "unknown" }},
@@ -111,6 +113,7 @@ func (o *bizOrder) owner(w bizWrongs) e2e.Caller {
 func (o *bizOrder) situation(endpoint string, w bizWrongs) bizSituation {
 	o.TB.Helper()
 	w.media, w.json, w.field, w.poor, w.unverified, w.outage = false, false, false, false, false, false
+	w.maintained = false
 	if w.key != "running" && w.key != "done" {
 		w.key = ""
 	}
@@ -262,7 +265,23 @@ func (o *bizOrder) try(endpoint string, w bizWrongs) e2e.Answer {
 		o.leave(o.me, "198.99") // less than any plan here costs
 		defer o.leave(o.me, fmt.Sprintf("%d.%02d", had/100, had%100))
 	}
+	if w.maintained {
+		defer o.maintain()()
+	}
 	return o.Send(c)
+}
+
+// maintain is maintenance mode until what it returns is called.
+func (o *bizOrder) maintain() (undo func()) {
+	o.TB.Helper()
+	if _, err := o.Desk.StartMaintenance(context.Background(), "a test"); err != nil {
+		o.TB.Fatal(err)
+	}
+	return func() {
+		if err := o.Desk.EndMaintenance(context.Background(), false, ""); err != nil {
+			o.TB.Fatal(err)
+		}
+	}
 }
 
 // unverify makes prices old that cannot be verified anew, until what it returns

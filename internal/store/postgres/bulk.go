@@ -12,17 +12,21 @@ import (
 
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
 )
 
 var _ bulk.Store = (*DB)(nil)
 
-const bulkJobColumns = `operator_id, id, actor, title, state, created_at, started_at, cancelled_at, ended_at, pause_reason, epoch, node, due_at`
+const bulkJobColumns = `operator_id, id, actor, title, state, created_at, started_at, cancelled_at, ended_at, pause_reason, epoch, node, due_at,
+	interrupted, interrupted_at, continued_by, continued_at`
 
 func readBulkJob(row scanner) (bulk.Job, error) {
 	var j bulk.Job
-	var created, started, cancelled, ended, due sql.NullInt64
-	err := row.Scan(&j.OperatorID, &j.ID, &j.Actor, &j.Title, &j.State, &created, &started, &cancelled, &ended, &j.PauseReason, &j.Epoch, &j.Node, &due)
+	var created, started, cancelled, ended, due, interrupted, continued sql.NullInt64
+	err := row.Scan(&j.OperatorID, &j.ID, &j.Actor, &j.Title, &j.State, &created, &started, &cancelled, &ended, &j.PauseReason, &j.Epoch, &j.Node, &due,
+		&j.Interrupted, &interrupted, &j.ContinuedBy, &continued)
 	j.CreatedAt, j.StartedAt, j.CancelledAt, j.EndedAt, j.DueAt = moment(created), moment(started), moment(cancelled), moment(ended), moment(due)
+	j.InterruptedAt, j.ContinuedAt = moment(interrupted), moment(continued)
 	return j, err
 }
 
@@ -32,11 +36,11 @@ const bulkRowColumns = `number, line, subscriber_id, mobile, customer_name, plan
 func readBulkRow(row scanner) (bulk.Row, error) {
 	var r bulk.Row
 	var quoted, amount int64
-	var operation sql.NullString
+	var transaction sql.NullString
 	var expiryQuoted, expiry, begun, ended sql.NullInt64
 	err := row.Scan(&r.Number, &r.Line, &r.SubscriberID, &r.Mobile, &r.CustomerName, &r.PlanID, &r.Kind, &r.IdempotencyKey, &quoted, &expiryQuoted,
-		&r.State, &r.Code, &r.Message, &operation, &amount, &expiry, &begun, &ended)
-	r.Quoted, r.Amount, r.OperationID = money.Paise(quoted), money.Paise(amount), operation.String
+		&r.State, &r.Code, &r.Message, &transaction, &amount, &expiry, &begun, &ended)
+	r.Quoted, r.Amount, r.OperationID = money.Paise(quoted), money.Paise(amount), transaction.String
 	r.ExpiryQuoted, r.Expiry, r.BegunAt, r.EndedAt = moment(expiryQuoted), moment(expiry), moment(begun), moment(ended)
 	return r, err
 }
@@ -79,6 +83,9 @@ func (db *DB) KeepBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) er
 func (db *DB) StartBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (started bool, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		started = false
+		if err := refuseInMaintenance(tx); err != nil {
+			return err
+		}
 		var state bulk.JobState
 		var another, outdated bool
 		err := tx.queryRow(`
@@ -108,7 +115,7 @@ func (db *DB) StartBulkJob(ctx context.Context, operatorID int64, id string, now
 		started = err == nil
 		return err
 	})
-	if err != nil && !errors.Is(err, bulk.ErrAnotherRuns) && !errors.Is(err, bulk.ErrOutdated) {
+	if err != nil && !errors.Is(err, bulk.ErrAnotherRuns) && !errors.Is(err, bulk.ErrOutdated) && !errors.Is(err, operation.ErrMaintenance) {
 		err = fmt.Errorf("start bulk renewal %s: %w", id, err)
 	}
 	return started, err
@@ -119,7 +126,8 @@ func (db *DB) CancelBulkJob(ctx context.Context, operatorID int64, id string, no
 	err = db.do(ctx, func(tx *tx) error {
 		changed, err := tx.exec(`
 			UPDATE bulk_jobs
-			   SET cancelled_at = $3, pause_reason = '',
+			   SET cancelled_at = $3, pause_reason = '', interrupted = '', interrupted_at = NULL,
+			       due_at = CASE WHEN interrupted <> '' THEN $3 ELSE due_at END,
 			       ended_at = CASE WHEN state = 'draft' THEN $3::bigint END,
 			       state = CASE WHEN state = 'draft' THEN 'finished' ELSE state END
 			 WHERE operator_id = $1 AND id = $2 AND state <> 'finished' AND cancelled_at IS NULL`, operatorID, id, now.UnixMilli())

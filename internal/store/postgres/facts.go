@@ -56,7 +56,7 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 // The key is looked for as the first one from there on, because only the index of
 // keys has them in order. Asked for plainly, a server that knows little of the table
 // yet as soon goes through all operations of the operator.
-const factColumns = `w.balance_paise,
+const factColumns = `w.balance_paise, EXISTS (SELECT FROM maintenance m WHERE m.one = 1),
 	(SELECT k.id
 	   FROM (SELECT o.id, o.operator_id, o.idempotency_key FROM operations o
 	          WHERE (o.operator_id, o.idempotency_key) >= (q.operator_id, q.idempotency_key COLLATE "C")
@@ -68,6 +68,7 @@ const factColumns = `w.balance_paise,
 // possibleFacts is read by factColumns.
 type possibleFacts struct {
 	balance    int64
+	stopped    bool // for maintenance
 	known      sql.NullString
 	verified   sql.NullInt64
 	plan       possiblePlan
@@ -75,14 +76,18 @@ type possibleFacts struct {
 }
 
 func (p *possibleFacts) targets() []any {
-	targets := append([]any{&p.balance, &p.known, &p.verified}, p.plan.targets()...)
+	targets := append([]any{&p.balance, &p.stopped, &p.known, &p.verified}, p.plan.targets()...)
 	return append(targets, p.subscriber.targets()...)
 }
 
-// found is what was read; nothing but the operation, where the key is known.
+// found is what was read; nothing but the operation, where the key is known, and
+// nothing else in maintenance.
 func (p *possibleFacts) found() (facts operation.Facts, fresh bool) {
 	if p.known.Valid {
 		return operation.Facts{KnownID: p.known.String}, false
+	}
+	if p.stopped {
+		return operation.Facts{Maintenance: true}, false
 	}
 	facts.Offer.Plan, facts.Offer.Sellable = p.plan.found()
 	facts.Offer.VerifiedAt = moment(p.verified)

@@ -38,9 +38,9 @@ func unlessBreakable(most int) int {
 // Reserve makes a draft true as a whole, in one round trip that it shares with
 // whoever else is reserving. Each thing it rests on is a guard of its own: the
 // unique key, the subscriber's version, the one open operation, the plan's
-// version, the balance. Where one does not hold, the server undoes the whole, the
-// neighbours with it; then each operator's drafts are made true, or refused, by
-// themselves.
+// version, the balance, maintenance mode being off. Where one does not hold, the
+// server undoes the whole, the neighbours with it; then each operator's drafts are
+// made true, or refused, by themselves.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
 	op, err := db.reservations.through(ctx, d)
 	if moved(err) {
@@ -67,6 +67,7 @@ func (db *DB) reserveTogether(all []*reserving, lockTimeout time.Duration) error
 			}
 		}
 		batch := &pgx.Batch{}
+		guardMaintenance(batch)
 		guardPlans(batch, drafts)
 		addCustomers(batch, fresh)
 		claimCustomers(batch, known)

@@ -61,7 +61,7 @@ func (db *DB) TakeBulkRows(ctx context.Context, h bulk.Hold, most int) (job bulk
 		var err error
 		job, err = readBulkJob(tx.queryRow(`
 			UPDATE bulk_jobs SET due_at = ?4, pause_reason = ''
-			 WHERE operator_id = ?1 AND id = ?2 AND epoch = ?3 AND state = 'running'
+			 WHERE operator_id = ?1 AND id = ?2 AND epoch = ?3 AND state = 'running' AND interrupted = ''
 			RETURNING `+bulkJobColumns, h.OperatorID, h.JobID, h.Epoch, h.Until.UnixMilli()))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -174,7 +174,8 @@ func (db *DB) ReleaseBulkJob(ctx context.Context, h bulk.Hold, r bulk.Release) e
 			}
 		}
 		_, err = tx.exec(`
-			UPDATE bulk_jobs SET state = ?4, due_at = ?5, pause_reason = ?6, ended_at = coalesce(ended_at, ?7)
+			UPDATE bulk_jobs SET state = ?4, due_at = ?5, pause_reason = ?6, ended_at = coalesce(ended_at, ?7),
+			       interrupted = CASE WHEN ?4 = 'finished' THEN '' ELSE interrupted END
 			 WHERE operator_id = ?1 AND id = ?2 AND epoch = ?3`, h.OperatorID, h.JobID, h.Epoch, state, due, why, ended)
 		if err != nil {
 			return fmt.Errorf("let go of bulk renewal %s: %w", h.JobID, err)

@@ -79,13 +79,17 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 		err := from.queryRow(`
 			SELECT balance_paise,
 			       (SELECT id FROM operations WHERE operator_id = ?1 AND idempotency_key = ?2),
-			       (SELECT verified_at FROM catalogue_comparisons WHERE provider = ?3)
-			  FROM wallets WHERE operator_id = ?1`, q.OperatorID, q.IdempotencyKey, q.Provider).Scan(&balance, &known, &verified)
+			       (SELECT verified_at FROM catalogue_comparisons WHERE provider = ?3),
+			       EXISTS (SELECT 1 FROM maintenance WHERE one = 1)
+			  FROM wallets WHERE operator_id = ?1`, q.OperatorID, q.IdempotencyKey, q.Provider).Scan(&balance, &known, &verified, &facts.Maintenance)
 		if err != nil {
 			return fmt.Errorf("read the balance: %w", err)
 		}
 		if known.Valid {
 			facts.KnownID = known.String
+			return nil
+		}
+		if facts.Maintenance {
 			return nil
 		}
 		facts.Balance, facts.Offer.VerifiedAt = money.Paise(balance), moment(verified)

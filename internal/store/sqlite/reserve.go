@@ -45,10 +45,11 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 	return op, nil
 }
 
-// guardPlan holds if the plan is still the one the draft was priced from.
+// guardPlan holds if the plan is still the one the draft was priced from, and if
+// maintenance mode is off.
 func guardPlan(tx *tx, op operation.Operation) error {
 	var one int
-	err := tx.queryRow(`SELECT 1 FROM plans WHERE id = ?1 AND version = ?2 AND retired = 0`, op.PlanID, op.PlanVersion).Scan(&one)
+	err := tx.queryRow(`SELECT 1 FROM plans WHERE id = ?1 AND version = ?2 AND retired = 0 AND NOT EXISTS (SELECT 1 FROM maintenance WHERE one = 1)`, op.PlanID, op.PlanVersion).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.ErrMoved
 	}

@@ -69,6 +69,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Proposals", proposalTests},
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
+		{"Maintenance", maintenanceTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

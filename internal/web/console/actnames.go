@@ -45,6 +45,9 @@ var actNames = map[string]string{
 	string(admin.LoginResetPassword): look.Word("Login's password reset"),
 	string(admin.LoginResetTOTP):     look.Word("Login's second factor taken away"),
 
+	string(admin.MaintenanceOn):  look.Word("Maintenance switched on"),
+	string(admin.MaintenanceOff): look.Word("Maintenance switched off"),
+
 	admin.CustomerPasswordReset:    look.Word("Customer's app password asked to be replaced"),
 	admin.CustomerPasswordAnswered: look.Word("Provider answered about an app password"),
 }

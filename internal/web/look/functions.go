@@ -25,8 +25,11 @@ func (l *Look) functions(lang string) template.FuncMap {
 			return Count(whole), err
 		},
 		"when": func(t time.Time) template.HTML { return l.timeElement(lang, t, l.When(lang, t)) },
-		"day":  func(t time.Time) template.HTML { return l.timeElement(lang, t, l.Day(lang, t)) },
-		"ago":  func(now, t time.Time) template.HTML { return l.ago(lang, now, t) },
+		// whenText is when as a text, to be put into a sentence.
+		"whenText": func(t time.Time) string { return l.When(lang, t) },
+
+		"day": func(t time.Time) template.HTML { return l.timeElement(lang, t, l.Day(lang, t)) },
+		"ago": func(now, t time.Time) template.HTML { return l.ago(lang, now, t) },
 
 		"status":  func(state any) template.HTML { return status(say, fmt.Sprint(state)) },
 		"icon":    icon,

@@ -49,6 +49,7 @@ type Frame struct {
 	Nav              []NavItem
 	Here             string // the Href of the entry one is at
 	Notice           *Notice
+	Maintenance      *Maintenance // nil while it is off
 	Path             string
 	Theme            string    // "light", "dark", or empty for what the system says
 	Now              time.Time // what `ago` counts from
@@ -65,6 +66,12 @@ type NavItem struct {
 type Notice struct {
 	Kind string // "good", "bad" or "info"
 	Text string
+}
+
+// Maintenance is the maintenance mode while it is on, for the head of every page.
+type Maintenance struct {
+	Since      time.Time
+	By, Reason string
 }
 
 // view is the dot of a page.

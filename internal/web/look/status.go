@@ -36,6 +36,7 @@ var badges = map[string]badge{
 	"running":   {"info", "loader-circle", Word("Running")},
 	"queued":    {"info", "clock", Word("Queued")},
 	"finished":  {"good", "circle-check", Word("Finished")},
+	"waiting":   {"warn", "hourglass", Word("Waits for confirmation")},
 	"refused":   {"bad", "circle-x", Word("Refused")},
 	"cancelled": {"neutral", "ban", Word("Cancelled")},
 	"done":      {"good", "circle-check", Word("Done")},

@@ -85,12 +85,21 @@ func (p panel) showJob(v *web.Visit) error {
 		return err
 	}
 	for _, r := range found {
-		page.Rows = append(page.Rows, jobRow{r, rowBadges[r.State], cmp.Or(names[r.PlanID], r.PlanID), rowNote(v, r)})
+		badge := rowBadges[r.State]
+		if waits(check.Job, r) {
+			badge = "waiting"
+		}
+		page.Rows = append(page.Rows, jobRow{r, badge, cmp.Or(names[r.PlanID], r.PlanID), rowNote(v, r)})
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("panel/bulk-job", "job", page)
 	}
 	return v.Show("panel/bulk-job", page)
+}
+
+// waits reports whether a row waits for somebody to continue its job.
+func waits(job bulk.Job, r bulk.Row) bool {
+	return job.Waits() && (r.State == bulk.RowQueued || r.State == bulk.RowRunning)
 }
 
 // planNames are what the plans that are sold now are called, by their ids. While the
@@ -125,6 +134,22 @@ func (p panel) startJob(v *web.Visit) error {
 	}
 	if why, refused := bulkRefusal(v, err); refused {
 		return v.See(back, &look.Notice{Kind: "bad", Text: why})
+	}
+	if err != nil {
+		return err
+	}
+	return v.See("/panel/bulk/"+job.ID, nil)
+}
+
+// continueJob lets a job go on that was interrupted.
+func (p panel) continueJob(v *web.Visit) error {
+	id := v.R.PathValue("id")
+	job, err := p.Bulk.Continue(v.Context(), v.Operator(), id, v.Actor())
+	if errors.Is(err, bulk.ErrNoJob) {
+		return web.NotFound()
+	}
+	if why, refused := bulkRefusal(v, err); refused {
+		return v.See("/panel/bulk/"+url.PathEscape(id), &look.Notice{Kind: "bad", Text: why})
 	}
 	if err != nil {
 		return err
@@ -206,7 +231,11 @@ func (p panel) exportJob(v *web.Visit) error {
 		if r.MayTryAgain() {
 			again = v.T(look.Word("Yes"))
 		}
-		if err := out.Row(r.Number, r.SubscriberID, r.Mobile, r.CustomerName, r.PlanID, v.T(rowStates[r.State]), string(r.Code), rowNote(v, r), amount,
+		state := rowStates[r.State]
+		if waits(job, r) {
+			state = look.Word("Waits for confirmation")
+		}
+		if err := out.Row(r.Number, r.SubscriberID, r.Mobile, r.CustomerName, r.PlanID, v.T(state), string(r.Code), rowNote(v, r), amount,
 			r.Expiry, r.OperationID, again); err != nil {
 			return err
 		}

@@ -53,6 +53,21 @@ type Config struct {
 
 type panel struct{ Config }
 
+// Badges counts what waits behind an item of the navigation: bulk renewals that were
+// interrupted. One that cannot be counted now is shown without a number.
+func Badges(config Config) func(v *web.Visit, path string) int {
+	return func(v *web.Visit, path string) int {
+		if path != "/panel/bulk" {
+			return 0
+		}
+		waiting, err := config.Bulk.Interrupted(v.Context(), v.Operator())
+		if err != nil {
+			return 0
+		}
+		return waiting
+	}
+}
+
 // Routes are the panel's, for the site's one list. The navigation has them in this
 // order.
 func Routes(config Config) []web.Route {

@@ -1,12 +1,14 @@
 package panel
 
 import (
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
 )
@@ -32,14 +34,17 @@ func explain(v *web.Visit, err error) refusal {
 }
 
 func worded(v *web.Visit, f *fault.Error) refusal {
+	if errors.Is(f, operation.ErrMaintenance) {
+		return refusal{Problem: v.T("New operations are stopped for maintenance. Nothing was charged; try again later.")}
+	}
 	switch f.Code {
 	case fault.ValidationError:
 		fields, _ := f.Data["fields"].(map[string]string)
-		errors := make(map[string]string, len(fields))
+		problems := make(map[string]string, len(fields))
 		for name, text := range fields {
-			errors[name] = explainField(v, text)
+			problems[name] = explainField(v, text)
 		}
-		return refusal{Problem: v.T("Some fields need another look."), Errors: errors}
+		return refusal{Problem: v.T("Some fields need another look."), Errors: problems}
 	case fault.InvalidPlan:
 		text := v.T("This plan is not on sale. Choose another one.")
 		return refusal{Problem: text, Errors: map[string]string{"plan_id": text}}

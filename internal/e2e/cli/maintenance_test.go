@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/server"
+	"github.com/coaxhq/coax/internal/store/pgtest"
+)
+
+func TestCLIMaintenance_OnOffShow(t *testing.T) {
+	t.Parallel()
+	h := e2e.NewInstall(t)
+	shape := func(text string) map[string]json.RawMessage {
+		t.Helper()
+		var got map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return got
+	}
+	is := func(what, text string, want map[string]string) {
+		t.Helper()
+		got := shape(text)
+		for name, value := range want {
+			if string(got[name]) != value {
+				t.Errorf("%s: %s is %s; want %s", what, name, got[name], value)
+			}
+		}
+	}
+	off := map[string]string{"maintenance": "false", "since": "null", "by": "null", "reason": "null", "bulk_jobs_waiting": "[]"}
+	is("a new store", h.JSON("maintenance", "show"), off)
+	is("off while off", h.JSON("maintenance", "off"), off)
+	e2e.WrongUsage(t, h.Admin("maintenance", "on"), "reason")
+	e2e.WrongUsage(t, h.Admin("maintenance", "off", "--accept"), "--reason")
+	h.Refuses([]string{"maintenance", "on", "--reason", " "}, "reason")
+	is("on", h.JSON("maintenance", "on", "--reason", "restore"), map[string]string{"maintenance": "true", "reason": `"restore"`})
+	is("on while on", h.JSON("maintenance", "on", "--reason", "restore, comparing"), map[string]string{"maintenance": "true", "reason": `"restore, comparing"`})
+	e2e.Mentions(t, "for people", e2e.OK(t, h.Admin("maintenance", "show")).Out, "maintenance        true", "restore, comparing")
+	// Whoever looks needs no master key.
+	if err := os.Rename(filepath.Join(h.Folder, "master.key"), filepath.Join(h.Folder, "away.key")); err != nil {
+		t.Fatal(err)
+	}
+	is("without the master key", h.JSON("maintenance", "show"), map[string]string{"maintenance": "true"})
+	if err := os.Rename(filepath.Join(h.Folder, "away.key"), filepath.Join(h.Folder, "master.key")); err != nil {
+		t.Fatal(err)
+	}
+	is("off", h.JSON("maintenance", "off", "--accept", "--reason", "compared with the provider"), off)
+	acts := h.JSON("log")
+	e2e.Mentions(t, "the log of acts", acts, `"maintenance on"`, `"maintenance off"`, `compared with the provider`, `"accepted":true`)
+	if got := strings.Count(acts, `"maintenance off"`); got != 1 {
+		t.Errorf("switching it off is in the log %d times; want once: off while off is no act", got)
+	}
+}
+
+// A node that is started with the setting switches the mode on and says by what; without
+// the setting the next one leaves it on.
+func TestCLIMaintenance_SettingStartsInMaintenance(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	p, line := e2e.DemoIn(t, folder, "--set", "maintenance=true")
+	e2e.Mentions(t, "the log", p.Err.String(), "maintenance mode is on", "setting:maintenance")
+	refused := e2e.Run(t, "call", "POST", "/api/v1/activate", "--credentials", p.Credentials(), "--idempotency-key", "maintenance-1", "--data", `{"full_name":"Asha","mobile":"9000000001","plan_id":"BASIC-1"}`)
+	e2e.Mentions(t, "an activation", refused.Out+refused.Err, "SERVICE_UNAVAILABLE", "maintenance")
+	e2e.OK(t, e2e.Run(t, "call", "GET", "/api/v1/balance", "--credentials", p.Credentials()))
+	if status, metrics := e2e.Get(t, line.InternalURL+"/metrics"); status != http.StatusOK || !strings.Contains(metrics, "\ncoax_maintenance 1\n") {
+		t.Errorf("/metrics does not say coax_maintenance 1")
+	}
+	if status := p.Terminate(); status != e2e.ExitDone {
+		t.Errorf("it ended with %d", status)
+	}
+	p, _ = e2e.DemoIn(t, folder, "--set", "maintenance=false")
+	h := p.Install(t)
+	e2e.Mentions(t, "after a start without the setting", h.JSON("maintenance", "show"), `"maintenance":true`, "setting:maintenance")
+	e2e.OK(t, h.Admin("maintenance", "off"))
+	e2e.OK(t, e2e.Run(t, "call", "POST", "/api/v1/activate", "--credentials", p.Credentials(), "--idempotency-key", "maintenance-1", "--data", `{"full_name":"Asha","mobile":"9000000001","plan_id":"BASIC-1"}`))
+}
+
+// restored is a store with a bulk renewal under way, of which a copy is taken then.
+type restored struct {
+	*testing.T
+	folder   string
+	provider *demo.RunningSimulator
+	process  *e2e.Process
+	jobID    string
+}
+
+const restoredRows = 30
+
+// copied begins a bulk renewal, copies the store in the middle of it, lets it finish and
+// puts the copy back.
+func copied(t *testing.T) *restored {
+	t.Helper()
+	if pgtest.Chosen() {
+		t.Skip("the store is copied as a file")
+	}
+	provider, err := demo.StartSimulator("127.0.0.1:0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(provider.Stop)
+	r := &restored{T: t, folder: t.TempDir(), provider: provider}
+	// The node dies in the middle of the renewals: a copy of its files is what a backup
+	// of that moment has.
+	r.process = startBreakable(t, r.folder, provider.URL, "P.after=kill@14")
+	file, list := "lco,subscriber_id,mobile,name,plan_id,expiry\n", []string{}
+	for i := range restoredRows {
+		id := fmt.Sprintf("%06d", 500000+i)
+		list = append(list, id)
+		file += fmt.Sprintf("1,%s,98%08d,Asha,BASIC-1,%s\n", id, i, time.Now().Add(72*time.Hour).Format(time.DateOnly))
+	}
+	if got := r.process.Install(t).Admin("subscriber", "import", e2e.CSV(t, file)); got.Code != e2e.ExitDone {
+		t.Fatalf("import: %s", got)
+	}
+	desk := bulkDesk(t, r.process.Line.Config)
+	job, err := desk.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Title: "march", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
+	if err == nil {
+		_, err = desk.Start(t.Context(), 1, job.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.jobID = job.ID
+	<-r.process.Ended
+	backup := filepath.Join(t.TempDir(), "data")
+	e2e.Copy(t, filepath.Join(r.folder, "data"), backup)
+
+	r.process = startBreakable(t, r.folder, provider.URL, "")
+	e2e.Remote(t, r.process).Until("the job ends", func() bool { return r.job().State == bulk.Finished })
+	if status := r.process.Terminate(); status != e2e.ExitDone {
+		t.Fatalf("it ended with %d", status)
+	}
+	if err := os.RemoveAll(filepath.Join(r.folder, "data")); err != nil {
+		t.Fatal(err)
+	}
+	e2e.Copy(t, backup, filepath.Join(r.folder, "data"))
+	return r
+}
+
+func (r *restored) job() bulk.Job {
+	r.Helper()
+	config, err := server.LoadConfig(server.Sources{File: r.process.Line.Config, Environ: []string{}})
+	if err != nil {
+		r.Fatal(err)
+	}
+	store, err := server.OpenStore(r.Context(), config, server.StoreOptions{Tool: true})
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer store.Close()
+	job, found, err := store.BulkJob(r.Context(), 1, r.jobID)
+	if err != nil || !found {
+		r.Fatalf("job %s: %v, %v", r.jobID, found, err)
+	}
+	return job
+}
+
+// renewals is how many renewals the provider has carried out.
+func (r *restored) renewals() int { return len(r.provider.Effects()) }
+
+// A store is put back that has a bulk renewal under way which was finished since. Started
+// in maintenance, the job waits, also once maintenance is off; stopped, nothing of it is
+// renewed a second time.
+func TestRestoredStore_BulkJobWaitsForConfirmation(t *testing.T) {
+	t.Parallel()
+	r := copied(t)
+	before := r.renewals()
+	r.process = startBreakable(t, r.folder, r.provider.URL, "", "maintenance=true")
+	h := r.process.Install(t)
+	e2e.Mentions(t, "maintenance show", h.JSON("maintenance", "show"), `"maintenance":true`, r.jobID, `"interrupted_by":"maintenance"`)
+	e2e.OK(t, h.Admin("maintenance", "off", "--accept", "--reason", "compared with the provider"))
+	w := e2e.Remote(t, r.process)
+	epoch := r.job().Epoch
+	w.Until("the worker has looked at the job", func() bool { return r.job().Epoch > epoch })
+	if job := r.job(); !job.Waits() {
+		t.Errorf("after maintenance the job is %+v; want it to wait", job)
+	}
+	if _, err := bulkDesk(t, r.process.Line.Config).Cancel(t.Context(), 1, r.jobID); err != nil {
+		t.Fatal(err)
+	}
+	w.Until("the job ends", func() bool { return r.job().State == bulk.Finished })
+	if after := r.renewals(); after != before {
+		t.Errorf("the provider had carried out %d renewals and has %d now: some were repeated", before, after)
+	}
+}
+
+// The same without the setting, two hours later.
+func TestRestoredStore_BulkJobWaitsAfterALongStop(t *testing.T) {
+	t.Parallel()
+	r := copied(t)
+	before := r.renewals()
+	r.process = startBreakable(t, r.folder, r.provider.URL, "", "clock.offset=2h")
+	if job := r.job(); !job.Waits() || job.Interrupted != bulk.ByDowntime {
+		t.Errorf("the job is %+v; want it interrupted by the long stop", job)
+	}
+	if !strings.Contains(r.process.Err.String(), "no node has worked on for more than an hour") {
+		t.Errorf("the log does not say so:\n%s", r.process.Err)
+	}
+	w, epoch := e2e.Remote(t, r.process), r.job().Epoch
+	w.Until("the worker has looked at the job", func() bool { return r.job().Epoch > epoch })
+	if after := r.renewals(); after != before {
+		t.Errorf("the provider had carried out %d renewals and has %d now: some were repeated", before, after)
+	}
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+// settingActor is who is written down as having switched maintenance mode on where the
+// configuration did.
+const settingActor = "setting:maintenance"
+
+// enterMaintenance switches maintenance mode on where the setting says so, before the
+// node serves anybody, and tells the log where it is on.
+func enterMaintenance(ctx context.Context, store admin.Store, config Config, log *slog.Logger, now func() time.Time) error {
+	mode, err := store.Maintenance(ctx)
+	if err == nil && config.Maintenance && !mode.On {
+		mode, err = admin.NewDesk(store, nil, settingActor, now).StartMaintenance(ctx, "a node was started with maintenance = true")
+	}
+	if err != nil {
+		return fmt.Errorf("maintenance: %w", err)
+	}
+	if mode.On {
+		log.Warn("maintenance mode is on: no new operations until `coax admin maintenance off`",
+			"since", mode.Since, "by", mode.Actor, "reason", mode.Reason, "setting", config.Maintenance)
+	}
+	return nil
+}
+
+// maintenance is the mode as pages show it; nil while it is off.
+func (n *Node) maintenance(ctx context.Context) (*look.Maintenance, error) {
+	mode, err := n.Store.Maintenance(ctx)
+	if err != nil || !mode.On {
+		return nil, err
+	}
+	return &look.Maintenance{Since: mode.Since, By: mode.Actor, Reason: mode.Reason}, nil
+}
+
+// interruptIdleJobs makes bulk renewals wait for a person that no node has worked on for
+// long: the store may be an old copy, and the renewals made already.
+func interruptIdleJobs(ctx context.Context, store bulk.Store, log *slog.Logger, now time.Time) error {
+	interrupted, err := store.InterruptIdleBulkJobs(ctx, now.Add(-bulk.IdleLimit), now)
+	if err == nil && interrupted > 0 {
+		log.Warn("bulk renewals that no node has worked on for more than an hour wait for their operators to continue or stop them", "jobs", interrupted)
+	}
+	return err
+}
