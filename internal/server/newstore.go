@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"github.com/coaxhq/coax/internal/fileowner"
-	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
 // checkNewStore refuses to begin an empty store on PostgreSQL while a SQLite store
@@ -18,47 +17,35 @@ import (
 // changed and nobody moved the data, and the service would start without customers
 // and wallets.
 func checkNewStore(ctx context.Context, config StoreConfig) error {
-	if config.Kind != "postgres" || config.New || config.Beside == "" {
+	if config.New || config.Beside == "" {
 		return nil
 	}
 	if _, err := os.Stat(config.Beside); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	begun, err := hasOperators(ctx, func() (*sql.DB, error) { return postgres.OpenSQL(config.URL) },
-		`SELECT to_regclass('operators') IS NOT NULL`)
-	if err != nil {
-		return fmt.Errorf("look whether it is empty: %w", err)
-	}
-	if begun {
-		return nil
-	}
 	const ways = "set store.url to sqlite:%[1]s to go on with it, or give --new-store to begin an empty store on PostgreSQL"
-	old, err := hasOperators(ctx, func() (*sql.DB, error) { return openReadOnly(config.Beside) },
-		`SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = 'operators'`)
-	if err != nil {
+	switch found, err := sqliteHasOperators(ctx, config.Beside); {
+	case err != nil:
 		return fmt.Errorf("it has no operators, and whether the SQLite store at %[1]s has some cannot be read (%[2]w): "+ways,
 			config.Beside, fileowner.Explain(config.Beside, err))
-	}
-	if old {
+	case found:
 		return fmt.Errorf("it has no operators, and the SQLite store at %[1]s has some: "+ways, config.Beside)
 	}
 	return nil
 }
 
-// hasOperators reports whether a database has the table of operators, which a query
-// asks, and a row in it.
-func hasOperators(ctx context.Context, open func() (*sql.DB, error), thereQuery string) (bool, error) {
-	pool, err := open()
+func sqliteHasOperators(ctx context.Context, path string) (found bool, err error) {
+	pool, err := openReadOnly(path)
 	if err != nil {
 		return false, err
 	}
 	defer pool.Close()
-	var there bool
-	if err := pool.QueryRowContext(ctx, thereQuery).Scan(&there); err != nil || !there {
+	err = pool.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'operators')`).Scan(&found)
+	if err != nil || !found {
 		return false, err
 	}
-	err = pool.QueryRowContext(ctx, `SELECT count(*) > 0 FROM (SELECT 1 FROM operators LIMIT 1) AS one`).Scan(&there)
-	return there, err
+	err = pool.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM operators)`).Scan(&found)
+	return found, err
 }
 
 // openReadOnly opens a SQLite file in a way that cannot write to it.

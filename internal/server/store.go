@@ -49,12 +49,8 @@ type StoreOptions struct {
 
 // OpenStore opens the store that the configuration names.
 func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened Store, err error) {
-	if !options.Tool {
-		err = checkNewStore(ctx, config.Store)
-	}
-	if err != nil {
-	} else if config.Store.Kind == "postgres" {
-		opened, err = openPostgres(ctx, config.Store.URL, options)
+	if config.Store.Kind == "postgres" {
+		opened, err = openPostgres(ctx, config.Store, options)
 	} else {
 		opened, err = openSQLite(ctx, config.Store.Path, options)
 	}
@@ -75,15 +71,15 @@ func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, 
 	return sqlite.Open(ctx, path, chosen)
 }
 
-func openPostgres(ctx context.Context, address string, options StoreOptions) (Store, error) {
-	chosen := postgres.Options{}
+func openPostgres(ctx context.Context, config StoreConfig, options StoreOptions) (Store, error) {
+	chosen := postgres.Options{Begin: func() error { return checkNewStore(ctx, config) }}
 	if options.Tool {
 		chosen.Role = postgres.Tool
 	}
 	if options.observe != nil {
 		chosen.Observe = options.observe
 	}
-	return postgres.Open(ctx, address, chosen)
+	return postgres.Open(ctx, config.URL, chosen)
 }
 
 // Address is a store's address without a password.

@@ -80,7 +80,7 @@ var ofStaff = map[string]string{
 	"passwords.go": "the desk of staff",
 	"SetPlan":      "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
-	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start",
+	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start",
 	"Ready": "a look at the schema, which is one row", "ServerTime": "a look at the clock",
 }
 

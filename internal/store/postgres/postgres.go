@@ -44,6 +44,9 @@ type Options struct {
 	Role Role
 	// Observe is told of every batch of admissions, reservations or settlements.
 	Observe Observer
+	// Begin is asked before a node begins a store, or opens one that has no operators
+	// yet; an error keeps it from doing so. Nil allows it.
+	Begin func() error
 }
 
 // Observer is told what the store does. It brings its own clock.
@@ -119,7 +122,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("prepare to connect: %w", err)
 	}
-	if err := db.prepare(ctx, options.Role); err != nil {
+	if err := db.prepare(ctx, options); err != nil {
 		db.pool.Close()
 		return nil, err
 	}
@@ -130,7 +133,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	return db, nil
 }
 
-func (db *DB) prepare(ctx context.Context, role Role) error {
+func (db *DB) prepare(ctx context.Context, options Options) error {
 	if err := db.pool.Ping(ctx); err != nil {
 		// pgx writes a line for every host.
 		return fmt.Errorf("it cannot be reached: %w; is PostgreSQL running there, does it take writes, and may this user connect?", inOneLine(err))
@@ -141,7 +144,26 @@ func (db *DB) prepare(ctx context.Context, role Role) error {
 	if err := db.locks.readTotal(ctx, db); err != nil {
 		return err
 	}
-	return db.checkSchema(ctx, role)
+	if options.Role == Node && options.Begin != nil {
+		if begun, err := db.hasOperators(ctx); err != nil {
+			return fmt.Errorf("look whether it has operators: %w", err)
+		} else if !begun {
+			if err := options.Begin(); err != nil {
+				return err
+			}
+		}
+	}
+	return db.checkSchema(ctx, options.Role)
+}
+
+// hasOperators reports whether there is a schema with an operator in it.
+func (db *DB) hasOperators(ctx context.Context) (found bool, err error) {
+	from := db.read(ctx)
+	if err := from.queryRow(`SELECT to_regclass('operators') IS NOT NULL`).Scan(&found); err != nil || !found {
+		return false, err
+	}
+	err = from.queryRow(`SELECT EXISTS (SELECT 1 FROM operators)`).Scan(&found)
+	return found, err
 }
 
 // CheckAddress says what is wrong with an address, without trying it.
