@@ -183,7 +183,7 @@ func (n *nonces) load(tx *tx) error {
 		n.recent[one.mark] = one.position
 	}
 	// Not the last row's: that may be purged.
-	err = tx.queryRow(`SELECT max(indexed_to, (SELECT coalesce(max(position), 0) FROM nonces)) FROM nonce_index_state WHERE id = 1`).Scan(&n.last)
+	err = tx.queryRow(`SELECT max(indexed_to, aged_to, (SELECT coalesce(max(position), 0) FROM nonces)) FROM nonce_index_state WHERE id = 1`).Scan(&n.last)
 	n.loaded = err == nil
 	return err
 }
@@ -272,6 +272,12 @@ func setIndexedTo(tx *tx, position int64) error {
 	return nil
 }
 
+// startOver has all rows indexed anew.
+func startOver(tx *tx) error {
+	_, err := tx.exec(`UPDATE nonce_index_state SET indexed_to = 0, aged_to = 0, aged_at = 0 WHERE id = 1`)
+	return err
+}
+
 func sortByMark(all []usedNonce) {
 	slices.SortFunc(all, func(a, b usedNonce) int { return cmp.Compare(a.mark, b.mark) })
 }
@@ -310,9 +316,10 @@ func indexAfter(tx *tx, position int64) error {
 // purge removes the oldest nonces, if they were used before a moment, and says how
 // many went.
 //
-// Rows that the clock was ahead for seem to be used in the future, and would keep
-// everything behind them. Once the clock is right again, they and all others that are
-// there by then are taken to be used now at the latest, and go when that is old enough.
+// Rows that were written while the clock was ahead seem to be used in the future, and
+// would keep everything behind them. Once the clock is right again, and the oldest row
+// is one of them, all such rows that are there are taken to be used now, and go when
+// that is old enough.
 func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err error) {
 	var agedTo, agedAt int64
 	if err := tx.queryRow(`SELECT aged_to, aged_at FROM nonce_index_state WHERE id = 1`).Scan(&agedTo, &agedAt); err != nil {
@@ -325,8 +332,8 @@ func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err 
 		var position, credentialID, usedAt int64
 		var nonce string
 		err := row.Scan(&position, &credentialID, &nonce, &usedAt)
-		if position <= agedTo {
-			usedAt = min(usedAt, agedAt)
+		if position <= agedTo && usedAt > now {
+			usedAt = agedAt
 		}
 		switch {
 		case kept:
@@ -341,6 +348,7 @@ func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err 
 		return 0, err
 	}
 	if ahead {
+		agedTo = 0
 		_, err := tx.exec(`UPDATE nonce_index_state SET aged_to = (SELECT max(position) FROM nonces), aged_at = ?1 WHERE id = 1`, now)
 		if err != nil {
 			return 0, err
@@ -353,6 +361,12 @@ func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err 
 	sortByMark(gone)
 	for _, one := range gone {
 		if _, err := tx.exec(`DELETE FROM nonce_index WHERE mark = ?1 AND position = ?2`, int64(one.mark), one.position); err != nil {
+			return 0, err
+		}
+	}
+	if agedTo > 0 && last >= agedTo {
+		// Positions may come again.
+		if _, err := tx.exec(`UPDATE nonce_index_state SET aged_to = 0, aged_at = 0 WHERE id = 1`); err != nil {
 			return 0, err
 		}
 	}

@@ -434,3 +434,48 @@ func TestNoncesThatAnOlderReleaseWroteInBetweenStayUsed(t *testing.T) {
 	}
 	checkIndex(t, db)
 }
+
+// What was decided about rows of a clock that was ahead says nothing about rows that
+// get their positions later.
+func TestNoncesAfterThoseOfAClockAheadAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "coax.db")
+	db := open(t, path, Options{})
+	purgeAt := func(now time.Time) (removed int) {
+		t.Helper()
+		removed, err := db.PurgeAdmissions(t.Context(), now.Add(-access.NonceRetention), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return removed
+	}
+	use := func(nonce string, at time.Time) {
+		t.Helper()
+		a := carrying(nonce, "req-first")
+		a.Now = at
+		if !burn(t, db, a) {
+			t.Errorf("%s is used", nonce)
+		}
+	}
+	for i := range 10 {
+		use(fmt.Sprint("ahead-", i), noon.AddDate(1, 0, 0))
+	}
+	purgeAt(noon)
+	later := noon.Add(25 * time.Hour)
+	if removed := purgeAt(later); removed != 10 {
+		t.Fatalf("%d went; want all 10", removed)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, path, Options{})
+	use("sane", later)
+	use("ahead-again", later.AddDate(1, 0, 0))
+	if removed := purgeAt(later.Add(time.Minute)); removed != 0 {
+		t.Errorf("%d went at once", removed)
+	}
+	for _, nonce := range []string{"sane", "ahead-again"} {
+		if burn(t, db, carrying(nonce, "req-second")) {
+			t.Errorf("%s is free", nonce)
+		}
+	}
+}

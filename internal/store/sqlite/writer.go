@@ -176,7 +176,7 @@ func (w *writer) indexBacklog() error {
 	}
 	anew, err := countedAnew(w.tx)
 	if err == nil && anew {
-		err = commit(func(tx *tx) error { return setIndexedTo(tx, 0) })
+		err = commit(startOver)
 	}
 	for err == nil {
 		after, found, failed := w.tx.nonces.backlog(w.tx)

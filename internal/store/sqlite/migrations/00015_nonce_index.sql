@@ -12,8 +12,8 @@ CREATE TABLE nonce_index (
 ) STRICT;
 
 -- indexed_to: all rows up to that position are in the index.
--- The rows up to aged_to were used at aged_at at the latest, whatever they say: some
--- were written while the clock was ahead.
+-- Of the rows up to aged_to, those that seem to be used in the future, because the clock
+-- was ahead, are taken to be used at aged_at.
 CREATE TABLE nonce_index_state (
     id         INTEGER PRIMARY KEY CHECK (id = 1),
     indexed_to INTEGER NOT NULL,
