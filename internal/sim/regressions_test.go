@@ -36,3 +36,35 @@ func TestAFailedCommitStrikesItsOwnBatchAlone(t *testing.T) {
 		t.Errorf("the commit of the third batch fails %q; want after", got)
 	}
 }
+
+// The duplicate rule is judged with the clock at which the facts were read. Where it
+// was put back by an hour before the reservation, a renewal of thirteen minutes ago
+// is one of the future, and no duplicate. (Seed 60 on PostgreSQL.)
+func TestAClockPutBackMakesNoDuplicate(t *testing.T) {
+	for _, put := range []struct {
+		back bool
+		want int
+	}{{true, 0}, {false, 1}} {
+		w := &world{clock: newClock(1), nicknames: map[string]string{}, reservers: map[string]string{"CX2": "a6"}}
+		m := newModel(w)
+		now := w.now().UnixMilli()
+		expires, completed := now+10*dayMS, now+47*60_000
+		m.operators[1] = &mOperator{ID: 1, ratesHad: map[int64]bool{}}
+		m.plans["BASIC-1"] = &mPlan{ID: "BASIC-1", Price: 100, Months: 1}
+		m.subscribers["101000"] = &mSubscriber{ID: "101000", Operator: 1, Expires: &expires}
+		m.operations["CX1"] = &mOperation{ID: "CX1", Subscriber: "101000", Plan: "BASIC-1", Kind: "renew", state: "success", Completed: &completed}
+		f := &flight{task: "a6", kind: "renew", fields: map[string]string{"subscriber_id": "101000", "plan_id": "BASIC-1"}, timesMoved: w.timesMoved()}
+		m.asked[keyOf(1, "order-of-a6")] = []*flight{f}
+		if put.back {
+			w.setWrong()
+		}
+		starts, ends := extended("renew", expires, now, 1)
+		m.reserved(&mOperation{
+			ID: "CX2", Operator: 1, Key: "order-of-a6", Kind: "renew", Channel: "api", Subscriber: "101000", Plan: "BASIC-1", Months: 1,
+			Amount: 100, Epoch: 1, Previous: &expires, Planned: ends, Starts: starts, Created: now,
+		})
+		if len(m.violations) != put.want {
+			t.Errorf("put back: %v; the model objects to %q, want %d objections", put.back, m.violations, put.want)
+		}
+	}
+}
