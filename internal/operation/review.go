@@ -9,13 +9,9 @@ import (
 	"github.com/coaxhq/coax/internal/failpoint"
 )
 
-const (
-	// reviewPoll is how often the store is asked whether something is due.
-	reviewPoll = 250 * time.Millisecond
-	// reviewWorkers is how many questions are put to the provider at once: one
-	// slow answer must not keep every other operation waiting.
-	reviewWorkers = 8
-)
+// reviewPoll is how often the store is asked whether something is due while there
+// is nothing to do.
+const reviewPoll = 250 * time.Millisecond
 
 // ReviewConfig is how patiently operations are followed up.
 type ReviewConfig struct {
@@ -39,68 +35,118 @@ type Reviewer struct {
 	store    ReviewStore
 	provider Provider
 	config   ReviewConfig
+	queues   []*queue
+	freed    chan struct{} // a worker has ended
 }
 
 // NewReviewer returns a reviewer.
 func NewReviewer(store ReviewStore, provider Provider, config ReviewConfig) *Reviewer {
-	return &Reviewer{store: store, provider: provider, config: config}
+	r := &Reviewer{store: store, provider: provider, config: config, freed: make(chan struct{}, 1)}
+	r.queues = []*queue{
+		{
+			workers: reviewWorkers, perOperator: reviewsPerOperator, due: func(d Due) bool { return d.Reviews },
+			claim: r.claimReviews, follow: r.review,
+		}, {
+			workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.Addons },
+			claim: store.ClaimAddons, follow: r.followAddon,
+		}, {
+			workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.LateChecks },
+			claim: store.ClaimLateChecks, follow: r.checkLate,
+		},
+	}
+	return r
 }
 
-// Run follows up until ctx ends, and then finishes what it has begun.
+// Run follows up until ctx ends, and then finishes what it has begun. Workers are
+// refilled as they end; only where there is nothing to start does it wait.
 func (r *Reviewer) Run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
 	ticker := time.NewTicker(reviewPoll)
 	defer ticker.Stop()
-	for {
-		if _, err := r.RunOnce(ctx); err != nil && ctx.Err() == nil {
+	problem := func(err error) {
+		if ctx.Err() == nil {
 			r.config.Problem(err)
+		}
+	}
+	for ctx.Err() == nil {
+		if r.start(ctx, &working, problem) > 0 {
+			continue
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-ticker.C:
+		case <-r.freed:
 		}
 	}
 }
 
-// RunOnce does what is due now, and says how much that was.
+// RunOnce does what is due now, as far as there are workers for it, and says how
+// much that was.
 func (r *Reviewer) RunOnce(ctx context.Context) (done int, err error) {
-	due, err := r.store.Due(ctx, r.config.Now())
-	if err != nil || !due {
-		return 0, err
-	}
-	// Two calls, a question and a void, and time to write down what they came to.
-	now := r.config.Now()
-	claim := Claim{Now: now, Node: r.config.Node, Until: now.Add(2*r.config.Timeout + 2*leaseSlack), Most: reviewWorkers}
-	reviews, err := r.store.ClaimReviews(ctx, claim)
-	addons, addonErr := r.store.ClaimAddons(ctx, claim)
-	late, lateErr := r.store.ClaimLateChecks(ctx, claim)
-
-	if len(reviews) > 0 {
-		if err := failpoint.Hit("V.claimed"); err != nil {
-			return 0, err
-		}
-	}
-	// What was claimed is carried through, whoever stops the loop.
-	ctx = context.WithoutCancel(ctx)
-	var group sync.WaitGroup
+	var working sync.WaitGroup
 	var mu sync.Mutex
-	problems := []error{err, addonErr, lateErr}
-	work := func(ops []Operation, do func(context.Context, Operation) error) {
-		for _, op := range ops {
-			group.Go(func() {
-				if err := do(ctx, op); err != nil {
-					mu.Lock()
-					problems = append(problems, err)
-					mu.Unlock()
+	var problems []error
+	done = r.start(ctx, &working, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		problems = append(problems, err)
+	})
+	working.Wait()
+	return done, errors.Join(problems...)
+}
+
+// start claims what is due for the workers that are free, sets them to work, and
+// says how many.
+func (r *Reviewer) start(ctx context.Context, working *sync.WaitGroup, problem func(error)) (started int) {
+	due, err := r.store.Due(ctx, r.config.Now())
+	if err != nil {
+		problem(err)
+		return 0
+	}
+	for _, q := range r.queues {
+		if !q.due(due) {
+			continue
+		}
+		now := r.config.Now()
+		// Two calls, a question and a void, and time to write down what they came to.
+		claim := Claim{Now: now, Node: r.config.Node, Until: now.Add(2*r.config.Timeout + 2*leaseSlack)}
+		claimed, err := q.take(ctx, claim)
+		if err != nil {
+			problem(err)
+		}
+		started += len(claimed)
+		// What was claimed is carried through, whoever stops the loop.
+		ctx := context.WithoutCancel(ctx)
+		for _, op := range claimed {
+			working.Go(func() {
+				defer r.release(q, op)
+				if err := q.follow(ctx, op); err != nil {
+					problem(err)
 				}
 			})
 		}
 	}
-	work(reviews, r.review)
-	work(addons, r.followAddon)
-	work(late, r.checkLate)
-	group.Wait()
-	return len(reviews) + len(addons) + len(late), errors.Join(problems...)
+	return started
+}
+
+func (r *Reviewer) release(q *queue, op Operation) {
+	q.release(op.OperatorID)
+	select {
+	case r.freed <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+func (r *Reviewer) claimReviews(ctx context.Context, c Claim) ([]Operation, error) {
+	claimed, err := r.store.ClaimReviews(ctx, c)
+	if err == nil && len(claimed) > 0 {
+		err = failpoint.Hit("V.claimed")
+	}
+	if err != nil {
+		return nil, err // what was claimed all the same is anybody's again later
+	}
+	return claimed, nil
 }
 
 // review asks the provider what became of an operation, and settles it if the

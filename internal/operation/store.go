@@ -53,13 +53,14 @@ type ReviewStore interface {
 	// only one: whatever is processing was left behind by an earlier process.
 	TakeOver(ctx context.Context, now time.Time) error
 
-	// Due reports whether there is anything to claim, without claiming it.
-	Due(ctx context.Context, now time.Time) (bool, error)
+	// Due reports what there is to claim, without claiming it.
+	Due(ctx context.Context, now time.Time) (Due, error)
 
 	// ClaimReviews takes operations that wait for somebody into the given hands:
 	// those in review whose time has come, and those whose lease has ended while
 	// processing, which are in review from then on. Each has a new epoch, so
-	// that whoever held it before can no longer settle it.
+	// that whoever held it before can no longer settle it. This and the other
+	// claims keep the claim's bounds and take the operators in turn.
 	ClaimReviews(ctx context.Context, claim Claim) ([]Operation, error)
 
 	// Postpone lets go of a claimed operation until it is looked at again; false
@@ -80,6 +81,12 @@ type ReviewStore interface {
 	CloseLateCheck(ctx context.Context, id string, again time.Time) error
 }
 
+// Due is which queues have work whose time has come.
+type Due struct{ Reviews, Addons, LateChecks bool }
+
+// Any reports whether any queue has.
+func (d Due) Any() bool { return d.Reviews || d.Addons || d.LateChecks }
+
 // Claim is who takes work, and how much.
 type Claim struct {
 	Now  time.Time
@@ -87,6 +94,20 @@ type Claim struct {
 	// Until is when the work is anybody's again if nothing is heard.
 	Until time.Time
 	Most  int
+	// PerOperator bounds what is in hand of one operator, Held included; zero
+	// is no bound.
+	PerOperator int
+	Held        map[int64]int
+	// After is the operator that was served last: those behind it come first.
+	After int64
+}
+
+// Room is how many operations of an operator the claim may take.
+func (c Claim) Room(operatorID int64) int {
+	if c.PerOperator == 0 {
+		return c.Most
+	}
+	return min(c.Most, max(0, c.PerOperator-c.Held[operatorID]))
 }
 
 // Postponement puts an operation in review off.

@@ -201,8 +201,8 @@ func (s store) TakeOver(ctx context.Context, now time.Time) error {
 	return s.writes(ctx, "take over", "", func() error { return s.db.TakeOver(ctx, now) })
 }
 
-func (s store) Due(ctx context.Context, now time.Time) (bool, error) {
-	return reading(s, ctx, "due", "", func() (bool, error) { return s.db.Due(ctx, now) })
+func (s store) Due(ctx context.Context, now time.Time) (operation.Due, error) {
+	return reading(s, ctx, "due", "", func() (operation.Due, error) { return s.db.Due(ctx, now) })
 }
 
 func (s store) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ var reviewTests = []test{
 	{"an operation whose lease has ended is taken over, once", takenOverOnce},
 	{"who lost an operation to a claim settles nothing", claimedAway},
 	{"an operation in review is claimed when its time has come", claimedInTime},
+	{"claims take operators in turn, within each one's bound", claimsInTurn},
 	{"a new node takes over everything that is processing", newNodeTakesOver},
 	{"a missing add-on is claimed, settled, and closed by a person", addons},
 	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
@@ -26,7 +28,7 @@ func claim(now time.Time) operation.Claim {
 
 func (s *shop) due(what string, now time.Time, want bool) {
 	s.Helper()
-	if due, err := s.Due(s.Context(), now); err != nil || due != want {
+	if due, err := s.Due(s.Context(), now); err != nil || due.Any() != want {
 		s.Errorf("%s: due %v, %v; want %v", what, due, err, want)
 	}
 }
@@ -48,7 +50,7 @@ func takenOverOnce(h *house) {
 		}
 		for _, taken := range ops {
 			claimed.Add(1)
-			if taken.State != operation.NeedsReview || taken.Epoch != op.Epoch+1 || taken.Node != "node-2" || !taken.ReviewSince.Equal(end) {
+			if taken.State != operation.NeedsReview || taken.Epoch <= op.Epoch || taken.Node != "node-2" || !taken.ReviewSince.Equal(end) {
 				s.Errorf("taken over as %+v", taken)
 			}
 		}
@@ -107,6 +109,72 @@ func claimedInTime(h *house) {
 	h.reopen()
 	s.due("after a restart, before its time", at, false)
 	s.due("after a restart, in time", at.Add(time.Hour), true)
+}
+
+// claimsInTurn has one operator with six due operations in each queue, and another
+// with one that became due after them.
+func claimsInTurn(h *house) {
+	s := h.shop("10000")
+	first := s.operator.ID
+	other := &shop{house: h, operator: h.operator("other"), plan: s.plan, sold: s.sold}
+	other.topUp(other.operator, "10000")
+	second := other.operator.ID
+	for i := range 7 {
+		for kind, prepare := range []func(*operation.Settlement){
+			func(st *operation.Settlement) { st.To = operation.NeedsReview },
+			func(st *operation.Settlement) {
+				st.To, st.AddonState, st.AddonNextAt = operation.Success, operation.AddonFailed, noon.Add(time.Duration(i)*time.Second)
+			},
+			func(st *operation.Settlement) { st.To, st.Reason = operation.Failed, operation.NotConfirmed },
+		} {
+			owner := s
+			if i == 6 {
+				owner = other
+			}
+			n := 10*kind + i
+			draft := owner.activation(name("key", n), fmt.Sprintf("98000000%02d", n), fmt.Sprintf("1000%02d", n))
+			draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
+			st := settlement(owner.reserve(draft), operation.NeedsReview)
+			if st.NextCheckAt = noon.Add(time.Duration(i) * time.Second); kind == 1 {
+				st.NextCheckAt = time.Time{}
+			}
+			prepare(&st)
+			if _, settled, err := s.Settle(s.Context(), st); err != nil || !settled {
+				s.Fatalf("settled %v, %v", settled, err)
+			}
+		}
+	}
+	for queue, claims := range map[string]func(context.Context, operation.Claim) ([]operation.Operation, error){
+		"reviews": s.ClaimReviews, "add-ons": s.ClaimAddons, "late checks": s.ClaimLateChecks,
+	} {
+		for _, row := range []struct {
+			name              string
+			most, perOperator int
+			held              map[int64]int
+			after             int64
+			ofFirst, ofSecond int
+		}{
+			{"one, behind the first", 1, 2, nil, first, 0, 1},
+			{"an operator at its bound", 4, 2, map[int64]int{first: 2}, 0, 0, 0},
+			{"one below its bound", 4, 2, map[int64]int{first: 1}, second, 1, 0},
+			{"one, behind the second", 1, 2, nil, second, 1, 0},
+			{"as many as there is room for", 4, 3, nil, 0, 3, 0},
+			{"what is left", 4, 0, nil, 0, 1, 0},
+			{"nothing", 4, 0, nil, 0, 0, 0},
+		} {
+			c := claim(noon.Add(10 * time.Second))
+			c.Most, c.PerOperator, c.Held, c.After = row.most, row.perOperator, row.held, row.after
+			ops, err := claims(s.Context(), c)
+			s.must(err)
+			count := map[int64]int{}
+			for _, op := range ops {
+				count[op.OperatorID]++
+			}
+			if count[first] != row.ofFirst || count[second] != row.ofSecond {
+				s.Errorf("%s, %s: claimed %v; want %d of the first operator and %d of the second", queue, row.name, count, row.ofFirst, row.ofSecond)
+			}
+		}
+	}
 }
 
 func newNodeTakesOver(h *house) {
