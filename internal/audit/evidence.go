@@ -52,7 +52,7 @@ type evidence struct {
 	// first, and one that is another.
 	transactions [2]string
 
-	lateSuccess, duplicateEffect bool
+	lateSuccess, rejectedAfterSuccess, duplicateEffect bool
 }
 
 func (e *evidence) addCall(c *providerCall) {
@@ -87,6 +87,7 @@ func (e *evidence) addCall(c *providerCall) {
 func (e *evidence) addException(x *exception) {
 	e.exceptions++
 	e.lateSuccess = e.lateSuccess || x.kind == "LATE_SUCCESS"
+	e.rejectedAfterSuccess = e.rejectedAfterSuccess || x.kind == "REJECTED_AFTER_SUCCESS"
 	e.duplicateEffect = e.duplicateEffect || x.kind == "DUPLICATE_EFFECT"
 }
 
@@ -113,6 +114,9 @@ func (a *auditor) judgeEvidence(op *operation, d dossier) {
 	// exception then.
 	if op.status == "failed" && e.confirmed && !e.lateSuccess && !op.nextCheck.Valid {
 		a.found("S9", subject, "it was refunded and the provider carried it out; expected an exception LATE_SUCCESS")
+	}
+	if op.status == "success" && e.rejected && !e.rejectedAfterSuccess {
+		a.found("S9", subject, "it was charged and the provider rejected or voided it; expected an exception REJECTED_AFTER_SUCCESS")
 	}
 	if another := e.anotherThan(op.transaction.String); op.status == "success" && another != "" && !e.duplicateEffect {
 		a.found("S9", subject, "the provider carried it out as %q and as %q; expected an exception DUPLICATE_EFFECT", op.transaction.String, another)

@@ -30,6 +30,7 @@ type willing struct {
 	status []operation.Answer
 	asked  int
 	silent bool // it carries out nothing, and says nothing
+	reject bool // it carries out nothing, and says so
 	void   *operation.Answer
 	voids  int
 }
@@ -40,6 +41,9 @@ func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answ
 	}
 	if p.silent {
 		return operation.Answer{}
+	}
+	if p.reject {
+		return operation.Answer{Verdict: operation.Rejected, Message: "No."}
 	}
 	return operation.Answer{Verdict: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
 }
@@ -424,18 +428,22 @@ func TestInDoubtTheCallersHangingUpNoLongerCounts(t *testing.T) {
 // word goes against what was settled, a person is told.
 func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
 	rows := []struct {
-		name string
-		to   operation.State
-		as   string // the provider's number that the other node was given
-		want []operation.ExceptionKind
+		name   string
+		to     operation.State
+		as     string // the provider's number that the other node was given
+		reject bool   // what the sleeper is told
+		want   []operation.ExceptionKind
 	}{
-		{"settled alike", operation.Success, "P-1", nil},
-		{"settled under another number", operation.Success, "P-other", []operation.ExceptionKind{operation.DuplicateEffect}},
-		{"refunded", operation.Failed, "", []operation.ExceptionKind{operation.LateSuccess}},
+		{"settled alike", operation.Success, "P-1", false, nil},
+		{"settled under another number", operation.Success, "P-other", false, []operation.ExceptionKind{operation.DuplicateEffect}},
+		{"refunded", operation.Failed, "", false, []operation.ExceptionKind{operation.LateSuccess}},
+		{"charged, and rejected", operation.Success, "P-1", true, []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{"refunded, and rejected", operation.Failed, "", true, nil},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			s := newShop(t)
+			s.provider.reject = row.reject
 			s.provider.during = func(order operation.Order) {
 				later := noon.Add(time.Hour)
 				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Most: 1})

@@ -291,18 +291,22 @@ func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	return r.store.CloseLateCheck(ctx, op.ID, again)
 }
 
-// contradiction is the exception that there is where the provider's word goes
-// against what has been settled: it carried out what was refunded, or carried out
-// under another number what it had confirmed already.
+// contradiction is the exception that there is where a definite answer of the
+// provider goes against what has been settled: it carried out what was refunded, did
+// not carry out what was charged, or carried it out under another number.
 func contradiction(op Operation, answer Answer, now time.Time) (e Exception, contradicts bool) {
 	e = Exception{OperationID: op.ID, At: now}
 	switch {
-	case answer.Verdict != Confirmed:
-		return e, false
-	case op.State == Failed:
+	case answer.Verdict == Confirmed && op.State == Failed:
 		e.Kind = LateSuccess
 		e.Detail = "refunded as " + string(op.Reason) + "; the provider says that it was carried out as " + answer.Transaction
-	case op.State == Success && op.ProviderTransaction != "" && answer.Transaction != op.ProviderTransaction:
+	case answer.Verdict == Rejected && op.State == Success:
+		e.Kind = RejectedAfterSuccess
+		e.Detail = "charged; the provider says that it was not carried out"
+		if answer.Message != "" {
+			e.Detail += ": " + answer.Message
+		}
+	case answer.Verdict == Confirmed && op.State == Success && op.ProviderTransaction != "" && answer.Transaction != op.ProviderTransaction:
 		e.Kind = DuplicateEffect
 		e.Detail = "settled as " + op.ProviderTransaction + "; the provider also says that it was carried out as " + answer.Transaction
 	default:

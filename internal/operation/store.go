@@ -136,13 +136,16 @@ type AddonSettlement struct {
 type ExceptionKind string
 
 // LateSuccess is an operation that was refunded and then turned out to have been
-// carried out; DuplicateEffect is one that the provider says it carried out twice,
-// under two numbers of its own; WrongAnswer is one that it answered as if it had
-// been asked something else. No money moves by itself: a person decides.
+// carried out; RejectedAfterSuccess is one that was charged, and the provider says
+// that it was never carried out; DuplicateEffect is one that the provider says it
+// carried out twice, under two numbers of its own; WrongAnswer is one that it
+// answered as if it had been asked something else. No money moves by itself: a
+// person decides.
 const (
-	LateSuccess     ExceptionKind = "LATE_SUCCESS"
-	DuplicateEffect ExceptionKind = "DUPLICATE_EFFECT"
-	WrongAnswer     ExceptionKind = "WRONG_ANSWER"
+	LateSuccess          ExceptionKind = "LATE_SUCCESS"
+	RejectedAfterSuccess ExceptionKind = "REJECTED_AFTER_SUCCESS"
+	DuplicateEffect      ExceptionKind = "DUPLICATE_EFFECT"
+	WrongAnswer          ExceptionKind = "WRONG_ANSWER"
 )
 
 // Exception is something that only a person can decide.
@@ -305,10 +308,26 @@ func (s Settlement) Repeats(op Operation) bool { return op.Epoch == s.Epoch && o
 // the evidence down writes this beside it, in the same commit: a node that died
 // between the two would leave a contradiction that nobody is told of.
 func (s Settlement) Contradicts(op Operation) (e Exception, contradicts bool) {
-	if s.To != Success {
-		return Exception{}, false
+	said := Answer{Transaction: s.ProviderTransaction, Message: s.ProviderMessage}
+	switch s.To {
+	case Success:
+		said.Verdict = Confirmed
+	case Failed:
+		said.Verdict = Rejected
 	}
-	return contradiction(op, Answer{Verdict: Confirmed, Transaction: s.ProviderTransaction}, s.At)
+	return contradiction(op, said, s.At)
+}
+
+// Contradictions are the exceptions that there are where the provider had said
+// something definite of the main component before, to a node that could no longer
+// settle the operation, and it is now settled otherwise.
+func (s Settlement) Contradictions(settled Operation, said []Answer) (all []Exception) {
+	for _, answer := range said {
+		if e, contradicts := contradiction(settled, answer, s.At); contradicts {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // ProviderCall is one question to the provider and its answer, as evidence.

@@ -40,9 +40,17 @@ func settleReview(tx *tx, act admin.Act, s operation.Settlement) (operation.Oper
 	if !s.Fits(before) {
 		return before, fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
 	}
+	rows, err := tx.query(definiteAnswers, before.ID)
+	said, err := collect(rows, err, readAnswer)
+	if err != nil {
+		return before, fmt.Errorf("read what the provider said of %s: %w", before.ID, err)
+	}
 	writing, one := &pgx.Batch{}, settling{s, before}
 	settle(writing, []settling{one})
 	op := s.After(before)
+	for _, e := range s.Contradictions(op, said) {
+		raiseException(writing, e)
+	}
 	if err := tx.send(writing); err != nil {
 		return op, fmt.Errorf("settle %s: %w", before.ID, err)
 	}

@@ -138,7 +138,7 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 		changed, err = tx.exec(`
 			UPDATE operations SET next_check_at = $3, needs_person = greatest(needs_person, $4::boolean::int)
 			 WHERE id = $1 AND epoch = $2 AND `+unindexed+` = 'needs_review'`, p.OperationID, p.Epoch, p.NextCheckAt.UnixMilli(), p.NeedsPerson)
-		if err != nil || changed == 0 {
+		if err != nil {
 			return err
 		}
 		calls := &pgx.Batch{}

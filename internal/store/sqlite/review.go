@@ -188,7 +188,7 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 		changed, err = tx.exec(`
 			UPDATE operations SET next_check_at = ?3, needs_person = max(needs_person, ?4)
 			 WHERE id = ?1 AND epoch = ?2 AND status = 'needs_review'`, p.OperationID, p.Epoch, p.NextCheckAt.UnixMilli(), p.NeedsPerson)
-		if err != nil || changed == 0 {
+		if err != nil {
 			return err
 		}
 		return writeCalls(tx, p.OperationID, p.Node, p.Calls)

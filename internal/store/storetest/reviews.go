@@ -18,6 +18,7 @@ var reviewTests = []test{
 	{"a missing add-on is claimed, settled, and closed by a person", addons},
 	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
 	{"a word that comes too late is kept with the exception that it makes", lateWord},
+	{"an answer to a node that lost the operation is held against its settlement", answeredBefore},
 	{"a settlement that is made again leaves its evidence once", settledAgain},
 	{"a person settles what is in review, and nothing else", personSettles},
 }
@@ -261,41 +262,114 @@ func lateChecks(h *house) {
 	s.money("all along", "10000", "0")
 }
 
+// exceptionsOf are the kinds of an operation's open exceptions.
+func (s *shop) exceptionsOf(id string) (kinds []operation.ExceptionKind) {
+	s.Helper()
+	entries, err := s.Exceptions(s.Context(), false)
+	s.must(err)
+	for _, e := range entries {
+		if e.TransactionID == id {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	return kinds
+}
+
+// answered is a settlement on a definite answer of the provider.
+func answered(op operation.Operation, to operation.State, transaction string) operation.Settlement {
+	st := settlement(op, to)
+	st.ProviderTransaction, st.Calls[0].Answer.Transaction = transaction, transaction
+	st.Calls[0].Answer.Verdict = map[operation.State]operation.Verdict{operation.Success: operation.Confirmed, operation.Failed: operation.Rejected}[to]
+	return st
+}
+
 func lateWord(h *house) {
 	s := h.shop("10000")
 	for i, row := range []struct {
-		name string
-		to   operation.State
-		as   string // the provider's number that is said too late
-		want []operation.ExceptionKind
+		name     string
+		settled  operation.State
+		as       string
+		says     operation.State // what the provider's late answer would settle
+		saysAs   string
+		want     []operation.ExceptionKind
+		byPerson bool
 	}{
-		{"refunded", operation.Failed, "P-late", []operation.ExceptionKind{operation.LateSuccess}},
-		{"settled under another number", operation.Success, "P-late", []operation.ExceptionKind{operation.DuplicateEffect}},
-		{"settled alike", operation.Success, "", nil},
+		{name: "refunded, then confirmed", settled: operation.Failed, says: operation.Success, saysAs: "P-late", want: []operation.ExceptionKind{operation.LateSuccess}},
+		{name: "confirmed, then rejected", settled: operation.Success, as: "P-1", says: operation.Failed, want: []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{name: "confirmed by a person, then rejected", settled: operation.Success, byPerson: true, says: operation.Failed, want: []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{name: "refunded by a person, then confirmed", settled: operation.Failed, byPerson: true, says: operation.Success, saysAs: "P-late", want: []operation.ExceptionKind{operation.LateSuccess}},
+		{name: "settled under another number", settled: operation.Success, as: "P-1", says: operation.Success, saysAs: "P-late", want: []operation.ExceptionKind{operation.DuplicateEffect}},
+		{name: "settled alike", settled: operation.Success, as: "P-1", says: operation.Success, saysAs: "P-1"},
+		{name: "refunded, then rejected", settled: operation.Failed, says: operation.Failed},
+		{name: "confirmed, then unknown", settled: operation.Success, as: "P-1", says: operation.NeedsReview},
 	} {
 		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
 		claimed, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
 		s.must(err)
-		s.settle(claimed[0], row.to)
-		late := settlement(op, operation.Success)
-		if row.as != "" {
-			late.ProviderTransaction = row.as
+		if row.byPerson {
+			st := operation.Settlement{OperationID: op.ID, To: row.settled, At: noon.Add(time.Minute), Actor: "test:asha", Why: "because"}
+			if row.settled == operation.Failed {
+				st.Reason = operation.RejectedByReview
+			}
+			_, err = s.SettleReview(s.Context(), act("review settle"), st)
+		} else {
+			_, _, err = s.Settle(s.Context(), answered(claimed[0], row.settled, row.as))
 		}
+		s.must(err)
+		late := answered(op, row.says, row.saysAs)
 		// Twice, as when the answer to the first is lost.
 		for range 2 {
-			if _, settled, err := s.Settle(s.Context(), late); err != nil || settled {
-				s.Fatalf("%s: settled %v, %v", row.name, settled, err)
+			if now, settled, err := s.Settle(s.Context(), late); err != nil || settled || now.State != row.settled {
+				s.Fatalf("%s: settled %v as %s, %v", row.name, settled, now.State, err)
 			}
 		}
-		entries, err := s.Exceptions(s.Context(), false)
+		if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
+		}
+		history, err := s.OperationHistory(s.Context(), op.ID)
 		s.must(err)
-		var kinds []operation.ExceptionKind
-		for _, e := range entries {
-			if e.TransactionID == op.ID {
-				kinds = append(kinds, e.Kind)
-			}
+		if last := history.Calls[len(history.Calls)-1]; last.Outcome != late.Calls[0].Answer.Verdict.String() {
+			s.Errorf("%s: the last call that is kept says %s; want %s", row.name, last.Outcome, late.Calls[0].Answer.Verdict)
 		}
-		if fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+	}
+}
+
+// answeredBefore has the provider tell a node something definite that lost the
+// operation to review by then. It is held against what review or a person settles.
+func answeredBefore(h *house) {
+	s := h.shop("10000")
+	for i, row := range []struct {
+		name     string
+		says     operation.State
+		to       operation.State
+		byPerson bool
+		want     []operation.ExceptionKind
+	}{
+		{"rejected, then confirmed", operation.Failed, operation.Success, false, []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{"rejected, then confirmed by a person", operation.Failed, operation.Success, true, []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{"confirmed, then voided", operation.Success, operation.Failed, false, []operation.ExceptionKind{operation.LateSuccess}},
+		{"confirmed, then refunded by a person", operation.Success, operation.Failed, true, []operation.ExceptionKind{operation.LateSuccess}},
+		{"confirmed under another number", operation.Success, operation.Success, false, []operation.ExceptionKind{operation.DuplicateEffect}},
+		{"confirmed, then confirmed by a person", operation.Success, operation.Success, true, nil},
+		{"rejected twice", operation.Failed, operation.Failed, false, nil},
+	} {
+		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
+		claimed, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
+		s.must(err)
+		if now, settled, err := s.Settle(s.Context(), answered(op, row.says, "P-before")); err != nil || settled || now.State != operation.NeedsReview {
+			s.Fatalf("%s: settled %v as %s, %v", row.name, settled, now.State, err)
+		}
+		if row.byPerson {
+			st := operation.Settlement{OperationID: op.ID, To: row.to, At: noon.Add(time.Minute), Actor: "test:asha", Why: "because"}
+			if row.to == operation.Failed {
+				st.Reason = operation.RejectedByReview
+			}
+			_, err = s.SettleReview(s.Context(), act("review settle"), st)
+		} else {
+			_, _, err = s.Settle(s.Context(), answered(claimed[0], row.to, "P-after"))
+		}
+		s.must(err)
+		if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint(row.want) {
 			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
 		}
 	}

@@ -189,6 +189,10 @@ var exceptionWords = map[operation.ExceptionKind]struct{ title, meaning string }
 		look.Word("Late success"),
 		look.Word("It was refunded, and then the provider said that it had carried it out. The subscriber has what nobody paid for: have it undone, or charge it."),
 	},
+	operation.RejectedAfterSuccess: {
+		look.Word("Rejected after success"),
+		look.Word("It was charged, and the provider says that it never carried it out. The subscriber may have paid for nothing: ask the provider, and refund it or have it carried out."),
+	},
 	operation.DuplicateEffect: {
 		look.Word("Carried out twice"),
 		look.Word("The provider names two transactions of its own for one operation. Ask it to undo one of them."),
