@@ -37,6 +37,10 @@ var evidenceDamage = []damage{
 		name: "an add-on that nobody confirmed", want: []string{"S9"}, subject: "operation {activate-10}",
 		sql: `UPDATE operations SET addon_status = 'success', addon_next_at = NULL WHERE id = '{activate-10}'`,
 	}, {
+		name: "an add-on given up that was delivered", want: []string{"S9"}, subject: "operation {activate-5}",
+		sql: `INSERT INTO provider_calls (operation_id, reference, kind, outcome, node, asked_at)
+		      VALUES ('{activate-5}', '{activate-5}-2', 'status', 'confirmed', 'node-1', 0)`,
+	}, {
 		name: "an add-on nobody is after", want: []string{"S4"}, subject: "operation {activate-10}",
 		sql: `UPDATE operations SET addon_next_at = NULL WHERE id = '{activate-10}'`,
 	}, {

@@ -52,7 +52,7 @@ type evidence struct {
 	// first, and one that is another.
 	transactions [2]string
 
-	lateSuccess, rejectedAfterSuccess, duplicateEffect bool
+	lateSuccess, rejectedAfterSuccess, duplicateEffect, addonContradiction bool
 }
 
 func (e *evidence) addCall(c *providerCall) {
@@ -88,6 +88,7 @@ func (e *evidence) addException(x *exception) {
 	e.exceptions++
 	e.lateSuccess = e.lateSuccess || x.kind == "LATE_SUCCESS"
 	e.rejectedAfterSuccess = e.rejectedAfterSuccess || x.kind == "REJECTED_AFTER_SUCCESS"
+	e.addonContradiction = e.addonContradiction || x.kind == "ADDON_CONTRADICTION"
 	e.duplicateEffect = e.duplicateEffect || x.kind == "DUPLICATE_EFFECT"
 }
 
@@ -123,6 +124,9 @@ func (a *auditor) judgeEvidence(op *operation, d dossier) {
 	}
 	if op.addonStatus.String == "success" && !e.addonConfirmed {
 		a.found("S9", subject, "its add-on is a success that the provider did not confirm")
+	}
+	if op.addonStatus.String == "closed" && e.addonConfirmed && !e.addonContradiction {
+		a.found("S9", subject, "a person closed its add-on and the provider carried it out; expected an exception ADDON_CONTRADICTION")
 	}
 }
 

@@ -208,14 +208,8 @@ func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer An
 // unknowable is put on the list for a person; it is asked about all the same.
 func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Answer, calls []ProviderCall) error {
 	now := r.config.Now()
-	wait := r.config.FirstCheck
-	for range op.Checks {
-		if wait *= 2; wait >= r.config.MaxInterval {
-			break
-		}
-	}
 	_, err := r.store.Postpone(ctx, Postponement{
-		OperationID: op.ID, Epoch: op.Epoch, NextCheckAt: now.Add(min(max(wait, reviewPoll), r.config.MaxInterval)),
+		OperationID: op.ID, Epoch: op.Epoch, NextCheckAt: now.Add(r.backoff(op.Checks)),
 		NeedsPerson: !answer.NotFound && !now.Before(op.ReviewSince.Add(r.config.RefundAfter)),
 		Node:        r.config.Node, Calls: calls,
 	})
@@ -225,9 +219,10 @@ func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Answer, ca
 // followAddon gets a combo's second component. Where the last answer is not
 // known, what became of it is asked first, and only a reference that the
 // provider does not know is sent again; after a definite rejection the next
-// attempt has a reference of its own.
+// attempt has a reference of its own. One that is still missing when the wait has
+// grown to its longest is put on the list for a person, and followed up all the same.
 func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
-	s := AddonSettlement{OperationID: op.ID, State: op.AddonState, Attempt: op.AddonAttempt, Node: r.config.Node}
+	s := AddonSettlement{OperationID: op.ID, Epoch: op.AddonEpoch, Attempt: op.AddonAttempt, Node: r.config.Node}
 	order := addonOrderOf(op)
 	var answer Answer
 	var call ProviderCall
@@ -244,6 +239,7 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 			// That this call did not leave says nothing of an earlier one with
 			// the same reference.
 			answer.Verdict = Unknown
+			s.Calls[len(s.Calls)-1].Answer.Verdict = Unknown
 		}
 	}
 	switch answer.Verdict {
@@ -254,8 +250,10 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 	default:
 		s.State = AddonUnknown
 	}
+	s.At = r.config.Now()
 	if s.State != AddonSuccess {
-		s.NextAt = r.config.Now().Add(r.addonWait(s.Attempt))
+		wait := r.backoff(op.AddonChecks)
+		s.NextAt, s.NeedsPerson = s.At.Add(wait), wait == r.config.MaxInterval
 	}
 	if err := noteMisfits(ctx, r.store, op.ID, s.Calls, r.config.Now()); err != nil {
 		return err
@@ -263,9 +261,10 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 	return r.store.SettleAddon(ctx, s)
 }
 
-func (r *Reviewer) addonWait(attempts int) time.Duration {
+// backoff is how long to wait after so many questions: twice as long each time.
+func (r *Reviewer) backoff(questions int) time.Duration {
 	wait := max(r.config.FirstCheck, reviewPoll)
-	for range attempts {
+	for range questions {
 		if wait *= 2; wait >= r.config.MaxInterval {
 			break
 		}

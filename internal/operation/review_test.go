@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -55,5 +56,66 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 				t.Errorf("the wallet has %s; want %s", got, row.balance)
 			}
 		})
+	}
+}
+
+// silence answers nothing, and counts what it is asked.
+type silence struct{ status, apply, void int }
+
+func (s *silence) Apply(context.Context, operation.Order) operation.Answer {
+	s.apply++
+	return operation.Answer{}
+}
+
+func (s *silence) Status(context.Context, operation.Order) operation.Answer {
+	s.status++
+	return operation.Answer{}
+}
+
+func (s *silence) Void(context.Context, operation.Order) operation.Answer {
+	s.void++
+	return operation.Answer{}
+}
+
+// follow runs a reviewer once a second for as long as it is told.
+func (f *reviewFixture) follow(provider operation.Provider, from time.Time, length time.Duration) {
+	f.Helper()
+	now := from
+	reviewer := operation.NewReviewer(f.db, provider, operation.ReviewConfig{
+		Now: func() time.Time { return now }, Node: "node-2", Timeout: time.Second, FirstCheck: 5 * time.Second,
+		MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, Problem: func(err error) { f.Error(err) },
+	})
+	for ; now.Before(from.Add(length)); now = now.Add(time.Second) {
+		_, err := reviewer.RunOnce(f.Context())
+		f.must(err)
+	}
+}
+
+func TestReviewer_UnknownAddonBacksOffAndIsListed(t *testing.T) {
+	f, provider := newReviewFixture(t), &silence{}
+	op := f.missingAddons(f.operator("one"), 1)[0]
+	listed := func() bool {
+		missing, err := f.db.MissingAddons(t.Context())
+		if err != nil || len(missing) != 1 || missing[0].ID != op.ID {
+			t.Fatalf("missing %v, %v; want %s", missing, err, op.ID)
+		}
+		return missing[0].AddonNeedsPerson
+	}
+	f.follow(provider, noon, 5*time.Minute)
+	if listed() {
+		t.Error("listed for a person after five minutes, while the pauses still grow")
+	}
+	f.follow(provider, noon.Add(5*time.Minute), 55*time.Minute)
+	// 0, 10, 30, 70, 150, 310 and 630 seconds, and then every ten minutes.
+	if provider.status < 10 || provider.status > 13 || provider.apply != 0 {
+		t.Errorf("asked %d times and ordered %d times in an hour; want some dozen questions and no order", provider.status, provider.apply)
+	}
+	if !listed() {
+		t.Error("not listed for a person after an hour")
+	}
+	asked := provider.status
+	f.follow(provider, noon.Add(time.Hour), time.Hour)
+	if more := provider.status - asked; more < 5 || more > 7 {
+		t.Errorf("asked %d times in the second hour; want once in ten minutes", more)
 	}
 }

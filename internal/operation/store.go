@@ -70,7 +70,8 @@ type ReviewStore interface {
 	// ClaimAddons takes add-ons that are missing and due.
 	ClaimAddons(ctx context.Context, claim Claim) ([]Operation, error)
 
-	// SettleAddon writes what became of a claimed add-on.
+	// SettleAddon writes what became of a claimed add-on. If it has left the given
+	// hands, what the provider said is kept and nothing else changes.
 	SettleAddon(ctx context.Context, s AddonSettlement) error
 
 	// ClaimLateChecks takes refunded operations that the provider is still to be
@@ -124,12 +125,35 @@ type Postponement struct {
 // AddonSettlement is what became of an add-on that was followed up.
 type AddonSettlement struct {
 	OperationID string
-	State       AddonState
+	// Epoch is the hands the add-on must still be in.
+	Epoch int64
+	State AddonState
 	// Attempt counts definite rejections; the next reference is named by it.
 	Attempt int
 	NextAt  time.Time // zero if there is nothing left to do
-	Node    string
-	Calls   []ProviderCall
+	// NeedsPerson puts the add-on on the list for a person.
+	NeedsPerson bool
+	At          time.Time
+	Node        string
+	Calls       []ProviderCall
+}
+
+// Contradicts is the exception that there is where the add-on has left the hands of
+// whoever followed it up, and the provider's answer goes against how it stands now.
+func (s AddonSettlement) Contradicts(op Operation) (e Exception, contradicts bool) {
+	switch {
+	case op.AddonState == AddonClosed && s.State == AddonSuccess:
+		return AddonClosedAndConfirmed(op.ID, s.At), true
+	case op.AddonState == AddonSuccess && s.State == AddonFailed && s.Attempt == op.AddonAttempt+1: // of the same reference
+		return Exception{OperationID: op.ID, Kind: AddonContradiction, Detail: "the provider confirmed the add-on and rejected it under one reference", At: s.At}, true
+	}
+	return e, false
+}
+
+// AddonClosedAndConfirmed is the exception of an add-on that a person has closed as
+// missing, and the provider says it has delivered.
+func AddonClosedAndConfirmed(id string, at time.Time) Exception {
+	return Exception{OperationID: id, Kind: AddonContradiction, Detail: "a person closed the add-on as missing; the provider says that it was carried out", At: at}
 }
 
 // ExceptionKind is what went beyond the rules.
@@ -139,13 +163,15 @@ type ExceptionKind string
 // carried out; RejectedAfterSuccess is one that was charged, and the provider says
 // that it was never carried out; DuplicateEffect is one that the provider says it
 // carried out twice, under two numbers of its own; WrongAnswer is one that it
-// answered as if it had been asked something else. No money moves by itself: a
-// person decides.
+// answered as if it had been asked something else; AddonContradiction is one whose
+// add-on the provider delivered after it was given up, or both confirmed and
+// rejected. No money moves by itself: a person decides.
 const (
 	LateSuccess          ExceptionKind = "LATE_SUCCESS"
 	RejectedAfterSuccess ExceptionKind = "REJECTED_AFTER_SUCCESS"
 	DuplicateEffect      ExceptionKind = "DUPLICATE_EFFECT"
 	WrongAnswer          ExceptionKind = "WRONG_ANSWER"
+	AddonContradiction   ExceptionKind = "ADDON_CONTRADICTION"
 )
 
 // Exception is something that only a person can decide.

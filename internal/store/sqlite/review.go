@@ -92,7 +92,7 @@ var (
 	}
 	addonQueue = reviewKind{
 		`addon_next_at IS NOT NULL`, `addon_next_at`, `operations_addons_by_operator`,
-		`addon_next_at = ?3`,
+		`addon_epoch = addon_epoch + 1, addon_checks = addon_checks + 1, addon_next_at = ?3`,
 	}
 	lateCheckQueue = reviewKind{
 		`status = 'failed' AND next_check_at IS NOT NULL`, `next_check_at`, `operations_late_checks_by_operator`,
@@ -210,16 +210,27 @@ func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operati
 	return db.claim(ctx, c, lateCheckQueue)
 }
 
-// SettleAddon writes what became of an add-on, unless a person has closed it
-// meanwhile.
+// SettleAddon writes what became of an add-on, if it is still in the given hands and
+// nobody has closed it.
 func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`
-			UPDATE operations SET addon_status = ?2, addon_attempt = ?3, addon_next_at = ?4
-			 WHERE id = ?1 AND addon_status NOT IN ('success', 'closed')`,
-			s.OperationID, s.State, s.Attempt, millis(s.NextAt))
+		changed, err := tx.exec(`
+			UPDATE operations SET addon_status = ?3, addon_attempt = ?4, addon_next_at = ?5, addon_needs_person = ?6
+			 WHERE id = ?1 AND addon_epoch = ?2 AND addon_status NOT IN ('success', 'closed')`,
+			s.OperationID, s.Epoch, s.State, s.Attempt, millis(s.NextAt), s.NeedsPerson)
 		if err != nil {
 			return fmt.Errorf("settle the add-on of %s: %w", s.OperationID, err)
+		}
+		if changed == 0 {
+			op, _, err := oneOperation(tx, `id = ?1`, s.OperationID)
+			if err != nil {
+				return err
+			}
+			if e, contradicts := s.Contradicts(op); contradicts {
+				if err := raiseException(tx, e); err != nil {
+					return err
+				}
+			}
 		}
 		return writeCalls(tx, s.OperationID, s.Node, s.Calls)
 	})

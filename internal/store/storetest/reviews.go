@@ -16,6 +16,7 @@ var reviewTests = []test{
 	{"claims take operators in turn, within each one's bound", claimsInTurn},
 	{"a new node takes over everything that is processing", newNodeTakesOver},
 	{"a missing add-on is claimed, settled, and closed by a person", addons},
+	{"who lost an add-on to a claim settles nothing, and is heard", addonClaimedAway},
 	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
 	{"a word that comes too late is kept with the exception that it makes", lateWord},
 	{"an answer to a node that lost the operation is held against its settlement", answeredBefore},
@@ -216,18 +217,97 @@ func addons(h *house) {
 	if err != nil || len(missing) != 1 {
 		s.Errorf("missing: %v, %v", missing, err)
 	}
-	s.must(s.SettleAddon(s.Context(), operation.AddonSettlement{OperationID: op.ID, State: operation.AddonUnknown, Attempt: 2, NextAt: noon.Add(time.Hour)}))
+	if claimed[0].AddonChecks != 1 {
+		s.Errorf("claimed as checked %d times; want once", claimed[0].AddonChecks)
+	}
+	unknown := operation.AddonSettlement{
+		OperationID: op.ID, Epoch: claimed[0].AddonEpoch, State: operation.AddonUnknown, Attempt: 1, NextAt: noon.Add(time.Hour), NeedsPerson: true,
+	}
+	s.must(s.SettleAddon(s.Context(), unknown))
+	if listed, err := s.MissingAddons(s.Context()); err != nil || len(listed) != 1 || !listed[0].AddonNeedsPerson || listed[0].AddonState != operation.AddonUnknown {
+		s.Errorf("listed as %+v, %v; want it for a person", listed, err)
+	}
 	s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
 	s.refused("close it again", s.CloseAddon(s.Context(), act("addon close"), op.ID))
 	s.refused("close nobody's", s.CloseAddon(s.Context(), act("addon close"), "CX-none"))
 	// Who was following it up when a person closed it changes nothing any more.
-	s.must(s.SettleAddon(s.Context(), operation.AddonSettlement{OperationID: op.ID, State: operation.AddonUnknown, Attempt: 3, NextAt: noon}))
+	unknown.Attempt, unknown.NextAt = 3, noon
+	s.must(s.SettleAddon(s.Context(), unknown))
 	read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
 	s.must(err)
 	if read.AddonState != operation.AddonClosed || !read.AddonNextAt.IsZero() || !read.AddonMissing() {
 		s.Errorf("closed as %+v", read)
 	}
 	s.due("when it is closed", noon.Add(24*time.Hour), false)
+}
+
+// addonClaimedAway has two nodes follow one add-on up, the first of which was slow.
+func addonClaimedAway(h *house) {
+	s := h.shop("10000")
+	for i, row := range []struct {
+		name  string
+		now   operation.AddonState // how the second node or a person leaves it
+		says  operation.AddonState // what the first one is told
+		first bool                 // it is told so before
+		want  []operation.ExceptionKind
+	}{
+		{"unknown, then confirmed", operation.AddonUnknown, operation.AddonSuccess, false, nil},
+		{"confirmed twice", operation.AddonSuccess, operation.AddonSuccess, false, nil},
+		{"confirmed, then unknown", operation.AddonSuccess, operation.AddonUnknown, false, nil},
+		{"confirmed, then rejected", operation.AddonSuccess, operation.AddonFailed, false, []operation.ExceptionKind{operation.AddonContradiction}},
+		{"closed, then confirmed", operation.AddonClosed, operation.AddonSuccess, false, []operation.ExceptionKind{operation.AddonContradiction}},
+		{"confirmed to the first, then closed", operation.AddonClosed, operation.AddonSuccess, true, []operation.ExceptionKind{operation.AddonContradiction}},
+		{"closed, then rejected", operation.AddonClosed, operation.AddonFailed, false, nil},
+	} {
+		draft := s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i))
+		draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
+		st := settlement(s.reserve(draft), operation.Success)
+		st.AddonState, st.AddonNextAt = operation.AddonUnknown, noon
+		op, _, err := s.Settle(s.Context(), st)
+		s.must(err)
+		var hands []operation.AddonSettlement
+		for node, at := range []time.Time{noon, noon.Add(time.Minute)} {
+			claimed, err := s.ClaimAddons(s.Context(), claim(at))
+			if err != nil || len(claimed) != 1 {
+				s.Fatalf("%s: claimed %v, %v", row.name, claimed, err)
+			}
+			hands = append(hands, operation.AddonSettlement{
+				OperationID: op.ID, Epoch: claimed[0].AddonEpoch, At: at, Node: name("node", node),
+				Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "status", AskedAt: at, AnsweredAt: at}},
+			})
+		}
+		say := func(hand int, state operation.AddonState) {
+			a := hands[hand]
+			switch a.State = state; state {
+			case operation.AddonSuccess:
+				a.Calls[0].Answer.Verdict = operation.Confirmed
+			case operation.AddonFailed:
+				a.Calls[0].Answer.Verdict, a.Attempt = operation.Rejected, 1
+			default:
+				a.NextAt = noon.Add(24 * time.Hour)
+			}
+			s.must(s.SettleAddon(s.Context(), a))
+		}
+		if row.first {
+			say(0, row.says)
+		}
+		if row.now == operation.AddonClosed {
+			s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
+		} else {
+			say(1, row.now)
+		}
+		if !row.first {
+			say(0, row.says)
+		}
+		read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
+		s.must(err)
+		if read.AddonState != row.now || read.AddonAttempt != 0 {
+			s.Errorf("%s: the add-on is %s after %d rejections; want it %s after none", row.name, read.AddonState, read.AddonAttempt, row.now)
+		}
+		if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
+		}
+	}
 }
 
 func lateChecks(h *house) {

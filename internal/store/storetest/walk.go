@@ -378,10 +378,13 @@ func (w *walk) addons() {
 
 func (w *walk) addonSettlement() {
 	op := w.missingAddon()
-	w.must(w.SettleAddon(w.Context(), operation.AddonSettlement{
-		OperationID: op.ID, State: operation.AddonSuccess, Attempt: 1, Node: "node-1",
-		Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "renew", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
-	}))
+	// The second one finds it in other hands.
+	for _, epoch := range []int64{op.AddonEpoch, op.AddonEpoch + 1} {
+		w.must(w.SettleAddon(w.Context(), operation.AddonSettlement{
+			OperationID: op.ID, Epoch: epoch, State: operation.AddonSuccess, Attempt: 1, Node: "node-1",
+			Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "renew", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
+		}))
+	}
 }
 
 // lateCheck is a refund whose provider is still to be told.

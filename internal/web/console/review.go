@@ -197,6 +197,10 @@ var exceptionWords = map[operation.ExceptionKind]struct{ title, meaning string }
 		look.Word("Carried out twice"),
 		look.Word("The provider names two transactions of its own for one operation. Ask it to undo one of them."),
 	},
+	operation.AddonContradiction: {
+		look.Word("Add-on contradicted"),
+		look.Word("The provider says of the add-on what does not fit how it stands: it was closed as missing and then delivered, or both confirmed and rejected. Ask the provider what the subscriber has."),
+	},
 	operation.WrongAnswer: {
 		look.Word("Wrong answer"),
 		look.Word("The provider answered as if it had been asked something else. Ask it what it has done."),
