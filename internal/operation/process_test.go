@@ -31,6 +31,7 @@ type willing struct {
 	asked  int
 	silent bool // it carries out nothing, and says nothing
 	reject bool // it carries out nothing, and says so
+	misfit bool // it answers about something else
 	void   *operation.Answer
 	voids  int
 }
@@ -41,6 +42,9 @@ func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answ
 	}
 	if p.silent {
 		return operation.Answer{}
+	}
+	if p.misfit {
+		return operation.Answer{Misfit: true, Detail: "it is about CX-OTHER"}
 	}
 	if p.reject {
 		return operation.Answer{Verdict: operation.Rejected, Message: "No."}
@@ -77,6 +81,7 @@ type troubled struct {
 	// reservation has taken hold.
 	late       time.Duration
 	committing func()
+	settled    func() // called when a settlement has taken hold
 }
 
 var (
@@ -154,6 +159,9 @@ func (s *troubled) Settle(ctx context.Context, st operation.Settlement) (operati
 		return operation.Operation{}, false, errCut
 	}
 	op, did, err := s.DB.Settle(ctx, st)
+	if s.settled != nil {
+		s.settled()
+	}
 	if fate == "lost" && err == nil {
 		return operation.Operation{}, false, errCut
 	}
@@ -184,11 +192,13 @@ type shop struct {
 	store    *troubled
 	provider *willing
 	operator int64
+	path     string // of the store
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
+	path := filepath.Join(t.TempDir(), "coax.db")
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +227,7 @@ func newShop(t *testing.T) *shop {
 			Now: now, Node: "node", ProviderName: "test", Timeout: time.Second, FirstCheck: time.Second, ActivationTerm: subscription.ThirtyDays,
 			Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
 		}),
-		store: store, provider: provider, operator: operator.ID,
+		store: store, provider: provider, operator: operator.ID, path: path,
 	}
 }
 
@@ -528,5 +538,26 @@ func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
 				t.Errorf("believed after %s", settledAt)
 			}
 		})
+	}
+}
+
+// The store is gone as soon as the settlement has taken hold: the password that was
+// made up is given all the same, and the mismatch is in the store.
+func TestProcess_MismatchDoesNotLoseThePassword(t *testing.T) {
+	s := newShop(t)
+	s.provider.misfit = true
+	s.store.settled = func() { _ = s.store.Close() }
+	result, err := s.Process(t.Context(), s.request(operation.Activate, "mismatch-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+	if err != nil || result.State != operation.NeedsReview || result.Password == "" {
+		t.Fatalf("answered %s with the password %q, %v; want it in review, with a password", result.State, result.Password, err)
+	}
+	db, err := sqlite.Open(t.Context(), s.path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	entries, err := db.Exceptions(t.Context(), false)
+	if err != nil || len(entries) != 1 || entries[0].TransactionID != result.ID || entries[0].Kind != operation.WrongAnswer {
+		t.Errorf("exceptions %+v, %v; want the mismatch of %s", entries, err, result.ID)
 	}
 }

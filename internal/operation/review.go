@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -156,9 +157,6 @@ func (r *Reviewer) review(ctx context.Context, op Operation) error {
 	if err := failpoint.Hit("V.answered"); err != nil {
 		return err
 	}
-	if err := noteMisfits(ctx, r.store, op.ID, calls, r.config.Now()); err != nil {
-		return err
-	}
 	switch {
 	case answer.Verdict == Confirmed:
 		return r.settle(ctx, op, Success, answer, "", "the provider says that it was carried out", calls)
@@ -255,9 +253,6 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 		wait := r.backoff(op.AddonChecks)
 		s.NextAt, s.NeedsPerson = s.At.Add(wait), wait == r.config.MaxInterval
 	}
-	if err := noteMisfits(ctx, r.store, op.ID, s.Calls, r.config.Now()); err != nil {
-		return err
-	}
 	return r.store.SettleAddon(ctx, s)
 }
 
@@ -272,22 +267,31 @@ func (r *Reviewer) backoff(questions int) time.Duration {
 	return min(wait, r.config.MaxInterval)
 }
 
-// checkLate makes sure that an operation which was refunded without the
-// provider's own no is never carried out: it is told so, again and again until it
-// answers. If it turns out to have been carried out after all, a person decides.
+// lateChecks is how often the provider is told never to carry out an operation that
+// was refunded, if it does not answer.
+const lateChecks = 3
+
+// checkLate makes sure that an operation which was refunded without the provider's
+// own no is never carried out. If it turns out to have been carried out after all, or
+// if the provider never says that it was not, a person decides.
 func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
+	order := orderOf(op)
+	answer, call := asked(r.config.Now, "void", order, func() Answer { return r.provider.Void(ctx, order) })
 	now := r.config.Now()
-	answer := r.provider.Void(ctx, orderOf(op))
-	if e, contradicts := contradiction(op, answer, now); contradicts {
-		if err := r.store.RaiseException(ctx, e); err != nil {
-			return err
+	check := LateCheck{OperationID: op.ID, Check: op.Checks, Node: r.config.Node, Calls: []ProviderCall{call}}
+	switch e, contradicts := contradiction(op, answer, now); {
+	case contradicts:
+		check.Exception = &e
+	case answer.Verdict == Unknown && op.Checks < lateChecks:
+		check.Again = now.Add(r.config.MaxInterval)
+	case answer.Verdict == Unknown && op.Reason == RejectedByReview:
+		// After a void of review's own the provider has said so once.
+		check.Exception = &Exception{
+			OperationID: op.ID, Kind: VoidUnanswered, At: now,
+			Detail: fmt.Sprintf("refunded by a person; told %d times never to carry it out, the provider did not answer", op.Checks),
 		}
 	}
-	again := time.Time{}
-	if answer.Verdict == Unknown {
-		again = now.Add(r.config.MaxInterval)
-	}
-	return r.store.CloseLateCheck(ctx, op.ID, again)
+	return r.store.CloseLateCheck(ctx, check)
 }
 
 // contradiction is the exception that there is where a definite answer of the
@@ -312,20 +316,6 @@ func contradiction(op Operation, answer Answer, now time.Time) (e Exception, con
 		return e, false
 	}
 	return e, true
-}
-
-// noteMisfits raises an exception where the provider answered about something
-// else: whatever it mixed up, somebody should ask them.
-func noteMisfits(ctx context.Context, store Store, id string, calls []ProviderCall, now time.Time) error {
-	for _, call := range calls {
-		if !call.Answer.Misfit {
-			continue
-		}
-		if err := store.RaiseException(ctx, Exception{OperationID: id, Kind: WrongAnswer, Detail: call.Reference + ": " + call.Answer.Detail, At: now}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // asked puts one question and writes down what came of it.

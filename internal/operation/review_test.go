@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,7 +61,11 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 }
 
 // silence answers nothing, and counts what it is asked.
-type silence struct{ status, apply, void int }
+type silence struct {
+	status, apply, void int
+	// voids are what it says to voids, the last one for good.
+	voids []operation.Answer
+}
 
 func (s *silence) Apply(context.Context, operation.Order) operation.Answer {
 	s.apply++
@@ -74,6 +79,9 @@ func (s *silence) Status(context.Context, operation.Order) operation.Answer {
 
 func (s *silence) Void(context.Context, operation.Order) operation.Answer {
 	s.void++
+	if len(s.voids) > 0 {
+		return s.voids[min(s.void, len(s.voids))-1]
+	}
 	return operation.Answer{}
 }
 
@@ -117,5 +125,50 @@ func TestReviewer_UnknownAddonBacksOffAndIsListed(t *testing.T) {
 	f.follow(provider, noon.Add(time.Hour), time.Hour)
 	if more := provider.status - asked; more < 5 || more > 7 {
 		t.Errorf("asked %d times in the second hour; want once in ten minutes", more)
+	}
+}
+
+// Every void after a refund is in the operation's record; there are three at most.
+func TestReviewer_LateChecksAreRecordedAndBounded(t *testing.T) {
+	confirmed := operation.Answer{Verdict: operation.Confirmed, Transaction: "P-9"}
+	rejected := operation.Answer{Verdict: operation.Rejected}
+	misfit := operation.Answer{Misfit: true, Detail: "it is about CX-OTHER"}
+	for _, row := range []struct {
+		name     string
+		reason   operation.Reason
+		voids    []operation.Answer
+		outcomes string
+		want     string // exceptions
+	}{
+		{"never answered, refunded by a person", operation.RejectedByReview, nil, "[unknown unknown unknown]", "[VOID_UNANSWERED]"},
+		{"never answered, voided before", operation.NotConfirmed, nil, "[unknown unknown unknown]", "[]"},
+		{"answered at last", operation.RejectedByReview, []operation.Answer{{}, rejected}, "[unknown rejected]", "[]"},
+		{"carried out", operation.NotConfirmed, []operation.Answer{confirmed}, "[confirmed]", "[LATE_SUCCESS]"},
+		{"answered about something else first", operation.RejectedByReview, []operation.Answer{misfit, confirmed}, "[unknown confirmed]", "[WRONG_ANSWER LATE_SUCCESS]"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f, provider := newReviewFixture(t), &silence{voids: row.voids}
+			op := f.reserve(f.operator("one"), 1, "")[0]
+			f.settle(op, operation.Settlement{To: operation.Failed, Reason: row.reason, NextCheckAt: noon})
+			f.follow(provider, noon, 2*time.Hour)
+			history, err := f.db.OperationHistory(t.Context(), op.ID)
+			f.must(err)
+			outcomes := []string{}
+			for _, call := range history.Calls {
+				if call.What != "void" || call.Reference != op.ID || call.Node != "node-2" {
+					t.Errorf("recorded %+v; want a void", call)
+				}
+				outcomes = append(outcomes, call.Outcome)
+			}
+			entries, err := f.db.Exceptions(t.Context(), false)
+			f.must(err)
+			kinds := []operation.ExceptionKind{}
+			for _, e := range entries {
+				kinds = append(kinds, e.Kind)
+			}
+			if fmt.Sprint(outcomes) != row.outcomes || fmt.Sprint(kinds) != row.want || provider.void != len(outcomes) {
+				t.Errorf("%d voids recorded as %v with the exceptions %v; want %s with %s", provider.void, outcomes, kinds, row.outcomes, row.want)
+			}
+		})
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Store is what operations need kept. Each method is one business fact.
+// Store is what operations need kept. Each method is one business fact. With the
+// calls that a method is given, it raises the exceptions of those whose answer was
+// about something else, in the same commit.
 type Store interface {
 	// OperationByKey finds the operation that an operator's key stands for.
 	OperationByKey(ctx context.Context, operatorID int64, key string) (op Operation, found bool, err error)
@@ -35,10 +37,6 @@ type Store interface {
 	// SubscriptionOf reads one of an operator's subscribers, by id or, if that
 	// is empty, by mobile.
 	SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (s Subscription, found bool, err error)
-
-	// RaiseException writes down what only a person can decide, once for each
-	// operation and kind.
-	RaiseException(ctx context.Context, e Exception) error
 
 	// ExtendLease keeps an open operation in the given hands for longer; false
 	// if it has left them.
@@ -78,8 +76,9 @@ type ReviewStore interface {
 	// told never to carry out, in case it has not or did so after all.
 	ClaimLateChecks(ctx context.Context, claim Claim) ([]Operation, error)
 
-	// CloseLateCheck ends the telling, or puts it off to a later moment.
-	CloseLateCheck(ctx context.Context, id string, again time.Time) error
+	// CloseLateCheck writes what came of telling the provider, and ends it or puts
+	// it off to a later moment.
+	CloseLateCheck(ctx context.Context, c LateCheck) error
 }
 
 // Due is which queues have work whose time has come.
@@ -156,6 +155,20 @@ func AddonClosedAndConfirmed(id string, at time.Time) Exception {
 	return Exception{OperationID: id, Kind: AddonContradiction, Detail: "a person closed the add-on as missing; the provider says that it was carried out", At: at}
 }
 
+// LateCheck is what came of telling the provider never to carry out an operation
+// that was refunded.
+type LateCheck struct {
+	OperationID string
+	// Check is the number of the check; if there has been another one since, only
+	// the call and the exception are kept.
+	Check int
+	Again time.Time // zero if it is over
+	Node  string
+	Calls []ProviderCall
+	// Exception is raised with it, if there is one.
+	Exception *Exception
+}
+
 // ExceptionKind is what went beyond the rules.
 type ExceptionKind string
 
@@ -165,13 +178,15 @@ type ExceptionKind string
 // carried out twice, under two numbers of its own; WrongAnswer is one that it
 // answered as if it had been asked something else; AddonContradiction is one whose
 // add-on the provider delivered after it was given up, or both confirmed and
-// rejected. No money moves by itself: a person decides.
+// rejected; VoidUnanswered is one that a person refunded, and the provider never
+// answered that it will not carry it out. No money moves by itself: a person decides.
 const (
 	LateSuccess          ExceptionKind = "LATE_SUCCESS"
 	RejectedAfterSuccess ExceptionKind = "REJECTED_AFTER_SUCCESS"
 	DuplicateEffect      ExceptionKind = "DUPLICATE_EFFECT"
 	WrongAnswer          ExceptionKind = "WRONG_ANSWER"
 	AddonContradiction   ExceptionKind = "ADDON_CONTRADICTION"
+	VoidUnanswered       ExceptionKind = "VOID_UNANSWERED"
 )
 
 // Exception is something that only a person can decide.
@@ -364,4 +379,13 @@ type ProviderCall struct {
 	Answer     Answer
 	AskedAt    time.Time
 	AnsweredAt time.Time
+}
+
+// Mismatch is the exception that there is where the provider answered about something
+// else: whatever it mixed up, somebody should ask them.
+func (c ProviderCall) Mismatch(operationID string) (e Exception, mismatch bool) {
+	if !c.Answer.Misfit {
+		return e, false
+	}
+	return Exception{OperationID: operationID, Kind: WrongAnswer, Detail: c.Reference + ": " + c.Answer.Detail, At: c.AnsweredAt}, true
 }

@@ -187,10 +187,6 @@ func (s store) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile 
 	return f.value, f.found, err
 }
 
-func (s store) RaiseException(ctx context.Context, e operation.Exception) error {
-	return s.writes(ctx, "exception", e.OperationID, func() error { return s.db.RaiseException(ctx, e) })
-}
-
 func (s store) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
 	return writing(s, ctx, "extend", id, func() (bool, error) { return s.db.ExtendLease(ctx, id, epoch, until) })
 }
@@ -225,6 +221,6 @@ func (s store) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operat
 	return writing(s, ctx, "claim late checks", "", func() ([]operation.Operation, error) { return s.db.ClaimLateChecks(ctx, c) })
 }
 
-func (s store) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
-	return s.writes(ctx, "close late check", id, func() error { return s.db.CloseLateCheck(ctx, id, again) })
+func (s store) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
+	return s.writes(ctx, "close late check", c.OperationID, func() error { return s.db.CloseLateCheck(ctx, c) })
 }

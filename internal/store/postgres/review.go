@@ -196,22 +196,18 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 	})
 }
 
-// CloseLateCheck ends the telling of a refunded operation, or puts it off.
-func (db *DB) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
+// CloseLateCheck writes what came of telling the provider of a refund.
+func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET next_check_at = $2 WHERE id = $1 AND status = 'failed'`, id, millis(again))
-		return err
-	})
-}
-
-// RaiseException writes down what only a person can decide, once.
-func (db *DB) RaiseException(ctx context.Context, e operation.Exception) error {
-	return db.do(ctx, func(tx *tx) error {
-		raising := &pgx.Batch{}
-		raiseException(raising, e)
-		if err := tx.send(raising); err != nil {
-			return fmt.Errorf("raise an exception for %s: %w", e.OperationID, err)
+		_, err := tx.exec(`UPDATE operations SET next_check_at = $3 WHERE id = $1 AND `+unindexed+` = 'failed' AND checks = $2`, c.OperationID, c.Check, millis(c.Again))
+		if err != nil {
+			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
 		}
-		return nil
+		writing := &pgx.Batch{}
+		if c.Exception != nil {
+			raiseException(writing, *c.Exception)
+		}
+		writeCalls(writing, callsOf(c.OperationID, c.Node, c.Calls))
+		return tx.send(writing)
 	})
 }

@@ -236,19 +236,24 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 	})
 }
 
-// CloseLateCheck ends the telling of a refunded operation, or puts it off.
-func (db *DB) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
+// CloseLateCheck writes what came of telling the provider of a refund.
+func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET next_check_at = ?2 WHERE id = ?1 AND status = 'failed'`, id, millis(again))
-		return err
+		_, err := tx.exec(`UPDATE operations SET next_check_at = ?3 WHERE id = ?1 AND status = 'failed' AND checks = ?2`, c.OperationID, c.Check, millis(c.Again))
+		if err != nil {
+			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
+		}
+		if c.Exception != nil {
+			if err := raiseException(tx, *c.Exception); err != nil {
+				return err
+			}
+		}
+		return writeCalls(tx, c.OperationID, c.Node, c.Calls)
 	})
 }
 
-// RaiseException writes down what only a person can decide, once.
-func (db *DB) RaiseException(ctx context.Context, e operation.Exception) error {
-	return db.writer.do(ctx, func(tx *tx) error { return raiseException(tx, e) })
-}
-
+// raiseException writes down what only a person can decide, once for each operation
+// and kind.
 func raiseException(tx *tx, e operation.Exception) error {
 	_, err := tx.exec(`
 		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES (?1, ?2, ?3, ?4)

@@ -257,6 +257,11 @@ func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall
 		if err != nil {
 			return fmt.Errorf("write down a provider call: %w", err)
 		}
+		if e, mismatch := call.Mismatch(operationID); mismatch {
+			if err := raiseException(tx, e); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -320,15 +320,34 @@ func lateChecks(h *house) {
 	if err != nil || len(claimed) != 1 || claimed[0].ID != op.ID || claimed[0].State != operation.Failed {
 		s.Fatalf("claimed %v, %v", claimed, err)
 	}
-	exception := operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "it was", At: noon}
-	for range 3 {
-		s.must(s.RaiseException(s.Context(), exception))
+	stale := operation.LateCheck{OperationID: op.ID, Check: claimed[0].Checks, Again: noon.Add(time.Hour), Node: "node-1", Calls: []operation.ProviderCall{
+		{Reference: op.ID, What: "void", Answer: operation.Answer{Misfit: true, Detail: "of another"}, AskedAt: noon, AnsweredAt: noon},
+	}}
+	again, err := s.ClaimLateChecks(s.Context(), claim(noon.Add(2*time.Minute)))
+	if err != nil || len(again) != 1 || again[0].Checks != 2 {
+		s.Fatalf("claimed again %v, %v", again, err)
 	}
-	s.must(s.CloseLateCheck(s.Context(), op.ID, time.Time{}))
+	check := operation.LateCheck{
+		OperationID: op.ID, Check: again[0].Checks, Node: "node-2",
+		Calls: []operation.ProviderCall{
+			{Reference: op.ID, What: "void", Answer: operation.Answer{Verdict: operation.Confirmed, Transaction: "P-late"}, AskedAt: noon, AnsweredAt: noon},
+		},
+		Exception: &operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "it was", At: noon},
+	}
+	for range 3 {
+		s.must(s.CloseLateCheck(s.Context(), check))
+	}
+	// Who lost the check to another node puts nothing off, and is heard.
+	s.must(s.CloseLateCheck(s.Context(), stale))
 	s.due("when the asking is over", noon.Add(24*time.Hour), false)
+	history, err := s.OperationHistory(s.Context(), op.ID)
+	s.must(err)
+	if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != "[LATE_SUCCESS WRONG_ANSWER]" || len(history.Calls) != 5 || history.Calls[1].What != "void" {
+		s.Errorf("exceptions %v with the calls %+v; want both kinds, and every void", kinds, history.Calls)
+	}
 	entries, err := s.Exceptions(s.Context(), false)
-	if err != nil || len(entries) != 1 || entries[0].TransactionID != op.ID {
-		s.Fatalf("exceptions %+v, %v; want one", entries, err)
+	if err != nil || len(entries) != 2 || entries[0].TransactionID != op.ID {
+		s.Fatalf("exceptions %+v, %v; want two", entries, err)
 	}
 	s.must(s.CloseException(s.Context(), act("exception close"), entries[0].ID))
 	s.refused("close it again", s.CloseException(s.Context(), act("exception close"), entries[0].ID))
@@ -336,7 +355,7 @@ func lateChecks(h *house) {
 	open, err := s.Exceptions(s.Context(), false)
 	s.must(err)
 	all, err := s.Exceptions(s.Context(), true)
-	if err != nil || len(open) != 0 || len(all) != 1 || all[0].ClosedBy != "test:asha" || all[0].CloseReason != "because" {
+	if err != nil || len(open) != 1 || len(all) != 2 || all[0].ClosedBy != "test:asha" || all[0].CloseReason != "because" {
 		s.Errorf("open %v, all %+v, %v", open, all, err)
 	}
 	s.money("all along", "10000", "0")

@@ -201,6 +201,10 @@ var exceptionWords = map[operation.ExceptionKind]struct{ title, meaning string }
 		look.Word("Add-on contradicted"),
 		look.Word("The provider says of the add-on what does not fit how it stands: it was closed as missing and then delivered, or both confirmed and rejected. Ask the provider what the subscriber has."),
 	},
+	operation.VoidUnanswered: {
+		look.Word("Void not answered"),
+		look.Word("A person refunded it, and the provider never answered that it will not carry it out. Ask the provider whether it did."),
+	},
 	operation.WrongAnswer: {
 		look.Word("Wrong answer"),
 		look.Word("The provider answered as if it had been asked something else. Ask it what it has done."),
