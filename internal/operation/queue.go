@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -27,8 +28,8 @@ type queue struct {
 
 	mu    sync.Mutex
 	busy  int
-	held  map[int64]int // by operator
-	after int64         // the operator that was served last
+	held  map[int64][]string // ids, by operator
+	after int64              // the operator that was served last
 }
 
 // take claims as much as there are free workers, within each operator's bound.
@@ -44,12 +45,12 @@ func (q *queue) take(ctx context.Context, c Claim) ([]Operation, error) {
 		return nil, err
 	}
 	if q.held == nil {
-		q.held = map[int64]int{}
+		q.held = map[int64][]string{}
 	}
 	last := uint64(0)
 	for _, op := range claimed {
 		q.busy++
-		q.held[op.OperatorID]++
+		q.held[op.OperatorID] = append(q.held[op.OperatorID], op.ID)
 		// Places are counted from behind the operator that was served last.
 		if place := uint64(op.OperatorID) - uint64(c.After) - 1; place >= last {
 			last, q.after = place, op.OperatorID
@@ -58,11 +59,14 @@ func (q *queue) take(ctx context.Context, c Claim) ([]Operation, error) {
 	return claimed, nil
 }
 
-func (q *queue) release(operatorID int64) {
+func (q *queue) release(op Operation) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.busy--
-	if q.held[operatorID]--; q.held[operatorID] == 0 {
-		delete(q.held, operatorID)
+	held := q.held[op.OperatorID]
+	if at := slices.Index(held, op.ID); len(held) > 1 {
+		q.held[op.OperatorID] = slices.Delete(held, at, at+1)
+	} else {
+		delete(q.held, op.OperatorID)
 	}
 }

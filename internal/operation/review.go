@@ -132,7 +132,7 @@ func (r *Reviewer) start(ctx context.Context, working *sync.WaitGroup, problem f
 }
 
 func (r *Reviewer) release(q *queue, op Operation) {
-	q.release(op.OperatorID)
+	q.release(op)
 	select {
 	case r.freed <- struct{}{}:
 	default: // it is known already

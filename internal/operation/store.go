@@ -95,9 +95,10 @@ type Claim struct {
 	Until time.Time
 	Most  int
 	// PerOperator bounds what is in hand of one operator, Held included; zero
-	// is no bound.
+	// is no bound. Held are the ids in hand by operator: they are not claimed
+	// again, even if the clock has leapt past the end of their lease.
 	PerOperator int
-	Held        map[int64]int
+	Held        map[int64][]string
 	// After is the operator that was served last: those behind it come first.
 	After int64
 }
@@ -107,7 +108,7 @@ func (c Claim) Room(operatorID int64) int {
 	if c.PerOperator == 0 {
 		return c.Most
 	}
-	return min(c.Most, max(0, c.PerOperator-c.Held[operatorID]))
+	return min(c.Most, max(0, c.PerOperator-len(c.Held[operatorID])))
 }
 
 // Postponement puts an operation in review off.

@@ -104,7 +104,7 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 			  LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS held (operator_id, count) ON held.operator_id = queue.operator_id
 			 CROSS JOIN LATERAL (
 				SELECT id FROM operations o
-				 WHERE o.operator_id = queue.operator_id AND ` + kind.member + ` AND ` + kind.due + ` <= $1
+				 WHERE o.operator_id = queue.operator_id AND ` + kind.member + ` AND ` + kind.due + ` <= $1 AND o.id <> ALL ($10::text[])
 				 ORDER BY ` + kind.due + ` LIMIT coalesce(held.count, $9) FOR NO KEY UPDATE SKIP LOCKED) AS due
 			 WHERE queue.operator_id <= $6
 			 LIMIT $2)
@@ -112,7 +112,9 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 		 WHERE id = ANY (ARRAY(SELECT id FROM taken)) AND ($3::text IS NOT NULL OR $4::bigint IS NOT NULL)
 		RETURNING ` + operationColumns
 	var held, room []int64
-	for operatorID := range c.Held {
+	inHand := []string{}
+	for operatorID, ids := range c.Held {
+		inHand = append(inHand, ids...)
 		held, room = append(held, operatorID), append(room, int64(c.Room(operatorID)))
 	}
 	var claimed []operation.Operation
@@ -120,7 +122,7 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 		if len(claimed) == c.Most || part[0] == part[1] {
 			break
 		}
-		rows, err := tx.query(statement, c.Now.UnixMilli(), c.Most-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0))
+		rows, err := tx.query(statement, c.Now.UnixMilli(), c.Most-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0), inHand)
 		some, err := collect(rows, err, readOperation)
 		if err != nil {
 			return nil, fmt.Errorf("claim what is due: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
@@ -158,16 +159,20 @@ func dueInTurn(from querier, c operation.Claim, kind reviewKind) (ids []string, 
 			return nil, err
 		}
 		for _, operatorID := range due {
-			room := min(c.Room(operatorID), c.Most-len(ids))
+			held, room := c.Held[operatorID], min(c.Room(operatorID), c.Most-len(ids))
+			if room == 0 {
+				continue
+			}
 			rows, err := from.query(`
 				SELECT id FROM operations INDEXED BY `+kind.index+`
 				 WHERE operator_id = ?2 AND `+kind.member+` AND `+kind.due+` <= ?1 ORDER BY `+kind.due+` LIMIT ?3`,
-				c.Now.UnixMilli(), operatorID, room)
+				c.Now.UnixMilli(), operatorID, room+len(held))
 			some, err := collect(rows, err, readText)
 			if err != nil {
 				return nil, err
 			}
-			if ids = append(ids, some...); len(ids) == c.Most {
+			some = slices.DeleteFunc(some, func(id string) bool { return slices.Contains(held, id) })
+			if ids = append(ids, some[:min(room, len(some))]...); len(ids) == c.Most {
 				return ids, nil
 			}
 		}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -152,13 +153,13 @@ func claimsInTurn(h *house) {
 		for _, row := range []struct {
 			name              string
 			most, perOperator int
-			held              map[int64]int
+			held              map[int64][]string
 			after             int64
 			ofFirst, ofSecond int
 		}{
 			{"one, behind the first", 1, 2, nil, first, 0, 1},
-			{"an operator at its bound", 4, 2, map[int64]int{first: 2}, 0, 0, 0},
-			{"one below its bound", 4, 2, map[int64]int{first: 1}, second, 1, 0},
+			{"an operator at its bound", 4, 2, map[int64][]string{first: {"CX-a", "CX-b"}}, 0, 0, 0},
+			{"one below its bound", 4, 2, map[int64][]string{first: {"CX-a"}}, second, 1, 0},
 			{"one, behind the second", 1, 2, nil, second, 1, 0},
 			{"as many as there is room for", 4, 3, nil, 0, 3, 0},
 			{"what is left", 4, 0, nil, 0, 1, 0},
@@ -174,6 +175,25 @@ func claimsInTurn(h *house) {
 			}
 			if count[first] != row.ofFirst || count[second] != row.ofSecond {
 				s.Errorf("%s, %s: claimed %v; want %d of the first operator and %d of the second", queue, row.name, count, row.ofFirst, row.ofSecond)
+			}
+		}
+		// The clock leaps past every lease: what is in hand is not claimed again.
+		leapt := claim(noon.Add(24 * time.Hour))
+		leapt.Most, leapt.PerOperator = 3, 4
+		inHand, err := claims(s.Context(), leapt)
+		s.must(err)
+		leapt.Now, leapt.Until, leapt.Most, leapt.Held = leapt.Now.Add(24*time.Hour), leapt.Until.Add(24*time.Hour), 8, map[int64][]string{}
+		for _, op := range inHand {
+			leapt.Held[op.OperatorID] = append(leapt.Held[op.OperatorID], op.ID)
+		}
+		others, err := claims(s.Context(), leapt)
+		s.must(err)
+		if len(inHand) != 3 || len(others) != 2 {
+			s.Errorf("%s: %d in hand, and %d claimed beside them; want 3 and 2, one of either operator", queue, len(inHand), len(others))
+		}
+		for _, op := range others {
+			if slices.Contains(leapt.Held[op.OperatorID], op.ID) {
+				s.Errorf("%s: %s was claimed again while it was in hand", queue, op.ID)
 			}
 		}
 	}
