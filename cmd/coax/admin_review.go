@@ -152,7 +152,7 @@ func (a *app) addonList() *cobra.Command {
 				for _, op := range operations {
 					rows = append(rows, object{
 						{"transaction_id", op.ID}, {"lco_id", op.OperatorID}, {"subscriber_id", op.SubscriberID}, {"plan_id", op.PlanID}, {"addon", op.Addon},
-						{"addon_status", op.AddonState}, {"rejections", op.AddonAttempt}, {"next_try_at", when(op.AddonNextAt)},
+						{"addon_status", op.AddonState}, {"rejections", op.AddonAttempt}, {"checks", op.AddonChecks}, {"next_try_at", when(op.AddonNextAt)}, {"needs_person", op.AddonNeedsPerson},
 					})
 				}
 				return a.list("No add-on is missing.", rows)

@@ -22,12 +22,24 @@ var evidenceDamage = []damage{
 		sql: `INSERT INTO provider_calls (operation_id, reference, kind, outcome, provider_transaction_id, node, asked_at)
 		      VALUES ('{renew-9}', '{renew-9}', 'status', 'confirmed', 'P-9', 'node-1', 0)`,
 	}, {
+		name: "a charge for what was rejected", want: []string{"S9"}, subject: "operation {renew-1}",
+		sql: `INSERT INTO provider_calls (operation_id, reference, kind, outcome, node, asked_at)
+		      VALUES ('{renew-1}', '{renew-1}', 'status', 'rejected', 'node-1', 0)`,
+	}, {
+		name: "a charge confirmed by a person for what was voided", want: []string{"S9"}, subject: "operation {activate-8}",
+		sql: `INSERT INTO provider_calls (operation_id, reference, kind, outcome, node, asked_at)
+		      VALUES ('{activate-8}', '{activate-8}', 'void', 'rejected', 'node-1', 0)`,
+	}, {
 		name: "an effect twice", want: []string{"S9"}, subject: "operation {renew-1}",
 		sql: `INSERT INTO provider_calls (operation_id, reference, kind, outcome, provider_transaction_id, node, asked_at)
 		      VALUES ('{renew-1}', '{renew-1}', 'status', 'confirmed', 'P-OTHER', 'node-1', 0)`,
 	}, {
 		name: "an add-on that nobody confirmed", want: []string{"S9"}, subject: "operation {activate-10}",
 		sql: `UPDATE operations SET addon_status = 'success', addon_next_at = NULL WHERE id = '{activate-10}'`,
+	}, {
+		name: "an add-on given up that was delivered", want: []string{"S9"}, subject: "operation {activate-5}",
+		sql: `INSERT INTO provider_calls (operation_id, reference, kind, outcome, node, asked_at)
+		      VALUES ('{activate-5}', '{activate-5}-2', 'status', 'confirmed', 'node-1', 0)`,
 	}, {
 		name: "an add-on nobody is after", want: []string{"S4"}, subject: "operation {activate-10}",
 		sql: `UPDATE operations SET addon_next_at = NULL WHERE id = '{activate-10}'`,

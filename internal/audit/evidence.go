@@ -52,7 +52,7 @@ type evidence struct {
 	// first, and one that is another.
 	transactions [2]string
 
-	lateSuccess, duplicateEffect bool
+	lateSuccess, rejectedAfterSuccess, duplicateEffect, addonContradiction bool
 }
 
 func (e *evidence) addCall(c *providerCall) {
@@ -87,6 +87,8 @@ func (e *evidence) addCall(c *providerCall) {
 func (e *evidence) addException(x *exception) {
 	e.exceptions++
 	e.lateSuccess = e.lateSuccess || x.kind == "LATE_SUCCESS"
+	e.rejectedAfterSuccess = e.rejectedAfterSuccess || x.kind == "REJECTED_AFTER_SUCCESS"
+	e.addonContradiction = e.addonContradiction || x.kind == "ADDON_CONTRADICTION"
 	e.duplicateEffect = e.duplicateEffect || x.kind == "DUPLICATE_EFFECT"
 }
 
@@ -114,11 +116,17 @@ func (a *auditor) judgeEvidence(op *operation, d dossier) {
 	if op.status == "failed" && e.confirmed && !e.lateSuccess && !op.nextCheck.Valid {
 		a.found("S9", subject, "it was refunded and the provider carried it out; expected an exception LATE_SUCCESS")
 	}
+	if op.status == "success" && e.rejected && !e.rejectedAfterSuccess {
+		a.found("S9", subject, "it was charged and the provider rejected or voided it; expected an exception REJECTED_AFTER_SUCCESS")
+	}
 	if another := e.anotherThan(op.transaction.String); op.status == "success" && another != "" && !e.duplicateEffect {
 		a.found("S9", subject, "the provider carried it out as %q and as %q; expected an exception DUPLICATE_EFFECT", op.transaction.String, another)
 	}
 	if op.addonStatus.String == "success" && !e.addonConfirmed {
 		a.found("S9", subject, "its add-on is a success that the provider did not confirm")
+	}
+	if op.addonStatus.String == "closed" && e.addonConfirmed && !e.addonContradiction {
+		a.found("S9", subject, "a person closed its add-on and the provider carried it out; expected an exception ADDON_CONTRADICTION")
 	}
 }
 

@@ -136,9 +136,9 @@ func (s *shop) decide() {
 	ctx := s.Context()
 	s.ok(s.desk.CloseAddon(ctx, s.keys["activate-5"], "it is not sold there"))
 	for _, key := range []string{"activate-9", "renew-3"} {
-		s.ok(s.store.RaiseException(ctx, operation.Exception{
+		s.ok(s.store.CloseLateCheck(ctx, operation.LateCheck{OperationID: s.keys[key], Node: "node-1", Exception: &operation.Exception{
 			OperationID: s.keys[key], Kind: operation.LateSuccess, Detail: "carried out after all", At: s.clock(),
-		}))
+		}}))
 	}
 	exceptions := must[[]admin.ExceptionEntry](s)(s.desk.Exceptions(ctx, false))
 	s.ok(s.desk.CloseException(ctx, exceptions[0].ID, "settled with the operator"))

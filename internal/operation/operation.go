@@ -129,8 +129,13 @@ type Operation struct {
 	NeedsPerson bool
 
 	AddonState   AddonState
-	AddonAttempt int
-	AddonNextAt  time.Time
+	AddonAttempt int // definite rejections
+	// AddonEpoch counts who followed the add-on up, as Epoch does for the
+	// operation; AddonChecks how often that was.
+	AddonEpoch       int64
+	AddonChecks      int
+	AddonNextAt      time.Time
+	AddonNeedsPerson bool
 
 	Provider            string
 	ProviderTransaction string

@@ -350,11 +350,7 @@ func addonOrderOf(op Operation) Order {
 // node slept through its lease: then what they decided stands, and where the
 // provider's word goes against it, the store has raised an exception.
 func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error) {
-	op, err := settleFor(ctx, p.store, s, p.lease())
-	if err != nil {
-		return op, err
-	}
-	return op, persist(p.lease(), func() error { return noteMisfits(ctx, p.store, s.OperationID, s.Calls, s.At) })
+	return settleFor(ctx, p.store, s, p.lease())
 }
 
 func requestInProgress() error {

@@ -30,6 +30,8 @@ type willing struct {
 	status []operation.Answer
 	asked  int
 	silent bool // it carries out nothing, and says nothing
+	reject bool // it carries out nothing, and says so
+	misfit bool // it answers about something else
 	void   *operation.Answer
 	voids  int
 }
@@ -40,6 +42,12 @@ func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answ
 	}
 	if p.silent {
 		return operation.Answer{}
+	}
+	if p.misfit {
+		return operation.Answer{Misfit: true, Detail: "it is about CX-OTHER"}
+	}
+	if p.reject {
+		return operation.Answer{Verdict: operation.Rejected, Message: "No."}
 	}
 	return operation.Answer{Verdict: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
 }
@@ -73,6 +81,7 @@ type troubled struct {
 	// reservation has taken hold.
 	late       time.Duration
 	committing func()
+	settled    func() // called when a settlement has taken hold
 }
 
 var (
@@ -150,6 +159,9 @@ func (s *troubled) Settle(ctx context.Context, st operation.Settlement) (operati
 		return operation.Operation{}, false, errCut
 	}
 	op, did, err := s.DB.Settle(ctx, st)
+	if s.settled != nil {
+		s.settled()
+	}
 	if fate == "lost" && err == nil {
 		return operation.Operation{}, false, errCut
 	}
@@ -180,11 +192,13 @@ type shop struct {
 	store    *troubled
 	provider *willing
 	operator int64
+	path     string // of the store
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
+	path := filepath.Join(t.TempDir(), "coax.db")
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +227,7 @@ func newShop(t *testing.T) *shop {
 			Now: now, Node: "node", ProviderName: "test", Timeout: time.Second, FirstCheck: time.Second, ActivationTerm: subscription.ThirtyDays,
 			Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
 		}),
-		store: store, provider: provider, operator: operator.ID,
+		store: store, provider: provider, operator: operator.ID, path: path,
 	}
 }
 
@@ -424,18 +438,22 @@ func TestInDoubtTheCallersHangingUpNoLongerCounts(t *testing.T) {
 // word goes against what was settled, a person is told.
 func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
 	rows := []struct {
-		name string
-		to   operation.State
-		as   string // the provider's number that the other node was given
-		want []operation.ExceptionKind
+		name   string
+		to     operation.State
+		as     string // the provider's number that the other node was given
+		reject bool   // what the sleeper is told
+		want   []operation.ExceptionKind
 	}{
-		{"settled alike", operation.Success, "P-1", nil},
-		{"settled under another number", operation.Success, "P-other", []operation.ExceptionKind{operation.DuplicateEffect}},
-		{"refunded", operation.Failed, "", []operation.ExceptionKind{operation.LateSuccess}},
+		{"settled alike", operation.Success, "P-1", false, nil},
+		{"settled under another number", operation.Success, "P-other", false, []operation.ExceptionKind{operation.DuplicateEffect}},
+		{"refunded", operation.Failed, "", false, []operation.ExceptionKind{operation.LateSuccess}},
+		{"charged, and rejected", operation.Success, "P-1", true, []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{"refunded, and rejected", operation.Failed, "", true, nil},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			s := newShop(t)
+			s.provider.reject = row.reject
 			s.provider.during = func(order operation.Order) {
 				later := noon.Add(time.Hour)
 				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Most: 1})
@@ -520,5 +538,26 @@ func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
 				t.Errorf("believed after %s", settledAt)
 			}
 		})
+	}
+}
+
+// The store is gone as soon as the settlement has taken hold: the password that was
+// made up is given all the same, and the mismatch is in the store.
+func TestProcess_MismatchDoesNotLoseThePassword(t *testing.T) {
+	s := newShop(t)
+	s.provider.misfit = true
+	s.store.settled = func() { _ = s.store.Close() }
+	result, err := s.Process(t.Context(), s.request(operation.Activate, "mismatch-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+	if err != nil || result.State != operation.NeedsReview || result.Password == "" {
+		t.Fatalf("answered %s with the password %q, %v; want it in review, with a password", result.State, result.Password, err)
+	}
+	db, err := sqlite.Open(t.Context(), s.path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	entries, err := db.Exceptions(t.Context(), false)
+	if err != nil || len(entries) != 1 || entries[0].TransactionID != result.ID || entries[0].Kind != operation.WrongAnswer {
+		t.Errorf("exceptions %+v, %v; want the mismatch of %s", entries, err, result.ID)
 	}
 }

@@ -61,6 +61,17 @@ func (v Verdict) String() string {
 	return "unknown"
 }
 
+// VerdictOf reads what String has written.
+func VerdictOf(text string) Verdict {
+	switch text {
+	case "confirmed":
+		return Confirmed
+	case "rejected":
+		return Rejected
+	}
+	return Unknown
+}
+
 // Answer is what came back, judged strictly.
 type Answer struct {
 	Verdict Verdict

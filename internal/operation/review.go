@@ -3,19 +3,16 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/coaxhq/coax/internal/failpoint"
 )
 
-const (
-	// reviewPoll is how often the store is asked whether something is due.
-	reviewPoll = 250 * time.Millisecond
-	// reviewWorkers is how many questions are put to the provider at once: one
-	// slow answer must not keep every other operation waiting.
-	reviewWorkers = 8
-)
+// reviewPoll is how often the store is asked whether something is due while there
+// is nothing to do.
+const reviewPoll = 250 * time.Millisecond
 
 // ReviewConfig is how patiently operations are followed up.
 type ReviewConfig struct {
@@ -39,68 +36,118 @@ type Reviewer struct {
 	store    ReviewStore
 	provider Provider
 	config   ReviewConfig
+	queues   []*queue
+	freed    chan struct{} // a worker has ended
 }
 
 // NewReviewer returns a reviewer.
 func NewReviewer(store ReviewStore, provider Provider, config ReviewConfig) *Reviewer {
-	return &Reviewer{store: store, provider: provider, config: config}
+	r := &Reviewer{store: store, provider: provider, config: config, freed: make(chan struct{}, 1)}
+	r.queues = []*queue{
+		{
+			workers: reviewWorkers, perOperator: reviewsPerOperator, due: func(d Due) bool { return d.Reviews },
+			claim: r.claimReviews, follow: r.review,
+		}, {
+			workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.Addons },
+			claim: store.ClaimAddons, follow: r.followAddon,
+		}, {
+			workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.LateChecks },
+			claim: store.ClaimLateChecks, follow: r.checkLate,
+		},
+	}
+	return r
 }
 
-// Run follows up until ctx ends, and then finishes what it has begun.
+// Run follows up until ctx ends, and then finishes what it has begun. Workers are
+// refilled as they end; only where there is nothing to start does it wait.
 func (r *Reviewer) Run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
 	ticker := time.NewTicker(reviewPoll)
 	defer ticker.Stop()
-	for {
-		if _, err := r.RunOnce(ctx); err != nil && ctx.Err() == nil {
+	problem := func(err error) {
+		if ctx.Err() == nil {
 			r.config.Problem(err)
+		}
+	}
+	for ctx.Err() == nil {
+		if r.start(ctx, &working, problem) > 0 {
+			continue
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-ticker.C:
+		case <-r.freed:
 		}
 	}
 }
 
-// RunOnce does what is due now, and says how much that was.
+// RunOnce does what is due now, as far as there are workers for it, and says how
+// much that was.
 func (r *Reviewer) RunOnce(ctx context.Context) (done int, err error) {
-	due, err := r.store.Due(ctx, r.config.Now())
-	if err != nil || !due {
-		return 0, err
-	}
-	// Two calls, a question and a void, and time to write down what they came to.
-	now := r.config.Now()
-	claim := Claim{Now: now, Node: r.config.Node, Until: now.Add(2*r.config.Timeout + 2*leaseSlack), Most: reviewWorkers}
-	reviews, err := r.store.ClaimReviews(ctx, claim)
-	addons, addonErr := r.store.ClaimAddons(ctx, claim)
-	late, lateErr := r.store.ClaimLateChecks(ctx, claim)
-
-	if len(reviews) > 0 {
-		if err := failpoint.Hit("V.claimed"); err != nil {
-			return 0, err
-		}
-	}
-	// What was claimed is carried through, whoever stops the loop.
-	ctx = context.WithoutCancel(ctx)
-	var group sync.WaitGroup
+	var working sync.WaitGroup
 	var mu sync.Mutex
-	problems := []error{err, addonErr, lateErr}
-	work := func(ops []Operation, do func(context.Context, Operation) error) {
-		for _, op := range ops {
-			group.Go(func() {
-				if err := do(ctx, op); err != nil {
-					mu.Lock()
-					problems = append(problems, err)
-					mu.Unlock()
+	var problems []error
+	done = r.start(ctx, &working, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		problems = append(problems, err)
+	})
+	working.Wait()
+	return done, errors.Join(problems...)
+}
+
+// start claims what is due for the workers that are free, sets them to work, and
+// says how many.
+func (r *Reviewer) start(ctx context.Context, working *sync.WaitGroup, problem func(error)) (started int) {
+	due, err := r.store.Due(ctx, r.config.Now())
+	if err != nil {
+		problem(err)
+		return 0
+	}
+	for _, q := range r.queues {
+		if !q.due(due) {
+			continue
+		}
+		now := r.config.Now()
+		// Two calls, a question and a void, and time to write down what they came to.
+		claim := Claim{Now: now, Node: r.config.Node, Until: now.Add(2*r.config.Timeout + 2*leaseSlack)}
+		claimed, err := q.take(ctx, claim)
+		if err != nil {
+			problem(err)
+		}
+		started += len(claimed)
+		// What was claimed is carried through, whoever stops the loop.
+		ctx := context.WithoutCancel(ctx)
+		for _, op := range claimed {
+			working.Go(func() {
+				defer r.release(q, op)
+				if err := q.follow(ctx, op); err != nil {
+					problem(err)
 				}
 			})
 		}
 	}
-	work(reviews, r.review)
-	work(addons, r.followAddon)
-	work(late, r.checkLate)
-	group.Wait()
-	return len(reviews) + len(addons) + len(late), errors.Join(problems...)
+	return started
+}
+
+func (r *Reviewer) release(q *queue, op Operation) {
+	q.release(op)
+	select {
+	case r.freed <- struct{}{}:
+	default: // it is known already
+	}
+}
+
+func (r *Reviewer) claimReviews(ctx context.Context, c Claim) ([]Operation, error) {
+	claimed, err := r.store.ClaimReviews(ctx, c)
+	if err == nil && len(claimed) > 0 {
+		err = failpoint.Hit("V.claimed")
+	}
+	if err != nil {
+		return nil, err // what was claimed all the same is anybody's again later
+	}
+	return claimed, nil
 }
 
 // review asks the provider what became of an operation, and settles it if the
@@ -108,9 +155,6 @@ func (r *Reviewer) RunOnce(ctx context.Context) (done int, err error) {
 func (r *Reviewer) review(ctx context.Context, op Operation) error {
 	answer, calls := r.question(ctx, op)
 	if err := failpoint.Hit("V.answered"); err != nil {
-		return err
-	}
-	if err := noteMisfits(ctx, r.store, op.ID, calls, r.config.Now()); err != nil {
 		return err
 	}
 	switch {
@@ -162,14 +206,8 @@ func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer An
 // unknowable is put on the list for a person; it is asked about all the same.
 func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Answer, calls []ProviderCall) error {
 	now := r.config.Now()
-	wait := r.config.FirstCheck
-	for range op.Checks {
-		if wait *= 2; wait >= r.config.MaxInterval {
-			break
-		}
-	}
 	_, err := r.store.Postpone(ctx, Postponement{
-		OperationID: op.ID, Epoch: op.Epoch, NextCheckAt: now.Add(min(max(wait, reviewPoll), r.config.MaxInterval)),
+		OperationID: op.ID, Epoch: op.Epoch, NextCheckAt: now.Add(r.backoff(op.Checks)),
 		NeedsPerson: !answer.NotFound && !now.Before(op.ReviewSince.Add(r.config.RefundAfter)),
 		Node:        r.config.Node, Calls: calls,
 	})
@@ -179,9 +217,10 @@ func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Answer, ca
 // followAddon gets a combo's second component. Where the last answer is not
 // known, what became of it is asked first, and only a reference that the
 // provider does not know is sent again; after a definite rejection the next
-// attempt has a reference of its own.
+// attempt has a reference of its own. One that is still missing when the wait has
+// grown to its longest is put on the list for a person, and followed up all the same.
 func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
-	s := AddonSettlement{OperationID: op.ID, State: op.AddonState, Attempt: op.AddonAttempt, Node: r.config.Node}
+	s := AddonSettlement{OperationID: op.ID, Epoch: op.AddonEpoch, Attempt: op.AddonAttempt, Node: r.config.Node}
 	order := addonOrderOf(op)
 	var answer Answer
 	var call ProviderCall
@@ -198,6 +237,7 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 			// That this call did not leave says nothing of an earlier one with
 			// the same reference.
 			answer.Verdict = Unknown
+			s.Calls[len(s.Calls)-1].Answer.Verdict = Unknown
 		}
 	}
 	switch answer.Verdict {
@@ -208,18 +248,18 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 	default:
 		s.State = AddonUnknown
 	}
+	s.At = r.config.Now()
 	if s.State != AddonSuccess {
-		s.NextAt = r.config.Now().Add(r.addonWait(s.Attempt))
-	}
-	if err := noteMisfits(ctx, r.store, op.ID, s.Calls, r.config.Now()); err != nil {
-		return err
+		wait := r.backoff(op.AddonChecks)
+		s.NextAt, s.NeedsPerson = s.At.Add(wait), wait == r.config.MaxInterval
 	}
 	return r.store.SettleAddon(ctx, s)
 }
 
-func (r *Reviewer) addonWait(attempts int) time.Duration {
+// backoff is how long to wait after so many questions: twice as long each time.
+func (r *Reviewer) backoff(questions int) time.Duration {
 	wait := max(r.config.FirstCheck, reviewPoll)
-	for range attempts {
+	for range questions {
 		if wait *= 2; wait >= r.config.MaxInterval {
 			break
 		}
@@ -227,56 +267,55 @@ func (r *Reviewer) addonWait(attempts int) time.Duration {
 	return min(wait, r.config.MaxInterval)
 }
 
-// checkLate makes sure that an operation which was refunded without the
-// provider's own no is never carried out: it is told so, again and again until it
-// answers. If it turns out to have been carried out after all, a person decides.
+// lateChecks is how often the provider is told never to carry out an operation that
+// was refunded, if it does not answer.
+const lateChecks = 3
+
+// checkLate makes sure that an operation which was refunded without the provider's
+// own no is never carried out. If it turns out to have been carried out after all, or
+// if the provider never says that it was not, a person decides.
 func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
+	order := orderOf(op)
+	answer, call := asked(r.config.Now, "void", order, func() Answer { return r.provider.Void(ctx, order) })
 	now := r.config.Now()
-	answer := r.provider.Void(ctx, orderOf(op))
-	if e, contradicts := contradiction(op, answer, now); contradicts {
-		if err := r.store.RaiseException(ctx, e); err != nil {
-			return err
+	check := LateCheck{OperationID: op.ID, Check: op.Checks, Node: r.config.Node, Calls: []ProviderCall{call}}
+	switch e, contradicts := contradiction(op, answer, now); {
+	case contradicts:
+		check.Exception = &e
+	case answer.Verdict == Unknown && op.Checks < lateChecks:
+		check.Again = now.Add(r.config.MaxInterval)
+	case answer.Verdict == Unknown && op.Reason == RejectedByReview:
+		// After a void of review's own the provider has said so once.
+		check.Exception = &Exception{
+			OperationID: op.ID, Kind: VoidUnanswered, At: now,
+			Detail: fmt.Sprintf("refunded by a person; told %d times never to carry it out, the provider did not answer", op.Checks),
 		}
 	}
-	again := time.Time{}
-	if answer.Verdict == Unknown {
-		again = now.Add(r.config.MaxInterval)
-	}
-	return r.store.CloseLateCheck(ctx, op.ID, again)
+	return r.store.CloseLateCheck(ctx, check)
 }
 
-// contradiction is the exception that there is where the provider's word goes
-// against what has been settled: it carried out what was refunded, or carried out
-// under another number what it had confirmed already.
+// contradiction is the exception that there is where a definite answer of the
+// provider goes against what has been settled: it carried out what was refunded, did
+// not carry out what was charged, or carried it out under another number.
 func contradiction(op Operation, answer Answer, now time.Time) (e Exception, contradicts bool) {
 	e = Exception{OperationID: op.ID, At: now}
 	switch {
-	case answer.Verdict != Confirmed:
-		return e, false
-	case op.State == Failed:
+	case answer.Verdict == Confirmed && op.State == Failed:
 		e.Kind = LateSuccess
 		e.Detail = "refunded as " + string(op.Reason) + "; the provider says that it was carried out as " + answer.Transaction
-	case op.State == Success && op.ProviderTransaction != "" && answer.Transaction != op.ProviderTransaction:
+	case answer.Verdict == Rejected && op.State == Success:
+		e.Kind = RejectedAfterSuccess
+		e.Detail = "charged; the provider says that it was not carried out"
+		if answer.Message != "" {
+			e.Detail += ": " + answer.Message
+		}
+	case answer.Verdict == Confirmed && op.State == Success && op.ProviderTransaction != "" && answer.Transaction != op.ProviderTransaction:
 		e.Kind = DuplicateEffect
 		e.Detail = "settled as " + op.ProviderTransaction + "; the provider also says that it was carried out as " + answer.Transaction
 	default:
 		return e, false
 	}
 	return e, true
-}
-
-// noteMisfits raises an exception where the provider answered about something
-// else: whatever it mixed up, somebody should ask them.
-func noteMisfits(ctx context.Context, store Store, id string, calls []ProviderCall, now time.Time) error {
-	for _, call := range calls {
-		if !call.Answer.Misfit {
-			continue
-		}
-		if err := store.RaiseException(ctx, Exception{OperationID: id, Kind: WrongAnswer, Detail: call.Reference + ": " + call.Answer.Detail, At: now}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // asked puts one question and writes down what came of it.

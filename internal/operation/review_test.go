@@ -1,6 +1,8 @@
 package operation_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,6 +55,119 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 			}
 			if got := s.balance(t); got != row.balance {
 				t.Errorf("the wallet has %s; want %s", got, row.balance)
+			}
+		})
+	}
+}
+
+// silence answers nothing, and counts what it is asked.
+type silence struct {
+	status, apply, void int
+	// voids are what it says to voids, the last one for good.
+	voids []operation.Answer
+}
+
+func (s *silence) Apply(context.Context, operation.Order) operation.Answer {
+	s.apply++
+	return operation.Answer{}
+}
+
+func (s *silence) Status(context.Context, operation.Order) operation.Answer {
+	s.status++
+	return operation.Answer{}
+}
+
+func (s *silence) Void(context.Context, operation.Order) operation.Answer {
+	s.void++
+	if len(s.voids) > 0 {
+		return s.voids[min(s.void, len(s.voids))-1]
+	}
+	return operation.Answer{}
+}
+
+// follow runs a reviewer once a second for as long as it is told.
+func (f *reviewFixture) follow(provider operation.Provider, from time.Time, length time.Duration) {
+	f.Helper()
+	now := from
+	reviewer := operation.NewReviewer(f.db, provider, operation.ReviewConfig{
+		Now: func() time.Time { return now }, Node: "node-2", Timeout: time.Second, FirstCheck: 5 * time.Second,
+		MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, Problem: func(err error) { f.Error(err) },
+	})
+	for ; now.Before(from.Add(length)); now = now.Add(time.Second) {
+		_, err := reviewer.RunOnce(f.Context())
+		f.must(err)
+	}
+}
+
+func TestReviewer_UnknownAddonBacksOffAndIsListed(t *testing.T) {
+	f, provider := newReviewFixture(t), &silence{}
+	op := f.missingAddons(f.operator("one"), 1)[0]
+	listed := func() bool {
+		missing, err := f.db.MissingAddons(t.Context())
+		if err != nil || len(missing) != 1 || missing[0].ID != op.ID {
+			t.Fatalf("missing %v, %v; want %s", missing, err, op.ID)
+		}
+		return missing[0].AddonNeedsPerson
+	}
+	f.follow(provider, noon, 5*time.Minute)
+	if listed() {
+		t.Error("listed for a person after five minutes, while the pauses still grow")
+	}
+	f.follow(provider, noon.Add(5*time.Minute), 55*time.Minute)
+	// 0, 10, 30, 70, 150, 310 and 630 seconds, and then every ten minutes.
+	if provider.status < 10 || provider.status > 13 || provider.apply != 0 {
+		t.Errorf("asked %d times and ordered %d times in an hour; want some dozen questions and no order", provider.status, provider.apply)
+	}
+	if !listed() {
+		t.Error("not listed for a person after an hour")
+	}
+	asked := provider.status
+	f.follow(provider, noon.Add(time.Hour), time.Hour)
+	if more := provider.status - asked; more < 5 || more > 7 {
+		t.Errorf("asked %d times in the second hour; want once in ten minutes", more)
+	}
+}
+
+// Every void after a refund is in the operation's record; there are three at most.
+func TestReviewer_LateChecksAreRecordedAndBounded(t *testing.T) {
+	confirmed := operation.Answer{Verdict: operation.Confirmed, Transaction: "P-9"}
+	rejected := operation.Answer{Verdict: operation.Rejected}
+	misfit := operation.Answer{Misfit: true, Detail: "it is about CX-OTHER"}
+	for _, row := range []struct {
+		name     string
+		reason   operation.Reason
+		voids    []operation.Answer
+		outcomes string
+		want     string // exceptions
+	}{
+		{"never answered, refunded by a person", operation.RejectedByReview, nil, "[unknown unknown unknown]", "[VOID_UNANSWERED]"},
+		{"never answered, voided before", operation.NotConfirmed, nil, "[unknown unknown unknown]", "[]"},
+		{"answered at last", operation.RejectedByReview, []operation.Answer{{}, rejected}, "[unknown rejected]", "[]"},
+		{"carried out", operation.NotConfirmed, []operation.Answer{confirmed}, "[confirmed]", "[LATE_SUCCESS]"},
+		{"answered about something else first", operation.RejectedByReview, []operation.Answer{misfit, confirmed}, "[unknown confirmed]", "[WRONG_ANSWER LATE_SUCCESS]"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f, provider := newReviewFixture(t), &silence{voids: row.voids}
+			op := f.reserve(f.operator("one"), 1, "")[0]
+			f.settle(op, operation.Settlement{To: operation.Failed, Reason: row.reason, NextCheckAt: noon})
+			f.follow(provider, noon, 2*time.Hour)
+			history, err := f.db.OperationHistory(t.Context(), op.ID)
+			f.must(err)
+			outcomes := []string{}
+			for _, call := range history.Calls {
+				if call.What != "void" || call.Reference != op.ID || call.Node != "node-2" {
+					t.Errorf("recorded %+v; want a void", call)
+				}
+				outcomes = append(outcomes, call.Outcome)
+			}
+			entries, err := f.db.Exceptions(t.Context(), false)
+			f.must(err)
+			kinds := []operation.ExceptionKind{}
+			for _, e := range entries {
+				kinds = append(kinds, e.Kind)
+			}
+			if fmt.Sprint(outcomes) != row.outcomes || fmt.Sprint(kinds) != row.want || provider.void != len(outcomes) {
+				t.Errorf("%d voids recorded as %v with the exceptions %v; want %s with %s", provider.void, outcomes, kinds, row.outcomes, row.want)
 			}
 		})
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Store is what operations need kept. Each method is one business fact.
+// Store is what operations need kept. Each method is one business fact. With the
+// calls that a method is given, it raises the exceptions of those whose answer was
+// about something else, in the same commit.
 type Store interface {
 	// OperationByKey finds the operation that an operator's key stands for.
 	OperationByKey(ctx context.Context, operatorID int64, key string) (op Operation, found bool, err error)
@@ -37,10 +39,6 @@ type Store interface {
 	// is empty, by mobile.
 	SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (s Subscription, found bool, err error)
 
-	// RaiseException writes down what only a person can decide, once for each
-	// operation and kind.
-	RaiseException(ctx context.Context, e Exception) error
-
 	// ExtendLease keeps an open operation in the given hands for longer; false
 	// if it has left them.
 	ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (held bool, err error)
@@ -54,13 +52,14 @@ type ReviewStore interface {
 	// only one: whatever is processing was left behind by an earlier process.
 	TakeOver(ctx context.Context, now time.Time) error
 
-	// Due reports whether there is anything to claim, without claiming it.
-	Due(ctx context.Context, now time.Time) (bool, error)
+	// Due reports what there is to claim, without claiming it.
+	Due(ctx context.Context, now time.Time) (Due, error)
 
 	// ClaimReviews takes operations that wait for somebody into the given hands:
 	// those in review whose time has come, and those whose lease has ended while
 	// processing, which are in review from then on. Each has a new epoch, so
-	// that whoever held it before can no longer settle it.
+	// that whoever held it before can no longer settle it. This and the other
+	// claims keep the claim's bounds and take the operators in turn.
 	ClaimReviews(ctx context.Context, claim Claim) ([]Operation, error)
 
 	// Postpone lets go of a claimed operation until it is looked at again; false
@@ -70,16 +69,24 @@ type ReviewStore interface {
 	// ClaimAddons takes add-ons that are missing and due.
 	ClaimAddons(ctx context.Context, claim Claim) ([]Operation, error)
 
-	// SettleAddon writes what became of a claimed add-on.
+	// SettleAddon writes what became of a claimed add-on. If it has left the given
+	// hands, what the provider said is kept and nothing else changes.
 	SettleAddon(ctx context.Context, s AddonSettlement) error
 
 	// ClaimLateChecks takes refunded operations that the provider is still to be
 	// told never to carry out, in case it has not or did so after all.
 	ClaimLateChecks(ctx context.Context, claim Claim) ([]Operation, error)
 
-	// CloseLateCheck ends the telling, or puts it off to a later moment.
-	CloseLateCheck(ctx context.Context, id string, again time.Time) error
+	// CloseLateCheck writes what came of telling the provider, and ends it or puts
+	// it off to a later moment.
+	CloseLateCheck(ctx context.Context, c LateCheck) error
 }
+
+// Due is which queues have work whose time has come.
+type Due struct{ Reviews, Addons, LateChecks bool }
+
+// Any reports whether any queue has.
+func (d Due) Any() bool { return d.Reviews || d.Addons || d.LateChecks }
 
 // Claim is who takes work, and how much.
 type Claim struct {
@@ -88,6 +95,21 @@ type Claim struct {
 	// Until is when the work is anybody's again if nothing is heard.
 	Until time.Time
 	Most  int
+	// PerOperator bounds what is in hand of one operator, Held included; zero
+	// is no bound. Held are the ids in hand by operator: they are not claimed
+	// again, even if the clock has leapt past the end of their lease.
+	PerOperator int
+	Held        map[int64][]string
+	// After is the operator that was served last: those behind it come first.
+	After int64
+}
+
+// Room is how many operations of an operator the claim may take.
+func (c Claim) Room(operatorID int64) int {
+	if c.PerOperator == 0 {
+		return c.Most
+	}
+	return min(c.Most, max(0, c.PerOperator-len(c.Held[operatorID])))
 }
 
 // Postponement puts an operation in review off.
@@ -104,25 +126,69 @@ type Postponement struct {
 // AddonSettlement is what became of an add-on that was followed up.
 type AddonSettlement struct {
 	OperationID string
-	State       AddonState
+	// Epoch is the hands the add-on must still be in.
+	Epoch int64
+	State AddonState
 	// Attempt counts definite rejections; the next reference is named by it.
 	Attempt int
 	NextAt  time.Time // zero if there is nothing left to do
-	Node    string
-	Calls   []ProviderCall
+	// NeedsPerson puts the add-on on the list for a person.
+	NeedsPerson bool
+	At          time.Time
+	Node        string
+	Calls       []ProviderCall
+}
+
+// Contradicts is the exception that there is where the add-on has left the hands of
+// whoever followed it up, and the provider's answer goes against how it stands now.
+func (s AddonSettlement) Contradicts(op Operation) (e Exception, contradicts bool) {
+	switch {
+	case op.AddonState == AddonClosed && s.State == AddonSuccess:
+		return AddonClosedAndConfirmed(op.ID, s.At), true
+	case op.AddonState == AddonSuccess && s.State == AddonFailed && s.Attempt == op.AddonAttempt+1: // of the same reference
+		return Exception{OperationID: op.ID, Kind: AddonContradiction, Detail: "the provider confirmed the add-on and rejected it under one reference", At: s.At}, true
+	}
+	return e, false
+}
+
+// AddonClosedAndConfirmed is the exception of an add-on that a person has closed as
+// missing, and the provider says it has delivered.
+func AddonClosedAndConfirmed(id string, at time.Time) Exception {
+	return Exception{OperationID: id, Kind: AddonContradiction, Detail: "a person closed the add-on as missing; the provider says that it was carried out", At: at}
+}
+
+// LateCheck is what came of telling the provider never to carry out an operation
+// that was refunded.
+type LateCheck struct {
+	OperationID string
+	// Check is the number of the check; if there has been another one since, only
+	// the call and the exception are kept.
+	Check int
+	Again time.Time // zero if it is over
+	Node  string
+	Calls []ProviderCall
+	// Exception is raised with it, if there is one.
+	Exception *Exception
 }
 
 // ExceptionKind is what went beyond the rules.
 type ExceptionKind string
 
 // LateSuccess is an operation that was refunded and then turned out to have been
-// carried out; DuplicateEffect is one that the provider says it carried out twice,
-// under two numbers of its own; WrongAnswer is one that it answered as if it had
-// been asked something else. No money moves by itself: a person decides.
+// carried out; RejectedAfterSuccess is one that was charged, and the provider says
+// that it was never carried out; DuplicateEffect is one that the provider says it
+// carried out twice, under two numbers of its own; WrongAnswer is one that it
+// answered as if it had been asked something else; AddonContradiction is one whose
+// add-on the provider delivered after it was given up, or both confirmed and
+// rejected; VoidUnanswered is one that a person refunded, and the provider never
+// answered that it will not carry it out. No money moves by itself: a person decides.
 const (
-	LateSuccess     ExceptionKind = "LATE_SUCCESS"
-	DuplicateEffect ExceptionKind = "DUPLICATE_EFFECT"
-	WrongAnswer     ExceptionKind = "WRONG_ANSWER"
+	LateSuccess          ExceptionKind = "LATE_SUCCESS"
+	RejectedAfterSuccess ExceptionKind = "REJECTED_AFTER_SUCCESS"
+	DuplicateEffect      ExceptionKind = "DUPLICATE_EFFECT"
+	WrongAnswer          ExceptionKind = "WRONG_ANSWER"
+	AddonContradiction   ExceptionKind = "ADDON_CONTRADICTION"
+	VoidUnanswered       ExceptionKind = "VOID_UNANSWERED"
 )
 
 // Exception is something that only a person can decide.
@@ -289,10 +355,26 @@ func (s Settlement) Repeats(op Operation) bool { return op.Epoch == s.Epoch && o
 // the evidence down writes this beside it, in the same commit: a node that died
 // between the two would leave a contradiction that nobody is told of.
 func (s Settlement) Contradicts(op Operation) (e Exception, contradicts bool) {
-	if s.To != Success {
-		return Exception{}, false
+	said := Answer{Transaction: s.ProviderTransaction, Message: s.ProviderMessage}
+	switch s.To {
+	case Success:
+		said.Verdict = Confirmed
+	case Failed:
+		said.Verdict = Rejected
 	}
-	return contradiction(op, Answer{Verdict: Confirmed, Transaction: s.ProviderTransaction}, s.At)
+	return contradiction(op, said, s.At)
+}
+
+// Contradictions are the exceptions that there are where the provider had said
+// something definite of the main component before, to a node that could no longer
+// settle the operation, and it is now settled otherwise.
+func (s Settlement) Contradictions(settled Operation, said []Answer) (all []Exception) {
+	for _, answer := range said {
+		if e, contradicts := contradiction(settled, answer, s.At); contradicts {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // ProviderCall is one question to the provider and its answer, as evidence.
@@ -303,4 +385,13 @@ type ProviderCall struct {
 	Answer     Answer
 	AskedAt    time.Time
 	AnsweredAt time.Time
+}
+
+// Mismatch is the exception that there is where the provider answered about something
+// else: whatever it mixed up, somebody should ask them.
+func (c ProviderCall) Mismatch(operationID string) (e Exception, mismatch bool) {
+	if !c.Answer.Misfit {
+		return e, false
+	}
+	return Exception{OperationID: operationID, Kind: WrongAnswer, Detail: c.Reference + ": " + c.Answer.Detail, At: c.AnsweredAt}, true
 }

@@ -169,7 +169,7 @@ func (w *world) reconcile() {
 	for _, id := range keys(m.operations) {
 		op := m.operations[id]
 		effects := w.provider.effectsOf(id)
-		known := m.exceptions[id+" LATE_SUCCESS"]
+		known := m.exceptions[id+" LATE_SUCCESS"] || m.exceptions[id+" VOID_UNANSWERED"]
 		w.provider.mu.Lock()
 		o := w.provider.orders[id]
 		treacherous := o != nil && o.treacherous

@@ -215,7 +215,7 @@ func (r *record) unsettled() []string {
 func (r *record) untold() []string {
 	refunded, err := r.chronicle.texts(`
 		SELECT id FROM operations o WHERE status = 'failed'
-		   AND NOT EXISTS (SELECT 1 FROM exceptions e WHERE e.operation_id = o.id AND e.kind = 'LATE_SUCCESS')`)
+		   AND NOT EXISTS (SELECT 1 FROM exceptions e WHERE e.operation_id = o.id AND e.kind IN ('LATE_SUCCESS', 'VOID_UNANSWERED'))`)
 	if err != nil {
 		r.w.fail("look at the store: " + err.Error())
 	}

@@ -189,10 +189,6 @@ func (s store) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile 
 	return f.value, f.found, err
 }
 
-func (s store) RaiseException(ctx context.Context, e operation.Exception) error {
-	return s.writes(ctx, "exception", e.OperationID, func() error { return s.db.RaiseException(ctx, e) })
-}
-
 func (s store) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
 	return writing(s, ctx, "extend", id, onRows(s, ctx, "extend", s.w.locks.ownerOf(id), id, func() (bool, error) { return s.db.ExtendLease(ctx, id, epoch, until) }))
 }
@@ -203,8 +199,8 @@ func (s store) TakeOver(ctx context.Context, now time.Time) error {
 	return s.writes(ctx, "take over", "", func() error { return s.db.TakeOver(ctx, now) })
 }
 
-func (s store) Due(ctx context.Context, now time.Time) (bool, error) {
-	return reading(s, ctx, "due", "", func() (bool, error) { return s.db.Due(ctx, now) })
+func (s store) Due(ctx context.Context, now time.Time) (operation.Due, error) {
+	return reading(s, ctx, "due", "", func() (operation.Due, error) { return s.db.Due(ctx, now) })
 }
 
 func (s store) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
@@ -228,6 +224,6 @@ func (s store) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operat
 	return writing(s, ctx, "claim late checks", "", func() ([]operation.Operation, error) { return s.db.ClaimLateChecks(ctx, c) })
 }
 
-func (s store) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
-	return s.writes(ctx, "close late check", id, func() error { return s.db.CloseLateCheck(ctx, id, again) })
+func (s store) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
+	return s.writes(ctx, "close late check", c.OperationID, func() error { return s.db.CloseLateCheck(ctx, c) })
 }

@@ -149,25 +149,51 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 	w.Audited()
 }
 
-// What a person refunds the provider is told never to carry out, as often as it
-// takes until it answers: an order may still be on its way.
+// What a person refunds the provider is told never to carry out: an order may still
+// be on its way. If it does not answer three times, a person is told.
 func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1m")
 	me := w.Rich("me", "1000")
-	_, first := w.InReview(me, "activate", "gateway_error", "9822222222", "refunded-order")
-	w.Steer("status", `{"mode":"down"}`)
-	if _, err := w.Desk.SettleReview(t.Context(), first.Text("transaction_id"), false, "they said no"); err != nil {
-		t.Fatal(err)
+	voids := func(id string) int {
+		history, err := w.Desk.OperationHistory(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := 0
+		for _, call := range history.Calls {
+			if call.What == "void" {
+				count++
+			}
+		}
+		return count
 	}
-	for range 5 {
-		w.Pass(2 * time.Minute) // nobody answers, five times over
+	refund := func(mobile, key string) string {
+		_, first := w.InReview(me, "activate", "gateway_error", mobile, key)
+		id := first.Text("transaction_id")
+		w.Steer("status", `{"mode":"down"}`)
+		if _, err := w.Desk.SettleReview(t.Context(), id, false, "they said no"); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	id := refund("9822222222", "refunded-order")
+	w.Until("a void is recorded that was not answered", func() bool { return voids(id) == 1 })
+	w.Steer("status", `{"mode":"up"}`)
+	w.Pass(2 * time.Minute)
+	w.Until("the provider has been told", func() bool { return w.Asked("9822222222", "void") == 1 })
+	w.Until("its answer is recorded", func() bool { return voids(id) == 2 })
+
+	id = refund("9833333333", "refunded-unheard")
+	w.Until("a person is told", func() bool {
+		w.Pass(2 * time.Minute)
+		entries, err := w.Desk.Exceptions(t.Context(), false)
+		return err == nil && len(entries) == 1 && entries[0].TransactionID == id && entries[0].Kind == "VOID_UNANSWERED"
+	})
+	if got := voids(id); got != 3 {
+		t.Errorf("%d voids are recorded; want three", got)
 	}
 	w.Steer("status", `{"mode":"up"}`)
-	w.Until("the provider has been told", func() bool {
-		w.Pass(2 * time.Minute)
-		return w.Asked("9822222222", "void") == 1
-	})
 	w.Audited()
 }
 

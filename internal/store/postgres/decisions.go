@@ -40,9 +40,17 @@ func settleReview(tx *tx, act admin.Act, s operation.Settlement) (operation.Oper
 	if !s.Fits(before) {
 		return before, fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
 	}
+	rows, err := tx.query(definiteAnswers, before.ID)
+	said, err := collect(rows, err, readAnswer)
+	if err != nil {
+		return before, fmt.Errorf("read what the provider said of %s: %w", before.ID, err)
+	}
 	writing, one := &pgx.Batch{}, settling{s, before}
 	settle(writing, []settling{one})
 	op := s.After(before)
+	for _, e := range s.Contradictions(op, said) {
+		raiseException(writing, e)
+	}
 	if err := tx.send(writing); err != nil {
 		return op, fmt.Errorf("settle %s: %w", before.ID, err)
 	}
@@ -127,13 +135,24 @@ func (db *DB) CloseAddon(ctx context.Context, act admin.Act, id string) error {
 			return admin.Refuse("there is no transaction %s", id)
 		}
 		after, err := readOperation(tx.queryRow(`
-			UPDATE operations SET addon_status = 'closed', addon_next_at = NULL WHERE id = $1 AND `+missingAddon+`
+			UPDATE operations SET addon_status = 'closed', addon_next_at = NULL, addon_needs_person = 0 WHERE id = $1 AND `+missingAddon+`
 			RETURNING `+operationColumns, id))
 		if errors.Is(err, sql.ErrNoRows) {
 			return admin.Refuse("transaction %s has no add-on that is being followed up", id)
 		}
 		if err != nil {
 			return fmt.Errorf("close the add-on of %s: %w", id, err)
+		}
+		// The provider may have confirmed it to a node that no longer followed it up.
+		var confirmed bool
+		err = tx.queryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference <> $1 AND outcome = 'confirmed')`, id).Scan(&confirmed)
+		if err == nil && confirmed {
+			raising := &pgx.Batch{}
+			raiseException(raising, operation.AddonClosedAndConfirmed(id, act.At))
+			err = tx.send(raising)
+		}
+		if err != nil {
+			return fmt.Errorf("look for a confirmation of the add-on of %s: %w", id, err)
 		}
 		return logAct(tx, act, before.OperatorID, "addon of "+id, admin.OperationState(before), admin.OperationState(after))
 	})

@@ -68,9 +68,15 @@ func writeCalls(batch *pgx.Batch, all []callOf) {
 		column(all, func(c callOf) string { return c.node }),
 		column(all, func(c callOf) int64 { return c.AskedAt.UnixMilli() }),
 		column(all, func(c callOf) *int64 { return possibleMillis(c.AnsweredAt) }))
+	for _, c := range all {
+		if e, mismatch := c.Mismatch(c.operationID); mismatch {
+			raiseException(batch, e)
+		}
+	}
 }
 
-// raiseException queues what only a person can decide.
+// raiseException queues what only a person can decide, once for each operation and
+// kind.
 func raiseException(batch *pgx.Batch, e operation.Exception) {
 	batch.Queue(`
 		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ($1, $2, $3, $4)

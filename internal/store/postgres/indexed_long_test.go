@@ -30,7 +30,11 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 	}
 	// A check that never objects would look just like a tidy store.
 	t.Run("without one of its indexes", func(t *testing.T) {
-		for _, index := range []string{"nonces_by_age", "operations_late_checks", "operations_addon_due", "operations_of_subscriber", "request_log_of_operator", "subscribers_by_expiry"} {
+		for _, index := range []string{
+			"nonces_by_age", "operations_of_subscriber", "request_log_of_operator", "subscribers_by_expiry",
+			// Either can stand in for the other, as few operations are in them.
+			"operations_late_checks, operations_late_checks_by_operator", "operations_addon_due, operations_addons_by_operator",
+		} {
 			if len(complaints(s.walk(t, `DROP INDEX `+index), isSmall)) == 0 {
 				t.Errorf("nobody objects when %s is missing", index)
 			}

@@ -69,7 +69,10 @@ var (
 	asksForDue = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1`)
 	// asksForOpen tells those of pages that show all that is open or in review.
 	asksForOpen  = regexp.MustCompile(`FROM operations r JOIN subscribers|ORDER BY created_at \+ 0 DESC, id DESC|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|FROM operators WHERE status <> 'deleted'`)
-	indexesOfFew = []string{"operations_one_open", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due"}
+	indexesOfFew = []string{
+		"operations_one_open", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due",
+		"operations_reviews_by_operator", "operations_late_checks_by_operator", "operations_addons_by_operator",
+	}
 )
 
 // ofStaff are the places whose statements no request and no worker causes.

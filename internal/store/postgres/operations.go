@@ -18,7 +18,7 @@ const operationColumns = `id, operator_id, idempotency_key, fingerprint, fingerp
 	subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
 	amount_paise, commission_bps, wallet_before_paise, expiry_previous, expiry_planned, cycle_starts_at,
 	status, epoch, node, lease_until, review_since, checks, next_check_at, needs_person = 1,
-	addon_status, addon_attempt, addon_next_at,
+	addon_status, addon_attempt, addon_epoch, addon_checks, addon_next_at, addon_needs_person = 1,
 	provider, provider_transaction_id, reason, provider_message, created_at, completed_at`
 
 func readOperation(row scanner) (operation.Operation, error) {
@@ -30,7 +30,7 @@ func readOperation(row scanner) (operation.Operation, error) {
 		&o.SubscriberID, &o.CustomerName, &o.Mobile, &o.PlanID, &o.PlanVersion, &o.PlanName, &o.PlanMonths, &o.Main, &addon,
 		&amount, &o.CommissionBPS, &before, &previous, &planned, &starts,
 		&o.State, &o.Epoch, &o.Node, &lease, &review, &o.Checks, &check, &o.NeedsPerson,
-		&addonState, &o.AddonAttempt, &addonNext,
+		&addonState, &o.AddonAttempt, &o.AddonEpoch, &o.AddonChecks, &addonNext, &o.AddonNeedsPerson,
 		&o.Provider, &transaction, &reason, &o.ProviderMessage, &created, &completed)
 	o.Addon, o.AddonState = addon.String, operation.AddonState(addonState.String)
 	o.Amount, o.WalletBefore = money.Paise(amount), money.Paise(before)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,62 +22,112 @@ func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	})
 }
 
-// Due looks whether anything waits to be claimed.
-func (db *DB) Due(ctx context.Context, now time.Time) (bool, error) {
-	var due bool
-	err := db.read(ctx).queryRow(`
+// Due looks which queues have something to be claimed.
+func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err error) {
+	err = db.read(ctx).queryRow(`
 		SELECT EXISTS (SELECT 1 FROM operations WHERE status = 'processing' AND lease_until <= $1)
-		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'needs_review' AND next_check_at <= $1)
-		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1)
-		    OR EXISTS (SELECT 1 FROM operations WHERE addon_next_at IS NOT NULL AND addon_next_at <= $1)`, now.UnixMilli()).Scan(&due)
+		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'needs_review' AND next_check_at <= $1),
+		       EXISTS (SELECT 1 FROM operations WHERE addon_next_at IS NOT NULL AND addon_next_at <= $1),
+		       EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1)`,
+		now.UnixMilli()).Scan(&due.Reviews, &due.Addons, &due.LateChecks)
 	if err != nil {
-		return false, fmt.Errorf("look for what is due: %w", err)
+		return due, fmt.Errorf("look for what is due: %w", err)
 	}
 	return due, nil
 }
 
-// ClaimReviews takes operations whose holder is gone, and those in review whose
-// time has come. Nodes share the work without a leader: what another one is just
-// taking is skipped.
+// abandonedBatch bounds how many operations of dead nodes one commit puts into
+// review.
+const abandonedBatch = 256
+
+// ClaimReviews takes operations in review whose time has come. Those whose holder is
+// gone are in review from here on, and due at once. Nodes share the work without a
+// leader: what another one is just taking is skipped.
 func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	var claimed []operation.Operation
 	err := db.do(ctx, func(tx *tx) error {
-		left, err := claim(tx, `status = 'processing' AND lease_until <= $1 ORDER BY lease_until`,
-			`status = 'needs_review', epoch = epoch + 1, node = $3, lease_until = NULL, review_since = $1, next_check_at = $4`, c)
+		rows, err := tx.query(`
+			UPDATE operations
+			   SET status = 'needs_review', epoch = epoch + 1, node = $3, lease_until = NULL, review_since = $1, next_check_at = $1
+			 WHERE id IN (SELECT id FROM operations WHERE status = 'processing' AND lease_until <= $1
+			               ORDER BY lease_until LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
+			RETURNING `+operationColumns, c.Now.UnixMilli(), abandonedBatch, c.Node)
+		abandoned, err := collect(rows, err, readOperation)
 		if err != nil {
-			return err
+			return fmt.Errorf("look for operations whose lease has ended: %w", err)
 		}
 		moves := &pgx.Batch{}
-		writeEvents(moves, column(left, func(op operation.Operation) happening {
+		writeEvents(moves, column(abandoned, func(op operation.Operation) happening {
 			return happening{op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli()}
 		}))
 		if err := tx.send(moves); err != nil {
-			return fmt.Errorf("take over operations: %w", err)
+			return fmt.Errorf("put operations into review: %w", err)
 		}
-		rest := c
-		rest.Most -= len(left)
-		due, err := claim(tx, `status = 'needs_review' AND next_check_at <= $1 ORDER BY next_check_at`,
-			`epoch = epoch + 1, node = $3, next_check_at = $4, checks = checks + 1`, rest)
-		claimed = append(left, due...)
+		claimed, err = claim(tx, c, reviewQueue)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return claimed, nil
+	return claimed, err
 }
 
-// claim takes the operations that a condition picks out and sets columns of them,
-// both by literals of this file. $1 is now, $2 how many, $3 the node, $4 until when.
-func claim(tx *tx, condition, set string, c operation.Claim) ([]operation.Operation, error) {
-	rows, err := tx.query(`
-		UPDATE operations SET `+set+`
-		 WHERE id IN (SELECT id FROM operations WHERE `+condition+` LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
-		   AND ($3::text IS NOT NULL OR $4::bigint IS NOT NULL)
-		RETURNING `+operationColumns, c.Now.UnixMilli(), c.Most, c.Node, c.Until.UnixMilli())
-	claimed, err := collect(rows, err, readOperation)
-	if err != nil {
-		return nil, fmt.Errorf("claim what is due: %w", err)
+// reviewKind is one queue of follow-ups: which operations are in it, when they are
+// due, and what a claim changes.
+type reviewKind struct{ member, due, set string }
+
+var (
+	reviewQueue = reviewKind{
+		`status = 'needs_review'`, `next_check_at`,
+		`epoch = epoch + 1, node = $3, next_check_at = $4, checks = checks + 1`,
+	}
+	addonQueue = reviewKind{
+		`addon_next_at IS NOT NULL`, `addon_next_at`,
+		`addon_epoch = addon_epoch + 1, addon_checks = addon_checks + 1, addon_next_at = $4`,
+	}
+	lateCheckQueue = reviewKind{
+		`status = 'failed' AND next_check_at IS NOT NULL`, `next_check_at`,
+		`next_check_at = $4, checks = checks + 1`,
+	}
+)
+
+// claim takes what is due of a queue, operator by operator, beginning with those
+// behind the one that was served last. The index is walked from operator to operator,
+// so that it does not matter how many operations one of them has in the queue.
+func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, error) {
+	next := `SELECT min(n.operator_id) FROM operations n WHERE ` + kind.member
+	statement := `
+		WITH RECURSIVE queue (operator_id) AS (
+			SELECT (` + next + ` AND n.operator_id > $5)
+			 UNION ALL
+			SELECT (` + next + ` AND n.operator_id > queue.operator_id) FROM queue WHERE queue.operator_id < $6
+		), taken AS (
+			SELECT due.id
+			  FROM queue
+			  LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS held (operator_id, count) ON held.operator_id = queue.operator_id
+			 CROSS JOIN LATERAL (
+				SELECT id FROM operations o
+				 WHERE o.operator_id = queue.operator_id AND ` + kind.member + ` AND ` + kind.due + ` <= $1 AND o.id <> ALL ($10::text[])
+				 ORDER BY ` + kind.due + ` LIMIT coalesce(held.count, $9) FOR NO KEY UPDATE SKIP LOCKED) AS due
+			 WHERE queue.operator_id <= $6
+			 LIMIT $2)
+		UPDATE operations SET ` + kind.set + `
+		 WHERE id = ANY (ARRAY(SELECT id FROM taken)) AND ($3::text IS NOT NULL OR $4::bigint IS NOT NULL)
+		RETURNING ` + operationColumns
+	var held, room []int64
+	inHand := []string{}
+	for operatorID, ids := range c.Held {
+		inHand = append(inHand, ids...)
+		held, room = append(held, operatorID), append(room, int64(c.Room(operatorID)))
+	}
+	var claimed []operation.Operation
+	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
+		if len(claimed) == c.Most || part[0] == part[1] {
+			break
+		}
+		rows, err := tx.query(statement, c.Now.UnixMilli(), c.Most-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0), inHand)
+		some, err := collect(rows, err, readOperation)
+		if err != nil {
+			return nil, fmt.Errorf("claim what is due: %w", err)
+		}
+		claimed = append(claimed, some...)
 	}
 	return claimed, nil
 }
@@ -89,7 +140,7 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 		changed, err = tx.exec(`
 			UPDATE operations SET next_check_at = $3, needs_person = greatest(needs_person, $4::boolean::int)
 			 WHERE id = $1 AND epoch = $2 AND `+unindexed+` = 'needs_review'`, p.OperationID, p.Epoch, p.NextCheckAt.UnixMilli(), p.NeedsPerson)
-		if err != nil || changed == 0 {
+		if err != nil {
 			return err
 		}
 		calls := &pgx.Batch{}
@@ -105,57 +156,60 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 // ClaimAddons takes add-ons that are missing and due; the moment that they are
 // taken until keeps others away.
 func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	return db.claimBy(ctx, c, `addon_next_at IS NOT NULL AND addon_next_at <= $1 ORDER BY addon_next_at`, `addon_next_at = $4`)
+	return db.claimFrom(ctx, c, addonQueue)
 }
 
 // ClaimLateChecks takes refunded operations that the provider is still to be told of.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	return db.claimBy(ctx, c, `status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1 ORDER BY next_check_at`,
-		`next_check_at = $4, checks = checks + 1`)
+	return db.claimFrom(ctx, c, lateCheckQueue)
 }
 
-func (db *DB) claimBy(ctx context.Context, c operation.Claim, condition, set string) ([]operation.Operation, error) {
-	var claimed []operation.Operation
-	err := db.do(ctx, func(tx *tx) (err error) {
-		claimed, err = claim(tx, condition, set, c)
+func (db *DB) claimFrom(ctx context.Context, c operation.Claim, kind reviewKind) (claimed []operation.Operation, err error) {
+	err = db.do(ctx, func(tx *tx) error {
+		claimed, err = claim(tx, c, kind)
 		return err
 	})
 	return claimed, err
 }
 
-// SettleAddon writes what became of an add-on, unless a person has closed it
-// meanwhile.
+// SettleAddon writes what became of an add-on, if it is still in the given hands and
+// nobody has closed it.
 func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`
-			UPDATE operations SET addon_status = $2, addon_attempt = $3, addon_next_at = $4
-			 WHERE id = $1 AND addon_status NOT IN ('success', 'closed')`,
-			s.OperationID, s.State, s.Attempt, millis(s.NextAt))
+		changed, err := tx.exec(`
+			UPDATE operations SET addon_status = $3, addon_attempt = $4, addon_next_at = $5, addon_needs_person = $6::boolean::int
+			 WHERE id = $1 AND addon_epoch = $2 AND addon_status NOT IN ('success', 'closed')`,
+			s.OperationID, s.Epoch, s.State, s.Attempt, millis(s.NextAt), s.NeedsPerson)
 		if err != nil {
 			return fmt.Errorf("settle the add-on of %s: %w", s.OperationID, err)
 		}
 		calls := &pgx.Batch{}
+		if changed == 0 {
+			op, _, err := oneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID)
+			if err != nil {
+				return err
+			}
+			if e, contradicts := s.Contradicts(op); contradicts {
+				raiseException(calls, e)
+			}
+		}
 		writeCalls(calls, callsOf(s.OperationID, s.Node, s.Calls))
 		return tx.send(calls)
 	})
 }
 
-// CloseLateCheck ends the telling of a refunded operation, or puts it off.
-func (db *DB) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
+// CloseLateCheck writes what came of telling the provider of a refund.
+func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET next_check_at = $2 WHERE id = $1 AND status = 'failed'`, id, millis(again))
-		return err
-	})
-}
-
-// RaiseException writes down what only a person can decide, once.
-func (db *DB) RaiseException(ctx context.Context, e operation.Exception) error {
-	return db.do(ctx, func(tx *tx) error {
-		raising := &pgx.Batch{}
-		raiseException(raising, e)
-		if err := tx.send(raising); err != nil {
-			return fmt.Errorf("raise an exception for %s: %w", e.OperationID, err)
+		_, err := tx.exec(`UPDATE operations SET next_check_at = $3 WHERE id = $1 AND `+unindexed+` = 'failed' AND checks = $2`, c.OperationID, c.Check, millis(c.Again))
+		if err != nil {
+			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
 		}
-		return nil
+		writing := &pgx.Batch{}
+		if c.Exception != nil {
+			raiseException(writing, *c.Exception)
+		}
+		writeCalls(writing, callsOf(c.OperationID, c.Node, c.Calls))
+		return tx.send(writing)
 	})
 }

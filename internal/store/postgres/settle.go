@@ -41,7 +41,8 @@ func (db *DB) openSettlement(observe Observer) {
 // operation has gone into other hands since. Only where it has, or where nothing
 // is known of it, is it looked at first.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
-	if s.Held != nil && s.Fits(*s.Held) {
+	// What has been in review is looked at, for what the provider said meanwhile.
+	if s.Held != nil && s.Held.State == operation.Processing && s.Fits(*s.Held) {
 		op, err := db.settlements.through(ctx, settling{s, *s.Held})
 		if err == nil {
 			return op, true, nil
@@ -80,6 +81,11 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 				op, err = readOperation(row)
 				return err
 			})
+		var said []operation.Answer
+		looking.Queue(definiteAnswers, s.OperationID).Query(func(rows pgx.Rows) (err error) {
+			said, err = collect(rows, nil, readAnswer)
+			return err
+		})
 		if err := p.send(looking); err != nil {
 			return err
 		}
@@ -88,6 +94,9 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 			one := settling{s, op}
 			settle(writing, []settling{one})
 			op = s.After(op)
+			for _, e := range s.Contradictions(op, said) {
+				raiseException(writing, e)
+			}
 		} else {
 			keepWord(writing, op, s)
 		}
@@ -100,6 +109,19 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 		return operation.Operation{}, false, fmt.Errorf("settle %s: %w", s.OperationID, err)
 	}
 	return op, settled, nil
+}
+
+// definiteAnswers are what the provider told nodes that had lost the operation by
+// then.
+const definiteAnswers = `
+	SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
+	 WHERE operation_id = $1 AND reference = $1 AND outcome <> 'unknown' ORDER BY id`
+
+func readAnswer(row scanner) (a operation.Answer, err error) {
+	var outcome string
+	err = row.Scan(&outcome, &a.Transaction, &a.Message)
+	a.Verdict = operation.VerdictOf(outcome)
+	return a, err
 }
 
 // keepWord queues what the provider said where somebody else has settled the

@@ -123,13 +123,22 @@ func (db *DB) CloseAddon(ctx context.Context, act admin.Act, id string) error {
 			return admin.Refuse("there is no transaction %s", id)
 		}
 		after, err := readOperation(tx.queryRow(`
-			UPDATE operations SET addon_status = 'closed', addon_next_at = NULL WHERE id = ?1 AND `+missingAddon+`
+			UPDATE operations SET addon_status = 'closed', addon_next_at = NULL, addon_needs_person = 0 WHERE id = ?1 AND `+missingAddon+`
 			RETURNING `+operationColumns, id))
 		if errors.Is(err, sql.ErrNoRows) {
 			return admin.Refuse("transaction %s has no add-on that is being followed up", id)
 		}
 		if err != nil {
 			return fmt.Errorf("close the add-on of %s: %w", id, err)
+		}
+		// The provider may have confirmed it to a node that no longer followed it up.
+		var confirmed bool
+		err = tx.queryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = ?1 AND reference <> ?1 AND outcome = 'confirmed')`, id).Scan(&confirmed)
+		if err == nil && confirmed {
+			err = raiseException(tx, operation.AddonClosedAndConfirmed(id, act.At))
+		}
+		if err != nil {
+			return fmt.Errorf("look for a confirmation of the add-on of %s: %w", id, err)
 		}
 		return logAct(tx, act, before.OperatorID, "addon of "+id, admin.OperationState(before), admin.OperationState(after))
 	})

@@ -28,6 +28,7 @@ var stayingSmall = map[string]string{
 	"plans":               "what is for sale; staff makes each of them",
 	"provider_components": "what the provider sells",
 	"stretch":             "no table: the numbers of the thousand ids that are looked at together",
+	"queue":               "no table: the operators that have something in a queue of follow-ups",
 	"tried":               "no table: the line that is looked for in a ledger, bit by bit",
 }
 
@@ -59,7 +60,7 @@ var readingFew = map[string]string{
 	"SELECT count(*) FROM operators WHERE status <> 'deleted'": "the totals of the whole service, for staff; kept for a while",
 }
 
-var indexesOfFew = regexp.MustCompile(`USING (COVERING )?INDEX operations_(one_open|open_by_lease|open_by_check|addon_due)$`)
+var indexesOfFew = regexp.MustCompile(`USING (COVERING )?INDEX operations_(one_open|open_by_lease|open_by_check|addon_due|(reviews|addons|late_checks)_by_operator)$`)
 
 // excuses are how many reasons of a kind a statement has.
 func excuses(statement string, all map[string]string) (count int) {

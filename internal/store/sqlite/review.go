@@ -2,7 +2,11 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
@@ -19,55 +23,108 @@ func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	})
 }
 
-// Due looks whether anything waits to be claimed.
-func (db *DB) Due(ctx context.Context, now time.Time) (bool, error) {
-	var due bool
-	err := db.read(ctx).queryRow(`
+// Due looks which queues have something to be claimed.
+func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err error) {
+	err = db.read(ctx).queryRow(`
 		SELECT EXISTS (SELECT 1 FROM operations WHERE status = 'processing' AND lease_until <= ?1)
-		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'needs_review' AND next_check_at <= ?1)
-		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= ?1)
-		    OR EXISTS (SELECT 1 FROM operations WHERE addon_next_at IS NOT NULL AND addon_next_at <= ?1)`, now.UnixMilli()).Scan(&due)
+		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'needs_review' AND next_check_at <= ?1),
+		       EXISTS (SELECT 1 FROM operations WHERE addon_next_at IS NOT NULL AND addon_next_at <= ?1),
+		       EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= ?1)`,
+		now.UnixMilli()).Scan(&due.Reviews, &due.Addons, &due.LateChecks)
 	if err != nil {
-		return false, fmt.Errorf("look for what is due: %w", err)
+		return due, fmt.Errorf("look for what is due: %w", err)
 	}
 	return due, nil
 }
 
-// ClaimReviews takes operations whose holder is gone, and those in review whose
-// time has come.
+// abandonedBatch bounds how many operations of dead nodes one commit puts into
+// review.
+const abandonedBatch = 256
+
+// ClaimReviews takes operations in review whose time has come. Those whose holder is
+// gone are in review from here on, and due at once.
 func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	var claimed []operation.Operation
-	err := db.writer.do(ctx, func(tx *tx) error {
-		claimed = nil
-		left, err := dueIDs(tx, `status = 'processing' AND lease_until <= ?1 ORDER BY lease_until`, c)
-		if err != nil {
-			return err
-		}
-		for _, id := range left {
-			op, err := readOperation(tx.queryRow(`
+	if err := db.reviewAbandoned(ctx, c); err != nil {
+		return nil, err
+	}
+	return db.claim(ctx, c, reviewQueue)
+}
+
+func (db *DB) reviewAbandoned(ctx context.Context, c operation.Claim) error {
+	rows, err := db.read(ctx).query(`SELECT id FROM operations WHERE status = 'processing' AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2`,
+		c.Now.UnixMilli(), abandonedBatch)
+	ids, err := collect(rows, err, readText)
+	if err != nil {
+		return fmt.Errorf("look for operations whose lease has ended: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return db.writer.do(ctx, func(tx *tx) error {
+		for _, id := range ids {
+			var epoch int64
+			err := tx.queryRow(`
 				UPDATE operations
-				   SET status = 'needs_review', epoch = epoch + 1, node = ?2, lease_until = NULL, review_since = ?3, next_check_at = ?4
-				 WHERE id = ?1
-				RETURNING `+operationColumns, id, c.Node, c.Now.UnixMilli(), c.Until.UnixMilli()))
-			if err != nil {
-				return fmt.Errorf("take over operation %s: %w", id, err)
+				   SET status = 'needs_review', epoch = epoch + 1, node = ?2, lease_until = NULL, review_since = ?3, next_check_at = ?3
+				 WHERE id = ?1 AND status = 'processing' AND lease_until <= ?3
+				RETURNING epoch`, id, c.Node, c.Now.UnixMilli()).Scan(&epoch)
+			if errors.Is(err, sql.ErrNoRows) {
+				continue // settled, or kept for longer, meanwhile
 			}
-			err = writeEvent(tx, id, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
-			if err != nil {
-				return err
+			if err == nil {
+				err = writeEvent(tx, id, operation.Processing, operation.NeedsReview, epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
 			}
-			claimed = append(claimed, op)
+			if err != nil {
+				return fmt.Errorf("put operation %s into review: %w", id, err)
+			}
 		}
-		c.Most -= len(left)
-		waiting, err := dueIDs(tx, `status = 'needs_review' AND next_check_at <= ?1 ORDER BY next_check_at`, c)
-		if err != nil {
-			return err
-		}
-		for _, id := range waiting {
+		return nil
+	})
+}
+
+// reviewKind is one queue of follow-ups: which operations are in it, when they are
+// due, the index by operator and that moment, and what a claim changes.
+type reviewKind struct{ member, due, index, set string }
+
+var (
+	reviewQueue = reviewKind{
+		`status = 'needs_review'`, `next_check_at`, `operations_reviews_by_operator`,
+		`epoch = epoch + 1, node = ?2, next_check_at = ?3, checks = checks + 1`,
+	}
+	addonQueue = reviewKind{
+		`addon_next_at IS NOT NULL`, `addon_next_at`, `operations_addons_by_operator`,
+		`addon_epoch = addon_epoch + 1, addon_checks = addon_checks + 1, addon_next_at = ?3`,
+	}
+	lateCheckQueue = reviewKind{
+		`status = 'failed' AND next_check_at IS NOT NULL`, `next_check_at`, `operations_late_checks_by_operator`,
+		`next_check_at = ?3, checks = checks + 1`,
+	}
+)
+
+// claim takes what is due of a queue, operator by operator. What to take is looked
+// for beside the writer, which then makes sure that it is still there to be taken.
+func (db *DB) claim(ctx context.Context, c operation.Claim, kind reviewKind) ([]operation.Operation, error) {
+	var ids []string
+	err := db.snapshot(ctx, func(from querier) (err error) {
+		ids, err = dueInTurn(from, c, kind)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for what is due: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var claimed []operation.Operation
+	err = db.writer.do(ctx, func(tx *tx) error {
+		claimed = nil
+		for _, id := range ids {
 			op, err := readOperation(tx.queryRow(`
-				UPDATE operations SET epoch = epoch + 1, node = ?2, next_check_at = ?3, checks = checks + 1
-				 WHERE id = ?1
-				RETURNING `+operationColumns, id, c.Node, c.Until.UnixMilli()))
+				UPDATE operations SET `+kind.set+` WHERE id = ?1 AND `+kind.member+` AND `+kind.due+` <= ?4
+				RETURNING `+operationColumns, id, c.Node, c.Until.UnixMilli(), c.Now.UnixMilli()))
+			if errors.Is(err, sql.ErrNoRows) {
+				continue // somebody else has it
+			}
 			if err != nil {
 				return fmt.Errorf("claim operation %s: %w", id, err)
 			}
@@ -78,18 +135,54 @@ func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.
 	return claimed, err
 }
 
-// dueIDs picks the operations that a condition, a literal of this file, names.
-func dueIDs(tx *tx, condition string, c operation.Claim) ([]string, error) {
-	rows, err := tx.query(`SELECT id FROM operations WHERE `+condition+` LIMIT ?2`, c.Now.UnixMilli(), c.Most)
-	ids, err := collect(rows, err, func(row scanner) (string, error) {
-		var id string
-		err := row.Scan(&id)
-		return id, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for what is due: %w", err)
+// dueInTurn picks what is due, beginning with the operators behind the one that was
+// served last. The index is walked from operator to operator, so that it does not
+// matter how many operations one of them has in the queue.
+func dueInTurn(from querier, c operation.Claim, kind reviewKind) (ids []string, err error) {
+	next := `SELECT min(operator_id) FROM operations INDEXED BY ` + kind.index + ` WHERE ` + kind.member
+	operators := `
+		WITH RECURSIVE queue (operator_id) AS (
+			SELECT (` + next + ` AND operator_id > ?2)
+			 UNION ALL
+			SELECT (` + next + ` AND operator_id > queue.operator_id) FROM queue WHERE operator_id < ?3)
+		SELECT operator_id FROM queue
+		 WHERE operator_id <= ?3
+		   AND EXISTS (SELECT 1 FROM operations o INDEXED BY ` + kind.index + ` WHERE o.operator_id = queue.operator_id AND ` + kind.member + ` AND ` + kind.due + ` <= ?1)
+		 LIMIT ?4`
+	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
+		rows, err := from.query(operators, c.Now.UnixMilli(), part[0], part[1], c.Most-len(ids)+len(c.Held))
+		due, err := collect(rows, err, func(row scanner) (id int64, err error) {
+			err = row.Scan(&id)
+			return id, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, operatorID := range due {
+			held, room := c.Held[operatorID], min(c.Room(operatorID), c.Most-len(ids))
+			if room == 0 {
+				continue
+			}
+			rows, err := from.query(`
+				SELECT id FROM operations INDEXED BY `+kind.index+`
+				 WHERE operator_id = ?2 AND `+kind.member+` AND `+kind.due+` <= ?1 ORDER BY `+kind.due+` LIMIT ?3`,
+				c.Now.UnixMilli(), operatorID, room+len(held))
+			some, err := collect(rows, err, readText)
+			if err != nil {
+				return nil, err
+			}
+			some = slices.DeleteFunc(some, func(id string) bool { return slices.Contains(held, id) })
+			if ids = append(ids, some[:min(room, len(some))]...); len(ids) == c.Most {
+				return ids, nil
+			}
+		}
 	}
 	return ids, nil
+}
+
+func readText(row scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
 }
 
 // Postpone lets go of an operation in review until later.
@@ -100,7 +193,7 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 		changed, err = tx.exec(`
 			UPDATE operations SET next_check_at = ?3, needs_person = max(needs_person, ?4)
 			 WHERE id = ?1 AND epoch = ?2 AND status = 'needs_review'`, p.OperationID, p.Epoch, p.NextCheckAt.UnixMilli(), p.NeedsPerson)
-		if err != nil || changed == 0 {
+		if err != nil {
 			return err
 		}
 		return writeCalls(tx, p.OperationID, p.Node, p.Calls)
@@ -114,63 +207,58 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 // ClaimAddons takes add-ons that are missing and due; the moment that they are
 // taken until keeps others away.
 func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	return db.claimBy(ctx, c, `addon_next_at IS NOT NULL AND addon_next_at <= ?1 ORDER BY addon_next_at`, `addon_next_at = ?2`)
+	return db.claim(ctx, c, addonQueue)
 }
 
 // ClaimLateChecks takes refunded operations that the provider is still to be told of.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	return db.claimBy(ctx, c, `status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= ?1 ORDER BY next_check_at`,
-		`next_check_at = ?2, checks = checks + 1`)
+	return db.claim(ctx, c, lateCheckQueue)
 }
 
-func (db *DB) claimBy(ctx context.Context, c operation.Claim, condition, set string) ([]operation.Operation, error) {
-	var claimed []operation.Operation
-	err := db.writer.do(ctx, func(tx *tx) error {
-		claimed = nil
-		ids, err := dueIDs(tx, condition, c)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			op, err := readOperation(tx.queryRow(`UPDATE operations SET `+set+` WHERE id = ?1 RETURNING `+operationColumns, id, c.Until.UnixMilli()))
-			if err != nil {
-				return fmt.Errorf("claim operation %s: %w", id, err)
-			}
-			claimed = append(claimed, op)
-		}
-		return nil
-	})
-	return claimed, err
-}
-
-// SettleAddon writes what became of an add-on, unless a person has closed it
-// meanwhile.
+// SettleAddon writes what became of an add-on, if it is still in the given hands and
+// nobody has closed it.
 func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`
-			UPDATE operations SET addon_status = ?2, addon_attempt = ?3, addon_next_at = ?4
-			 WHERE id = ?1 AND addon_status NOT IN ('success', 'closed')`,
-			s.OperationID, s.State, s.Attempt, millis(s.NextAt))
+		changed, err := tx.exec(`
+			UPDATE operations SET addon_status = ?3, addon_attempt = ?4, addon_next_at = ?5, addon_needs_person = ?6
+			 WHERE id = ?1 AND addon_epoch = ?2 AND addon_status NOT IN ('success', 'closed')`,
+			s.OperationID, s.Epoch, s.State, s.Attempt, millis(s.NextAt), s.NeedsPerson)
 		if err != nil {
 			return fmt.Errorf("settle the add-on of %s: %w", s.OperationID, err)
+		}
+		if changed == 0 {
+			op, _, err := oneOperation(tx, `id = ?1`, s.OperationID)
+			if err != nil {
+				return err
+			}
+			if e, contradicts := s.Contradicts(op); contradicts {
+				if err := raiseException(tx, e); err != nil {
+					return err
+				}
+			}
 		}
 		return writeCalls(tx, s.OperationID, s.Node, s.Calls)
 	})
 }
 
-// CloseLateCheck ends the telling of a refunded operation, or puts it off.
-func (db *DB) CloseLateCheck(ctx context.Context, id string, again time.Time) error {
+// CloseLateCheck writes what came of telling the provider of a refund.
+func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET next_check_at = ?2 WHERE id = ?1 AND status = 'failed'`, id, millis(again))
-		return err
+		_, err := tx.exec(`UPDATE operations SET next_check_at = ?3 WHERE id = ?1 AND status = 'failed' AND checks = ?2`, c.OperationID, c.Check, millis(c.Again))
+		if err != nil {
+			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
+		}
+		if c.Exception != nil {
+			if err := raiseException(tx, *c.Exception); err != nil {
+				return err
+			}
+		}
+		return writeCalls(tx, c.OperationID, c.Node, c.Calls)
 	})
 }
 
-// RaiseException writes down what only a person can decide, once.
-func (db *DB) RaiseException(ctx context.Context, e operation.Exception) error {
-	return db.writer.do(ctx, func(tx *tx) error { return raiseException(tx, e) })
-}
-
+// raiseException writes down what only a person can decide, once for each operation
+// and kind.
 func raiseException(tx *tx, e operation.Exception) error {
 	_, err := tx.exec(`
 		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES (?1, ?2, ?3, ?4)

@@ -71,6 +71,11 @@ func settle(tx *tx, before operation.Operation, s operation.Settlement) (operati
 	if err != nil {
 		return op, false, err
 	}
+	if before.State == operation.NeedsReview {
+		if err := raiseContradictions(tx, op, s); err != nil {
+			return op, false, err
+		}
+	}
 	if err := writeCalls(tx, s.OperationID, s.Node, s.Calls); err != nil {
 		return op, false, err
 	}
@@ -90,6 +95,29 @@ func keepWord(tx *tx, op operation.Operation, s operation.Settlement) error {
 		}
 	}
 	return writeCalls(tx, s.OperationID, s.Node, s.Calls)
+}
+
+// raiseContradictions looks at what the provider told nodes that had lost the
+// operation by then.
+func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement) error {
+	rows, err := tx.query(`
+		SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
+		 WHERE operation_id = ?1 AND reference = ?1 AND outcome <> 'unknown' ORDER BY id`, op.ID)
+	said, err := collect(rows, err, func(row scanner) (a operation.Answer, err error) {
+		var outcome string
+		err = row.Scan(&outcome, &a.Transaction, &a.Message)
+		a.Verdict = operation.VerdictOf(outcome)
+		return a, err
+	})
+	if err != nil {
+		return fmt.Errorf("read what the provider said of %s: %w", op.ID, err)
+	}
+	for _, e := range s.Contradictions(op, said) {
+		if err := raiseException(tx, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moveOperation writes what Settlement.After says. It returns no row: SQLite would
@@ -228,6 +256,11 @@ func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall
 			detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
 		if err != nil {
 			return fmt.Errorf("write down a provider call: %w", err)
+		}
+		if e, mismatch := call.Mismatch(operationID); mismatch {
+			if err := raiseException(tx, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

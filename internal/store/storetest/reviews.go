@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,10 +14,13 @@ var reviewTests = []test{
 	{"an operation whose lease has ended is taken over, once", takenOverOnce},
 	{"who lost an operation to a claim settles nothing", claimedAway},
 	{"an operation in review is claimed when its time has come", claimedInTime},
+	{"claims take operators in turn, within each one's bound", claimsInTurn},
 	{"a new node takes over everything that is processing", newNodeTakesOver},
 	{"a missing add-on is claimed, settled, and closed by a person", addons},
+	{"who lost an add-on to a claim settles nothing, and is heard", addonClaimedAway},
 	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
 	{"a word that comes too late is kept with the exception that it makes", lateWord},
+	{"an answer to a node that lost the operation is held against its settlement", answeredBefore},
 	{"a settlement that is made again leaves its evidence once", settledAgain},
 	{"a person settles what is in review, and nothing else", personSettles},
 }
@@ -26,7 +31,7 @@ func claim(now time.Time) operation.Claim {
 
 func (s *shop) due(what string, now time.Time, want bool) {
 	s.Helper()
-	if due, err := s.Due(s.Context(), now); err != nil || due != want {
+	if due, err := s.Due(s.Context(), now); err != nil || due.Any() != want {
 		s.Errorf("%s: due %v, %v; want %v", what, due, err, want)
 	}
 }
@@ -48,7 +53,7 @@ func takenOverOnce(h *house) {
 		}
 		for _, taken := range ops {
 			claimed.Add(1)
-			if taken.State != operation.NeedsReview || taken.Epoch != op.Epoch+1 || taken.Node != "node-2" || !taken.ReviewSince.Equal(end) {
+			if taken.State != operation.NeedsReview || taken.Epoch <= op.Epoch || taken.Node != "node-2" || !taken.ReviewSince.Equal(end) {
 				s.Errorf("taken over as %+v", taken)
 			}
 		}
@@ -109,6 +114,91 @@ func claimedInTime(h *house) {
 	s.due("after a restart, in time", at.Add(time.Hour), true)
 }
 
+// claimsInTurn has one operator with six due operations in each queue, and another
+// with one that became due after them.
+func claimsInTurn(h *house) {
+	s := h.shop("10000")
+	first := s.operator.ID
+	other := &shop{house: h, operator: h.operator("other"), plan: s.plan, sold: s.sold}
+	other.topUp(other.operator, "10000")
+	second := other.operator.ID
+	for i := range 7 {
+		for kind, prepare := range []func(*operation.Settlement){
+			func(st *operation.Settlement) { st.To = operation.NeedsReview },
+			func(st *operation.Settlement) {
+				st.To, st.AddonState, st.AddonNextAt = operation.Success, operation.AddonFailed, noon.Add(time.Duration(i)*time.Second)
+			},
+			func(st *operation.Settlement) { st.To, st.Reason = operation.Failed, operation.NotConfirmed },
+		} {
+			owner := s
+			if i == 6 {
+				owner = other
+			}
+			n := 10*kind + i
+			draft := owner.activation(name("key", n), fmt.Sprintf("98000000%02d", n), fmt.Sprintf("1000%02d", n))
+			draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
+			st := settlement(owner.reserve(draft), operation.NeedsReview)
+			if st.NextCheckAt = noon.Add(time.Duration(i) * time.Second); kind == 1 {
+				st.NextCheckAt = time.Time{}
+			}
+			prepare(&st)
+			if _, settled, err := s.Settle(s.Context(), st); err != nil || !settled {
+				s.Fatalf("settled %v, %v", settled, err)
+			}
+		}
+	}
+	for queue, claims := range map[string]func(context.Context, operation.Claim) ([]operation.Operation, error){
+		"reviews": s.ClaimReviews, "add-ons": s.ClaimAddons, "late checks": s.ClaimLateChecks,
+	} {
+		for _, row := range []struct {
+			name              string
+			most, perOperator int
+			held              map[int64][]string
+			after             int64
+			ofFirst, ofSecond int
+		}{
+			{"one, behind the first", 1, 2, nil, first, 0, 1},
+			{"an operator at its bound", 4, 2, map[int64][]string{first: {"CX-a", "CX-b"}}, 0, 0, 0},
+			{"one below its bound", 4, 2, map[int64][]string{first: {"CX-a"}}, second, 1, 0},
+			{"one, behind the second", 1, 2, nil, second, 1, 0},
+			{"as many as there is room for", 4, 3, nil, 0, 3, 0},
+			{"what is left", 4, 0, nil, 0, 1, 0},
+			{"nothing", 4, 0, nil, 0, 0, 0},
+		} {
+			c := claim(noon.Add(10 * time.Second))
+			c.Most, c.PerOperator, c.Held, c.After = row.most, row.perOperator, row.held, row.after
+			ops, err := claims(s.Context(), c)
+			s.must(err)
+			count := map[int64]int{}
+			for _, op := range ops {
+				count[op.OperatorID]++
+			}
+			if count[first] != row.ofFirst || count[second] != row.ofSecond {
+				s.Errorf("%s, %s: claimed %v; want %d of the first operator and %d of the second", queue, row.name, count, row.ofFirst, row.ofSecond)
+			}
+		}
+		// The clock leaps past every lease: what is in hand is not claimed again.
+		leapt := claim(noon.Add(24 * time.Hour))
+		leapt.Most, leapt.PerOperator = 3, 4
+		inHand, err := claims(s.Context(), leapt)
+		s.must(err)
+		leapt.Now, leapt.Until, leapt.Most, leapt.Held = leapt.Now.Add(24*time.Hour), leapt.Until.Add(24*time.Hour), 8, map[int64][]string{}
+		for _, op := range inHand {
+			leapt.Held[op.OperatorID] = append(leapt.Held[op.OperatorID], op.ID)
+		}
+		others, err := claims(s.Context(), leapt)
+		s.must(err)
+		if len(inHand) != 3 || len(others) != 2 {
+			s.Errorf("%s: %d in hand, and %d claimed beside them; want 3 and 2, one of either operator", queue, len(inHand), len(others))
+		}
+		for _, op := range others {
+			if slices.Contains(leapt.Held[op.OperatorID], op.ID) {
+				s.Errorf("%s: %s was claimed again while it was in hand", queue, op.ID)
+			}
+		}
+	}
+}
+
 func newNodeTakesOver(h *house) {
 	s := h.shop("10000")
 	for i := range 3 {
@@ -147,18 +237,97 @@ func addons(h *house) {
 	if err != nil || len(missing) != 1 {
 		s.Errorf("missing: %v, %v", missing, err)
 	}
-	s.must(s.SettleAddon(s.Context(), operation.AddonSettlement{OperationID: op.ID, State: operation.AddonUnknown, Attempt: 2, NextAt: noon.Add(time.Hour)}))
+	if claimed[0].AddonChecks != 1 {
+		s.Errorf("claimed as checked %d times; want once", claimed[0].AddonChecks)
+	}
+	unknown := operation.AddonSettlement{
+		OperationID: op.ID, Epoch: claimed[0].AddonEpoch, State: operation.AddonUnknown, Attempt: 1, NextAt: noon.Add(time.Hour), NeedsPerson: true,
+	}
+	s.must(s.SettleAddon(s.Context(), unknown))
+	if listed, err := s.MissingAddons(s.Context()); err != nil || len(listed) != 1 || !listed[0].AddonNeedsPerson || listed[0].AddonState != operation.AddonUnknown {
+		s.Errorf("listed as %+v, %v; want it for a person", listed, err)
+	}
 	s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
 	s.refused("close it again", s.CloseAddon(s.Context(), act("addon close"), op.ID))
 	s.refused("close nobody's", s.CloseAddon(s.Context(), act("addon close"), "CX-none"))
 	// Who was following it up when a person closed it changes nothing any more.
-	s.must(s.SettleAddon(s.Context(), operation.AddonSettlement{OperationID: op.ID, State: operation.AddonUnknown, Attempt: 3, NextAt: noon}))
+	unknown.Attempt, unknown.NextAt = 3, noon
+	s.must(s.SettleAddon(s.Context(), unknown))
 	read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
 	s.must(err)
 	if read.AddonState != operation.AddonClosed || !read.AddonNextAt.IsZero() || !read.AddonMissing() {
 		s.Errorf("closed as %+v", read)
 	}
 	s.due("when it is closed", noon.Add(24*time.Hour), false)
+}
+
+// addonClaimedAway has two nodes follow one add-on up, the first of which was slow.
+func addonClaimedAway(h *house) {
+	s := h.shop("10000")
+	for i, row := range []struct {
+		name  string
+		now   operation.AddonState // how the second node or a person leaves it
+		says  operation.AddonState // what the first one is told
+		first bool                 // it is told so before
+		want  []operation.ExceptionKind
+	}{
+		{"unknown, then confirmed", operation.AddonUnknown, operation.AddonSuccess, false, nil},
+		{"confirmed twice", operation.AddonSuccess, operation.AddonSuccess, false, nil},
+		{"confirmed, then unknown", operation.AddonSuccess, operation.AddonUnknown, false, nil},
+		{"confirmed, then rejected", operation.AddonSuccess, operation.AddonFailed, false, []operation.ExceptionKind{operation.AddonContradiction}},
+		{"closed, then confirmed", operation.AddonClosed, operation.AddonSuccess, false, []operation.ExceptionKind{operation.AddonContradiction}},
+		{"confirmed to the first, then closed", operation.AddonClosed, operation.AddonSuccess, true, []operation.ExceptionKind{operation.AddonContradiction}},
+		{"closed, then rejected", operation.AddonClosed, operation.AddonFailed, false, nil},
+	} {
+		draft := s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i))
+		draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
+		st := settlement(s.reserve(draft), operation.Success)
+		st.AddonState, st.AddonNextAt = operation.AddonUnknown, noon
+		op, _, err := s.Settle(s.Context(), st)
+		s.must(err)
+		var hands []operation.AddonSettlement
+		for node, at := range []time.Time{noon, noon.Add(time.Minute)} {
+			claimed, err := s.ClaimAddons(s.Context(), claim(at))
+			if err != nil || len(claimed) != 1 {
+				s.Fatalf("%s: claimed %v, %v", row.name, claimed, err)
+			}
+			hands = append(hands, operation.AddonSettlement{
+				OperationID: op.ID, Epoch: claimed[0].AddonEpoch, At: at, Node: name("node", node),
+				Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "status", AskedAt: at, AnsweredAt: at}},
+			})
+		}
+		say := func(hand int, state operation.AddonState) {
+			a := hands[hand]
+			switch a.State = state; state {
+			case operation.AddonSuccess:
+				a.Calls[0].Answer.Verdict = operation.Confirmed
+			case operation.AddonFailed:
+				a.Calls[0].Answer.Verdict, a.Attempt = operation.Rejected, 1
+			default:
+				a.NextAt = noon.Add(24 * time.Hour)
+			}
+			s.must(s.SettleAddon(s.Context(), a))
+		}
+		if row.first {
+			say(0, row.says)
+		}
+		if row.now == operation.AddonClosed {
+			s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
+		} else {
+			say(1, row.now)
+		}
+		if !row.first {
+			say(0, row.says)
+		}
+		read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
+		s.must(err)
+		if read.AddonState != row.now || read.AddonAttempt != 0 {
+			s.Errorf("%s: the add-on is %s after %d rejections; want it %s after none", row.name, read.AddonState, read.AddonAttempt, row.now)
+		}
+		if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
+		}
+	}
 }
 
 func lateChecks(h *house) {
@@ -171,15 +340,34 @@ func lateChecks(h *house) {
 	if err != nil || len(claimed) != 1 || claimed[0].ID != op.ID || claimed[0].State != operation.Failed {
 		s.Fatalf("claimed %v, %v", claimed, err)
 	}
-	exception := operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "it was", At: noon}
-	for range 3 {
-		s.must(s.RaiseException(s.Context(), exception))
+	stale := operation.LateCheck{OperationID: op.ID, Check: claimed[0].Checks, Again: noon.Add(time.Hour), Node: "node-1", Calls: []operation.ProviderCall{
+		{Reference: op.ID, What: "void", Answer: operation.Answer{Misfit: true, Detail: "of another"}, AskedAt: noon, AnsweredAt: noon},
+	}}
+	again, err := s.ClaimLateChecks(s.Context(), claim(noon.Add(2*time.Minute)))
+	if err != nil || len(again) != 1 || again[0].Checks != 2 {
+		s.Fatalf("claimed again %v, %v", again, err)
 	}
-	s.must(s.CloseLateCheck(s.Context(), op.ID, time.Time{}))
+	check := operation.LateCheck{
+		OperationID: op.ID, Check: again[0].Checks, Node: "node-2",
+		Calls: []operation.ProviderCall{
+			{Reference: op.ID, What: "void", Answer: operation.Answer{Verdict: operation.Confirmed, Transaction: "P-late"}, AskedAt: noon, AnsweredAt: noon},
+		},
+		Exception: &operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "it was", At: noon},
+	}
+	for range 3 {
+		s.must(s.CloseLateCheck(s.Context(), check))
+	}
+	// Who lost the check to another node puts nothing off, and is heard.
+	s.must(s.CloseLateCheck(s.Context(), stale))
 	s.due("when the asking is over", noon.Add(24*time.Hour), false)
+	history, err := s.OperationHistory(s.Context(), op.ID)
+	s.must(err)
+	if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != "[LATE_SUCCESS WRONG_ANSWER]" || len(history.Calls) != 5 || history.Calls[1].What != "void" {
+		s.Errorf("exceptions %v with the calls %+v; want both kinds, and every void", kinds, history.Calls)
+	}
 	entries, err := s.Exceptions(s.Context(), false)
-	if err != nil || len(entries) != 1 || entries[0].TransactionID != op.ID {
-		s.Fatalf("exceptions %+v, %v; want one", entries, err)
+	if err != nil || len(entries) != 2 || entries[0].TransactionID != op.ID {
+		s.Fatalf("exceptions %+v, %v; want two", entries, err)
 	}
 	s.must(s.CloseException(s.Context(), act("exception close"), entries[0].ID))
 	s.refused("close it again", s.CloseException(s.Context(), act("exception close"), entries[0].ID))
@@ -187,47 +375,120 @@ func lateChecks(h *house) {
 	open, err := s.Exceptions(s.Context(), false)
 	s.must(err)
 	all, err := s.Exceptions(s.Context(), true)
-	if err != nil || len(open) != 0 || len(all) != 1 || all[0].ClosedBy != "test:asha" || all[0].CloseReason != "because" {
+	if err != nil || len(open) != 1 || len(all) != 2 || all[0].ClosedBy != "test:asha" || all[0].CloseReason != "because" {
 		s.Errorf("open %v, all %+v, %v", open, all, err)
 	}
 	s.money("all along", "10000", "0")
 }
 
+// exceptionsOf are the kinds of an operation's open exceptions.
+func (s *shop) exceptionsOf(id string) (kinds []operation.ExceptionKind) {
+	s.Helper()
+	entries, err := s.Exceptions(s.Context(), false)
+	s.must(err)
+	for _, e := range entries {
+		if e.TransactionID == id {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	return kinds
+}
+
+// answered is a settlement on a definite answer of the provider.
+func answered(op operation.Operation, to operation.State, transaction string) operation.Settlement {
+	st := settlement(op, to)
+	st.ProviderTransaction, st.Calls[0].Answer.Transaction = transaction, transaction
+	st.Calls[0].Answer.Verdict = map[operation.State]operation.Verdict{operation.Success: operation.Confirmed, operation.Failed: operation.Rejected}[to]
+	return st
+}
+
 func lateWord(h *house) {
 	s := h.shop("10000")
 	for i, row := range []struct {
-		name string
-		to   operation.State
-		as   string // the provider's number that is said too late
-		want []operation.ExceptionKind
+		name     string
+		settled  operation.State
+		as       string
+		says     operation.State // what the provider's late answer would settle
+		saysAs   string
+		want     []operation.ExceptionKind
+		byPerson bool
 	}{
-		{"refunded", operation.Failed, "P-late", []operation.ExceptionKind{operation.LateSuccess}},
-		{"settled under another number", operation.Success, "P-late", []operation.ExceptionKind{operation.DuplicateEffect}},
-		{"settled alike", operation.Success, "", nil},
+		{name: "refunded, then confirmed", settled: operation.Failed, says: operation.Success, saysAs: "P-late", want: []operation.ExceptionKind{operation.LateSuccess}},
+		{name: "confirmed, then rejected", settled: operation.Success, as: "P-1", says: operation.Failed, want: []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{name: "confirmed by a person, then rejected", settled: operation.Success, byPerson: true, says: operation.Failed, want: []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{name: "refunded by a person, then confirmed", settled: operation.Failed, byPerson: true, says: operation.Success, saysAs: "P-late", want: []operation.ExceptionKind{operation.LateSuccess}},
+		{name: "settled under another number", settled: operation.Success, as: "P-1", says: operation.Success, saysAs: "P-late", want: []operation.ExceptionKind{operation.DuplicateEffect}},
+		{name: "settled alike", settled: operation.Success, as: "P-1", says: operation.Success, saysAs: "P-1"},
+		{name: "refunded, then rejected", settled: operation.Failed, says: operation.Failed},
+		{name: "confirmed, then unknown", settled: operation.Success, as: "P-1", says: operation.NeedsReview},
 	} {
 		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
 		claimed, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
 		s.must(err)
-		s.settle(claimed[0], row.to)
-		late := settlement(op, operation.Success)
-		if row.as != "" {
-			late.ProviderTransaction = row.as
+		if row.byPerson {
+			st := operation.Settlement{OperationID: op.ID, To: row.settled, At: noon.Add(time.Minute), Actor: "test:asha", Why: "because"}
+			if row.settled == operation.Failed {
+				st.Reason = operation.RejectedByReview
+			}
+			_, err = s.SettleReview(s.Context(), act("review settle"), st)
+		} else {
+			_, _, err = s.Settle(s.Context(), answered(claimed[0], row.settled, row.as))
 		}
+		s.must(err)
+		late := answered(op, row.says, row.saysAs)
 		// Twice, as when the answer to the first is lost.
 		for range 2 {
-			if _, settled, err := s.Settle(s.Context(), late); err != nil || settled {
-				s.Fatalf("%s: settled %v, %v", row.name, settled, err)
+			if now, settled, err := s.Settle(s.Context(), late); err != nil || settled || now.State != row.settled {
+				s.Fatalf("%s: settled %v as %s, %v", row.name, settled, now.State, err)
 			}
 		}
-		entries, err := s.Exceptions(s.Context(), false)
+		if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
+		}
+		history, err := s.OperationHistory(s.Context(), op.ID)
 		s.must(err)
-		var kinds []operation.ExceptionKind
-		for _, e := range entries {
-			if e.TransactionID == op.ID {
-				kinds = append(kinds, e.Kind)
-			}
+		if last := history.Calls[len(history.Calls)-1]; last.Outcome != late.Calls[0].Answer.Verdict.String() {
+			s.Errorf("%s: the last call that is kept says %s; want %s", row.name, last.Outcome, late.Calls[0].Answer.Verdict)
 		}
-		if fmt.Sprint(kinds) != fmt.Sprint(row.want) {
+	}
+}
+
+// answeredBefore has the provider tell a node something definite that lost the
+// operation to review by then. It is held against what review or a person settles.
+func answeredBefore(h *house) {
+	s := h.shop("10000")
+	for i, row := range []struct {
+		name     string
+		says     operation.State
+		to       operation.State
+		byPerson bool
+		want     []operation.ExceptionKind
+	}{
+		{"rejected, then confirmed", operation.Failed, operation.Success, false, []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{"rejected, then confirmed by a person", operation.Failed, operation.Success, true, []operation.ExceptionKind{operation.RejectedAfterSuccess}},
+		{"confirmed, then voided", operation.Success, operation.Failed, false, []operation.ExceptionKind{operation.LateSuccess}},
+		{"confirmed, then refunded by a person", operation.Success, operation.Failed, true, []operation.ExceptionKind{operation.LateSuccess}},
+		{"confirmed under another number", operation.Success, operation.Success, false, []operation.ExceptionKind{operation.DuplicateEffect}},
+		{"confirmed, then confirmed by a person", operation.Success, operation.Success, true, nil},
+		{"rejected twice", operation.Failed, operation.Failed, false, nil},
+	} {
+		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
+		claimed, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
+		s.must(err)
+		if now, settled, err := s.Settle(s.Context(), answered(op, row.says, "P-before")); err != nil || settled || now.State != operation.NeedsReview {
+			s.Fatalf("%s: settled %v as %s, %v", row.name, settled, now.State, err)
+		}
+		if row.byPerson {
+			st := operation.Settlement{OperationID: op.ID, To: row.to, At: noon.Add(time.Minute), Actor: "test:asha", Why: "because"}
+			if row.to == operation.Failed {
+				st.Reason = operation.RejectedByReview
+			}
+			_, err = s.SettleReview(s.Context(), act("review settle"), st)
+		} else {
+			_, _, err = s.Settle(s.Context(), answered(claimed[0], row.to, "P-after"))
+		}
+		s.must(err)
+		if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint(row.want) {
 			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
 		}
 	}

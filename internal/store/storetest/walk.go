@@ -98,7 +98,6 @@ var ways = []way{
 	{"Reserve", (*walk).crowds},
 	{"Settle", (*walk).settlements},
 	{"ExtendLease", (*walk).leases},
-	{"RaiseException", (*walk).exceptions},
 	{"TakeOver", (*walk).takeOver},
 	{"Due", func(w *walk) { w.must(first(w.Due(w.Context(), w.on.Now))) }},
 	{"ClaimReviews", (*walk).reviews},
@@ -320,11 +319,6 @@ func (w *walk) leases() {
 	}
 }
 
-func (w *walk) exceptions() {
-	op := w.settle(w.reserve(w.draft(operation.Renew)), operation.Failed, nil)
-	w.must(w.RaiseException(w.Context(), operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "late", At: w.on.Now}))
-}
-
 func (w *walk) takeOver() {
 	w.reserve(w.draft(operation.Renew))
 	w.must(w.TakeOver(w.Context(), w.on.Now))
@@ -378,10 +372,13 @@ func (w *walk) addons() {
 
 func (w *walk) addonSettlement() {
 	op := w.missingAddon()
-	w.must(w.SettleAddon(w.Context(), operation.AddonSettlement{
-		OperationID: op.ID, State: operation.AddonSuccess, Attempt: 1, Node: "node-1",
-		Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "renew", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
-	}))
+	// The second one finds it in other hands.
+	for _, epoch := range []int64{op.AddonEpoch, op.AddonEpoch + 1} {
+		w.must(w.SettleAddon(w.Context(), operation.AddonSettlement{
+			OperationID: op.ID, Epoch: epoch, State: operation.AddonSuccess, Attempt: 1, Node: "node-1",
+			Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "renew", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
+		}))
+	}
 }
 
 // lateCheck is a refund whose provider is still to be told.
@@ -398,7 +395,12 @@ func (w *walk) lateChecks() {
 }
 
 func (w *walk) lateCheckClosed() {
-	w.must(w.CloseLateCheck(w.Context(), w.lateCheck().ID, time.Time{}))
+	op := w.lateCheck()
+	w.must(w.CloseLateCheck(w.Context(), operation.LateCheck{
+		OperationID: op.ID, Node: "node-1",
+		Calls:     []operation.ProviderCall{{Reference: op.ID, What: "void", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
+		Exception: &operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "late", At: w.on.Now},
+	}))
 }
 
 // requests logs calls, of keys that were used before too.

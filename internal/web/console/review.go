@@ -189,9 +189,21 @@ var exceptionWords = map[operation.ExceptionKind]struct{ title, meaning string }
 		look.Word("Late success"),
 		look.Word("It was refunded, and then the provider said that it had carried it out. The subscriber has what nobody paid for: have it undone, or charge it."),
 	},
+	operation.RejectedAfterSuccess: {
+		look.Word("Rejected after success"),
+		look.Word("It was charged, and the provider says that it never carried it out. The subscriber may have paid for nothing: ask the provider, and refund it or have it carried out."),
+	},
 	operation.DuplicateEffect: {
 		look.Word("Carried out twice"),
 		look.Word("The provider names two transactions of its own for one operation. Ask it to undo one of them."),
+	},
+	operation.AddonContradiction: {
+		look.Word("Add-on contradicted"),
+		look.Word("The provider says of the add-on what does not fit how it stands: it was closed as missing and then delivered, or both confirmed and rejected. Ask the provider what the subscriber has."),
+	},
+	operation.VoidUnanswered: {
+		look.Word("Void not answered"),
+		look.Word("A person refunded it, and the provider never answered that it will not carry it out. Ask the provider whether it did."),
 	},
 	operation.WrongAnswer: {
 		look.Word("Wrong answer"),
