@@ -141,10 +141,57 @@ func checkText(name Term, text string, least, most int) error {
 	return nil
 }
 
-// DeleteOperator closes an account for good. Its records and keys stay known.
+// DeleteOperator closes an account that has no money, no open operation and no
+// running bulk job. Its records stay, and for UndeleteWithin it can be undone.
 func (d *Desk) DeleteOperator(ctx context.Context, id int64) error {
 	return d.store.DeleteOperator(ctx, d.act(OperatorDelete), id)
 }
+
+// UndeleteOperator opens a deleted account again as it was: status, keys, whitelist,
+// logins and subscribers.
+func (d *Desk) UndeleteOperator(ctx context.Context, id int64) (subscription.Operator, error) {
+	return d.store.UndeleteOperator(ctx, d.act(OperatorUndelete), id)
+}
+
+// InUse is what keeps an operator from being deleted.
+type InUse struct {
+	Wallet subscription.Wallet
+	// Operations counts the open operations, BulkJobs the running bulk renewals.
+	Operations, BulkJobs int64
+}
+
+// Refusal refuses to delete an operator that is in use, and says how to go on; nil
+// if nothing is in the way.
+func (u InUse) Refusal() error {
+	w := u.Wallet
+	switch {
+	case w.Balance.IsPositive():
+		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; once none is open, pay the balance out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
+			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID, w.Balance.String())
+	case w.Held.IsPositive() || u.Operations > 0:
+		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; wait until they are settled, and pay out what is refunded: coax admin wallet adjust --lco %d --amount=-AMOUNT --reason TEXT",
+			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID)
+	case u.BulkJobs > 0:
+		return Refuse("operator %d cannot be deleted while a bulk renewal of it is running: wait until it has ended, or have the operator cancel it", w.OperatorID)
+	}
+	return nil
+}
+
+// RefuseDeleted refuses to change a deleted operator.
+func RefuseDeleted(id int64) *Refusal {
+	return Refuse("operator %d was deleted, and nothing about it can be changed; within 30 days coax admin lco undelete --lco %d opens it again", id, id)
+}
+
+// RefuseUndelete refuses to undo the deletion of an operator that is not deleted, or
+// was deleted too long ago.
+func RefuseUndelete(o subscription.Operator) *Refusal {
+	if o.Status != subscription.OperatorDeleted {
+		return Refuse("operator %d is not deleted", o.ID)
+	}
+	return Refuse("operator %d was deleted on %s; that could be undone for 30 days, until %s", o.ID, stamp(o.DeletedAt), stamp(o.UndeletableUntil()))
+}
+
+func stamp(t time.Time) string { return t.In(subscription.IST).Format("2006-01-02 15:04:05 -07:00") }
 
 // TopUp credits an operator's wallet with money that arrived outside the API.
 func (d *Desk) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {

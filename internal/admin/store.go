@@ -22,7 +22,12 @@ import (
 type Store interface {
 	CreateOperator(ctx context.Context, act Act, operator subscription.Operator) (subscription.Operator, error)
 	ChangeOperator(ctx context.Context, act Act, id int64, change OperatorChange) (subscription.Operator, error)
+	// DeleteOperator closes an account, unless it is InUse. No reservation can happen
+	// afterwards: the wallet is empty, and only a living operator's is filled.
 	DeleteOperator(ctx context.Context, act Act, id int64) error
+	// UndeleteOperator gives a deleted operator its former status back, while that is
+	// allowed (subscription.Operator.Undeletable).
+	UndeleteOperator(ctx context.Context, act Act, id int64) (subscription.Operator, error)
 	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 	Operators(ctx context.Context) ([]subscription.Operator, error)
 

@@ -51,6 +51,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 	}{
 		{"Admission", admissionTests},
 		{"Operators", operatorTests},
+		{"Deletions", deletionTests},
 		{"Wallets", walletTests},
 		{"Plans", planTests},
 		{"Keys", keyTests},
