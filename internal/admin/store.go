@@ -120,6 +120,10 @@ type Store interface {
 
 	// FindSubscriber reads a subscriber of any operator.
 	FindSubscriber(ctx context.Context, id string) (operatorID int64, s operation.Subscription, err error)
+	// ReleaseLapsed frees those of the numbers and ids whose subscriber's operator was
+	// deleted too long ago to be undeleted. The subscriber stays, under another number
+	// or id (subscription.Released). Others are left alone.
+	ReleaseLapsed(ctx context.Context, claims []subscription.Claim, now time.Time) (released int, err error)
 	// CheckImport says of each row what stands in the way of importing it, or
 	// that it is there already; nothing is changed.
 	CheckImport(ctx context.Context, rows []ImportRow) ([]ImportVerdict, error)

@@ -198,10 +198,11 @@ func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) 
 		known, _, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
 		return Facts{KnownID: known.ID}, err
 	}
+	now := p.config.Now()
 	return p.store.Facts(ctx, Question{
 		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: r.Kind,
 		SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: w.planID, Provider: p.config.ProviderName,
-		DuplicatesSince: p.config.Now().Add(-duplicateWindow),
+		Now: now, DuplicatesSince: now.Add(-duplicateWindow),
 	})
 }
 

@@ -4,6 +4,8 @@
 package subscription
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -81,6 +83,21 @@ func (o Operator) Undeletable(now time.Time) bool {
 // ReleasedBefore is the moment before which an operator must have been deleted for
 // its subscribers' mobile numbers and ids to be free again.
 func ReleasedBefore(now time.Time) time.Time { return now.Add(-UndeleteWithin - releaseGrace) }
+
+// Claim is a mobile number and a subscriber id that somebody wants; either may be
+// empty.
+type Claim struct{ Mobile, SubscriberID string }
+
+// Released is what the number or the id of a deleted operator's subscriber is
+// replaced by once somebody else wants it. Nobody has one like it: the operator stays
+// deleted, and had each of them once.
+func Released(operatorID int64, text string) string {
+	prefix := fmt.Sprintf("released:%d:", operatorID)
+	if strings.HasPrefix(text, prefix) {
+		return text
+	}
+	return prefix + text
+}
 
 // Wallet is an operator's prepaid money.
 type Wallet struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -17,6 +18,10 @@ var deletionTests = []test{
 	{"a deletion that races with reservations and payouts strands no money", deletionRaces},
 	{"an undeleted operator is as it was before", undeleted},
 	{"an undo is refused after 30 days, and for a living operator", undeleteRefused},
+	{"numbers and ids of a deleted operator are free after 30 days", numbersReleased},
+	{"a released number is given to one of many who want it", releasedOnce},
+	{"an import takes the numbers of a deleted operator after 30 days", importReleases},
+	{"a number whose operation is still followed up stays taken", followedUpKeepsNumber},
 }
 
 func (h *house) notDeleted(what string, id int64, says ...string) {
@@ -179,5 +184,134 @@ func undeleteRefused(h *house) {
 	}
 	if got := len(h.acts()); got != acts {
 		h.Errorf("%d acts were logged for what was refused", got-acts)
+	}
+}
+
+// deletedShop is a deleted operator that has subscribers 100001 and 100002, one of
+// them renewed, and another operator that wants their numbers.
+func (h *house) deletedShop() (gone, other *shop) {
+	h.Helper()
+	gone = h.shop("597")
+	gone.subscriber("100001", "9800000001")
+	gone.subscriber("100002", "9800000002")
+	gone.settle(gone.reserve(gone.renewal("renewed", "100001")), operation.Success)
+	gone.must(gone.DeleteOperator(gone.Context(), act("lco delete"), gone.operator.ID))
+	other = &shop{house: h, operator: h.operator("other"), plan: gone.plan, sold: 100}
+	other.topUp(other.operator, "1990")
+	return gone, other
+}
+
+// afterwards is when what a deleted operator had is free again.
+var afterwards = noon.Add(30*24*time.Hour + 10*time.Minute)
+
+func (s *shop) wants(mobile, id string, now time.Time) operation.Facts {
+	s.Helper()
+	return s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: mobile, SubscriberID: id, PlanID: s.plan.ID, Now: now})
+}
+
+func numbersReleased(h *house) {
+	gone, other := h.deletedShop()
+	for _, now := range []time.Time{noon, noon.Add(30 * 24 * time.Hour), afterwards.Add(-time.Millisecond)} {
+		if facts := other.wants("9800000001", "", now); facts.Subscriber == nil {
+			h.Errorf("%s after the deletion the number is free", now.Sub(noon))
+		}
+		if facts := other.wants("9800000009", "100001", now); facts.FreeID == "100001" {
+			h.Errorf("%s after the deletion the id is free", now.Sub(noon))
+		}
+	}
+	// The number alone is wanted; the id stays taken until somebody wants it.
+	if facts := other.wants("9800000002", "", afterwards); facts.Subscriber != nil || facts.FreeID == "100002" {
+		h.Errorf("the number is %+v's, the free id %s", facts.Subscriber, facts.FreeID)
+	}
+	other.subscriber("200002", "9800000002")
+	if facts := other.wants("9800000001", "100001", afterwards); facts.Subscriber != nil || facts.FreeID != "100001" {
+		h.Fatalf("the number is %+v's, the free id %s", facts.Subscriber, facts.FreeID)
+	}
+	d := other.activation("again", "9800000001", "100001")
+	other.settle(other.reserve(d), operation.Success)
+
+	// What the deleted operator had is still there, and nobody else's.
+	released := fmt.Sprintf("released:%d:100001", gone.operator.ID)
+	operatorID, old, err := h.FindSubscriber(h.Context(), released)
+	h.must(err)
+	if operatorID != gone.operator.ID || len(old.Cycles) != 2 || old.Mobile != fmt.Sprintf("released:%d:9800000001", gone.operator.ID) {
+		h.Errorf("the released subscriber is %d's, %+v", operatorID, old)
+	}
+	operations, err := h.ListOperations(h.Context(), admin.OperationFilter{OperatorID: gone.operator.ID, Subscriber: released, Most: 10})
+	if err != nil || len(operations) != 2 {
+		h.Errorf("%d operations are found under %s, %v; want 2", len(operations), released, err)
+	}
+	operatorID, now, err := h.FindSubscriber(h.Context(), "100001")
+	h.must(err)
+	if operatorID != other.operator.ID || len(now.Cycles) != 1 || now.Mobile != "9800000001" {
+		h.Errorf("the new subscriber is %d's, %+v", operatorID, now)
+	}
+	if found, is, err := h.SubscriptionOf(h.Context(), other.operator.ID, "", "9800000002"); err != nil || !is || found.ID != "200002" {
+		h.Errorf("the number leads to %+v, %v, %v", found.Subscriber, is, err)
+	}
+}
+
+func releasedOnce(h *house) {
+	_, other := h.deletedShop()
+	var wins atomic.Int32
+	together(8, func(i int) {
+		facts, err := other.Facts(other.Context(), operation.Question{
+			OperatorID: other.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001", PlanID: other.plan.ID, Now: afterwards,
+		})
+		if err != nil {
+			h.Errorf("facts: %v", err)
+			return
+		}
+		if facts.Subscriber != nil {
+			return // somebody was faster
+		}
+		switch _, err := other.Reserve(other.Context(), other.activation(name("race", i), "9800000001", facts.FreeID)); {
+		case err == nil:
+			wins.Add(1)
+		case !errors.Is(err, operation.ErrMoved):
+			h.Errorf("reserve: %v", err)
+		}
+	})
+	if wins.Load() != 1 {
+		h.Errorf("%d got the number; want 1", wins.Load())
+	}
+}
+
+func importReleases(h *house) {
+	_, other := h.deletedShop()
+	desk := func(now time.Time) *admin.Desk {
+		return admin.NewDesk(h, nil, "test:asha", func() time.Time { return now })
+	}
+	file := fmt.Sprintf("lco,subscriber_id,mobile,name,plan_id,expiry\n%d,100001,9800000001,Asha,%s,2027-12-31\n", other.operator.ID, other.plan.ID)
+	none := func(int, int) {}
+	report, err := desk(noon).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
+	if err != nil || len(report.Problems) != 1 || report.Added != 0 {
+		h.Errorf("at once: %+v, %v; want the line refused", report, err)
+	}
+	report, err = desk(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
+	if err != nil || report.Added != 1 {
+		h.Errorf("after 30 days: %+v, %v; want it imported", report, err)
+	}
+}
+
+func followedUpKeepsNumber(h *house) {
+	s := h.shop("199")
+	combo := plan("COMBO-1", "199", "TV-BASIC")
+	combo.Type, combo.Addon = subscription.Combo, "OTT-PLUS"
+	saved, err := h.SetPlan(h.Context(), act("plan set"), combo)
+	h.must(err)
+	s.plan = saved
+	d := s.activation("combo", "9800000001", "100001")
+	d.Addon, d.AddonState = "OTT-PLUS", operation.AddonWaiting
+	st := settlement(s.reserve(d), operation.Success)
+	st.AddonState, st.AddonNextAt = operation.AddonUnknown, noon.Add(time.Minute)
+	_, did, err := s.Settle(s.Context(), st)
+	if err != nil || !did {
+		h.Fatalf("settled: %v, %v", did, err)
+	}
+	s.must(s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID))
+	other := &shop{house: h, operator: h.operator("other"), plan: s.plan}
+	if facts := other.wants("9800000001", "100001", afterwards); facts.Subscriber == nil {
+		h.Error("the number is free while the add-on is followed up")
 	}
 }
