@@ -51,13 +51,13 @@ a command may be repeated when in doubt.`,
 
 func (a *app) walletAdjust() *cobra.Command {
 	var id int64
-	var sum, reason string
+	var sum, reason, reference string
 	command := &cobra.Command{
-		Use:   "adjust --lco ID --amount ±AMOUNT --reason TEXT",
+		Use:   "adjust --lco ID --amount ±AMOUNT --reason TEXT [--reference TEXT]",
 		Short: "Correct a wallet by hand, up or down",
 		Long: `Correct a wallet by hand, up or down. The correction is a line of the ledger and an act of
 staff, both with its reason. A balance never goes below zero, and what is held is not
-touched.`,
+touched. With a reference it is booked once, however often the command is repeated.`,
 		Example: "  coax admin --config coax.toml wallet adjust --lco 1 --amount=-250.00 --reason 'NEFT-17 was entered twice'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,17 +65,25 @@ touched.`,
 			if err != nil {
 				return err
 			}
+			if c.Flags().Changed("reference") && strings.TrimSpace(reference) == "" {
+				return admin.Refuse("--reference is empty: give the adjustment's own reference, or leave it out")
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				wallet, err := desk.Adjust(ctx, id, value, reason)
+				wallet, booked, err := desk.AdjustOnce(ctx, admin.Adjustment{OperatorID: id, Amount: value, Reference: reference}, reason)
 				if err != nil {
 					return err
 				}
-				return a.show(walletObject(wallet))
+				shown := walletObject(wallet)
+				if c.Flags().Changed("reference") {
+					shown = append(shown, field{"booked", booked})
+				}
+				return a.show(shown)
 			})
 		},
 	}
 	lcoFlag(command, &id)
 	command.Flags().StringVar(&sum, "amount", "", "rupees to add, or to take away with a minus sign")
+	command.Flags().StringVar(&reference, "reference", "", "the adjustment's own reference: the same one twice is booked once")
 	_ = command.MarkFlagRequired("amount")
 	reasonFlag(command, &reason)
 	return command

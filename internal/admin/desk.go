@@ -214,17 +214,30 @@ func checkTopUp(topUp TopUp) (TopUp, error) {
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
 func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
+	wallet, _, err := d.AdjustOnce(ctx, Adjustment{OperatorID: operatorID, Amount: amount}, reason)
+	return wallet, err
+}
+
+// AdjustOnce corrects a wallet as Adjust does, once per reference if there is one;
+// booked is false if it was done before.
+func (d *Desk) AdjustOnce(ctx context.Context, adjustment Adjustment, reason string) (wallet subscription.Wallet, booked bool, err error) {
 	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
-		return subscription.Wallet{}, err
+		return wallet, false, err
 	}
-	if amount.IsZero() {
-		return subscription.Wallet{}, Refuse("an adjustment of 0.00 changes nothing")
+	if adjustment.Reference = strings.TrimSpace(adjustment.Reference); adjustment.Reference != "" {
+		if err := checkText("reference", adjustment.Reference, 1, 200); err != nil {
+			return wallet, false, err
+		}
+		act.Reason = act.noted(strings.TrimSpace(reason) + " (reference " + adjustment.Reference + ")")
 	}
-	if err := d.alone(amount); err != nil {
-		return subscription.Wallet{}, err
+	if adjustment.Amount.IsZero() {
+		return wallet, false, Refuse("an adjustment of 0.00 changes nothing")
 	}
-	return d.store.Adjust(ctx, act, operatorID, amount)
+	if err := d.alone(adjustment.Amount); err != nil {
+		return wallet, false, err
+	}
+	return d.store.Adjust(ctx, act, adjustment)
 }
 
 // Under is the desk for the one act that a voucher names: a form has one from the

@@ -35,8 +35,9 @@ type Store interface {
 	// reference and amount it changes nothing and says so.
 	TopUp(ctx context.Context, act Act, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
 	// Adjust moves a wallet's balance by an amount of either sign, never below
-	// zero.
-	Adjust(ctx context.Context, act Act, operatorID int64, amount money.Amount) (subscription.Wallet, error)
+	// zero, once per reference if there is one. Asked again with the same reference
+	// and amount it changes nothing and says so.
+	Adjust(ctx context.Context, act Act, adjustment Adjustment) (wallet subscription.Wallet, booked bool, err error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
 
 	// Propose keeps a proposal. One of the same matter that is open already is
@@ -151,6 +152,15 @@ type OperatorChange struct {
 // TopUp is money that reached us outside the API. The reference is the
 // payment's own, and makes the credit happen once.
 type TopUp struct {
+	OperatorID int64
+	Amount     money.Amount
+	Reference  string
+}
+
+// Adjustment is a correction of a wallet by hand, of either sign. With a reference,
+// it happens once. References of adjustments and of top-ups are apart: a payment that
+// is taken back may carry the payment's own.
+type Adjustment struct {
 	OperatorID int64
 	Amount     money.Amount
 	Reference  string

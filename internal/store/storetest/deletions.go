@@ -47,7 +47,7 @@ func deletionRefused(h *house) {
 	s.notDeleted("with a balance", s.operator.ID, "has 398.00", "0.00 are held by 0 open operations", payout+"398.00 --reason")
 	op := s.reserve(s.activation("one", "9800000001", "100001"))
 	s.notDeleted("with a balance and a hold", s.operator.ID, "has 199.00", "199.00 are held by 1 open operations", payout+"199.00 --reason")
-	_, err := s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees("-199"))
+	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
 	s.must(err)
 	s.notDeleted("with a hold", s.operator.ID, "has 0.00", "199.00 are held by 1 open operations", payout)
 	op = s.settle(op, operation.NeedsReview)
@@ -85,7 +85,7 @@ func deletionRaces(h *house) {
 			var err error
 			switch i {
 			case 0:
-				_, err = s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees("-199"))
+				_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
 			case 1:
 				_, err = s.Reserve(s.Context(), s.activation(name("race", round), fmt.Sprintf("98000000%02d", round), fmt.Sprintf("1000%02d", round)))
 			case 2:

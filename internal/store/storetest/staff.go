@@ -434,7 +434,7 @@ func everyChangeIsLogged(h *house) {
 	_, err = h.RotateKey(h.Context(), act("key rotate"), credential.ID, noon, newCredential(operator.ID))
 	h.must(err)
 	h.must(h.RevokeKey(h.Context(), act("key revoke"), credential.ID))
-	_, err = h.Adjust(h.Context(), act("wallet adjust"), operator.ID, rupees("-5"))
+	_, _, err = h.Adjust(h.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: operator.ID, Amount: rupees("-5")})
 	h.must(err)
 	h.must(h.DeleteOperator(h.Context(), act("lco delete"), operator.ID))
 

@@ -1,4 +1,5 @@
--- When an operator was deleted, and the status that undoing it gives back. Older
+-- When an operator was deleted, and the status that undoing it gives back; and the
+-- references of adjustments. Older
 -- binaries write neither: what they delete can be undone without a time limit.
 
 -- +goose Up
@@ -16,3 +17,11 @@ UPDATE operators
    SET deleted_status = (SELECT json_extract(before_state, '$.status') FROM staff_acts a
                           WHERE a.operator_id = operators.id AND a.action = 'lco delete' ORDER BY a.id DESC LIMIT 1)
  WHERE status = 'deleted';
+
+-- An adjustment that has a reference is booked once. seq is its wallet entry.
+CREATE TABLE adjustment_references (
+    operator_id INTEGER NOT NULL,
+    reference   TEXT    NOT NULL,
+    seq         INTEGER NOT NULL,
+    PRIMARY KEY (operator_id, reference)
+) STRICT, WITHOUT ROWID;
