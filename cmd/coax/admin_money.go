@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -115,37 +116,50 @@ func walletObject(w subscription.Wallet) object {
 
 func (a *app) ledgerCommand() *cobra.Command {
 	var id int64
+	var flags listFlags
 	command := &cobra.Command{
 		Use:   "ledger --lco ID",
 		Short: "Show an operator's books, oldest line first",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				lines, err := desk.Ledger(ctx, id)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, line := range lines {
-					kind := "debit"
-					if line.Credit {
-						kind = "credit"
-					}
-					rows = append(rows, object{
-						{"id", line.ID}, {"kind", kind}, {"amount", line.Amount}, {"balance_after", line.BalanceAfter},
-						{"description", line.Description}, {"transaction_id", orNull(line.TransactionID)}, {"created_at", when(line.CreatedAt)},
-					})
-				}
-				return a.list("The ledger is empty.", rows)
+				return printList(a, flags, lister[admin.LedgerEntry]{
+					none: "The ledger is empty.",
+					page: func(most int, after *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
+						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						if after != nil {
+							query.After.Number = after.Line
+						}
+						return desk.LedgerPage(ctx, query)
+					},
+					row: ledgerObject,
+					at:  func(line admin.LedgerEntry) time.Time { return line.CreatedAt },
+				})
 			})
 		},
 	}
+	flags.add(command)
 	lcoFlag(command, &id)
 	return command
 }
 
+func ledgerObject(line admin.LedgerEntry) object {
+	kind := "debit"
+	if line.Credit {
+		kind = "credit"
+	}
+	return object{
+		{"id", line.ID}, {"kind", kind}, {"amount", line.Amount}, {"balance_after", line.BalanceAfter},
+		{"description", line.Description}, {"transaction_id", orNull(line.TransactionID)}, {"created_at", at(line.CreatedAt)},
+	}
+}
+
 func (a *app) commissionCommand() *cobra.Command {
 	var id int64
+	var flags listFlags
 	command := &cobra.Command{
 		Use:   "commission [--lco ID]",
 		Short: "Show what each operation earned the MSO",
@@ -154,22 +168,30 @@ func (a *app) commissionCommand() *cobra.Command {
 			if err := optionalLCO(c, id); err != nil {
 				return err
 			}
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				entries, err := desk.Commissions(ctx, id)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, entry := range entries {
-					rows = append(rows, object{
-						{"transaction_id", entry.TransactionID}, {"lco_id", entry.OperatorID}, {"amount", entry.Amount},
-						{"rate_bps", entry.RateBPS}, {"created_at", when(entry.CreatedAt)},
-					})
-				}
-				return a.list("Nothing has been earned yet.", rows)
+				return printList(a, flags, lister[admin.CommissionEntry]{
+					none: "Nothing has been earned yet.",
+					page: func(most int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
+						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						if after != nil {
+							query.After = admin.Cursor{At: after.BegunAt, ID: after.TransactionID}
+						}
+						return desk.CommissionPage(ctx, query)
+					},
+					row: func(entry admin.CommissionEntry) object {
+						return object{
+							{"transaction_id", entry.TransactionID}, {"lco_id", entry.OperatorID}, {"amount", entry.Amount},
+							{"rate_bps", entry.RateBPS}, {"created_at", at(entry.CreatedAt)},
+						}
+					},
+				})
 			})
 		},
 	}
+	flags.add(command)
 	command.Flags().Int64Var(&id, "lco", 0, "only of the operator with this `ID`")
 	return command
 }
@@ -301,6 +323,7 @@ func planObject(p subscription.Plan) object {
 
 func (a *app) logCommand() *cobra.Command {
 	var id int64
+	var flags listFlags
 	command := &cobra.Command{
 		Use:   "log [--lco ID]",
 		Short: "Show what staff did: who, what, before, after, when",
@@ -309,44 +332,48 @@ func (a *app) logCommand() *cobra.Command {
 			if err := optionalLCO(c, id); err != nil {
 				return err
 			}
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				acts, err := desk.Acts(ctx, id)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, act := range acts {
-					rows = append(rows, object{
-						{"id", act.ID}, {"at", when(act.At)}, {"actor", act.Actor}, {"action", act.Action}, {"lco_id", orNone(act.OperatorID)},
-						{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
-						{"origin", orNull(act.Origin)},
-					})
-				}
-				if a.asJSON {
-					return a.list("", rows)
-				}
-				return a.showActs(acts)
+				return printList(a, flags, lister[admin.LoggedAct]{
+					none: "Nothing has been done yet.",
+					page: func(most int, after *admin.LoggedAct) ([]admin.LoggedAct, error) {
+						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						if after != nil {
+							query.After.Number = after.ID
+						}
+						return desk.ActPage(ctx, query)
+					},
+					row:  actObject,
+					at:   func(act admin.LoggedAct) time.Time { return act.At },
+					text: actText,
+				})
 			})
 		},
 	}
+	flags.add(command)
 	command.Flags().Int64Var(&id, "lco", 0, "only what concerns the operator with this `ID`")
 	return command
 }
 
-// showActs prints acts for people: a line each, with what changed below it.
-func (a *app) showActs(acts []admin.LoggedAct) error {
-	if len(acts) == 0 {
-		fmt.Fprintln(a.out, "Nothing has been done yet.")
+func actObject(act admin.LoggedAct) object {
+	return object{
+		{"id", act.ID}, {"at", at(act.At)}, {"actor", act.Actor}, {"action", act.Action}, {"lco_id", orNone(act.OperatorID)},
+		{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
+		{"origin", orNull(act.Origin)},
 	}
-	for _, act := range acts {
-		fmt.Fprintf(a.out, "%d  %s  %s  %s  %s\n", act.ID, when(act.At), act.Actor, act.Action, act.Subject)
-		for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"from", act.Origin}, {"before", act.Before}, {"after", act.After}} {
-			if line.text != "" {
-				fmt.Fprintf(a.out, "      %-7s %s\n", line.name, line.text)
-			}
+}
+
+// actText writes an act for people: a line, with what changed below it.
+func actText(act admin.LoggedAct) string {
+	text := fmt.Sprintf("%d  %s  %s  %s  %s\n", act.ID, stamp(act.At).zoned("2006-01-02 15:04:05 -07:00"), act.Actor, act.Action, act.Subject)
+	for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"from", act.Origin}, {"before", act.Before}, {"after", act.After}} {
+		if line.text != "" {
+			text += fmt.Sprintf("      %-7s %s\n", line.name, line.text)
 		}
 	}
-	return nil
+	return text
 }
 
 // state is a before or after of the log, which is JSON already.

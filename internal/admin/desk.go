@@ -429,6 +429,28 @@ func (d *Desk) Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, err
 	return d.store.Ledger(ctx, operatorID)
 }
 
+// LedgerPage lists some of an operator's books, oldest line first.
+func (d *Desk) LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error) {
+	return d.store.LedgerPage(ctx, query)
+}
+
+// CommissionPage lists some of what the MSO earned, in the order in which the
+// operations began.
+func (d *Desk) CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error) {
+	return d.store.CommissionPage(ctx, query)
+}
+
+// ActPage lists some of what staff did, oldest first.
+func (d *Desk) ActPage(ctx context.Context, query ListQuery) ([]LoggedAct, error) {
+	return d.store.ActPage(ctx, query)
+}
+
+// SubscriberPage lists some of the subscribers, by id.
+func (d *Desk) SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error) {
+	query.Now = d.now()
+	return d.store.SubscriberPage(ctx, query)
+}
+
 // Plans lists all plans, retired ones included.
 func (d *Desk) Plans(ctx context.Context) ([]subscription.Plan, error) { return d.store.AllPlans(ctx) }
 

@@ -62,6 +62,13 @@ type Store interface {
 	// operatorID is zero.
 	Commissions(ctx context.Context, operatorID int64) ([]CommissionEntry, error)
 	Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error)
+	// The pages of lists that may be long. Each begins after the row that the query
+	// names: the ledger by its lines, commissions by when their operation began, acts
+	// and subscribers by their ids.
+	LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error)
+	CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error)
+	ActPage(ctx context.Context, query ListQuery) ([]LoggedAct, error)
+	SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error)
 
 	// SetPlan makes or changes a plan. It refuses a component that the
 	// provider's catalogue, as last seen, does not sell.
@@ -99,7 +106,7 @@ type Store interface {
 	LoginNamed(ctx context.Context, username string) (login.Person, error)
 	Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error)
 
-	// ListOperations lists operations, newest first.
+	// ListOperations lists operations, newest first unless the filter says otherwise.
 	ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error)
 	OperationHistory(ctx context.Context, id string) (OperationHistory, error)
 
@@ -170,6 +177,7 @@ type Adjustment struct {
 // own running sum, which holds do not touch.
 type LedgerEntry struct {
 	ID           int64
+	Line         int64
 	Credit       bool
 	Amount       money.Amount
 	BalanceAfter money.Amount
@@ -186,6 +194,41 @@ type CommissionEntry struct {
 	Amount        money.Amount
 	RateBPS       int
 	CreatedAt     time.Time
+	// BegunAt is when the operation began; only pages have it.
+	BegunAt time.Time
+}
+
+// ListQuery picks a page of a list; a zero field picks all.
+type ListQuery struct {
+	OperatorID int64
+	// From and To bound when a row was made; To is not part of it.
+	From, To time.Time
+	// After is the last row of the page before.
+	After Cursor
+	// Most is how many are listed.
+	Most int
+	// Now is the moment at which a subscriber's plan is told.
+	Now time.Time
+}
+
+// Cursor is a place in a list: a number, or a moment with an id, or an id.
+type Cursor struct {
+	Number int64
+	At     time.Time
+	ID     string
+}
+
+// SubscriberEntry is a subscriber in a list.
+type SubscriberEntry struct {
+	ID         string
+	OperatorID int64
+	Mobile     string
+	Name       string
+	// PlanID is the plan that is active, or was last; empty while an activation is
+	// open.
+	PlanID    string
+	Expires   time.Time
+	CreatedAt time.Time
 }
 
 // ExceptionEntry is something that only a person can decide.
@@ -205,6 +248,12 @@ type OperationFilter struct {
 	OperatorID int64
 	State      operation.State
 	Subscriber string
+	// From and To bound when an operation began; To is not part of it.
+	From, To time.Time
+	// After is the last operation of the page before.
+	After Cursor
+	// OldestFirst turns the order around.
+	OldestFirst bool
 	// Most is how many are listed.
 	Most int
 }
