@@ -20,6 +20,7 @@ type listFlags struct {
 	from, to string
 	limit    int
 	csv      bool
+	silent   bool
 
 	// What from and to mean; zero if they are not given.
 	From, To time.Time
@@ -38,8 +39,14 @@ func (f *listFlags) read(a *app, command *cobra.Command) error {
 	if f.csv && a.asJSON {
 		return usage("give either --csv or --json")
 	}
-	if f.limit < 1 && (command.Flags().Changed("limit") || command.Flags().Changed("most")) {
-		return usage("--limit %d: give at least 1, or leave it out to list all", f.limit)
+	// --most is what --limit was called once, and says nothing of what it leaves out.
+	f.silent = command.Flags().Changed("most")
+	if f.limit < 1 && (f.silent || command.Flags().Changed("limit")) {
+		name := "limit"
+		if f.silent {
+			name = "most"
+		}
+		return usage("--%s %d: give at least 1, or leave it out to list all", name, f.limit)
 	}
 	var err error
 	if f.From, _, err = readTime("from", f.from); err != nil {
@@ -104,7 +111,9 @@ func printList[T any](a *app, f listFlags, l lister[T]) error {
 		full := len(rows) == most
 		if f.limit > 0 && count+len(rows) > f.limit {
 			rows = rows[:f.limit-count]
-			defer l.tellMore(a.err, f.limit, rows, last)
+			if !f.silent {
+				defer l.tellMore(a.err, f.limit, rows, last)
+			}
 			full = false
 		}
 		for _, row := range rows {
