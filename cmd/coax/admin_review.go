@@ -18,13 +18,15 @@ func (a *app) reviewList() *cobra.Command {
 	var flags listFlags
 	command := &cobra.Command{
 		Use:   "list",
-		Short: "List the operations in review, oldest first",
-		Args:  cobra.NoArgs,
+		Short: "List the operations in review, newest first",
+		Long: `List the operations in review, newest first. With --limit those that have waited longest are
+listed, oldest first: they are what somebody has to look at.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			filter := admin.OperationFilter{State: operation.NeedsReview, OldestFirst: true, From: flags.From, To: flags.To}
+			filter := admin.OperationFilter{State: operation.NeedsReview, OldestFirst: flags.limit > 0, From: flags.From, To: flags.To}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
 				return printList(a, flags, listOperations(ctx, desk, filter, "No operation is in review.", func(op operation.Operation) object {
 					return append(operationRow(op),
