@@ -13,7 +13,7 @@ import (
 
 func (a *app) lcoCommand() *cobra.Command {
 	return group("lco", "Operators' accounts", "Operators' accounts: open, change, close and look at them.",
-		a.lcoCreate(), a.lcoSet(), a.lcoDelete(), a.lcoList(), a.lcoShow())
+		a.lcoCreate(), a.lcoSet(), a.lcoDelete(), a.lcoUndelete(), a.lcoList(), a.lcoShow())
 }
 
 // terms are the flags that set an operator's terms.
@@ -118,14 +118,47 @@ func (a *app) lcoDelete() *cobra.Command {
 	var id int64
 	command := &cobra.Command{
 		Use:   "delete --lco ID",
-		Short: "Close an operator's account for good; its records stay",
-		Args:  cobra.NoArgs,
+		Short: "Close an operator's account; its records stay",
+		Long: `Close an operator's account. It is refused while there is money in the wallet, an operation
+is open or a bulk renewal is running; pay the balance out first:
+
+    coax admin wallet adjust --lco ID --amount=-BALANCE --reason TEXT
+
+Its keys and logins stop working at once, its records stay. For 30 days it can be undone
+(lco undelete); its subscribers' mobile numbers and ids stay taken until then.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
 				if err := desk.DeleteOperator(ctx, id); err != nil {
 					return err
 				}
-				return a.show(object{{"lco_id", id}, {"status", subscription.OperatorDeleted}})
+				operator, err := desk.Operator(ctx, id)
+				if err != nil {
+					return err
+				}
+				return a.show(object{{"lco_id", id}, {"status", operator.Status}, undeleteField(operator)})
+			})
+		},
+	}
+	lcoFlag(command, &id)
+	return command
+}
+
+func (a *app) lcoUndelete() *cobra.Command {
+	var id int64
+	command := &cobra.Command{
+		Use:   "undelete --lco ID",
+		Short: "Open a deleted account again, within 30 days",
+		Long: `Open an account again that was deleted less than 30 days ago. It has the status that it
+had; its keys, whitelist, logins and subscribers are as they were.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				operator, err := desk.UndeleteOperator(ctx, id)
+				if err != nil {
+					return err
+				}
+				return a.show(operatorObject(operator))
 			})
 		},
 	}
@@ -146,7 +179,7 @@ func (a *app) lcoList() *cobra.Command {
 				}
 				var rows []object
 				for _, operator := range operators {
-					rows = append(rows, operatorObject(operator))
+					rows = append(rows, append(operatorObject(operator), undeleteField(operator)))
 				}
 				return a.list("There is no operator yet; `coax admin lco create` makes one.", rows)
 			})
@@ -174,7 +207,7 @@ func (a *app) lcoShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(append(operatorObject(operator),
+				return a.show(append(operatorObject(operator), undeleteField(operator),
 					field{"wallet_balance", wallet.Balance}, field{"held", wallet.Held}, field{"whitelist", admin.WhitelistState(entries)}))
 			})
 		},
@@ -188,6 +221,11 @@ func operatorObject(o subscription.Operator) object {
 		{"lco_id", o.ID}, {"name", o.Name}, {"status", o.Status}, {"api", o.API}, {"rate_limit", o.RateLimit},
 		{"commission_bps", o.CommissionBPS}, {"low_balance", o.LowBalance}, {"created_at", when(o.CreatedAt)},
 	}
+}
+
+// undeleteField says until when the deletion of an operator can be undone.
+func undeleteField(o subscription.Operator) field {
+	return field{"undelete_until", when(o.UndeletableUntil())}
 }
 
 func (a *app) whitelistCommand() *cobra.Command {

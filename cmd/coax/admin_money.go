@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -51,13 +52,13 @@ a command may be repeated when in doubt.`,
 
 func (a *app) walletAdjust() *cobra.Command {
 	var id int64
-	var sum, reason string
+	var sum, reason, reference string
 	command := &cobra.Command{
-		Use:   "adjust --lco ID --amount ±AMOUNT --reason TEXT",
+		Use:   "adjust --lco ID --amount ±AMOUNT --reason TEXT [--reference TEXT]",
 		Short: "Correct a wallet by hand, up or down",
 		Long: `Correct a wallet by hand, up or down. The correction is a line of the ledger and an act of
 staff, both with its reason. A balance never goes below zero, and what is held is not
-touched.`,
+touched. With a reference it is booked once, however often the command is repeated.`,
 		Example: "  coax admin --config coax.toml wallet adjust --lco 1 --amount=-250.00 --reason 'NEFT-17 was entered twice'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,17 +66,25 @@ touched.`,
 			if err != nil {
 				return err
 			}
+			if c.Flags().Changed("reference") && strings.TrimSpace(reference) == "" {
+				return admin.Refuse("--reference is empty: give the adjustment's own reference, or leave it out")
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				wallet, err := desk.Adjust(ctx, id, value, reason)
+				wallet, booked, err := desk.AdjustOnce(ctx, admin.Adjustment{OperatorID: id, Amount: value, Reference: reference}, reason)
 				if err != nil {
 					return err
 				}
-				return a.show(walletObject(wallet))
+				shown := walletObject(wallet)
+				if c.Flags().Changed("reference") {
+					shown = append(shown, field{"booked", booked})
+				}
+				return a.show(shown)
 			})
 		},
 	}
 	lcoFlag(command, &id)
 	command.Flags().StringVar(&sum, "amount", "", "rupees to add, or to take away with a minus sign")
+	command.Flags().StringVar(&reference, "reference", "", "the adjustment's own reference: the same one twice is booked once")
 	_ = command.MarkFlagRequired("amount")
 	reasonFlag(command, &reason)
 	return command
@@ -107,37 +116,50 @@ func walletObject(w subscription.Wallet) object {
 
 func (a *app) ledgerCommand() *cobra.Command {
 	var id int64
+	var flags listFlags
 	command := &cobra.Command{
 		Use:   "ledger --lco ID",
 		Short: "Show an operator's books, oldest line first",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				lines, err := desk.Ledger(ctx, id)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, line := range lines {
-					kind := "debit"
-					if line.Credit {
-						kind = "credit"
-					}
-					rows = append(rows, object{
-						{"id", line.ID}, {"kind", kind}, {"amount", line.Amount}, {"balance_after", line.BalanceAfter},
-						{"description", line.Description}, {"transaction_id", orNull(line.TransactionID)}, {"created_at", when(line.CreatedAt)},
-					})
-				}
-				return a.list("The ledger is empty.", rows)
+				return printList(a, flags, lister[admin.LedgerEntry]{
+					none: "The ledger is empty.",
+					page: func(most int, after *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
+						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						if after != nil {
+							query.After.Number = after.Line
+						}
+						return desk.LedgerPage(ctx, query)
+					},
+					row: ledgerObject,
+					at:  func(line admin.LedgerEntry) time.Time { return line.CreatedAt },
+				})
 			})
 		},
 	}
+	flags.add(command)
 	lcoFlag(command, &id)
 	return command
 }
 
+func ledgerObject(line admin.LedgerEntry) object {
+	kind := "debit"
+	if line.Credit {
+		kind = "credit"
+	}
+	return object{
+		{"id", line.ID}, {"kind", kind}, {"amount", line.Amount}, {"balance_after", line.BalanceAfter},
+		{"description", line.Description}, {"transaction_id", orNull(line.TransactionID)}, {"created_at", at(line.CreatedAt)},
+	}
+}
+
 func (a *app) commissionCommand() *cobra.Command {
 	var id int64
+	var flags listFlags
 	command := &cobra.Command{
 		Use:   "commission [--lco ID]",
 		Short: "Show what each operation earned the MSO",
@@ -146,22 +168,30 @@ func (a *app) commissionCommand() *cobra.Command {
 			if err := optionalLCO(c, id); err != nil {
 				return err
 			}
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				entries, err := desk.Commissions(ctx, id)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, entry := range entries {
-					rows = append(rows, object{
-						{"transaction_id", entry.TransactionID}, {"lco_id", entry.OperatorID}, {"amount", entry.Amount},
-						{"rate_bps", entry.RateBPS}, {"created_at", when(entry.CreatedAt)},
-					})
-				}
-				return a.list("Nothing has been earned yet.", rows)
+				return printList(a, flags, lister[admin.CommissionEntry]{
+					none: "Nothing has been earned yet.",
+					page: func(most int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
+						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						if after != nil {
+							query.After = admin.Cursor{At: after.BegunAt, ID: after.TransactionID}
+						}
+						return desk.CommissionPage(ctx, query)
+					},
+					row: func(entry admin.CommissionEntry) object {
+						return object{
+							{"transaction_id", entry.TransactionID}, {"lco_id", entry.OperatorID}, {"amount", entry.Amount},
+							{"rate_bps", entry.RateBPS}, {"created_at", at(entry.CreatedAt)},
+						}
+					},
+				})
 			})
 		},
 	}
+	flags.add(command)
 	command.Flags().Int64Var(&id, "lco", 0, "only of the operator with this `ID`")
 	return command
 }
@@ -293,6 +323,7 @@ func planObject(p subscription.Plan) object {
 
 func (a *app) logCommand() *cobra.Command {
 	var id int64
+	var flags listFlags
 	command := &cobra.Command{
 		Use:   "log [--lco ID]",
 		Short: "Show what staff did: who, what, before, after, when",
@@ -301,44 +332,48 @@ func (a *app) logCommand() *cobra.Command {
 			if err := optionalLCO(c, id); err != nil {
 				return err
 			}
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				acts, err := desk.Acts(ctx, id)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, act := range acts {
-					rows = append(rows, object{
-						{"id", act.ID}, {"at", when(act.At)}, {"actor", act.Actor}, {"action", act.Action}, {"lco_id", orNone(act.OperatorID)},
-						{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
-						{"origin", orNull(act.Origin)},
-					})
-				}
-				if a.asJSON {
-					return a.list("", rows)
-				}
-				return a.showActs(acts)
+				return printList(a, flags, lister[admin.LoggedAct]{
+					none: "Nothing has been done yet.",
+					page: func(most int, after *admin.LoggedAct) ([]admin.LoggedAct, error) {
+						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						if after != nil {
+							query.After.Number = after.ID
+						}
+						return desk.ActPage(ctx, query)
+					},
+					row:  actObject,
+					at:   func(act admin.LoggedAct) time.Time { return act.At },
+					text: actText,
+				})
 			})
 		},
 	}
+	flags.add(command)
 	command.Flags().Int64Var(&id, "lco", 0, "only what concerns the operator with this `ID`")
 	return command
 }
 
-// showActs prints acts for people: a line each, with what changed below it.
-func (a *app) showActs(acts []admin.LoggedAct) error {
-	if len(acts) == 0 {
-		fmt.Fprintln(a.out, "Nothing has been done yet.")
+func actObject(act admin.LoggedAct) object {
+	return object{
+		{"id", act.ID}, {"at", at(act.At)}, {"actor", act.Actor}, {"action", act.Action}, {"lco_id", orNone(act.OperatorID)},
+		{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
+		{"origin", orNull(act.Origin)},
 	}
-	for _, act := range acts {
-		fmt.Fprintf(a.out, "%d  %s  %s  %s  %s\n", act.ID, when(act.At), act.Actor, act.Action, act.Subject)
-		for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"from", act.Origin}, {"before", act.Before}, {"after", act.After}} {
-			if line.text != "" {
-				fmt.Fprintf(a.out, "      %-7s %s\n", line.name, line.text)
-			}
+}
+
+// actText writes an act for people: a line, with what changed below it.
+func actText(act admin.LoggedAct) string {
+	text := fmt.Sprintf("%d  %s  %s  %s  %s\n", act.ID, stamp(act.At).zoned("2006-01-02 15:04:05 -07:00"), act.Actor, act.Action, act.Subject)
+	for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"from", act.Origin}, {"before", act.Before}, {"after", act.After}} {
+		if line.text != "" {
+			text += fmt.Sprintf("      %-7s %s\n", line.name, line.text)
 		}
 	}
-	return nil
+	return text
 }
 
 // state is a before or after of the log, which is JSON already.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
@@ -16,6 +17,7 @@ func (a *app) operationCommand() *cobra.Command {
 func (a *app) operationList() *cobra.Command {
 	var filter admin.OperationFilter
 	var state string
+	var flags listFlags
 	command := &cobra.Command{
 		Use:   "list [--lco ID] [--status STATUS] [--subscriber ID]",
 		Short: "List operations, newest first",
@@ -29,27 +31,53 @@ func (a *app) operationList() *cobra.Command {
 			if err := optionalLCO(c, filter.OperatorID); err != nil {
 				return err
 			}
-			if filter.Most < 1 {
-				return usage("--most %d: give at least 1", filter.Most)
+			if err := flags.read(a, c); err != nil {
+				return err
 			}
+			filter.From, filter.To = flags.From, flags.To
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				operations, err := desk.ListOperations(ctx, filter)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, op := range operations {
-					rows = append(rows, operationObject(op))
-				}
-				return a.list("There is no such operation.", rows)
+				return printList(a, flags, listOperations(ctx, desk, filter, "There is no such operation.", operationRow))
 			})
 		},
 	}
+	flags.add(command)
+	// What --limit was called before.
+	command.Flags().IntVar(&flags.limit, "most", 0, "the same as --limit")
+	_ = command.Flags().MarkHidden("most")
 	command.Flags().Int64Var(&filter.OperatorID, "lco", 0, "only the operator's with this `ID`")
 	command.Flags().StringVar(&state, "status", "", "only those that are processing, success, failed or needs_review")
 	command.Flags().StringVar(&filter.Subscriber, "subscriber", "", "only the subscriber's with this `ID`")
-	command.Flags().IntVar(&filter.Most, "most", 100, "how many to list")
 	return command
+}
+
+// listOperations lists what a filter picks.
+func listOperations(ctx context.Context, desk *admin.Desk, filter admin.OperationFilter, none string, row func(operation.Operation) object) lister[operation.Operation] {
+	return lister[operation.Operation]{
+		none: none,
+		page: func(most int, after *operation.Operation) ([]operation.Operation, error) {
+			filter.Most = most
+			if after != nil {
+				filter.After = admin.Cursor{At: after.CreatedAt, ID: after.ID}
+			}
+			return desk.ListOperations(ctx, filter)
+		},
+		row:         row,
+		at:          func(op operation.Operation) time.Time { return op.CreatedAt },
+		newestFirst: !filter.OldestFirst,
+	}
+}
+
+func operationRow(op operation.Operation) object {
+	o := operationObject(op)
+	for i, f := range o {
+		switch f.name {
+		case "created_at":
+			o[i].value = at(op.CreatedAt)
+		case "completed_at":
+			o[i].value = at(op.CompletedAt)
+		}
+	}
+	return o
 }
 
 func operationObject(op operation.Operation) object {

@@ -15,25 +15,28 @@ those that it cannot find out about wait for a person, who asks the provider and
 }
 
 func (a *app) reviewList() *cobra.Command {
-	return &cobra.Command{
+	var flags listFlags
+	command := &cobra.Command{
 		Use:   "list",
-		Short: "List the operations in review",
-		Args:  cobra.NoArgs,
+		Short: "List the operations in review, newest first",
+		Long: `List the operations in review, newest first. With --limit those that have waited longest are
+listed, oldest first: they are what somebody has to look at.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
+			filter := admin.OperationFilter{State: operation.NeedsReview, OldestFirst: flags.limit > 0, From: flags.From, To: flags.To}
 			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				operations, err := desk.InReview(ctx)
-				if err != nil {
-					return err
-				}
-				var rows []object
-				for _, op := range operations {
-					rows = append(rows, append(operationObject(op),
-						field{"in_review_since", when(op.ReviewSince)}, field{"checks", op.Checks}, field{"next_check_at", when(op.NextCheckAt)}, field{"needs_person", op.NeedsPerson}))
-				}
-				return a.list("No operation is in review.", rows)
+				return printList(a, flags, listOperations(ctx, desk, filter, "No operation is in review.", func(op operation.Operation) object {
+					return append(operationRow(op),
+						field{"in_review_since", at(op.ReviewSince)}, field{"checks", op.Checks}, field{"next_check_at", at(op.NextCheckAt)}, field{"needs_person", op.NeedsPerson})
+				}))
 			})
 		},
 	}
+	flags.add(command)
+	return command
 }
 
 func (a *app) reviewSettle() *cobra.Command {

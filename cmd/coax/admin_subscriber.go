@@ -13,8 +13,8 @@ import (
 )
 
 func (a *app) subscriberCommand() *cobra.Command {
-	return group("subscriber", "Subscribers", "Subscribers: bring them in from another system, look at one, or reset a password.",
-		a.subscriberImport(), a.subscriberShow(), a.subscriberPassword())
+	return group("subscriber", "Subscribers", "Subscribers: bring them in from another system, list them, look at one, or reset a password.",
+		a.subscriberImport(), a.subscriberList(), a.subscriberShow(), a.subscriberPassword())
 }
 
 func (a *app) subscriberImport() *cobra.Command {
@@ -97,6 +97,45 @@ func (a *app) showImport(report admin.ImportReport, check bool) error {
 		fmt.Fprintln(a.out, "The file is fine; without --check it is imported.")
 	}
 	return nil
+}
+
+func (a *app) subscriberList() *cobra.Command {
+	var id int64
+	var flags listFlags
+	command := &cobra.Command{
+		Use:   "list [--lco ID]",
+		Short: "List subscribers by id; --from and --to go by when they were made",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := optionalLCO(c, id); err != nil {
+				return err
+			}
+			if err := flags.read(a, c); err != nil {
+				return err
+			}
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+				return printList(a, flags, lister[admin.SubscriberEntry]{
+					none: "There is no such subscriber.",
+					page: func(most int, after *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
+						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						if after != nil {
+							query.After.ID = after.ID
+						}
+						return desk.SubscriberPage(ctx, query)
+					},
+					row: func(s admin.SubscriberEntry) object {
+						return object{
+							{"subscriber_id", s.ID}, {"lco_id", s.OperatorID}, {"mobile", s.Mobile}, {"name", s.Name}, {"plan_id", orNull(s.PlanID)},
+							{"expiry_date", at(s.Expires)}, {"status", subscription.StatusAt(s.Expires, a.now())}, {"created_at", at(s.CreatedAt)},
+						}
+					},
+				})
+			})
+		},
+	}
+	flags.add(command)
+	command.Flags().Int64Var(&id, "lco", 0, "only of the operator with this `ID`")
+	return command
 }
 
 func (a *app) subscriberShow() *cobra.Command {

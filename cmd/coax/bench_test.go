@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,7 +194,7 @@ func TestBenchOfAGivenServerSpendsNobodysMoney(t *testing.T) {
 	}
 	for _, operator := range operators[1:] {
 		e2e.Mentions(t, "an operator of the bench", operator, `"name":"Coax bench 20`, `"status":"inactive"`)
-		id := e2e.Shape(t, operator, e2e.OperatorShape...)["lco_id"]
+		id := e2e.Shape(t, operator, append(slices.Clone(e2e.OperatorShape), "undelete_until moment?")...)["lco_id"]
 		e2e.Mentions(t, "its wallet", h.JSON("wallet", "show", "--lco", id), `"wallet_balance":0.00`)
 		if key := h.JSON("key", "list", "--lco", id); strings.Contains(key, `"revoked_at":null`) {
 			t.Errorf("a key of the bench is still good: %s", key)

@@ -141,10 +141,57 @@ func checkText(name Term, text string, least, most int) error {
 	return nil
 }
 
-// DeleteOperator closes an account for good. Its records and keys stay known.
+// DeleteOperator closes an account that has no money, no open operation and no
+// running bulk job. Its records stay, and for UndeleteWithin it can be undone.
 func (d *Desk) DeleteOperator(ctx context.Context, id int64) error {
 	return d.store.DeleteOperator(ctx, d.act(OperatorDelete), id)
 }
+
+// UndeleteOperator opens a deleted account again as it was: status, keys, whitelist,
+// logins and subscribers.
+func (d *Desk) UndeleteOperator(ctx context.Context, id int64) (subscription.Operator, error) {
+	return d.store.UndeleteOperator(ctx, d.act(OperatorUndelete), id)
+}
+
+// InUse is what keeps an operator from being deleted.
+type InUse struct {
+	Wallet subscription.Wallet
+	// Operations counts the open operations, BulkJobs the running bulk renewals.
+	Operations, BulkJobs int64
+}
+
+// Refusal refuses to delete an operator that is in use, and says how to go on; nil
+// if nothing is in the way.
+func (u InUse) Refusal() error {
+	w := u.Wallet
+	switch {
+	case w.Balance.IsPositive():
+		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; once none is open, pay the balance out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
+			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID, w.Balance.String())
+	case w.Held.IsPositive() || u.Operations > 0:
+		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; wait until they are settled, and pay out what is refunded: coax admin wallet adjust --lco %d --amount=-AMOUNT --reason TEXT",
+			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID)
+	case u.BulkJobs > 0:
+		return Refuse("operator %d cannot be deleted while a bulk renewal of it is running: wait until it has ended, or have the operator cancel it", w.OperatorID)
+	}
+	return nil
+}
+
+// RefuseDeleted refuses to change a deleted operator.
+func RefuseDeleted(id int64) *Refusal {
+	return Refuse("operator %d was deleted, and nothing about it can be changed; within 30 days coax admin lco undelete --lco %d opens it again", id, id)
+}
+
+// RefuseUndelete refuses to undo the deletion of an operator that is not deleted, or
+// was deleted too long ago.
+func RefuseUndelete(o subscription.Operator) *Refusal {
+	if o.Status != subscription.OperatorDeleted {
+		return Refuse("operator %d is not deleted", o.ID)
+	}
+	return Refuse("operator %d was deleted on %s; that could be undone for 30 days, until %s", o.ID, stamp(o.DeletedAt), stamp(o.UndeletableUntil()))
+}
+
+func stamp(t time.Time) string { return t.In(subscription.IST).Format("2006-01-02 15:04:05 -07:00") }
 
 // TopUp credits an operator's wallet with money that arrived outside the API.
 func (d *Desk) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
@@ -167,17 +214,30 @@ func checkTopUp(topUp TopUp) (TopUp, error) {
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
 func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
+	wallet, _, err := d.AdjustOnce(ctx, Adjustment{OperatorID: operatorID, Amount: amount}, reason)
+	return wallet, err
+}
+
+// AdjustOnce corrects a wallet as Adjust does, once per reference if there is one;
+// booked is false if it was done before.
+func (d *Desk) AdjustOnce(ctx context.Context, adjustment Adjustment, reason string) (wallet subscription.Wallet, booked bool, err error) {
 	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
-		return subscription.Wallet{}, err
+		return wallet, false, err
 	}
-	if amount.IsZero() {
-		return subscription.Wallet{}, Refuse("an adjustment of 0.00 changes nothing")
+	if adjustment.Reference = strings.TrimSpace(adjustment.Reference); adjustment.Reference != "" {
+		if err := checkText("reference", adjustment.Reference, 1, 200); err != nil {
+			return wallet, false, err
+		}
+		act.Reason = act.noted(strings.TrimSpace(reason) + " (reference " + adjustment.Reference + ")")
 	}
-	if err := d.alone(amount); err != nil {
-		return subscription.Wallet{}, err
+	if adjustment.Amount.IsZero() {
+		return wallet, false, Refuse("an adjustment of 0.00 changes nothing")
 	}
-	return d.store.Adjust(ctx, act, operatorID, amount)
+	if err := d.alone(adjustment.Amount); err != nil {
+		return wallet, false, err
+	}
+	return d.store.Adjust(ctx, act, adjustment)
 }
 
 // Under is the desk for the one act that a voucher names: a form has one from the
@@ -367,6 +427,28 @@ func (d *Desk) FindSubscriber(ctx context.Context, id string) (int64, operation.
 // Ledger returns an operator's books, oldest line first.
 func (d *Desk) Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error) {
 	return d.store.Ledger(ctx, operatorID)
+}
+
+// LedgerPage lists some of an operator's books, oldest line first.
+func (d *Desk) LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error) {
+	return d.store.LedgerPage(ctx, query)
+}
+
+// CommissionPage lists some of what the MSO earned, in the order in which the
+// operations began.
+func (d *Desk) CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error) {
+	return d.store.CommissionPage(ctx, query)
+}
+
+// ActPage lists some of what staff did, oldest first.
+func (d *Desk) ActPage(ctx context.Context, query ListQuery) ([]LoggedAct, error) {
+	return d.store.ActPage(ctx, query)
+}
+
+// SubscriberPage lists some of the subscribers, by id.
+func (d *Desk) SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error) {
+	query.Now = d.now()
+	return d.store.SubscriberPage(ctx, query)
 }
 
 // Plans lists all plans, retired ones included.

@@ -71,6 +71,14 @@ func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool
 		for i, line := range chunk {
 			rows[i] = line.ImportRow
 		}
+		claims := make([]subscription.Claim, len(rows))
+		for i, row := range rows {
+			claims[i] = subscription.Claim{Mobile: row.Mobile, SubscriberID: row.SubscriberID}
+		}
+		// What is free again changes for nobody, so that a check may do it, too.
+		if _, err := d.store.ReleaseLapsed(ctx, claims, d.now()); err != nil {
+			return report, err
+		}
 		verdicts, err := d.store.CheckImport(ctx, rows)
 		if err != nil {
 			return report, err

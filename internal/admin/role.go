@@ -25,9 +25,10 @@ type Action string
 
 // Everything that staff can do.
 const (
-	OperatorCreate Action = "lco create"
-	OperatorSet    Action = "lco set"
-	OperatorDelete Action = "lco delete"
+	OperatorCreate   Action = "lco create"
+	OperatorSet      Action = "lco set"
+	OperatorDelete   Action = "lco delete"
+	OperatorUndelete Action = "lco undelete"
 
 	WalletTopUp  Action = "wallet topup"
 	WalletAdjust Action = "wallet adjust"
@@ -73,9 +74,10 @@ const (
 // not wait for the right person, and that gives nobody anything; it can make none.
 // Finance moves money, and nothing else. The administrator does everything.
 var rights = map[Action][]Role{
-	OperatorCreate: {Administrator},
-	OperatorSet:    {Administrator},
-	OperatorDelete: {Administrator},
+	OperatorCreate:   {Administrator},
+	OperatorSet:      {Administrator},
+	OperatorDelete:   {Administrator},
+	OperatorUndelete: {Administrator},
 
 	WalletTopUp:  {Finance, Administrator},
 	WalletAdjust: {Finance, Administrator},

@@ -22,7 +22,12 @@ import (
 type Store interface {
 	CreateOperator(ctx context.Context, act Act, operator subscription.Operator) (subscription.Operator, error)
 	ChangeOperator(ctx context.Context, act Act, id int64, change OperatorChange) (subscription.Operator, error)
+	// DeleteOperator closes an account, unless it is InUse. No reservation can happen
+	// afterwards: the wallet is empty, and only a living operator's is filled.
 	DeleteOperator(ctx context.Context, act Act, id int64) error
+	// UndeleteOperator gives a deleted operator its former status back, while that is
+	// allowed (subscription.Operator.Undeletable).
+	UndeleteOperator(ctx context.Context, act Act, id int64) (subscription.Operator, error)
 	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 	Operators(ctx context.Context) ([]subscription.Operator, error)
 
@@ -30,8 +35,9 @@ type Store interface {
 	// reference and amount it changes nothing and says so.
 	TopUp(ctx context.Context, act Act, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
 	// Adjust moves a wallet's balance by an amount of either sign, never below
-	// zero.
-	Adjust(ctx context.Context, act Act, operatorID int64, amount money.Amount) (subscription.Wallet, error)
+	// zero, once per reference if there is one. Asked again with the same reference
+	// and amount it changes nothing and says so.
+	Adjust(ctx context.Context, act Act, adjustment Adjustment) (wallet subscription.Wallet, booked bool, err error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
 
 	// Propose keeps a proposal. One of the same matter that is open already is
@@ -56,6 +62,13 @@ type Store interface {
 	// operatorID is zero.
 	Commissions(ctx context.Context, operatorID int64) ([]CommissionEntry, error)
 	Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error)
+	// The pages of lists that may be long. Each begins after the row that the query
+	// names: the ledger by its lines, commissions by when their operation began, acts
+	// and subscribers by their ids.
+	LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error)
+	CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error)
+	ActPage(ctx context.Context, query ListQuery) ([]LoggedAct, error)
+	SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error)
 
 	// SetPlan makes or changes a plan. It refuses a component that the
 	// provider's catalogue, as last seen, does not sell.
@@ -93,7 +106,7 @@ type Store interface {
 	LoginNamed(ctx context.Context, username string) (login.Person, error)
 	Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error)
 
-	// ListOperations lists operations, newest first.
+	// ListOperations lists operations, newest first unless the filter says otherwise.
 	ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error)
 	OperationHistory(ctx context.Context, id string) (OperationHistory, error)
 
@@ -115,6 +128,10 @@ type Store interface {
 
 	// FindSubscriber reads a subscriber of any operator.
 	FindSubscriber(ctx context.Context, id string) (operatorID int64, s operation.Subscription, err error)
+	// ReleaseLapsed frees those of the numbers and ids whose subscriber's operator was
+	// deleted too long ago to be undeleted. The subscriber stays, under another number
+	// or id (subscription.Released). Others are left alone.
+	ReleaseLapsed(ctx context.Context, claims []subscription.Claim, now time.Time) (released int, err error)
 	// CheckImport says of each row what stands in the way of importing it, or
 	// that it is there already; nothing is changed.
 	CheckImport(ctx context.Context, rows []ImportRow) ([]ImportVerdict, error)
@@ -154,10 +171,20 @@ type TopUp struct {
 	Reference  string
 }
 
+// Adjustment is a correction of a wallet by hand, of either sign. With a reference,
+// it happens once. References of adjustments and of top-ups are apart: a payment that
+// is taken back may carry the payment's own.
+type Adjustment struct {
+	OperatorID int64
+	Amount     money.Amount
+	Reference  string
+}
+
 // LedgerEntry is one line of an operator's books. BalanceAfter is the ledger's
 // own running sum, which holds do not touch.
 type LedgerEntry struct {
 	ID           int64
+	Line         int64
 	Credit       bool
 	Amount       money.Amount
 	BalanceAfter money.Amount
@@ -174,6 +201,41 @@ type CommissionEntry struct {
 	Amount        money.Amount
 	RateBPS       int
 	CreatedAt     time.Time
+	// BegunAt is when the operation began; only pages have it.
+	BegunAt time.Time
+}
+
+// ListQuery picks a page of a list; a zero field picks all.
+type ListQuery struct {
+	OperatorID int64
+	// From and To bound when a row was made; To is not part of it.
+	From, To time.Time
+	// After is the last row of the page before.
+	After Cursor
+	// Most is how many are listed.
+	Most int
+	// Now is the moment at which a subscriber's plan is told.
+	Now time.Time
+}
+
+// Cursor is a place in a list: a number, or a moment with an id, or an id.
+type Cursor struct {
+	Number int64
+	At     time.Time
+	ID     string
+}
+
+// SubscriberEntry is a subscriber in a list.
+type SubscriberEntry struct {
+	ID         string
+	OperatorID int64
+	Mobile     string
+	Name       string
+	// PlanID is the plan that is active, or was last; empty while an activation is
+	// open.
+	PlanID    string
+	Expires   time.Time
+	CreatedAt time.Time
 }
 
 // ExceptionEntry is something that only a person can decide.
@@ -193,6 +255,12 @@ type OperationFilter struct {
 	OperatorID int64
 	State      operation.State
 	Subscriber string
+	// From and To bound when an operation began; To is not part of it.
+	From, To time.Time
+	// After is the last operation of the page before.
+	After Cursor
+	// OldestFirst turns the order around.
+	OldestFirst bool
 	// Most is how many are listed.
 	Most int
 }

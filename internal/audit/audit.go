@@ -147,8 +147,9 @@ type auditor struct {
 
 // operator is what the passes know of one operator.
 type operator struct {
-	known bool           // it has a row
-	rates map[int64]bool // every commission rate an act of staff ever gave it
+	known   bool // it has a row
+	deleted bool
+	rates   map[int64]bool // every commission rate an act of staff ever gave it
 	// limits are its requests a minute, in the order that acts of staff set them.
 	limits []limit
 	// What its operations say, in paise.

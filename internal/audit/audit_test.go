@@ -118,7 +118,7 @@ func TestTheReportAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`{"ok":false,"counts":{"operators":4,"wallets":3,`, `"operations":{"total":39,"processing":2,`, `"sums":{"credited":`,
+		`{"ok":false,"counts":{"operators":5,"wallets":4,`, `"operations":{"total":39,"processing":2,`, `"sums":{"credited":`,
 		`"violations":[{"invariant":"O2","subject":"lco 4","detail":"it has 0 wallets; expected 1"}]}`,
 	} {
 		if !strings.Contains(string(text), want) {

@@ -26,11 +26,11 @@ var staffDamage = []damage{
 		      UPDATE wallets SET balance_paise = 2000 WHERE operator_id = 3`,
 	}, {
 		name: "an operator nobody made", want: []string{"A9"}, subject: "lco 77",
-		sql: `INSERT INTO operators VALUES (77, 'x', 'active', 'enabled', 60, 0, 0, 1, 0);
+		sql: `INSERT INTO operators (id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, created_at) VALUES (77, 'x', 'active', 'enabled', 60, 0, 0, 1, 0);
 		      INSERT INTO wallets VALUES (77, 0, 0, 0, 0)`,
 	}, {
-		name: "an operator made active again", want: []string{"A9"}, subject: "lco 3",
-		sql: `UPDATE operators SET status = 'active' WHERE id = 3`,
+		name: "an operator made active again", want: []string{"A9"}, subject: "lco 5",
+		sql: `UPDATE operators SET status = 'active' WHERE id = 5`,
 	}, {
 		name: "a rate nobody set", want: []string{"A9"}, subject: "lco 1",
 		sql: `UPDATE operators SET commission_bps = 1 WHERE id = 1`,

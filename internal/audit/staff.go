@@ -33,6 +33,7 @@ func (a *auditor) readOperators() {
 				a.found("O2", subject, "there are two operators of this id; expected 1")
 				continue
 			}
+			a.operatorOf(id).deleted = o.status == "deleted"
 			h := a.claim(subject, "lco create")
 			if h == nil {
 				continue

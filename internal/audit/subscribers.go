@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 type (
@@ -168,11 +169,19 @@ func (l *life) judgeNobody() {
 	}
 }
 
+// number is the subscriber's mobile, also where somebody else was given it later.
+func (s *subscriber) number() string {
+	return strings.TrimPrefix(s.mobile, fmt.Sprintf("released:%d:", s.operator))
+}
+
 func (l *life) judge() {
+	if o := l.a.operators[l.who.operator]; o != nil && !o.deleted && l.who.number() != l.who.mobile {
+		l.a.found("S3", l.subject, "its mobile was released, and its operator is not deleted; expected that of deleted operators alone")
+	}
 	for _, p := range slices.Concat(l.bought, l.open) {
-		if p.operator != l.who.operator || p.mobile != l.who.mobile {
+		if p.operator != l.who.operator || p.mobile != l.who.number() {
 			l.a.found("S5", p.where(), "it is lco %d's, for the mobile ending in %s; expected lco %d's, ending in %s, as %s is",
-				p.operator, ending(p.mobile), l.who.operator, ending(l.who.mobile), l.subject)
+				p.operator, ending(p.mobile), l.who.operator, ending(l.who.number()), l.subject)
 		}
 	}
 	activating := slices.ContainsFunc(l.open, func(p purchase) bool { return p.kind == "activate" })

@@ -29,7 +29,7 @@ func (s *shop) furnish() {
 	s.pass(time.Minute)
 	s.ok(s.desk.RetirePlan(ctx, "OLD-1"))
 
-	for i, name := range []string{"Asha Cable", "Binu Net", "Chandra", "Devi"} {
+	for i, name := range []string{"Asha Cable", "Binu Net", "Chandra", "Devi", "Esha"} {
 		must[subscription.Operator](s)(s.desk.CreateOperator(ctx, name, admin.OperatorChange{CommissionBPS: new(250 * i)}))
 	}
 	s.topUp(1, "20000", "NEFT-1")
@@ -40,7 +40,9 @@ func (s *shop) furnish() {
 	must[subscription.Wallet](s)(s.desk.Adjust(ctx, 1, rupees("12.34"), "rounding"))
 	must[subscription.Operator](s)(s.desk.ChangeOperator(ctx, 2, admin.OperatorChange{CommissionBPS: new(1333), RateLimit: new(600)}))
 	must[subscription.Operator](s)(s.desk.ChangeOperator(ctx, 4, admin.OperatorChange{Status: new(subscription.OperatorInactive)}))
-	s.ok(s.desk.DeleteOperator(ctx, 3))
+	s.ok(s.desk.DeleteOperator(ctx, 4))
+	must[subscription.Operator](s)(s.desk.UndeleteOperator(ctx, 4))
+	s.ok(s.desk.DeleteOperator(ctx, 5))
 
 	first := must[admin.IssuedKey](s)(s.desk.IssueKey(ctx, 1, access.AllPermissions))
 	second := must[admin.IssuedKey](s)(s.desk.IssueKey(ctx, 2, access.PermissionsOf(access.Renew, access.CheckBalance)))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
-	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/storetest"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -182,10 +181,10 @@ func (w watched) TopUp(ctx context.Context, act admin.Act, topUp admin.TopUp) (w
 	return wallet, credited, err
 }
 
-func (w watched) Adjust(ctx context.Context, act admin.Act, operatorID int64, amount money.Amount) (wallet subscription.Wallet, err error) {
+func (w watched) Adjust(ctx context.Context, act admin.Act, adjustment admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
 	err = through(ctx, atCredit, func() (err error) {
-		wallet, err = w.Store.Adjust(ctx, act, operatorID, amount)
+		wallet, booked, err = w.Store.Adjust(ctx, act, adjustment)
 		return err
 	}, nil)
-	return wallet, err
+	return wallet, booked, err
 }

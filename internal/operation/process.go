@@ -199,10 +199,11 @@ func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) 
 	if !shapely {
 		return p.store.Facts(ctx, Question{OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: Renew, Provider: p.config.ProviderName})
 	}
+	now := p.config.Now()
 	return p.store.Facts(ctx, Question{
 		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: r.Kind,
 		SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: w.planID, Provider: p.config.ProviderName,
-		DuplicatesSince: p.config.Now().Add(-duplicateWindow),
+		Now: now, DuplicatesSince: now.Add(-duplicateWindow),
 	})
 }
 

@@ -214,6 +214,8 @@ type Question struct {
 	PlanID       string
 	// Provider is whose catalogue the plan must be found in.
 	Provider string
+	// Now decides whether a number or an id of a deleted operator is free again.
+	Now time.Time
 	// DuplicatesSince is how far back a renewal counts as the same.
 	DuplicatesSince time.Time
 }

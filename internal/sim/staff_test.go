@@ -67,11 +67,31 @@ func (a action) doStaff() {
 		a.settle(ctx)
 	case "delete":
 		if a.i > historyLength*3/4 {
-			err = w.desk.DeleteOperator(ctx, operator)
+			err = a.closeAccount(ctx, operator)
 		}
 	}
 	_ = err // a refusal is an answer, and the journal shows what was done
 	w.sometimes("staff: " + what)
+}
+
+// closeAccount pays an operator's balance out and deletes it. It is refused where an
+// operation is open; some of the deleted are opened again.
+func (a action) closeAccount(ctx context.Context, operator int64) error {
+	wallet, err := a.w.desk.Wallet(ctx, operator)
+	if err != nil {
+		return err
+	}
+	if wallet.Balance.IsPositive() {
+		if _, err := a.w.desk.Adjust(ctx, operator, wallet.Balance.Neg(), "paid out"); err != nil {
+			return err
+		}
+	}
+	if err := a.w.desk.DeleteOperator(ctx, operator); err != nil || a.below(4, "undelete") > 0 {
+		return err
+	}
+	a.w.gates.pass(a.label, "deleted", nil, false)
+	_, err = a.w.desk.UndeleteOperator(ctx, operator)
+	return err
 }
 
 func (a action) changeKey(ctx context.Context, what string) error {

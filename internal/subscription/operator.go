@@ -4,6 +4,8 @@
 package subscription
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -51,6 +53,50 @@ type Operator struct {
 	// in: status, API switch, rate limit, whitelist.
 	Version   int64
 	CreatedAt time.Time
+	// DeletedAt is when a deleted account was deleted. It is zero for one that is
+	// deleted without a time limit: with money in its wallet, by a release that
+	// allowed that.
+	DeletedAt time.Time
+}
+
+// UndeleteWithin is how long the deletion of an operator can be undone.
+const UndeleteWithin = 30 * 24 * time.Hour
+
+// releaseGrace separates the last undo from the first release of a number, because
+// the clocks of nodes differ.
+const releaseGrace = 10 * time.Minute
+
+// UndeletableUntil is the end of the time in which a deletion can be undone; zero
+// if the operator is not deleted, or deleted without a time limit.
+func (o Operator) UndeletableUntil() time.Time {
+	if o.DeletedAt.IsZero() {
+		return time.Time{}
+	}
+	return o.DeletedAt.Add(UndeleteWithin)
+}
+
+// Undeletable reports whether the deletion of the operator can be undone at a moment.
+func (o Operator) Undeletable(now time.Time) bool {
+	return o.Status == OperatorDeleted && (o.DeletedAt.IsZero() || now.Before(o.UndeletableUntil()))
+}
+
+// ReleasedBefore is the moment before which an operator must have been deleted for
+// its subscribers' mobile numbers and ids to be free again.
+func ReleasedBefore(now time.Time) time.Time { return now.Add(-UndeleteWithin - releaseGrace) }
+
+// Claim is a mobile number and a subscriber id that somebody wants; either may be
+// empty.
+type Claim struct{ Mobile, SubscriberID string }
+
+// Released is what the number or the id of a deleted operator's subscriber is
+// replaced by once somebody else wants it. Nobody has one like it: the operator stays
+// deleted, and had each of them once.
+func Released(operatorID int64, text string) string {
+	prefix := fmt.Sprintf("released:%d:", operatorID)
+	if strings.HasPrefix(text, prefix) {
+		return text
+	}
+	return prefix + text
 }
 
 // Wallet is an operator's prepaid money.

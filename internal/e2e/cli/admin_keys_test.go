@@ -197,7 +197,10 @@ func TestCLIAdminForPeople(t *testing.T) {
 		{[]string{"whitelist", "add", "--lco", "2", "192.0.2.1"}, []string{"192.0.2.1"}},
 		{[]string{"whitelist", "list", "--lco", "2"}, []string{"192.0.2.1"}},
 		{[]string{"log"}, []string{"lco create", "key revoke", "before", "after"}},
-		{[]string{"lco", "delete", "--lco", "2"}, []string{"deleted"}},
+		{[]string{"wallet", "adjust", "--lco", "2", "--amount=-1.00", "--reason", "paid out", "--reference", "x"}, []string{"wallet_balance", "0.00", "booked", "true"}},
+		{[]string{"wallet", "adjust", "--lco", "2", "--amount=-1.00", "--reason", "paid out", "--reference", "x"}, []string{"wallet_balance", "0.00", "booked", "false"}},
+		{[]string{"lco", "delete", "--lco", "2"}, []string{"deleted", "undelete_until"}},
+		{[]string{"lco", "undelete", "--lco", "2"}, []string{"Asha Cable", "active"}},
 	} {
 		got := e2e.OK(t, h.Admin(test.args...))
 		e2e.Mentions(t, strings.Join(test.args, " "), got.Out, test.want...)

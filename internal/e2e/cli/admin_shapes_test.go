@@ -28,11 +28,11 @@ func TestCLIAdminOperatorsInJSON(t *testing.T) {
 	if set["status"] != `"inactive"` || set["api"] != `"blocked"` || set["rate_limit"] != "90" || set["low_balance"] != "750.50" {
 		t.Errorf("set: %v; want inactive and blocked, and the rest as it was", set)
 	}
-	shown := e2e.Shape(t, h.JSON("lco", "show", "--lco", "2"), append(slices.Clone(e2e.OperatorShape), "wallet_balance amount", "held amount", "whitelist texts")...)
+	shown := e2e.Shape(t, h.JSON("lco", "show", "--lco", "2"), append(slices.Clone(e2e.OperatorShape), "undelete_until moment?", "wallet_balance amount", "held amount", "whitelist texts")...)
 	if shown["wallet_balance"] != "0.00" || shown["whitelist"] != "[]" || shown["status"] != `"inactive"` {
 		t.Errorf("show: %v; want an empty wallet and whitelist", shown)
 	}
-	deleted := e2e.Shape(t, h.JSON("lco", "delete", "--lco", "2"), "lco_id int", "status text")
+	deleted := e2e.Shape(t, h.JSON("lco", "delete", "--lco", "2"), "lco_id int", "status text", "undelete_until moment")
 	if deleted["lco_id"] != "2" || deleted["status"] != `"deleted"` {
 		t.Errorf("delete: %v", deleted)
 	}
@@ -42,7 +42,7 @@ func TestCLIAdminOperatorsInJSON(t *testing.T) {
 		t.Fatalf("list: %d operators; want 3, the deleted one too", len(all))
 	}
 	for _, one := range all {
-		e2e.Shape(t, one, e2e.OperatorShape...)
+		e2e.Shape(t, one, append(slices.Clone(e2e.OperatorShape), "undelete_until moment?")...)
 	}
 }
 

@@ -243,7 +243,10 @@ func TestCLIStaffWrongUsageExitsWithTwo(t *testing.T) {
 		{"an adjustment by nothing", admin("wallet", "adjust", "--lco", "1", "--reason", "x"), []string{"amount"}},
 		{"an adjustment without a reason", admin("wallet", "adjust", "--lco", "1", "--amount", "1"), []string{"reason"}},
 		{"an adjustment and something left over", admin("wallet", "adjust", "--lco", "1", "--amount", "1", "--reason", "two", "words"), []string{"words"}},
-		{"a reference where there is none", admin("wallet", "adjust", "--lco", "1", "--amount", "1", "--reason", "x", "--reference", "y"), []string{"--reference"}},
+		{"a voucher where there is none", admin("wallet", "adjust", "--lco", "1", "--amount", "1", "--reason", "x", "--voucher", "y"), []string{"--voucher"}},
+		{"CSV and JSON at once", admin("ledger", "--lco", "1", "--csv", "--json"), []string{"--csv", "--json"}},
+		{"a day that there is not", admin("log", "--from", "2027-02-30"), []string{"--from", "2027-03-01T09:00:00+05:30"}},
+		{"a limit of none", admin("subscriber", "list", "--limit", "0"), []string{"--limit"}},
 		{"commission of an operator in words", admin("commission", "--lco", "all"), []string{"all", "lco"}},
 		{"commission and something left over", admin("commission", "1"), []string{"1"}},
 		{"operation alone", admin("operation"), []string{"list", "show"}},
@@ -427,6 +430,14 @@ func cliListsOperations(t *testing.T, h *e2e.Install, line demo.Line, ids map[st
 	all := list()
 	if len(all) != len(ids) || !slices.IsSortedFunc(all, func(a, b string) int { return strings.Compare(b, a) }) {
 		t.Errorf("listed are %q; want all %d, newest first", all, len(ids))
+	}
+	limited := h.Admin("operation", "list", "--limit", "2", "--csv")
+	if lines := strings.Split(limited.Out, "\r\n"); limited.Code != e2e.ExitDone || len(lines) != 4 || !strings.HasPrefix(lines[0], "transaction_id,lco_id,") ||
+		!strings.Contains(lines[1], all[0]) || !strings.Contains(lines[1], "+05:30") || !strings.Contains(limited.Err, "--to ") {
+		t.Errorf("--limit 2 --csv prints %+v; want a header, the newest two, and a word on the older ones", limited)
+	}
+	if got := list("--from", "2001-01-01", "--to", "2001-12-31"); len(got) != 0 {
+		t.Errorf("in 2001 there were %q", got)
 	}
 	if got := list("--most", "2"); !slices.Equal(got, all[:2]) {
 		t.Errorf("--most 2 lists %q; want %q", got, all[:2])

@@ -11,11 +11,13 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// An account is closed for good by an administrator who has typed its id and given
-// the password; its keys and people are out at once, and its books stay.
+// An account without money is closed by an administrator who has typed its id and
+// given the password; its keys and people are out at once, and its books stay. For
+// 30 days it can be opened again as it was.
 func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	me := w.Rich("Sagar Cable", "500")
@@ -43,7 +45,7 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	admin := w.Line.Admin
 	b := w.As(t, admin)
 	b.Get(page).Shows(t, http.StatusOK, "Delete this operator")
-	b.Get(page+"/delete").Shows(t, http.StatusOK, "Sagar Cable", "The wallet still has ₹500.00.", "This cannot be undone")
+	b.Get(page+"/delete").Shows(t, http.StatusOK, "Sagar Cable", "The wallet still has ₹500.00.", "can undo this for 30 days")
 	for _, typed := range []string{"", "1", "Sagar Cable"} {
 		b.Post(page+"/delete", url.Values{"form": {"delete"}, "operator": {typed}}).
 			Shows(t, http.StatusUnprocessableEntity, "Type "+id+", the id of this operator.")
@@ -56,8 +58,12 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	}
 	b.Post("/step-up", url.Values{"to": {page + "/delete"}, "password": {admin.Password}, "form.form": {"delete"}, "form.operator": {id}}).
 		Shows(t, http.StatusOK, `value="`+id+`"`)
+	b.Post(page+"/delete", confirmed).Shows(t, http.StatusUnprocessableEntity, "its wallet has ₹500.00", "--amount=-500.00")
+	if _, err := w.Desk.Adjust(t.Context(), me.OperatorID, money.Paise(-500_00), "paid out"); err != nil {
+		t.Fatal(err)
+	}
 	b.Post(page+"/delete", confirmed).Sends(t, page)
-	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is deleted.", "This account was deleted.")
+	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is deleted.", "This account was deleted.", page+"/undelete")
 	if got := status(); got != subscription.OperatorDeleted {
 		t.Fatalf("deleted, it is %s", got)
 	}
@@ -76,6 +82,20 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	acts, err := w.Desk.Acts(t.Context(), me.OperatorID)
 	if last := acts[len(acts)-1]; err != nil || last.Action != "lco delete" || last.Actor != "web:"+admin.Username || last.Origin == "" {
 		t.Errorf("the last act is %+v, %v", last, err)
+	}
+
+	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance} {
+		c := w.As(t, w.Person(t, "b-"+string(role), role, 0))
+		if strings.Contains(c.Get(page).Shows(t, http.StatusOK).Body, page+"/undelete") {
+			t.Errorf("%s is offered to undelete an operator", role)
+		}
+		c.Post(page+"/undelete", url.Values{"form": {"undelete"}}).Shows(t, http.StatusForbidden)
+	}
+	b.Post(page+"/undelete", url.Values{"form": {"undelete"}}).Sends(t, page)
+	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is open again.", page+"/delete")
+	w.Expect("its key, again", e2e.Call{As: me, Path: e2e.Balance}, fault.OK)
+	if got := status(); got != subscription.OperatorActive {
+		t.Errorf("undeleted, it is %s", got)
 	}
 	w.Audited()
 }

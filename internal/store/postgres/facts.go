@@ -38,7 +38,7 @@ func (db *DB) openFacts() {
 // which comes after the question. Renewals come in bursts, and share the statement.
 func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
 	if q.Kind == operation.Activate {
-		return db.factsOfActivation(ctx, q)
+		return db.activationFacts(ctx, q)
 	}
 	got, err := db.questions.through(ctx, q)
 	if err == nil && !got.found {
@@ -140,6 +140,19 @@ func (db *DB) answerTogether(all []*questioning) error {
 		})
 		return err
 	})
+}
+
+// activationFacts reads the facts of an activation, after releasing the number or the
+// id that it wants if only a deleted operator's subscriber has it, and no longer may.
+func (db *DB) activationFacts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+	facts, err := db.factsOfActivation(ctx, q)
+	if err != nil || facts.KnownID != "" || facts.Subscriber == nil && (q.SubscriberID == "" || facts.FreeID == q.SubscriberID) {
+		return facts, err
+	}
+	if released, err := db.ReleaseLapsed(ctx, claimOf(q.Mobile, q.SubscriberID), q.Now); err != nil || released == 0 {
+		return facts, err
+	}
+	return db.factsOfActivation(ctx, q)
 }
 
 // factsOfActivation reads the facts of an activation: of whoever has the number, of

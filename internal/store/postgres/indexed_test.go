@@ -77,7 +77,7 @@ var (
 
 // ofStaff are the places whose statements no request and no worker causes.
 var ofStaff = map[string]string{
-	"acts.go": "the desk of staff", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "importing.go": "the desk of staff",
+	"acts.go": "the desk of staff", "release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "lists.go": "the desk of staff", "importing.go": "the desk of staff",
 	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
 	"proposals.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
 	"passwords.go": "the desk of staff",

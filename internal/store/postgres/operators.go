@@ -14,14 +14,14 @@ import (
 
 var _ admin.Store = (*DB)(nil)
 
-const operatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, created_at`
+const operatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, created_at, deleted_at`
 
 func readOperator(row scanner) (subscription.Operator, error) {
 	var o subscription.Operator
 	var lowBalance int64
-	var created sql.NullInt64
-	err := row.Scan(&o.ID, &o.Name, &o.Status, &o.API, &o.RateLimit, &o.CommissionBPS, &lowBalance, &o.Version, &created)
-	o.LowBalance, o.CreatedAt = money.Paise(lowBalance), moment(created)
+	var created, deleted sql.NullInt64
+	err := row.Scan(&o.ID, &o.Name, &o.Status, &o.API, &o.RateLimit, &o.CommissionBPS, &lowBalance, &o.Version, &created, &deleted)
+	o.LowBalance, o.CreatedAt, o.DeletedAt = money.Paise(lowBalance), moment(created), moment(deleted)
 	return o, err
 }
 
@@ -43,13 +43,17 @@ func operatorWhere(from querier, condition string, id int64) (subscription.Opera
 	return operator, nil
 }
 
-// livingOperator also refuses one that was deleted. It locks the account, so that
-// what two people do to it comes one after the other; operations, whose rows only
-// refer to it, go on.
+// lockOperator locks the account that it reads, so that what two people do to it
+// comes one after the other; operations, whose rows only refer to it, go on.
+func lockOperator(tx *tx, id int64) (subscription.Operator, error) {
+	return operatorWhere(tx, `id = $1 FOR NO KEY UPDATE`, id)
+}
+
+// livingOperator also refuses one that was deleted.
 func livingOperator(tx *tx, id int64) (subscription.Operator, error) {
-	operator, err := operatorWhere(tx, `id = $1 FOR NO KEY UPDATE`, id)
+	operator, err := lockOperator(tx, id)
 	if err == nil && operator.Status == subscription.OperatorDeleted {
-		err = admin.Refuse("operator %d was deleted; its account stays closed", id)
+		err = admin.RefuseDeleted(id)
 	}
 	return operator, err
 }
@@ -94,20 +98,69 @@ func (db *DB) ChangeOperator(ctx context.Context, act admin.Act, id int64, chang
 	return after, err
 }
 
-// DeleteOperator closes an account. The row stays, so that its keys are known.
+// DeleteOperator closes an account that is not in use. The row stays, so that its
+// keys are known.
 func (db *DB) DeleteOperator(ctx context.Context, act admin.Act, id int64) error {
 	return db.do(ctx, func(tx *tx) error {
 		before, err := livingOperator(tx, id)
 		if err != nil {
 			return err
 		}
-		after := before
-		after.Status = subscription.OperatorDeleted
-		if after, err = updateOperator(tx, after); err != nil {
+		if err := refuseInUse(tx, id); err != nil {
 			return err
+		}
+		after, err := readOperator(tx.queryRow(`
+			UPDATE operators SET status = $2, deleted_status = status, deleted_at = $3, version = version + 1
+			 WHERE id = $1
+			RETURNING `+operatorColumns, id, subscription.OperatorDeleted, act.At.UnixMilli()))
+		if err != nil {
+			return fmt.Errorf("delete operator %d: %w", id, err)
 		}
 		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
 	})
+}
+
+// refuseInUse refuses to delete an operator that has money, an open operation or a
+// running bulk job. The wallet is locked: a reservation has either
+// debited it before, or waits and finds it empty.
+func refuseInUse(tx *tx, id int64) error {
+	var use admin.InUse
+	var err error
+	if use.Wallet, err = lockWallet(tx, id); err != nil {
+		return err
+	}
+	err = tx.queryRow(`
+		SELECT (SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review') AND operator_id + 0 = $1),
+		       (SELECT count(*) FROM bulk_jobs WHERE operator_id = $1 AND state = 'running')`, id).Scan(&use.Operations, &use.BulkJobs)
+	if err != nil {
+		return fmt.Errorf("count what is open of operator %d: %w", id, err)
+	}
+	return use.Refusal()
+}
+
+// UndeleteOperator gives a deleted operator its former status back. An operator
+// that an older release deleted beside this one has none recorded, and comes back
+// suspended.
+func (db *DB) UndeleteOperator(ctx context.Context, act admin.Act, id int64) (subscription.Operator, error) {
+	var after subscription.Operator
+	err := db.do(ctx, func(tx *tx) error {
+		before, err := lockOperator(tx, id)
+		if err != nil {
+			return err
+		}
+		if !before.Undeletable(act.At) {
+			return admin.RefuseUndelete(before)
+		}
+		after, err = readOperator(tx.queryRow(`
+			UPDATE operators SET status = coalesce(deleted_status, $2), deleted_status = NULL, deleted_at = NULL, version = version + 1
+			 WHERE id = $1
+			RETURNING `+operatorColumns, id, subscription.OperatorInactive))
+		if err != nil {
+			return fmt.Errorf("undelete operator %d: %w", id, err)
+		}
+		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
+	})
+	return after, err
 }
 
 func updateOperator(tx *tx, o subscription.Operator) (subscription.Operator, error) {

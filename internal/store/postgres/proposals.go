@@ -138,7 +138,7 @@ func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
 			err = admin.Refuse("reference %s was credited already: decline the proposal", p.Reference)
 		}
 	case admin.ProposedAdjustment:
-		outcome.Wallet, err = adjust(tx, a.CarryOut, p.OperatorID, p.Amount)
+		outcome.Wallet, _, err = adjust(tx, a.CarryOut, admin.Adjustment{OperatorID: p.OperatorID, Amount: p.Amount})
 	case admin.ProposedSettlement:
 		outcome.Operation, err = settleReview(tx, a.CarryOut, a.Settlement)
 	default:

@@ -11,7 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// ListOperations reads operations, newest first.
+// ListOperations reads operations, newest first unless the filter says otherwise.
 func (db *DB) ListOperations(ctx context.Context, filter admin.OperationFilter) ([]operation.Operation, error) {
 	if filter.OperatorID != 0 {
 		if _, err := operatorByID(db.read(ctx), filter.OperatorID); err != nil {
@@ -34,9 +34,25 @@ func (db *DB) ListOperations(ctx context.Context, filter admin.OperationFilter) 
 			conditions = append(conditions, fmt.Sprintf("%s = ?%d", wanted.column, len(args)))
 		}
 	}
+	order, beyond := "created_at DESC, id DESC", "<"
+	if filter.OldestFirst {
+		order, beyond = "created_at, id", ">"
+	}
+	if filter.After.ID != "" {
+		args = append(args, filter.After.At.UnixMilli(), filter.After.ID)
+		conditions = append(conditions, fmt.Sprintf("(created_at, id) %s (?%d, ?%d)", beyond, len(args)-1, len(args)))
+	}
+	if !filter.From.IsZero() {
+		args = append(args, filter.From.UnixMilli())
+		conditions = append(conditions, fmt.Sprintf("created_at >= ?%d", len(args)))
+	}
+	if !filter.To.IsZero() {
+		args = append(args, filter.To.UnixMilli())
+		conditions = append(conditions, fmt.Sprintf("created_at < ?%d", len(args)))
+	}
 	rows, err := db.read(ctx).query(`
 		SELECT `+operationColumns+` FROM operations WHERE `+strings.Join(conditions, " AND ")+`
-		 ORDER BY created_at DESC, id DESC LIMIT ?1`, args...)
+		 ORDER BY `+order+` LIMIT ?1`, args...)
 	return collect(rows, err, readOperation)
 }
 

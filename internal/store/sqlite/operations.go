@@ -67,6 +67,19 @@ func oneOperation(from rowQuerier, condition string, args ...any) (operation.Ope
 // Facts reads what a request is judged on, in one snapshot. Of a renewal that is,
 // all but a little, what its reservation and its settlement will change.
 func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+	facts, err := db.facts(ctx, q)
+	if err != nil || q.Kind != operation.Activate || facts.KnownID != "" ||
+		facts.Subscriber == nil && (q.SubscriberID == "" || facts.FreeID == q.SubscriberID) {
+		return facts, err
+	}
+	// Somebody has the number, or the id that is wanted.
+	if released, err := db.ReleaseLapsed(ctx, claimOf(q.Mobile, q.SubscriberID), q.Now); err != nil || released == 0 {
+		return facts, err
+	}
+	return db.facts(ctx, q)
+}
+
+func (db *DB) facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
 	at := db.writer.ask
 	if q.Kind == operation.Activate {
 		at = db.snapshot // nobody else has to wait while a free id is searched for

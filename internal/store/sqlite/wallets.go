@@ -72,39 +72,73 @@ func sameTopUp(tx *tx, topUp admin.TopUp) (bool, error) {
 
 // Adjust corrects a wallet by hand. What is held is not touched, so that the
 // balance alone must stay above zero.
-func (db *DB) Adjust(ctx context.Context, act admin.Act, operatorID int64, amount money.Amount) (subscription.Wallet, error) {
+func (db *DB) Adjust(ctx context.Context, act admin.Act, a admin.Adjustment) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
+	booked := false
 	err := db.writer.do(ctx, func(tx *tx) (err error) {
-		wallet, err = adjust(tx, act, operatorID, amount)
+		wallet, booked, err = adjust(tx, act, a)
 		return err
 	})
-	return wallet, err
+	return wallet, booked && err == nil, err
 }
 
-func adjust(tx *tx, act admin.Act, operatorID int64, amount money.Amount) (wallet subscription.Wallet, err error) {
-	if _, err := livingOperator(tx, operatorID); err != nil {
-		return wallet, err
+func adjust(tx *tx, act admin.Act, a admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
+	if _, err := livingOperator(tx, a.OperatorID); err != nil {
+		return wallet, false, err
 	}
-	before, err := walletOf(tx, operatorID)
+	before, err := walletOf(tx, a.OperatorID)
 	if err != nil {
-		return before, err
+		return before, false, err
 	}
-	if before.Balance.Add(amount).IsNegative() {
-		return before, admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", operatorID, before.Balance, amount.Neg())
+	if known, err := sameAdjustment(tx, a); known || err != nil {
+		return before, false, err
 	}
-	if before.Balance.Add(before.Held).Add(amount).Paise() > money.Max {
-		return before, admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
+	if before.Balance.Add(a.Amount).IsNegative() {
+		return before, false, admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", a.OperatorID, before.Balance, a.Amount.Neg())
+	}
+	if before.Balance.Add(before.Held).Add(a.Amount).Paise() > money.Max {
+		return before, false, admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
 	}
 	if err := moveMoney(tx, act, movement{
-		operatorID: operatorID, kind: "adjust", amount: amount, description: "Adjustment: " + act.Reason,
+		operatorID: a.OperatorID, kind: "adjust", amount: a.Amount, description: "Adjustment: " + act.Reason,
 	}); err != nil {
-		return before, err
+		return before, false, err
 	}
-	if wallet, err = walletOf(tx, operatorID); err != nil {
-		return wallet, err
+	if a.Reference != "" {
+		// The entry that was just written is the wallet's last one.
+		_, err := tx.exec(`
+			INSERT INTO adjustment_references (operator_id, reference, seq)
+			SELECT operator_id, ?2, entries FROM wallets WHERE operator_id = ?1`, a.OperatorID, a.Reference)
+		if err != nil {
+			return before, false, fmt.Errorf("keep the reference: %w", err)
+		}
 	}
-	subject := fmt.Sprintf("wallet of lco %d", operatorID)
-	return wallet, logAct(tx, act, operatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	if wallet, err = walletOf(tx, a.OperatorID); err != nil {
+		return wallet, false, err
+	}
+	subject := fmt.Sprintf("wallet of lco %d", a.OperatorID)
+	return wallet, true, logAct(tx, act, a.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+}
+
+// sameAdjustment tells a repeated adjustment from another one under an old reference.
+func sameAdjustment(tx *tx, a admin.Adjustment) (bool, error) {
+	if a.Reference == "" {
+		return false, nil
+	}
+	var paise int64
+	err := tx.queryRow(`
+		SELECT e.amount_paise FROM adjustment_references r JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
+		 WHERE r.operator_id = ?1 AND r.reference = ?2`, a.OperatorID, a.Reference).Scan(&paise)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look up the reference: %w", err)
+	case paise != a.Amount.Paise():
+		return false, admin.Refuse("reference %s was used before, for an adjustment of %s: give this adjustment its own reference",
+			a.Reference, money.Paise(paise))
+	}
+	return true, nil
 }
 
 // movement is money that staff move, in or out.

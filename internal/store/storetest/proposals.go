@@ -263,7 +263,7 @@ func approvalRefused(h *house) {
 	s := h.shop("5000")
 	outcome, err := s.clerk("asha", admin.Finance).SubmitAdjustment(s.Context(), s.operator.ID, rupees("-4000"), "because")
 	s.must(err)
-	_, err = s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees("-4500"))
+	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-4500")})
 	s.must(err)
 	before := len(s.acts())
 	_, err = s.clerk("binu", admin.Finance).Approve(s.Context(), outcome.Proposal.ID)

@@ -434,6 +434,8 @@ func everyChangeIsLogged(h *house) {
 	_, err = h.RotateKey(h.Context(), act("key rotate"), credential.ID, noon, newCredential(operator.ID))
 	h.must(err)
 	h.must(h.RevokeKey(h.Context(), act("key revoke"), credential.ID))
+	_, _, err = h.Adjust(h.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: operator.ID, Amount: rupees("-5")})
+	h.must(err)
 	h.must(h.DeleteOperator(h.Context(), act("lco delete"), operator.ID))
 
 	type row struct{ action, subject, before, after string }
@@ -451,6 +453,7 @@ func everyChangeIsLogged(h *house) {
 		{"key rotate", "key 1", `"replaced_by":0`, `"replaced_by":2`},
 		{"key rotate", "key 2", "", `"key":"cxk_`},
 		{"key revoke", "key 1", `"revoked_at":""`, `"revoked_at":"2027-03-01 12:00:00"`},
+		{"wallet adjust", "wallet of lco 1", `"wallet_balance":5.00`, `"wallet_balance":0.00`},
 		{"lco delete", "lco 1", `"status":"inactive"`, `"status":"deleted"`},
 	}
 	acts := h.acts()

@@ -18,6 +18,7 @@ var staffWorkTests = []test{
 	{"an adjustment moves wallet and ledger, and never below zero", adjustments},
 	{"an adjustment leaves what is held alone", adjustmentsAndHolds},
 	{"an adjustment under a voucher is made once, however many ask at once", adjustmentsUnderVouchers},
+	{"an adjustment under a reference is booked once", adjustmentsUnderReferences},
 	{"commissions are listed at the rate of their time", commissions},
 	{"an operation's history has every state and every call", histories},
 	{"operations are listed newest first, by operator, state and subscriber", operationLists},
@@ -30,15 +31,15 @@ var staffWorkTests = []test{
 func adjustments(h *house) {
 	s := h.shop("100")
 	for _, row := range []struct{ amount, balance string }{{"50.50", "150.50"}, {"-150.50", "0"}, {"1", "1"}} {
-		wallet, err := s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees(row.amount))
+		wallet, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees(row.amount)})
 		s.must(err)
 		if wallet.Balance != rupees(row.balance) {
 			s.Errorf("after %s: %s; want %s", row.amount, wallet.Balance, row.balance)
 		}
 	}
-	_, err := s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees("-1.01"))
+	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-1.01")})
 	s.refused("below zero", err)
-	_, err = s.Adjust(s.Context(), act("wallet adjust"), 4711, rupees("1"))
+	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: 4711, Amount: rupees("1")})
 	s.refused("nobody's wallet", err)
 	s.money("after all", "1", "0")
 	lines, err := s.Ledger(s.Context(), s.operator.ID)
@@ -62,7 +63,7 @@ func adjustmentsUnderVouchers(h *house) {
 	var clerks sync.WaitGroup
 	for range 8 {
 		clerks.Go(func() {
-			_, err := s.Adjust(s.Context(), once, s.operator.ID, rupees("-10"))
+			_, _, err := s.Adjust(s.Context(), once, admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-10")})
 			var refusal *admin.Refusal
 			switch {
 			case err == nil:
@@ -81,15 +82,66 @@ func adjustmentsUnderVouchers(h *house) {
 	other := once
 	other.Voucher = "CCCC3333DDDD"
 	other.Reason = "because" + other.VoucherNote()
-	_, err := s.Adjust(s.Context(), other, s.operator.ID, rupees("-10"))
+	_, _, err := s.Adjust(s.Context(), other, admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-10")})
 	s.must(err)
 	s.money("after another voucher", "80", "0")
+}
+
+func adjustmentsUnderReferences(h *house) {
+	s := h.shop("100")
+	refund := admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-10"), Reference: "money-001"}
+	var booked atomic.Int32
+	together(8, func(int) {
+		_, once, err := s.Adjust(s.Context(), act("wallet adjust"), refund)
+		if err != nil {
+			s.Errorf("adjust under a reference: %v", err)
+		}
+		if once {
+			booked.Add(1)
+		}
+	})
+	if booked.Load() != 1 {
+		s.Errorf("%d adjustments were booked under one reference; want 1", booked.Load())
+	}
+	s.money("after eight tries", "90", "0")
+	acts := len(s.acts())
+	h.reopen()
+	other := act("wallet adjust")
+	other.Reason = "another reason"
+	wallet, again, err := s.Adjust(s.Context(), other, refund)
+	if err != nil || again || wallet.Balance != rupees("90") {
+		s.Errorf("repeated with another reason: %+v, %v, %v; want the same balance and nothing booked", wallet, again, err)
+	}
+	wrong := refund
+	wrong.Amount = rupees("-10.01")
+	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), wrong)
+	s.refused("the reference with another amount", err)
+	if got := len(s.acts()); got != acts {
+		s.Errorf("%d acts were logged for what was not booked", got-acts)
+	}
+	// Another operator, and a top-up, may have the same reference.
+	refund.OperatorID = h.operator("other").ID
+	refund.Amount = rupees("10")
+	if _, booked, err := s.Adjust(s.Context(), act("wallet adjust"), refund); err != nil || !booked {
+		s.Errorf("another operator's: %v, %v", booked, err)
+	}
+	if _, credited, err := s.TopUp(s.Context(), act("wallet topup"), admin.TopUp{OperatorID: refund.OperatorID, Amount: rupees("5"), Reference: refund.Reference}); err != nil || !credited {
+		s.Errorf("a top-up: %v, %v", credited, err)
+	}
+	// Refused, an adjustment leaves its reference free.
+	refund.Amount, refund.Reference = rupees("-1000"), "later"
+	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), refund)
+	s.refused("more than there is", err)
+	refund.Amount = rupees("-5")
+	if _, booked, err := s.Adjust(s.Context(), act("wallet adjust"), refund); err != nil || !booked {
+		s.Errorf("after a refusal: %v, %v", booked, err)
+	}
 }
 
 func adjustmentsAndHolds(h *house) {
 	s := h.shop("199")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
-	_, err := s.Adjust(s.Context(), act("wallet adjust"), s.operator.ID, rupees("-0.01"))
+	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-0.01")})
 	s.refused("taking what is held", err)
 	s.settle(op, operation.Failed)
 	s.money("after the refund", "199", "0")

@@ -51,6 +51,8 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 	}{
 		{"Admission", admissionTests},
 		{"Operators", operatorTests},
+		{"Deletions", deletionTests},
+		{"Lists", listTests},
 		{"Wallets", walletTests},
 		{"Plans", planTests},
 		{"Keys", keyTests},

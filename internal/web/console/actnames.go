@@ -9,9 +9,10 @@ import (
 // actNames say in words what the log of acts has short names for. The short names
 // stay what is kept, chained and searched by; these are for whoever reads.
 var actNames = map[string]string{
-	string(admin.OperatorCreate): look.Word("Operator created"),
-	string(admin.OperatorSet):    look.Word("Operator's terms changed"),
-	string(admin.OperatorDelete): look.Word("Operator's account closed"),
+	string(admin.OperatorCreate):   look.Word("Operator created"),
+	string(admin.OperatorSet):      look.Word("Operator's terms changed"),
+	string(admin.OperatorDelete):   look.Word("Operator's account closed"),
+	string(admin.OperatorUndelete): look.Word("Operator's account opened again"),
 
 	string(admin.WalletTopUp):  look.Word("Wallet topped up"),
 	string(admin.WalletAdjust): look.Word("Wallet adjusted by hand"),

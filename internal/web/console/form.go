@@ -154,11 +154,15 @@ type operatorHead struct {
 // Path is where the operator's pages begin.
 func (h operatorHead) Path() string { return operatorPath(h.ID) }
 
-// Closed: the account was deleted, and nothing about it changes any more.
+// Closed: the account was deleted, and nothing about it changes but that it may be
+// undeleted.
 func (h operatorHead) Closed() bool { return h.Status == subscription.OperatorDeleted }
 
 // May reports whether the visitor may do an act here.
 func (h operatorHead) May(action string) bool { return !h.Closed() && h.rights.May(action) }
+
+// MayUndelete reports whether the visitor may open a deleted account again.
+func (h operatorHead) MayUndelete() bool { return h.rights.May("lco undelete") }
 
 func operatorPath(id int64) string { return "/console/operators/" + strconv.FormatInt(id, 10) }
 

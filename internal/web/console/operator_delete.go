@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// deletePage is what somebody sees before an account is closed for good.
+// deletePage is what somebody sees before an account is closed.
 type deletePage struct {
 	Head   operatorHead
 	Form   *form
@@ -44,7 +44,7 @@ func alreadyDeleted(v *web.Visit, head operatorHead) error {
 }
 
 // deleteOperator closes an account. Its id has to be typed: a click in the wrong
-// row must not be enough for what nobody can take back.
+// row must not be enough.
 func (c console) deleteOperator(v *web.Visit) error {
 	head, err := c.head(v, "overview")
 	if err != nil {
@@ -65,4 +65,23 @@ func (c console) deleteOperator(v *web.Visit) error {
 		return c.deletePage(v, f)
 	}
 	return v.See(head.Path(), v.Good("%s is deleted. Its keys and logins open nothing any more; its records stay.", head.Name))
+}
+
+// undeleteOperator opens a deleted account again.
+func (c console) undeleteOperator(v *web.Visit) error {
+	head, err := c.head(v, "overview")
+	if err != nil {
+		return err
+	}
+	if !head.Closed() { // the second of two clicks
+		return v.See(head.Path(), v.Info("This account is open."))
+	}
+	f := newForm(v, "undelete")
+	if _, err := c.desk(v).UndeleteOperator(lasting(v), head.ID); err != nil {
+		if err := f.refused(err); err != nil {
+			return err
+		}
+		return c.operatorPage(v, f)
+	}
+	return v.See(head.Path(), v.Good("%s is open again. Its keys and logins work as before.", head.Name))
 }

@@ -29,6 +29,7 @@ func (c console) operatorRoutes() []web.Route {
 		guarded(admin.OperatorSet, one+"/commission", one, c.setCommission),
 		{Method: http.MethodGet, Path: one + "/delete", Area: web.Console, Who: whoMay(admin.OperatorDelete), Handle: c.showDelete},
 		guarded(admin.OperatorDelete, one+"/delete", "", c.deleteOperator),
+		guarded(admin.OperatorUndelete, one+"/undelete", one, c.undeleteOperator),
 	}
 }
 

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// within adds the bounds of a query to a statement. The columns are literals of this
+// file.
+func (w *wording) within(q admin.ListQuery, operator, at string) {
+	if q.OperatorID != 0 {
+		w.says(` AND `+operator+` = ?`, q.OperatorID)
+	}
+	if !q.From.IsZero() {
+		w.says(` AND `+at+` >= ?`, q.From.UnixMilli())
+	}
+	if !q.To.IsZero() {
+		w.says(` AND `+at+` < ?`, q.To.UnixMilli())
+	}
+}
+
+// known refuses a query for an operator that is not there.
+func (db *DB) known(ctx context.Context, operatorID int64) error {
+	if operatorID == 0 {
+		return nil
+	}
+	_, err := operatorByID(db.read(ctx), operatorID)
+	return err
+}
+
+// LedgerPage reads some lines of an operator's books, oldest first.
+func (db *DB) LedgerPage(ctx context.Context, q admin.ListQuery) ([]admin.LedgerEntry, error) {
+	if _, err := operatorByID(db.read(ctx), q.OperatorID); err != nil {
+		return nil, err
+	}
+	var ask wording
+	ask.says(`SELECT id, line, kind, amount_paise, balance_after, description, operation_id, created_at FROM ledger WHERE line > ?`, q.After.Number)
+	ask.within(q, `operator_id`, `created_at`)
+	ask.says(` ORDER BY line LIMIT ?`, q.Most)
+	rows, err := db.read(ctx).query(ask.text, ask.args...)
+	return collect(rows, err, func(row scanner) (admin.LedgerEntry, error) {
+		var e admin.LedgerEntry
+		var kind string
+		var amount, after int64
+		var operationID sql.NullString
+		var created sql.NullInt64
+		err := row.Scan(&e.ID, &e.Line, &kind, &amount, &after, &e.Description, &operationID, &created)
+		e.Credit, e.Amount, e.BalanceAfter = kind == "credit", money.Paise(amount), money.Paise(after)
+		e.TransactionID, e.CreatedAt = operationID.String, moment(created)
+		return e, err
+	})
+}
+
+// CommissionPage reads some commissions. Operations have an index of when they
+// began, which commissions need not have for it.
+func (db *DB) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin.CommissionEntry, error) {
+	if err := db.known(ctx, q.OperatorID); err != nil {
+		return nil, err
+	}
+	var ask wording
+	ask.says(`
+		SELECT c.operation_id, c.operator_id, c.amount_paise, c.rate_bps, c.created_at, o.created_at
+		  FROM operations o JOIN commissions c ON c.operation_id = o.id
+		 WHERE (o.created_at, o.id) > (?, ?)`, q.After.At.UnixMilli(), q.After.ID)
+	ask.within(q, `o.operator_id`, `c.created_at`)
+	ask.says(` ORDER BY o.created_at, o.id LIMIT ?`, q.Most)
+	rows, err := db.read(ctx).query(ask.text, ask.args...)
+	return collect(rows, err, func(row scanner) (admin.CommissionEntry, error) {
+		var c admin.CommissionEntry
+		var amount int64
+		var at, begun sql.NullInt64
+		err := row.Scan(&c.TransactionID, &c.OperatorID, &amount, &c.RateBPS, &at, &begun)
+		c.Amount, c.CreatedAt, c.BegunAt = money.Paise(amount), moment(at), moment(begun)
+		return c, err
+	})
+}
+
+// ActPage reads some of what staff did, oldest first.
+func (db *DB) ActPage(ctx context.Context, q admin.ListQuery) ([]admin.LoggedAct, error) {
+	if err := db.known(ctx, q.OperatorID); err != nil {
+		return nil, err
+	}
+	var ask wording
+	ask.says(`SELECT `+actColumns+` FROM staff_acts WHERE id > ?`, q.After.Number)
+	ask.within(q, `operator_id`, `at`)
+	ask.says(` ORDER BY id LIMIT ?`, q.Most)
+	rows, err := db.read(ctx).query(ask.text, ask.args...)
+	return collect(rows, err, readAct)
+}
+
+// SubscriberPage reads some subscribers, by id.
+func (db *DB) SubscriberPage(ctx context.Context, q admin.ListQuery) ([]admin.SubscriberEntry, error) {
+	if err := db.known(ctx, q.OperatorID); err != nil {
+		return nil, err
+	}
+	var ask wording
+	ask.says(`
+		SELECT s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.created_at,
+		       coalesce((SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id AND c.starts_at <= ?
+		                  ORDER BY c.starts_at DESC, c.seq DESC LIMIT 1), '')
+		  FROM subscribers s WHERE s.id > ?`, q.Now.UnixMilli(), q.After.ID)
+	ask.within(q, `s.operator_id`, `s.created_at`)
+	ask.says(` ORDER BY s.id LIMIT ?`, q.Most)
+	rows, err := db.read(ctx).query(ask.text, ask.args...)
+	return collect(rows, err, func(row scanner) (admin.SubscriberEntry, error) {
+		var s admin.SubscriberEntry
+		var expires, created sql.NullInt64
+		err := row.Scan(&s.ID, &s.OperatorID, &s.Mobile, &s.Name, &expires, &created, &s.PlanID)
+		s.Expires, s.CreatedAt = moment(expires), moment(created)
+		return s, err
+	})
+}

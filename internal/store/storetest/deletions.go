@@ -1,0 +1,317 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var deletionTests = []test{
+	{"an operator with money, a hold or a running bulk job is not deleted", deletionRefused},
+	{"a deletion that races with reservations and payouts strands no money", deletionRaces},
+	{"an undeleted operator is as it was before", undeleted},
+	{"an undo is refused after 30 days, and for a living operator", undeleteRefused},
+	{"numbers and ids of a deleted operator are free after 30 days", numbersReleased},
+	{"a released number is given to one of many who want it", releasedOnce},
+	{"an import takes the numbers of a deleted operator after 30 days", importReleases},
+	{"a number whose operation is still followed up stays taken", followedUpKeepsNumber},
+}
+
+func (h *house) notDeleted(what string, id int64, says ...string) {
+	h.Helper()
+	acts := len(h.acts())
+	err := h.DeleteOperator(h.Context(), act("lco delete"), id)
+	h.refused(what, err)
+	for _, part := range says {
+		if err != nil && !strings.Contains(err.Error(), part) {
+			h.Errorf("%s: the refusal is %q; want %q in it", what, err, part)
+		}
+	}
+	operator, err := h.Operator(h.Context(), id)
+	h.must(err)
+	if operator.Status != subscription.OperatorActive || !operator.DeletedAt.IsZero() || len(h.acts()) != acts {
+		h.Errorf("%s: refused, it is %s since %s, with %d acts more", what, operator.Status, operator.DeletedAt, len(h.acts())-acts)
+	}
+}
+
+func deletionRefused(h *house) {
+	s := h.shop("398")
+	payout := fmt.Sprintf("coax admin wallet adjust --lco %d --amount=-", s.operator.ID)
+	s.notDeleted("with a balance", s.operator.ID, "has 398.00", "0.00 are held by 0 open operations", payout+"398.00 --reason")
+	op := s.reserve(s.activation("one", "9800000001", "100001"))
+	s.notDeleted("with a balance and a hold", s.operator.ID, "has 199.00", "199.00 are held by 1 open operations", payout+"199.00 --reason")
+	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
+	s.must(err)
+	s.notDeleted("with a hold", s.operator.ID, "has 0.00", "199.00 are held by 1 open operations", payout)
+	op = s.settle(op, operation.NeedsReview)
+	s.notDeleted("with an operation in review", s.operator.ID, "199.00 are held by 1 open operations")
+	s.settle(op, operation.Success)
+	s.bulkStarted(s.operator, "job", 1)
+	s.notDeleted("with a bulk job running", s.operator.ID, "bulk renewal")
+	hold := s.bulkHold(noon)
+	s.bulkTake(hold, 1)
+	s.bulkSettle(hold, 1, bulk.RowRefused)
+	s.must(s.ReleaseBulkJob(s.Context(), hold, bulk.Release{Again: noon, Review: noon}))
+	// Another operator's operations are not in the way.
+	empty := s.operator
+	s.operator = s.house.operator("other")
+	s.topUp(s.operator, "199")
+	s.reserve(s.activation("two", "9800000002", "100002"))
+	s.must(s.DeleteOperator(s.Context(), act("lco delete"), empty.ID))
+	deleted, err := s.Operator(s.Context(), empty.ID)
+	s.must(err)
+	if deleted.Status != subscription.OperatorDeleted || !deleted.DeletedAt.Equal(noon) || !deleted.UndeletableUntil().Equal(noon.Add(30*24*time.Hour)) {
+		s.Errorf("deleted, it is %+v", deleted)
+	}
+}
+
+// Everything that can change a wallet meets a deletion. Whichever comes first, a
+// deleted operator has no money and no open operation.
+func deletionRaces(h *house) {
+	s := h.shop("0")
+	deletions := 0
+	for round := range 20 {
+		s.operator = s.house.operator(name("operator", round))
+		s.topUp(s.operator, "398")
+		open := s.reserve(s.activation(name("open", round), fmt.Sprintf("97000000%02d", round), fmt.Sprintf("2000%02d", round)))
+		together(6, func(i int) {
+			var err error
+			switch i {
+			case 0:
+				_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
+			case 1:
+				_, err = s.Reserve(s.Context(), s.activation(name("race", round), fmt.Sprintf("98000000%02d", round), fmt.Sprintf("1000%02d", round)))
+			case 2:
+				to := operation.Success
+				if round%2 == 0 {
+					to = operation.Failed
+				}
+				_, _, err = s.Settle(s.Context(), settlement(open, to))
+			default:
+				err = s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID)
+			}
+			var refusal *admin.Refusal
+			if err != nil && !errors.As(err, &refusal) && !errors.Is(err, operation.ErrMoved) {
+				s.Errorf("round %d, %d: %v", round, i, err)
+			}
+		})
+		// A payout that came too early is repeated, as its refusal says.
+		wallet, err := s.Wallet(s.Context(), s.operator.ID)
+		s.must(err)
+		operator, err := s.Operator(s.Context(), s.operator.ID)
+		s.must(err)
+		if operator.Status == subscription.OperatorDeleted {
+			deletions++
+			s.money(fmt.Sprintf("round %d, deleted", round), "0", "0")
+			continue
+		}
+		if wallet.Balance.IsZero() && wallet.Held.IsZero() {
+			s.must(s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID))
+			continue
+		}
+		s.notDeleted("with money left", s.operator.ID)
+	}
+	s.Logf("%d of 20 deletions came after all else", deletions)
+}
+
+func undeleted(h *house) {
+	for _, status := range []subscription.OperatorStatus{subscription.OperatorActive, subscription.OperatorInactive} {
+		operator := h.operator(string(status))
+		key := h.key(operator)
+		h.must(h.AllowAddress(h.Context(), act("whitelist add"), operator.ID, prefix("192.0.2.1/32"), 20))
+		before, err := h.ChangeOperator(h.Context(), act("lco set"), operator.ID, admin.OperatorChange{Status: &status})
+		h.must(err)
+		record := h.record(key)
+		h.must(h.DeleteOperator(h.Context(), act("lco delete"), operator.ID))
+		h.reopen()
+		late := act("lco undelete")
+		late.At = noon.Add(30*24*time.Hour - time.Millisecond)
+		after, err := h.UndeleteOperator(h.Context(), late, operator.ID)
+		h.must(err)
+		want := before
+		want.Version += 2
+		if after != want {
+			h.Errorf("undeleted, it is %+v; want %+v", after, want)
+		}
+		again := h.record(key)
+		if again.Operator != want || again.Credential.Version != record.Credential.Version || len(again.Whitelist) != 1 {
+			h.Errorf("its key leads to %+v; want %+v", again, want)
+		}
+		acts := h.acts()
+		if last := acts[len(acts)-1]; last.Action != "lco undelete" || !strings.Contains(last.Before, `"deleted"`) || !strings.Contains(last.After, string(status)) {
+			h.Errorf("the last act is %+v", last)
+		}
+		h.topUpAfterUndo(operator)
+	}
+}
+
+func (h *house) topUpAfterUndo(operator subscription.Operator) {
+	h.Helper()
+	_, _, err := h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "again"})
+	h.must(err)
+}
+
+func undeleteRefused(h *house) {
+	living, gone := h.operator("living"), h.operator("gone")
+	h.must(h.DeleteOperator(h.Context(), act("lco delete"), gone.ID))
+	acts := len(h.acts())
+	late := act("lco undelete")
+	late.At = noon.Add(30 * 24 * time.Hour)
+	for _, row := range []struct {
+		id   int64
+		act  admin.Act
+		says string
+	}{
+		{living.ID, act("lco undelete"), "not deleted"},
+		{4711, act("lco undelete"), "no operator 4711"},
+		{gone.ID, late, "until 2027-03-31 12:00:00 +05:30"},
+	} {
+		_, err := h.UndeleteOperator(h.Context(), row.act, row.id)
+		h.refused(row.says, err)
+		if err != nil && !strings.Contains(err.Error(), row.says) {
+			h.Errorf("the refusal is %q; want %q in it", err, row.says)
+		}
+	}
+	if operator, err := h.Operator(h.Context(), gone.ID); err != nil || operator.Status != subscription.OperatorDeleted {
+		h.Errorf("after 30 days it is %s, %v", operator.Status, err)
+	}
+	if got := len(h.acts()); got != acts {
+		h.Errorf("%d acts were logged for what was refused", got-acts)
+	}
+}
+
+// deletedShop is a deleted operator that has subscribers 100001 and 100002, one of
+// them renewed, and another operator that wants their numbers.
+func (h *house) deletedShop() (gone, other *shop) {
+	h.Helper()
+	gone = h.shop("597")
+	gone.subscriber("100001", "9800000001")
+	gone.subscriber("100002", "9800000002")
+	gone.settle(gone.reserve(gone.renewal("renewed", "100001")), operation.Success)
+	gone.must(gone.DeleteOperator(gone.Context(), act("lco delete"), gone.operator.ID))
+	other = &shop{house: h, operator: h.operator("other"), plan: gone.plan, sold: 100}
+	other.topUp(other.operator, "1990")
+	return gone, other
+}
+
+// afterwards is when what a deleted operator had is free again.
+var afterwards = noon.Add(30*24*time.Hour + 10*time.Minute)
+
+func (s *shop) wants(mobile, id string, now time.Time) operation.Facts {
+	s.Helper()
+	return s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: mobile, SubscriberID: id, PlanID: s.plan.ID, Now: now})
+}
+
+func numbersReleased(h *house) {
+	gone, other := h.deletedShop()
+	for _, now := range []time.Time{noon, noon.Add(30 * 24 * time.Hour), afterwards.Add(-time.Millisecond)} {
+		if facts := other.wants("9800000001", "", now); facts.Subscriber == nil {
+			h.Errorf("%s after the deletion the number is free", now.Sub(noon))
+		}
+		if facts := other.wants("9800000009", "100001", now); facts.FreeID == "100001" {
+			h.Errorf("%s after the deletion the id is free", now.Sub(noon))
+		}
+	}
+	// The number alone is wanted; the id stays taken until somebody wants it.
+	if facts := other.wants("9800000002", "", afterwards); facts.Subscriber != nil || facts.FreeID == "100002" {
+		h.Errorf("the number is %+v's, the free id %s", facts.Subscriber, facts.FreeID)
+	}
+	other.subscriber("200002", "9800000002")
+	if facts := other.wants("9800000001", "100001", afterwards); facts.Subscriber != nil || facts.FreeID != "100001" {
+		h.Fatalf("the number is %+v's, the free id %s", facts.Subscriber, facts.FreeID)
+	}
+	d := other.activation("again", "9800000001", "100001")
+	other.settle(other.reserve(d), operation.Success)
+
+	// What the deleted operator had is still there, and nobody else's.
+	released := fmt.Sprintf("released:%d:100001", gone.operator.ID)
+	operatorID, old, err := h.FindSubscriber(h.Context(), released)
+	h.must(err)
+	if operatorID != gone.operator.ID || len(old.Cycles) != 2 || old.Mobile != fmt.Sprintf("released:%d:9800000001", gone.operator.ID) {
+		h.Errorf("the released subscriber is %d's, %+v", operatorID, old)
+	}
+	operations, err := h.ListOperations(h.Context(), admin.OperationFilter{OperatorID: gone.operator.ID, Subscriber: released, Most: 10})
+	if err != nil || len(operations) != 2 {
+		h.Errorf("%d operations are found under %s, %v; want 2", len(operations), released, err)
+	}
+	operatorID, now, err := h.FindSubscriber(h.Context(), "100001")
+	h.must(err)
+	if operatorID != other.operator.ID || len(now.Cycles) != 1 || now.Mobile != "9800000001" {
+		h.Errorf("the new subscriber is %d's, %+v", operatorID, now)
+	}
+	if found, is, err := h.SubscriptionOf(h.Context(), other.operator.ID, "", "9800000002"); err != nil || !is || found.ID != "200002" {
+		h.Errorf("the number leads to %+v, %v, %v", found.Subscriber, is, err)
+	}
+}
+
+func releasedOnce(h *house) {
+	_, other := h.deletedShop()
+	var wins atomic.Int32
+	together(8, func(i int) {
+		facts, err := other.Facts(other.Context(), operation.Question{
+			OperatorID: other.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001", PlanID: other.plan.ID, Now: afterwards,
+		})
+		if err != nil {
+			h.Errorf("facts: %v", err)
+			return
+		}
+		if facts.Subscriber != nil {
+			return // somebody was faster
+		}
+		switch _, err := other.Reserve(other.Context(), other.activation(name("race", i), "9800000001", facts.FreeID)); {
+		case err == nil:
+			wins.Add(1)
+		case !errors.Is(err, operation.ErrMoved):
+			h.Errorf("reserve: %v", err)
+		}
+	})
+	if wins.Load() != 1 {
+		h.Errorf("%d got the number; want 1", wins.Load())
+	}
+}
+
+func importReleases(h *house) {
+	_, other := h.deletedShop()
+	desk := func(now time.Time) *admin.Desk {
+		return admin.NewDesk(h, nil, "test:asha", func() time.Time { return now })
+	}
+	file := fmt.Sprintf("lco,subscriber_id,mobile,name,plan_id,expiry\n%d,100001,9800000001,Asha,%s,2027-12-31\n", other.operator.ID, other.plan.ID)
+	none := func(int, int) {}
+	report, err := desk(noon).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
+	if err != nil || len(report.Problems) != 1 || report.Added != 0 {
+		h.Errorf("at once: %+v, %v; want the line refused", report, err)
+	}
+	report, err = desk(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
+	if err != nil || report.Added != 1 {
+		h.Errorf("after 30 days: %+v, %v; want it imported", report, err)
+	}
+}
+
+func followedUpKeepsNumber(h *house) {
+	s := h.shop("199")
+	combo := plan("COMBO-1", "199", "TV-BASIC")
+	combo.Type, combo.Addon = subscription.Combo, "OTT-PLUS"
+	saved, err := h.SetPlan(h.Context(), act("plan set"), combo)
+	h.must(err)
+	s.plan = saved
+	d := s.activation("combo", "9800000001", "100001")
+	d.Addon, d.AddonState = "OTT-PLUS", operation.AddonWaiting
+	st := settlement(s.reserve(d), operation.Success)
+	st.AddonState, st.AddonNextAt = operation.AddonUnknown, noon.Add(time.Minute)
+	_, did, err := s.Settle(s.Context(), st)
+	if err != nil || !did {
+		h.Fatalf("settled: %v, %v", did, err)
+	}
+	s.must(s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID))
+	other := &shop{house: h, operator: h.operator("other"), plan: s.plan}
+	if facts := other.wants("9800000001", "100001", afterwards); facts.Subscriber == nil {
+		h.Error("the number is free while the add-on is followed up")
+	}
+}
