@@ -15,12 +15,6 @@ import (
 // counts; where the other contradicts it, a person is told.
 const staffMeanwhile = "staff meanwhile"
 
-// confirmationsCanBeContradicted: the service raises an exception where a person
-// confirmed and the provider then says no. Until it does, only a success after a
-// refund is demanded to be told. SWITCH: set it to true once review raises one in
-// both directions.
-const confirmationsCanBeContradicted = false
-
 // questions are those that review has put to the provider about operations.
 type questions struct {
 	mu       sync.Mutex
@@ -127,7 +121,7 @@ func (m *model) judgeContradictions(op *mOperation) {
 			continue
 		}
 		m.w.sometimes("the provider says no to what a person confirmed")
-		if confirmationsCanBeContradicted && !m.contradicted(op.ID) {
+		if !m.contradicted(op.ID) {
 			m.violate("S9", op.ID, "a person confirmed it, the provider told %s that it will never be carried out, and nobody was told", no.life.name())
 			return
 		}
