@@ -101,7 +101,7 @@ func (l *locks) holdReally(operator int64, length time.Duration) {
 			return // a node was before it: a deadlock ends this session, and not the node's
 		}
 	}
-	time.Sleep(length / 4)
+	_, _ = tx.Exec(`SELECT pg_sleep($1)`, (length / 4).Seconds())
 }
 
 // heldSince reports whether an operator's rows were held at any moment since.

@@ -128,13 +128,7 @@ func (m *model) judgeContradictions(op *mOperation) {
 	}
 }
 
-// contradicted: an exception says that the provider's word goes against what was
-// settled. A wrong answer is another matter.
+// contradicted: there is the exception for what was charged and the provider refused.
 func (m *model) contradicted(id string) bool {
-	for exception := range m.exceptions {
-		if of, kind, _ := strings.Cut(exception, " "); of == id && kind != string(operation.WrongAnswer) {
-			return true
-		}
-	}
-	return false
+	return m.exceptions[id+" "+string(operation.RejectedAfterSuccess)]
 }

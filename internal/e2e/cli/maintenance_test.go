@@ -15,7 +15,6 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/server"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 func TestCLIMaintenance_OnOffShow(t *testing.T) {
@@ -101,9 +100,7 @@ const restoredRows = 30
 // puts the copy back.
 func copied(t *testing.T) *restored {
 	t.Helper()
-	if pgtest.Chosen() {
-		t.Skip("the store is copied as a file")
-	}
+	e2e.OnlySQLite(t, "the store is copied as a file")
 	provider, err := demo.StartSimulator("127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)

@@ -345,7 +345,8 @@ const (
 )
 
 // PurgeAdmissions removes what can no longer matter, a little at a time, so
-// that no request waits behind a long delete.
+// that no request waits behind a long delete. A row that somebody has locked is left
+// for the next time.
 //
 // Nonces that were used while a clock was ahead would be kept until their time has
 // come. They are taken to be used now, and go when that is old enough.
@@ -355,21 +356,21 @@ func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minut
 	err := db.do(ctx, func(tx *tx) error {
 		_, err := tx.exec(`
 			UPDATE nonces SET used_at = $1 WHERE (credential_id, nonce) IN (
-			       SELECT credential_id, nonce FROM nonces WHERE used_at > $2 ORDER BY used_at DESC LIMIT $3)`,
+			       SELECT credential_id, nonce FROM nonces WHERE used_at > $2 ORDER BY used_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED)`,
 			now.UnixMilli(), now.Add(clockAhead).UnixMilli(), agedAtOnce*most)
 		if err != nil {
 			return err
 		}
 		nonces, err := tx.exec(`
 			DELETE FROM nonces WHERE (credential_id, nonce) IN (
-			       SELECT credential_id, nonce FROM nonces WHERE used_at < $1 ORDER BY used_at LIMIT $2)`,
+			       SELECT credential_id, nonce FROM nonces WHERE used_at < $1 ORDER BY used_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
 			noncesBefore.UnixMilli(), most)
 		if err != nil {
 			return err
 		}
 		counters, err := tx.exec(`
 			DELETE FROM rate_counters WHERE (operator_id, minute) IN (
-			       SELECT operator_id, minute FROM rate_counters WHERE minute < $1 ORDER BY minute LIMIT $2)`,
+			       SELECT operator_id, minute FROM rate_counters WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED)`,
 			minutesBefore, int64(most)-nonces)
 		removed = nonces + counters
 		return err
