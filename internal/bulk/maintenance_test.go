@@ -34,17 +34,30 @@ func (w *world) work(worker *bulk.Worker, turns int) {
 	}
 }
 
-// stoppedStore switches maintenance on before the n-th reservation.
+// stoppedStore switches maintenance on when the first reservations are made, and lets
+// no other one begin before that.
 type stoppedStore struct {
 	books
-	at   int64
 	seen *atomic.Int64
+	made *sync.WaitGroup // the first ones
 	once *sync.Once
 	stop func()
 }
 
+// reservedBefore is how many reservations come before maintenance.
+const reservedBefore = 2
+
+func (w *world) stoppedStore() stoppedStore {
+	s := stoppedStore{w.store, new(atomic.Int64), new(sync.WaitGroup), new(sync.Once), w.maintenanceOn}
+	s.made.Add(reservedBefore)
+	return s
+}
+
 func (s stoppedStore) Reserve(ctx context.Context, draft operation.Draft) (operation.Operation, error) {
-	if s.seen.Add(1) >= s.at {
+	if s.seen.Add(1) <= reservedBefore {
+		defer s.made.Done()
+	} else {
+		s.made.Wait()
 		s.once.Do(s.stop)
 	}
 	return s.books.Reserve(ctx, draft)
@@ -56,31 +69,31 @@ func TestWorker_MaintenanceInterruptsAJob(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		w.topUp(2000, "money")
 		job := w.started(w.subscribers(0, 0, 0, 0, 0, 0, 0)...)
-		worker := w.worker("node-1", stoppedStore{w.store, 3, new(atomic.Int64), new(sync.Once), w.maintenanceOn})
+		worker := w.worker("node-1", w.stoppedStore())
 		w.work(worker, 5)
 		job = w.job(job.ID)
 		renewed := job.Progress.Done
-		if !job.Waits() || job.Interrupted != bulk.ByMaintenance || renewed == 0 || renewed > 4 {
-			t.Fatalf("in maintenance: %+v; want it interrupted with some of the first rows renewed", job)
+		if !job.Waits() || job.Interrupted != bulk.ByMaintenance || renewed != reservedBefore {
+			w.Fatalf("in maintenance: %+v; want it interrupted with the first %d rows renewed", job, reservedBefore)
 		}
-		if _, err := w.desk().Continue(t.Context(), w.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrMaintenance) {
-			t.Errorf("continued in maintenance: %v; want %v", err, bulk.ErrMaintenance)
+		if _, err := w.desk().Continue(w.Context(), w.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrMaintenance) {
+			w.Errorf("continued in maintenance: %v; want %v", err, bulk.ErrMaintenance)
 		}
 		w.maintenanceOff()
 		w.work(worker, 5)
 		if job = w.job(job.ID); !job.Waits() || job.Progress.Done != renewed {
-			t.Fatalf("after maintenance, before anybody continued it: %+v", job)
+			w.Fatalf("after maintenance, before anybody continued it: %+v", job)
 		}
-		if waiting, err := w.desk().Interrupted(t.Context(), w.operator.ID); err != nil || waiting != 1 {
-			t.Errorf("%d jobs wait, %v; want 1", waiting, err)
+		if waiting, err := w.desk().Interrupted(w.Context(), w.operator.ID); err != nil || waiting != 1 {
+			w.Errorf("%d jobs wait, %v; want 1", waiting, err)
 		}
-		job, err := w.desk().Continue(t.Context(), w.operator.ID, job.ID, "web:binu")
+		job, err := w.desk().Continue(w.Context(), w.operator.ID, job.ID, "web:binu")
 		w.must(err)
 		if job.Waits() || job.ContinuedBy != "web:binu" {
-			t.Errorf("continued as %+v", job)
+			w.Errorf("continued as %+v", job)
 		}
 		if job = w.finish(job.ID, worker); job.Progress.Done != 7 {
-			t.Errorf("in the end %+v; want all rows renewed", job.Progress)
+			w.Errorf("in the end %+v; want all rows renewed", job.Progress)
 		}
 		w.balanced(money.Paise(2000_00), job.ID)
 	})
@@ -93,13 +106,13 @@ func TestWorker_SettlesBegunRowsOfAnInterruptedJob(t *testing.T) {
 		w.topUp(2000, "money")
 		ids := w.subscribers(0, 0, 0)
 		job := w.started(ids...)
-		claimed, _, err := w.store.ClaimBulkJob(t.Context(), bulk.Claim{Now: w.now(), Node: "gone", Until: w.now().Add(time.Second)})
+		claimed, _, err := w.store.ClaimBulkJob(w.Context(), bulk.Claim{Now: w.now(), Node: "gone", Until: w.now().Add(time.Second)})
 		w.must(err)
 		hold := bulk.Hold{OperatorID: w.operator.ID, JobID: job.ID, Epoch: claimed.Epoch, Now: w.now(), Until: w.now().Add(time.Second)}
-		running, rows, _, err := w.store.TakeBulkRows(t.Context(), hold, 2)
+		running, rows, _, err := w.store.TakeBulkRows(w.Context(), hold, 2)
 		w.must(err)
 		// The node carries out the first of the rows it took, and is gone before it says so.
-		_, err = w.processor(w.store).Process(t.Context(), operation.Request{
+		_, err = w.processor(w.store).Process(w.Context(), operation.Request{
 			OperatorID: w.operator.ID, Channel: operation.Web, Actor: running.Actor, IdempotencyKey: rows[0].IdempotencyKey, Kind: rows[0].Kind,
 			Fields:  map[string]string{"plan_id": rows[0].PlanID, "subscriber_id": rows[0].SubscriberID},
 			Content: []byte(`{"plan_id":"` + rows[0].PlanID + `","subscriber_id":"` + rows[0].SubscriberID + `"}`),
@@ -109,14 +122,14 @@ func TestWorker_SettlesBegunRowsOfAnInterruptedJob(t *testing.T) {
 		w.advance(time.Minute)
 		w.work(w.worker("node-2", w.store), 2)
 		if got, want := story(w.rows(job.ID)), "done OK, running, queued"; got != want {
-			t.Errorf("in maintenance: %s; want %s", got, want)
+			w.Errorf("in maintenance: %s; want %s", got, want)
 		}
-		if _, err := w.desk().Cancel(t.Context(), w.operator.ID, job.ID); err != nil {
-			t.Fatal(err)
+		if _, err := w.desk().Cancel(w.Context(), w.operator.ID, job.ID); err != nil {
+			w.Fatal(err)
 		}
 		w.finish(job.ID, w.worker("node-2", w.store))
 		if got, want := story(w.rows(job.ID)), "done OK, cancelled, cancelled"; got != want {
-			t.Errorf("stopped: %s; want %s", got, want)
+			w.Errorf("stopped: %s; want %s", got, want)
 		}
 	})
 }
@@ -125,18 +138,18 @@ func TestDesk_RefusesListsInMaintenance(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		w.topUp(2000, "money")
 		ids := w.subscribers(0, 0)
-		draft, err := w.desk().Prepare(t.Context(), w.order(ids[0]))
+		draft, err := w.desk().Prepare(w.Context(), w.order(ids[0]))
 		w.must(err)
 		w.maintenanceOn()
-		if _, err := w.desk().Prepare(t.Context(), w.order(ids[1])); !errors.Is(err, bulk.ErrMaintenance) {
-			t.Errorf("prepare: %v; want %v", err, bulk.ErrMaintenance)
+		if _, err := w.desk().Prepare(w.Context(), w.order(ids[1])); !errors.Is(err, bulk.ErrMaintenance) {
+			w.Errorf("prepare: %v; want %v", err, bulk.ErrMaintenance)
 		}
-		if _, err := w.desk().Start(t.Context(), w.operator.ID, draft.ID); !errors.Is(err, bulk.ErrMaintenance) {
-			t.Errorf("start: %v; want %v", err, bulk.ErrMaintenance)
+		if _, err := w.desk().Start(w.Context(), w.operator.ID, draft.ID); !errors.Is(err, bulk.ErrMaintenance) {
+			w.Errorf("start: %v; want %v", err, bulk.ErrMaintenance)
 		}
 		w.maintenanceOff()
-		if job, err := w.desk().Start(t.Context(), w.operator.ID, draft.ID); err != nil || job.State != bulk.Running {
-			t.Errorf("start after maintenance: %+v, %v; want the same draft to run", job, err)
+		if job, err := w.desk().Start(w.Context(), w.operator.ID, draft.ID); err != nil || job.State != bulk.Running {
+			w.Errorf("start after maintenance: %+v, %v; want the same draft to run", job, err)
 		}
 	})
 }

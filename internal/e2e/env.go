@@ -108,6 +108,7 @@ func (w *Env) Start(sets ...string) {
 	if err != nil {
 		w.TB.Fatal(err)
 	}
+	config.Store.New = true // the folder may have the SQLite store that it was copied with
 	log := telemetry.NewLogger(w.Logged, slog.LevelDebug, "json")
 	if w.Node, err = server.Open(context.Background(), config, nil, log, w.Now); err != nil {
 		w.TB.Fatal(err)

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -43,43 +41,38 @@ const abandonedBatch = 256
 
 // ClaimReviews takes operations in review whose time has come. Those whose holder is
 // gone are in review from here on, and due at once.
-func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	if err := db.reviewAbandoned(ctx, c); err != nil {
-		return nil, err
-	}
-	return db.claim(ctx, c, reviewQueue)
+func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) (claimed []operation.Operation, err error) {
+	err = db.writer.do(ctx, func(tx *tx) (err error) {
+		if err = reviewAbandoned(tx, c); err == nil {
+			claimed, err = claim(tx, c, reviewQueue)
+		}
+		return err
+	})
+	return claimed, err
 }
 
-func (db *DB) reviewAbandoned(ctx context.Context, c operation.Claim) error {
-	rows, err := db.read(ctx).query(`SELECT id FROM operations WHERE status = 'processing' AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2`,
+func reviewAbandoned(tx *tx, c operation.Claim) error {
+	rows, err := tx.query(`SELECT id FROM operations WHERE status = 'processing' AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2`,
 		c.Now.UnixMilli(), abandonedBatch)
 	ids, err := collect(rows, err, readText)
 	if err != nil {
 		return fmt.Errorf("look for operations whose lease has ended: %w", err)
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	return db.writer.do(ctx, func(tx *tx) error {
-		for _, id := range ids {
-			var epoch int64
-			err := tx.queryRow(`
-				UPDATE operations
-				   SET status = 'needs_review', epoch = epoch + 1, node = ?2, lease_until = NULL, review_since = ?3, next_check_at = ?3
-				 WHERE id = ?1 AND status = 'processing' AND lease_until <= ?3
-				RETURNING epoch`, id, c.Node, c.Now.UnixMilli()).Scan(&epoch)
-			if errors.Is(err, sql.ErrNoRows) {
-				continue // settled, or kept for longer, meanwhile
-			}
-			if err == nil {
-				err = writeEvent(tx, id, operation.Processing, operation.NeedsReview, epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
-			}
-			if err != nil {
-				return fmt.Errorf("put operation %s into review: %w", id, err)
-			}
+	for _, id := range ids {
+		var epoch int64
+		err := tx.queryRow(`
+			UPDATE operations
+			   SET status = 'needs_review', epoch = epoch + 1, node = ?2, lease_until = NULL, review_since = ?3, next_check_at = ?3
+			 WHERE id = ?1
+			RETURNING epoch`, id, c.Node, c.Now.UnixMilli()).Scan(&epoch)
+		if err == nil {
+			err = writeEvent(tx, id, operation.Processing, operation.NeedsReview, epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
 		}
-		return nil
-	})
+		if err != nil {
+			return fmt.Errorf("put operation %s into review: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // reviewKind is one queue of follow-ups: which operations are in it, when they are
@@ -101,36 +94,27 @@ var (
 	}
 )
 
-// claim takes what is due of a queue, operator by operator. What to take is looked
-// for beside the writer, which then makes sure that it is still there to be taken.
-func (db *DB) claim(ctx context.Context, c operation.Claim, kind reviewKind) ([]operation.Operation, error) {
-	var ids []string
-	err := db.snapshot(ctx, func(from querier) (err error) {
-		ids, err = dueInTurn(from, c, kind)
-		return err
-	})
+// claim takes what is due of a queue, operator by operator.
+func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, error) {
+	ids, err := dueInTurn(tx, c, kind)
 	if err != nil {
 		return nil, fmt.Errorf("look for what is due: %w", err)
 	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
 	var claimed []operation.Operation
-	err = db.writer.do(ctx, func(tx *tx) error {
-		claimed = nil
-		for _, id := range ids {
-			op, err := readOperation(tx.queryRow(`
-				UPDATE operations SET `+kind.set+` WHERE id = ?1 AND `+kind.member+` AND `+kind.due+` <= ?4
-				RETURNING `+operationColumns, id, c.Node, c.Until.UnixMilli(), c.Now.UnixMilli()))
-			if errors.Is(err, sql.ErrNoRows) {
-				continue // somebody else has it
-			}
-			if err != nil {
-				return fmt.Errorf("claim operation %s: %w", id, err)
-			}
-			claimed = append(claimed, op)
+	for _, id := range ids {
+		op, err := readOperation(tx.queryRow(`UPDATE operations SET `+kind.set+` WHERE id = ?1 RETURNING `+operationColumns, id, c.Node, c.Until.UnixMilli()))
+		if err != nil {
+			return nil, fmt.Errorf("claim operation %s: %w", id, err)
 		}
-		return nil
+		claimed = append(claimed, op)
+	}
+	return claimed, nil
+}
+
+func (db *DB) claimFrom(ctx context.Context, c operation.Claim, kind reviewKind) (claimed []operation.Operation, err error) {
+	err = db.writer.do(ctx, func(tx *tx) (err error) {
+		claimed, err = claim(tx, c, kind)
+		return err
 	})
 	return claimed, err
 }
@@ -138,7 +122,7 @@ func (db *DB) claim(ctx context.Context, c operation.Claim, kind reviewKind) ([]
 // dueInTurn picks what is due, beginning with the operators behind the one that was
 // served last. The index is walked from operator to operator, so that it does not
 // matter how many operations one of them has in the queue.
-func dueInTurn(from querier, c operation.Claim, kind reviewKind) (ids []string, err error) {
+func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err error) {
 	next := `SELECT min(operator_id) FROM operations INDEXED BY ` + kind.index + ` WHERE ` + kind.member
 	operators := `
 		WITH RECURSIVE queue (operator_id) AS (
@@ -150,7 +134,7 @@ func dueInTurn(from querier, c operation.Claim, kind reviewKind) (ids []string, 
 		   AND EXISTS (SELECT 1 FROM operations o INDEXED BY ` + kind.index + ` WHERE o.operator_id = queue.operator_id AND ` + kind.member + ` AND ` + kind.due + ` <= ?1)
 		 LIMIT ?4`
 	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
-		rows, err := from.query(operators, c.Now.UnixMilli(), part[0], part[1], c.Most-len(ids)+len(c.Held))
+		rows, err := tx.query(operators, c.Now.UnixMilli(), part[0], part[1], c.Most-len(ids)+len(c.Held))
 		due, err := collect(rows, err, func(row scanner) (id int64, err error) {
 			err = row.Scan(&id)
 			return id, err
@@ -163,7 +147,7 @@ func dueInTurn(from querier, c operation.Claim, kind reviewKind) (ids []string, 
 			if room == 0 {
 				continue
 			}
-			rows, err := from.query(`
+			rows, err := tx.query(`
 				SELECT id FROM operations INDEXED BY `+kind.index+`
 				 WHERE operator_id = ?2 AND `+kind.member+` AND `+kind.due+` <= ?1 ORDER BY `+kind.due+` LIMIT ?3`,
 				c.Now.UnixMilli(), operatorID, room+len(held))
@@ -207,12 +191,12 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 // ClaimAddons takes add-ons that are missing and due; the moment that they are
 // taken until keeps others away.
 func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	return db.claim(ctx, c, addonQueue)
+	return db.claimFrom(ctx, c, addonQueue)
 }
 
 // ClaimLateChecks takes refunded operations that the provider is still to be told of.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
-	return db.claim(ctx, c, lateCheckQueue)
+	return db.claimFrom(ctx, c, lateCheckQueue)
 }
 
 // SettleAddon writes what became of an add-on, if it is still in the given hands and
