@@ -132,9 +132,9 @@ func TestAnAdministratorFitsOutAnOperatorInABrowser(t *testing.T) {
 
 	tab.Open(w.At(made))
 	tab.Press("Delete this operator")
-	tab.Sees("This cannot be undone")
+	tab.Sees("An administrator can undo this for 30 days")
 	tab.Fill("Operator id", "1")
-	tab.Press("Delete for good")
+	tab.Press("Delete the operator")
 	tab.Sees("the id of this operator.")
 	tab.Check("console-operator-delete")
 
