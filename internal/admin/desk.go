@@ -404,11 +404,6 @@ func (d *Desk) Wallet(ctx context.Context, operatorID int64) (subscription.Walle
 	return d.store.Wallet(ctx, operatorID)
 }
 
-// Commissions returns what the MSO earned, of one operator, or of all if zero.
-func (d *Desk) Commissions(ctx context.Context, operatorID int64) ([]CommissionEntry, error) {
-	return d.store.Commissions(ctx, operatorID)
-}
-
 // ListOperations lists operations, newest first.
 func (d *Desk) ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error) {
 	return d.store.ListOperations(ctx, filter)
@@ -422,11 +417,6 @@ func (d *Desk) OperationHistory(ctx context.Context, id string) (OperationHistor
 // FindSubscriber returns a subscriber of any operator.
 func (d *Desk) FindSubscriber(ctx context.Context, id string) (int64, operation.Subscription, error) {
 	return d.store.FindSubscriber(ctx, id)
-}
-
-// Ledger returns an operator's books, oldest line first.
-func (d *Desk) Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error) {
-	return d.store.Ledger(ctx, operatorID)
 }
 
 // LedgerPage lists some of an operator's books, oldest line first.
@@ -462,11 +452,6 @@ func (d *Desk) Keys(ctx context.Context, operatorID int64) ([]access.Credential,
 // Whitelist lists the addresses an operator may call from.
 func (d *Desk) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
 	return d.store.Whitelist(ctx, operatorID)
-}
-
-// Acts lists what staff did, oldest first; of one operator, or of all if zero.
-func (d *Desk) Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error) {
-	return d.store.Acts(ctx, operatorID)
 }
 
 // FindActs lists some of what staff did, newest first. Where it has looked at very many

@@ -83,7 +83,7 @@ func newCounter(t *testing.T) *counter {
 // acts is the log of acts as text.
 func (c *counter) acts() string {
 	c.Helper()
-	acts, err := c.store.Acts(c.Context(), c.operator)
+	acts, err := c.store.ActPage(c.Context(), admin.ListQuery{OperatorID: c.operator})
 	if err != nil {
 		c.Fatal(err)
 	}

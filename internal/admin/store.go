@@ -58,10 +58,6 @@ type Store interface {
 	// before the month's end is open, and where there is nothing left to close.
 	ClosePeriod(ctx context.Context, act Act, month Month, operatorID int64) ([]ClosedPeriod, error)
 	ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error)
-	// Commissions lists what the MSO earned, of one operator, or of all if
-	// operatorID is zero.
-	Commissions(ctx context.Context, operatorID int64) ([]CommissionEntry, error)
-	Ledger(ctx context.Context, operatorID int64) ([]LedgerEntry, error)
 	// The pages of lists that may be long. Each begins after the row that the query
 	// names: the ledger by its lines, commissions by when their operation began, acts
 	// and subscribers by their ids.
@@ -138,9 +134,6 @@ type Store interface {
 	// ImportSubscribers adds the rows that are not there yet, all or none.
 	ImportSubscribers(ctx context.Context, act Act, rows []ImportRow) (added int, err error)
 
-	// Acts lists what staff did, oldest first; for one operator, or for all
-	// if operatorID is zero.
-	Acts(ctx context.Context, operatorID int64) ([]LoggedAct, error)
 	// ActUnder reads the act that was done under a voucher.
 	ActUnder(ctx context.Context, voucher string) (act LoggedAct, found bool, err error)
 	// StartMaintenance switches maintenance mode on and interrupts the bulk renewals
@@ -212,7 +205,7 @@ type ListQuery struct {
 	From, To time.Time
 	// After is the last row of the page before.
 	After Cursor
-	// Most is how many are listed.
+	// Most is how many are listed; zero for all.
 	Most int
 	// Now is the moment at which a subscriber's plan is told.
 	Now time.Time
@@ -261,7 +254,7 @@ type OperationFilter struct {
 	After Cursor
 	// OldestFirst turns the order around.
 	OldestFirst bool
-	// Most is how many are listed.
+	// Most is how many are listed; zero for all.
 	Most int
 }
 

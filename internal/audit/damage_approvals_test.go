@@ -42,7 +42,7 @@ func twoPeopleShop(t testing.TB) healthy {
 	for _, operator := range []int64{1, 2} {
 		must[[]admin.ClosedPeriod](s)(binu.ClosePeriod(ctx, admin.MonthOf(opening), operator))
 	}
-	for _, act := range must[[]admin.LoggedAct](s)(asha.Acts(ctx, 2)) {
+	for _, act := range must[[]admin.LoggedAct](s)(asha.ActPage(ctx, admin.ListQuery{OperatorID: 2})) {
 		if act.Action == "proposal approve" && act.Subject == "proposal 1" {
 			s.keys["approval"] = fmt.Sprint(act.ID)
 		}

@@ -6,12 +6,14 @@
 package bulk
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/fault"
@@ -101,6 +103,13 @@ type Job struct {
 // cancel it.
 func (j Job) Waits() bool {
 	return j.State == Running && j.Interrupted != "" && j.CancelledAt.IsZero()
+}
+
+// SortByInterruption puts the jobs first that have waited longest.
+func SortByInterruption(jobs []Job) {
+	slices.SortFunc(jobs, func(a, b Job) int {
+		return cmp.Or(a.InterruptedAt.Compare(b.InterruptedAt), cmp.Compare(a.OperatorID, b.OperatorID), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // Progress is how many rows stand where, and what they cost.

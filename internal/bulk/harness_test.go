@@ -245,7 +245,7 @@ func (w *world) balanced(before money.Amount, jobs ...string) {
 		}
 	}
 	lines := map[string]int{}
-	ledger, err := w.staff.Ledger(w.Context(), w.operator.ID)
+	ledger, err := w.staff.LedgerPage(w.Context(), admin.ListQuery{OperatorID: w.operator.ID})
 	w.must(err)
 	for _, entry := range ledger {
 		if entry.TransactionID != "" {

@@ -79,7 +79,7 @@ func (t *teller) remember(ctx context.Context) error {
 		first.keyID = keys[0].ID
 	}
 	t.operators = []*operator{first}
-	acts, err := t.Store.Acts(ctx, 0)
+	acts, err := t.Store.ActPage(ctx, admin.ListQuery{})
 	if err != nil {
 		return err
 	}

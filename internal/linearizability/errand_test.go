@@ -136,12 +136,7 @@ func (w watched) ClaimReviews(ctx context.Context, c operation.Claim) (claimed [
 		claimed, err = w.Store.ClaimReviews(ctx, c)
 		return err
 	}, func(e *errand, when span, err error) {
-		for _, op := range claimed {
-			// One that was in review before has been looked at at least once now.
-			if op.Checks == 0 {
-				note(e.record, &e.facts, fact{span: when, id: op.ID, to: operation.NeedsReview, takenOver: true, certain: err == nil})
-			}
-		}
+		note(e.record, &e.claims, leaseCheck{span: when, at: c.Now.UnixMilli(), certain: err == nil})
 	})
 	return claimed, err
 }

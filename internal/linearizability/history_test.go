@@ -248,7 +248,7 @@ func (h *history) readRows(t testing.TB) {
 		for _, op := range listed {
 			h.final[op.ID] = op
 		}
-		lines, err := h.nodes[0].store.Ledger(t.Context(), operator)
+		lines, err := h.nodes[0].store.LedgerPage(t.Context(), admin.ListQuery{OperatorID: operator})
 		must(t, err)
 		h.ledger[operator] = map[string]bool{}
 		for _, line := range lines {

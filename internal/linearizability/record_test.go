@@ -4,6 +4,7 @@ package linearizability_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,6 +108,14 @@ type fact struct {
 	certain bool
 }
 
+// leaseCheck is a node's look for operations whose lease has ended. Those are in review from
+// that moment of its clock on, whether or not it claims them.
+type leaseCheck struct {
+	span
+	at      int64
+	certain bool
+}
+
 // record is one history: everything that anybody was told, and everything that
 // the store was asked to make true.
 type record struct {
@@ -120,6 +129,7 @@ type record struct {
 	knocked  []knocked
 	switched []switched
 	facts    []fact
+	claims   []leaseCheck
 	tooLate  []string // operations that somebody wanted to settle and no longer could
 
 	// What was there when it began.
@@ -164,7 +174,7 @@ func (r *record) resolve() error {
 			passed = append(passed, op.State)
 		}
 		for _, state := range passed {
-			f, found := r.cause(id, state)
+			f, found := r.cause(op, state)
 			if !found {
 				return fmt.Errorf("operation %s became %s, and nobody asked for that", id, state)
 			}
@@ -174,10 +184,18 @@ func (r *record) resolve() error {
 	return nil
 }
 
-func (r *record) cause(id string, to operation.State) (cause fact, found bool) {
-	for _, f := range r.facts {
+func (r *record) cause(op operation.Operation, to operation.State) (cause fact, found bool) {
+	facts := r.facts
+	if to == operation.NeedsReview {
+		for _, c := range r.claims {
+			if c.at == op.ReviewSince.UnixMilli() {
+				facts = append(slices.Clip(facts), fact{span: c.span, id: op.ID, to: to, takenOver: true, certain: c.certain})
+			}
+		}
+	}
+	for _, f := range facts {
 		switch {
-		case f.id != id || f.to != to:
+		case f.id != op.ID || f.to != to:
 		case f.certain:
 			return f, true
 		case !found || f.begun < cause.begun:

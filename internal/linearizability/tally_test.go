@@ -59,7 +59,7 @@ func (counts tally) add(r *record) {
 			counts["asked: "+string(a.code)]++
 		}
 	}
-	for _, f := range r.facts {
+	for _, f := range r.made {
 		if f.takenOver {
 			counts["left by its node, and taken over"]++
 		}

@@ -88,7 +88,7 @@ func (m *model) takeSubscriber(l row) {
 		return
 	}
 	if before := m.subscribers[s.ID]; before != nil {
-		before.Expires = s.Expires
+		before.Expires, before.Mobile = s.Expires, s.Mobile
 		return
 	}
 	for _, other := range m.subscribers {

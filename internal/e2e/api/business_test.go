@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/operation"
@@ -325,7 +326,7 @@ func bizMessages(t *testing.T, b *biz) {
 	dear := b.must("at the new price", b.post(b.me, "activate", b.key(), b.good("activate").with("plan_id", "ODD").json()), fault.OK)
 	b.mustShow("at the new price", dear, map[string]string{"amount": "1234.05", "wallet.charged": "1234.05"})
 
-	lines, err := b.Desk.Ledger(context.Background(), b.me.OperatorID)
+	lines, err := b.Desk.LedgerPage(context.Background(), admin.ListQuery{OperatorID: b.me.OperatorID})
 	if err != nil {
 		t.Fatal(err)
 	}

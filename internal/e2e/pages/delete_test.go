@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/login"
@@ -42,8 +43,8 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 		b.Post(page+"/delete", url.Values{"form": {"delete"}, "operator": {id}}).Shows(t, http.StatusForbidden)
 	}
 
-	admin := w.Line.Admin
-	b := w.As(t, admin)
+	administrator := w.Line.Admin
+	b := w.As(t, administrator)
 	b.Get(page).Shows(t, http.StatusOK, "Delete this operator")
 	b.Get(page+"/delete").Shows(t, http.StatusOK, "Sagar Cable", "The wallet still has ₹500.00.", "can undo this for 30 days")
 	for _, typed := range []string{"", "1", "Sagar Cable"} {
@@ -56,7 +57,7 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	if got := status(); got != subscription.OperatorActive {
 		t.Fatalf("without the id or the password it is %s", got)
 	}
-	b.Post("/step-up", url.Values{"to": {page + "/delete"}, "password": {admin.Password}, "form.form": {"delete"}, "form.operator": {id}}).
+	b.Post("/step-up", url.Values{"to": {page + "/delete"}, "password": {administrator.Password}, "form.form": {"delete"}, "form.operator": {id}}).
 		Shows(t, http.StatusOK, `value="`+id+`"`)
 	b.Post(page+"/delete", confirmed).Shows(t, http.StatusUnprocessableEntity, "its wallet has ₹500.00", "--amount=-500.00")
 	if _, err := w.Desk.Adjust(t.Context(), me.OperatorID, money.Paise(-500_00), "paid out"); err != nil {
@@ -79,8 +80,8 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 		t.Errorf("its owner gets %d to %q; want to be signed out", got.Status, got.Location)
 	}
 	w.Expect("its key", e2e.Call{As: me, Path: e2e.Balance}, fault.LCONotFound)
-	acts, err := w.Desk.Acts(t.Context(), me.OperatorID)
-	if last := acts[len(acts)-1]; err != nil || last.Action != "lco delete" || last.Actor != "web:"+admin.Username || last.Origin == "" {
+	acts, err := w.Desk.ActPage(t.Context(), admin.ListQuery{OperatorID: me.OperatorID})
+	if last := acts[len(acts)-1]; err != nil || last.Action != "lco delete" || last.Actor != "web:"+administrator.Username || last.Origin == "" {
 		t.Errorf("the last act is %+v, %v", last, err)
 	}
 

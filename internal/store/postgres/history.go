@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
-	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -97,26 +96,4 @@ func (db *DB) OperationHistory(ctx context.Context, id string) (admin.OperationH
 		return nil
 	})
 	return history, err
-}
-
-// Commissions reads what the MSO earned; of one operator, through its operations.
-func (db *DB) Commissions(ctx context.Context, operatorID int64) ([]admin.CommissionEntry, error) {
-	source, args := `commissions c`, []any(nil)
-	if operatorID != 0 {
-		if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
-			return nil, err
-		}
-		source, args = `operations o JOIN commissions c ON c.operation_id = o.id WHERE o.operator_id = $1`, []any{operatorID}
-	}
-	rows, err := db.read(ctx).query(`
-		SELECT c.operation_id, c.operator_id, c.amount_paise, c.rate_bps, c.created_at
-		  FROM `+source+` ORDER BY c.created_at, c.operation_id`, args...)
-	return collect(rows, err, func(row scanner) (admin.CommissionEntry, error) {
-		var c admin.CommissionEntry
-		var amount int64
-		var at sql.NullInt64
-		err := row.Scan(&c.TransactionID, &c.OperatorID, &amount, &c.RateBPS, &at)
-		c.Amount, c.CreatedAt = money.Paise(amount), moment(at)
-		return c, err
-	})
 }

@@ -66,23 +66,24 @@ func countsAll(text string) bool {
 // state which few are in at a time. To these the server may read the whole index of
 // any such state: it has as good as nothing in it.
 var (
-	asksForDue = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1`)
+	asksForDue = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1|FROM bulk_jobs WHERE due_at >= 0|WHERE due_at < \$1`)
 	// asksForOpen tells those of pages that show all that is open or in review.
 	asksForOpen  = regexp.MustCompile(`FROM operations r JOIN subscribers|ORDER BY created_at \+ 0 DESC, id DESC|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|FROM operators WHERE status <> 'deleted'`)
 	indexesOfFew = []string{
 		"operations_one_open", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due",
-		"operations_reviews_by_operator", "operations_late_checks_by_operator", "operations_addons_by_operator",
+		"operations_reviews_by_operator", "operations_late_checks_by_operator", "operations_addons_by_operator", "bulk_jobs_due",
 	}
 )
 
 // ofStaff are the places whose statements no request and no worker causes.
 var ofStaff = map[string]string{
-	"acts.go": "the desk of staff", "release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "lists.go": "the desk of staff", "importing.go": "the desk of staff",
+	"release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "lists.go": "the desk of staff", "importing.go": "the desk of staff",
 	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
 	"proposals.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
 	"passwords.go": "the desk of staff",
 	"SetPlan":      "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
+	"StartMaintenance": "the desk of staff", "EndMaintenance": "the desk of staff", "readMaintenance": "a look at one row",
 	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start",
 	"Ready": "a look at the schema, which is one row", "ServerTime": "a look at the clock",
 }

@@ -22,6 +22,14 @@ func (w *wording) within(q admin.ListQuery, operator, at string) {
 	}
 }
 
+// ordered adds the order and the bound of a query.
+func (w *wording) ordered(q admin.ListQuery, by string) {
+	w.says(` ORDER BY ` + by)
+	if q.Most > 0 {
+		w.says(` LIMIT ?`, q.Most)
+	}
+}
+
 // known refuses a query for an operator that is not there.
 func (db *DB) known(ctx context.Context, operatorID int64) error {
 	if operatorID == 0 {
@@ -39,7 +47,7 @@ func (db *DB) LedgerPage(ctx context.Context, q admin.ListQuery) ([]admin.Ledger
 	var ask wording
 	ask.says(`SELECT id, line, kind, amount_paise, balance_after, description, operation_id, created_at FROM ledger WHERE line > ?`, q.After.Number)
 	ask.within(q, `operator_id`, `created_at`)
-	ask.says(` ORDER BY line LIMIT ?`, q.Most)
+	ask.ordered(q, `line`)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, func(row scanner) (admin.LedgerEntry, error) {
 		var e admin.LedgerEntry
@@ -66,7 +74,7 @@ func (db *DB) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin.Co
 		  FROM operations o JOIN commissions c ON c.operation_id = o.id
 		 WHERE (o.created_at, o.id) > (?, ?)`, q.After.At.UnixMilli(), q.After.ID)
 	ask.within(q, `o.operator_id`, `c.created_at`)
-	ask.says(` ORDER BY o.created_at, o.id LIMIT ?`, q.Most)
+	ask.ordered(q, `o.created_at, o.id`)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, func(row scanner) (admin.CommissionEntry, error) {
 		var c admin.CommissionEntry
@@ -86,7 +94,7 @@ func (db *DB) ActPage(ctx context.Context, q admin.ListQuery) ([]admin.LoggedAct
 	var ask wording
 	ask.says(`SELECT `+actColumns+` FROM staff_acts WHERE id > ?`, q.After.Number)
 	ask.within(q, `operator_id`, `at`)
-	ask.says(` ORDER BY id LIMIT ?`, q.Most)
+	ask.ordered(q, `id`)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, readAct)
 }
@@ -103,7 +111,7 @@ func (db *DB) SubscriberPage(ctx context.Context, q admin.ListQuery) ([]admin.Su
 		                  ORDER BY c.starts_at DESC, c.seq DESC LIMIT 1), '')
 		  FROM subscribers s WHERE s.id > ?`, q.Now.UnixMilli(), q.After.ID)
 	ask.within(q, `s.operator_id`, `s.created_at`)
-	ask.says(` ORDER BY s.id LIMIT ?`, q.Most)
+	ask.ordered(q, `s.id`)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, func(row scanner) (admin.SubscriberEntry, error) {
 		var s admin.SubscriberEntry

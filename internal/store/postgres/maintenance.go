@@ -80,7 +80,7 @@ func (db *DB) StartMaintenance(ctx context.Context, act admin.Act) (now admin.Ma
 		}
 		_, err = tx.exec(`
 			UPDATE bulk_jobs SET interrupted = $2, interrupted_at = $1
-			 WHERE state = 'running' AND cancelled_at IS NULL AND interrupted = ''`, act.At.UnixMilli(), bulk.ByMaintenance)
+			 WHERE due_at >= 0 AND state = 'running' AND cancelled_at IS NULL AND interrupted = ''`, act.At.UnixMilli(), bulk.ByMaintenance)
 		if err != nil {
 			return fmt.Errorf("interrupt the bulk renewals: %w", err)
 		}
@@ -149,10 +149,11 @@ func (db *DB) ContinueBulkJob(ctx context.Context, operatorID int64, id, actor s
 func (db *DB) InterruptedBulkJobs(ctx context.Context) ([]bulk.Job, error) {
 	rows, err := db.read(ctx).query(`
 		SELECT ` + bulkJobColumns + ` FROM bulk_jobs
-		 WHERE due_at >= 0 AND state = 'running' AND interrupted <> '' ORDER BY interrupted_at, operator_id, id`)
+		 WHERE due_at >= 0 AND state = 'running' AND interrupted <> ''`)
 	jobs, err := collect(rows, err, readBulkJob)
 	if err != nil {
 		return nil, fmt.Errorf("read the interrupted bulk renewals: %w", err)
 	}
+	bulk.SortByInterruption(jobs)
 	return jobs, nil
 }

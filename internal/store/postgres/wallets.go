@@ -219,24 +219,3 @@ func walletWhere(from querier, condition string, operatorID int64) (subscription
 		LowBelow:   money.Paise(low),
 	}, nil
 }
-
-// Ledger reads an operator's books, oldest line first.
-func (db *DB) Ledger(ctx context.Context, operatorID int64) ([]admin.LedgerEntry, error) {
-	if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
-		return nil, err
-	}
-	rows, err := db.read(ctx).query(`
-		SELECT id, kind, amount_paise, balance_after, description, operation_id, created_at
-		  FROM ledger WHERE operator_id = $1 ORDER BY line`, operatorID)
-	return collect(rows, err, func(row scanner) (admin.LedgerEntry, error) {
-		var e admin.LedgerEntry
-		var kind string
-		var amount, after int64
-		var operationID sql.NullString
-		var created sql.NullInt64
-		err := row.Scan(&e.ID, &kind, &amount, &after, &e.Description, &operationID, &created)
-		e.Credit, e.Amount, e.BalanceAfter = kind == "credit", money.Paise(amount), money.Paise(after)
-		e.TransactionID, e.CreatedAt = operationID.String, moment(created)
-		return e, err
-	})
-}

@@ -56,18 +56,6 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 	return nil
 }
 
-// Acts reads what staff did, oldest first.
-func (db *DB) Acts(ctx context.Context, operatorID int64) ([]admin.LoggedAct, error) {
-	if operatorID != 0 {
-		if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
-			return nil, err
-		}
-	}
-	rows, err := db.read(ctx).query(`
-		SELECT `+actColumns+` FROM staff_acts WHERE ?1 = 0 OR operator_id = ?1 ORDER BY id`, operatorID)
-	return collect(rows, err, readAct)
-}
-
 // ActUnder reads the act that was done under a voucher.
 func (db *DB) ActUnder(ctx context.Context, voucher string) (admin.LoggedAct, bool, error) {
 	return actUnder(db.read(ctx), voucher)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
-	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -97,24 +96,4 @@ func (db *DB) OperationHistory(ctx context.Context, id string) (admin.OperationH
 		return nil
 	})
 	return history, err
-}
-
-// Commissions reads what the MSO earned.
-func (db *DB) Commissions(ctx context.Context, operatorID int64) ([]admin.CommissionEntry, error) {
-	if operatorID != 0 {
-		if _, err := operatorByID(db.read(ctx), operatorID); err != nil {
-			return nil, err
-		}
-	}
-	rows, err := db.read(ctx).query(`
-		SELECT operation_id, operator_id, amount_paise, rate_bps, created_at
-		  FROM commissions WHERE ?1 = 0 OR operator_id = ?1 ORDER BY created_at, operation_id`, operatorID)
-	return collect(rows, err, func(row scanner) (admin.CommissionEntry, error) {
-		var c admin.CommissionEntry
-		var amount int64
-		var at sql.NullInt64
-		err := row.Scan(&c.TransactionID, &c.OperatorID, &amount, &c.RateBPS, &at)
-		c.Amount, c.CreatedAt = money.Paise(amount), moment(at)
-		return c, err
-	})
 }

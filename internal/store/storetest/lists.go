@@ -120,10 +120,10 @@ func listPages(h *house) {
 	s.must(err)
 	s.must(s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID))
 	for _, operatorID := range []int64{0, s.operator.ID} {
-		commissions, err := s.Commissions(s.Context(), operatorID)
+		commissions, err := s.CommissionPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
 		s.must(err)
 		s.same("commissions", h.commissionLines(admin.ListQuery{OperatorID: operatorID}), ids(commissions, commissionID))
-		acts, err := s.Store.Acts(s.Context(), operatorID)
+		acts, err := s.Store.ActPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
 		s.must(err)
 		actID := func(a admin.LoggedAct) string { return fmt.Sprint(a.ID) }
 		s.same("acts", paged(h, func(most int, last *admin.LoggedAct) ([]admin.LoggedAct, error) {
@@ -140,7 +140,7 @@ func listPages(h *house) {
 		slices.Reverse(want)
 		s.same("operations, oldest first", h.operationLines(admin.OperationFilter{OperatorID: operatorID, OldestFirst: true}), want)
 	}
-	lines, err := s.Ledger(s.Context(), s.operator.ID)
+	lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID})
 	s.must(err)
 	s.same("the ledger", h.ledgerLines(admin.ListQuery{OperatorID: s.operator.ID}), ids(lines, ledgerID))
 	want := []string{}

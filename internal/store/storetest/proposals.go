@@ -60,7 +60,7 @@ func topUpBySecondPerson(h *house) {
 		s.Errorf("approved: %+v; want %+v", outcome, want)
 	}
 	s.money("approved", "1000.01", "0")
-	lines, err := s.Ledger(s.Context(), s.operator.ID)
+	lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID})
 	s.must(err)
 	if len(lines) != 1 || lines[0].Description != "Top-up NEFT-1" || !lines[0].CreatedAt.Equal(noon.Add(time.Hour)) {
 		s.Errorf("the ledger is %+v", lines)
@@ -252,7 +252,7 @@ func approvedAdjustment(h *house) {
 	_, err = s.clerk("binu", admin.Finance).Approve(s.Context(), outcome.Proposal.ID)
 	s.must(err)
 	s.money("approved", "3000", "0")
-	lines, err := s.Ledger(s.Context(), s.operator.ID)
+	lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID})
 	s.must(err)
 	if last := lines[len(lines)-1]; last.Credit || last.Amount != rupees("2000") || last.Description != "Adjustment: NEFT-7 came twice" {
 		s.Errorf("the last line is %+v", last)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -57,7 +58,7 @@ func successIsWhole(h *house) {
 	renewed := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Success)
 	s.money("after a renewal", "602", "0")
 
-	lines, err := s.Ledger(s.Context(), s.operator.ID)
+	lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID})
 	s.must(err)
 	var got []string
 	for _, line := range lines {
@@ -90,7 +91,7 @@ func failureRefunds(h *house) {
 	if _, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, "100001", ""); found || err != nil {
 		s.Errorf("the customer is still there: %v, %v", found, err)
 	}
-	if lines, err := s.Ledger(s.Context(), s.operator.ID); err != nil || len(lines) != 1 {
+	if lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID}); err != nil || len(lines) != 1 {
 		s.Errorf("the ledger has %d lines, %v; want the top-up alone", len(lines), err)
 	}
 	// Number and id are free again, and a failed renewal leaves its customer.

@@ -73,13 +73,13 @@ func operatorRefusals(h *house) {
 	h.refused("show", err)
 	_, err = h.Wallet(h.Context(), 4711)
 	h.refused("wallet", err)
-	_, err = h.Ledger(h.Context(), 4711)
+	_, err = h.LedgerPage(h.Context(), admin.ListQuery{OperatorID: 4711})
 	h.refused("ledger", err)
 	_, err = h.Keys(h.Context(), 4711)
 	h.refused("keys", err)
 	_, err = h.Whitelist(h.Context(), 4711)
 	h.refused("whitelist", err)
-	_, err = h.Store.Acts(h.Context(), 4711)
+	_, err = h.Store.ActPage(h.Context(), admin.ListQuery{OperatorID: 4711})
 	h.refused("log", err)
 	if after := h.acts(); len(after) != len(before) {
 		h.Errorf("%d acts were logged for what was refused", len(after)-len(before))
@@ -186,7 +186,7 @@ func ledgerRuns(h *house) {
 			admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: name("ref", i)})
 		h.must(err)
 	}
-	lines, err := h.Ledger(h.Context(), operator.ID)
+	lines, err := h.LedgerPage(h.Context(), admin.ListQuery{OperatorID: operator.ID})
 	h.must(err)
 	var got []string
 	for _, line := range lines {
@@ -409,7 +409,7 @@ var actTests = []test{
 
 func (h *house) acts() []admin.LoggedAct {
 	h.Helper()
-	acts, err := h.Store.Acts(h.Context(), 0)
+	acts, err := h.Store.ActPage(h.Context(), admin.ListQuery{})
 	h.must(err)
 	return acts
 }
@@ -473,7 +473,7 @@ func everyChangeIsLogged(h *house) {
 			}
 		}
 	}
-	of, err := h.Store.Acts(h.Context(), operator.ID)
+	of, err := h.Store.ActPage(h.Context(), admin.ListQuery{OperatorID: operator.ID})
 	h.must(err)
 	if len(of) != len(wants)-3 {
 		h.Errorf("%d acts concern the operator; want all but the three on plans", len(of))

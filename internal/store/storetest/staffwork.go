@@ -42,7 +42,7 @@ func adjustments(h *house) {
 	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: 4711, Amount: rupees("1")})
 	s.refused("nobody's wallet", err)
 	s.money("after all", "1", "0")
-	lines, err := s.Ledger(s.Context(), s.operator.ID)
+	lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID})
 	s.must(err)
 	var got []string
 	for _, line := range lines[1:] {
@@ -156,7 +156,7 @@ func commissions(h *house) {
 	second := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Success)
 	s.settle(s.reserve(s.renewal("renew-2", "100001")), operation.Failed)
 	for _, id := range []int64{0, s.operator.ID} {
-		entries, err := s.Commissions(s.Context(), id)
+		entries, err := s.CommissionPage(s.Context(), admin.ListQuery{OperatorID: id})
 		s.must(err)
 		got := map[string]string{}
 		for _, e := range entries {
@@ -169,7 +169,7 @@ func commissions(h *house) {
 			s.Errorf("of %d: %v; want %v", id, got, want)
 		}
 	}
-	if entries, err := s.Commissions(s.Context(), h.operator("other").ID); err != nil || len(entries) != 0 {
+	if entries, err := s.CommissionPage(s.Context(), admin.ListQuery{OperatorID: h.operator("other").ID}); err != nil || len(entries) != 0 {
 		s.Errorf("another operator's: %v, %v", entries, err)
 	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/operation"
@@ -28,6 +29,18 @@ func (w *walk) bulkStart() {
 	started, err := w.StartBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now)
 	if err != nil || !started {
 		w.Fatalf("started %v, %v", started, err)
+	}
+}
+
+// bulkInterruptions has the job wait for its operator, who lets it go on.
+func (w *walk) bulkInterruptions() {
+	interrupted, err := w.InterruptIdleBulkJobs(w.Context(), w.on.Now.Add(time.Hour), w.on.Now)
+	w.must(err)
+	waiting, err := w.InterruptedBulkJobs(w.Context())
+	w.must(err)
+	continued, err := w.ContinueBulkJob(w.Context(), w.on.OperatorID, walkJob, "web:asha", w.on.Now)
+	if err != nil || !continued || interrupted == 0 || len(waiting) != interrupted {
+		w.Fatalf("%d interrupted, %d wait, continued %v, %v", interrupted, len(waiting), continued, err)
 	}
 }
 
