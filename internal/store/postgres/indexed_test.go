@@ -71,7 +71,7 @@ var (
 	asksForOpen  = regexp.MustCompile(`FROM operations r JOIN subscribers|ORDER BY created_at \+ 0 DESC, id DESC|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|FROM operators WHERE status <> 'deleted'`)
 	indexesOfFew = []string{
 		"operations_one_open", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due",
-		"operations_reviews_by_operator", "operations_late_checks_by_operator", "operations_addons_by_operator", "bulk_jobs_due",
+		"operations_reviews_by_operator", "operations_late_checks_by_operator", "operations_addons_by_operator", "bulk_jobs_due", "bulk_jobs_one_running",
 	}
 )
 
