@@ -66,7 +66,7 @@ func countsAll(text string) bool {
 // state which few are in at a time. To these the server may read the whole index of
 // any such state: it has as good as nothing in it.
 var (
-	asksForDue = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1|FROM bulk_jobs WHERE due_at >= 0|WHERE due_at < \$1`)
+	asksForDue = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1|due_at >= 0 AND state|WHERE due_at < \$1`)
 	// asksForOpen tells those of pages that show all that is open or in review.
 	asksForOpen  = regexp.MustCompile(`FROM operations r JOIN subscribers|ORDER BY created_at \+ 0 DESC, id DESC|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|FROM operators WHERE status <> 'deleted'`)
 	indexesOfFew = []string{
