@@ -28,8 +28,8 @@ type listFlags struct {
 
 func (f *listFlags) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.from, "from", "", "only from this `TIME` on: a day in Indian time (2027-03-01), or 2027-03-01T09:00:00+05:30")
-	flags.StringVar(&f.to, "to", "", "only before this `TIME`; a day is included whole")
+	flags.StringVar(&f.from, "from", "", "only rows made from this `TIME` on: a day in Indian time (2027-03-01), or 2027-03-01T09:00:00+05:30")
+	flags.StringVar(&f.to, "to", "", "only rows made before this `TIME`; a day is included whole")
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` rows; without it all are listed")
 	flags.BoolVar(&f.csv, "csv", false, "print CSV, for a spreadsheet")
 }
@@ -141,10 +141,15 @@ func (l lister[T]) tellMore(w io.Writer, limit int, rows []T, last *T) {
 	case last == nil || l.at == nil:
 		fmt.Fprintf(w, "There are more than %d rows: raise --limit, or leave it out to list all.\n", limit)
 	case l.newestFirst:
-		fmt.Fprintf(w, "There are older rows than these %d: raise --limit, or go on with --to %s.\n", limit, l.at(*last).In(subscription.IST).Add(time.Second).Format(time.RFC3339))
+		fmt.Fprintf(w, "Older rows follow: raise --limit, or continue with --to %s; rows of that moment are listed again.\n", l.moment(*last, time.Millisecond))
 	default:
-		fmt.Fprintf(w, "There are later rows than these %d: raise --limit, or go on with --from %s.\n", limit, l.at(*last).In(subscription.IST).Format(time.RFC3339))
+		fmt.Fprintf(w, "Later rows follow: raise --limit, or continue with --from %s; rows of that moment are listed again.\n", l.moment(*last, 0))
 	}
+}
+
+// moment is when a row was made, as --from and --to take it. Stores keep milliseconds.
+func (l lister[T]) moment(row T, later time.Duration) string {
+	return l.at(row).Add(later).In(subscription.IST).Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 // rowWriter prints rows in one of the forms.

@@ -11,7 +11,7 @@ import (
 func (a *app) maintenanceCommand() *cobra.Command {
 	return group("maintenance", "Stop new operations on every node", `Maintenance mode stops new operations on every node at once: API, panel and bulk renewals.
 The API answers 503 to any POST whose Idempotency-Key is new; a known key is answered as
-ever. Look-ups, review, settlement and the acts of staff go on.`,
+ever. Look-ups, review, settlement and staff actions go on.`,
 		a.maintenanceOn(), a.maintenanceOff(), a.maintenanceShow())
 }
 

@@ -165,6 +165,9 @@ type InUse struct {
 func (u InUse) Refusal() error {
 	w := u.Wallet
 	switch {
+	case w.Balance.IsPositive() && w.Held.IsZero() && u.Operations == 0:
+		return Refuse("operator %d cannot be deleted: its wallet has %s; pay it out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
+			w.OperatorID, w.Balance, w.OperatorID, w.Balance.String())
 	case w.Balance.IsPositive():
 		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; once none is open, pay the balance out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
 			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID, w.Balance.String())
@@ -172,14 +175,14 @@ func (u InUse) Refusal() error {
 		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; wait until they are settled, and pay out what is refunded: coax admin wallet adjust --lco %d --amount=-AMOUNT --reason TEXT",
 			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID)
 	case u.BulkJobs > 0:
-		return Refuse("operator %d cannot be deleted while a bulk renewal of it is running: wait until it has ended, or have the operator cancel it", w.OperatorID)
+		return Refuse("operator %d cannot be deleted while a bulk renewal of it is running: wait until it has ended, or sign in with a login of that operator and press Stop on its page", w.OperatorID)
 	}
 	return nil
 }
 
 // RefuseDeleted refuses to change a deleted operator.
 func RefuseDeleted(id int64) *Refusal {
-	return Refuse("operator %d was deleted, and nothing about it can be changed; within 30 days coax admin lco undelete --lco %d opens it again", id, id)
+	return Refuse("operator %d was deleted and cannot be changed; coax admin lco undelete --lco %d opens it again within 30 days of the deletion", id, id)
 }
 
 // RefuseUndelete refuses to undo the deletion of an operator that is not deleted, or

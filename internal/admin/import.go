@@ -71,15 +71,7 @@ func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool
 		for i, line := range chunk {
 			rows[i] = line.ImportRow
 		}
-		claims := make([]subscription.Claim, len(rows))
-		for i, row := range rows {
-			claims[i] = subscription.Claim{Mobile: row.Mobile, SubscriberID: row.SubscriberID}
-		}
-		// What is free again changes for nobody, so that a check may do it, too.
-		if _, err := d.store.ReleaseLapsed(ctx, claims, d.now()); err != nil {
-			return report, err
-		}
-		verdicts, err := d.store.CheckImport(ctx, rows)
+		verdicts, err := d.store.CheckImport(ctx, rows, d.now())
 		if err != nil {
 			return report, err
 		}
@@ -103,7 +95,7 @@ func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool
 	}
 	done := 0
 	for chunk := range slices.Chunk(fresh, importBatch) {
-		added, err := d.store.ImportSubscribers(ctx, d.act(SubscriberImport), chunk)
+		added, err := d.importChunk(ctx, chunk)
 		if err != nil {
 			if done > 0 {
 				err = fmt.Errorf("%w; %d lines before it were imported: mend it and give the file again", err, done)
@@ -117,6 +109,19 @@ func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool
 		progress(done, len(fresh))
 	}
 	return report, nil
+}
+
+// importChunk brings rows in, with numbers and ids that deleted operators' subscribers
+// had long ago.
+func (d *Desk) importChunk(ctx context.Context, rows []ImportRow) (added int, err error) {
+	claims := make([]subscription.Claim, len(rows))
+	for i, row := range rows {
+		claims[i] = subscription.Claim{Mobile: row.Mobile, SubscriberID: row.SubscriberID}
+	}
+	if _, err := d.store.ReleaseLapsed(ctx, claims, d.now()); err != nil {
+		return 0, err
+	}
+	return d.store.ImportSubscribers(ctx, d.act(SubscriberImport), rows)
 }
 
 // importLine is a line of the file, with what is wrong with it by itself.

@@ -130,7 +130,7 @@ type Store interface {
 	ReleaseLapsed(ctx context.Context, claims []subscription.Claim, now time.Time) (released int, err error)
 	// CheckImport says of each row what stands in the way of importing it, or
 	// that it is there already; nothing is changed.
-	CheckImport(ctx context.Context, rows []ImportRow) ([]ImportVerdict, error)
+	CheckImport(ctx context.Context, rows []ImportRow, now time.Time) ([]ImportVerdict, error)
 	// ImportSubscribers adds the rows that are not there yet, all or none.
 	ImportSubscribers(ctx context.Context, act Act, rows []ImportRow) (added int, err error)
 

@@ -126,7 +126,7 @@ type Postponement struct {
 // AddonSettlement is what became of an add-on that was followed up.
 type AddonSettlement struct {
 	OperationID string
-	// Epoch is the hands the add-on must still be in.
+	// Epoch must still be the add-on's.
 	Epoch int64
 	State AddonState
 	// Attempt counts definite rejections; the next reference is named by it.

@@ -83,8 +83,10 @@ func TestMaintenance_InABrowser(t *testing.T) {
 	tab := looktest.New(t)
 	tabSignIn(w, tab, w.Line.Operator)
 	tab.Sees("Good day")
+	w.Steer("status", `{"mode":"slow"}`)
 	b.Post(list+"/start", nil).Sends(t, list)
 	maintain(t, w, true)
+	w.Steer("status", `{"mode":"up"}`)
 
 	tab.Open(w.At("/panel/activate"))
 	tab.Sees("New operations are stopped for maintenance.")

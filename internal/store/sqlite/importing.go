@@ -5,20 +5,23 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// CheckImport judges rows against what is there.
-func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow) ([]admin.ImportVerdict, error) {
+// CheckImport judges rows against what is there. Numbers and ids that can be released
+// at that moment are free.
+func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow, now time.Time) ([]admin.ImportVerdict, error) {
 	verdicts := make([]admin.ImportVerdict, len(rows))
 	err := db.snapshot(ctx, func(from querier) error {
 		for i, row := range rows {
 			var err error
-			if verdicts[i], err = judgeImport(from, row); err != nil {
+			if verdicts[i], err = judgeImport(from, row, now); err != nil {
 				return err
 			}
 		}
@@ -29,7 +32,7 @@ func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow) ([]admin.
 
 // judgeImport says everything that stands in the way of a row. What the row does
 // not have is not looked for.
-func judgeImport(from querier, row admin.ImportRow) (admin.ImportVerdict, error) {
+func judgeImport(from querier, row admin.ImportRow, now time.Time) (admin.ImportVerdict, error) {
 	var problems []string
 	if row.OperatorID != 0 {
 		operator, err := operatorByID(from, row.OperatorID)
@@ -52,15 +55,21 @@ func judgeImport(from querier, row admin.ImportRow) (admin.ImportVerdict, error)
 			problems = append(problems, fmt.Sprintf("there is no plan %s", row.PlanID))
 		}
 	}
-	found, known, err := foundForImport(from, row)
+	found, known, err := foundForImport(from, row, now)
 	if err != nil {
 		return admin.ImportVerdict{}, err
 	}
 	return admin.ImportVerdict{Known: known, Problem: strings.Join(append(problems, found...), "; ")}, nil
 }
 
-// foundForImport looks for who has the row's id or number.
-func foundForImport(from querier, row admin.ImportRow) (problems []string, known bool, err error) {
+// foundForImport looks for who has the row's id or number and keeps it.
+func foundForImport(from querier, row admin.ImportRow, now time.Time) (problems []string, known bool, err error) {
+	var free []lapsed
+	if !now.IsZero() { // after a release there is nothing to look for
+		if free, err = lapsedHolders(from, subscription.Claim{Mobile: row.Mobile, SubscriberID: row.SubscriberID}, now); err != nil {
+			return nil, false, err
+		}
+	}
 	// Known is who was imported with these very values, whatever was bought since.
 	found, err := from.query(`
 		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
@@ -75,6 +84,8 @@ func foundForImport(from querier, row admin.ImportRow) (problems []string, known
 		}
 		same := id == row.SubscriberID && mobile == row.Mobile && operatorID == row.OperatorID
 		switch {
+		case slices.ContainsFunc(free, func(l lapsed) bool { return l.id == id }):
+			return admin.ImportVerdict{}, nil
 		case same && name == row.Name && plan == row.PlanID && moment(ends).Equal(row.Expires):
 			return admin.ImportVerdict{Known: true}, nil
 		case same:
@@ -91,8 +102,9 @@ func foundForImport(from querier, row admin.ImportRow) (problems []string, known
 		if verdict.Problem != "" {
 			problems = append(problems, verdict.Problem)
 		}
+		known = known || verdict.Known
 	}
-	return problems, len(verdicts) > 0 && len(problems) == 0, nil
+	return problems, known && len(problems) == 0, nil
 }
 
 // ImportSubscribers adds the rows that are not there yet, all or none: what has
@@ -103,7 +115,7 @@ func (db *DB) ImportSubscribers(ctx context.Context, act admin.Act, rows []admin
 		added = 0
 		operators := map[int64]int{}
 		for _, row := range rows {
-			verdict, err := judgeImport(tx, row)
+			verdict, err := judgeImport(tx, row, time.Time{})
 			if err != nil {
 				return err
 			}

@@ -59,8 +59,8 @@ type usedNonce struct {
 	position, replaced int64
 }
 
-// markOf is a hash that nobody can aim: somebody who could would have others' requests
-// refused.
+// markOf uses SHA-256, so that a caller cannot craft a nonce that collides with another
+// caller's.
 func markOf(credentialID int64, nonce string) mark {
 	text := make([]byte, 0, 8+64)
 	text = binary.BigEndian.AppendUint64(text, uint64(credentialID))

@@ -44,7 +44,7 @@ func (h *house) notDeleted(what string, id int64, says ...string) {
 func deletionRefused(h *house) {
 	s := h.shop("398")
 	payout := fmt.Sprintf("coax admin wallet adjust --lco %d --amount=-", s.operator.ID)
-	s.notDeleted("with a balance", s.operator.ID, "has 398.00", "0.00 are held by 0 open operations", payout+"398.00 --reason")
+	s.notDeleted("with a balance", s.operator.ID, "has 398.00", payout+"398.00 --reason")
 	op := s.reserve(s.activation("one", "9800000001", "100001"))
 	s.notDeleted("with a balance and a hold", s.operator.ID, "has 199.00", "199.00 are held by 1 open operations", payout+"199.00 --reason")
 	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
@@ -287,6 +287,13 @@ func importReleases(h *house) {
 	report, err := desk(noon).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
 	if err != nil || len(report.Problems) != 1 || report.Added != 0 {
 		h.Errorf("at once: %+v, %v; want the line refused", report, err)
+	}
+	report, err = desk(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), true, none)
+	if err != nil || len(report.Problems) != 0 {
+		h.Errorf("checked after 30 days: %+v, %v; want no problem", report, err)
+	}
+	if _, old, err := h.FindSubscriber(h.Context(), "100001"); err != nil || old.Mobile != "9800000001" {
+		h.Errorf("a check has changed the old subscriber to %+v, %v", old.Subscriber, err)
 	}
 	report, err = desk(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
 	if err != nil || report.Added != 1 {

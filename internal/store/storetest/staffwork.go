@@ -342,7 +342,7 @@ func badImports(h *house) {
 	good := s.importRow(9, "200005", "9700000005")
 	acts := len(s.acts())
 	for _, row := range rows {
-		verdicts, err := s.CheckImport(s.Context(), []admin.ImportRow{row.row})
+		verdicts, err := s.CheckImport(s.Context(), []admin.ImportRow{row.row}, noon)
 		s.must(err)
 		if want := (admin.ImportVerdict{Known: row.known, Problem: row.problem}); verdicts[0] != want {
 			s.Errorf("line %d: %+v; want %+v", row.row.Line, verdicts[0], want)
