@@ -146,9 +146,15 @@ func (s AddonSettlement) Contradicts(op Operation) (e Exception, contradicts boo
 	case op.AddonState == AddonClosed && s.State == AddonSuccess:
 		return AddonClosedAndConfirmed(op.ID, s.At), true
 	case op.AddonState == AddonSuccess && s.State == AddonFailed && s.Attempt == op.AddonAttempt+1: // of the same reference
-		return Exception{OperationID: op.ID, Kind: AddonContradiction, Detail: "the provider confirmed the add-on and rejected it under one reference", At: s.At}, true
+		return AddonBothWays(op.ID, s.At), true
 	}
 	return e, false
+}
+
+// AddonBothWays is the exception of an add-on that the provider confirmed and rejected
+// under one reference.
+func AddonBothWays(id string, at time.Time) Exception {
+	return Exception{OperationID: id, Kind: AddonContradiction, Detail: "the provider confirmed the add-on and rejected it under one reference", At: at}
 }
 
 // AddonClosedAndConfirmed is the exception of an add-on that a person has closed as
@@ -352,11 +358,11 @@ func (s Settlement) After(op Operation) Operation {
 // its answer was lost, and it is made a second time.
 func (s Settlement) Repeats(op Operation) bool { return op.Epoch == s.Epoch && op.State == s.To }
 
-// Contradicts is the exception that there is where a settlement comes too late and
-// what the provider said goes against what was settled meanwhile. Whoever writes
+// Contradicts are the exceptions that there are where a settlement comes too late and
+// what the provider said, of the main component or the add-on, goes against what was settled meanwhile. Whoever writes
 // the evidence down writes this beside it, in the same commit: a node that died
 // between the two would leave a contradiction that nobody is told of.
-func (s Settlement) Contradicts(op Operation) (e Exception, contradicts bool) {
+func (s Settlement) Contradicts(op Operation) (all []Exception) {
 	said := Answer{Transaction: s.ProviderTransaction, Message: s.ProviderMessage}
 	switch s.To {
 	case Success:
@@ -364,7 +370,14 @@ func (s Settlement) Contradicts(op Operation) (e Exception, contradicts bool) {
 	case Failed:
 		said.Verdict = Rejected
 	}
-	return contradiction(op, said, s.At)
+	if e, contradicts := contradiction(op, said, s.At); contradicts {
+		all = append(all, e)
+	}
+	addon := AddonSettlement{OperationID: s.OperationID, State: s.AddonState, Attempt: s.AddonAttempt, At: s.At}
+	if e, contradicts := addon.Contradicts(op); contradicts {
+		all = append(all, e)
+	}
+	return all
 }
 
 // Contradictions are the exceptions that there are where the provider had said

@@ -175,6 +175,10 @@ func keyOf(operator int64, text string) string { return fmt.Sprint(operator, " "
 func (m *model) committed(lines []row) {
 	clear(m.touched)
 	for _, l := range lines {
+		if l.table == "operators" {
+			// Requests of the same commit may have been judged by what it was before.
+			m.considerAll()
+		}
 		m.take(l)
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.touched)) {
@@ -183,6 +187,10 @@ func (m *model) committed(lines []row) {
 	for _, o := range m.operators {
 		m.checkWallet(o)
 	}
+	m.considerAll()
+}
+
+func (m *model) considerAll() {
 	for _, f := range m.inFlight() {
 		m.consider(f, f.life.node.now())
 	}

@@ -349,15 +349,17 @@ const (
 // for the next time.
 //
 // Nonces that were used while a clock was ahead would be kept until their time has
-// come. They are taken to be used now, and go when that is old enough.
+// come. They are taken to be used now, and go when that is old enough. They have to be
+// ahead of the server's clock, too: a node whose own clock is behind must not make
+// today's nonces look old.
 func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
 	now := noncesBefore.Add(access.NonceRetention)
 	var removed int64
 	err := db.do(ctx, func(tx *tx) error {
 		_, err := tx.exec(`
 			UPDATE nonces SET used_at = $1 WHERE (credential_id, nonce) IN (
-			       SELECT credential_id, nonce FROM nonces WHERE used_at > $2 ORDER BY used_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED)`,
-			now.UnixMilli(), now.Add(clockAhead).UnixMilli(), agedAtOnce*most)
+			       SELECT credential_id, nonce FROM nonces WHERE used_at > $2 AND used_at > $4 + extract(epoch FROM clock_timestamp())::bigint * 1000 ORDER BY used_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED)`,
+			now.UnixMilli(), now.Add(clockAhead).UnixMilli(), agedAtOnce*most, clockAhead.Milliseconds())
 		if err != nil {
 			return err
 		}

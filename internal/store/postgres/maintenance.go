@@ -21,7 +21,15 @@ const maintenanceRow = `SELECT FROM maintenance WHERE one = 1 FOR SHARE`
 
 // lockMaintenance waits for the transactions that have read maintenanceRow, and keeps
 // further ones out until the commit. Plain reads, such as those of a dump, go on.
-const lockMaintenance = `LOCK TABLE maintenance IN EXCLUSIVE MODE`
+// Retried after short waits like other writes, it would lose its place to the
+// reservations of a slow server again and again.
+func lockMaintenance(tx *tx) error {
+	_, err := tx.exec(`SET LOCAL lock_timeout = '5s'`)
+	if err == nil {
+		_, err = tx.exec(`LOCK TABLE maintenance IN EXCLUSIVE MODE`)
+	}
+	return err
+}
 
 // guardMaintenance holds if maintenance mode is off, and keeps it off until the commit.
 func guardMaintenance(batch *pgx.Batch) {
@@ -61,7 +69,7 @@ func readMaintenance(from querier) (m admin.Maintenance, err error) {
 // StartMaintenance switches the mode on, or changes its reason.
 func (db *DB) StartMaintenance(ctx context.Context, act admin.Act) (now admin.Maintenance, err error) {
 	err = db.do(ctx, func(tx *tx) error {
-		if _, err := tx.exec(lockMaintenance); err != nil {
+		if err := lockMaintenance(tx); err != nil {
 			return fmt.Errorf("lock the maintenance mode: %w", err)
 		}
 		before, err := readMaintenance(tx)
@@ -93,7 +101,7 @@ func (db *DB) StartMaintenance(ctx context.Context, act admin.Act) (now admin.Ma
 func (db *DB) EndMaintenance(ctx context.Context, act admin.Act, accepted bool) (ended bool, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		ended = false
-		if _, err := tx.exec(lockMaintenance); err != nil {
+		if err := lockMaintenance(tx); err != nil {
 			return fmt.Errorf("lock the maintenance mode: %w", err)
 		}
 		before, err := readMaintenance(tx)

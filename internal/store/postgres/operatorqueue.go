@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -135,7 +137,7 @@ func (l *lane[Asks, Gets]) attempt(q *operatorQueue[Asks, Gets], batch []*entran
 		switch {
 		case lockTimedOut(err):
 			return batch[i:]
-		case errors.Is(err, operation.ErrUnavailable): // for the others as well
+		case errors.Is(err, operation.ErrUnavailable), pgconn.Timeout(err): // for the others as well
 			answer(batch[i:], err)
 			return nil
 		}

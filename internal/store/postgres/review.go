@@ -193,6 +193,18 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 				raiseException(calls, e)
 			}
 		}
+		if changed == 1 && s.State == operation.AddonFailed && len(s.Calls) > 0 {
+			// A node that had lost the add-on may have been told otherwise.
+			var confirmed bool
+			err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND outcome = 'confirmed')`,
+				s.OperationID, s.Calls[len(s.Calls)-1].Reference).Scan(&confirmed)
+			if err != nil {
+				return fmt.Errorf("look for a confirmation of the add-on of %s: %w", s.OperationID, err)
+			}
+			if confirmed {
+				raiseException(calls, operation.AddonBothWays(s.OperationID, s.At))
+			}
+		}
 		writeCalls(calls, callsOf(s.OperationID, s.Node, s.Calls))
 		return tx.send(calls)
 	})

@@ -130,7 +130,7 @@ func keepWord(batch *pgx.Batch, op operation.Operation, s operation.Settlement) 
 	if s.Repeats(op) {
 		return // it was kept the first time
 	}
-	if e, contradicts := s.Contradicts(op); contradicts {
+	for _, e := range s.Contradicts(op) {
 		raiseException(batch, e)
 	}
 	writeCalls(batch, callsOf(s.OperationID, s.Node, s.Calls))

@@ -89,7 +89,7 @@ func keepWord(tx *tx, op operation.Operation, s operation.Settlement) error {
 	if s.Repeats(op) {
 		return nil // it was kept the first time
 	}
-	if e, contradicts := s.Contradicts(op); contradicts {
+	for _, e := range s.Contradicts(op) {
 		if err := raiseException(tx, e); err != nil {
 			return err
 		}

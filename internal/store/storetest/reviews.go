@@ -21,6 +21,7 @@ var reviewTests = []test{
 	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
 	{"a word that comes too late is kept with the exception that it makes", lateWord},
 	{"an answer to a node that lost the operation is held against its settlement", answeredBefore},
+	{"an add-on that is confirmed too late is held against its closing", addonConfirmedLate},
 	{"a settlement that is made again leaves its evidence once", settledAgain},
 	{"a person settles what is in review, and nothing else", personSettles},
 }
@@ -278,6 +279,7 @@ func addonClaimedAway(h *house) {
 		{"closed, then confirmed", operation.AddonClosed, operation.AddonSuccess, false, []operation.ExceptionKind{operation.AddonContradiction}},
 		{"confirmed to the first, then closed", operation.AddonClosed, operation.AddonSuccess, true, []operation.ExceptionKind{operation.AddonContradiction}},
 		{"closed, then rejected", operation.AddonClosed, operation.AddonFailed, false, nil},
+		{"confirmed to the first, then rejected", operation.AddonFailed, operation.AddonSuccess, true, []operation.ExceptionKind{operation.AddonContradiction}},
 	} {
 		draft := s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i))
 		draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
@@ -321,8 +323,12 @@ func addonClaimedAway(h *house) {
 		}
 		read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
 		s.must(err)
-		if read.AddonState != row.now || read.AddonAttempt != 0 {
-			s.Errorf("%s: the add-on is %s after %d rejections; want it %s after none", row.name, read.AddonState, read.AddonAttempt, row.now)
+		rejections := 0
+		if row.now == operation.AddonFailed {
+			rejections = 1
+		}
+		if read.AddonState != row.now || read.AddonAttempt != rejections {
+			s.Errorf("%s: the add-on is %s after %d rejections; want it %s after %d", row.name, read.AddonState, read.AddonAttempt, row.now, rejections)
 		}
 		if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint(row.want) {
 			s.Errorf("%s: exceptions %v; want %v", row.name, kinds, row.want)
@@ -450,6 +456,33 @@ func lateWord(h *house) {
 		if last := history.Calls[len(history.Calls)-1]; last.Outcome != late.Calls[0].Answer.Verdict.String() {
 			s.Errorf("%s: the last call that is kept says %s; want %s", row.name, last.Outcome, late.Calls[0].Answer.Verdict)
 		}
+	}
+}
+
+// addonConfirmedLate has a node sleep through its lease after the provider confirmed both
+// components. Meanwhile review settles the operation, and a person closes the add-on.
+func addonConfirmedLate(h *house) {
+	s := h.shop("10000")
+	draft := s.activation("key-1", "9800000001", "100001")
+	draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
+	op := s.reserve(draft)
+	claimed, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
+	s.must(err)
+	st := answered(claimed[0], operation.Success, "P-1")
+	st.AddonState, st.AddonNextAt = operation.AddonUnknown, noon.Add(time.Hour)
+	_, _, err = s.Settle(s.Context(), st)
+	s.must(err)
+	s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
+	late := answered(op, operation.Success, "P-1")
+	late.AddonState = operation.AddonSuccess
+	late.Calls = append(late.Calls, operation.ProviderCall{
+		Reference: op.ID + "-2", What: "activate", Answer: operation.Answer{Verdict: operation.Confirmed}, AskedAt: noon, AnsweredAt: noon,
+	})
+	if now, settled, err := s.Settle(s.Context(), late); err != nil || settled || now.AddonState != operation.AddonClosed {
+		s.Errorf("settled %v with the add-on %s, %v", settled, now.AddonState, err)
+	}
+	if kinds := s.exceptionsOf(op.ID); fmt.Sprint(kinds) != fmt.Sprint([]operation.ExceptionKind{operation.AddonContradiction}) {
+		s.Errorf("exceptions %v; want %s", kinds, operation.AddonContradiction)
 	}
 }
 
