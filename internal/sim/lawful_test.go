@@ -132,7 +132,7 @@ func (m *model) checkAdmission(f *flight, a answer) {
 	if f.key == nil || a.limit == "" {
 		return // it did not get as far as being counted
 	}
-	if by := m.nonces[f.nonceKey()]; by != a.request && !m.outlived(f.nonceKey()) {
+	if by := m.nonces[f.nonceKey()]; by != a.request && !m.outlived(f.nonceKey(), f) {
 		m.violate("A1", f.task, "the nonce %s let in request %s, and was used by %q", f.headers["X-Nonce"], a.request, by)
 	}
 	if a.code == "RATE_LIMITED" {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,7 +38,7 @@ func (m *model) takeNonce(l row) {
 	l.into(&n)
 	key := keyOf(n.Credential, n.Nonce)
 	if l.act == "insert" {
-		if by := m.nonces[key]; by != "" && by != n.Request && !m.outlived(key) {
+		if by := m.nonces[key]; by != "" && by != n.Request && !m.outlived(key, m.inFlight()...) {
 			m.violate("A1", n.Nonce, "the nonce was used by %s and then again by %s", by, n.Request)
 		}
 		m.nonces[key] = n.Request
@@ -48,10 +49,16 @@ func (m *model) takeNonce(l row) {
 	}
 }
 
-// outlived: in real time a request can be on its way to its admission while the
-// clocks leap by more than a nonce is kept for, and be let in after the purge.
-func (m *model) outlived(nonce string) bool {
-	return m.w.real && m.purged[nonce] && m.w.leaps() > nonceKept
+// outlived: a request can be on its way from the check of its timestamp to its
+// admission while clocks leap by more than a nonce is kept for, as on a node that
+// slept, and be let in after the purge.
+func (m *model) outlived(nonce string, flights ...*flight) bool {
+	if !m.purged[nonce] || m.w.leaps() <= nonceKept {
+		return false
+	}
+	return m.w.real || slices.ContainsFunc(flights, func(f *flight) bool {
+		return f.nonceKey() == nonce && f.life.node.now().Sub(f.at) > nonceKept
+	})
 }
 
 func (m *model) takeCounter(l row) {

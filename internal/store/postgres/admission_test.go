@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"testing"
+	"time"
 
+	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
@@ -36,5 +38,30 @@ func TestAMinuteInWhichNobodyWasLetInHasNoCounter(t *testing.T) {
 	}
 	if used := count(t, conn, `SELECT used FROM rate_counters`); used != 1 {
 		t.Errorf("%d places are taken by one who was let in", used)
+	}
+}
+
+// A node whose clock is two days behind purges, and then one whose clock is right. A
+// nonce that was just used does not look old to either.
+func TestPurge_ClockBehindAgesNoNonce(t *testing.T) {
+	db, err := Open(t.Context(), pgtest.NewDatabase(t), Options{})
+	ok(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	record := customersOf(t, db, raw(t, db.where), 1, 1)[0].record
+	now := time.Now()
+	use := func(request string) access.Admitted {
+		a := asking(record, "nonce-aaaaaaaaaaaa")
+		a.RequestID, a.Now = request, now
+		admitted, err := db.Admit(t.Context(), a)
+		ok(t, err)
+		return admitted
+	}
+	use("req-1")
+	for _, at := range []time.Time{now.Add(-48 * time.Hour), now.Add(time.Minute)} {
+		_, err := db.PurgeAdmissions(t.Context(), at.Add(-access.NonceRetention), 0, 100)
+		ok(t, err)
+	}
+	if !use("req-2").Replayed {
+		t.Error("a nonce that was just used is forgotten")
 	}
 }
