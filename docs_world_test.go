@@ -187,6 +187,7 @@ func (w *world) step(s step) (toPaste []string) {
 		w.systemctl(strings.Fields(s.command)[1:])
 	default:
 		got, status = w.run(command)
+		w.awaitVoid(command, status)
 	}
 	if status != s.exits {
 		w.t.Errorf("%s\nexits %d; want %d. It printed:\n%s", at, status, s.exits, got)
@@ -194,6 +195,20 @@ func (w *world) step(s step) (toPaste []string) {
 	}
 	w.compare(s, at, w.untranslate(got))
 	return toPaste
+}
+
+// awaitVoid waits, after a person has refunded an operation, until the service has told
+// the provider and recorded that. A reader takes longer to type what comes next.
+func (w *world) awaitVoid(command string, status int) {
+	before, after, found := strings.Cut(command, " review settle --transaction ")
+	id, rest, _ := strings.Cut(after, " ")
+	if !found || status != 0 || !strings.Contains(rest, "--reject") {
+		return
+	}
+	w.until("the void of the refund is recorded", func() bool {
+		shown, _ := w.run(before + " operation show --json --transaction " + id)
+		return strings.Contains(shown, `"void"`)
+	})
 }
 
 func (w *world) compare(s step, at, got string) {
