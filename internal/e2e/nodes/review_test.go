@@ -16,7 +16,7 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 	t.Parallel()
 	const operations = 60
 	// They become due while none of the nodes is far behind the others.
-	c := newCluster(t, 3, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
+	c := newCluster(t, 3, "provider.timeout=5s", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
 	me := c.Rich("me", "100000")
 	outcomes := []string{"timeout_applied", "timeout_not_applied", "reset_applied"}
 	mobile := func(i int) string { return fmt.Sprintf("98000000%02d", i) }
@@ -29,6 +29,12 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 	}); codes[fault.PendingReview] != operations {
 		t.Fatalf("answered %v; want all in review", codes)
 	}
+	// Otherwise one node may be done before the others look.
+	c.Steer("status", `{"mode":"slow"}`)
+	c.Until("two nodes have settled something", func() bool {
+		return len(c.rows(`SELECT DISTINCT node FROM operation_events WHERE from_status = 'needs_review'`)) > 1
+	})
+	c.Steer("status", `{"mode":"up"}`)
 	for i := range operations {
 		got := c.awaitSettled([]int{i, i + 1}, me, "activate", key(i), e2e.Activation(mobile(i)))
 		want := fault.OK
@@ -44,9 +50,6 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 	}
 	nodes := c.rows(`SELECT DISTINCT node FROM operation_events WHERE from_status = 'needs_review'`)
 	t.Logf("settled by %d nodes: %v", len(nodes), c.rows(`SELECT count(*) FROM operation_events WHERE from_status = 'needs_review' GROUP BY node`))
-	if len(nodes) < 2 {
-		t.Errorf("all were settled by %v; want the work shared", nodes)
-	}
 	if settled := c.rows(`SELECT operation_id FROM operation_events WHERE from_status = 'needs_review'`); len(settled) != operations ||
 		len(slices.Compact(settled)) != operations {
 		t.Errorf("%d settlements; want one for each of %d", len(settled), operations)
