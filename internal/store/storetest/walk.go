@@ -374,14 +374,17 @@ func (w *walk) addons() {
 }
 
 func (w *walk) addonSettlement() {
+	// Rejected and then confirmed; the last one finds it in other hands.
 	op := w.missingAddon()
-	// The second one finds it in other hands.
-	for _, epoch := range []int64{op.AddonEpoch, op.AddonEpoch + 1} {
+	settle := func(epoch int64, state operation.AddonState, next time.Time) {
 		w.must(w.SettleAddon(w.Context(), operation.AddonSettlement{
-			OperationID: op.ID, Epoch: epoch, State: operation.AddonSuccess, Attempt: 1, Node: "node-1",
+			OperationID: op.ID, Epoch: epoch, State: state, Attempt: 1, NextAt: next, Node: "node-1",
 			Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "renew", AskedAt: w.on.Now, AnsweredAt: w.on.Now}},
 		}))
 	}
+	settle(op.AddonEpoch, operation.AddonFailed, w.on.Now)
+	settle(op.AddonEpoch, operation.AddonSuccess, time.Time{})
+	settle(op.AddonEpoch+1, operation.AddonSuccess, time.Time{})
 }
 
 // lateCheck is a refund whose provider is still to be told.
