@@ -127,6 +127,7 @@ func (m *model) takeOperation(l row) {
 	if o.Epoch < before.Epoch {
 		m.violate("S1", o.ID, "its epoch went back from %d to %d", before.Epoch, o.Epoch)
 	}
+	before.Subscriber = o.Subscriber // it moves with an id that is released
 	before.Status, before.Epoch, before.Node, before.AddonStatus, before.AddonAttempt = o.Status, o.Epoch, o.Node, o.AddonStatus, o.AddonAttempt
 	before.ProviderTxn, before.Reason, before.Completed = o.ProviderTxn, o.Reason, o.Completed
 }
