@@ -74,7 +74,7 @@ func start(t testing.TB) *control {
 		}
 	})
 	url := "http://" + listener.Addr().String()
-	return &control{s, url, connect(t, providertest.Link{URL: url, Timeout: time.Second})}
+	return &control{s, url, connect(t, providertest.Link{URL: url, Timeout: 3 * time.Second})}
 }
 
 func (c *control) Impatient() operation.Provider { return c.impatient }
