@@ -94,9 +94,9 @@ func TestList_LimitTellsOfTheRest(t *testing.T) {
 		says              string
 	}{
 		{5, 5, 5, false, ""},
-		{6, 5, 5, false, "--from 2027-03-01T12:00:04+05:30"},
-		{6, 5, 5, true, "--to 2027-03-01T12:00:05+05:30"},
-		{2*pageRows + 1, 2 * pageRows, 2 * pageRows, false, "There are later rows"},
+		{6, 5, 5, false, "--from 2027-03-01T12:00:04.000+05:30"},
+		{6, 5, 5, true, "--to 2027-03-01T12:00:04.001+05:30"},
+		{2*pageRows + 1, 2 * pageRows, 2 * pageRows, false, "Later rows follow"},
 		{3, 10, 3, false, ""},
 	} {
 		out, errs := printed(t, row.rows, listFlags{limit: row.limit}, true, row.newestFirst)
