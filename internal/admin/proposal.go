@@ -53,6 +53,10 @@ type Proposal struct {
 	// TransactionID and Confirm are a settlement's.
 	TransactionID string
 	Confirm       bool
+	// Subject is what a proposal that moves no money changes, such as plan FAMILY-1;
+	// empty for one that does. Change is what it wants, as JSON. OperatorID is 0 where
+	// the subject is no operator's.
+	Subject, Change string
 	// Reason is why the maker wants it; a top-up has its reference instead.
 	Reason string
 
@@ -75,13 +79,15 @@ func (p Proposal) Matter() string {
 		return "topup " + p.Reference
 	case ProposedSettlement:
 		return "settle " + p.TransactionID
+	case ProposedAdjustment:
+		return fmt.Sprintf("adjust %s %s", p.Amount, p.Reason)
 	}
-	return fmt.Sprintf("adjust %s %s", p.Amount, p.Reason)
+	return string(p.Kind) + " " + p.Subject
 }
 
 // Same reports whether another proposal of the same matter wants the same.
 func (p Proposal) Same(q Proposal) bool {
-	return p.Matter() == q.Matter() && p.Amount == q.Amount && p.Confirm == q.Confirm
+	return p.Matter() == q.Matter() && p.Amount == q.Amount && p.Confirm == q.Confirm && p.Change == q.Change
 }
 
 // Lapses is when the proposal can no longer be approved.
@@ -289,6 +295,9 @@ func RefuseMatter(open Proposal) *Refusal {
 		what = Refuse("the same adjustment")
 	case ProposedSettlement:
 		what = Refuse("transaction %s", open.TransactionID)
+	}
+	if open.Subject != "" {
+		return Refuse("%s waits for approval already: proposal %d of %s; it has to be decided or withdrawn first", open.Subject, open.ID, open.Maker)
 	}
 	return Refuse("%v waits for approval already: proposal %d of %s, for %s; it has to be decided or withdrawn first", what, open.ID, open.Maker, open.Amount)
 }

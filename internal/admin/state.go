@@ -92,6 +92,9 @@ func LoginState(a login.Account) map[string]any {
 // ProposalState describes a proposal for the log.
 func ProposalState(p Proposal) map[string]any {
 	state := map[string]any{"kind": p.Kind, "amount": p.Amount, "status": p.Status, "maker": p.Maker}
+	if p.Subject != "" {
+		state["subject"], state["change"] = p.Subject, p.Change
+	}
 	switch p.Kind {
 	case ProposedTopUp:
 		state["reference"] = p.Reference

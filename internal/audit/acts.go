@@ -42,7 +42,7 @@ func (a *auditor) readActs() {
 	var previous []byte
 	var last act
 	origin := "origin"
-	if !a.withApprovals {
+	if !a.has(broughtProposals) {
 		origin = "''"
 	}
 	acts := open(a, "staff_acts", `

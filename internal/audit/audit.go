@@ -10,7 +10,6 @@ package audit
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -139,10 +138,9 @@ type auditor struct {
 	activations map[string]string
 	// periods are the months whose commission was closed.
 	periods map[monthOf]*period
-	// withLogins: the schema has people who sign in; withApprovals: proposals, closed
-	// months, and where acts came from. A store that no node of this release has opened
-	// yet may lack either.
-	withLogins, withApprovals bool
+	// migrations are those that the store has had. One that no node of this release has
+	// opened yet may lack some.
+	migrations map[int64]bool
 }
 
 // operator is what the passes know of one operator.
@@ -185,40 +183,48 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// broughtBy are the migrations that brought logins, and proposals with what goes with
-// them.
-func (a *auditor) broughtBy() (logins, approvals int) {
+// migration is the number of a migration in each store's own series.
+type migration struct{ sqlite, postgres int64 }
+
+// The migrations that brought what an audit reads where it is there.
+var (
+	broughtLogins    = migration{sqlite: 5, postgres: 3}
+	broughtProposals = migration{sqlite: 8, postgres: 6} // with closed months and the origin of acts
+	broughtSubjects  = migration{sqlite: 17, postgres: 12}
+)
+
+// has reports whether the store has had a migration.
+func (a *auditor) has(m migration) bool {
 	if _, is := a.snapshot.(postgres); is {
-		return 3, 6
+		return a.migrations[m.postgres]
 	}
-	return 5, 8
+	return a.migrations[m.sqlite]
 }
 
 // checkSchema refuses what is not a store, and a store from the future. It is
 // also the first read, which is what fixes the moment in SQLite.
 func (a *auditor) checkSchema() error {
-	people, proposals := a.broughtBy()
-	rows, err := a.snapshot.QueryContext(a.ctx, fmt.Sprintf(`
-		SELECT max(oldest_generation), count(CASE WHEN migration = %d THEN 1 END), count(CASE WHEN migration = %d THEN 1 END)
-		  FROM schema_tolerance`, people, proposals))
+	rows, err := a.snapshot.QueryContext(a.ctx, `SELECT migration, oldest_generation FROM schema_tolerance`)
 	if err != nil {
 		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)
 	}
 	defer rows.Close()
-	var oldest sql.NullInt64
-	var logins, approvals int64
-	if rows.Next() {
-		err = rows.Scan(&oldest, &logins, &approvals)
+	var oldest int64
+	a.migrations = map[int64]bool{}
+	for err == nil && rows.Next() {
+		var number, tolerates int64
+		err = rows.Scan(&number, &tolerates)
+		a.migrations[number] = true
+		oldest = max(oldest, tolerates)
 	}
-	a.withLogins, a.withApprovals = logins > 0, approvals > 0
 	switch err = errors.Join(err, rows.Err()); {
 	case err != nil:
 		return fmt.Errorf("no store of Coax is there, or a damaged one: %w", err)
-	case !oldest.Valid:
+	case len(a.migrations) == 0:
 		return errors.New("the store's schema does not say which release it is for: its first migration has not finished")
-	case oldest.Int64 > generation:
+	case oldest > generation:
 		return fmt.Errorf("the store was migrated by a newer release and needs a binary of generation %d or later (this one is %d): "+
-			"audit it with the newer release", oldest.Int64, generation)
+			"audit it with the newer release", oldest, generation)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ type loginRow struct {
 // readLogins demands that every login is as the last act left it, that an act made
 // it, and that none is missing.
 func (a *auditor) readLogins() {
-	if !a.withLogins {
+	if !a.has(broughtLogins) {
 		return
 	}
 	logins := open(a, "logins", `

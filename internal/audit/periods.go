@@ -26,7 +26,7 @@ type monthOf struct {
 // readPeriods keeps the months that were closed and holds them against the acts of
 // staff that closed them.
 func (a *auditor) readPeriods() {
-	if !a.withApprovals {
+	if !a.has(broughtProposals) {
 		return
 	}
 	a.periods = map[monthOf]*period{}

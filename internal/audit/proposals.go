@@ -19,6 +19,7 @@ type proposal struct {
 	id, operator, amount, made           int64
 	kind, reference, transaction, reason string
 	matter, maker, status, answer        string
+	subject, change                      string
 	confirm                              flag
 	checker                              sql.NullString
 	decided                              sql.NullInt64
@@ -35,16 +36,20 @@ var steps = map[string][]string{
 
 // readProposals holds the proposals against the acts of staff.
 func (a *auditor) readProposals() {
-	if !a.withApprovals {
+	if !a.has(broughtProposals) {
 		return
+	}
+	wants := `subject, change`
+	if !a.has(broughtSubjects) {
+		wants = `'', ''`
 	}
 	proposals := open(a, "proposals", `
 		SELECT 'proposal ' || id, id, kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at,
-		       status, checker, decided_at, answer
+		       status, checker, decided_at, answer, `+wants+`
 		  FROM proposals ORDER BY ('proposal ' || id) `+bytewise,
 		func(row scanner, p *proposal) (subject string) {
 			row(&subject, &p.id, &p.kind, &p.operator, &p.amount, &p.reference, &p.transaction, &p.confirm, &p.reason, &p.matter, &p.maker, &p.made,
-				&p.status, &p.checker, &p.decided, &p.answer)
+				&p.status, &p.checker, &p.decided, &p.answer, &p.subject, &p.change)
 			return subject
 		})
 	acts := open(a, "staff_acts", `
@@ -63,7 +68,9 @@ func (a *auditor) readProposals() {
 			return
 		}
 		p := found[0]
-		a.demandOperator(p.operator, subject)
+		if p.operator != 0 || p.subject == "" {
+			a.demandOperator(p.operator, subject)
+		}
 		a.judgeProposal(subject, p, said)
 		if p.status == "open" {
 			matter := fmt.Sprintf("%d %s", p.operator, p.matter)
@@ -101,7 +108,7 @@ func (a *auditor) judgeProposal(subject string, p proposal, said []act) {
 		}
 		present := map[string]string{
 			"kind": p.kind, "amount": rupees(p.amount), "maker": p.maker, "status": status, "reference": p.reference,
-			"transaction_id": p.transaction, "confirm": strconv.FormatBool(bool(p.confirm)),
+			"subject": p.subject, "change": p.change, "transaction_id": p.transaction, "confirm": strconv.FormatBool(bool(p.confirm)),
 		}
 		if difference := firstDifference(fieldsOf(act.after), present); difference != "" {
 			a.found("A10", subject, "it is not as act %d left it: %s", act.id, difference)

@@ -11,14 +11,14 @@ import (
 )
 
 const proposalColumns = `id, kind, operator_id, amount_paise, reference, transaction_id, confirm = 1, reason, maker, made_at,
-	status, coalesce(checker, ''), decided_at, answer`
+	status, coalesce(checker, ''), decided_at, answer, subject, change`
 
 func readProposal(row scanner) (admin.Proposal, error) {
 	var p admin.Proposal
 	var amount int64
 	var made, decided sql.NullInt64
 	err := row.Scan(&p.ID, &p.Kind, &p.OperatorID, &amount, &p.Reference, &p.TransactionID, &p.Confirm, &p.Reason, &p.Maker, &made,
-		&p.Status, &p.Checker, &decided, &p.Answer)
+		&p.Status, &p.Checker, &decided, &p.Answer, &p.Subject, &p.Change)
 	p.Amount, p.MadeAt, p.DecidedAt = money.Paise(amount), moment(made), moment(decided)
 	return p, err
 }
@@ -41,10 +41,18 @@ func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kep
 			return err
 		}
 		kept, err = readProposal(tx.queryRow(`
-			INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status)
-			VALUES ($1, $2, $3, $4, $5, $6::boolean::int, $7, $8, $9, $10, 'open')
+			INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status, subject, change)
+			VALUES ($1, $2, $3, $4, $5, $6::boolean::int, $7, $8, $9, $10, 'open', $11, $12)
+			ON CONFLICT (operator_id, matter) WHERE status = 'open' DO NOTHING
 			RETURNING `+proposalColumns,
-			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.Matter(), p.Maker, p.MadeAt.UnixMilli()))
+			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.Matter(), p.Maker, p.MadeAt.UnixMilli(),
+			p.Subject, p.Change))
+		if errors.Is(err, sql.ErrNoRows) {
+			// Another proposal of the matter was committed meanwhile. Only one that concerns
+			// no operator can be: of one that does, the operator's row is locked.
+			kept, known, err = openMatter(tx, p)
+			return err
+		}
 		if err != nil {
 			return fmt.Errorf("keep the proposal: %w", err)
 		}
@@ -98,8 +106,13 @@ func checkMatter(tx *tx, p admin.Proposal) (known bool, err error) {
 		_, err := inReview(tx, p.TransactionID)
 		return false, err
 	}
-	if _, err := livingOperator(tx, p.OperatorID); err != nil || p.Kind != admin.ProposedTopUp {
-		return false, err
+	if p.OperatorID != 0 {
+		if _, err := livingOperator(tx, p.OperatorID); err != nil {
+			return false, err
+		}
+	}
+	if p.Kind != admin.ProposedTopUp {
+		return false, nil
 	}
 	return sameTopUp(tx, admin.TopUp{OperatorID: p.OperatorID, Amount: p.Amount, Reference: p.Reference})
 }
@@ -163,9 +176,13 @@ func (db *DB) DismissProposal(ctx context.Context, act admin.Act, id int64, as a
 	return decided, err
 }
 
-// lockOwner locks the operator's row. Whoever moves its money by hand, or makes or
-// decides a proposal, does so first, and so they follow each other.
+// lockOwner locks the operator's row, if the proposal concerns one. Whoever moves its
+// money by hand, or makes or decides a proposal, does so first, and so they follow each
+// other.
 func lockOwner(tx *tx, operatorID int64) error {
+	if operatorID == 0 {
+		return nil
+	}
 	_, err := operatorWhere(tx, `id = $1 FOR NO KEY UPDATE`, operatorID)
 	return err
 }

@@ -11,14 +11,14 @@ import (
 )
 
 const proposalColumns = `id, kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, maker, made_at,
-	status, coalesce(checker, ''), decided_at, answer`
+	status, coalesce(checker, ''), decided_at, answer, subject, change`
 
 func readProposal(row scanner) (admin.Proposal, error) {
 	var p admin.Proposal
 	var amount int64
 	var made, decided sql.NullInt64
 	err := row.Scan(&p.ID, &p.Kind, &p.OperatorID, &amount, &p.Reference, &p.TransactionID, &p.Confirm, &p.Reason, &p.Maker, &made,
-		&p.Status, &p.Checker, &decided, &p.Answer)
+		&p.Status, &p.Checker, &decided, &p.Answer, &p.Subject, &p.Change)
 	p.Amount, p.MadeAt, p.DecidedAt = money.Paise(amount), moment(made), moment(decided)
 	return p, err
 }
@@ -37,10 +37,11 @@ func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kep
 			return err
 		}
 		kept, err = readProposal(tx.queryRow(`
-			INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'open')
+			INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status, subject, change)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'open', ?11, ?12)
 			RETURNING `+proposalColumns,
-			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.Matter(), p.Maker, p.MadeAt.UnixMilli()))
+			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.Matter(), p.Maker, p.MadeAt.UnixMilli(),
+			p.Subject, p.Change))
 		if err != nil {
 			return fmt.Errorf("keep the proposal: %w", err)
 		}
@@ -94,8 +95,13 @@ func checkMatter(tx *tx, p admin.Proposal) (known bool, err error) {
 		_, err := inReview(tx, p.TransactionID)
 		return false, err
 	}
-	if _, err := livingOperator(tx, p.OperatorID); err != nil || p.Kind != admin.ProposedTopUp {
-		return false, err
+	if p.OperatorID != 0 {
+		if _, err := livingOperator(tx, p.OperatorID); err != nil {
+			return false, err
+		}
+	}
+	if p.Kind != admin.ProposedTopUp {
+		return false, nil
 	}
 	return sameTopUp(tx, admin.TopUp{OperatorID: p.OperatorID, Amount: p.Amount, Reference: p.Reference})
 }
