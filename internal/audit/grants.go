@@ -28,8 +28,11 @@ func (a *auditor) keepAccess(act *act) {
 	if a.access == nil {
 		a.access, a.lost = map[accessAct]string{}, map[string]bool{}
 	}
-	a.access[accessAct{act.subject, act.action, act.at}] = act.actor
 	before, after := fieldsOf(act.before), fieldsOf(act.after)
+	if after["realm"] != "staff" {
+		return
+	}
+	a.access[accessAct{act.subject, act.action, act.at}] = act.actor
 	if act.action == "login set" && (after["disabled"] == "true" || after["role"] != before["role"]) {
 		a.lost[lostBy(after["username"], act.at)] = true
 	}
