@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
@@ -69,12 +67,7 @@ func barred(v *web.Visit, err error) string {
 	if !errors.As(err, &refusal) {
 		return ""
 	}
-	return sentence(v, capital(say(v, refusal)))
-}
-
-func capital(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	return string(unicode.ToUpper(first)) + text[size:]
+	return v.T("You cannot approve this: %s", sentence(v, say(v, refusal)))
 }
 
 // Title says what is proposed, in English.
