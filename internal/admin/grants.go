@@ -128,10 +128,11 @@ func (s StaffAccess) origins(actor string) []string {
 }
 
 // SecondPerson reports whether an administrator other than the maker can approve what
-// the maker proposes, now or after a wait.
-func (s StaffAccess) SecondPerson(maker string) bool {
+// the maker proposes about a login, now or after a wait. It is not the login's own
+// person: who has lost a password cannot sign in to approve a new one.
+func (s StaffAccess) SecondPerson(maker string, about int64) bool {
 	return slices.ContainsFunc(s.People, func(p login.Person) bool {
-		return p.Role == login.Administrator && !p.Disabled && s.barred(maker, ConsoleActor(p)) == nil
+		return p.ID != about && p.Role == login.Administrator && !p.Disabled && s.barred(maker, ConsoleActor(p)) == nil
 	})
 }
 

@@ -159,10 +159,10 @@ func (a *Approval) makeUpPassword(ctx context.Context) (string, error) {
 }
 
 // SecondPerson reports whether somebody else can approve what this desk's actor
-// proposes about a login; where not, it is done at once.
-func (d *Desk) SecondPerson(ctx context.Context) (bool, error) {
+// proposes about a login, or about a new one if id is 0; where not, it is done at once.
+func (d *Desk) SecondPerson(ctx context.Context, id int64) (bool, error) {
 	staff, err := d.store.StaffAccess(ctx)
-	return staff.SecondPerson(d.actor), err
+	return staff.SecondPerson(d.actor, id), err
 }
 
 // Approvable returns why this desk's actor cannot approve a proposal; nil if they can.

@@ -86,7 +86,7 @@ func createLogin(tx *tx, act admin.Act, account login.Account, proposer string) 
 		}
 	}
 	if admin.Approves(account.Role) {
-		if err := refuseAlone(tx, act, proposer); err != nil {
+		if err := refuseAlone(tx, act, 0, proposer); err != nil {
 			return account.Person, err
 		}
 	}
@@ -139,7 +139,7 @@ func changeTerms(tx *tx, act admin.Act, id int64, change admin.LoginChange, prop
 			return err
 		}
 		if admin.Raises(before.Role, after.Role) {
-			if err := refuseAlone(tx, act, proposer); err != nil {
+			if err := refuseAlone(tx, act, id, proposer); err != nil {
 				return err
 			}
 			if err := grant(tx, act, after, admin.GrantedRole, proposer); err != nil {
@@ -210,7 +210,7 @@ func resetTOTP(tx *tx, act admin.Act, id int64, proposer string) (login.Person, 
 // that takes a second person.
 func resetAccess(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, proposer string) error {
 	if admin.Approves(person.Role) {
-		if err := refuseAlone(tx, act, proposer); err != nil {
+		if err := refuseAlone(tx, act, person.ID, proposer); err != nil {
 			return err
 		}
 	}

@@ -42,9 +42,9 @@ func staffAccess(from querier) (staff admin.StaffAccess, err error) {
 	return staff, nil
 }
 
-// refuseAlone refuses to give a login access that may approve, where an act of the
+// refuseAlone refuses to give a login, or a new one, access that may approve, where an act of the
 // console has to be agreed to by a second person and was not.
-func refuseAlone(tx *tx, act admin.Act, proposer string) error {
+func refuseAlone(tx *tx, act admin.Act, about int64, proposer string) error {
 	if !act.Limited || proposer != "" {
 		return nil
 	}
@@ -52,7 +52,7 @@ func refuseAlone(tx *tx, act admin.Act, proposer string) error {
 	if err != nil {
 		return err
 	}
-	if staff.SecondPerson(act.Actor) {
+	if staff.SecondPerson(act.Actor, about) {
 		return admin.RefuseAlone()
 	}
 	return nil

@@ -444,13 +444,20 @@ func noSecondPerson(h *house) {
 	s.hire("fina", admin.Finance)
 	waits := func(what, username string, want bool) {
 		s.Helper()
-		second, err := asha.SecondPerson(s.Context())
+		second, err := asha.SecondPerson(s.Context(), 0)
 		outcome, submit := asha.SubmitLogin(s.Context(), created(username, login.Administrator))
 		if err != nil || submit != nil || second != want || outcome.Waits() != want {
 			s.Errorf("%s: a second person %v, %+v, %v, %v; want %v", what, second, outcome, err, submit, want)
 		}
 	}
 	waits("another administrator", "one", true)
+	// Who has lost a password cannot sign in and approve a new one.
+	if outcome, err := asha.SubmitPasswordReset(s.Context(), binu.ID); err != nil || outcome.Waits() || outcome.Password == "" {
+		s.Errorf("the second administrator's own password: %+v, %v; want it reset at once", outcome, err)
+	}
+	s.cannotApprove("binu", s.proposedBy("asha", later, "reset"), later, "asha reset your password")
+	s.must(first(s.ResetPassword(s.Context(), act("login reset-password"), binu.ID, "$another")))
+	waits("another administrator, reset by the command line", "five", true)
 	s.must(first(s.ChangeLogin(s.Context(), act("login set"), binu.ID, admin.LoginChange{Disabled: &yes})))
 	waits("a disabled administrator and finance", "two", false)
 	waits("an administrator whom one created oneself", "three", false)

@@ -185,7 +185,7 @@ func (c console) second(v *web.Visit) (second, error) {
 	if v.Session.Person.Role != login.Administrator {
 		return second{}, nil
 	}
-	there, err := c.desk(v).SecondPerson(v.Context())
+	there, err := c.desk(v).SecondPerson(v.Context(), 0)
 	return second{NoSecond: !there, Above: c.Limits.ApprovalAbove}, err
 }
 

@@ -85,7 +85,7 @@ func (c console) staffPage(v *web.Visit, f *form) error {
 		return err
 	}
 	data := loginsPage{Form: f, Logins: shownLogins(people), Action: staffPath, rights: rightsOf(v)}
-	if data.Second, err = c.desk(v).SecondPerson(v.Context()); err != nil {
+	if data.Second, err = c.desk(v).SecondPerson(v.Context(), 0); err != nil {
 		return err
 	}
 	return c.showList(v, data)
@@ -220,7 +220,7 @@ func (c console) loginPage(v *web.Visit, f *form) error {
 	}
 	if person.Realm == login.Staff {
 		data.Approves = admin.Approves(person.Role)
-		if data.Second, err = c.desk(v).SecondPerson(v.Context()); err != nil {
+		if data.Second, err = c.desk(v).SecondPerson(v.Context(), person.ID); err != nil {
 			return err
 		}
 	}
