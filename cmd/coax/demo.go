@@ -168,6 +168,7 @@ func (a *app) announce(line demo.Line, folder string) error {
   Panel        %s  (the certificate is the demo's own, so the browser warns)
   Operator     sign in as %s with %s
   Staff        sign in as %s with %s
+  Finance      sign in as %s with %s, to approve what %s proposes
 
   API          %s
   Account      lco %d, with a prepaid wallet
@@ -193,6 +194,7 @@ func (a *app) announce(line demo.Line, folder string) error {
   Ctrl-C ends it. Started again with --dir %s it finds everything again.
 
 `, line.PanelURL, line.Operator.Username, line.Operator.Password, line.Admin.Username, line.Admin.Password,
+		line.Finance.Username, line.Finance.Password, line.Admin.Username,
 		line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.SimulatorURL, line.InternalURL,
 		server.ShellQuote(program), kept, server.ShellQuote(program), kept, server.ShellQuote(program), server.ShellQuote(line.Config), line.LCOID, server.ShellQuote(folder))
 	return err

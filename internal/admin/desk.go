@@ -50,7 +50,7 @@ func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Des
 }
 
 func (d *Desk) act(action Action) Act {
-	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action)}
+	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, Limited: d.limited, barred: d.permit(action)}
 	act.Reason = act.noted("")
 	return act
 }

@@ -33,7 +33,8 @@ type LoginFilter struct {
 	OperatorID int64
 }
 
-// CreateLogin makes a login. The password that it returns is the one that was made
+// CreateLogin makes a login. In the console it refuses one that may approve where that
+// takes a second person: see SubmitLogin. The password that it returns is the one that was made
 // up, shown this once; empty if one was given.
 func (d *Desk) CreateLogin(ctx context.Context, n NewLogin) (person login.Person, password string, err error) {
 	account, err := n.account()
@@ -90,7 +91,8 @@ func unknownRole(role login.Role) error {
 }
 
 // ChangeLogin changes somebody's name or role, or switches their login off or on;
-// every node obeys at once.
+// every node obeys at once. A role that takes a second person is refused: see
+// SubmitRole.
 func (d *Desk) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
 	if change == (LoginChange{}) {
 		return login.Person{}, Refuse("nothing to change: give at least one setting")
@@ -133,7 +135,8 @@ func (c LoginChange) Fits(p login.Person) error {
 }
 
 // ResetPassword makes up a password for somebody who has lost theirs. It is shown
-// this once, and has to be replaced when they sign in.
+// this once, and has to be replaced when they sign in. Of a login that may approve it
+// is refused where that takes a second person: see SubmitPasswordReset.
 func (d *Desk) ResetPassword(ctx context.Context, id int64) (person login.Person, password string, err error) {
 	password = login.NewPassword()
 	hash, err := login.HashPassword(ctx, password)
@@ -146,7 +149,8 @@ func (d *Desk) ResetPassword(ctx context.Context, id int64) (person login.Person
 	return person, password, nil
 }
 
-// ResetTOTP takes the second factor away from somebody who has lost it.
+// ResetTOTP takes the second factor away from somebody who has lost it. Of a login that
+// may approve it is refused where that takes a second person: see SubmitTOTPReset.
 func (d *Desk) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
 	return d.store.ResetTOTP(ctx, d.act(LoginResetTOTP), id)
 }

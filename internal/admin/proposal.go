@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -22,11 +23,19 @@ const (
 	ProposedTopUp      ProposalKind = "topup"
 	ProposedAdjustment ProposalKind = "adjust"
 	ProposedSettlement ProposalKind = "settle"
+	// A login that may approve: see loginproposals.go.
+	ProposedLogin    ProposalKind = "login"
+	ProposedRole     ProposalKind = "role"
+	ProposedPassword ProposalKind = "password"
+	ProposedTOTP     ProposalKind = "totp"
 )
 
 // action is the act that a proposal of this kind comes to.
 func (k ProposalKind) action() Action {
-	return map[ProposalKind]Action{ProposedTopUp: WalletTopUp, ProposedAdjustment: WalletAdjust, ProposedSettlement: ReviewSettle}[k]
+	return map[ProposalKind]Action{
+		ProposedTopUp: WalletTopUp, ProposedAdjustment: WalletAdjust, ProposedSettlement: ReviewSettle,
+		ProposedLogin: LoginCreate, ProposedRole: LoginSet, ProposedPassword: LoginResetPassword, ProposedTOTP: LoginResetTOTP,
+	}[k]
 }
 
 // ProposalStatus is what became of a proposal.
@@ -102,6 +111,12 @@ func (p Proposal) At(now time.Time) Proposal {
 	return p
 }
 
+// LapsedWithMaker reports whether the proposal lapsed before its time, because its
+// maker's login was disabled or lost the right to make it.
+func (p Proposal) LapsedWithMaker() bool {
+	return p.Status == ProposalLapsed && p.DecidedAt.Before(p.Lapses())
+}
+
 // Approval is a second person's yes, with what is carried out because of it.
 type Approval struct {
 	Act      Act
@@ -110,6 +125,12 @@ type Approval struct {
 	CarryOut Act
 	// Settlement is what a settlement comes to.
 	Settlement operation.Settlement
+	// Account is the login that a proposal to create one comes to, and PasswordHash what
+	// a proposal to reset a password does. The password is made up at the approval.
+	Account      login.Account
+	PasswordHash string
+	// NewLoginWait is Limits.NewLoginWait.
+	NewLoginWait time.Duration
 }
 
 // Outcome is what came of a wish to move money: it was done, or it waits.
@@ -120,9 +141,12 @@ type Outcome struct {
 	// Already: it had been done, or proposed, before, and nothing has changed now.
 	Already bool
 	// What it left behind, where it was done: of a top-up or an adjustment the
-	// wallet, of a settlement the operation.
+	// wallet, of a settlement the operation, of an action on a login the person.
 	Wallet    subscription.Wallet
 	Operation operation.Operation
+	Person    login.Person
+	// Password is one that was made up for the person, shown this once.
+	Password string
 }
 
 // Waits reports whether nothing has been done yet.
@@ -197,13 +221,21 @@ func (d *Desk) Approve(ctx context.Context, id int64) (Outcome, error) {
 	if p.Maker == d.actor {
 		return Outcome{}, Refuse("proposal %d is your own: somebody else has to approve it", id)
 	}
-	approval := Approval{Act: d.act(ProposalApprove), Proposal: p, CarryOut: d.act(p.Kind.action())}
+	approval := Approval{Act: d.act(ProposalApprove), Proposal: p, CarryOut: d.act(p.Kind.action()), NewLoginWait: d.limits.NewLoginWait}
 	// One moment for both: the books and the log say the same.
 	approval.CarryOut.At, approval.CarryOut.Reason, approval.CarryOut.Voucher = approval.Act.At, p.Reason, ""
 	if p.Kind == ProposedSettlement {
 		approval.Settlement = settlementBy(approval.CarryOut, p.TransactionID, p.Confirm)
 	}
-	return d.store.ApproveProposal(ctx, approval)
+	password, err := approval.makeUpPassword(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome, err := d.store.ApproveProposal(ctx, approval)
+	if err == nil {
+		outcome.Password = password
+	}
+	return outcome, err
 }
 
 // Decline refuses another person's proposal, for a reason that is kept.
@@ -253,6 +285,9 @@ func (p Proposal) Decidable() error {
 	case ProposalOpen:
 		return nil
 	case ProposalLapsed:
+		if p.LapsedWithMaker() {
+			return refuseMaker(p)
+		}
 		return Refuse("proposal %d lapsed, because nobody decided it within %d hours: make it again", p.ID, int(ProposalLife.Hours()))
 	}
 	return Refuse("proposal %d was %s already, by %s", p.ID, p.Status, p.Checker)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/coaxhq/coax/internal/money"
 )
@@ -128,6 +129,9 @@ type Limits struct {
 	// ApprovalAbove is the amount above which money is moved only after a second
 	// person has agreed; zero is always.
 	ApprovalAbove money.Amount
+	// NewLoginWait is how long a login that was created, raised or reset in the console
+	// cannot approve.
+	NewLoginWait time.Duration
 }
 
 // As is the desk with the rights of a role and within limits. A desk is without

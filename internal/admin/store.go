@@ -45,7 +45,8 @@ type Store interface {
 	// whose reference was credited. What has lapsed stands in nobody's way.
 	Propose(ctx context.Context, act Act, proposal Proposal) (kept Proposal, known bool, err error)
 	// ApproveProposal decides a proposal that is still open and carries it out, both
-	// or neither. The approval's act follows that of what is carried out.
+	// or neither, unless StaffAccess.MayApprove refuses. The approval's act follows that
+	// of what is carried out.
 	ApproveProposal(ctx context.Context, approval Approval) (Outcome, error)
 	// DismissProposal decides a proposal that is still open, and does nothing else.
 	DismissProposal(ctx context.Context, act Act, id int64, as ProposalStatus) (Proposal, error)
@@ -89,9 +90,13 @@ type Store interface {
 	DisallowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix) error
 	Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error)
 
-	// CreateLogin makes a login; it refuses a username that is taken.
+	// CreateLogin makes a login; it refuses a username that is taken. This and the three
+	// below keep who gave a staff login its access (Act.Grants), and answer RefuseAlone
+	// where an act of the console gives access to a login that may approve, and there
+	// is a second person (StaffAccess.SecondPerson).
 	CreateLogin(ctx context.Context, act Act, account login.Account) (login.Person, error)
-	// ChangeLogin changes a login; one that is disabled is signed out everywhere.
+	// ChangeLogin changes a login; one that is disabled is signed out everywhere. Its
+	// open proposals that it may no longer make lapse (Proposal.StandsWith).
 	ChangeLogin(ctx context.Context, act Act, id int64, change LoginChange) (login.Person, error)
 	// ResetPassword gives a login a password that has to be changed at the first
 	// sign-in, and ends its sessions; ResetTOTP takes its second factor away, and
@@ -101,6 +106,8 @@ type Store interface {
 	Login(ctx context.Context, id int64) (login.Person, error)
 	LoginNamed(ctx context.Context, username string) (login.Person, error)
 	Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error)
+	// StaffAccess reads every staff login and who gave it access, at one moment.
+	StaffAccess(ctx context.Context) (StaffAccess, error)
 
 	// ListOperations lists operations, newest first unless the filter says otherwise.
 	ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error)

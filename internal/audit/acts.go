@@ -138,6 +138,8 @@ func (a *auditor) keep(act *act) {
 			o := a.operatorOf(act.operator)
 			o.limits = append(o.limits, limit{act.at, most})
 		}
+	case "login":
+		a.keepAccess(act)
 	case "plan":
 		version, _ := strconv.ParseInt(fieldsOf(act.after)["version"], 10, 64)
 		if h.versions == nil {

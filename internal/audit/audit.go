@@ -138,6 +138,10 @@ type auditor struct {
 	activations map[string]string
 	// periods are the months whose commission was closed.
 	periods map[monthOf]*period
+	// access is who acted on logins; lost is when their people may have lost the right to
+	// make proposals.
+	access map[accessAct]string
+	lost   map[string]bool
 	// migrations are those that the store has had. One that no node of this release has
 	// opened yet may lack some.
 	migrations map[int64]bool
@@ -191,6 +195,7 @@ var (
 	broughtLogins    = migration{sqlite: 5, postgres: 3}
 	broughtProposals = migration{sqlite: 8, postgres: 6} // with closed months and the origin of acts
 	broughtSubjects  = migration{sqlite: 17, postgres: 12}
+	broughtGrants    = migration{sqlite: 18, postgres: 13}
 )
 
 // has reports whether the store has had a migration.

@@ -8,12 +8,17 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // twoPeopleShop is a closed shop in which two people then worked in the console:
 // proposals 1 to 5 were approved (a top-up, an adjustment, a settlement), declined
 // and withdrawn, the sixth is open, and March is closed for the first two operators.
+// Asha and Binu have the logins 5 and 6. Then two administrators, 7 and 8, agreed to
+// proposals 7 to 10 about login 9: to create it, raise it, and reset its password and
+// second factor. Login 10, whom one of them created alone, is switched off, and its
+// proposal 11 has lapsed.
 func twoPeopleShop(t testing.TB) healthy {
 	t.Helper()
 	closed := closedShop(t)
@@ -21,8 +26,11 @@ func twoPeopleShop(t testing.TB) healthy {
 	closed.keys = maps.Clone(closed.keys) // the others' shops have them too
 	s.now, s.keys = closed.now, closed.keys
 	clerk := func(name string) *admin.Desk {
-		return admin.NewDesk(s.store, nil, "console:"+name, func() time.Time { return closed.now }).
+		return admin.NewDesk(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
 			As(admin.Finance, admin.Limits{ApprovalAbove: rupees("100")}).From(netip.MustParseAddr("192.0.2.7"))
+	}
+	for _, name := range []string{"asha", "binu"} {
+		s.create(name, login.Finance, 0)
 	}
 	asha, binu, ctx := clerk("asha"), clerk("binu"), s.Context()
 	proposed := must[admin.Outcome](s)
@@ -47,8 +55,39 @@ func twoPeopleShop(t testing.TB) healthy {
 			s.keys["approval"] = fmt.Sprint(act.ID)
 		}
 	}
+	s.giveAccess()
+	closed.now = s.now
 	s.ok(s.store.Close())
 	return closed
+}
+
+// giveAccess has two administrators give a login access, and one of them another.
+func (s *shop) giveAccess() {
+	s.create("chitra", login.Administrator, 0)
+	s.create("deepa", login.Administrator, 0)
+	as := func(name string, role admin.Role) *admin.Desk {
+		return admin.NewDesk(s.store, nil, "web:"+name, s.clock).As(role, admin.Limits{})
+	}
+	chitra, deepa, ctx := as("chitra", admin.Administrator), as("deepa", admin.Administrator), s.Context()
+	agreed := func(wanted admin.Outcome, err error) admin.Outcome {
+		s.Helper()
+		s.ok(err)
+		s.pass(time.Second)
+		return must[admin.Outcome](s)(deepa.Approve(ctx, wanted.Proposal.ID))
+	}
+	agreed(chitra.SubmitLogin(ctx, admin.NewLogin{Username: "esha", Name: "Name of esha", Role: login.Finance}))
+	agreed(chitra.SubmitRole(ctx, 9, login.Administrator))
+	_, _, err := s.desk.CreateLogin(ctx, admin.NewLogin{Username: "unused", Name: "Unused", Role: login.Viewer, Password: madeUp})
+	s.ok(err)
+	s.enrol("esha", agreed(chitra.SubmitPasswordReset(ctx, 9)).Password)
+	agreed(chitra.SubmitTOTPReset(ctx, 9))
+	proposer := must[login.Person](s)(s.store.LoginNamed(ctx, "unused"))
+	must[login.Person](s)(s.desk.ChangeLogin(ctx, proposer.ID, admin.LoginChange{Role: new(login.Finance)}))
+	must[admin.Outcome](s)(as("unused", admin.Finance).SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("60000"), Reference: "NEFT-64"}))
+	s.pass(time.Second)
+	must[login.Person](s)(chitra.ChangeLogin(ctx, proposer.ID, admin.LoginChange{Disabled: new(true)}))
+	_, _, err = chitra.CreateLogin(ctx, admin.NewLogin{Username: "viewer", Name: "A viewer", Role: login.Viewer})
+	s.ok(err)
 }
 
 func approvalsMigration() string {
@@ -67,8 +106,8 @@ func TestAShopWhereTwoPeopleAgreedIsClean(t *testing.T) {
 	for _, violation := range report.Violations {
 		t.Error(violation)
 	}
-	if report.Counts.Proposals != 6 || report.Counts.Periods != 2 {
-		t.Errorf("%d proposals and %d closed months; want 6 and 2", report.Counts.Proposals, report.Counts.Periods)
+	if report.Counts.Proposals != 11 || report.Counts.Periods != 2 {
+		t.Errorf("%d proposals and %d closed months; want 11 and 2", report.Counts.Proposals, report.Counts.Periods)
 	}
 }
 
@@ -108,7 +147,7 @@ var approvalDamage = []damage{
 		sql: `UPDATE proposals SET status = 'open', checker = NULL, decided_at = NULL, answer = '' WHERE id = 4`,
 	}, {
 		name: "a proposal approved without an act", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
-		sql: `UPDATE proposals SET status = 'approved', checker = 'console:binu', decided_at = made_at WHERE id = 6`,
+		sql: `UPDATE proposals SET status = 'approved', checker = 'web:binu', decided_at = made_at WHERE id = 6`,
 	}, {
 		name: "a proposal that lapsed at once", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
 		sql: `UPDATE proposals SET status = 'lapsed', decided_at = made_at WHERE id = 6`,
@@ -118,10 +157,34 @@ var approvalDamage = []damage{
 	}, {
 		name: "a proposal nobody made", want: []string{"A10"}, subject: "proposal 77", shop: twoPeopleShop,
 		sql: `INSERT INTO proposals (id, kind, operator_id, amount_paise, reference, matter, maker, made_at, status)
-		      VALUES (77, 'topup', 1, 5, 'x', 'topup x', 'console:asha', 0, 'open')`,
+		      VALUES (77, 'topup', 1, 5, 'x', 'topup x', 'web:asha', 0, 'open')`,
 	}, {
 		name: "an approval of something else than was done", want: []string{"A10", "A9"}, subject: "proposal 1", shop: twoPeopleShop,
 		sql: `UPDATE staff_acts SET after_state = replace(after_state, '60000.00', '70000.00') WHERE id = {approval}`,
+	}, {
+		name: "an approved login of another role", want: []string{"A10", "A9", "A11"}, subject: "proposal 7", shop: twoPeopleShop,
+		sql: `UPDATE staff_acts SET after_state = replace(after_state, '"finance"', '"administrator"') WHERE subject = 'login 9' AND action = 'login create'`,
+	}, {
+		name: "a proposal that lapsed when its maker was not disabled", want: []string{"A10"}, subject: "proposal 11", shop: twoPeopleShop,
+		sql: `UPDATE proposals SET decided_at = decided_at + 1 WHERE id = 11`,
+	}, {
+		name: "a grant of a login that is not there", want: []string{"A11"}, subject: "login 99", shop: twoPeopleShop,
+		sql: `INSERT INTO login_grants VALUES (99, 'created', 'web:chitra', 1, 1, 0)`,
+	}, {
+		name: "a grant of an operator's login", want: []string{"A11"}, subject: "login 2", shop: twoPeopleShop,
+		sql: `INSERT INTO login_grants VALUES (2, 'created', 'web:chitra', 1, 1, 0)`,
+	}, {
+		name: "a grant of the command line", want: []string{"A11"}, subject: "login 5", shop: twoPeopleShop,
+		sql: `INSERT INTO login_grants SELECT 5, 'created', actor, 1, 1, at FROM staff_acts WHERE subject = 'login 5' AND action = 'login create'`,
+	}, {
+		name: "a grant of somebody else", want: []string{"A11"}, subject: "login 11", shop: twoPeopleShop,
+		sql: `UPDATE login_grants SET actor = 'web:deepa' WHERE login_id = 11`,
+	}, {
+		name: "a grant older than it is", want: []string{"A11"}, subject: "login 11", shop: twoPeopleShop,
+		sql: `UPDATE login_grants SET at = at - 86400000 WHERE login_id = 11`,
+	}, {
+		name: "one of two who gave a login access taken out", want: []string{"A11"}, subject: "login 9", shop: twoPeopleShop,
+		sql: `DELETE FROM login_grants WHERE login_id = 9 AND what = 'role' AND actor = 'web:chitra'`,
 	}, {
 		name: "a commission added to a closed month", want: []string{"C2", "T1"}, subject: "commission 2027-03 of lco 2", shop: twoPeopleShop,
 		sql: `UPDATE commissions SET created_at = (SELECT max(created_at) FROM commissions WHERE operation_id = '{renew-4}') WHERE operation_id = '{renew-8}'`,
@@ -133,6 +196,6 @@ var approvalDamage = []damage{
 		sql: `DELETE FROM commission_periods WHERE operator_id = 1`,
 	}, {
 		name: "a month nobody closed", want: []string{"A9"}, subject: "commission 2027-03 of lco 4", shop: twoPeopleShop,
-		sql: `INSERT INTO commission_periods VALUES (4, '2027-03', 0, 0, 'console:binu', 0)`,
+		sql: `INSERT INTO commission_periods VALUES (4, '2027-03', 0, 0, 'web:binu', 0)`,
 	},
 }

@@ -53,6 +53,7 @@ func (a *auditor) readLogins() {
 			row(&id, count)
 			return id
 		})
+	staff := map[int64]bool{}
 	walk(func(id int64) {
 		subject := fmt.Sprintf("login %d", id)
 		found, ways := logins.take(id), codes.take(id)
@@ -61,6 +62,7 @@ func (a *auditor) readLogins() {
 			return
 		}
 		for _, l := range found {
+			staff[id] = l.realm == "staff"
 			a.judgeLogin(subject, l)
 			if len(ways) > 0 && (ways[0] > recoveryCodesMost || !bool(l.twice)) {
 				a.found("A11", subject, "%q has %d recovery codes; expected %d at most, and none without a second factor: "+switchOff,
@@ -69,6 +71,7 @@ func (a *auditor) readLogins() {
 		}
 	}, logins, codes)
 	a.report.Counts.Logins = logins.count
+	a.readGrants(staff)
 	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
 		if h := a.histories[subject]; kindOf(subject) == "login" && !h.claimed {
 			h.claimed = true

@@ -195,7 +195,7 @@ var (
 	// An incremental sort keeps only what an index leaves in no order.
 	sorts = regexp.MustCompile(`TEMP B-TREE|(?m)^\s*(->\s+)?Sort +\(`)
 	// What people sell, what they do, and what they have to decide.
-	smallTables = []string{"plans", "plan_history", "staff_acts", "exceptions", "whitelist", "proposals", "commission_periods", "logins", "login_recovery_codes"}
+	smallTables = []string{"plans", "plan_history", "staff_acts", "exceptions", "whitelist", "proposals", "commission_periods", "logins", "login_recovery_codes", "login_grants"}
 	// On SQLite a day's nonces and the counters of the last minutes stand in the
 	// order of time: to have them in that of their keys would cost each request more
 	// than sorting costs an audit.

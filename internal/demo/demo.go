@@ -27,11 +27,13 @@ type Line struct {
 	SimulatorURL string `json:"simulator_url"`
 	InternalURL  string `json:"internal_url"`
 	PlainURL     string `json:"plain_url"`
-	// PanelURL is where people begin, and these are who can: one of the MSO's
-	// staff, and one of the operator's people.
+	// PanelURL is where people begin, and these are who can: two of the MSO's
+	// staff, so that one can approve what the other proposes, and one of the
+	// operator's people.
 	PanelURL string `json:"panel_url"`
 	Admin    Login  `json:"admin"`
 	Operator Login  `json:"operator"`
+	Finance  Login  `json:"finance"`
 	// ClockOffset is how far the demo's clock is moved, for those who sign by
 	// it; empty if it is not.
 	ClockOffset string `json:"clock_offset,omitempty"`

@@ -107,7 +107,7 @@ func furnishCatalogue(ctx context.Context, n *server.Node, desk *admin.Desk, at 
 	return nil
 }
 
-// furnishLogins makes the demo's two logins where the store has none of that name.
+// furnishLogins makes the demo's three logins where the store has none of that name.
 // Their passwords are kept before they are used, so that a demo that is killed in
 // between knows them all the same. What a person has made of a login since is theirs.
 func furnishLogins(ctx context.Context, desk *admin.Desk, operatorID int64, keptAt string, line *Line) error {
@@ -117,6 +117,7 @@ func furnishLogins(ctx context.Context, desk *admin.Desk, operatorID int64, kept
 	}{
 		{&line.Admin, admin.NewLogin{Username: "admin", Name: "Demo Administrator", Role: login.Administrator}},
 		{&line.Operator, admin.NewLogin{Username: "operator", Name: "Demo Operator", Role: login.Owner, OperatorID: operatorID}},
+		{&line.Finance, admin.NewLogin{Username: "finance", Name: "Demo Finance", Role: login.Finance}},
 	} {
 		person, err := desk.LoginNamed(ctx, one.made.Username)
 		var none *admin.Refusal

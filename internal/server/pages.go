@@ -42,7 +42,7 @@ func (n *Node) pages() (*web.Site, error) {
 		Operators: n.Store,
 		Store:     n.Store,
 		Vault:     n.Vault,
-		Limits:    admin.Limits{ApprovalAbove: n.Config.Approval.Above},
+		Limits:    admin.Limits{ApprovalAbove: n.Config.Approval.Above, NewLoginWait: n.Config.Approval.NewLoginWait},
 		Reports:   reports,
 		Requests:  n.Requests,
 		Provider:  n.Config.Provider.Name,

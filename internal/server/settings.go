@@ -70,7 +70,8 @@ type Config struct {
 		Keep time.Duration
 	}
 	Approval struct {
-		Above money.Amount
+		Above        money.Amount
+		NewLoginWait time.Duration
 	}
 	Audit struct {
 		Every time.Duration
@@ -178,6 +179,8 @@ var Settings = []setting{
 		Read: duration(0, 366*24*time.Hour, func(c *Config) *time.Duration { return &c.RequestLog.Keep })},
 	{Key: "approval.above", Standard: "50000.00", Doc: "amount in rupees above which the console moves money only after a second person has agreed; 0 = always",
 		Read: readApprovalAbove},
+	{Key: "approval.new_login_wait", Standard: "24h", Doc: "how long a login that was made, raised or reset in the console cannot approve; 0s = it can at once",
+		Read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Approval.NewLoginWait })},
 
 	{Key: "audit.every", Standard: "0s", Doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		Read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},

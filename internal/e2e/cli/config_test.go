@@ -76,6 +76,7 @@ var cliBadValues = map[string][][2]string{
 	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
 	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
 	"approval.above":                {{"", "rupees"}, {"-1", "rupees"}, {"1.234", "rupees"}, {"much", "rupees"}},
+	"approval.new_login_wait":       {{"-1h", "outside"}, {"1d", "duration"}, {"721h", "outside"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
 }

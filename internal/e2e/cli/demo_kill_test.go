@@ -109,7 +109,7 @@ func cliAwaitMoment(t testing.TB, p *e2e.Process, folder, file, query string) {
 func cliLoginsAreGood(t testing.TB, line demo.Line) {
 	t.Helper()
 	w := &e2e.Env{TB: t, Line: line, HTTP: e2e.Trusting(t, line.CACert)}
-	for _, who := range []demo.Login{line.Admin, line.Operator} {
+	for _, who := range []demo.Login{line.Admin, line.Operator, line.Finance} {
 		if got := w.Browser(t).SignIn(who.Username, who.Password); got.Status != http.StatusSeeOther {
 			t.Errorf("the printed login of %s: %d\n%s", who.Username, got.Status, got.Body)
 		}
@@ -171,7 +171,7 @@ func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
 			if err := json.Unmarshal([]byte(e2e.Read(t, kept)), &line); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"panel_url", "admin", "operator"} {
+			for _, name := range []string{"panel_url", "admin", "operator", "finance"} {
 				delete(line, name)
 			}
 			older, err := json.Marshal(line)

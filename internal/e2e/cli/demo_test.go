@@ -20,7 +20,7 @@ import (
 // cliLineShape is the documented line.
 var cliLineShape = []string{
 	"base_url text", "ca_cert text", "config text", "lco_id int", "api_key text", "api_secret text", "simulator_url text",
-	"internal_url text", "plain_url text", "panel_url text", "admin object", "operator object",
+	"internal_url text", "plain_url text", "panel_url text", "admin object", "operator object", "finance object",
 }
 
 func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
@@ -33,13 +33,13 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 	e2e.Mentions(t, "the first call", balance.Out, `"success": true`, `"wallet_balance": 10000.00`)
 
 	line := e2e.Shape(t, p.Raw, cliLineShape...)
-	for _, who := range []string{"admin", "operator"} {
+	for _, who := range []string{"admin", "operator", "finance"} {
 		e2e.Shape(t, line[who], "username text", "password text")
 	}
 	for name, want := range map[string]string{
 		p.Line.BaseURL: `^https://127\.0\.0\.1:[1-9]\d*/api/v1$`, p.Line.InternalURL: `^http://127\.0\.0\.1:[1-9]\d*$`, p.Line.PlainURL: `^http://127\.0\.0\.1:[1-9]\d*$`,
-		p.Line.PanelURL: `^https://127\.0\.0\.1:[1-9]\d*/$`, p.Line.Admin.Username: `^admin$`, p.Line.Operator.Username: `^operator$`,
-		p.Line.Admin.Password: `^.{10,}$`, p.Line.Operator.Password: `^.{10,}$`,
+		p.Line.PanelURL: `^https://127\.0\.0\.1:[1-9]\d*/$`, p.Line.Admin.Username: `^admin$`, p.Line.Operator.Username: `^operator$`, p.Line.Finance.Username: `^finance$`,
+		p.Line.Admin.Password: `^.{10,}$`, p.Line.Operator.Password: `^.{10,}$`, p.Line.Finance.Password: `^.{10,}$`,
 		p.Line.APIKey: `^cxk_[0-9a-f]{32}$`, p.Line.APISecret: `^cxs_[0-9a-f]{64}$`,
 		p.Line.CACert: "^" + regexp.QuoteMeta(filepath.Join(folder, "ca.pem")) + "$", p.Line.Config: "^" + regexp.QuoteMeta(filepath.Join(folder, "coax.toml")) + "$",
 	} {
@@ -80,7 +80,7 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 	if out := p.Out.String(); out != p.Raw+"\n" {
 		t.Errorf("the demo wrote on stdout:\n%s\nwant its line and nothing else", out)
 	}
-	for _, secret := range []string{p.Line.APISecret, p.Line.Admin.Password, p.Line.Operator.Password} {
+	for _, secret := range []string{p.Line.APISecret, p.Line.Admin.Password, p.Line.Operator.Password, p.Line.Finance.Password} {
 		if strings.Contains(p.Err.String(), secret) {
 			t.Error("a secret stands in the log")
 		}
@@ -102,7 +102,7 @@ func TestCLIDemoFindsEverythingAgain(t *testing.T) {
 	check := func(p *e2e.Process, balance string) {
 		t.Helper()
 		if p.Line.APIKey != first.Line.APIKey || p.Line.APISecret != first.Line.APISecret || p.Line.LCOID != first.Line.LCOID ||
-			p.Line.Admin != first.Line.Admin || p.Line.Operator != first.Line.Operator {
+			p.Line.Admin != first.Line.Admin || p.Line.Operator != first.Line.Operator || p.Line.Finance != first.Line.Finance {
 			t.Errorf("credentials %s; want those of the first start %s", p.Raw, first.Raw)
 		}
 		if e2e.Read(t, p.Line.CACert) != ca {

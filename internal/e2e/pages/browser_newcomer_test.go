@@ -15,7 +15,7 @@ import (
 )
 
 // Somebody who has read nothing starts the demo that `make demo` starts, opens the
-// address that it prints, and signs in as either of the two it names.
+// address that it prints, and signs in as each of the three it names.
 func TestANewcomersFirstHourInABrowser(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -66,15 +66,28 @@ func TestANewcomersFirstHourInABrowser(t *testing.T) {
 	tab.Fill("Bank reference", "NEFT-NEWCOMER")
 	tab.Click(`form[action$="/top-up"] button[type="submit"]`)
 	tab.Sees("₹500.00 were credited.")
+	tab.Do(fill("#topup-amount", "60,000"))
+	tab.Fill("Bank reference", "NEFT-BOTH-SIDES")
+	tab.Click(`form[action$="/top-up"] button[type="submit"]`)
+	tab.Sees("It now waits for somebody else to approve it.")
 	tab.Press("Audit log")
 	tab.Sees("NEFT-NEWCOMER")
 	tab.Check("newcomer-audit-log")
 	tab.Press("Sign out")
 	tab.Sees("You are signed out.")
 
+	signIn(line.Finance)
+	tab.Press("Approvals")
+	tab.Sees("NEFT-BOTH-SIDES")
+	tab.Press("Approve and carry out")
+	tab.Sees("Approved, and carried out with that.")
+	tab.Press("Sign out")
+	tab.Sees("You are signed out.")
+
 	signIn(line.Operator)
 	tab.Press("Statement")
 	tab.Sees("NEFT-NEWCOMER")
+	tab.Sees("NEFT-BOTH-SIDES")
 	proved := e2e.OK(t, e2e.Run(t, "audit", "--config", filepath.Join(folder, "coax.toml")))
 	e2e.Mentions(t, "the audit", proved.Out, "Everything agrees.")
 	if code := running.Terminate(); code != e2e.ExitDone {

@@ -27,6 +27,9 @@ func readProposal(row scanner) (admin.Proposal, error) {
 func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kept admin.Proposal, known bool, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		kept, known = admin.Proposal{}, false
+		if err := makerStands(tx, p); err != nil {
+			return err
+		}
 		if err := lockOwner(tx, p.OperatorID); err != nil {
 			return err
 		}
@@ -106,6 +109,9 @@ func checkMatter(tx *tx, p admin.Proposal) (known bool, err error) {
 		_, err := inReview(tx, p.TransactionID)
 		return false, err
 	}
+	if p.AboutLogin() {
+		return false, checkLoginMatter(tx, p)
+	}
 	if p.OperatorID != 0 {
 		if _, err := livingOperator(tx, p.OperatorID); err != nil {
 			return false, err
@@ -122,8 +128,14 @@ func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.Outc
 	var outcome admin.Outcome
 	err := db.do(ctx, func(tx *tx) error {
 		outcome = admin.Outcome{}
+		if err := lockParties(tx, a); err != nil {
+			return err
+		}
 		before, err := decidable(tx, a.Act, a.Proposal.ID)
 		if err != nil {
+			return err
+		}
+		if err := mayApprove(tx, a, before); err != nil {
 			return err
 		}
 		// Decided first: while it is open, it stands in the way of itself.
@@ -154,6 +166,10 @@ func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
 		outcome.Wallet, _, err = adjust(tx, a.CarryOut, admin.Adjustment{OperatorID: p.OperatorID, Amount: p.Amount})
 	case admin.ProposedSettlement:
 		outcome.Operation, err = settleReview(tx, a.CarryOut, a.Settlement)
+	case admin.ProposedLogin:
+		outcome.Person, err = createLogin(tx, a.CarryOut, a.Account, p.Maker)
+	case admin.ProposedRole, admin.ProposedPassword, admin.ProposedTOTP:
+		outcome.Person, err = carryOutOnLogin(tx, a, p)
 	default:
 		err = fmt.Errorf("proposal %d is of an unknown kind, %q", p.ID, p.Kind)
 	}

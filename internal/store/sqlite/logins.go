@@ -58,34 +58,47 @@ func accountByID(from querier, id int64) (login.Account, error) {
 }
 
 // CreateLogin writes a new login; that its username is nobody's is the index's to say.
-func (db *DB) CreateLogin(ctx context.Context, act admin.Act, account login.Account) (login.Person, error) {
-	err := db.writer.do(ctx, func(tx *tx) error {
-		if account.Realm == login.Operator {
-			if _, err := livingOperator(tx, account.OperatorID); err != nil {
-				return err
-			}
-		}
-		err := tx.queryRow(`
-			INSERT INTO logins (realm, operator_id, username, name, role, language, password_hash, password_changed_at, must_change_password, created_at)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8)
-			    ON CONFLICT (username) DO NOTHING
-			RETURNING id`,
-			account.Realm, sql.NullInt64{Int64: account.OperatorID, Valid: account.OperatorID != 0}, account.Username, account.Name, account.Role,
-			account.Language, account.PasswordHash, account.CreatedAt.UnixMilli(), account.MustChangePassword).Scan(&account.ID)
-		if errors.Is(err, sql.ErrNoRows) {
-			return admin.Refuse("there is a login %s already: choose another username", account.Username)
-		}
-		if err != nil {
-			return fmt.Errorf("add the login: %w", err)
-		}
-		after, err := accountByID(tx, account.ID)
-		if err != nil {
-			return err
-		}
-		account = after
-		return logLogin(tx, act, nil, after)
+func (db *DB) CreateLogin(ctx context.Context, act admin.Act, account login.Account) (made login.Person, err error) {
+	err = db.writer.do(ctx, func(tx *tx) error {
+		made, err = createLogin(tx, act, account, "")
+		return err
 	})
-	return account.Person, err
+	return made, err
+}
+
+// createLogin writes a new login, which proposer proposed if that was needed.
+func createLogin(tx *tx, act admin.Act, account login.Account, proposer string) (login.Person, error) {
+	if account.Realm == login.Operator {
+		if _, err := livingOperator(tx, account.OperatorID); err != nil {
+			return account.Person, err
+		}
+	}
+	if admin.Approves(account.Role) {
+		if err := refuseAlone(tx, act, 0, proposer); err != nil {
+			return account.Person, err
+		}
+	}
+	err := tx.queryRow(`
+		INSERT INTO logins (realm, operator_id, username, name, role, language, password_hash, password_changed_at, must_change_password, created_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8)
+		    ON CONFLICT (username) DO NOTHING
+		RETURNING id`,
+		account.Realm, sql.NullInt64{Int64: account.OperatorID, Valid: account.OperatorID != 0}, account.Username, account.Name, account.Role,
+		account.Language, account.PasswordHash, account.CreatedAt.UnixMilli(), account.MustChangePassword).Scan(&account.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return account.Person, refuseTaken(account.Username)
+	}
+	if err != nil {
+		return account.Person, fmt.Errorf("add the login: %w", err)
+	}
+	after, err := accountByID(tx, account.ID)
+	if err != nil {
+		return account.Person, err
+	}
+	if err := grant(tx, act, after.Person, admin.GrantedLogin, proposer); err != nil {
+		return account.Person, err
+	}
+	return after.Person, logLogin(tx, act, nil, after)
 }
 
 // logLogin writes an act on a login down.
@@ -98,13 +111,33 @@ func logLogin(tx *tx, act admin.Act, before *login.Account, after login.Account)
 }
 
 // ChangeLogin changes a login's terms. One that is disabled is signed out everywhere.
-func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change admin.LoginChange) (login.Person, error) {
-	return db.actOnLogin(ctx, act, id, func(tx *tx, before login.Account) error {
+func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change admin.LoginChange) (after login.Person, err error) {
+	err = db.writer.do(ctx, func(tx *tx) error {
+		after, err = changeTerms(tx, act, id, change, "")
+		return err
+	})
+	return after, err
+}
+
+// changeTerms changes a login as proposer proposed, if that was needed.
+func changeTerms(tx *tx, act admin.Act, id int64, change admin.LoginChange, proposer string) (login.Person, error) {
+	return actOnLogin(tx, act, id, func(before login.Account) error {
 		after := change.Apply(before.Person)
 		if err := change.Fits(before.Person); err != nil {
 			return err
 		}
+		if admin.Raises(before.Role, after.Role) {
+			if err := refuseAlone(tx, act, id, proposer); err != nil {
+				return err
+			}
+			if err := grant(tx, act, after, admin.GrantedRole, proposer); err != nil {
+				return err
+			}
+		}
 		if err := changeLogin(tx, id, `name = ?2, role = ?3, disabled = ?4`, after.Name, after.Role, after.Disabled); err != nil {
+			return err
+		}
+		if err := lapseProposals(tx, act, after); err != nil {
 			return err
 		}
 		if after.Disabled {
@@ -116,8 +149,19 @@ func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change a
 
 // ResetPassword gives a login a password that its person has to replace, and signs
 // them out everywhere.
-func (db *DB) ResetPassword(ctx context.Context, act admin.Act, id int64, hash string) (login.Person, error) {
-	return db.actOnLogin(ctx, act, id, func(tx *tx, _ login.Account) error {
+func (db *DB) ResetPassword(ctx context.Context, act admin.Act, id int64, hash string) (after login.Person, err error) {
+	err = db.writer.do(ctx, func(tx *tx) error {
+		after, err = resetPassword(tx, act, id, hash, "")
+		return err
+	})
+	return after, err
+}
+
+func resetPassword(tx *tx, act admin.Act, id int64, hash, proposer string) (login.Person, error) {
+	return actOnLogin(tx, act, id, func(before login.Account) error {
+		if err := resetAccess(tx, act, before.Person, admin.GrantedPassword, proposer); err != nil {
+			return err
+		}
 		if err := changeLogin(tx, id, `password_hash = ?2, password_changed_at = ?3, must_change_password = 1`, hash, act.At.UnixMilli()); err != nil {
 			return err
 		}
@@ -127,10 +171,21 @@ func (db *DB) ResetPassword(ctx context.Context, act admin.Act, id int64, hash s
 
 // ResetTOTP takes a second factor that was lost away, and signs its person out
 // everywhere.
-func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (login.Person, error) {
-	return db.actOnLogin(ctx, act, id, func(tx *tx, before login.Account) error {
+func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (after login.Person, err error) {
+	err = db.writer.do(ctx, func(tx *tx) error {
+		after, err = resetTOTP(tx, act, id, "")
+		return err
+	})
+	return after, err
+}
+
+func resetTOTP(tx *tx, act admin.Act, id int64, proposer string) (login.Person, error) {
+	return actOnLogin(tx, act, id, func(before login.Account) error {
 		if !before.TOTP {
 			return admin.Refuse("login %s has no second factor", before.Username)
+		}
+		if err := resetAccess(tx, act, before.Person, admin.GrantedTOTP, proposer); err != nil {
+			return err
 		}
 		if err := dropTOTP(tx, id); err != nil {
 			return err
@@ -139,22 +194,30 @@ func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (login.Per
 	})
 }
 
-func (db *DB) actOnLogin(ctx context.Context, act admin.Act, id int64, change func(*tx, login.Account) error) (login.Person, error) {
-	var after login.Account
-	err := db.writer.do(ctx, func(tx *tx) error {
-		before, err := accountByID(tx, id)
-		if err != nil {
+// resetAccess keeps who resets a login's password or second factor, and refuses where
+// that takes a second person.
+func resetAccess(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, proposer string) error {
+	if admin.Approves(person.Role) {
+		if err := refuseAlone(tx, act, person.ID, proposer); err != nil {
 			return err
 		}
-		if err := change(tx, before); err != nil {
-			return err
-		}
-		if after, err = accountByID(tx, id); err != nil {
-			return err
-		}
-		return logLogin(tx, act, &before, after)
-	})
-	return after.Person, err
+	}
+	return grant(tx, act, person, what, proposer)
+}
+
+func actOnLogin(tx *tx, act admin.Act, id int64, change func(login.Account) error) (login.Person, error) {
+	before, err := accountByID(tx, id)
+	if err != nil {
+		return login.Person{}, err
+	}
+	if err := change(before); err != nil {
+		return login.Person{}, err
+	}
+	after, err := accountByID(tx, id)
+	if err != nil {
+		return login.Person{}, err
+	}
+	return after.Person, logLogin(tx, act, &before, after)
 }
 
 // changeLogin sets columns of a login, by a literal of this package, and its version.

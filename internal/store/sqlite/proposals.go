@@ -26,6 +26,9 @@ func readProposal(row scanner) (admin.Proposal, error) {
 // Propose keeps what one person wants and another has to agree to.
 func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kept admin.Proposal, known bool, err error) {
 	err = db.writer.do(ctx, func(tx *tx) error {
+		if err := makerStands(tx, p); err != nil {
+			return err
+		}
 		if err := sweepProposals(tx, act, p.OperatorID); err != nil {
 			return err
 		}
@@ -95,6 +98,9 @@ func checkMatter(tx *tx, p admin.Proposal) (known bool, err error) {
 		_, err := inReview(tx, p.TransactionID)
 		return false, err
 	}
+	if p.AboutLogin() {
+		return false, checkLoginMatter(tx, p)
+	}
 	if p.OperatorID != 0 {
 		if _, err := livingOperator(tx, p.OperatorID); err != nil {
 			return false, err
@@ -113,6 +119,9 @@ func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.Outc
 		outcome = admin.Outcome{}
 		before, err := decidable(tx, a.Act, a.Proposal.ID)
 		if err != nil {
+			return err
+		}
+		if err := mayApprove(tx, a, before); err != nil {
 			return err
 		}
 		// Decided first: while it is open, it stands in the way of itself.
@@ -143,6 +152,10 @@ func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
 		outcome.Wallet, _, err = adjust(tx, a.CarryOut, admin.Adjustment{OperatorID: p.OperatorID, Amount: p.Amount})
 	case admin.ProposedSettlement:
 		outcome.Operation, err = settleReview(tx, a.CarryOut, a.Settlement)
+	case admin.ProposedLogin:
+		outcome.Person, err = createLogin(tx, a.CarryOut, a.Account, p.Maker)
+	case admin.ProposedRole, admin.ProposedPassword, admin.ProposedTOTP:
+		outcome.Person, err = carryOutOnLogin(tx, a, p)
 	default:
 		err = fmt.Errorf("proposal %d is of an unknown kind, %q", p.ID, p.Kind)
 	}

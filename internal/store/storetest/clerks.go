@@ -8,6 +8,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
 )
 
 var clerkTests = []test{
@@ -15,7 +16,7 @@ var clerkTests = []test{
 	{"a role does what it may, and nothing else", rolesHold},
 }
 
-var limits = admin.Limits{ApprovalAbove: rupees("1000")}
+var limits = admin.Limits{ApprovalAbove: rupees("1000"), NewLoginWait: 24 * time.Hour}
 
 // sealer stands for the master key where no key is ever opened again.
 type sealer struct{}
@@ -27,9 +28,31 @@ func (sealer) Seal(access.Secret, int64, access.KeyHash) ([]byte, error) {
 // clerk is the desk of somebody in the console, at noon.
 func (h *house) clerk(name string, role admin.Role) *admin.Desk { return h.clerkAt(name, role, noon) }
 
+// clerkAt is the desk of somebody in the console. Who may propose has a login, which
+// the command line made.
 func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Desk {
-	desk := admin.NewDesk(h.Store, sealer{}, "console:"+name, func() time.Time { return now })
+	if admin.May(role, admin.ProposalMake) {
+		h.hire(name, role)
+	}
+	return h.deskOf(name, role, now)
+}
+
+// deskOf is the desk of somebody in the console, with a login or without.
+func (h *house) deskOf(name string, role admin.Role, now time.Time) *admin.Desk {
+	desk := admin.NewDesk(h.Store, sealer{}, "web:"+name, func() time.Time { return now })
 	return desk.As(role, limits).From(netip.MustParseAddr("192.0.2.7"))
+}
+
+// hire makes a login on the command line, unless there is one.
+func (h *house) hire(name string, role admin.Role) login.Account {
+	h.Helper()
+	account := newAccount(name)
+	account.Role = login.Role(role)
+	_, err := h.CreateLogin(h.Context(), act("login create"), account)
+	if _, there := err.(*admin.Refusal); err != nil && !there {
+		h.Fatal(err)
+	}
+	return h.known(name)
 }
 
 func originsAreChained(h *house) {
@@ -57,6 +80,7 @@ func originsAreChained(h *house) {
 
 func rolesHold(h *house) {
 	s := h.shop("0")
+	s.hire("asha", admin.Finance)
 	before := len(s.acts())
 	for _, row := range []struct {
 		what string

@@ -59,7 +59,7 @@ func closedMonths(h *house) {
 	s.must(err)
 	want := admin.ClosedPeriod{
 		OperatorID: s.operator.ID, Month: march, Operations: 3, Amount: rupees("14.94"), // 3 × 2.5 % of 199
-		ClosedBy: "console:asha", ClosedAt: march.Ends().Add(time.Hour),
+		ClosedBy: "web:asha", ClosedAt: march.Ends().Add(time.Hour),
 	}
 	if len(closed) != 1 || closed[0] != want {
 		s.Errorf("closed %+v; want %+v", closed, want)

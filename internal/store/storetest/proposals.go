@@ -42,11 +42,13 @@ func (s *shop) proposed(amount, reference string) admin.Proposal {
 
 func topUpBySecondPerson(h *house) {
 	s := h.shop("0")
+	s.hire("asha", admin.Finance)
+	s.hire("binu", admin.Administrator)
 	p := s.proposed("1000.01", "NEFT-1")
 	s.money("while it waits", "0", "0")
 	want := admin.Proposal{
 		ID: p.ID, Kind: admin.ProposedTopUp, OperatorID: s.operator.ID, Amount: rupees("1000.01"), Reference: "NEFT-1",
-		Maker: "console:asha", MadeAt: noon, Status: admin.ProposalOpen,
+		Maker: "web:asha", MadeAt: noon, Status: admin.ProposalOpen,
 	}
 	s.reopen()
 	binu := s.clerkAt("binu", admin.Administrator, noon.Add(time.Hour))
@@ -55,7 +57,7 @@ func topUpBySecondPerson(h *house) {
 	}
 	outcome, err := binu.Approve(s.Context(), p.ID)
 	s.must(err)
-	want.Status, want.Checker, want.DecidedAt = admin.ProposalApproved, "console:binu", noon.Add(time.Hour)
+	want.Status, want.Checker, want.DecidedAt = admin.ProposalApproved, "web:binu", noon.Add(time.Hour)
 	if outcome.Proposal != want || outcome.Wallet.Balance != rupees("1000.01") || outcome.Waits() {
 		s.Errorf("approved: %+v; want %+v", outcome, want)
 	}
@@ -66,13 +68,13 @@ func topUpBySecondPerson(h *house) {
 		s.Errorf("the ledger is %+v", lines)
 	}
 	var told []string
-	for _, act := range s.acts()[2:] {
+	for _, act := range s.acts()[4:] {
 		told = append(told, act.Actor+" "+act.Action+" "+act.Subject)
 	}
 	wantTold := []string{
-		fmt.Sprintf("console:asha proposal make proposal %d", p.ID),
-		fmt.Sprintf("console:binu wallet topup wallet of lco %d, reference NEFT-1", s.operator.ID),
-		fmt.Sprintf("console:binu proposal approve proposal %d", p.ID),
+		fmt.Sprintf("web:asha proposal make proposal %d", p.ID),
+		fmt.Sprintf("web:binu wallet topup wallet of lco %d, reference NEFT-1", s.operator.ID),
+		fmt.Sprintf("web:binu proposal approve proposal %d", p.ID),
 	}
 	if !slices.Equal(told, wantTold) {
 		s.Errorf("the log is %q; want %q", told, wantTold)
@@ -101,7 +103,7 @@ func smallMovesAtOnce(h *house) {
 	s.refused("a large top-up alone", err)
 	_, err = asha.Adjust(s.Context(), s.operator.ID, rupees("-1000.01"), "because")
 	s.refused("a large adjustment alone", err)
-	always := admin.NewDesk(s.Store, sealer{}, "console:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
+	always := admin.NewDesk(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
 	if outcome, err := always.SubmitTopUp(s.Context(), s.paid("0.01", "NEFT-3")); err != nil || !outcome.Waits() {
 		s.Errorf("without any limit: %+v, %v; want every amount to wait", outcome, err)
 	}
@@ -166,17 +168,17 @@ func ownProposals(h *house) {
 	s.refused("decline without a reason", err)
 	// Whoever comes past the desk meets the store's own rule.
 	if _, err := s.ApproveProposal(s.Context(), admin.Approval{
-		Act: admin.Act{Actor: "console:asha", Action: "proposal approve", At: noon}, Proposal: first,
-		CarryOut: admin.Act{Actor: "console:asha", Action: "wallet topup", At: noon},
+		Act: admin.Act{Actor: "web:asha", Action: "proposal approve", At: noon}, Proposal: first,
+		CarryOut: admin.Act{Actor: "web:asha", Action: "wallet topup", At: noon},
 	}); err == nil {
 		s.Error("the store let its maker approve a proposal")
 	}
 	declined, err := binu.Decline(s.Context(), first.ID, "no such payment")
-	if err != nil || declined.Status != admin.ProposalDeclined || declined.Answer != "no such payment" || declined.Checker != "console:binu" {
+	if err != nil || declined.Status != admin.ProposalDeclined || declined.Answer != "no such payment" || declined.Checker != "web:binu" {
 		s.Errorf("declined: %+v, %v", declined, err)
 	}
 	withdrawn, err := asha.Withdraw(s.Context(), second.ID, "typed wrongly")
-	if err != nil || withdrawn.Status != admin.ProposalWithdrawn || withdrawn.Checker != "console:asha" {
+	if err != nil || withdrawn.Status != admin.ProposalWithdrawn || withdrawn.Checker != "web:asha" {
 		s.Errorf("withdrawn: %+v, %v", withdrawn, err)
 	}
 	for _, id := range []int64{first.ID, second.ID, 4711} {
@@ -261,6 +263,7 @@ func approvedAdjustment(h *house) {
 
 func approvalRefused(h *house) {
 	s := h.shop("5000")
+	s.hire("binu", admin.Finance)
 	outcome, err := s.clerk("asha", admin.Finance).SubmitAdjustment(s.Context(), s.operator.ID, rupees("-4000"), "because")
 	s.must(err)
 	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-4500")})
@@ -278,7 +281,8 @@ func settledByTwo(h *house) {
 	s := h.shop("10000")
 	op := s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview)
 	strict := func(name string) *admin.Desk {
-		return admin.NewDesk(s.Store, sealer{}, "console:"+name, func() time.Time { return noon.Add(time.Hour) }).
+		s.hire(name, admin.Finance)
+		return admin.NewDesk(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(time.Hour) }).
 			As(admin.Finance, admin.Limits{ApprovalAbove: rupees("198.99")})
 	}
 	asha, binu := strict("asha"), strict("binu")
@@ -299,7 +303,7 @@ func settledByTwo(h *house) {
 	s.money("approved", "9801", "0")
 	history, err := s.OperationHistory(s.Context(), op.ID)
 	s.must(err)
-	if last := history.Events[len(history.Events)-1]; last.Actor != "console:binu" || last.Why != "the provider says so" {
+	if last := history.Events[len(history.Events)-1]; last.Actor != "web:binu" || last.Why != "the provider says so" {
 		s.Errorf("its last event is %+v", last)
 	}
 	_, err = asha.SubmitSettlement(s.Context(), op.ID, true, "again")
@@ -329,8 +333,8 @@ func lapsedProposals(h *house) {
 	s.refused("approve what has lapsed", err)
 	// The desk is not the only one who looks at the clock.
 	_, err = s.ApproveProposal(s.Context(), admin.Approval{
-		Act: admin.Act{Actor: "console:binu", Action: "proposal approve", At: late}, Proposal: p,
-		CarryOut: admin.Act{Actor: "console:binu", Action: "wallet topup", At: late},
+		Act: admin.Act{Actor: "web:binu", Action: "proposal approve", At: late}, Proposal: p,
+		CarryOut: admin.Act{Actor: "web:binu", Action: "wallet topup", At: late},
 	})
 	s.refused("approve it past the desk", err)
 	again, err := binu.SubmitTopUp(s.Context(), s.paid("6000", "NEFT-1"))

@@ -69,6 +69,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Bulk", bulkTests},
 		{"Clerks", clerkTests},
 		{"Proposals", proposalTests},
+		{"Access", accessTests},
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
 		{"Maintenance", maintenanceTests},

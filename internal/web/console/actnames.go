@@ -34,7 +34,7 @@ var actNames = map[string]string{
 	string(admin.ExceptionClose): look.Word("Exception closed"),
 	string(admin.AddonClose):     look.Word("Add-on no longer followed up"),
 
-	string(admin.ProposalMake):     look.Word("Movement of money proposed"),
+	string(admin.ProposalMake):     look.Word("Proposal made"),
 	string(admin.ProposalApprove):  look.Word("Proposal approved"),
 	string(admin.ProposalDecline):  look.Word("Proposal declined"),
 	string(admin.ProposalWithdraw): look.Word("Proposal withdrawn"),

@@ -2,9 +2,12 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
 )
@@ -28,14 +31,43 @@ func (c console) approvalRoutes() []web.Route {
 // proposal is a proposal as the visitor sees it.
 type proposal struct {
 	admin.Proposal
+	// OperatorName is empty where the proposal concerns no operator.
 	OperatorName string
 	// Own: the visitor made it, and so can withdraw it and not decide it.
 	Own bool
+	// Barred is why the visitor cannot approve it, in their language; empty if they can.
+	Barred string
+	// Login is what it wants of a login; nil for any other proposal.
+	Login *admin.LoginProposal
 	rights
 }
 
-func (c console) asSeen(v *web.Visit, p admin.Proposal, operatorName string) proposal {
-	return proposal{Proposal: p, OperatorName: operatorName, Own: p.Maker == v.Actor(), rights: rightsOf(v)}
+// seer returns how the visitor sees proposals, whose operators' names are given.
+func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string) (proposal, error), error) {
+	refuse, err := c.desk(v).Approvable(v.Context())
+	return func(p admin.Proposal, operatorName string) (proposal, error) {
+		seen := proposal{Proposal: p, OperatorName: operatorName, Own: p.Maker == v.Actor(), rights: rightsOf(v)}
+		if p.Status == admin.ProposalOpen {
+			seen.Barred = barred(v, refuse(p))
+		}
+		if p.AboutLogin() {
+			_, wanted, err := p.Login()
+			if err != nil {
+				return seen, err
+			}
+			seen.Login = &wanted
+		}
+		return seen, nil
+	}, err
+}
+
+// barred is a refusal to approve, in the visitor's language.
+func barred(v *web.Visit, err error) string {
+	var refusal *admin.Refusal
+	if !errors.As(err, &refusal) {
+		return ""
+	}
+	return v.T("You cannot approve this: %s", sentence(v, say(v, refusal)))
 }
 
 // Title says what is proposed, in English.
@@ -45,6 +77,14 @@ func (p proposal) Title() string {
 		return look.Word("Top up the wallet")
 	case p.Kind == admin.ProposedAdjustment:
 		return look.Word("Adjust the wallet")
+	case p.Kind == admin.ProposedLogin:
+		return look.Word("Create a login")
+	case p.Kind == admin.ProposedRole:
+		return look.Word("Change a login's role")
+	case p.Kind == admin.ProposedPassword:
+		return look.Word("Reset a login's password")
+	case p.Kind == admin.ProposedTOTP:
+		return look.Word("Take a login's second factor away")
 	case p.Confirm:
 		return look.Word("Confirm an operation in review")
 	}
@@ -54,6 +94,14 @@ func (p proposal) Title() string {
 // MakerName and CheckerName are the people behind it.
 func (p proposal) MakerName() string   { return who(p.Maker) }
 func (p proposal) CheckerName() string { return who(p.Checker) }
+
+// MovesMoney: there is an amount to show.
+func (p proposal) MovesMoney() bool { return p.Subject == "" }
+
+// RoleName and FromName are the role that a login is to have, and the one it has, in
+// English.
+func (p proposal) RoleName() string { return web.RoleName(p.Login.Role) }
+func (p proposal) FromName() string { return web.RoleName(p.Login.From) }
 
 // Path is where the proposal's acts are sent to.
 func (p proposal) Path() string { return approvalsPath + "/" + number(p.ID) }
@@ -65,6 +113,7 @@ type approvalsPage struct {
 	Form    *form
 	Waiting []proposal
 	Decided []proposal
+	second
 	rights
 }
 
@@ -76,21 +125,19 @@ func (c console) approvalsPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	names := map[int64]string{}
 	data := approvalsPage{Form: f, rights: rightsOf(v)}
-	for _, p := range all {
-		name, known := names[p.OperatorID]
-		if !known {
-			operator, err := desk.Operator(v.Context(), p.OperatorID)
-			if err != nil {
-				return err
-			}
-			name, names[p.OperatorID] = operator.Name, operator.Name
-		}
+	if data.second, err = c.second(v); err != nil {
+		return err
+	}
+	seen, err := c.seen(v, all)
+	if err != nil {
+		return err
+	}
+	for _, p := range seen {
 		if p.Status == admin.ProposalOpen {
-			data.Waiting = append(data.Waiting, c.asSeen(v, p, name))
+			data.Waiting = append(data.Waiting, p)
 		} else {
-			data.Decided = append(data.Decided, c.asSeen(v, p, name))
+			data.Decided = append(data.Decided, p)
 		}
 	}
 	if !f.ok() {
@@ -99,24 +146,71 @@ func (c console) approvalsPage(v *web.Visit, f *form) error {
 	return v.Show("console/approvals", data)
 }
 
+// seen are proposals of any operator, or of none, as the visitor sees them.
+func (c console) seen(v *web.Visit, all []admin.Proposal) ([]proposal, error) {
+	see, err := c.seer(v)
+	if err != nil {
+		return nil, err
+	}
+	names, list := map[int64]string{0: ""}, []proposal{}
+	for _, p := range all {
+		name, known := names[p.OperatorID]
+		if !known {
+			operator, err := c.desk(v).Operator(v.Context(), p.OperatorID)
+			if err != nil {
+				return nil, err
+			}
+			name, names[p.OperatorID] = operator.Name, operator.Name
+		}
+		one, err := see(p, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// second says whether an administrator has a second one, for pages that say what that
+// is needed for.
+type second struct {
+	// NoSecond: the visitor is an administrator, and no other one can approve what they
+	// propose.
+	NoSecond bool
+	// Above is the amount above which a second person is needed.
+	Above money.Amount
+}
+
+func (c console) second(v *web.Visit) (second, error) {
+	if v.Session.Person.Role != login.Administrator {
+		return second{}, nil
+	}
+	there, err := c.desk(v).SecondPerson(v.Context(), 0)
+	return second{NoSecond: !there, Above: c.Limits.ApprovalAbove}, err
+}
+
 func (c console) approve(v *web.Visit) error {
 	id, err := pathID(v, "proposal")
 	if err != nil {
 		return err
 	}
 	f := newForm(v, "approve")
-	if _, err := c.desk(v).Approve(lasting(v), id); err != nil {
+	outcome, err := c.desk(v).Approve(lasting(v), id)
+	if err != nil {
 		return c.undecided(v, f, err)
+	}
+	if outcome.Password != "" {
+		return v.Show("console/password", passwordPage{Login: shownLogin{outcome.Person}, Password: outcome.Password, Back: approvalsPath})
 	}
 	return v.See(approvalsPath, v.Good("Approved, and carried out with that."))
 }
 
 func (c console) decline(v *web.Visit) error {
-	return c.dismiss(v, "decline", (*admin.Desk).Decline, func() *look.Notice { return v.Good("Declined. Nothing was moved.") })
+	return c.dismiss(v, "decline", (*admin.Desk).Decline, func() *look.Notice { return v.Good("Declined. Nothing was done.") })
 }
 
 func (c console) withdraw(v *web.Visit) error {
-	return c.dismiss(v, "withdraw", (*admin.Desk).Withdraw, func() *look.Notice { return v.Good("Withdrawn. Nothing was moved.") })
+	return c.dismiss(v, "withdraw", (*admin.Desk).Withdraw, func() *look.Notice { return v.Good("Withdrawn. Nothing was done.") })
 }
 
 // undecided shows the list again with the reason why a proposal stays as it was.

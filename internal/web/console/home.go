@@ -28,6 +28,7 @@ type homePage struct {
 	// how many there are.
 	Low      []report.Account
 	LowCount int
+	second
 	rights
 }
 
@@ -51,12 +52,11 @@ func (c console) home(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range open {
-		operator, err := desk.Operator(v.Context(), p.OperatorID)
-		if err != nil {
-			return err
-		}
-		data.Waiting = append(data.Waiting, c.asSeen(v, p, operator.Name))
+	if data.Waiting, err = c.seen(v, open); err != nil {
+		return err
+	}
+	if data.second, err = c.second(v); err != nil {
+		return err
 	}
 	accounts, err := c.Reports.Accounts(v.Context(), report.AccountFilter{Status: subscription.OperatorActive, Most: homeAccounts})
 	if err != nil {

@@ -71,6 +71,9 @@ type loginsPage struct {
 	Form   *form
 	Logins []shownLogin
 	Action string
+	// Second: a login that may approve is made only after another administrator has
+	// approved it.
+	Second bool
 	rights
 }
 
@@ -81,7 +84,11 @@ func (c console) staffPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	return c.showList(v, loginsPage{Form: f, Logins: shownLogins(people), Action: staffPath, rights: rightsOf(v)})
+	data := loginsPage{Form: f, Logins: shownLogins(people), Action: staffPath, rights: rightsOf(v)}
+	if data.Second, err = c.desk(v).SecondPerson(v.Context(), 0); err != nil {
+		return err
+	}
+	return c.showList(v, data)
 }
 
 func (c console) showLogins(v *web.Visit) error { return c.loginsPage(v, newForm(v, "")) }
@@ -147,11 +154,22 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 	if !f.ok() {
 		return show(v, f)
 	}
-	person, password, err := desk.CreateLogin(lasting(v), made)
+	outcome, err := desk.SubmitLogin(lasting(v), made)
 	if err != nil {
 		return c.undone(v, desk, f, err, func() error { return show(v, f) })
 	}
-	return v.Show("console/password", passwordPage{Login: shownLogin{person}, Password: password, Created: true, Back: back})
+	if outcome.Waits() {
+		return waits(v, outcome)
+	}
+	return v.Show("console/password", passwordPage{Login: shownLogin{outcome.Person}, Password: outcome.Password, Created: true, Back: back})
+}
+
+// waits leads to a proposal about a login that was made, or was there already.
+func waits(v *web.Visit, outcome admin.Outcome) error {
+	if outcome.Already {
+		return v.See(approvalsPath, v.Info("The same was proposed before and still waits for a second person. Nothing was added."))
+	}
+	return v.See(approvalsPath, v.Info("Your proposal waits for another administrator. Nothing is changed until they approve it."))
 }
 
 type loginPage struct {
@@ -162,6 +180,9 @@ type loginPage struct {
 	// Own: somebody looks at themselves, and must not lock themselves out.
 	Own   bool
 	Roles []look.Choice
+	// Second: giving the login access that may approve waits for another administrator;
+	// Approves: the login may approve now.
+	Second, Approves bool
 	rights
 }
 
@@ -194,6 +215,12 @@ func (c console) loginPage(v *web.Visit, f *form) error {
 	data := loginPage{Login: shownLogin{person}, Form: f, Own: person.ID == v.Session.Person.ID, rights: rightsOf(v)}
 	if person.OperatorID != 0 {
 		if data.Operator, err = c.desk(v).Operator(v.Context(), person.OperatorID); err != nil {
+			return err
+		}
+	}
+	if person.Realm == login.Staff {
+		data.Approves = admin.Approves(person.Role)
+		if data.Second, err = c.desk(v).SecondPerson(v.Context(), person.ID); err != nil {
 			return err
 		}
 	}
@@ -239,7 +266,14 @@ func (c console) setRole(v *web.Visit) error {
 		if p.ID == v.Session.Person.ID {
 			return admin.Refuse("nobody changes their own role")
 		}
-		return c.changeLogin(v, p, admin.LoginChange{Role: &role}, v.Good("Changed. It holds from now on, also where they are signed in."))
+		outcome, err := c.desk(v).SubmitRole(lasting(v), p.ID, role)
+		if err != nil {
+			return err
+		}
+		if outcome.Waits() {
+			return waits(v, outcome)
+		}
+		return v.See(shownLogin{p}.Path(), v.Good("Changed. It holds from now on, also where they are signed in."))
 	})
 }
 
@@ -271,11 +305,14 @@ func (c console) resetPassword(v *web.Visit) error {
 		if p.ID == v.Session.Person.ID {
 			return admin.Refuse("your own password is changed on your account's page")
 		}
-		person, password, err := desk.ResetPassword(lasting(v), p.ID)
+		outcome, err := desk.SubmitPasswordReset(lasting(v), p.ID)
 		if err != nil {
 			return c.undone(v, desk, f, err, func() error { return c.loginPage(v, f) })
 		}
-		return v.Show("console/password", passwordPage{Login: shownLogin{person}, Password: password, Back: shownLogin{p}.Path()})
+		if outcome.Waits() {
+			return waits(v, outcome)
+		}
+		return v.Show("console/password", passwordPage{Login: shownLogin{outcome.Person}, Password: outcome.Password, Back: shownLogin{p}.Path()})
 	})
 }
 
@@ -284,8 +321,12 @@ func (c console) resetSecondFactor(v *web.Visit) error {
 		if p.ID == v.Session.Person.ID {
 			return admin.Refuse("your own second factor is replaced on your account's page")
 		}
-		if _, err := c.desk(v).ResetTOTP(lasting(v), p.ID); err != nil {
+		outcome, err := c.desk(v).SubmitTOTPReset(lasting(v), p.ID)
+		if err != nil {
 			return err
+		}
+		if outcome.Waits() {
+			return waits(v, outcome)
 		}
 		return v.See(shownLogin{p}.Path(), v.Good("The second factor of %s is taken away, and they are signed out everywhere.", p.Username))
 	})

@@ -25,6 +25,8 @@ type reviewedPage struct {
 	// Proposal waits for a second person; nil if none does.
 	Proposal *admin.Proposal
 	Own      bool // the visitor's own proposal
+	// Barred is why the visitor cannot approve it; empty if they can.
+	Barred string
 	// Above is the amount above which a second person is needed, and NeedsSecond
 	// says that this is such an amount.
 	Above                             string
@@ -88,6 +90,11 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	page.MaySettle, page.MayDecide, page.MayEndAddon = may(v, admin.ReviewSettle), may(v, admin.ProposalApprove), may(v, admin.AddonClose)
 	if proposal, there := waiting[history.ID]; there {
 		page.Proposal, page.Own = &proposal, proposal.Maker == v.Actor()
+		refuse, err := desk.Approvable(v.Context())
+		if err != nil {
+			return err
+		}
+		page.Barred = barred(v, refuse(proposal))
 	}
 	for _, entry := range exceptions {
 		if entry.TransactionID == history.ID {

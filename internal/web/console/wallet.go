@@ -57,8 +57,8 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 		return err
 	}
 	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove}
-	for _, p := range open {
-		data.Waiting = append(data.Waiting, c.asSeen(v, p, head.Name))
+	if data.Waiting, err = c.seen(v, open); err != nil {
+		return err
 	}
 	if !f.ok() {
 		return again(v, "console/wallet", data)

@@ -1,0 +1,225 @@
+package admin
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/login"
+)
+
+// GrantKind is how a login got access.
+type GrantKind string
+
+// What gives a staff login access. GrantedRole is written where the new role may
+// approve and has rights that the old one had not.
+const (
+	GrantedLogin    GrantKind = "created"
+	GrantedPassword GrantKind = "password"
+	GrantedTOTP     GrantKind = "totp"
+	GrantedRole     GrantKind = "role"
+)
+
+// Grant is somebody who, in the console, gave a staff login its access. What was done
+// on the command line leaves no grant: the command line is the root of an installation.
+type Grant struct {
+	LoginID int64
+	What    GrantKind
+	Actor   string
+	// Alone: nobody else agreed to it. Otherwise there are two grants, one of who
+	// proposed it and one of who approved it.
+	Alone bool
+	// SawPassword: the login's current temporary password was shown to the actor.
+	SawPassword bool
+	At          time.Time
+}
+
+// Grants are the grants that an action leaves, in place of earlier ones of the same
+// kind. proposer is who proposed it; empty if nobody had to.
+func (a Act) Grants(loginID int64, what GrantKind, proposer string) []Grant {
+	if !a.Limited {
+		return nil
+	}
+	own := Grant{
+		LoginID: loginID, What: what, Actor: a.Actor, Alone: proposer == "", At: a.At,
+		SawPassword: what == GrantedLogin || what == GrantedPassword,
+	}
+	if proposer == "" {
+		return []Grant{own}
+	}
+	return []Grant{own, {LoginID: loginID, What: what, Actor: proposer, At: a.At}}
+}
+
+// Approves reports whether a role may approve proposals.
+func Approves(role login.Role) bool { return May(Role(role), ProposalApprove) }
+
+// Raises reports whether a change of role gives rights to somebody who may approve
+// from then on.
+func Raises(from, to login.Role) bool {
+	if !Approves(to) {
+		return false
+	}
+	return slices.ContainsFunc(Actions(), func(a Action) bool { return May(Role(to), a) && !May(Role(from), a) })
+}
+
+// RefuseAlone refuses to give a login access that may approve, where another person
+// can agree to it.
+func RefuseAlone() *Refusal {
+	return Refuse("a login that may approve is created, raised or reset by two people: propose it, and let another administrator approve it")
+}
+
+// needsSecondPerson reports whether an error is RefuseAlone.
+func needsSecondPerson(err error) bool {
+	var refusal *Refusal
+	return errors.As(err, &refusal) && refusal.Form == RefuseAlone().Form
+}
+
+// StaffAccess is every staff login and who gave it access, at one moment.
+type StaffAccess struct {
+	People []login.Person
+	Grants []Grant
+}
+
+// console is what an actor of the console begins with; the username follows.
+const console = "web:"
+
+// Username is the login of an actor of the console; empty for any other actor.
+func Username(actor string) string {
+	name, is := strings.CutPrefix(actor, console)
+	if !is {
+		return ""
+	}
+	return name
+}
+
+// ConsoleActor is who somebody is in the log of what they do in the console.
+func ConsoleActor(p login.Person) string { return console + p.Username }
+
+func (s StaffAccess) person(actor string) (login.Person, bool) {
+	name := Username(actor)
+	i := slices.IndexFunc(s.People, func(p login.Person) bool { return name != "" && p.Username == name })
+	if i < 0 {
+		return login.Person{}, false
+	}
+	return s.People[i], true
+}
+
+func (s StaffAccess) grants(actor string) []Grant {
+	person, known := s.person(actor)
+	if !known {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return g.LoginID != person.ID })
+}
+
+// origins are the actor and everybody whose access alone the actor's comes from,
+// directly or through another login.
+func (s StaffAccess) origins(actor string) []string {
+	found := []string{actor}
+	for i := 0; i < len(found); i++ {
+		for _, g := range s.grants(found[i]) {
+			if g.Alone && !slices.Contains(found, g.Actor) {
+				found = append(found, g.Actor)
+			}
+		}
+	}
+	return found
+}
+
+// SecondPerson reports whether an administrator other than the maker can approve what
+// the maker proposes about a login, now or after a wait. It is not the login's own
+// person: who has lost a password cannot sign in to approve a new one.
+func (s StaffAccess) SecondPerson(maker string, about int64) bool {
+	return slices.ContainsFunc(s.People, func(p login.Person) bool {
+		return p.ID != about && p.Role == login.Administrator && !p.Disabled && s.barred(maker, ConsoleActor(p)) == nil
+	})
+}
+
+// MayApprove refuses the approval of a proposal by somebody in the console who may
+// not approve it: its maker, somebody who is not independent of the maker, or somebody
+// whose login was created, raised or reset in the console less than wait ago.
+func (s StaffAccess) MayApprove(p Proposal, checker string, now time.Time, wait time.Duration) error {
+	if p.Maker == checker {
+		return Refuse("proposal %d is your own: somebody else has to approve it", p.ID)
+	}
+	if err := s.MakerStands(p); err != nil {
+		return err
+	}
+	if person, known := s.person(checker); !known || person.Disabled {
+		return Refuse("%s has no login that may approve", checker)
+	}
+	if refusal := s.barred(p.Maker, checker); refusal != nil {
+		return refusal
+	}
+	from := time.Time{}
+	for _, g := range s.grants(checker) {
+		if until := g.At.Add(wait); until.After(from) {
+			from = until
+		}
+	}
+	if now.Before(from) {
+		// Up to the next second, so that the moment that is named is not too early.
+		return Refuse("your login was created, raised or reset in the console a short while ago: it can approve from %s on", stamp(from.Add(time.Second-1).Truncate(time.Second)))
+	}
+	return nil
+}
+
+// MakerStands refuses a proposal whose maker may no longer make it.
+func (s StaffAccess) MakerStands(p Proposal) error {
+	if maker, known := s.person(p.Maker); known && !p.StandsWith(maker) {
+		return refuseMaker(p)
+	}
+	return nil
+}
+
+// StandsWith reports whether the maker, as they are now, may still make the proposal.
+// Where not, it lapses.
+func (p Proposal) StandsWith(maker login.Person) bool {
+	return !maker.Disabled && May(Role(maker.Role), ProposalMake) && May(Role(maker.Role), p.Kind.action())
+}
+
+func refuseMaker(p Proposal) *Refusal {
+	return Refuse("proposal %d lapsed, because the login of %s was disabled or may no longer propose this: somebody else has to make it again", p.ID, personOf(p.Maker))
+}
+
+// barred is why a checker can never approve what a maker proposes; nil if they can.
+func (s StaffAccess) barred(maker, checker string) *Refusal {
+	if maker == checker {
+		return Refuse("somebody else has to approve what you propose")
+	}
+	for _, g := range s.grants(checker) {
+		if g.Actor == maker {
+			return Refuse("%s %s: somebody else has to approve what they propose", personOf(maker), grantedToYou[g.What])
+		}
+	}
+	for _, g := range s.grants(maker) {
+		switch {
+		case g.Actor != checker:
+		case g.Alone:
+			return Refuse("you gave %s access without a second person: somebody else has to approve what they propose", personOf(maker))
+		case g.SawPassword:
+			return Refuse("you were shown the password of %s: somebody else has to approve what they propose", personOf(maker))
+		}
+	}
+	theirs := s.origins(maker)
+	for _, origin := range s.origins(checker) {
+		if slices.Contains(theirs, origin) {
+			return Refuse("your access and that of %s both come from %s alone: somebody else has to approve what they propose", personOf(maker), personOf(origin))
+		}
+	}
+	return nil
+}
+
+var grantedToYou = map[GrantKind]Term{
+	GrantedLogin:    Term("created your login"),
+	GrantedPassword: Term("reset your password"),
+	GrantedTOTP:     Term("reset your second factor"),
+	GrantedRole:     Term("gave you your role"),
+}
+
+// personOf is an actor without the way that they act by.
+func personOf(actor string) string {
+	_, name, _ := strings.Cut(actor, ":")
+	return name
+}

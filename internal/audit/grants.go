@@ -1,0 +1,104 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Who gave staff logins their access in the console is held against the acts here.
+// What the command line did leaves no grant.
+
+// consoleActor is what the actors of the console begin with; the username follows.
+const consoleActor = "web:"
+
+// grantedBy is the act by which a login is given access of a kind.
+var grantedBy = map[string]string{
+	"created": "login create", "password": "login reset-password", "totp": "login reset-totp", "role": "login set",
+}
+
+// accessAct is an act on a login, by what it says who did it.
+type accessAct struct {
+	subject, action string
+	at              int64
+}
+
+// keepAccess keeps who acted on a login, and when its person may have lost the right
+// to make proposals.
+func (a *auditor) keepAccess(act *act) {
+	if a.access == nil {
+		a.access, a.lost = map[accessAct]string{}, map[string]bool{}
+	}
+	before, after := fieldsOf(act.before), fieldsOf(act.after)
+	if after["realm"] != "staff" {
+		return
+	}
+	a.access[accessAct{act.subject, act.action, act.at}] = act.actor
+	if act.action == "login set" && (after["disabled"] == "true" || after["role"] != before["role"]) {
+		a.lost[lostBy(after["username"], act.at)] = true
+	}
+}
+
+func lostBy(username string, at int64) string { return fmt.Sprint(at, " ", username) }
+
+// lapsedWithMaker reports whether a proposal lapsed when its maker's login was disabled
+// or got another role.
+func (a *auditor) lapsedWithMaker(p proposal) bool {
+	username, is := strings.CutPrefix(p.maker, consoleActor)
+	return is && p.decided.Int64 < p.made+proposalLifeMS && a.lost[lostBy(username, p.decided.Int64)]
+}
+
+type grantRow struct {
+	what, actor string
+	alone, saw  flag
+	at          int64
+}
+
+// readGrants demands that every grant is of a staff login that is there, and follows
+// from an act of the console: one grant where somebody acted alone, two where two people
+// agreed.
+func (a *auditor) readGrants(staff map[int64]bool) {
+	if !a.has(broughtGrants) {
+		return
+	}
+	grants := open(a, "login_grants", `SELECT login_id, what, actor, alone, saw_password, at FROM login_grants ORDER BY login_id`,
+		func(row scanner, g *grantRow) (id int64) {
+			row(&id, &g.what, &g.actor, &g.alone, &g.saw, &g.at)
+			return id
+		})
+	walk(func(id int64) {
+		subject := fmt.Sprintf("login %d", id)
+		byKind := map[string][]grantRow{}
+		for _, g := range grants.take(id) {
+			byKind[g.what] = append(byKind[g.what], g)
+		}
+		if !staff[id] {
+			a.found("A11", subject, "somebody gave it access in the console, and there is no such staff login")
+			return
+		}
+		for _, what := range []string{"created", "password", "totp", "role"} {
+			if given := byKind[what]; len(given) > 0 {
+				a.judgeGrants(subject, what, given)
+			}
+		}
+	}, grants)
+}
+
+func (a *auditor) judgeGrants(subject, what string, given []grantRow) {
+	at, alone, did := given[0].at, 0, false
+	actor := a.access[accessAct{subject, grantedBy[what], at}]
+	for _, g := range given {
+		if g.at != at || !strings.HasPrefix(g.actor, consoleActor) || bool(g.saw) && g.actor != actor {
+			a.found("A11", subject, "%s gave it access (%s) at %s; expected somebody in the console, at one moment", g.actor, what, moment(g.at))
+		}
+		if g.alone {
+			alone++
+		}
+		did = did || g.actor == actor
+	}
+	if !did {
+		a.found("A11", subject, "%s gave it access (%s) at %s, and no act of theirs says so", given[0].actor, what, moment(at))
+	}
+	if len(given) > 2 || alone != 2-len(given) {
+		a.found("A11", subject, "%d people gave it access (%s), %d of them alone; expected one alone, or two", len(given), what, alone)
+	}
+}

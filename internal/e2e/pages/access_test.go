@@ -1,0 +1,226 @@
+package pages
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+)
+
+// accessEnv has one administrator, admin, who acts in the console over HTTP.
+type accessEnv struct {
+	*e2e.Env
+	t     *testing.T
+	admin *e2e.Browser
+}
+
+func newAccess(t *testing.T) *accessEnv {
+	t.Helper()
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	return &accessEnv{Env: w, t: t, admin: w.As(t, w.Line.Admin)}
+}
+
+// proposes has somebody propose a top-up, and returns the path of the proposal.
+func (a *accessEnv) proposes(b *e2e.Browser, reference string) string {
+	a.t.Helper()
+	wallet := a.OperatorPage("/wallet")
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"900000"}, "reference": {reference}}).Sends(a.t, wallet)
+	open, err := a.Desk.Proposals(a.t.Context(), admin.ProposalFilter{Open: true, Most: 1})
+	if err != nil || len(open) != 1 || open[0].Reference != reference {
+		a.t.Fatalf("open are %+v, %v", open, err)
+	}
+	return fmt.Sprintf("/console/approvals/%d", open[0].ID)
+}
+
+var shownPassword = regexp.MustCompile(`<code class="copyable-value">(\w{4}-\w{4}-\w{4}-\w{4})</code>`)
+
+// creates has somebody create a staff login in the console, and returns it with the
+// password that is shown.
+func (a *accessEnv) creates(b *e2e.Browser, username string, role login.Role) demo.Login {
+	a.t.Helper()
+	return a.password(username, b.Post("/console/staff", url.Values{
+		"form": {"create"}, "once": {voucherOn(a.t, b, "/console/staff")}, "name": {"Somebody"}, "username": {username}, "role": {string(role)},
+	}))
+}
+
+func voucherOn(t *testing.T, b *e2e.Browser, page string) string {
+	t.Helper()
+	found := formVoucher.FindStringSubmatch(b.Get(page).Body)
+	if found == nil {
+		t.Fatalf("%s has no voucher", page)
+	}
+	return found[1]
+}
+
+// password reads the password off the page that shows it once.
+func (a *accessEnv) password(username string, shown e2e.Page) demo.Login {
+	a.t.Helper()
+	shown.Shows(a.t, http.StatusOK, "This is shown once.", username)
+	found := shownPassword.FindStringSubmatch(shown.Body)
+	if found == nil {
+		a.t.Fatalf("the page shows no password:\n%s", shown.Body)
+	}
+	return demo.Login{Username: username, Password: found[1]}
+}
+
+// enters signs somebody in with a password that has to be replaced first.
+func (a *accessEnv) enters(who demo.Login) *e2e.Browser {
+	a.t.Helper()
+	b := a.Browser(a.t)
+	b.SignIn(who.Username, who.Password)
+	own := "a kite over Kochi " + who.Username
+	b.Post("/account/password", url.Values{"password": {who.Password}, "new_password": {own}, "repeated_password": {own}})
+	b.Get("/console/").Shows(a.t, http.StatusOK, "What needs a person")
+	return b
+}
+
+// refuses demands that somebody cannot approve, is told why, and is offered no button.
+func (a *accessEnv) refuses(b *e2e.Browser, proposal, why string) {
+	a.t.Helper()
+	b.Post(proposal+"/approve", nil).Shows(a.t, http.StatusUnprocessableEntity, why)
+	if page := b.Get("/console/approvals").Shows(a.t, http.StatusOK, why); strings.Contains(page.Body, proposal+"/approve") {
+		a.t.Error("the page offers to approve it")
+	}
+	b.Get(a.OperatorPage("/wallet")).Shows(a.t, http.StatusOK, "₹10,000.00")
+}
+
+func (a *accessEnv) page(username string) string {
+	a.t.Helper()
+	person, err := a.Desk.LoginNamed(a.t.Context(), username)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return fmt.Sprintf("/console/staff/%d", person.ID)
+}
+
+func TestApproval_CreatedLoginRefused(t *testing.T) {
+	a := newAccess(t)
+	proposal := a.proposes(a.admin, "NEFT-1")
+	own := a.enters(a.creates(a.admin, "puppet", login.Finance))
+	a.refuses(own, proposal, "admin created your login")
+	a.Audited()
+}
+
+func TestApproval_ResetLoginRefused(t *testing.T) {
+	a := newAccess(t)
+	proposal := a.proposes(a.admin, "NEFT-1")
+	page := a.page("finance")
+	shown := a.admin.Post(page+"/reset-password", url.Values{"form": {"reset-password"}, "once": {voucherOn(t, a.admin, page)}})
+	a.refuses(a.enters(a.password("finance", shown)), proposal, "admin reset your password")
+	a.Audited()
+}
+
+func TestApproval_RaisedLoginRefused(t *testing.T) {
+	a := newAccess(t)
+	proposal := a.proposes(a.admin, "NEFT-1")
+	viewer := a.enters(a.creates(a.admin, "vani", login.Viewer))
+	page := a.page("vani")
+	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).Sends(t, page)
+	a.refuses(viewer, proposal, "admin created your login")
+	// The same of a viewer whom the command line made.
+	ravi := a.As(t, a.Person(t, "ravi", login.Viewer, 0))
+	page = a.page("ravi")
+	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).Sends(t, page)
+	a.refuses(ravi, proposal, "admin gave you your role")
+	a.Audited()
+}
+
+func TestApproval_SoleSponsorRefused(t *testing.T) {
+	a := newAccess(t)
+	puppet := a.enters(a.creates(a.admin, "puppet", login.Finance))
+	a.refuses(a.admin, a.proposes(puppet, "NEFT-1"), "you gave puppet access without a second person")
+	other := a.enters(a.creates(a.admin, "other", login.Finance))
+	open := "/console/approvals/1"
+	a.refuses(other, open, "both come from admin alone")
+	// A finance login that the command line made is independent.
+	a.As(t, a.Line.Finance).Post(open+"/approve", nil).Sends(t, "/console/approvals")
+	a.Audited()
+}
+
+func TestApproval_NewLoginWaits(t *testing.T) {
+	a := newAccess(t)
+	finance := a.As(t, a.Line.Finance)
+	created := a.creates(a.admin, "asha", login.Finance)
+	from := a.Now().Add(24 * time.Hour)
+	asha := a.enters(created)
+	a.refuses(asha, a.proposes(finance, "NEFT-1"), "it can approve from "+from.In(time.FixedZone("IST", 19800)).Format("2006-01-02 15:04"))
+	finance.Post("/console/approvals/1/withdraw", url.Values{"reason": {"too early"}}).Sends(t, "/console/approvals")
+
+	a.Pass(24*time.Hour + time.Minute)
+	finance = a.As(t, a.Line.Finance)
+	asha = a.As(t, demo.Login{Username: "asha", Password: "a kite over Kochi asha"})
+	asha.Post(a.proposes(finance, "NEFT-2")+"/approve", nil).Sends(t, "/console/approvals")
+	asha.Get(a.OperatorPage("/wallet")).Shows(t, http.StatusOK, "₹9,10,000.00")
+	a.Audited()
+}
+
+// With two administrators the attack ends earlier: each step is itself a proposal.
+func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
+	a := newAccess(t)
+	second := a.As(t, a.Person(t, "binu", login.Administrator, 0))
+	a.admin.Get("/console/staff").Shows(t, http.StatusOK, "Another administrator has to approve a login of Finance or of an administrator.")
+	a.admin.Get(a.page("finance")).Shows(t, http.StatusOK, "Another administrator has to approve this. The password is then shown to them.")
+
+	a.admin.Post("/console/staff", url.Values{
+		"form": {"create"}, "once": {voucherOn(t, a.admin, "/console/staff")}, "name": {"Ravi Kumar"}, "username": {"ravi"}, "role": {"finance"},
+	}).Sends(t, "/console/approvals")
+	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Your proposal waits for another administrator.", "Create a login", "Ravi Kumar", "This is your own proposal")
+	a.admin.Get("/console/").Shows(t, http.StatusOK, "Create a login", "ravi · admin (web)")
+	a.admin.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
+	a.As(t, a.Line.Finance).Get("/console/approvals").Shows(t, http.StatusOK, "does not allow")
+	second.Get("/console/approvals").Shows(t, http.StatusOK, "Ravi Kumar", "A password is made up when you approve this", "/console/approvals/1/approve")
+	made := a.password("ravi", second.Post("/console/approvals/1/approve", nil))
+	second.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
+	a.enters(made)
+
+	for path, form := range map[string]url.Values{
+		"/role":           {"form": {"role"}, "role": {"administrator"}},
+		"/reset-password": {"form": {"reset-password"}, "once": {voucherOn(t, a.admin, a.page("finance"))}},
+	} {
+		a.admin.Post(a.page("finance")+path, form).Sends(t, "/console/approvals")
+	}
+	second.Get("/console/approvals").Shows(t, http.StatusOK, "Finance → Administrator", "Reset a login&#39;s password", "Decided lately")
+	// Lowering a role and switching a login off wait for nobody.
+	page := a.page("ravi")
+	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"viewer"}}).Sends(t, page)
+	page = a.page("finance")
+	a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {"yes"}}).Sends(t, page)
+	a.Audited()
+}
+
+func TestProposals_LapseWithTheirMaker(t *testing.T) {
+	a := newAccess(t)
+	finance := a.As(t, a.Line.Finance)
+	proposal := a.proposes(finance, "NEFT-1")
+	page := a.page("finance")
+	for _, disabled := range []string{"yes", "no"} {
+		a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {disabled}}).Sends(t, page)
+	}
+	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Nothing to approve", "Lapsed", "The login of its maker was switched off")
+	a.admin.Post(proposal+"/approve", nil).Shows(t, http.StatusUnprocessableEntity, "the login of finance was disabled")
+	a.admin.Get(a.OperatorPage("/wallet")).Shows(t, http.StatusOK, "₹10,000.00")
+	a.Audited()
+}
+
+func TestConsole_SingleAdministratorIsTold(t *testing.T) {
+	a := newAccess(t)
+	const told = "There is no second administrator who can approve what you propose."
+	for _, page := range []string{"/console/", "/console/approvals"} {
+		a.admin.Get(page).Shows(t, http.StatusOK, told, "₹50,000.00", "coax admin login create")
+		if other := a.As(t, a.Line.Finance).Get(page); strings.Contains(other.Body, told) {
+			t.Errorf("%s tells somebody who is no administrator", page)
+		}
+	}
+	a.Person(t, "binu", login.Administrator, 0)
+	if page := a.admin.Get("/console/"); strings.Contains(page.Body, told) {
+		t.Error("there are two, and the page says that there is one")
+	}
+}

@@ -1,0 +1,82 @@
+package pages
+
+import (
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// The demo's two staff logins see an approval from both sides; a second administrator
+// approves a login.
+func TestDemo_ApprovalFromBothSidesInABrowser(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	tab, other := looktest.New(t), looktest.New(t)
+	tabSignIn(w, tab, w.Line.Admin)
+	tab.Sees("There is no second administrator who can approve what you propose.")
+	tab.Check("console-single-administrator")
+	tab.Open(w.At(w.OperatorPage("/wallet")))
+	tab.Do(fill("#topup-amount", "60,000"))
+	tab.Fill("Bank reference", "NEFT-60")
+	tab.Click(`form[action$="/top-up"] button[type="submit"]`)
+	tab.Sees("It now waits for somebody else to approve it.")
+
+	tabSignIn(w, other, w.Line.Finance)
+	other.Sees("What needs a person")
+	other.Press("Approvals")
+	other.Sees("NEFT-60")
+	other.Press("Approve and carry out")
+	other.Sees("Approved, and carried out with that.")
+	tab.Open(w.At(w.OperatorPage("/wallet")))
+	tab.Sees("₹70,000.00")
+
+	// Alone, an administrator creates a login at once. It cannot approve yet, and what
+	// this administrator proposes never.
+	tab.Open(w.At("/console/staff"))
+	tab.Fill("Name", "Puppet")
+	tab.Fill("Username", "puppet")
+	tab.Set("Role", "finance")
+	tab.Press("Create the login")
+	tab.Sees("This is shown once.")
+
+	binu := w.Person(t, "binu", login.Administrator, 0)
+	tab.Open(w.At("/console/staff"))
+	tab.Sees("Another administrator has to approve a login of Finance or of an administrator.")
+	tab.Check("console-staff-second")
+	tab.Fill("Name", "Ravi Kumar")
+	tab.Fill("Username", "ravi")
+	tab.Set("Role", "finance")
+	tab.Press("Create the login")
+	tab.Sees("Your proposal waits for another administrator.")
+	tab.Open(w.At("/console/staff/3"))
+	tab.Sees("Another administrator has to approve this.")
+	tab.Check("console-login-second")
+	tab.Set("Role", "administrator")
+	tab.Press("Set the role")
+	tab.Sees("Finance → Administrator")
+	tab.Open(w.At(w.OperatorPage("/wallet")))
+	tab.Do(fill("#topup-amount", "70,000"))
+	tab.Fill("Bank reference", "NEFT-70")
+	tab.Click(`form[action$="/top-up"] button[type="submit"]`)
+	tab.Sees("It now waits for somebody else to approve it.")
+	tab.Open(w.At("/console/approvals"))
+	tab.Sees("NEFT-70")
+	tab.Check("console-approvals-maker")
+
+	other.Open(w.At("/console/approvals"))
+	other.Sees("You cannot approve this: the role")
+	other.Check("console-approvals-finance")
+	other.Press("Sign out")
+	other.Sees("You are signed out.")
+	tabSignIn(w, other, binu)
+	other.Sees("What needs a person")
+	other.Press("Approvals")
+	other.Sees("Ravi Kumar")
+	other.Check("console-approvals-checker")
+	other.Click(`form[action="/console/approvals/2/approve"] button`)
+	other.Sees("This is shown once.")
+	other.Check("console-approved-password")
+	w.Audited()
+}

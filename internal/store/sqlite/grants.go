@@ -1,0 +1,179 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+)
+
+// StaffAccess reads every staff login and who gave it access.
+func (db *DB) StaffAccess(ctx context.Context) (staff admin.StaffAccess, err error) {
+	err = db.snapshot(ctx, func(q querier) error {
+		staff, err = staffAccess(q)
+		return err
+	})
+	return staff, err
+}
+
+// staffAccess relies on staff logins being those without an operator.
+func staffAccess(from querier) (staff admin.StaffAccess, err error) {
+	rows, err := from.query(`SELECT ` + accountColumns + ` FROM` + accountTables + `WHERE p.operator_id IS NULL ORDER BY p.id`)
+	staff.People, err = collect(rows, err, func(row scanner) (login.Person, error) {
+		account, err := readAccount(row)
+		return account.Person, err
+	})
+	if err != nil {
+		return staff, fmt.Errorf("read the staff logins: %w", err)
+	}
+	rows, err = from.query(`SELECT login_id, what, actor, alone, saw_password, at FROM login_grants ORDER BY login_id, at, what, actor`)
+	staff.Grants, err = collect(rows, err, func(row scanner) (g admin.Grant, err error) {
+		var at sql.NullInt64
+		err = row.Scan(&g.LoginID, &g.What, &g.Actor, &g.Alone, &g.SawPassword, &at)
+		g.At = moment(at)
+		return g, err
+	})
+	if err != nil {
+		return staff, fmt.Errorf("read who gave logins access: %w", err)
+	}
+	return staff, nil
+}
+
+// refuseAlone refuses to give a login, or a new one, access that may approve, where an act of the
+// console has to be agreed to by a second person and was not.
+func refuseAlone(tx *tx, act admin.Act, about int64, proposer string) error {
+	if !act.Limited || proposer != "" {
+		return nil
+	}
+	staff, err := staffAccess(tx)
+	if err != nil {
+		return err
+	}
+	if staff.SecondPerson(act.Actor, about) {
+		return admin.RefuseAlone()
+	}
+	return nil
+}
+
+// grant keeps who gave a staff login its access, in place of who did before.
+func grant(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, proposer string) error {
+	if person.Realm != login.Staff {
+		return nil
+	}
+	if _, err := tx.exec(`DELETE FROM login_grants WHERE login_id = ?1 AND what = ?2`, person.ID, what); err != nil {
+		return fmt.Errorf("forget who gave login %d access: %w", person.ID, err)
+	}
+	if what == admin.GrantedPassword {
+		if _, err := tx.exec(`UPDATE login_grants SET saw_password = 0 WHERE login_id = ?1 AND saw_password = 1`, person.ID); err != nil {
+			return fmt.Errorf("forget who saw the password of login %d: %w", person.ID, err)
+		}
+	}
+	for _, g := range act.Grants(person.ID, what, proposer) {
+		_, err := tx.exec(`INSERT INTO login_grants (login_id, what, actor, alone, saw_password, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
+			g.LoginID, g.What, g.Actor, g.Alone, g.SawPassword, g.At.UnixMilli())
+		if err != nil {
+			return fmt.Errorf("keep who gave login %d access: %w", person.ID, err)
+		}
+	}
+	return nil
+}
+
+// lapseProposals lets the open proposals lapse that their maker may no longer make.
+func lapseProposals(tx *tx, act admin.Act, maker login.Person) error {
+	rows, err := tx.query(`SELECT `+proposalColumns+` FROM proposals WHERE maker = ?1 AND status = 'open'`, admin.ConsoleActor(maker))
+	open, err := collect(rows, err, readProposal)
+	if err != nil {
+		return fmt.Errorf("read the proposals of login %d: %w", maker.ID, err)
+	}
+	for _, p := range open {
+		if p.StandsWith(maker) {
+			continue
+		}
+		lapsed := act.At
+		if p = p.At(act.At); p.Status == admin.ProposalLapsed {
+			lapsed = p.DecidedAt
+		}
+		if _, err := tx.exec(`UPDATE proposals SET status = 'lapsed', decided_at = ?2 WHERE id = ?1 AND status = 'open'`, p.ID, lapsed.UnixMilli()); err != nil {
+			return fmt.Errorf("let proposal %d lapse: %w", p.ID, err)
+		}
+	}
+	return nil
+}
+
+// makerStands refuses a proposal whose maker was disabled, or lost the right to make
+// it, since they were asked who they are.
+func makerStands(tx *tx, p admin.Proposal) error {
+	maker, err := readAccount(tx.queryRow(`SELECT `+accountColumns+` FROM`+accountTables+`WHERE p.username = ?1`, admin.Username(p.Maker)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the login of %s: %w", p.Maker, err)
+	}
+	return admin.StaffAccess{People: []login.Person{maker.Person}}.MakerStands(p)
+}
+
+// mayApprove refuses an approval by somebody who may not.
+func mayApprove(tx *tx, a admin.Approval, p admin.Proposal) error {
+	staff, err := staffAccess(tx)
+	if err != nil {
+		return err
+	}
+	if !a.Act.Limited {
+		return staff.MakerStands(p)
+	}
+	return staff.MayApprove(p, a.Act.Actor, a.Act.At, a.NewLoginWait)
+}
+
+// carryOutOnLogin does what was proposed about a login that is there.
+func carryOutOnLogin(tx *tx, a admin.Approval, p admin.Proposal) (login.Person, error) {
+	id, wanted, err := p.Login()
+	if err != nil {
+		return login.Person{}, err
+	}
+	person, err := accountByID(tx, id)
+	if err == nil {
+		err = p.CheckLogin(person.Person)
+	}
+	if err != nil {
+		return login.Person{}, err
+	}
+	switch p.Kind {
+	case admin.ProposedRole:
+		return changeTerms(tx, a.CarryOut, id, admin.LoginChange{Role: &wanted.Role}, p.Maker)
+	case admin.ProposedPassword:
+		return resetPassword(tx, a.CarryOut, id, a.PasswordHash, p.Maker)
+	}
+	return resetTOTP(tx, a.CarryOut, id, p.Maker)
+}
+
+// checkLoginMatter refuses a proposal about a login that could not be carried out as
+// things stand.
+func checkLoginMatter(tx *tx, p admin.Proposal) error {
+	id, wanted, err := p.Login()
+	if err != nil {
+		return err
+	}
+	if p.Kind != admin.ProposedLogin {
+		account, err := accountByID(tx, id)
+		if err != nil {
+			return err
+		}
+		return p.CheckLogin(account.Person)
+	}
+	var taken bool
+	if err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM logins WHERE username = ?1)`, wanted.Username).Scan(&taken); err != nil {
+		return fmt.Errorf("look for login %s: %w", wanted.Username, err)
+	}
+	if taken {
+		return refuseTaken(wanted.Username)
+	}
+	return nil
+}
+
+func refuseTaken(username string) error {
+	return admin.Refuse("there is a login %s already: choose another username", username)
+}
