@@ -29,6 +29,8 @@ type Act struct {
 
 	// barred is why the actor may not do it; nil if they may.
 	barred error
+	// limits are what the actor may not go beyond alone; nil if there are none.
+	limits *Limits
 }
 
 // Permitted refuses an act that its actor has no right to. A store asks when it

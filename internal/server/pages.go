@@ -42,7 +42,10 @@ func (n *Node) pages() (*web.Site, error) {
 		Operators: n.Store,
 		Store:     n.Store,
 		Vault:     n.Vault,
-		Limits:    admin.Limits{ApprovalAbove: n.Config.Approval.Above},
+		Limits: admin.Limits{
+			ApprovalAbove: n.Config.Approval.Above, Window: n.Config.Approval.Window, PriceChange: n.Config.Approval.PriceChange,
+		},
+		MaxMonths: n.Config.Plans.MaxMonths,
 		Reports:   reports,
 		Requests:  n.Requests,
 		Provider:  n.Config.Provider.Name,

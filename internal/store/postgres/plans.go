@@ -52,38 +52,85 @@ func (p *possiblePlan) found() (subscription.Plan, bool) {
 // SetPlan makes or changes a plan and keeps the price it had.
 func (db *DB) SetPlan(ctx context.Context, act admin.Act, plan subscription.Plan) (subscription.Plan, error) {
 	var written subscription.Plan
-	err := db.do(ctx, func(tx *tx) error {
+	err := db.do(ctx, func(tx *tx) (err error) {
 		if err := lockPlans(tx); err != nil {
 			return err
 		}
-		if err := checkComponent(tx, plan.Main, catalogue.Main); err != nil {
-			return err
-		}
-		if plan.Addon != "" {
-			if err := checkComponent(tx, plan.Addon, catalogue.Addon); err != nil {
-				return err
-			}
-		}
-		before, known, err := planByID(tx, plan.ID)
+		before, _, err := planByID(tx, plan.ID)
 		if err != nil {
 			return err
 		}
-		written, err = readPlan(tx.queryRow(`
-			INSERT INTO plans AS p (id, name, description, price_paise, months, type, main, addon, retired, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9)
-			    ON CONFLICT (id) DO UPDATE SET
-			       name = excluded.name, description = excluded.description, price_paise = excluded.price_paise,
-			       months = excluded.months, type = excluded.type, main = excluded.main, addon = excluded.addon,
-			       retired = 0, version = p.version + 1, updated_at = excluded.updated_at
-			RETURNING id, name, description, price_paise, months, type, main, addon, retired = 1, version, updated_at`,
-			plan.ID, plan.Name, plan.Description, plan.Price.Paise(), plan.Months, plan.Type, plan.Main,
-			sql.NullString{String: plan.Addon, Valid: plan.Addon != ""}, plan.UpdatedAt.UnixMilli()))
-		if err != nil {
-			return fmt.Errorf("write plan %s: %w", plan.ID, err)
+		if written, err = setPlan(tx, act, before, plan); err != nil {
+			return err
 		}
-		return recordPlan(tx, act, before, known, written)
+		return checkPlanAlone(tx, act, before, plan)
 	})
 	return written, err
+}
+
+// changePlan does what was approved, if the plan still has the version that it was
+// approved from.
+func changePlan(tx *tx, act admin.Act, plan subscription.Plan) (subscription.Plan, error) {
+	if err := lockPlans(tx); err != nil {
+		return plan, err
+	}
+	before, _, err := planByID(tx, plan.ID)
+	if err != nil {
+		return plan, err
+	}
+	if before.Version != plan.Version {
+		return plan, admin.RefusePlanMoved(plan.ID)
+	}
+	return setPlan(tx, act, before, plan)
+}
+
+// setPlan writes a plan, given what it was before; version zero if it is new.
+func setPlan(tx *tx, act admin.Act, before, plan subscription.Plan) (subscription.Plan, error) {
+	if err := checkComponent(tx, plan.Main, catalogue.Main); err != nil {
+		return plan, err
+	}
+	if plan.Addon != "" {
+		if err := checkComponent(tx, plan.Addon, catalogue.Addon); err != nil {
+			return plan, err
+		}
+	}
+	written, err := readPlan(tx.queryRow(`
+		INSERT INTO plans AS p (id, name, description, price_paise, months, type, main, addon, retired, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9)
+		    ON CONFLICT (id) DO UPDATE SET
+		       name = excluded.name, description = excluded.description, price_paise = excluded.price_paise,
+		       months = excluded.months, type = excluded.type, main = excluded.main, addon = excluded.addon,
+		       retired = 0, version = p.version + 1, updated_at = excluded.updated_at
+		RETURNING id, name, description, price_paise, months, type, main, addon, retired = 1, version, updated_at`,
+		plan.ID, plan.Name, plan.Description, plan.Price.Paise(), plan.Months, plan.Type, plan.Main,
+		sql.NullString{String: plan.Addon, Valid: plan.Addon != ""}, plan.UpdatedAt.UnixMilli()))
+	if err != nil {
+		return plan, fmt.Errorf("write plan %s: %w", plan.ID, err)
+	}
+	return written, recordPlan(tx, act, before, before.Version > 0, written)
+}
+
+// checkPlanAlone returns an error where the actor may not have set the plan without a
+// second person. What was written is taken back then; the plan's own newest version is
+// not among those that it is compared with.
+func checkPlanAlone(tx *tx, act admin.Act, before, plan subscription.Plan) error {
+	if !act.Limited() {
+		return nil
+	}
+	rows, err := tx.query(`
+		SELECT h.plan_id, h.name, '', h.price_paise, h.months, h.type, h.main, h.addon, h.retired = 1, h.version, h.since
+		  FROM plan_history h WHERE h.plan_id <> $1 OR h.version <= $2 ORDER BY h.plan_id, h.version`, plan.ID, before.Version)
+	versions, err := collect(rows, err, readPlan)
+	if err != nil {
+		return fmt.Errorf("read the versions of the plans: %w", err)
+	}
+	var approved sql.NullInt64
+	err = tx.queryRow(`
+		SELECT max(decided_at) FROM proposals WHERE kind = 'plan' AND subject = $1 AND status = 'approved'`, "plan "+plan.ID).Scan(&approved)
+	if err != nil {
+		return fmt.Errorf("look for an approved change of plan %s: %w", plan.ID, err)
+	}
+	return act.SetsPlanAlone(before, plan, versions, moment(approved))
 }
 
 // lockPlans lets one change of the catalogue in at a time: of a plan that is not

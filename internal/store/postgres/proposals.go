@@ -154,6 +154,8 @@ func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
 		outcome.Wallet, _, err = adjust(tx, a.CarryOut, admin.Adjustment{OperatorID: p.OperatorID, Amount: p.Amount})
 	case admin.ProposedSettlement:
 		outcome.Operation, err = settleReview(tx, a.CarryOut, a.Settlement)
+	case admin.ProposedPlan:
+		outcome.Plan, err = changePlan(tx, a.CarryOut, a.Plan)
 	default:
 		err = fmt.Errorf("proposal %d is of an unknown kind, %q", p.ID, p.Kind)
 	}
