@@ -78,18 +78,35 @@ type PlanSecondNeeded struct {
 
 func (s *PlanSecondNeeded) Unwrap() error { return s.Refusal }
 
+// PlanComparison is what a change of a plan is compared with.
+type PlanComparison struct {
+	// Versions is every version of every plan, by plan and number.
+	Versions []subscription.Plan
+	// Approved is when a change of the plan was last approved; zero if none was.
+	Approved time.Time
+}
+
 // SetsPlanAlone returns a *PlanSecondNeeded if the actor may not set a plan alone.
-// A store asks in the transaction that sets it, and gives it the plan as it is, which
-// has version zero if it is not there yet, every version of every plan in the order of
-// their numbers, and when a change of this plan was last approved; zero if never.
-func (a Act) SetsPlanAlone(was, plan subscription.Plan, versions []subscription.Plan, approved time.Time) error {
+// A store asks in the transaction that sets it, and gives it the plan as it was, which
+// has version zero if it was not there, and what there was to compare with.
+func (a Act) SetsPlanAlone(was, plan subscription.Plan, with PlanComparison) error {
 	if a.limits == nil {
 		return nil
 	}
-	if why := a.limits.secondForPlan(was, plan, versions, approved, a.At); why != nil {
+	if why := a.limits.secondForPlan(was, plan, with, a.At); why != nil {
 		return &PlanSecondNeeded{Was: was, Refusal: why}
 	}
 	return nil
+}
+
+// PlanSecond returns why the actor would need a second person to set a plan now; nil
+// if they would not.
+func (d *Desk) PlanSecond(ctx context.Context, was, plan subscription.Plan) (*Refusal, error) {
+	with, err := d.store.PlanComparison(ctx, plan.ID)
+	if err != nil || !d.limited {
+		return nil, err
+	}
+	return d.limits.secondForPlan(was, plan, with, d.now()), nil
 }
 
 // secondForPlan returns why a plan takes a second person; nil if it does not.
@@ -97,10 +114,10 @@ func (a Act) SetsPlanAlone(was, plan subscription.Plan, versions []subscription.
 // Prices are compared with those of now and with those at the beginning of the
 // window: several small changes within it count together, and so does a plan that
 // was retired, or made, to be compared with.
-func (l Limits) secondForPlan(was, plan subscription.Plan, versions []subscription.Plan, approved, now time.Time) *Refusal {
+func (l Limits) secondForPlan(was, plan subscription.Plan, with PlanComparison, now time.Time) *Refusal {
 	begins := now.Add(-l.Window)
 	histories := map[string][]subscription.Plan{}
-	for _, version := range versions {
+	for _, version := range with.Versions {
 		histories[version.ID] = append(histories[version.ID], version)
 	}
 	if was.Version > 0 {
@@ -108,8 +125,8 @@ func (l Limits) secondForPlan(was, plan subscription.Plan, versions []subscripti
 			return Refuse("the term or the components of plan %s would change: propose it, and let somebody else approve it", plan.ID)
 		}
 		since := begins
-		if approved.After(since) {
-			since = approved
+		if with.Approved.After(since) {
+			since = with.Approved
 		}
 		base := was
 		if earlier, found := inForce(histories[plan.ID], since); found {

@@ -74,6 +74,8 @@ type Store interface {
 	// provider's catalogue, as last seen, does not sell, and returns a
 	// *PlanSecondNeeded, and changes nothing, where Act.SetsPlanAlone does.
 	SetPlan(ctx context.Context, act Act, plan subscription.Plan) (subscription.Plan, error)
+	// PlanComparison reads what a change of a plan is compared with.
+	PlanComparison(ctx context.Context, id string) (PlanComparison, error)
 	RetirePlan(ctx context.Context, act Act, id string) error
 	AllPlans(ctx context.Context) ([]subscription.Plan, error)
 	// PlanHistory reads every version of a plan, the newest first.

@@ -60,10 +60,14 @@ func (db *DB) SetPlan(ctx context.Context, act admin.Act, plan subscription.Plan
 		if err != nil {
 			return err
 		}
+		comparison, err := planComparison(tx, plan.ID)
+		if err != nil {
+			return err
+		}
 		if written, err = setPlan(tx, act, before, plan); err != nil {
 			return err
 		}
-		return checkPlanAlone(tx, act, before, plan)
+		return act.SetsPlanAlone(before, plan, comparison)
 	})
 	return written, err
 }
@@ -110,27 +114,27 @@ func setPlan(tx *tx, act admin.Act, before, plan subscription.Plan) (subscriptio
 	return written, recordPlan(tx, act, before, before.Version > 0, written)
 }
 
-// checkPlanAlone returns an error where the actor may not have set the plan without a
-// second person. What was written is taken back then; the plan's own newest version is
-// not among those that it is compared with.
-func checkPlanAlone(tx *tx, act admin.Act, before, plan subscription.Plan) error {
-	if !act.Limited() {
-		return nil
-	}
-	rows, err := tx.query(`
+// PlanComparison reads what a change of a plan is compared with.
+func (db *DB) PlanComparison(ctx context.Context, id string) (admin.PlanComparison, error) {
+	return planComparison(db.read(ctx), id)
+}
+
+func planComparison(from querier, id string) (admin.PlanComparison, error) {
+	var c admin.PlanComparison
+	rows, err := from.query(`
 		SELECT h.plan_id, h.name, '', h.price_paise, h.months, h.type, h.main, h.addon, h.retired = 1, h.version, h.since
-		  FROM plan_history h WHERE h.plan_id <> $1 OR h.version <= $2 ORDER BY h.plan_id, h.version`, plan.ID, before.Version)
-	versions, err := collect(rows, err, readPlan)
-	if err != nil {
-		return fmt.Errorf("read the versions of the plans: %w", err)
+		  FROM plan_history h ORDER BY h.plan_id, h.version`)
+	if c.Versions, err = collect(rows, err, readPlan); err != nil {
+		return c, fmt.Errorf("read the versions of the plans: %w", err)
 	}
 	var approved sql.NullInt64
-	err = tx.queryRow(`
-		SELECT max(decided_at) FROM proposals WHERE kind = 'plan' AND subject = $1 AND status = 'approved'`, "plan "+plan.ID).Scan(&approved)
+	err = from.queryRow(`
+		SELECT max(decided_at) FROM proposals WHERE kind = 'plan' AND subject = $1 AND status = 'approved'`, "plan "+id).Scan(&approved)
 	if err != nil {
-		return fmt.Errorf("look for an approved change of plan %s: %w", plan.ID, err)
+		return c, fmt.Errorf("look for an approved change of plan %s: %w", id, err)
 	}
-	return act.SetsPlanAlone(before, plan, versions, moment(approved))
+	c.Approved = moment(approved)
+	return c, nil
 }
 
 // lockPlans lets one change of the catalogue in at a time: of a plan that is not

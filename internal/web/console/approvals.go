@@ -31,7 +31,31 @@ type proposal struct {
 	OperatorName string
 	// Own: the visitor made it, and so can withdraw it and not decide it.
 	Own bool
+	// Why money waits for a second person; empty where that was not asked.
+	Why string
+	// Plan is what a proposal to set a plan changes; nil for any other.
+	Plan *planDifference
 	rights
+}
+
+// MayApprove reports whether the visitor has the right to what is proposed, and to
+// approve it.
+func (p proposal) MayApprove() bool {
+	return p.May(string(admin.ProposalApprove)) && p.May(string(p.Kind.Action()))
+}
+
+// waiting is a proposal that waits, with why, and what it changes.
+func (c console) waiting(v *web.Visit, p admin.Proposal, operatorName string) (proposal, error) {
+	seen := c.asSeen(v, p, operatorName)
+	why, err := c.desk(v).WhySecond(v.Context(), p)
+	if err != nil {
+		return seen, err
+	}
+	seen.Why = whyText(v, why)
+	if p.Kind == admin.ProposedPlan {
+		seen.Plan, err = c.planDifference(v, p)
+	}
+	return seen, err
 }
 
 func (c console) asSeen(v *web.Visit, p admin.Proposal, operatorName string) proposal {
@@ -45,6 +69,8 @@ func (p proposal) Title() string {
 		return look.Word("Top up the wallet")
 	case p.Kind == admin.ProposedAdjustment:
 		return look.Word("Adjust the wallet")
+	case p.Kind == admin.ProposedPlan:
+		return look.Word("Make or change a plan")
 	case p.Confirm:
 		return look.Word("Confirm an operation in review")
 	}
@@ -80,18 +106,22 @@ func (c console) approvalsPage(v *web.Visit, f *form) error {
 	data := approvalsPage{Form: f, rights: rightsOf(v)}
 	for _, p := range all {
 		name, known := names[p.OperatorID]
-		if !known {
+		if !known && p.OperatorID != 0 {
 			operator, err := desk.Operator(v.Context(), p.OperatorID)
 			if err != nil {
 				return err
 			}
 			name, names[p.OperatorID] = operator.Name, operator.Name
 		}
-		if p.Status == admin.ProposalOpen {
-			data.Waiting = append(data.Waiting, c.asSeen(v, p, name))
-		} else {
+		if p.Status != admin.ProposalOpen {
 			data.Decided = append(data.Decided, c.asSeen(v, p, name))
+			continue
 		}
+		seen, err := c.waiting(v, p, name)
+		if err != nil {
+			return err
+		}
+		data.Waiting = append(data.Waiting, seen)
 	}
 	if !f.ok() {
 		return again(v, "console/approvals", data)

@@ -52,11 +52,15 @@ func (c console) home(v *web.Visit) error {
 		return err
 	}
 	for _, p := range open {
-		operator, err := desk.Operator(v.Context(), p.OperatorID)
-		if err != nil {
-			return err
+		about := p.Subject
+		if p.OperatorID != 0 {
+			operator, err := desk.Operator(v.Context(), p.OperatorID)
+			if err != nil {
+				return err
+			}
+			about = operator.Name
 		}
-		data.Waiting = append(data.Waiting, c.asSeen(v, p, operator.Name))
+		data.Waiting = append(data.Waiting, c.asSeen(v, p, about))
 	}
 	accounts, err := c.Reports.Accounts(v.Context(), report.AccountFilter{Status: subscription.OperatorActive, Most: homeAccounts})
 	if err != nil {
