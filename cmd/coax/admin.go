@@ -56,8 +56,8 @@ type staffStore struct {
 
 // atDesk opens the store as a member of staff, for the length of one act.
 func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk) error) error {
-	return a.atStore(ctx, func(ctx context.Context, _ server.Config, s staffStore) error {
-		return act(ctx, admin.NewDesk(s.store, s.vault, s.actor, a.now))
+	return a.atStore(ctx, func(ctx context.Context, config server.Config, s staffStore) error {
+		return act(ctx, admin.NewDesk(s.store, s.vault, s.actor, a.now).BoundTerms(config.Plans.MaxMonths))
 	})
 }
 

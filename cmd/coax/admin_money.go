@@ -245,7 +245,7 @@ on every node; what was bought before is not touched. Components are the provide
 	flags.StringVar(&plan.Name, "name", "", "the plan's `NAME`")
 	flags.StringVar(&plan.Description, "description", "", "a sentence about it")
 	flags.StringVar(&price, "price", "", "rupees per purchase, at least 0.01")
-	flags.IntVar(&plan.Months, "duration", 0, "`MONTHS` of 30 days")
+	flags.IntVar(&plan.Months, "duration", 0, "`MONTHS` of 30 days; at most plans.max_months")
 	flags.StringVar(&kind, "type", string(subscription.Standard), "standard or combo")
 	flags.StringArrayVar(&components, "component", nil, "`main=CODE`, and for a combo addon=CODE")
 	for _, name := range []string{"id", "name", "price", "duration", "component"} {

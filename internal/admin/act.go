@@ -27,12 +27,10 @@ type Act struct {
 	// that log and books carry it, and a store refuses a second act under it.
 	Voucher string
 
-	// Limited: it is done in the console, by somebody with a role and limits, and not
-	// on the command line.
-	Limited bool
-
 	// barred is why the actor may not do it; nil if they may.
 	barred error
+	// limits are what the actor may not go beyond alone; nil if there are none.
+	limits *Limits
 }
 
 // Permitted refuses an act that its actor has no right to. A store asks when it

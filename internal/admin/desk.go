@@ -42,6 +42,8 @@ type Desk struct {
 	limited bool
 	role    Role
 	limits  Limits
+	// maxMonths is the longest term that a plan is set to; zero is mostMonths.
+	maxMonths int
 }
 
 // NewDesk returns the desk of one actor, who may do everything: see As and From.
@@ -50,8 +52,12 @@ func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Des
 }
 
 func (d *Desk) act(action Action) Act {
-	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, Limited: d.limited, barred: d.permit(action)}
+	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action)}
 	act.Reason = act.noted("")
+	if d.limited {
+		limits := d.limits
+		act.limits = &limits
+	}
 	return act
 }
 
@@ -257,37 +263,6 @@ func (d *Desk) Done(ctx context.Context) (act LoggedAct, found bool, err error) 
 		return LoggedAct{}, false, nil
 	}
 	return d.store.ActUnder(ctx, d.voucher)
-}
-
-// SetPlan makes a plan, or changes the one with that id. The new price holds
-// from the next reservation on, on every node.
-func (d *Desk) SetPlan(ctx context.Context, plan subscription.Plan) (subscription.Plan, error) {
-	for _, text := range []struct {
-		name        Term
-		value       string
-		least, most int
-	}{
-		{Term("plan's id"), plan.ID, 1, 100}, {Term("plan's name"), plan.Name, 1, 100},
-		{Term("plan's description"), plan.Description, 0, 500}, {Term("plan's main component"), plan.Main, 1, 100},
-	} {
-		if err := checkText(text.name, text.value, text.least, text.most); err != nil {
-			return plan, err
-		}
-	}
-	switch {
-	case plan.Price.Less(subscription.MinPrice):
-		return plan, Refuse("a price of %s is below %s", plan.Price, subscription.MinPrice)
-	case plan.Months < 1 || plan.Months > 120:
-		return plan, Refuse("a duration of %d months is outside 1 to 120", plan.Months)
-	case plan.Type != subscription.Standard && plan.Type != subscription.Combo:
-		return plan, Refuse("plan type %q is not known: give standard or combo", plan.Type)
-	case plan.Type == subscription.Combo && plan.Addon == "":
-		return plan, Refuse("a combo plan needs an add-on: give --component addon=CODE")
-	case plan.Type == subscription.Standard && plan.Addon != "":
-		return plan, Refuse("a standard plan has no add-on: drop it, or make the plan a combo")
-	}
-	plan.UpdatedAt = d.now()
-	return d.store.SetPlan(ctx, d.act(PlanSet), plan)
 }
 
 // RetirePlan takes a plan out of the catalogue. What was bought runs on.

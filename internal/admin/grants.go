@@ -38,7 +38,7 @@ type Grant struct {
 // Grants are the grants that an action leaves, in place of earlier ones of the same
 // kind. proposer is who proposed it; empty if nobody had to.
 func (a Act) Grants(loginID int64, what GrantKind, proposer string) []Grant {
-	if !a.Limited {
+	if !a.Limited() {
 		return nil
 	}
 	own := Grant{
@@ -176,7 +176,7 @@ func (s StaffAccess) MakerStands(p Proposal) error {
 // StandsWith reports whether the maker, as they are now, may still make the proposal.
 // Where not, it lapses.
 func (p Proposal) StandsWith(maker login.Person) bool {
-	return !maker.Disabled && May(Role(maker.Role), ProposalMake) && May(Role(maker.Role), p.Kind.action())
+	return !maker.Disabled && May(Role(maker.Role), ProposalMake) && May(Role(maker.Role), p.Kind.Action())
 }
 
 func refuseMaker(p Proposal) *Refusal {

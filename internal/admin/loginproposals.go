@@ -169,7 +169,7 @@ func (d *Desk) SecondPerson(ctx context.Context, id int64) (bool, error) {
 func (d *Desk) Approvable(ctx context.Context) (func(Proposal) error, error) {
 	staff, err := d.store.StaffAccess(ctx)
 	return func(p Proposal) error {
-		if err := d.permit(p.Kind.action()); err != nil {
+		if err := d.permit(p.Kind.Action()); err != nil {
 			return err
 		}
 		return staff.MayApprove(p, d.actor, d.now(), d.limits.NewLoginWait)

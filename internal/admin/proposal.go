@@ -23,6 +23,7 @@ const (
 	ProposedTopUp      ProposalKind = "topup"
 	ProposedAdjustment ProposalKind = "adjust"
 	ProposedSettlement ProposalKind = "settle"
+	ProposedPlan       ProposalKind = "plan"
 	// A login that may approve: see loginproposals.go.
 	ProposedLogin    ProposalKind = "login"
 	ProposedRole     ProposalKind = "role"
@@ -30,10 +31,11 @@ const (
 	ProposedTOTP     ProposalKind = "totp"
 )
 
-// action is the act that a proposal of this kind comes to.
-func (k ProposalKind) action() Action {
+// Action is the staff action that a proposal of this kind comes to. Who makes or
+// approves the proposal must have the right to it.
+func (k ProposalKind) Action() Action {
 	return map[ProposalKind]Action{
-		ProposedTopUp: WalletTopUp, ProposedAdjustment: WalletAdjust, ProposedSettlement: ReviewSettle,
+		ProposedTopUp: WalletTopUp, ProposedAdjustment: WalletAdjust, ProposedSettlement: ReviewSettle, ProposedPlan: PlanSet,
 		ProposedLogin: LoginCreate, ProposedRole: LoginSet, ProposedPassword: LoginResetPassword, ProposedTOTP: LoginResetTOTP,
 	}[k]
 }
@@ -131,6 +133,8 @@ type Approval struct {
 	PasswordHash string
 	// NewLoginWait is Limits.NewLoginWait.
 	NewLoginWait time.Duration
+	// Plan is what a plan is changed to, with the version that it must still have.
+	Plan subscription.Plan
 }
 
 // Outcome is what came of a wish to move money: it was done, or it waits.
@@ -140,10 +144,14 @@ type Outcome struct {
 	Proposal Proposal
 	// Already: it had been done, or proposed, before, and nothing has changed now.
 	Already bool
+	// Why a second person is needed to move money; nil where none was.
+	Why *SecondNeeded
 	// What it left behind, where it was done: of a top-up or an adjustment the
-	// wallet, of a settlement the operation, of an action on a login the person.
+	// wallet, of a settlement the operation, of a plan the plan, of an action on a login
+	// the person.
 	Wallet    subscription.Wallet
 	Operation operation.Operation
+	Plan      subscription.Plan
 	Person    login.Person
 	// Password is one that was made up for the person, shown this once.
 	Password string
@@ -158,25 +166,33 @@ func (d *Desk) SubmitTopUp(ctx context.Context, topUp TopUp) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if d.needsSecond(topUp.Amount) {
-		return d.propose(ctx, Proposal{Kind: ProposedTopUp, OperatorID: topUp.OperatorID, Amount: topUp.Amount, Reference: topUp.Reference})
+	wanted := Proposal{Kind: ProposedTopUp, OperatorID: topUp.OperatorID, Amount: topUp.Amount, Reference: topUp.Reference}
+	if why := d.tooMuch(topUp.Amount); why != nil {
+		return d.proposeBecause(ctx, why, wanted)
 	}
 	wallet, credited, err := d.TopUp(ctx, topUp)
+	if why := secondNeeded(err); why != nil {
+		return d.proposeBecause(ctx, why, wanted)
+	}
 	return Outcome{Wallet: wallet, Already: !credited}, err
 }
 
 // SubmitAdjustment corrects a wallet, or proposes to where that takes a second
 // person.
 func (d *Desk) SubmitAdjustment(ctx context.Context, operatorID int64, amount money.Amount, reason string) (Outcome, error) {
-	if !d.needsSecond(amount) {
-		wallet, err := d.Adjust(ctx, operatorID, amount, reason)
-		return Outcome{Wallet: wallet}, err
-	}
 	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
 		return Outcome{}, err
 	}
-	return d.propose(ctx, Proposal{Kind: ProposedAdjustment, OperatorID: operatorID, Amount: amount, Reason: act.Reason})
+	wanted := Proposal{Kind: ProposedAdjustment, OperatorID: operatorID, Amount: amount, Reason: act.Reason}
+	if why := d.tooMuch(amount); why != nil {
+		return d.proposeBecause(ctx, why, wanted)
+	}
+	wallet, err := d.Adjust(ctx, operatorID, amount, reason)
+	if why := secondNeeded(err); why != nil {
+		return d.proposeBecause(ctx, why, wanted)
+	}
+	return Outcome{Wallet: wallet}, err
 }
 
 // SubmitSettlement decides an operation in review, or proposes to where its amount
@@ -190,17 +206,28 @@ func (d *Desk) SubmitSettlement(ctx context.Context, transactionID string, confi
 	if err != nil {
 		return Outcome{}, err
 	}
-	if d.needsSecond(op.Amount) {
-		return d.propose(ctx, Proposal{
-			Kind: ProposedSettlement, OperatorID: op.OperatorID, Amount: op.Amount, TransactionID: op.ID, Confirm: confirm, Reason: act.Reason,
-		})
+	wanted := Proposal{
+		Kind: ProposedSettlement, OperatorID: op.OperatorID, Amount: op.Amount, TransactionID: op.ID, Confirm: confirm, Reason: act.Reason,
+	}
+	if why := d.tooMuch(op.Amount); why != nil {
+		return d.proposeBecause(ctx, why, wanted)
 	}
 	settled, err := d.SettleReview(ctx, transactionID, confirm, reason)
+	if why := secondNeeded(err); why != nil {
+		return d.proposeBecause(ctx, why, wanted)
+	}
 	return Outcome{Operation: settled}, err
 }
 
+// proposeBecause proposes to move an amount, and says why that is necessary.
+func (d *Desk) proposeBecause(ctx context.Context, why *SecondNeeded, p Proposal) (Outcome, error) {
+	outcome, err := d.propose(ctx, p)
+	outcome.Why = why
+	return outcome, err
+}
+
 func (d *Desk) propose(ctx context.Context, p Proposal) (Outcome, error) {
-	if err := d.permit(p.Kind.action()); err != nil {
+	if err := d.permit(p.Kind.Action()); err != nil {
 		return Outcome{}, err
 	}
 	act := d.act(ProposalMake)
@@ -221,11 +248,16 @@ func (d *Desk) Approve(ctx context.Context, id int64) (Outcome, error) {
 	if p.Maker == d.actor {
 		return Outcome{}, Refuse("proposal %d is your own: somebody else has to approve it", id)
 	}
-	approval := Approval{Act: d.act(ProposalApprove), Proposal: p, CarryOut: d.act(p.Kind.action()), NewLoginWait: d.limits.NewLoginWait}
+	approval := Approval{Act: d.act(ProposalApprove), Proposal: p, CarryOut: d.act(p.Kind.Action()), NewLoginWait: d.limits.NewLoginWait}
 	// One moment for both: the books and the log say the same.
 	approval.CarryOut.At, approval.CarryOut.Reason, approval.CarryOut.Voucher = approval.Act.At, p.Reason, ""
 	if p.Kind == ProposedSettlement {
 		approval.Settlement = settlementBy(approval.CarryOut, p.TransactionID, p.Confirm)
+	}
+	if p.Kind == ProposedPlan {
+		if approval.Plan, err = d.approvedPlan(ctx, p, approval.CarryOut); err != nil {
+			return Outcome{}, err
+		}
 	}
 	password, err := approval.makeUpPassword(ctx)
 	if err != nil {

@@ -132,6 +132,13 @@ type Limits struct {
 	// NewLoginWait is how long a login that was created, raised or reset in the console
 	// cannot approve.
 	NewLoginWait time.Duration
+	// Window is how long an amount counts: what one person moved alone within it, and
+	// what anybody moved alone for one operator, stays within ApprovalAbove together.
+	// Zero counts each amount by itself.
+	Window time.Duration
+	// PriceChange is by how many percent one person changes a plan's price within
+	// Window; zero is by nothing.
+	PriceChange int
 }
 
 // As is the desk with the rights of a role and within limits. A desk is without
@@ -157,23 +164,6 @@ func (d *Desk) From(address netip.Addr) *Desk {
 func (d *Desk) permit(action Action) error {
 	if d.limited && !May(d.role, action) {
 		return Refuse("the role %q does not allow %q: ask somebody who may", d.role, action)
-	}
-	return nil
-}
-
-// needsSecond reports whether an amount, of either sign, is more than this desk
-// moves alone.
-func (d *Desk) needsSecond(amount money.Amount) bool {
-	if amount.IsNegative() {
-		amount = amount.Neg()
-	}
-	return d.limited && d.limits.ApprovalAbove.Less(amount)
-}
-
-// alone refuses what takes a second person.
-func (d *Desk) alone(amount money.Amount) error {
-	if d.needsSecond(amount) {
-		return Refuse("%s is more than one person moves alone (%s): propose it, and let somebody else approve it", amount, d.limits.ApprovalAbove)
 	}
 	return nil
 }

@@ -39,6 +39,10 @@ type Store interface {
 	// and amount it changes nothing and says so.
 	Adjust(ctx context.Context, act Act, adjustment Adjustment) (wallet subscription.Wallet, booked bool, err error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
+	// MovedAlone adds up what was moved without a second person. TopUp, Adjust and
+	// SettleReview add to it; ApproveProposal does not. Of an actor who has limits they
+	// return a *SecondNeeded, and change nothing, where Act.MovesAlone does.
+	MovedAlone(ctx context.Context, query MovedQuery) (MovedAlone, error)
 
 	// Propose keeps a proposal. One of the same matter that is open already is
 	// returned if it wants the same, and refused if it does not; so is a top-up
@@ -68,8 +72,11 @@ type Store interface {
 	SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error)
 
 	// SetPlan makes or changes a plan. It refuses a component that the
-	// provider's catalogue, as last seen, does not sell.
+	// provider's catalogue, as last seen, does not sell, and returns a
+	// *PlanSecondNeeded, and changes nothing, where Act.SetsPlanAlone does.
 	SetPlan(ctx context.Context, act Act, plan subscription.Plan) (subscription.Plan, error)
+	// PlanComparison reads what a change of a plan is compared with.
+	PlanComparison(ctx context.Context, id string) (PlanComparison, error)
 	RetirePlan(ctx context.Context, act Act, id string) error
 	AllPlans(ctx context.Context) ([]subscription.Plan, error)
 	// PlanHistory reads every version of a plan, the newest first.

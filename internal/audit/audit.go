@@ -98,7 +98,7 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 	}
 	for _, pass := range []func(){
 		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
-		a.readProposals, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
+		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
 		pass()
@@ -196,6 +196,7 @@ var (
 	broughtProposals = migration{sqlite: 8, postgres: 6} // with closed months and the origin of acts
 	broughtSubjects  = migration{sqlite: 17, postgres: 12}
 	broughtGrants    = migration{sqlite: 18, postgres: 13}
+	broughtAmounts   = migration{sqlite: 19, postgres: 14}
 )
 
 // has reports whether the store has had a migration.

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // twoPeopleShop is a closed shop in which two people then worked in the console:
@@ -90,6 +92,41 @@ func (s *shop) giveAccess() {
 	s.ok(err)
 }
 
+// plannedShop is a closed shop in which two people then made a plan, and one of them
+// topped a wallet up alone.
+func plannedShop(t testing.TB) healthy {
+	t.Helper()
+	closed := closedShop(t)
+	s := openShop(t, closed.path)
+	closed.keys = maps.Clone(closed.keys)
+	s.now, s.keys = closed.now, closed.keys
+	clerk := func(name string) *admin.Desk {
+		return admin.NewDesk(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
+			As(admin.Administrator, admin.Limits{ApprovalAbove: rupees("100"), Window: time.Hour, PriceChange: 20})
+	}
+	s.create("asha", login.Administrator, 0)
+	s.create("binu", login.Administrator, 0)
+	asha, binu, ctx := clerk("asha"), clerk("binu"), s.Context()
+	plans := must[[]subscription.Plan](s)(asha.Plans(ctx))
+	plan := plans[slices.IndexFunc(plans, func(p subscription.Plan) bool { return !p.Retired })]
+	plan.ID, plan.Price = "CHEAP-1", subscription.MinPrice
+	wanted := must[admin.Outcome](s)(asha.SubmitPlan(ctx, plan))
+	must[admin.Outcome](s)(binu.Approve(ctx, wanted.Proposal.ID))
+	must[admin.Outcome](s)(asha.SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("99"), Reference: "NEFT-99"}))
+	acts := must[[]admin.LoggedAct](s)(asha.ActPage(ctx, admin.ListQuery{}))
+	s.keys["topped"], s.keys["planned"] = fmt.Sprint(acts[len(acts)-1].ID), fmt.Sprint(acts[len(acts)-3].ID)
+	s.ok(s.store.Close())
+	return closed
+}
+
+func TestAudit_ApprovedPlanIsClean(t *testing.T) {
+	s := plannedShop(t)
+	report, err := audited(t, s.path, s.now)
+	if err != nil || !report.OK || report.Counts.Proposals != 1 {
+		t.Errorf("%+v, %v; want it clean", report, err)
+	}
+}
+
 func approvalsMigration() string {
 	if pgtest.Chosen() {
 		return "6"
@@ -127,6 +164,15 @@ var approvalDamage = []damage{
 	{
 		name: "an act from somewhere else", want: []string{"A9", "A10"}, subject: "act {approval}", shop: twoPeopleShop,
 		sql: `UPDATE staff_acts SET origin = '192.0.2.8' WHERE id = {approval}`,
+	}, {
+		name: "an approved plan of another price", want: []string{"A10", "A9"}, subject: "proposal 1", shop: plannedShop,
+		sql: `UPDATE staff_acts SET after_state = replace(after_state, '"price":0.01', '"price":0.02') WHERE id = {planned}`,
+	}, {
+		name: "an amount that counts for less", want: []string{"A10"}, subject: "staff action {topped}", shop: plannedShop,
+		sql: `UPDATE staff_amounts SET amount_paise = 1 WHERE act_id = {topped}`,
+	}, {
+		name: "an amount that counts for somebody else", want: []string{"A10"}, subject: "staff action {topped}", shop: plannedShop,
+		sql: `UPDATE staff_amounts SET person = 'binu' WHERE act_id = {topped}`,
 	}, {
 		name: "an act from nowhere", want: []string{"A9", "A10"}, subject: "act {approval}", shop: twoPeopleShop,
 		sql: `UPDATE staff_acts SET origin = '' WHERE id = {approval}`,

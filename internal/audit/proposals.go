@@ -2,6 +2,7 @@ package audit
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -151,6 +152,9 @@ func (a *auditor) judgeApproval(done, approval *act) {
 		want = "login reset-password: " + state["subject"]
 	case "totp":
 		want = "login reset-totp: " + state["subject"]
+	case "plan":
+		want = "plan set: " + state["subject"]
+		same = same && plannedAs(done, state["change"])
 	}
 	if !same || done.action+": "+done.subject != want {
 		a.found("A10", approval.subject, "act %d approves %s of %s, and the act before it is %q by %s (%s); expected what was approved",
@@ -169,4 +173,25 @@ func moved(act *act) string {
 		return ""
 	}
 	return after.Sub(before).String()
+}
+
+// plannedAs reports whether an act left a plan as a proposal wanted it, one version
+// after the one that the proposal was made from.
+func plannedAs(act *act, change string) bool {
+	var wanted struct {
+		Was struct {
+			Version int64 `json:"version"`
+		} `json:"was"`
+		Plan json.RawMessage `json:"plan"`
+	}
+	if json.Unmarshal([]byte(change), &wanted) != nil {
+		return false
+	}
+	plan, left := fieldsOf(string(wanted.Plan)), fieldsOf(act.after)
+	for _, field := range []string{"name", "description", "price", "duration", "type", "main", "addon"} {
+		if plan[field] != left[field] {
+			return false
+		}
+	}
+	return left["version"] == strconv.FormatInt(wanted.Was.Version+1, 10)
 }

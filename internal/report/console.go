@@ -92,6 +92,13 @@ func (d *Desk) Totals(ctx context.Context) (Totals, error) {
 	return d.totals.recall("", d.now(), totalsKept, func() (Totals, error) { return d.store.SystemTotals(ctx) })
 }
 
+// PlanSubscribers counts the subscribers of the whole service whose active plan it is:
+// those who renew at its price unless they choose another.
+func (d *Desk) PlanSubscribers(ctx context.Context, planID string) (int, error) {
+	now := d.now()
+	return d.planSubscribers.recall(planID, now, totalsKept, func() (int, error) { return d.store.CountPlanSubscribers(ctx, planID, now) })
+}
+
 // Review is an operation whose outcome nobody knows, and whose it is.
 type Review struct {
 	operation.Operation

@@ -68,6 +68,9 @@ type Store interface {
 	// CommissionSums adds up what an operator's operations that succeeded from one
 	// moment until before another earned, by plan. It looks at each of them.
 	CommissionSums(ctx context.Context, operatorID int64, from, before time.Time) ([]CommissionSum, error)
+	// CountPlanSubscribers counts the subscribers of the whole service whose active plan
+	// it is at a moment. It looks at each of them.
+	CountPlanSubscribers(ctx context.Context, planID string, now time.Time) (int, error)
 	// ListCommissions reads a page of them one by one, in the ledger's order.
 	ListCommissions(ctx context.Context, q CommissionQuery) ([]CommissionLine, error)
 }
@@ -96,6 +99,8 @@ type Desk struct {
 	counts *memory[int64, SubscriberCounts]
 	totals *memory[string, Totals]
 	earned *memory[periodOf, []CommissionSum]
+	// planSubscribers are counted by plan.
+	planSubscribers *memory[string, int]
 }
 
 // New makes a desk.
@@ -104,6 +109,7 @@ func New(store Store, config Config) *Desk {
 		store: store, now: config.Now, lookedAt: cmp.Or(config.LookedAt, lookedAt), addedUpAtOnce: cmp.Or(config.AddedUpAtOnce, addedUpAtOnce),
 		dues: newMemory[int64, []Due](), days: newMemory[dayOf, []Trade](), counts: newMemory[int64, SubscriberCounts](),
 		totals: newMemory[string, Totals](), earned: newMemory[periodOf, []CommissionSum](),
+		planSubscribers: newMemory[string, int](),
 	}
 }
 

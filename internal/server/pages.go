@@ -42,7 +42,11 @@ func (n *Node) pages() (*web.Site, error) {
 		Operators: n.Store,
 		Store:     n.Store,
 		Vault:     n.Vault,
-		Limits:    admin.Limits{ApprovalAbove: n.Config.Approval.Above, NewLoginWait: n.Config.Approval.NewLoginWait},
+		Limits: admin.Limits{
+			ApprovalAbove: n.Config.Approval.Above, Window: n.Config.Approval.Window, PriceChange: n.Config.Approval.PriceChange,
+			NewLoginWait: n.Config.Approval.NewLoginWait,
+		},
+		MaxMonths: n.Config.Plans.MaxMonths,
 		Reports:   reports,
 		Requests:  n.Requests,
 		Provider:  n.Config.Provider.Name,

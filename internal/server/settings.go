@@ -71,7 +71,12 @@ type Config struct {
 	}
 	Approval struct {
 		Above        money.Amount
+		Window       time.Duration
 		NewLoginWait time.Duration
+		PriceChange  int
+	}
+	Plans struct {
+		MaxMonths int
 	}
 	Audit struct {
 		Every time.Duration
@@ -177,10 +182,16 @@ var Settings = []setting{
 		Read: yesNo(func(c *Config) *bool { return &c.Panel.StaffTOTP })},
 	{Key: "request_log.keep", Standard: "720h", Doc: "how long operators can look their API calls up; 0s = calls are not kept",
 		Read: duration(0, 366*24*time.Hour, func(c *Config) *time.Duration { return &c.RequestLog.Keep })},
-	{Key: "approval.above", Standard: "50000.00", Doc: "amount in rupees above which the console moves money only after a second person has agreed; 0 = always",
+	{Key: "approval.above", Standard: "50000.00", Doc: "amount in rupees above which the console moves money only after a second person has agreed, alone or as a sum within approval.window; 0 = always",
 		Read: readApprovalAbove},
+	{Key: "approval.window", Standard: "24h", Doc: "how long an amount counts towards approval.above: what one person moved alone within it, and what was moved alone for one operator",
+		Read: duration(time.Minute, 31*24*time.Hour, func(c *Config) *time.Duration { return &c.Approval.Window })},
 	{Key: "approval.new_login_wait", Standard: "24h", Doc: "how long a login that was made, raised or reset in the console cannot approve; 0s = it can at once",
 		Read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Approval.NewLoginWait })},
+	{Key: "approval.price_change", Standard: "20", number: true, Doc: "percent by which the console changes a plan's price within approval.window before a second person is needed; 0 = any change",
+		Read: number(0, 100, func(c *Config) *int { return &c.Approval.PriceChange })},
+	{Key: "plans.max_months", Standard: "24", number: true, Doc: "longest term that a plan can be set to, in months",
+		Read: number(1, 120, func(c *Config) *int { return &c.Plans.MaxMonths })},
 
 	{Key: "audit.every", Standard: "0s", Doc: "how long a node pauses between two audits of the whole store beside its work, such as 1m; 0s = none",
 		Read: duration(0, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Audit.Every })},

@@ -75,6 +75,9 @@ var cliBadValues = map[string][][2]string{
 	"panel.absolute":                {{"0s", "outside"}, {"721h", "outside"}, {"a day", "duration"}},
 	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
 	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
+	"approval.window":               {{"0s", "outside"}, {"745h", "outside"}, {"a day", "duration"}},
+	"approval.price_change":         {{"-1", "whole number"}, {"101", "whole number"}, {"12.5", "whole number"}},
+	"plans.max_months":              {{"0", "whole number"}, {"121", "whole number"}, {"long", "whole number"}},
 	"approval.above":                {{"", "rupees"}, {"-1", "rupees"}, {"1.234", "rupees"}, {"much", "rupees"}},
 	"approval.new_login_wait":       {{"-1h", "outside"}, {"1d", "duration"}, {"721h", "outside"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
@@ -274,7 +277,8 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Limits.FailedAuthPerMinute = 30
 	want.Panel.Idle, want.Panel.Absolute, want.Panel.StaffTOTP = 30*time.Minute, 12*time.Hour, true
 	want.RequestLog.Keep = 720 * time.Hour
-	want.Approval.Above = money.Paise(50_000_00)
+	want.Approval.Above, want.Approval.Window, want.Approval.PriceChange = money.Paise(50_000_00), 24*time.Hour, 20
+	want.Plans.MaxMonths = 24
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)

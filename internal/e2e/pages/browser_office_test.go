@@ -30,7 +30,7 @@ func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	tab.Sees("Sagar Cable")
 	tab.Check("console-review")
 	tab.Press(id)
-	tab.Sees("a second person has to agree before anything happens")
+	tab.Sees("A second person has to agree before anything happens")
 	tab.Sees("No answer that counts")
 	tab.Check("console-review-operation")
 	tab.Set("What the provider did", "confirmed")
@@ -172,7 +172,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 // address.
 func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
 	t.Parallel()
-	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=1000.00", "provider.timeout=2s", "review.first_check=10m")
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=6000.00", "provider.timeout=2s", "review.first_check=10m")
 	me := w.Rich("Sagar Cable", "5000")
 	_, open := w.InReview(me, "activate", "timeout_not_applied", "9800000002", "the-small-one")
 	page := reviewed(open.Text("transaction_id"))

@@ -165,7 +165,7 @@ func TestAListThatIsSentTwiceIsOneBulkRenewal(t *testing.T) {
 // What the console refuses is said in the visitor's language, with the money as pages
 // write it.
 func TestARefusalIsSaidInHindi(t *testing.T) {
-	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=1000.00")
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=20000.00")
 	b := w.As(t, w.Person(t, "asha", login.Administrator, 0))
 	b.Post("/account/language", url.Values{"language": {"hi"}}).Sends(t, "/account/")
 	b.Post(w.OperatorPage("/whitelist/add"), url.Values{"form": {"add"}, "address": {"10.0.0.0/8"}}).Shows(t, http.StatusUnprocessableEntity,

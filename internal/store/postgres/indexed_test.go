@@ -27,6 +27,8 @@ import (
 // they do not grow with the trade.
 var stayingSmall = map[string]string{
 	"plans":                 "what is for sale; staff makes each of them",
+	"plan_history":          "every version of what is for sale; staff makes each of them",
+	"proposals":             "what takes two people: staff makes each of them",
 	"provider_components":   "what the provider sells",
 	"catalogue_comparisons": "a row for each provider",
 	"schema_tolerance":      "a row for each migration",
@@ -39,6 +41,7 @@ const mostRows = 100
 
 var readingMore = map[string]string{
 	"FROM generate_series($1::bigint, $2::bigint) AS n": "the thousand ids that are looked at together when none can be guessed",
+	"FROM cycles c JOIN subscribers s":                  "a plan's active subscribers, counted for staff; kept for a while",
 	"GROUP BY kind, status":                             "a day's operations, added up for a page; kept for a while",
 	"GROUP BY o.plan_id":                                "a month's commissions of an operator, added up for a page; kept for a while",
 	"(SELECT (s.expires_at + $4) / 86400000 AS day":     "who expires within a month, added up for a page; kept for a while",
@@ -81,7 +84,7 @@ var ofStaff = map[string]string{
 	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
 	"proposals.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
 	"passwords.go": "the desk of staff",
-	"SetPlan":      "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
+	"countAlone":   "the desk of staff", "setPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
 	"StartMaintenance": "the desk of staff", "EndMaintenance": "the desk of staff", "readMaintenance": "a look at one row",
 	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start",

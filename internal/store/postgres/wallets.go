@@ -17,8 +17,10 @@ func (db *DB) TopUp(ctx context.Context, act admin.Act, paid admin.TopUp) (subsc
 	var wallet subscription.Wallet
 	credited := false
 	err := db.do(ctx, func(tx *tx) (err error) {
-		wallet, credited, err = topUp(tx, act, paid)
-		return err
+		if wallet, credited, err = topUp(tx, act, paid); err != nil || !credited {
+			return err
+		}
+		return countAlone(tx, act, paid.OperatorID, paid.Amount)
 	})
 	return wallet, credited && err == nil, err
 }
@@ -76,8 +78,10 @@ func (db *DB) Adjust(ctx context.Context, act admin.Act, a admin.Adjustment) (su
 	var wallet subscription.Wallet
 	booked := false
 	err := db.do(ctx, func(tx *tx) (err error) {
-		wallet, booked, err = adjust(tx, act, a)
-		return err
+		if wallet, booked, err = adjust(tx, act, a); err != nil || !booked {
+			return err
+		}
+		return countAlone(tx, act, a.OperatorID, a.Amount)
 	})
 	return wallet, booked && err == nil, err
 }

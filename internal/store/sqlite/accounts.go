@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -127,4 +128,24 @@ func (db *DB) ListCommissions(ctx context.Context, q report.CommissionQuery) ([]
 		l.Sale, l.Commission, l.At = money.Paise(sale), money.Paise(commission), moment(at)
 		return l, err
 	})
+}
+
+// planGap is longer than the time between a cycle and one that was booked to follow it:
+// until then the plan of the earlier one stays active.
+const planGap = 48 * time.Hour
+
+// CountPlanSubscribers counts the subscribers whose active plan it is: that of the
+// cycle which began last, while the subscription runs.
+func (db *DB) CountPlanSubscribers(ctx context.Context, planID string, now time.Time) (count int, err error) {
+	err = db.read(ctx).queryRow(`
+		SELECT count(*) FROM cycles c JOIN subscribers s ON s.id = c.subscriber_id
+		 WHERE c.plan_id = ?1 AND c.ends_at > ?3 AND c.starts_at <= ?2 AND s.expires_at > ?2
+		   AND NOT EXISTS (SELECT 1 FROM cycles n
+		                    WHERE n.subscriber_id = c.subscriber_id AND n.seq <> c.seq AND n.starts_at <= ?2
+		                      AND (n.starts_at > c.starts_at OR (n.starts_at = c.starts_at AND n.seq > c.seq)))`,
+		planID, now.UnixMilli(), now.Add(-planGap).UnixMilli()).Scan(&count)
+	if err != nil {
+		return 0, fmt.Errorf("count the subscribers of plan %s: %w", planID, err)
+	}
+	return count, nil
 }

@@ -14,8 +14,10 @@ import (
 func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settlement) (operation.Operation, error) {
 	var op operation.Operation
 	err := db.writer.do(ctx, func(tx *tx) (err error) {
-		op, err = settleReview(tx, act, s)
-		return err
+		if op, err = settleReview(tx, act, s); err != nil {
+			return err
+		}
+		return countAlone(tx, act, op.OperatorID, op.Amount)
 	})
 	return op, err
 }

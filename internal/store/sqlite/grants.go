@@ -45,7 +45,7 @@ func staffAccess(from querier) (staff admin.StaffAccess, err error) {
 // refuseAlone refuses to give a login, or a new one, access that may approve, where an act of the
 // console has to be agreed to by a second person and was not.
 func refuseAlone(tx *tx, act admin.Act, about int64, proposer string) error {
-	if !act.Limited || proposer != "" {
+	if !act.Limited() || proposer != "" {
 		return nil
 	}
 	staff, err := staffAccess(tx)
@@ -122,7 +122,7 @@ func mayApprove(tx *tx, a admin.Approval, p admin.Proposal) error {
 	if err != nil {
 		return err
 	}
-	if !a.Act.Limited {
+	if !a.Act.Limited() {
 		return staff.MakerStands(p)
 	}
 	return staff.MayApprove(p, a.Act.Actor, a.Act.At, a.NewLoginWait)

@@ -29,35 +29,84 @@ func readPlan(row scanner) (subscription.Plan, error) {
 
 // SetPlan makes or changes a plan and keeps the price it had.
 func (db *DB) SetPlan(ctx context.Context, act admin.Act, plan subscription.Plan) (subscription.Plan, error) {
-	err := db.writer.do(ctx, func(tx *tx) error {
-		if err := checkComponent(tx, plan.Main, catalogue.Main); err != nil {
-			return err
-		}
-		if plan.Addon != "" {
-			if err := checkComponent(tx, plan.Addon, catalogue.Addon); err != nil {
-				return err
-			}
-		}
-		before, known, err := planByID(tx, plan.ID)
+	var written subscription.Plan
+	err := db.writer.do(ctx, func(tx *tx) (err error) {
+		before, _, err := planByID(tx, plan.ID)
 		if err != nil {
 			return err
 		}
-		plan, err = readPlan(tx.queryRow(`
-			INSERT INTO plans AS p (id, name, description, price_paise, months, type, main, addon, retired, updated_at)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)
-			    ON CONFLICT (id) DO UPDATE SET
-			       name = excluded.name, description = excluded.description, price_paise = excluded.price_paise,
-			       months = excluded.months, type = excluded.type, main = excluded.main, addon = excluded.addon,
-			       retired = 0, version = p.version + 1, updated_at = excluded.updated_at
-			RETURNING id, name, description, price_paise, months, type, main, addon, retired, version, updated_at`,
-			plan.ID, plan.Name, plan.Description, plan.Price.Paise(), plan.Months, plan.Type, plan.Main,
-			sql.NullString{String: plan.Addon, Valid: plan.Addon != ""}, plan.UpdatedAt.UnixMilli()))
+		comparison, err := planComparison(tx, plan.ID)
 		if err != nil {
-			return fmt.Errorf("write plan %s: %w", plan.ID, err)
+			return err
 		}
-		return recordPlan(tx, act, before, known, plan)
+		if written, err = setPlan(tx, act, before, plan); err != nil {
+			return err
+		}
+		return act.SetsPlanAlone(before, plan, comparison)
 	})
-	return plan, err
+	return written, err
+}
+
+// changePlan does what was approved, if the plan still has the version that it was
+// approved from.
+func changePlan(tx *tx, act admin.Act, plan subscription.Plan) (subscription.Plan, error) {
+	before, _, err := planByID(tx, plan.ID)
+	if err != nil {
+		return plan, err
+	}
+	if before.Version != plan.Version {
+		return plan, admin.RefusePlanMoved(plan.ID)
+	}
+	return setPlan(tx, act, before, plan)
+}
+
+// setPlan writes a plan, given what it was before; version zero if it is new.
+func setPlan(tx *tx, act admin.Act, before, plan subscription.Plan) (subscription.Plan, error) {
+	if err := checkComponent(tx, plan.Main, catalogue.Main); err != nil {
+		return plan, err
+	}
+	if plan.Addon != "" {
+		if err := checkComponent(tx, plan.Addon, catalogue.Addon); err != nil {
+			return plan, err
+		}
+	}
+	written, err := readPlan(tx.queryRow(`
+		INSERT INTO plans AS p (id, name, description, price_paise, months, type, main, addon, retired, updated_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)
+		    ON CONFLICT (id) DO UPDATE SET
+		       name = excluded.name, description = excluded.description, price_paise = excluded.price_paise,
+		       months = excluded.months, type = excluded.type, main = excluded.main, addon = excluded.addon,
+		       retired = 0, version = p.version + 1, updated_at = excluded.updated_at
+		RETURNING id, name, description, price_paise, months, type, main, addon, retired, version, updated_at`,
+		plan.ID, plan.Name, plan.Description, plan.Price.Paise(), plan.Months, plan.Type, plan.Main,
+		sql.NullString{String: plan.Addon, Valid: plan.Addon != ""}, plan.UpdatedAt.UnixMilli()))
+	if err != nil {
+		return plan, fmt.Errorf("write plan %s: %w", plan.ID, err)
+	}
+	return written, recordPlan(tx, act, before, before.Version > 0, written)
+}
+
+// PlanComparison reads what a change of a plan is compared with.
+func (db *DB) PlanComparison(ctx context.Context, id string) (admin.PlanComparison, error) {
+	return planComparison(db.read(ctx), id)
+}
+
+func planComparison(from querier, id string) (admin.PlanComparison, error) {
+	var c admin.PlanComparison
+	rows, err := from.query(`
+		SELECT h.plan_id, h.name, '', h.price_paise, h.months, h.type, h.main, h.addon, h.retired, h.version, h.since
+		  FROM plan_history h ORDER BY h.plan_id, h.version`)
+	if c.Versions, err = collect(rows, err, readPlan); err != nil {
+		return c, fmt.Errorf("read the versions of the plans: %w", err)
+	}
+	var approved sql.NullInt64
+	err = from.queryRow(`
+		SELECT max(decided_at) FROM proposals WHERE kind = 'plan' AND subject = ?1 AND status = 'approved'`, "plan "+id).Scan(&approved)
+	if err != nil {
+		return c, fmt.Errorf("look for an approved change of plan %s: %w", id, err)
+	}
+	c.Approved = moment(approved)
+	return c, nil
 }
 
 // RetirePlan takes a plan out of the catalogue.

@@ -156,6 +156,8 @@ func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
 		outcome.Person, err = createLogin(tx, a.CarryOut, a.Account, p.Maker)
 	case admin.ProposedRole, admin.ProposedPassword, admin.ProposedTOTP:
 		outcome.Person, err = carryOutOnLogin(tx, a, p)
+	case admin.ProposedPlan:
+		outcome.Plan, err = changePlan(tx, a.CarryOut, a.Plan)
 	default:
 		err = fmt.Errorf("proposal %d is of an unknown kind, %q", p.ID, p.Kind)
 	}

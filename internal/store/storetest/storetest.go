@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -70,6 +71,8 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Clerks", clerkTests},
 		{"Proposals", proposalTests},
 		{"Access", accessTests},
+		{"Amounts", amountTests},
+		{"PlanChanges", planChangeTests},
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
 		{"Maintenance", maintenanceTests},
@@ -129,7 +132,8 @@ func (h *house) must(err error) {
 // refused demands a refusal, in words.
 func (h *house) refused(what string, err error) {
 	h.Helper()
-	refusal, ok := err.(*admin.Refusal)
+	var refusal *admin.Refusal
+	ok := errors.As(err, &refusal)
 	if !ok || refusal.Reason == "" {
 		h.Errorf("%s: %v; want a refusal", what, err)
 	}

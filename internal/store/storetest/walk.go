@@ -132,6 +132,10 @@ var ways = []way{
 	{"OpenBulkJobs", func(w *walk) { w.must(first(w.OpenBulkJobs(w.Context()))) }},
 	{"CancelBulkJob", func(w *walk) { w.must(first(w.CancelBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now))) }},
 	{"PurgeBulkDrafts", func(w *walk) { w.must(first(w.PurgeBulkDrafts(w.Context(), w.on.Now.Add(time.Hour), 1))) }},
+	{"MovedAlone", func(w *walk) {
+		w.must(first(w.MovedAlone(w.Context(), admin.MovedQuery{Person: "asha", OperatorID: w.on.OperatorID, After: w.on.Now.Add(-oneDay), Until: w.on.Now})))
+	}},
+	{"PlanComparison", func(w *walk) { w.must(first(w.PlanComparison(w.Context(), w.plan.ID))) }},
 	{"Operator", func(w *walk) { w.must(first(w.Operator(w.Context(), w.on.OperatorID))) }},
 	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 }

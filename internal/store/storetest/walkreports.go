@@ -50,6 +50,7 @@ var reportWays = []way{
 		w.must(first(w.ReviewQueue(w.Context(), 10)))
 		w.settle(op, operation.Failed, nil)
 	}},
+	{"CountPlanSubscribers", func(w *walk) { w.must(first(w.CountPlanSubscribers(w.Context(), w.plan.ID, w.on.Now))) }},
 	{"CommissionSums", func(w *walk) {
 		w.must(first(w.CommissionSums(w.Context(), w.on.OperatorID, w.on.Now.Add(-oneDay), w.on.Now.Add(oneDay))))
 	}},

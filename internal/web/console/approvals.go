@@ -35,9 +35,14 @@ type proposal struct {
 	OperatorName string
 	// Own: the visitor made it, and so can withdraw it and not decide it.
 	Own bool
+	// Why money waits for a second person; empty for what moves none, and for what was
+	// decided.
+	Why string
 	// Barred is why the visitor cannot approve it, in their language; empty if they can.
 	Barred string
-	// Login is what it wants of a login; nil for any other proposal.
+	// Plan is what an open proposal to set a plan changes, and Login what a proposal
+	// wants of a login; nil for any other.
+	Plan  *planDifference
 	Login *admin.LoginProposal
 	rights
 }
@@ -45,11 +50,8 @@ type proposal struct {
 // seer returns how the visitor sees proposals, whose operators' names are given.
 func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string) (proposal, error), error) {
 	refuse, err := c.desk(v).Approvable(v.Context())
-	return func(p admin.Proposal, operatorName string) (proposal, error) {
-		seen := proposal{Proposal: p, OperatorName: operatorName, Own: p.Maker == v.Actor(), rights: rightsOf(v)}
-		if p.Status == admin.ProposalOpen {
-			seen.Barred = barred(v, refuse(p))
-		}
+	return func(p admin.Proposal, operatorName string) (seen proposal, err error) {
+		seen = proposal{Proposal: p, OperatorName: operatorName, Own: p.Maker == v.Actor(), rights: rightsOf(v)}
 		if p.AboutLogin() {
 			_, wanted, err := p.Login()
 			if err != nil {
@@ -57,7 +59,19 @@ func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string)
 			}
 			seen.Login = &wanted
 		}
-		return seen, nil
+		if p.Status != admin.ProposalOpen {
+			return seen, nil
+		}
+		seen.Barred = barred(v, refuse(p))
+		why, err := c.desk(v).WhySecond(v.Context(), p)
+		if err != nil {
+			return seen, err
+		}
+		seen.Why = whyText(v, why)
+		if p.Kind == admin.ProposedPlan {
+			seen.Plan, err = c.planDifference(v, p)
+		}
+		return seen, err
 	}, err
 }
 
@@ -77,6 +91,8 @@ func (p proposal) Title() string {
 		return look.Word("Top up the wallet")
 	case p.Kind == admin.ProposedAdjustment:
 		return look.Word("Adjust the wallet")
+	case p.Kind == admin.ProposedPlan:
+		return look.Word("Make or change a plan")
 	case p.Kind == admin.ProposedLogin:
 		return look.Word("Create a login")
 	case p.Kind == admin.ProposedRole:
@@ -102,6 +118,17 @@ func (p proposal) MovesMoney() bool { return p.Subject == "" }
 // English.
 func (p proposal) RoleName() string { return web.RoleName(p.Login.Role) }
 func (p proposal) FromName() string { return web.RoleName(p.Login.From) }
+
+// About is whose money it moves, which login it is about, or else what it changes.
+func (p proposal) About() string {
+	switch {
+	case p.Login != nil:
+		return p.Login.Username
+	case p.OperatorName != "":
+		return p.OperatorName
+	}
+	return p.Subject
+}
 
 // Path is where the proposal's acts are sent to.
 func (p proposal) Path() string { return approvalsPath + "/" + number(p.ID) }

@@ -146,6 +146,10 @@ type planPage struct {
 	Plan    planRow
 	History []planVersion
 	MaySet  bool
+	// Subscribers are those whose active plan it is.
+	Subscribers int
+	// Proposal waits for a second person; nil if none does.
+	Proposal *proposal
 }
 
 // planVersion is a version with what the one before it cost.
@@ -169,6 +173,20 @@ func (c console) showPlan(v *web.Visit) error {
 		return err
 	}
 	page := planPage{Plan: shelf.row(plan), MaySet: may(v, admin.PlanSet)}
+	if page.Subscribers, err = c.Reports.PlanSubscribers(v.Context(), plan.ID); err != nil {
+		return err
+	}
+	open, found, err := c.desk(v).OpenPlanProposal(v.Context(), plan.ID)
+	if err != nil {
+		return err
+	}
+	if found {
+		seen, err := c.seen(v, []admin.Proposal{open})
+		if err != nil {
+			return err
+		}
+		page.Proposal = &seen[0]
+	}
 	for i, version := range versions {
 		row := planVersion{PlanVersion: version}
 		if i+1 < len(versions) {

@@ -30,6 +30,11 @@ type planFormPage struct {
 	// Changes are what the form would do, once it was looked through.
 	Changes []planChange
 	Ready   bool
+	// Second is why a second person has to approve that; empty if nobody has to.
+	Second string
+	// Subscribers are those whose active plan it is.
+	Subscribers int
+	MaxMonths   int
 }
 
 // planChange is one field that becomes another.
@@ -65,7 +70,10 @@ func (c console) showPlanForm(v *web.Visit, plan subscription.Plan, isNew bool, 
 		Main: v.Filled("main", plan.Main), Addon: v.Filled("addon", plan.Addon),
 		Version: v.Filled("version", strconv.FormatInt(plan.Version, 10)),
 	}
-	page.New = isNew
+	page.New, page.MaxMonths = isNew, c.MaxMonths
+	if !plan.Retired {
+		page.MaxMonths = max(c.MaxMonths, plan.Months)
+	}
 	page.Action, page.Preview, page.Back = "/console/catalogue/new", "/console/catalogue/new/preview", "/console/catalogue"
 	if !isNew {
 		page.Form.ID = plan.ID
@@ -80,7 +88,7 @@ func (c console) showPlanForm(v *web.Visit, plan subscription.Plan, isNew bool, 
 }
 
 // typedPlan reads the form. What cannot be read is told field by field.
-func typedPlan(v *web.Visit, id string) (subscription.Plan, map[string]string) {
+func (c console) typedPlan(v *web.Visit, id string) (subscription.Plan, map[string]string) {
 	problems := map[string]string{}
 	plan := subscription.Plan{
 		ID: id, Name: v.Field("name"), Description: v.Field("description"), Type: subscription.PlanType(v.Field("type")),
@@ -90,8 +98,8 @@ func typedPlan(v *web.Visit, id string) (subscription.Plan, map[string]string) {
 	if plan.Price, err = money.Parse(v.Field("price")); err != nil || plan.Price.Less(subscription.MinPrice) {
 		problems["price"] = v.T("Write a price in rupees, such as 349.00; the least is %s.", look.Rupees(subscription.MinPrice))
 	}
-	if plan.Months, err = strconv.Atoi(v.Field("months")); err != nil || plan.Months < 1 || plan.Months > 120 {
-		problems["months"] = v.T("Write a number of months from 1 to 120.")
+	if plan.Months, err = strconv.Atoi(v.Field("months")); err != nil || plan.Months < 1 {
+		problems["months"] = v.T("Write a number of months from 1 to %d.", c.MaxMonths)
 	}
 	if plan.ID == "" {
 		problems["id"] = v.T("Give the plan an id.")
@@ -115,7 +123,7 @@ func (c console) typed(v *web.Visit) (plan, before subscription.Plan, isNew bool
 	if isNew = id == ""; isNew {
 		id = v.Field("id")
 	}
-	plan, page.Problems = typedPlan(v, id)
+	plan, page.Problems = c.typedPlan(v, id)
 	before, err = c.plan(v, id)
 	switch missing := errors.Is(err, web.NotFound()); {
 	case err != nil && !missing:
@@ -124,6 +132,9 @@ func (c console) typed(v *web.Visit) (plan, before subscription.Plan, isNew bool
 		err = nil
 	case isNew:
 		before, err = subscription.Plan{Months: 1, Type: subscription.Standard}, nil
+	}
+	if plan.Months > c.MaxMonths && (isNew || before.Retired || plan.Months != before.Months) && page.Problems["months"] == "" {
+		page.Problems["months"] = v.T("Write a number of months from 1 to %d.", c.MaxMonths)
 	}
 	return plan, before, isNew, page, err
 }
@@ -134,7 +145,9 @@ func (c console) previewPlan(v *web.Visit) error {
 		return err
 	}
 	if len(page.Problems) == 0 {
-		page.Changes = c.changes(v, before, plan, isNew)
+		if err := c.compare(v, before, plan, isNew, &page); err != nil {
+			return err
+		}
 		page.Ready = len(page.Changes) > 0
 		if !page.Ready {
 			page.Problem = v.T("Nothing would change.")
@@ -161,16 +174,51 @@ func (c console) setPlan(v *web.Visit) error {
 		}
 		v.R.PostForm.Set("version", strconv.FormatInt(before.Version, 10))
 		page.Problem = v.T("The plan was changed meanwhile. Look at the change once more.")
-		page.Changes, page.Ready = c.changes(v, before, plan, isNew), true
+		page.Ready = true
+		if err := c.compare(v, before, plan, isNew, &page); err != nil {
+			return err
+		}
 		return c.showPlanForm(v, before, isNew, page)
 	}
-	if _, err := c.desk(v).SetPlan(lasting(v), plan); err != nil {
+	outcome, err := c.desk(v).SubmitPlan(lasting(v), plan)
+	if err != nil {
 		if page.Problem = told(v, err); page.Problem == "" {
 			return err
 		}
 		return c.showPlanForm(v, before, isNew, page)
 	}
-	return v.See(planAddress(plan.ID), v.Good(look.Word("The plan is set. Its price holds from the next sale on.")))
+	to := planAddress(plan.ID)
+	if isNew && outcome.Waits() {
+		to = approvalsPath // the plan has no page yet
+	}
+	switch {
+	case outcome.Waits() && outcome.Already:
+		return v.See(to, v.Info(look.Word("The same was proposed before and still waits for a second person.")))
+	case outcome.Waits():
+		return v.See(to, v.Info(look.Word("Your proposal waits for a second person. The catalogue stays as it is until they agree.")))
+	}
+	return v.See(to, v.Good(look.Word("The plan is set. Its price holds from the next sale on.")))
+}
+
+// compare fills in what the form would do: what changes, for how many, and whether a
+// second person has to approve it.
+func (c console) compare(v *web.Visit, before, plan subscription.Plan, isNew bool, page *planFormPage) error {
+	page.Changes = c.changes(v, before, plan, isNew)
+	was := before
+	if isNew {
+		was = subscription.Plan{}
+	}
+	second, err := c.desk(v).PlanSecond(v.Context(), was, plan)
+	if err != nil {
+		return err
+	}
+	if second != nil {
+		page.Second = sentence(v, say(v, second))
+	}
+	if !isNew {
+		page.Subscribers, err = c.Reports.PlanSubscribers(v.Context(), plan.ID)
+	}
+	return err
 }
 
 // changes lists what would be different.
@@ -178,7 +226,7 @@ func (c console) changes(v *web.Visit, before, after subscription.Plan, isNew bo
 	fields := []planChange{
 		{v.T("Name"), before.Name, after.Name},
 		{v.T("Description"), before.Description, after.Description},
-		{v.T("Price"), look.Rupees(before.Price), look.Rupees(after.Price)},
+		{v.T("Price"), look.Rupees(before.Price), priceChange(before.Price, after.Price)},
 		{v.T("Months"), strconv.Itoa(before.Months), strconv.Itoa(after.Months)},
 		{v.T("Type"), v.T(planTypes[before.Type]), v.T(planTypes[after.Type])},
 		{v.T("Main component"), before.Main, after.Main},

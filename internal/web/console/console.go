@@ -34,10 +34,12 @@ type Config struct {
 	Operators Operators
 	// Acts are kept in Store, and secrets sealed by Vault; Limits are what one
 	// person does not go beyond alone.
-	Store   admin.Store
-	Vault   admin.Sealer
-	Limits  admin.Limits
-	Reports *report.Desk
+	Store  admin.Store
+	Vault  admin.Sealer
+	Limits admin.Limits
+	// MaxMonths is the longest term that a plan is set to.
+	MaxMonths int
+	Reports   *report.Desk
 	// Requests knows when a key was used last, and who was refused.
 	Requests *requestlog.Log
 	// Provider is whose catalogue plans are made of.
@@ -100,7 +102,7 @@ func guarded(action admin.Action, path, form string, handle func(*web.Visit) err
 // desk is where the visitor acts: in their own name, with their role, from where
 // they are.
 func (c console) desk(v *web.Visit) *admin.Desk {
-	return admin.NewDesk(c.Store, c.Vault, v.Actor(), c.Now).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
+	return admin.NewDesk(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
 }
 
 // lasting is for acts: somebody who hangs up has not taken them back.

@@ -27,10 +27,8 @@ type reviewedPage struct {
 	Own      bool // the visitor's own proposal
 	// Barred is why the visitor cannot approve it; empty if they can.
 	Barred string
-	// Above is the amount above which a second person is needed, and NeedsSecond
-	// says that this is such an amount.
-	Above                             string
-	NeedsSecond                       bool
+	// Second is why a second person is needed; empty if none is.
+	Second                            string
 	MaySettle, MayDecide, MayEndAddon bool
 	Exceptions                        []exceptionRow
 
@@ -86,7 +84,11 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	page.Latest, page.Earlier = page.Earlier[:min(len(page.Earlier), callsShown)], page.Earlier[min(len(page.Earlier), callsShown):]
 	page.InReview = history.State == operation.NeedsReview
 	page.Overdue = page.InReview && v.Now.Sub(history.ReviewSince) >= admin.ReviewDue
-	page.Above, page.NeedsSecond = look.Rupees(c.Limits.ApprovalAbove), c.Limits.ApprovalAbove.Less(history.Amount)
+	second, err := desk.Second(v.Context(), history.OperatorID, history.Amount)
+	if err != nil {
+		return err
+	}
+	page.Second = whyText(v, second)
 	page.MaySettle, page.MayDecide, page.MayEndAddon = may(v, admin.ReviewSettle), may(v, admin.ProposalApprove), may(v, admin.AddonClose)
 	if proposal, there := waiting[history.ID]; there {
 		page.Proposal, page.Own = &proposal, proposal.Maker == v.Actor()

@@ -37,6 +37,9 @@ type walletPage struct {
 	// Waiting is what was proposed of this wallet and not decided yet.
 	Waiting []proposal
 	Above   money.Amount
+	// Window is how long an amount counts, and Moved what counts now.
+	Window string
+	Moved  admin.MovedAlone
 }
 
 func (c console) showWallet(v *web.Visit) error { return c.walletPage(v, newForm(v, "")) }
@@ -56,7 +59,10 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove}
+	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window)}
+	if data.Moved, err = c.desk(v).MovedAlone(v.Context(), head.ID); err != nil {
+		return err
+	}
 	if data.Waiting, err = c.seen(v, open); err != nil {
 		return err
 	}
@@ -116,6 +122,8 @@ func moved(v *web.Visit, outcome admin.Outcome, amount money.Amount) *look.Notic
 	switch {
 	case outcome.Waits() && outcome.Already:
 		return v.Info("The same was proposed before and still waits for a second person. Nothing was added.")
+	case outcome.Waits() && outcome.Why != nil && !outcome.Why.Moved.IsZero():
+		return v.Info("%s It now waits for somebody else to approve it.", whyText(v, outcome.Why))
 	case outcome.Waits():
 		return v.Info("%s is more than one person moves alone. It now waits for somebody else to approve it.", look.Rupees(amount))
 	case outcome.Already:

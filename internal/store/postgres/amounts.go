@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// MovedAlone adds up what was moved without a second person.
+func (db *DB) MovedAlone(ctx context.Context, q admin.MovedQuery) (admin.MovedAlone, error) {
+	return movedAlone(db.read(ctx), q)
+}
+
+func movedAlone(from querier, q admin.MovedQuery) (admin.MovedAlone, error) {
+	var person, operator int64
+	err := from.queryRow(`
+		SELECT (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE person = $1 AND at > $3 AND at <= $4),
+		       (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE operator_id = $2 AND at > $3 AND at <= $4)`,
+		q.Person, q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
+	if err != nil {
+		return admin.MovedAlone{}, fmt.Errorf("add up what was moved alone: %w", err)
+	}
+	return admin.MovedAlone{ByPerson: money.Paise(person), ForOperator: money.Paise(operator)}, nil
+}
+
+// countAlone adds an amount that was moved without a second person to the sums, and
+// returns an error where they are above the actor's limit. It is called after logAct,
+// whose lock on the end of the chain makes staff actions follow each other: nobody else
+// adds to the sums between the check and the commit, and the last staff action is the
+// one that moved the amount.
+func countAlone(tx *tx, act admin.Act, operatorID int64, amount money.Amount) error {
+	if amount.IsNegative() {
+		amount = amount.Neg()
+	}
+	if act.Limited() {
+		moved, err := movedAlone(tx, act.MovedBefore(operatorID))
+		if err != nil {
+			return err
+		}
+		if err := act.MovesAlone(operatorID, amount, moved); err != nil {
+			return err
+		}
+	}
+	_, err := tx.exec(`
+		INSERT INTO staff_amounts (act_id, at, person, operator_id, amount_paise)
+		SELECT last_id, $1::bigint, $2::text, $3::bigint, $4::bigint FROM staff_chain`, act.At.UnixMilli(), admin.Person(act.Actor), operatorID, amount.Paise())
+	if err != nil {
+		return fmt.Errorf("count what was moved alone: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// MovedAlone adds up what was moved without a second person.
+func (db *DB) MovedAlone(ctx context.Context, q admin.MovedQuery) (admin.MovedAlone, error) {
+	return movedAlone(db.read(ctx), q)
+}
+
+func movedAlone(from rowQuerier, q admin.MovedQuery) (admin.MovedAlone, error) {
+	var person, operator int64
+	err := from.queryRow(`
+		SELECT (SELECT coalesce(sum(amount_paise), 0) FROM staff_amounts WHERE person = ?1 AND at > ?3 AND at <= ?4),
+		       (SELECT coalesce(sum(amount_paise), 0) FROM staff_amounts WHERE operator_id = ?2 AND at > ?3 AND at <= ?4)`,
+		q.Person, q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
+	if err != nil {
+		return admin.MovedAlone{}, fmt.Errorf("add up what was moved alone: %w", err)
+	}
+	return admin.MovedAlone{ByPerson: money.Paise(person), ForOperator: money.Paise(operator)}, nil
+}
+
+// countAlone adds an amount that was moved without a second person to the sums, and
+// returns an error where they are above the actor's limit. It is called after logAct:
+// the last staff action is the one that moved the amount.
+func countAlone(tx *tx, act admin.Act, operatorID int64, amount money.Amount) error {
+	if amount.IsNegative() {
+		amount = amount.Neg()
+	}
+	if act.Limited() {
+		moved, err := movedAlone(tx, act.MovedBefore(operatorID))
+		if err != nil {
+			return err
+		}
+		if err := act.MovesAlone(operatorID, amount, moved); err != nil {
+			return err
+		}
+	}
+	_, err := tx.exec(`
+		INSERT INTO staff_amounts (act_id, at, person, operator_id, amount_paise)
+		SELECT max(id), ?1, ?2, ?3, ?4 FROM staff_acts`, act.At.UnixMilli(), admin.Person(act.Actor), operatorID, amount.Paise())
+	if err != nil {
+		return fmt.Errorf("count what was moved alone: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+var amountTests = []test{
+	{"a person's second top-up of the limit waits, whichever operator it is for", sumPerPerson},
+	{"an operator's second top-up of the limit waits, whoever makes it", sumPerOperator},
+	{"an amount counts for as long as the window lasts", sumWindow},
+	{"an amount from the command line counts, and is never refused", sumCommandLine},
+	{"adjustments of either sign and settlements by hand count", sumKinds},
+	{"of ten top-ups at once by one person one passes", sumAtOnce},
+	{"of ten top-ups at once for one operator one passes", sumAtOnceForOperator},
+	{"amounts that a second person approved do not count", sumApproved},
+	{"a repeated top-up counts once", sumRepeats},
+	{"a limit of zero always takes a second person", sumZeroLimit},
+}
+
+// split are the limits that four top-ups of 50,000.00 do not get past.
+var split = admin.Limits{ApprovalAbove: rupees("50000"), Window: 24 * time.Hour, PriceChange: 20}
+
+// teller is the desk of somebody in the console, within the limits of split.
+func (h *house) teller(name string, now time.Time) *admin.Desk {
+	h.hire(name, admin.Finance)
+	return admin.NewDesk(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Finance, split)
+}
+
+// tops has somebody top up an operator, and demands whether that waits.
+func (s *shop) tops(desk *admin.Desk, operator subscription.Operator, amount, reference string, waits bool) admin.Outcome {
+	s.Helper()
+	outcome, err := desk.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: reference})
+	s.must(err)
+	if outcome.Waits() != waits || (outcome.Why != nil) != waits {
+		s.Errorf("%s of %s for %s: waits %v because of %+v; want %v", reference, amount, operator.Name, outcome.Waits(), outcome.Why, waits)
+	}
+	return outcome
+}
+
+func sumPerPerson(h *house) {
+	s := h.shop("0")
+	others := []subscription.Operator{h.operator("second"), h.operator("third"), h.operator("fourth")}
+	asha := s.teller("asha", noon)
+	s.tops(asha, s.operator, "50000", "NEFT-1", false)
+	for i, other := range others {
+		outcome := s.tops(asha, other, "50000", name("NEFT", i), true)
+		want := admin.SecondNeeded{Amount: rupees("50000"), Limit: rupees("50000"), Window: 24 * time.Hour, Moved: rupees("50000"), Person: "asha", OperatorID: other.ID}
+		if outcome.Why == nil || *outcome.Why != want {
+			s.Errorf("it waits because of %+v; want %+v", outcome.Why, want)
+		}
+	}
+	// The way without a second person does not lead around it, and says why.
+	before := len(s.acts())
+	_, _, err := asha.TopUp(s.Context(), admin.TopUp{OperatorID: others[0].ID, Amount: rupees("0.01"), Reference: "NEFT-2"})
+	s.refused("one paisa more, alone", err)
+	if err != nil && (!strings.Contains(err.Error(), "50000.00 that asha moved alone") || !strings.Contains(err.Error(), "above 50000.00")) {
+		s.Errorf("it is refused with %q; want the sum so far, whose it is and the limit", err)
+	}
+	if after := len(s.acts()); after != before {
+		s.Errorf("%d staff actions were written for what was refused", after-before)
+	}
+	for _, other := range others {
+		if wallet, err := s.Wallet(s.Context(), other.ID); err != nil || !wallet.Balance.IsZero() {
+			s.Errorf("the wallet of %s has %s, %v; want nothing", other.Name, wallet.Balance, err)
+		}
+	}
+	if moved, err := asha.MovedAlone(s.Context(), s.operator.ID); err != nil || moved != (admin.MovedAlone{ByPerson: rupees("50000"), ForOperator: rupees("50000")}) {
+		s.Errorf("asha moved %+v, %v", moved, err)
+	}
+	// Somebody else has a sum of their own.
+	s.tops(s.teller("binu", noon), others[1], "50000", "NEFT-3", false)
+}
+
+func sumPerOperator(h *house) {
+	s := h.shop("0")
+	s.tops(s.teller("asha", noon), s.operator, "30000", "NEFT-1", false)
+	outcome := s.tops(s.teller("binu", noon), s.operator, "20000.01", "NEFT-2", true)
+	if why := outcome.Why; why == nil || why.Person != "" || why.Moved != rupees("30000") || why.OperatorID != s.operator.ID {
+		s.Errorf("it waits because of %+v; want what was moved for the operator", why)
+	}
+	_, _, err := s.teller("binu", noon).TopUp(s.Context(), s.paid("20000.01", "NEFT-3"))
+	s.refused("alone", err)
+	if err != nil && !strings.Contains(err.Error(), "moved alone for operator") {
+		s.Errorf("it is refused with %q; want the operator named", err)
+	}
+	s.tops(s.teller("binu", noon), s.operator, "20000", "NEFT-4", false)
+	s.money("after all", "50000", "0")
+}
+
+func sumWindow(h *house) {
+	s := h.shop("0")
+	s.tops(s.teller("asha", noon), s.operator, "50000", "NEFT-1", false)
+	s.tops(s.teller("asha", noon.Add(24*time.Hour-time.Millisecond)), s.operator, "0.01", "NEFT-2", true)
+	s.tops(s.teller("asha", noon.Add(24*time.Hour)), s.operator, "50000", "NEFT-3", false)
+	// What another node's clock has ahead counts.
+	s.tops(s.teller("asha", noon.Add(24*time.Hour-time.Second)), h.operator("other"), "0.01", "NEFT-4", true)
+}
+
+func sumCommandLine(h *house) {
+	s := h.shop("0")
+	other := h.operator("other")
+	root := admin.NewDesk(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
+	for i := range 4 {
+		_, _, err := root.TopUp(s.Context(), s.paid("50000", name("NEFT", i)))
+		s.must(err)
+	}
+	s.money("from the command line", "200000", "0")
+	// The same person in the console, and somebody else for the same operator.
+	if why := s.tops(s.teller("asha", noon), other, "0.01", "NEFT-1", true).Why; why.Person != "asha" || why.Moved != rupees("200000") {
+		s.Errorf("asha's waits because of %+v", why)
+	}
+	if why := s.tops(s.teller("binu", noon), s.operator, "0.01", "NEFT-2", true).Why; why.Person != "" || why.Moved != rupees("200000") {
+		s.Errorf("binu's waits because of %+v", why)
+	}
+	s.tops(s.teller("binu", noon), other, "50000", "NEFT-3", false)
+	_, _, err := root.TopUp(s.Context(), admin.TopUp{OperatorID: other.ID, Amount: rupees("50000"), Reference: "NEFT-4"})
+	s.must(err)
+}
+
+func sumKinds(h *house) {
+	s := h.shop("100000")
+	desk := func(name string, above string) *admin.Desk {
+		return admin.NewDesk(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(48 * time.Hour) }).
+			As(admin.Finance, admin.Limits{ApprovalAbove: rupees(above), Window: time.Hour})
+	}
+	_, err := desk("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("-600"), "counted wrongly")
+	s.must(err)
+	outcome, err := desk("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("600"), "counted wrongly again")
+	s.must(err)
+	if !outcome.Waits() || outcome.Why.Moved != rupees("600") {
+		s.Errorf("an adjustment back: %+v; want it to wait, because signs do not cancel out", outcome)
+	}
+	_, err = desk("asha", "1000").Adjust(s.Context(), s.operator.ID, rupees("600"), "alone")
+	s.refused("an adjustment back, alone", err)
+	for i, confirm := range []bool{true, false} {
+		op := s.settle(s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i+1), fmt.Sprintf("10000%d", i+1))), operation.NeedsReview)
+		_, err := desk("binu", "2000").SettleReview(s.Context(), op.ID, confirm, "asked them")
+		s.must(err)
+	}
+	if moved, err := desk("binu", "1").MovedAlone(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("398") || moved.ForOperator != rupees("998") {
+		s.Errorf("binu moved %+v, %v; want both operations", moved, err)
+	}
+	op := s.settle(s.reserve(s.activation("key-9", "9800000009", "100009")), operation.NeedsReview)
+	settled, err := desk("chitra", "1000").SubmitSettlement(s.Context(), op.ID, true, "asked them")
+	s.must(err)
+	if !settled.Waits() || settled.Why.Moved != rupees("998") {
+		s.Errorf("a third settlement: %+v; want it to wait for what was moved for the operator", settled)
+	}
+	_, err = desk("chitra", "1000").SettleReview(s.Context(), op.ID, true, "asked them")
+	s.refused("a third settlement, alone", err)
+}
+
+// passed has ten people or operators at once, and demands that one amount passes.
+func (s *shop) passed(top func(i int) (admin.Outcome, error)) {
+	s.Helper()
+	var done, wait atomic.Int32
+	together(10, func(i int) {
+		outcome, err := top(i)
+		switch {
+		case err != nil:
+			s.Errorf("top-up %d: %v", i, err)
+		case outcome.Waits():
+			wait.Add(1)
+		default:
+			done.Add(1)
+		}
+	})
+	if done.Load() != 1 || wait.Load() != 9 {
+		s.Errorf("%d were done and %d wait; want 1 and 9", done.Load(), wait.Load())
+	}
+}
+
+func sumAtOnce(h *house) {
+	s := h.shop("0")
+	operators := make([]subscription.Operator, 10)
+	for i := range operators {
+		operators[i] = h.operator(name("operator", i))
+	}
+	s.passed(func(i int) (admin.Outcome, error) {
+		return s.teller("asha", noon).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operators[i].ID, Amount: rupees("50000"), Reference: "NEFT-1"})
+	})
+}
+
+func sumAtOnceForOperator(h *house) {
+	s := h.shop("0")
+	s.passed(func(i int) (admin.Outcome, error) {
+		return s.teller(name("clerk", i), noon).SubmitTopUp(s.Context(), s.paid("50000", name("NEFT", i)))
+	})
+	s.money("after all", "50000", "0")
+}
+
+func sumApproved(h *house) {
+	s := h.shop("0")
+	p := s.tops(s.teller("asha", noon), s.operator, "900000", "NEFT-1", true).Proposal
+	if why := s.tops(s.teller("chitra", noon), s.operator, "900000", "NEFT-2", true).Why; !why.Moved.IsZero() {
+		s.Errorf("a large amount waits because of %+v; want the amount alone", why)
+	}
+	_, err := s.teller("binu", noon).Approve(s.Context(), p.ID)
+	s.must(err)
+	s.money("approved", "900000", "0")
+	s.tops(s.teller("asha", noon), s.operator, "25000", "NEFT-3", false)
+	s.tops(s.teller("binu", noon), s.operator, "25000", "NEFT-4", false)
+	// A proposal of an amount that alone would be small enough says why it waits.
+	p = s.tops(s.teller("asha", noon), s.operator, "26000", "NEFT-5", true).Proposal
+	if why, err := s.teller("binu", noon).WhySecond(s.Context(), p); err != nil || why == nil || why.Person != "asha" || why.Moved != rupees("25000") {
+		s.Errorf("it waits because of %+v, %v", why, err)
+	}
+	_, err = s.teller("binu", noon).Approve(s.Context(), p.ID)
+	s.must(err)
+	if moved, err := s.teller("asha", noon).MovedAlone(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("25000") || moved.ForOperator != rupees("50000") {
+		s.Errorf("asha moved %+v, %v; want the approved amounts left out", moved, err)
+	}
+}
+
+func sumRepeats(h *house) {
+	s := h.shop("0")
+	asha := s.teller("asha", noon)
+	s.tops(asha, s.operator, "30000", "NEFT-1", false)
+	for range 3 {
+		if again := s.tops(asha, s.operator, "30000", "NEFT-1", false); !again.Already {
+			s.Errorf("again: %+v; want it known", again)
+		}
+	}
+	s.tops(asha, s.operator, "20000", "NEFT-2", false)
+	if again := s.tops(asha, s.operator, "30000", "NEFT-1", false); !again.Already {
+		s.Errorf("again, above the limit: %+v; want it known", again)
+	}
+}
+
+func sumZeroLimit(h *house) {
+	s := h.shop("0")
+	always := admin.NewDesk(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{Window: time.Hour})
+	s.tops(always, s.operator, "0.01", "NEFT-1", true)
+	_, _, err := s.Store.TopUp(s.Context(), act("wallet topup"), s.paid("1", "NEFT-2"))
+	s.must(err)
+	var why *admin.SecondNeeded
+	if _, _, err := always.TopUp(s.Context(), s.paid("0.01", "NEFT-3")); !errors.As(err, &why) {
+		s.Errorf("one paisa alone: %v; want a second person", err)
+	}
+	if got := s.acts(); slices.ContainsFunc(got, func(a admin.LoggedAct) bool { return a.Actor == "web:asha" && a.Action == "wallet topup" }) {
+		s.Error("asha topped up alone")
+	}
+}
