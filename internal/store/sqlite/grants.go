@@ -63,8 +63,10 @@ func grant(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, pro
 	if person.Realm != login.Staff {
 		return nil
 	}
-	if _, err := tx.exec(`DELETE FROM login_grants WHERE login_id = ?1 AND what = ?2`, person.ID, what); err != nil {
-		return fmt.Errorf("forget who gave login %d access: %w", person.ID, err)
+	if what != admin.GrantedLogin { // a new login has none
+		if _, err := tx.exec(`DELETE FROM login_grants WHERE login_id = ?1 AND what = ?2`, person.ID, what); err != nil {
+			return fmt.Errorf("forget who gave login %d access: %w", person.ID, err)
+		}
 	}
 	if what == admin.GrantedPassword {
 		if _, err := tx.exec(`UPDATE login_grants SET saw_password = 0 WHERE login_id = ?1 AND saw_password = 1`, person.ID); err != nil {
