@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -249,4 +250,39 @@ func sumZeroLimit(h *house) {
 	if got := s.acts(); slices.ContainsFunc(got, func(a admin.LoggedAct) bool { return a.Actor == "web:asha" && a.Action == "wallet topup" }) {
 		s.Error("asha topped up alone")
 	}
+}
+
+// RefilledAmounts has staff move money in every way, and demands that refill, which
+// empties the table of amounts and fills it as its migration does, finds all that counts.
+func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
+	h := newHouse(t, place)
+	s := h.shop("0")
+	root := admin.NewDesk(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
+	_, _, err := root.TopUp(s.Context(), s.paid("60000.01", "NEFT-1"))
+	s.must(err)
+	_, err = root.Adjust(s.Context(), s.operator.ID, rupees("-0.07"), "counted wrongly")
+	s.must(err)
+	s.tops(s.teller("binu", noon.Add(25*time.Hour)), s.operator, "29.99", "NEFT-2", false)
+	op := s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview)
+	_, err = s.teller("binu", noon.Add(25*time.Hour)).SettleReview(s.Context(), op.ID, false, "asked them")
+	s.must(err)
+	p := s.tops(s.teller("binu", noon.Add(25*time.Hour)), s.operator, "70000", "NEFT-3", true).Proposal
+	_, err = s.teller("asha", noon.Add(25*time.Hour)).Approve(s.Context(), p.ID)
+	s.must(err)
+	want := []admin.MovedAlone{
+		{ByPerson: rupees("60000.08"), ForOperator: rupees("60229.07")},
+		{ByPerson: rupees("228.99"), ForOperator: rupees("60229.07")},
+	}
+	check := func(when string) {
+		s.Helper()
+		for i, person := range []string{"asha", "binu"} {
+			moved, err := s.MovedAlone(s.Context(), admin.MovedQuery{Person: person, OperatorID: s.operator.ID, After: noon.Add(-time.Hour), Until: noon.Add(48 * time.Hour)})
+			if err != nil || moved != want[i] {
+				s.Errorf("%s: %s moved %+v, %v; want %+v", when, person, moved, err, want[i])
+			}
+		}
+	}
+	check("as counted")
+	refill(t)
+	check("as filled by the migration")
 }

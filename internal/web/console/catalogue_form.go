@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"unicode"
 
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/money"
@@ -213,7 +214,9 @@ func (c console) compare(v *web.Visit, before, plan subscription.Plan, isNew boo
 		return err
 	}
 	if second != nil {
-		page.Second = sentence(v, say(v, second))
+		why := []rune(sentence(v, say(v, second)))
+		why[0] = unicode.ToUpper(why[0])
+		page.Second = string(why)
 	}
 	if !isNew {
 		page.Subscribers, err = c.Reports.PlanSubscribers(v.Context(), plan.ID)
