@@ -21,6 +21,8 @@ import (
 // not exist, a list that is full); nothing has changed then.
 type Store interface {
 	CreateOperator(ctx context.Context, act Act, operator subscription.Operator) (subscription.Operator, error)
+	// ChangeOperator changes an account. One that is suspended by it has its running bulk
+	// renewals interrupted, in the same transaction.
 	ChangeOperator(ctx context.Context, act Act, id int64, change OperatorChange) (subscription.Operator, error)
 	// DeleteOperator closes an account, unless it is InUse. No reservation can happen
 	// afterwards: the wallet is empty, and only a living operator's is filled.
@@ -89,7 +91,9 @@ type Store interface {
 	DisallowAddress(ctx context.Context, act Act, operatorID int64, entry netip.Prefix) error
 	Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error)
 
-	// CreateLogin makes a login; it refuses a username that is taken.
+	// CreateLogin makes a login; it refuses a username that is taken. In an act of an
+	// operator's owner (Act.Within), ChangeLogin also refuses to disable or demote the
+	// operator's last enabled owner.
 	CreateLogin(ctx context.Context, act Act, account login.Account) (login.Person, error)
 	// ChangeLogin changes a login; one that is disabled is signed out everywhere.
 	ChangeLogin(ctx context.Context, act Act, id int64, change LoginChange) (login.Person, error)
@@ -154,6 +158,8 @@ type OperatorChange struct {
 	RateLimit     *int
 	CommissionBPS *int
 	LowBalance    *money.Amount
+	// SecondFactorRequired demands a second factor of the operator's people.
+	SecondFactorRequired *bool
 }
 
 // TopUp is money that reached us outside the API. The reference is the

@@ -13,7 +13,8 @@ import (
 
 const (
 	accountColumns = `p.id, p.realm, p.operator_id, p.username, p.name, p.role, p.language, p.must_change_password = 1, p.disabled = 1,
-	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_pending, p.totp_step, p.version, o.status`
+	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_pending, p.totp_step, p.version, o.status,
+	coalesce(o.second_factor_required, 0) = 1`
 	accountTables = ` logins p LEFT JOIN operators o ON o.id = p.operator_id `
 )
 
@@ -28,6 +29,7 @@ func (r *accountRow) places() []any {
 	return []any{
 		&r.ID, &r.Realm, &r.operatorID, &r.Username, &r.Name, &r.Role, &r.Language, &r.MustChangePassword, &r.Disabled,
 		&r.created, &r.lastSignIn, &r.PasswordHash, &r.changed, &r.SealedTOTP, &r.PendingTOTP, &r.TOTPStep, &r.Version, &r.operatorStatus,
+		&r.OperatorRequiresTOTP,
 	}
 }
 
@@ -35,6 +37,7 @@ func (r *accountRow) account() login.Account {
 	a := r.Account
 	a.OperatorID, a.CreatedAt, a.LastSignIn, a.PasswordChangedAt = r.operatorID.Int64, moment(r.created), moment(r.lastSignIn), moment(r.changed)
 	a.TOTP = a.SealedTOTP != nil
+	a.OperatorSuspended = r.operatorStatus.String == string(subscription.OperatorInactive)
 	a.OperatorDeleted = r.operatorStatus.String == string(subscription.OperatorDeleted)
 	return a
 }
@@ -72,6 +75,9 @@ func accountWhere(from querier, condition string, id int64) (login.Account, erro
 // CreateLogin writes a new login; that its username is nobody's is the index's to say.
 func (db *DB) CreateLogin(ctx context.Context, act admin.Act, account login.Account) (login.Person, error) {
 	err := db.do(ctx, func(tx *tx) error {
+		if err := guardOwner(tx, act); err != nil {
+			return err
+		}
 		if account.Realm == login.Operator {
 			if _, err := livingOperator(tx, account.OperatorID); err != nil {
 				return err
@@ -116,6 +122,11 @@ func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change a
 		if err := change.Fits(before.Person); err != nil {
 			return err
 		}
+		if act.Within != 0 && change.TakesOwner(before.Person) {
+			if err := refuseLastOwner(tx, before); err != nil {
+				return err
+			}
+		}
 		if err := changeLogin(tx, id, `name = $2, role = $3, disabled = $4::boolean::int`, after.Name, after.Role, after.Disabled); err != nil {
 			return err
 		}
@@ -154,9 +165,15 @@ func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (login.Per
 func (db *DB) actOnLogin(ctx context.Context, act admin.Act, id int64, change func(*tx, login.Account) error) (login.Person, error) {
 	var after login.Account
 	err := db.do(ctx, func(tx *tx) error {
+		if err := guardOwner(tx, act); err != nil {
+			return err
+		}
 		before, err := lockAccount(tx, id)
 		if err != nil {
 			return err
+		}
+		if !act.Covers(before.OperatorID) {
+			return admin.Refuse("there is no login %d", id)
 		}
 		if err := change(tx, before); err != nil {
 			return err
