@@ -94,7 +94,7 @@ var ofStaff = map[string]string{
 	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
 	"proposals.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
 	"passwords.go": "the desk of staff", "refuseLastOwner": "an owner's page of people",
-	"SetPlan":      "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
+	"SetPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
 	"masterkeys.go": "a start", "migrate.go": "a start", "doubt.go": "a start after the disk has failed",
 	"startOver": "a start that finds the nonces counted anew", "purge": "a purge after a clock that was ahead",
