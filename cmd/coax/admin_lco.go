@@ -103,7 +103,7 @@ func (a *app) lcoSet() *cobra.Command {
 		Long: `Change an operator's account. One that is inactive is suspended: its calls are refused, its
 people can look at everything and change nothing, and a bulk renewal that runs is interrupted
 until they continue it. With --second-factor required its people must set up a second factor.`,
-		Args:  cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			change, err := terms.change(c)
 			if err != nil {

@@ -69,7 +69,7 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 		"names no stage":            page(func(r *Route) { r.Who = Operators(login.Owner).At() }),
 		"the panel is for":          page(func(r *Route) { r.Who = SignedIn }),
 		"the console is for":        page(func(r *Route) { r.Path, r.Area, r.Who = "/console/x", Console, SignedIn }),
-		"changes nothing":           page(func(r *Route) { r.ReadOnly = true }),
+		"to change nothing":         page(func(r *Route) { r.ReadOnly = true }),
 		"nothing but a form":        page(func(r *Route) { r.Method, r.FormOnly = http.MethodPost, true }),
 		"pages are got":             page(func(r *Route) { r.Method = "PUT" }),
 		"does not begin":            page(func(r *Route) { r.Path = "panel/x" }),
