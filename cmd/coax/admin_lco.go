@@ -19,6 +19,7 @@ func (a *app) lcoCommand() *cobra.Command {
 // terms are the flags that set an operator's terms.
 type terms struct {
 	status, api, lowBalance  string
+	secondFactor             string
 	rateLimit, commissionBPS int
 }
 
@@ -53,6 +54,13 @@ func (t *terms) change(command *cobra.Command) (admin.OperatorChange, error) {
 			return change, err
 		}
 		change.LowBalance = &low
+	}
+	if given("second-factor") {
+		required := t.secondFactor == "required"
+		if !required && t.secondFactor != "optional" {
+			return change, admin.Refuse("second factor %q is not known: give required or optional", t.secondFactor)
+		}
+		change.SecondFactorRequired = &required
 	}
 	return change, nil
 }
@@ -92,7 +100,10 @@ func (a *app) lcoSet() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "set --lco ID [--status active|inactive] [--api enabled|disabled|blocked] [--rate-limit N] …",
 		Short: "Change an operator's account",
-		Args:  cobra.NoArgs,
+		Long: `Change an operator's account. One that is inactive is suspended: its calls are refused, its
+people can look at everything and change nothing, and a bulk renewal that runs is interrupted
+until they continue it. With --second-factor required its people must set up a second factor.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			change, err := terms.change(c)
 			if err != nil {
@@ -110,6 +121,7 @@ func (a *app) lcoSet() *cobra.Command {
 	lcoFlag(command, &id)
 	command.Flags().StringVar(&terms.status, "status", "", "active or inactive")
 	command.Flags().StringVar(&terms.api, "api", "", "enabled, disabled or blocked")
+	command.Flags().StringVar(&terms.secondFactor, "second-factor", "", "required or optional, for the operator's people")
 	terms.addFlags(command)
 	return command
 }
@@ -219,7 +231,8 @@ func (a *app) lcoShow() *cobra.Command {
 func operatorObject(o subscription.Operator) object {
 	return object{
 		{"lco_id", o.ID}, {"name", o.Name}, {"status", o.Status}, {"api", o.API}, {"rate_limit", o.RateLimit},
-		{"commission_bps", o.CommissionBPS}, {"low_balance", o.LowBalance}, {"created_at", when(o.CreatedAt)},
+		{"commission_bps", o.CommissionBPS}, {"low_balance", o.LowBalance},
+		{"second_factor_required", o.SecondFactorRequired}, {"created_at", when(o.CreatedAt)},
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 func (a *app) loginCommand() *cobra.Command {
 	return group("login", "People who sign in to the pages", `People who sign in to the pages: operators' own, and staff.
 
-An owner sees one operator's books; a viewer, a member of support or finance, or an
+An operator's own people see its books in the panel: an owner does everything there, a
+counter sells, and readonly only looks. A viewer, a member of support or finance, or an
 administrator sees the console. A login opens no API, and an API key no page. A password
 that is made up here is shown once, and has to be replaced at the first sign-in.`,
 		a.loginCreate(), a.loginList(), a.loginSet(), a.loginResetPassword(), a.loginResetTOTP())
@@ -54,8 +55,8 @@ password, which its person has chosen: 10 to 128 characters.`,
 	flags := command.Flags()
 	flags.StringVar(&asked.Username, "username", "", "what they sign in with: 3 to 64 of a-z, 0-9 and . _ - @")
 	flags.StringVar(&asked.Name, "name", "", "what they are called")
-	flags.StringVar(&role, "role", "", "owner (an operator's), viewer, support, finance or administrator (staff's)")
-	flags.Int64Var(&asked.OperatorID, "lco", 0, "the `ID` of an owner's operator")
+	flags.StringVar(&role, "role", "", "owner, counter or readonly (an operator's), viewer, support, finance or administrator (staff's)")
+	flags.Int64Var(&asked.OperatorID, "lco", 0, "the `ID` of the operator, for its own people")
 	flags.BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input instead of making one up")
 	for _, name := range []string{"username", "name", "role"} {
 		_ = command.MarkFlagRequired(name)
@@ -187,7 +188,7 @@ func (a *app) loginSet() *cobra.Command {
 		return a.showLogin(person, "")
 	})
 	command.Flags().StringVar(&name, "name", "", "what they are called")
-	command.Flags().StringVar(&role, "role", "", "viewer, support, finance or administrator")
+	command.Flags().StringVar(&role, "role", "", "viewer, support, finance or administrator; owner, counter or readonly of an operator")
 	command.Flags().StringVar(&status, "status", "", "enabled or disabled")
 	return command
 }

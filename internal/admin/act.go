@@ -27,6 +27,11 @@ type Act struct {
 	// that log and books carry it, and a store refuses a second act under it.
 	Voucher string
 
+	// Within is the only operator that the actor may act on, who is one of its owners;
+	// zero for staff. A store refuses such an act unless that operator is active and
+	// what is changed is its own.
+	Within int64
+
 	// barred is why the actor may not do it; nil if they may.
 	barred error
 	// limits are what the actor may not go beyond alone; nil if there are none.
@@ -37,6 +42,10 @@ type Act struct {
 // writes the act down, which every change ends with: whatever was changed is taken
 // back then, and no way to a change leads past it.
 func (a Act) Permitted() error { return a.barred }
+
+// Covers reports whether the act may change what belongs to an operator; 0 is what
+// belongs to none.
+func (a Act) Covers(operatorID int64) bool { return a.Within == 0 || a.Within == operatorID }
 
 // VoucherLength is how many characters a voucher has. Stores find it by how much of a
 // reason its note takes.

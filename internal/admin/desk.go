@@ -38,6 +38,7 @@ type Desk struct {
 
 	origin  string
 	voucher string
+	within  int64 // see Act.Within
 	// limited desks have a role and limits; the others are the command line's.
 	limited bool
 	role    Role
@@ -52,7 +53,7 @@ func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Des
 }
 
 func (d *Desk) act(action Action) Act {
-	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action)}
+	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, Within: d.within, barred: d.permit(action)}
 	act.Reason = act.noted("")
 	if d.limited {
 		limits := d.limits
@@ -109,6 +110,9 @@ func (c OperatorChange) Apply(operator subscription.Operator) subscription.Opera
 	}
 	if c.LowBalance != nil {
 		operator.LowBalance = *c.LowBalance
+	}
+	if c.SecondFactorRequired != nil {
+		operator.SecondFactorRequired = *c.SecondFactorRequired
 	}
 	return operator
 }
@@ -181,7 +185,7 @@ func (u InUse) Refusal() error {
 		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; wait until they are settled, and pay out what is refunded: coax admin wallet adjust --lco %d --amount=-AMOUNT --reason TEXT",
 			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID)
 	case u.BulkJobs > 0:
-		return Refuse("operator %d cannot be deleted while a bulk renewal of it is running: wait until it has ended, or sign in with a login of that operator and press Stop on its page", w.OperatorID)
+		return Refuse("operator %d cannot be deleted while a bulk renewal of it is running: wait until it has ended, or sign in with a login of that operator and press Stop on its page; a suspended operator has to be activated for that, and the renewal does not go on by itself", w.OperatorID)
 	}
 	return nil
 }
@@ -189,6 +193,12 @@ func (u InUse) Refusal() error {
 // RefuseDeleted refuses to change a deleted operator.
 func RefuseDeleted(id int64) *Refusal {
 	return Refuse("operator %d was deleted and cannot be changed; coax admin lco undelete --lco %d opens it again within 30 days of the deletion", id, id)
+}
+
+// RefuseSuspended refuses what an operator's own people want to change while the
+// operator is suspended.
+func RefuseSuspended(id int64) *Refusal {
+	return Refuse("operator %d is suspended: its people can look at everything and change nothing until the MSO activates it again", id)
 }
 
 // RefuseUndelete refuses to undo the deletion of an operator that is not deleted, or

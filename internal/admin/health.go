@@ -45,9 +45,9 @@ type WaitingJob struct {
 	OperatorID int64
 	Title      string
 	Since      time.Time
-	// ByMaintenance: maintenance mode interrupted it; otherwise no node had worked on it
-	// for long when one started.
-	ByMaintenance bool
+	// ByMaintenance: maintenance mode interrupted it; BySuspension: the suspension of its
+	// operator did; otherwise no node had worked on it for long when one started.
+	ByMaintenance, BySuspension bool
 }
 
 // ProviderHealth is how things stand with the provider.

@@ -11,9 +11,10 @@ import (
 // NewLogin is somebody who is to sign in to the pages.
 type NewLogin struct {
 	Username, Name string
-	// Role says on which side, too: an owner is an operator's, all others are staff.
+	// Role says on which side, too: owner, counter and readonly are an operator's, all
+	// others are staff.
 	Role login.Role
-	// OperatorID is whose books an owner sees; 0 for staff.
+	// OperatorID is whose books an operator's person sees; 0 for staff.
 	OperatorID int64
 	// Password is one that its person has chosen. If it is empty one is made up,
 	// which they have to replace when they first sign in.
@@ -70,16 +71,16 @@ func (n NewLogin) account() (login.Account, error) {
 		return login.Account{}, err
 	}
 	realm := login.Staff
-	if n.Role == login.Owner {
+	if slices.Contains(login.Operator.Roles(), n.Role) {
 		realm = login.Operator
 	}
 	switch {
 	case !slices.Contains(realm.Roles(), n.Role):
 		return login.Account{}, unknownRole(n.Role)
 	case realm == login.Operator && n.OperatorID < 1:
-		return login.Account{}, Refuse("an owner belongs to an operator: say to which")
+		return login.Account{}, Refuse("role %s belongs to an operator: say to which", n.Role)
 	case realm == login.Staff && n.OperatorID != 0:
-		return login.Account{}, Refuse("role %s is staff's, and belongs to no operator: leave the operator out, or make it an owner", n.Role)
+		return login.Account{}, Refuse("role %s is staff's, and belongs to no operator: leave the operator out, or choose owner, counter or readonly", n.Role)
 	}
 	return login.Account{Person: login.Person{
 		Realm: realm, OperatorID: n.OperatorID, Username: username, Name: name, Role: n.Role, Language: login.English,
@@ -87,7 +88,7 @@ func (n NewLogin) account() (login.Account, error) {
 }
 
 func unknownRole(role login.Role) error {
-	return Refuse("role %q is not known: give viewer, support, finance or administrator for staff, owner for an operator's own people", role)
+	return Refuse("role %q is not known: give viewer, support, finance or administrator for staff; owner, counter or readonly for an operator's own people", role)
 }
 
 // ChangeLogin changes somebody's name or role, or switches their login off or on;

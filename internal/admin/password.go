@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -22,7 +23,9 @@ const (
 type PasswordStore interface {
 	// BeginPasswordReset writes down who is about to reset the app password of
 	// an operator's own subscriber, and says which mobile that is. It refuses a
-	// subscriber of anybody else, and one whose activation is not settled.
+	// subscriber of anybody else, and one whose activation is not settled. Where the
+	// operator's own people ask, it also refuses a suspended operator, and one whose
+	// ResetsAMinute are used up, with a *TooManyResets.
 	BeginPasswordReset(ctx context.Context, act Act, reset PasswordReset) (mobile string, err error)
 	// EndPasswordReset writes down what came of it.
 	EndPasswordReset(ctx context.Context, act Act, reset PasswordReset, verdict operation.Verdict) error
@@ -33,6 +36,31 @@ type PasswordReset struct {
 	OperatorID   int64
 	SubscriberID string
 	Reference    string
+	// ByOperator: the operator's own people ask, and not staff at the command line.
+	ByOperator bool
+}
+
+// ResetsAMinute is how many app passwords an operator's own people may reset within a
+// minute, on all nodes together. Resets by staff count and are not refused.
+const ResetsAMinute = 10
+
+// TooManyResets refuses a reset beyond ResetsAMinute.
+type TooManyResets struct{ RetryAfter time.Duration }
+
+func (t *TooManyResets) Error() string {
+	return fmt.Sprintf("%d app passwords were reset within a minute, which is the most: try again in %s", ResetsAMinute, t.RetryAfter)
+}
+
+// CheckResets refuses one more reset at a moment if there were ResetsAMinute within the
+// minute before; latest are the moments of the latest ResetsAMinute resets, newest first.
+func CheckResets(latest []time.Time, now time.Time) error {
+	if len(latest) < ResetsAMinute {
+		return nil
+	}
+	if wait := latest[ResetsAMinute-1].Add(time.Minute).Sub(now); wait > 0 {
+		return &TooManyResets{RetryAfter: min(wait, time.Minute)}
+	}
+	return nil
 }
 
 // State describes a reset for the log.
@@ -74,25 +102,30 @@ type NewPassword struct {
 
 // Reset replaces the app password of one of an operator's subscribers, by the given
 // one or, if that is empty, by one that is made up. The actor is the person and the
-// door they came through.
+// door they came through: a member of staff at the command line.
 func (p *Passwords) Reset(ctx context.Context, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
-	return p.ResetUnder(ctx, "", actor, operatorID, subscriberID, password)
+	return p.reset(ctx, "", actor, PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID}, password)
 }
 
-// ResetUnder is Reset under a form's voucher: sent again, the form is refused, as
-// DoneAlready tells.
+// ResetUnder is Reset by the operator's own people, under a form's voucher: sent again,
+// the form is refused, as DoneAlready tells. A suspended operator's people are refused,
+// and so is a reset beyond ResetsAMinute.
 func (p *Passwords) ResetUnder(ctx context.Context, voucher, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
+	return p.reset(ctx, voucher, actor, PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID, ByOperator: true}, password)
+}
+
+func (p *Passwords) reset(ctx context.Context, voucher, actor string, logged PasswordReset, password string) (NewPassword, error) {
 	if password != "" {
 		if err := checkText("password", password, 8, 64); err != nil {
 			return NewPassword{}, err
 		}
 	}
-	turn := &p.turns[maphash.String(p.seed, subscriberID)%uint64(len(p.turns))]
+	turn := &p.turns[maphash.String(p.seed, logged.SubscriberID)%uint64(len(p.turns))]
 	turn.Lock()
 	defer turn.Unlock()
 
-	reset := operation.NewPasswordReset(subscriberID, password, p.now())
-	logged := PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID, Reference: reset.Reference}
+	reset := operation.NewPasswordReset(logged.SubscriberID, password, p.now())
+	logged.Reference = reset.Reference
 	// Before anything is sent, so that no password is ever changed by nobody.
 	act := Act{Actor: actor, Action: CustomerPasswordReset, At: p.now(), Voucher: voucher}
 	act.Reason = act.noted("")

@@ -17,7 +17,7 @@ import (
 func OperatorState(o subscription.Operator) map[string]any {
 	return map[string]any{
 		"name": o.Name, "status": o.Status, "api": o.API, "rate_limit": o.RateLimit,
-		"commission_bps": o.CommissionBPS, "low_balance": o.LowBalance,
+		"commission_bps": o.CommissionBPS, "low_balance": o.LowBalance, "second_factor_required": o.SecondFactorRequired,
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 // not exist, a list that is full); nothing has changed then.
 type Store interface {
 	CreateOperator(ctx context.Context, act Act, operator subscription.Operator) (subscription.Operator, error)
+	// ChangeOperator changes an account. One that is suspended by it has its running bulk
+	// renewals interrupted, in the same transaction.
 	ChangeOperator(ctx context.Context, act Act, id int64, change OperatorChange) (subscription.Operator, error)
 	// DeleteOperator closes an account, unless it is InUse. No reservation can happen
 	// afterwards: the wallet is empty, and only a living operator's is filled.
@@ -101,6 +103,8 @@ type Store interface {
 	// below keep who gave a staff login its access (Act.Grants), and answer RefuseAlone
 	// where an act of the console gives access to a login that may approve, and there
 	// is a second person (StaffAccess.SecondPerson).
+	// In an act of an operator's owner (Act.Within), ChangeLogin also refuses to disable
+	// or demote the operator's last enabled owner.
 	CreateLogin(ctx context.Context, act Act, account login.Account) (login.Person, error)
 	// ChangeLogin changes a login; one that is disabled is signed out everywhere. Its
 	// open proposals that it may no longer make lapse (Proposal.StandsWith).
@@ -168,6 +172,8 @@ type OperatorChange struct {
 	RateLimit     *int
 	CommissionBPS *int
 	LowBalance    *money.Amount
+	// SecondFactorRequired demands a second factor of the operator's people.
+	SecondFactorRequired *bool
 }
 
 // TopUp is money that reached us outside the API. The reference is the

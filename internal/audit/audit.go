@@ -193,7 +193,8 @@ type migration struct{ sqlite, postgres int64 }
 // The migrations that brought what an audit reads where it is there.
 var (
 	broughtLogins    = migration{sqlite: 5, postgres: 3}
-	broughtProposals = migration{sqlite: 8, postgres: 6} // with closed months and the origin of acts
+	broughtProposals = migration{sqlite: 8, postgres: 6}   // with closed months and the origin of acts
+	broughtPeople    = migration{sqlite: 20, postgres: 15} // whether an operator's people need a second factor
 	broughtSubjects  = migration{sqlite: 17, postgres: 12}
 	broughtGrants    = migration{sqlite: 18, postgres: 13}
 	broughtAmounts   = migration{sqlite: 19, postgres: 14}

@@ -32,6 +32,9 @@ var staffDamage = []damage{
 		name: "an operator made active again", want: []string{"A9"}, subject: "lco 5",
 		sql: `UPDATE operators SET status = 'active' WHERE id = 5`,
 	}, {
+		name: "a second factor that nobody demanded", want: []string{"A9"}, subject: "lco 1",
+		sql: `UPDATE operators SET second_factor_required = 1 WHERE id = 1`,
+	}, {
 		name: "a rate nobody set", want: []string{"A9"}, subject: "lco 1",
 		sql: `UPDATE operators SET commission_bps = 1 WHERE id = 1`,
 	}, {

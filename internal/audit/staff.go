@@ -17,12 +17,17 @@ func (a *auditor) readOperators() {
 	type account struct {
 		id, rateLimit, bps, low, version int64
 		name, status, api                string
+		secondFactor                     flag
+	}
+	secondFactor := "second_factor_required"
+	if !a.has(broughtPeople) {
+		secondFactor = "0"
 	}
 	accounts := open(a, "operators", `
-		SELECT id, name, status, api, rate_limit, commission_bps, low_balance_paise, version
+		SELECT id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, `+secondFactor+`
 		  FROM operators ORDER BY id`,
 		func(row scanner, o *account) int64 {
-			row(&o.id, &o.name, &o.status, &o.api, &o.rateLimit, &o.bps, &o.low, &o.version)
+			row(&o.id, &o.name, &o.status, &o.api, &o.rateLimit, &o.bps, &o.low, &o.version, &o.secondFactor)
 			return o.id
 		})
 	walk(func(id int64) {
@@ -44,6 +49,7 @@ func (a *auditor) readOperators() {
 			a.holdAgainst(subject, "the account", h.state, map[string]string{
 				"name": o.name, "status": o.status, "api": o.api, "rate_limit": strconv.FormatInt(o.rateLimit, 10),
 				"commission_bps": strconv.FormatInt(o.bps, 10), "low_balance": rupees(o.low),
+				"second_factor_required": strconv.FormatBool(bool(o.secondFactor)),
 			})
 			changes := h.acts
 			if whitelist := a.histories["whitelist of "+subject]; whitelist != nil {

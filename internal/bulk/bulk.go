@@ -40,10 +40,11 @@ const (
 // or by somebody who did not wait.
 type Interruption string
 
-// A job is interrupted by maintenance mode, or because no node has worked on it for
-// longer than IdleLimit when one starts.
+// A job is interrupted by maintenance mode, by the suspension of its operator, or because
+// no node has worked on it for longer than IdleLimit when one starts.
 const (
 	ByMaintenance Interruption = "maintenance"
+	BySuspension  Interruption = "suspension"
 	ByDowntime    Interruption = "downtime"
 )
 

@@ -83,6 +83,13 @@ func (d *Desk) Prepare(ctx context.Context, o Order) (Job, error) {
 	case o.Kind != operation.Renew && o.Kind != operation.AdvanceRenew:
 		return Job{}, refuse("A bulk renewal can be a renewal or an advance renewal.")
 	}
+	operator, err := d.store.Operator(ctx, o.OperatorID)
+	switch {
+	case err != nil:
+		return Job{}, fmt.Errorf("read the operator of a bulk renewal: %w", err)
+	case operator.Status != subscription.OperatorActive:
+		return Job{}, ErrSuspended
+	}
 	job := Job{OperatorID: o.OperatorID, ID: newID(), Actor: o.Actor, Title: o.Title, State: Draft, CreatedAt: d.now().Truncate(time.Millisecond)}
 	if o.Voucher != "" {
 		job.ID = idUnder(o)

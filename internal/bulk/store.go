@@ -16,7 +16,8 @@ type Store interface {
 
 	// StartBulkJob lets workers have a draft. It is refused with ErrAnotherRuns while
 	// another job of the operator runs, with ErrOutdated where one was started since
-	// this draft was checked, and with operation.ErrMaintenance in maintenance. False if it is no draft, or none of the operator's.
+	// this draft was checked, with ErrSuspended while the operator is not active, and with
+	// operation.ErrMaintenance in maintenance. False if it is no draft, or none of the operator's.
 	StartBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (started bool, err error)
 
 	// CancelBulkJob cancels the rows that have not begun, and the job with them. A
@@ -27,8 +28,13 @@ type Store interface {
 	// a moment, and counts them.
 	InterruptIdleBulkJobs(ctx context.Context, since, now time.Time) (interrupted int, err error)
 
+	// InterruptSuspendedBulkJobs interrupts the running job of an operator that is not
+	// active; false if the operator is active.
+	InterruptSuspendedBulkJobs(ctx context.Context, operatorID int64, now time.Time) (suspended bool, err error)
+
 	// ContinueBulkJob lets workers have an interrupted job again; it is refused with
-	// operation.ErrMaintenance in maintenance. False if the job is not interrupted.
+	// operation.ErrMaintenance in maintenance, and with ErrSuspended while the operator is
+	// not active. False if the job is not interrupted.
 	ContinueBulkJob(ctx context.Context, operatorID int64, id, actor string, now time.Time) (continued bool, err error)
 
 	// InterruptedBulkJobs reads the jobs of all operators that wait for a person,
@@ -87,6 +93,7 @@ type Store interface {
 var (
 	ErrAnotherRuns error = refuse("Another bulk renewal is running. Wait until it is finished, or cancel it.")
 	ErrMaintenance error = refuse("New operations are stopped for maintenance. Nothing was charged; try again later.")
+	ErrSuspended   error = refuse("This operator's account is suspended: you can look at everything and change nothing. Ask your MSO.")
 	ErrOutdated    error = refuse("Another bulk renewal was started since this list was checked. Check the list again.")
 )
 

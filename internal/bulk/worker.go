@@ -156,8 +156,12 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 	if err != nil {
 		return 0, "", fmt.Errorf("read the operator of bulk renewal %s: %w", job.ID, err)
 	}
-	if operator.Status != subscription.OperatorActive {
-		return pauseFor, "The account is suspended.", nil
+	if operator.Status != subscription.OperatorActive && job.CancelledAt.IsZero() {
+		// The suspension itself interrupts the job; this is for one by an older release.
+		if _, err := w.store.InterruptSuspendedBulkJobs(ctx, job.OperatorID, w.config.Now()); err != nil {
+			return 0, "", fmt.Errorf("interrupt bulk renewal %s: %w", job.ID, err)
+		}
+		return pauseFor, "", nil
 	}
 	// What was begun is carried through, whoever stops the worker.
 	carry := context.WithoutCancel(ctx)

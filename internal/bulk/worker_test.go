@@ -14,7 +14,6 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
-	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // story tells the rows' states and codes, in their order.
@@ -231,29 +230,6 @@ func TestCancellingStopsWhatHasCostNothing(t *testing.T) {
 			t.Errorf("in the end %+v, and %d effects; want all cancelled", job.Progress, len(w.simulator.Effects()))
 		}
 		w.balanced(money.Paise(2000_00), job.ID)
-	})
-}
-
-func TestASuspendedOperatorsJobWaits(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		w.topUp(2000, "money")
-		job := w.started(w.subscribers(0)...)
-		suspended, active := subscription.OperatorInactive, subscription.OperatorActive
-		_, err := w.staff.ChangeOperator(t.Context(), w.operator.ID, admin.OperatorChange{Status: &suspended})
-		w.must(err)
-		worker := w.worker("node-1", w.store)
-		if _, err := worker.RunOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if job := w.job(job.ID); job.PauseReason == "" || job.Progress.Queued != 1 {
-			t.Errorf("%+v; want it to wait", job)
-		}
-		_, err = w.staff.ChangeOperator(t.Context(), w.operator.ID, admin.OperatorChange{Status: &active})
-		w.must(err)
-		w.advance(time.Minute)
-		if job := w.finish(job.ID, worker); job.Progress.Done != 1 {
-			t.Errorf("%+v; want it done", job.Progress)
-		}
 	})
 }
 

@@ -338,6 +338,8 @@ func (w *Env) Somethings(t testing.TB, panel *Browser) []something {
 		{"/panel/transactions/{id}", "/panel/transactions/" + operations[0].ID},
 		{"/panel/bulk/{id}", job.Location},
 		{"/panel/requests/{id}", "/panel/requests/" + requests.Entries[0].ID},
+		{"/panel/keys/{key}", fmt.Sprintf("/panel/keys/%d", keys[0].ID)},
+		{"/panel/people/{login}", fmt.Sprintf("/panel/people/%d", owner.ID)},
 		{"/console/operators/{id}", operator},
 		{operator + "/keys/{key}", fmt.Sprintf("%s/keys/%d", operator, keys[0].ID)},
 		{operator + "/logins/{login}", fmt.Sprintf("%s/logins/%d", operator, owner.ID)},

@@ -73,7 +73,7 @@ func FieldNames(t testing.TB, raw string) []string {
 }
 
 var (
-	OperatorShape = []string{"lco_id int", "name text", "status text", "api text", "rate_limit int", "commission_bps int", "low_balance amount", "created_at moment"}
+	OperatorShape = []string{"lco_id int", "name text", "status text", "api text", "rate_limit int", "commission_bps int", "low_balance amount", "second_factor_required bool", "created_at moment"}
 	WalletShape   = []string{"lco_id int", "wallet_balance amount", "held amount", "is_low bool"}
 	PlanShape     = []string{"id text", "name text", "description string", "price amount", "duration int", "type text", "main text", "addon text?", "retired bool", "version int", "updated_at moment"}
 	IssuedShape   = []string{"key_id int", "api_key text", "api_secret text"}

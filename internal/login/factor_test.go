@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
 )
 
@@ -176,4 +177,26 @@ func TestASecondFactorOfSomebodyElseDoesNotOpen(t *testing.T) {
 	if secret, err := o.vault.OpenTOTP(sealed, 1); err != nil || string(secret) != "a secret of twenty b" {
 		t.Errorf("it opens as %q, %v", secret, err)
 	}
+}
+
+func TestRequiredSecondFactor_OfAnOperatorsPeople(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	operator, err := o.staff.CreateOperator(t.Context(), "Asha Cable", admin.OperatorChange{})
+	o.must(err)
+	o.person("owner", login.Owner, operator.ID)
+	o.person("counter", login.Counter, operator.ID)
+	token, _ := o.signIn("owner", password)
+	other, _ := o.signIn("counter", password)
+	yes, no := true, false
+	_, err = o.staff.ChangeOperator(t.Context(), operator.ID, admin.OperatorChange{SecondFactorRequired: &yes})
+	o.must(err)
+	o.stage(token, login.NeedsTOTP)
+	o.stage(other, login.NeedsTOTP)
+	_, _, token = o.enrol(token)
+	o.stage(token, login.Whole)
+	o.refused("to do without", o.desk.RemoveTOTP(t.Context(), token), login.Required)
+	_, err = o.staff.ChangeOperator(t.Context(), operator.ID, admin.OperatorChange{SecondFactorRequired: &no})
+	o.must(err)
+	o.stage(other, login.Whole)
+	o.must(o.desk.RemoveTOTP(t.Context(), token))
 }

@@ -23,9 +23,13 @@ const (
 // Role is what somebody may do there.
 type Role string
 
-// Owner is the one role of an operator's login; the others are staff's.
+// The first three are an operator's own people, the others are staff. An owner does
+// everything in the panel and manages the operator's other logins; a counter sells and
+// looks after subscribers; a read-only login changes nothing.
 const (
 	Owner         Role = "owner"
+	Counter       Role = "counter"
+	ReadOnly      Role = "readonly"
 	Viewer        Role = "viewer"
 	Support       Role = "support"
 	Finance       Role = "finance"
@@ -36,7 +40,7 @@ const (
 func (r Realm) Roles() []Role {
 	switch r {
 	case Operator:
-		return []Role{Owner}
+		return []Role{Owner, Counter, ReadOnly}
 	case Staff:
 		return []Role{Viewer, Support, Finance, Administrator}
 	}
@@ -67,6 +71,11 @@ type Person struct {
 	// MustChangePassword: the one they have was chosen by somebody else.
 	MustChangePassword, Disabled bool
 	CreatedAt, LastSignIn        time.Time
+	// OperatorSuspended: the operator is inactive, so its people can look at everything
+	// and change nothing.
+	OperatorSuspended bool
+	// OperatorRequiresTOTP: the operator's people must have a second factor.
+	OperatorRequiresTOTP bool
 }
 
 // Stage is how far somebody has come in signing in. Only a whole session is for
@@ -155,6 +164,9 @@ func New(store Store, vault Vault, config Config) *Desk {
 
 // Requires reports whether a person must have a second factor.
 func (d *Desk) Requires(p Person) bool {
+	if p.Realm == Operator {
+		return p.OperatorRequiresTOTP
+	}
 	return d.config.StaffTOTP && p.Realm == Staff && p.Role.trusted()
 }
 

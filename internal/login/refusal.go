@@ -57,6 +57,6 @@ const (
 	closedText        = "This operator's account is closed."
 	staleText         = "Confirm that it is you first."
 	outOfTurnText     = "This is not possible now. Finish signing in first."
-	requiredText      = "Your role needs a second factor. It can be replaced, not removed."
+	requiredText      = "A second factor is required for your login. It can be replaced, not removed."
 	noEnrolmentText   = "Start again: no second factor is being set up."
 )

@@ -26,8 +26,7 @@ type Account struct {
 	// TOTPStep is the last step whose code was used.
 	TOTPStep int64
 	// OperatorDeleted: the operator whose books they would see was deleted. One that
-	// is suspended still has its books, and its people may look at them; what they
-	// may not do then is for the rules of operations to say.
+	// is suspended still has its books, and its people may look at them.
 	OperatorDeleted bool
 	// Version grows with whatever changes who may sign in, and how.
 	Version int64

@@ -57,29 +57,45 @@ func (l *Log) LastUse(ctx context.Context, operatorID int64) (map[int64]time.Tim
 	return uses, nil
 }
 
-// RefusedAddress is an address that the whitelist did not let in.
-type RefusedAddress struct {
+// AddressCalls is an address that calls came from.
+type AddressCalls struct {
 	Address netip.Addr
 	Calls   int
 	First   time.Time
 	Last    time.Time
 }
 
+// RefusedAddress is an address that the whitelist did not let in.
+type RefusedAddress = AddressCalls
+
+// KeyAddresses are the addresses that calls signed with one of an operator's keys came
+// from since a moment, the latest first, granted or refused. Cut: there were so many calls
+// that only the latest were counted.
+func (l *Log) KeyAddresses(ctx context.Context, operatorID, credentialID int64, since time.Time) (used []AddressCalls, cut bool, err error) {
+	return l.addresses(ctx, operatorID, Query{CredentialID: credentialID, From: since})
+}
+
 // RefusedAddresses are the addresses from which calls of an operator were refused
 // by its whitelist since a moment, the latest first. Of a log in which that happens
 // all the time, only the latest part is looked at.
 func (l *Log) RefusedAddresses(ctx context.Context, operatorID int64, since time.Time) ([]RefusedAddress, error) {
-	byAddress := map[netip.Addr]*RefusedAddress{}
-	q := Query{Code: fault.IPNotWhitelisted, Refused: true, From: since, Most: pageEntriesMax}
-	for range refusalPages {
+	refused, _, err := l.addresses(ctx, operatorID, Query{Code: fault.IPNotWhitelisted, Refused: true, From: since})
+	return refused, err
+}
+
+// addresses counts the calls that a query finds by where they came from.
+func (l *Log) addresses(ctx context.Context, operatorID int64, q Query) (all []AddressCalls, cut bool, err error) {
+	byAddress := map[netip.Addr]*AddressCalls{}
+	q.Most = pageEntriesMax
+	for range addressPages {
 		page, err := l.Search(ctx, operatorID, q)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, e := range page.Entries {
 			known := byAddress[e.Address]
 			if known == nil {
-				known = &RefusedAddress{Address: e.Address, First: e.At, Last: e.At}
+				known = &AddressCalls{Address: e.Address, First: e.At, Last: e.At}
 				byAddress[e.Address] = known
 			}
 			known.Calls++
@@ -94,15 +110,15 @@ func (l *Log) RefusedAddresses(ctx context.Context, operatorID int64, since time
 			break
 		}
 	}
-	all := []RefusedAddress{}
+	all = []AddressCalls{}
 	for _, one := range byAddress {
 		all = append(all, *one)
 	}
-	slices.SortFunc(all, func(a, b RefusedAddress) int {
+	slices.SortFunc(all, func(a, b AddressCalls) int {
 		return cmp.Or(b.Last.Compare(a.Last), a.Address.Compare(b.Address))
 	})
-	return all, nil
+	return all, q.After != "", nil
 }
 
-// refusalPages bounds how much of the log is looked at for refused addresses.
-const refusalPages = 10
+// addressPages bounds how much of the log is looked at for addresses.
+const addressPages = 10

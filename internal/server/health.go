@@ -40,7 +40,7 @@ func (n *Node) Health(ctx context.Context) admin.Health {
 	}
 	for _, job := range interrupted {
 		health.WaitingJobs = append(health.WaitingJobs, admin.WaitingJob{
-			OperatorID: job.OperatorID, Title: job.Title, Since: job.InterruptedAt, ByMaintenance: job.Interrupted == bulk.ByMaintenance,
+			OperatorID: job.OperatorID, Title: job.Title, Since: job.InterruptedAt, ByMaintenance: job.Interrupted == bulk.ByMaintenance, BySuspension: job.Interrupted == bulk.BySuspension,
 		})
 	}
 	if err := errors.Join(n.Store.Ready(ctx), schema, compared, reviews, maintenance, jobs); err != nil {

@@ -37,6 +37,8 @@ func (n *Node) pages() (*web.Site, error) {
 		Requests:   n.Requests,
 		StatusOf:   httpapi.StatusOf,
 		Access:     n.Store,
+		Store:      n.Store,
+		Now:        n.Now,
 	}
 	staff := console.Config{
 		Operators: n.Store,

@@ -49,6 +49,8 @@ type Operator struct {
 	RateLimit     int
 	CommissionBPS int
 	LowBalance    money.Amount
+	// SecondFactorRequired: the operator's people must have a second factor.
+	SecondFactorRequired bool
 	// Version grows with every change that decides whether a request is let
 	// in: status, API switch, rate limit, whitelist.
 	Version   int64

@@ -67,6 +67,8 @@ type accountSession struct {
 // roleNames are how people call the roles.
 var roleNames = map[login.Role]string{
 	login.Owner:         look.Word("Owner"),
+	login.Counter:       look.Word("Counter"),
+	login.ReadOnly:      look.Word("Read only"),
 	login.Viewer:        look.Word("Viewer"),
 	login.Support:       look.Word("Support"),
 	login.Finance:       look.Word("Finance"),

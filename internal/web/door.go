@@ -190,7 +190,7 @@ func (s *Site) stepUp(v *Visit) error {
 // is asked as if the visitor had come by the front.
 func (s *Site) showFilled(v *Visit, to string, filled map[string][]string) error {
 	route, values, _ := s.table.find(http.MethodGet, to)
-	if route == nil || route.Who.judge(v.session()) != permitted {
+	if route == nil || route.Who.judge(v.session()) != permitted || v.suspended() && route.Changes() {
 		return v.See("/", nil)
 	}
 	v.route, v.path, v.filled = route, to, filled

@@ -38,8 +38,9 @@ func (p *Problem) because(err error) *Problem {
 
 // What happens on every site.
 var (
-	errNoPage   = problem(http.StatusNotFound, look.Word("There is no such page."))
-	errNotYours = problem(http.StatusForbidden, look.Word("Your login does not open this page."))
+	errNoPage    = problem(http.StatusNotFound, look.Word("There is no such page."))
+	errSuspended = problem(http.StatusForbidden, look.Word("This was not done: the operator's account is suspended, so you can look at everything and download it, and change nothing. Your MSO suspended it; ask them to activate it again."))
+	errNotYours  = problem(http.StatusForbidden, look.Word("Your login does not open this page."))
 )
 
 // NotFound is for a page about something that is not there, or that is somebody

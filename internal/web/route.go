@@ -29,6 +29,12 @@ type Route struct {
 	Area Area
 	// Who may use it.
 	Who Rule
+	// ReadOnly is for a form of the panel that changes nothing, such as a comparison: a
+	// suspended operator's people may send it. See Changes.
+	ReadOnly bool
+	// FormOnly is for a page of the panel that is nothing but a form that changes
+	// something. A suspended operator's people do not get it, nor its menu entry.
+	FormOnly bool
 	// StepUp is for money and secrets: the visitor must have given the password
 	// (and the code, if one is set up) within the last minutes.
 	StepUp bool
@@ -46,6 +52,15 @@ type Route struct {
 	// address does not say so.
 	Under  string
 	Handle func(*Visit) error
+}
+
+// Changes reports whether the route changes something of an operator, or is only a form
+// for that. Such a route is refused to the people of a suspended operator.
+func (r *Route) Changes() bool {
+	if r.Area != Panel {
+		return false
+	}
+	return r.Method == http.MethodPost && !r.ReadOnly || r.FormOnly
 }
 
 // table is every route there is, ready to be searched.
@@ -104,6 +119,10 @@ func (r *Route) problem() string {
 		return "it lies in another area"
 	case !owned(r.Path):
 		return "the front door would give it to the API"
+	case r.ReadOnly && (r.Method != http.MethodPost || r.Area != Panel):
+		return "only a form of the panel can be declared to change nothing"
+	case r.FormOnly && (r.Method != http.MethodGet || r.Area != Panel):
+		return "only a page of the panel can be nothing but a form"
 	case r.Menu != "" && (r.Method != http.MethodGet || strings.Contains(r.Path, "{")):
 		return "only a page with a fixed address can stand in the navigation"
 	}

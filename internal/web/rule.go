@@ -10,9 +10,9 @@ import (
 // Rule says who may use a route. The zero Rule lets nobody in and is refused when
 // the site is made: a route whose author forgot to decide must not exist.
 type Rule struct {
-	anyone    bool
-	operators bool
-	roles     []login.Role
+	anyone bool
+	// operators are roles of operators' people, roles are those of staff.
+	operators, roles []login.Role
 	// stages are how far a sign-in must have come; Whole unless said otherwise.
 	stages []login.Stage
 }
@@ -21,20 +21,25 @@ type Rule struct {
 var (
 	// Anyone needs no session; if there is one, the visit has it.
 	Anyone = Rule{anyone: true}
-	// Operators are the people of an operator, who see that operator's world only.
-	Operators = Rule{operators: true, stages: whole}
 	// SignedIn is everybody who has signed in wholly.
-	SignedIn = Rule{operators: true, roles: StaffRoles, stages: whole}
+	SignedIn = Rule{operators: OperatorRoles, roles: StaffRoles, stages: whole}
 )
 
 // StaffRoles are the roles that the MSO's staff can have.
 var StaffRoles = []login.Role{login.Viewer, login.Support, login.Finance, login.Administrator}
+
+// OperatorRoles are the roles that an operator's own people can have.
+var OperatorRoles = login.Operator.Roles()
 
 var whole = []login.Stage{login.Whole}
 
 // Staff lets in the MSO's staff with one of these roles, which must be named:
 // whoever means all of them says StaffRoles.
 func Staff(roles ...login.Role) Rule { return Rule{roles: roles, stages: whole} }
+
+// Operators lets in an operator's people with one of these roles, which must be named:
+// whoever means all of them says OperatorRoles. They see that operator's world only.
+func Operators(roles ...login.Role) Rule { return Rule{operators: roles, stages: whole} }
 
 // At makes a rule for people whose sign-in stands at one of these stages, which
 // need not be its end.
@@ -74,7 +79,7 @@ func (r Rule) Allows(session *login.Session) bool { return r.judge(session) == p
 func (r Rule) covers(person login.Person) bool {
 	if person.Realm == login.Operator {
 		// An operator's login without an operator would see a world that is nobody's.
-		return r.operators && person.OperatorID != 0
+		return person.OperatorID != 0 && slices.Contains(r.operators, person.Role)
 	}
 	return person.Realm == login.Staff && slices.Contains(r.roles, person.Role)
 }
@@ -82,13 +87,13 @@ func (r Rule) covers(person login.Person) bool {
 // problem says what is wrong with a rule for its area, or nothing.
 func (r Rule) problem(area Area) string {
 	switch {
-	case !r.anyone && !r.operators && len(r.roles) == 0:
+	case !r.anyone && len(r.operators) == 0 && len(r.roles) == 0:
 		return "it has no rule that lets anybody in"
 	case !r.anyone && len(r.stages) == 0:
 		return "its rule names no stage of the sign-in"
 	case area == Panel && (r.anyone || len(r.roles) > 0):
 		return "the panel is for operators only"
-	case area == Console && (r.anyone || r.operators):
+	case area == Console && (r.anyone || len(r.operators) > 0):
 		return "the console is for staff only"
 	}
 	return ""
@@ -99,10 +104,7 @@ func (r Rule) String() string {
 		return "anyone"
 	}
 	var words []string
-	if r.operators {
-		words = append(words, "operators")
-	}
-	for _, role := range r.roles {
+	for _, role := range slices.Concat(r.operators, r.roles) {
 		words = append(words, string(role))
 	}
 	return strings.Join(words, ", ")

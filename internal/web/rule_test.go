@@ -29,9 +29,11 @@ func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
 		{"an operator is signed in", SignedIn, owner, permitted},
 		{"staff is signed in", SignedIn, support, permitted},
 		{"halfway is not in", SignedIn, halfway, finish},
-		{"operators only", Operators, owner, permitted},
-		{"staff is no operator", Operators, finance, refused},
-		{"an operator's login that has none", Operators, sessionOf(login.Operator, login.Owner, 0, login.Whole), refused},
+		{"operators only", Operators(login.Owner), owner, permitted},
+		{"staff is no operator", Operators(OperatorRoles...), finance, refused},
+		{"an operator's login that has none", Operators(OperatorRoles...), sessionOf(login.Operator, login.Owner, 0, login.Whole), refused},
+		{"an operator's other role", Operators(login.Owner), sessionOf(login.Operator, login.Counter, 7, login.Whole), refused},
+		{"a role that is not an operator's", Operators(OperatorRoles...), sessionOf(login.Operator, login.Viewer, 7, login.Whole), refused},
 		{"an operator is no staff", Staff(StaffRoles...), owner, refused},
 		{"an operator who calls itself finance", Staff(StaffRoles...), sessionOf(login.Operator, login.Finance, 7, login.Whole), refused},
 		{"the right role", Staff(login.Finance), finance, permitted},
@@ -56,7 +58,7 @@ func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
 
 func TestATableWithAMistakeIsNoTable(t *testing.T) {
 	page := func(change func(*Route)) []Route {
-		r := Route{Method: http.MethodGet, Path: "/panel/x", Area: Panel, Who: Operators, Handle: func(*Visit) error { return nil }}
+		r := Route{Method: http.MethodGet, Path: "/panel/x", Area: Panel, Who: Operators(login.Owner), Handle: func(*Visit) error { return nil }}
 		change(&r)
 		return []Route{r}
 	}
@@ -64,9 +66,11 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 	for want, routes := range map[string][]Route{
 		"":                          {good},
 		"has no rule":               page(func(r *Route) { r.Who = Rule{} }),
-		"names no stage":            page(func(r *Route) { r.Who = Operators.At() }),
+		"names no stage":            page(func(r *Route) { r.Who = Operators(login.Owner).At() }),
 		"the panel is for":          page(func(r *Route) { r.Who = SignedIn }),
 		"the console is for":        page(func(r *Route) { r.Path, r.Area, r.Who = "/console/x", Console, SignedIn }),
+		"to change nothing":         page(func(r *Route) { r.ReadOnly = true }),
+		"nothing but a form":        page(func(r *Route) { r.Method, r.FormOnly = http.MethodPost, true }),
 		"pages are got":             page(func(r *Route) { r.Method = "PUT" }),
 		"does not begin":            page(func(r *Route) { r.Path = "panel/x" }),
 		"nothing handles":           page(func(r *Route) { r.Handle = nil }),
@@ -90,9 +94,9 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 func TestAPathIsMatchedAsItWasSent(t *testing.T) {
 	handle := func(*Visit) error { return nil }
 	table, err := newTable([]Route{
-		{Method: http.MethodGet, Path: "/panel/", Area: Panel, Who: Operators, Handle: handle},
-		{Method: http.MethodGet, Path: "/panel/people/{id}", Area: Panel, Who: Operators, Handle: handle},
-		{Method: http.MethodPost, Path: "/panel/people/{id}/renew/{plan}", Form: "/panel/people/{id}", StepUp: true, Area: Panel, Who: Operators, Handle: handle},
+		{Method: http.MethodGet, Path: "/panel/", Area: Panel, Who: Operators(login.Owner), Handle: handle},
+		{Method: http.MethodGet, Path: "/panel/people/{id}", Area: Panel, Who: Operators(login.Owner), Handle: handle},
+		{Method: http.MethodPost, Path: "/panel/people/{id}/renew/{plan}", Form: "/panel/people/{id}", StepUp: true, Area: Panel, Who: Operators(login.Owner), Handle: handle},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -198,6 +198,9 @@ func (s *Site) admit(v *Visit) error {
 	case finish:
 		return v.See(nextStep(v.Session.Stage), nil)
 	}
+	if v.suspended() && v.route.Changes() {
+		return errSuspended
+	}
 	if err := v.readForm(); err != nil {
 		return err
 	}
@@ -205,6 +208,21 @@ func (s *Site) admit(v *Visit) error {
 		return v.askToStepUp()
 	}
 	return nil
+}
+
+// suspended reports whether the visitor's operator is suspended. The session was read
+// with this request, so that a suspension holds from the next request on.
+func (v *Visit) suspended() bool { return v.SignedIn() && v.Session.Person.OperatorSuspended }
+
+// May reports whether the visitor may use the route of this method and path, which has
+// its {name} segments as the route does: a page shows no button that would be refused.
+func (v *Visit) May(method, path string) bool {
+	for i := range v.site.table.routes {
+		if r := &v.site.table.routes[i]; r.Method == method && r.Path == path {
+			return r.Who.judge(v.session()) == permitted && !(v.suspended() && r.Changes())
+		}
+	}
+	return false
 }
 
 // session is the visitor's, as rules want it.

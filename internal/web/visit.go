@@ -212,7 +212,7 @@ func (v *Visit) frame() (look.Frame, error) {
 		return frame, nil
 	}
 	person := v.Session.Person
-	frame.Person = person.Name
+	frame.Person, frame.Suspended, frame.Allowed = person.Name, v.suspended(), v.May
 	if person.OperatorID != 0 && v.site.operators != nil {
 		operator, err := v.site.operators.Operator(v.Context(), person.OperatorID)
 		if err != nil {
@@ -256,7 +256,7 @@ func (v *Visit) navigation() (items []look.NavItem, here string) {
 	}
 	for i := range v.site.table.routes {
 		r := &v.site.table.routes[i]
-		if r.Menu == "" || r.Area != area || r.Who.judge(&v.Session) != permitted {
+		if r.Menu == "" || r.Area != area || r.Who.judge(&v.Session) != permitted || v.suspended() && r.Changes() {
 			continue
 		}
 		item := look.NavItem{Href: r.Path, Text: r.Menu, Icon: r.Icon}

@@ -32,6 +32,11 @@ func TestCLIAdminOperatorsInJSON(t *testing.T) {
 	if shown["wallet_balance"] != "0.00" || shown["whitelist"] != "[]" || shown["status"] != `"inactive"` {
 		t.Errorf("show: %v; want an empty wallet and whitelist", shown)
 	}
+	factor := e2e.Shape(t, h.JSON("lco", "set", "--lco", "2", "--second-factor", "required"), e2e.OperatorShape...)
+	if set["second_factor_required"] != "false" || factor["second_factor_required"] != "true" {
+		t.Errorf("second factor: %v, then %v; want it required", set, factor)
+	}
+	h.Refuses([]string{"lco", "set", "--lco", "2", "--second-factor", "maybe"}, "give required or optional")
 	deleted := e2e.Shape(t, h.JSON("lco", "delete", "--lco", "2"), "lco_id int", "status text", "undelete_until moment")
 	if deleted["lco_id"] != "2" || deleted["status"] != `"deleted"` {
 		t.Errorf("delete: %v", deleted)

@@ -56,6 +56,18 @@ func TestCLIAdminLoginsInJSON(t *testing.T) {
 	if owners := listed("--lco", lco); !slices.Equal(owners, []string{"asha"}) {
 		t.Errorf("the operator's are %q", owners)
 	}
+	for _, role := range []string{"counter", "readonly"} {
+		made := e2e.Shape(t, h.JSON("login", "create", "--username", "the-"+role, "--name", role, "--role", role, "--lco", lco), withPassword...)
+		if e2e.Bare(made["realm"], made["role"], made["lco_id"]) != e2e.Bare("operator", role, lco) {
+			t.Errorf("made %v; want a login of operator %s", made, lco)
+		}
+	}
+	set = e2e.Shape(t, h.JSON("login", "set", "--username", "the-counter", "--role", "readonly"), cliLoginShape...)
+	if e2e.Bare(set["role"]) != "readonly" {
+		t.Errorf("set %v", set)
+	}
+	h.Refuses([]string{"login", "create", "--username", "nobody", "--name", "x", "--role", "counter"}, "role counter belongs to an operator")
+	h.Refuses([]string{"login", "set", "--username", "the-readonly", "--role", "finance"}, "is an operator's login and stays one")
 	h.Refuses([]string{"login", "list", "--lco", "9"}, "there is no operator 9")
 	h.Refuses([]string{"login", "list", "--lco", "0"}, "there is no operator 0")
 	h.Refuses([]string{"login", "reset-totp", "--username", "meera"}, "no second factor")

@@ -114,7 +114,7 @@ func TestAPageOffersWhatItsVisitorMayDo(t *testing.T) {
 		login.Support: {"/keys/1/revoke", "/whitelist/add", "/whitelist/remove"},
 		login.Finance: {"/wallet/top-up", "/wallet/adjust"},
 		login.Administrator: {
-			"/status", "/api", "/rate-limit", "/low-balance", "/commission", "/wallet/top-up", "/wallet/adjust", "/keys",
+			"/status", "/api", "/rate-limit", "/low-balance", "/commission", "/second-factor", "/wallet/top-up", "/wallet/adjust", "/keys",
 			"/keys/1/rotate", "/keys/1/permissions", "/keys/1/revoke", "/whitelist/add", "/whitelist/remove", "/logins",
 		},
 	}

@@ -214,5 +214,5 @@ func TestASecondFactorIsSetUpAndAskedFor(t *testing.T) {
 	}
 	// It is required of this role, and cannot be taken away.
 	next.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
-	next.Get("/account/").Shows(t, http.StatusOK, "Your role needs a second factor.")
+	next.Get("/account/").Shows(t, http.StatusOK, "A second factor is required for your login.")
 }

@@ -61,6 +61,7 @@ func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 	create := b.Get(w.OperatorPage("/logins")).Hidden()
 	create.Set("name", "Meera")
 	create.Set("username", "meera")
+	create.Set("role", "owner")
 	b.Post(w.OperatorPage("/logins"), create).Shows(t, http.StatusOK, "This is shown once.")
 	done(b.Post(w.OperatorPage("/logins"), create), linkToLogin)
 	meera, err := w.Desk.LoginNamed(t.Context(), "meera")
@@ -175,7 +176,7 @@ func TestARefusalIsSaidInHindi(t *testing.T) {
 	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"6.00"}, "reference": {"N-1"}}).Shows(t, http.StatusUnprocessableEntity,
 		"संदर्भ N-1 पहले ₹5.00 के लिए इस्तेमाल हो चुका है")
 	b.Post(w.OperatorPage("/logins"), url.Values{
-		"form": {"create"}, "name": {strings.Repeat("x", 101)}, "username": {"meera"}, "once": {"ABCDEFGH2345"},
+		"form": {"create"}, "name": {strings.Repeat("x", 101)}, "username": {"meera"}, "role": {"owner"}, "once": {"ABCDEFGH2345"},
 	}).Shows(t, http.StatusUnprocessableEntity, "नाम: 101 अक्षर हैं; 1 से 100 दें।")
 	b.Get("/console/audit-log").Shows(t, http.StatusOK, "वॉलेट में राशि जमा की गई")
 }

@@ -121,7 +121,7 @@ func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Untouched("a renewal by an account that is suspended", func() {
-		b.Post(renew, form).Shows(t, http.StatusUnprocessableEntity, "account is suspended")
+		b.Post(renew, form).Shows(t, http.StatusForbidden, "account is suspended")
 	})
 }
 

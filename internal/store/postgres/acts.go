@@ -18,6 +18,9 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 	if err := act.Permitted(); err != nil {
 		return err
 	}
+	if !act.Covers(operatorID) {
+		return fmt.Errorf("%s of operator %d acts on %s of operator %d", act.Actor, act.Within, subject, operatorID)
+	}
 	logged := admin.LoggedAct{Act: act, OperatorID: operatorID, Subject: subject}
 	for _, state := range []struct {
 		value any

@@ -13,7 +13,8 @@ import (
 
 const (
 	accountColumns = `p.id, p.realm, p.operator_id, p.username, p.name, p.role, p.language, p.must_change_password = 1, p.disabled = 1,
-	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_pending, p.totp_step, p.version, o.status`
+	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_pending, p.totp_step, p.version, o.status,
+	coalesce(o.second_factor_required, 0) = 1`
 	accountTables = ` logins p LEFT JOIN operators o ON o.id = p.operator_id `
 )
 
@@ -28,6 +29,7 @@ func (r *accountRow) places() []any {
 	return []any{
 		&r.ID, &r.Realm, &r.operatorID, &r.Username, &r.Name, &r.Role, &r.Language, &r.MustChangePassword, &r.Disabled,
 		&r.created, &r.lastSignIn, &r.PasswordHash, &r.changed, &r.SealedTOTP, &r.PendingTOTP, &r.TOTPStep, &r.Version, &r.operatorStatus,
+		&r.OperatorRequiresTOTP,
 	}
 }
 
@@ -35,6 +37,7 @@ func (r *accountRow) account() login.Account {
 	a := r.Account
 	a.OperatorID, a.CreatedAt, a.LastSignIn, a.PasswordChangedAt = r.operatorID.Int64, moment(r.created), moment(r.lastSignIn), moment(r.changed)
 	a.TOTP = a.SealedTOTP != nil
+	a.OperatorSuspended = r.operatorStatus.String == string(subscription.OperatorInactive)
 	a.OperatorDeleted = r.operatorStatus.String == string(subscription.OperatorDeleted)
 	return a
 }
@@ -80,6 +83,9 @@ func (db *DB) CreateLogin(ctx context.Context, act admin.Act, account login.Acco
 
 // createLogin writes a new login, which proposer proposed if that was needed.
 func createLogin(tx *tx, act admin.Act, account login.Account, proposer string) (login.Person, error) {
+	if err := guardOwner(tx, act); err != nil {
+		return account.Person, err
+	}
 	if account.Realm == login.Operator {
 		if _, err := livingOperator(tx, account.OperatorID); err != nil {
 			return account.Person, err
@@ -137,6 +143,11 @@ func changeTerms(tx *tx, act admin.Act, id int64, change admin.LoginChange, prop
 		after := change.Apply(before.Person)
 		if err := change.Fits(before.Person); err != nil {
 			return err
+		}
+		if act.Within != 0 && change.TakesOwner(before.Person) {
+			if err := refuseLastOwner(tx, before); err != nil {
+				return err
+			}
 		}
 		if admin.Raises(before.Role, after.Role) {
 			if err := refuseAlone(tx, act, id, proposer); err != nil {
@@ -218,9 +229,15 @@ func resetAccess(tx *tx, act admin.Act, person login.Person, what admin.GrantKin
 }
 
 func actOnLogin(tx *tx, act admin.Act, id int64, change func(login.Account) error) (login.Person, error) {
+	if err := guardOwner(tx, act); err != nil {
+		return login.Person{}, err
+	}
 	before, err := lockAccount(tx, id)
 	if err != nil {
 		return login.Person{}, err
+	}
+	if !act.Covers(before.OperatorID) {
+		return login.Person{}, admin.Refuse("there is no login %d", id)
 	}
 	if err := change(before); err != nil {
 		return login.Person{}, err

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // BeginPasswordReset finds the mobile of an operator's own subscriber, and writes
@@ -15,11 +17,17 @@ import (
 func (db *DB) BeginPasswordReset(ctx context.Context, act admin.Act, reset admin.PasswordReset) (string, error) {
 	var mobile string
 	err := db.do(ctx, func(tx *tx) error {
-		if _, err := livingOperator(tx, reset.OperatorID); err != nil {
+		operator, err := livingOperator(tx, reset.OperatorID)
+		if err != nil {
 			return err
 		}
+		if reset.ByOperator {
+			if err := refuseReset(tx, operator, act.At); err != nil {
+				return err
+			}
+		}
 		var expires sql.NullInt64
-		err := tx.queryRow(`SELECT mobile, expires_at FROM subscribers WHERE id = $1 AND operator_id = $2 FOR KEY SHARE`,
+		err = tx.queryRow(`SELECT mobile, expires_at FROM subscribers WHERE id = $1 AND operator_id = $2 FOR KEY SHARE`,
 			reset.SubscriberID, reset.OperatorID).Scan(&mobile, &expires)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
@@ -35,6 +43,28 @@ func (db *DB) BeginPasswordReset(ctx context.Context, act admin.Act, reset admin
 		return "", err
 	}
 	return mobile, nil
+}
+
+// refuseReset refuses a reset by the people of an operator that is suspended, or that has
+// had too many resets lately. The operator is locked: resets on other nodes wait.
+func refuseReset(tx *tx, operator subscription.Operator, now time.Time) error {
+	if operator.Status != subscription.OperatorActive {
+		return admin.RefuseSuspended(operator.ID)
+	}
+	rows, err := tx.query(`
+		SELECT at FROM staff_acts
+		 WHERE operator_id = $1 AND action = 'password reset' AND at > $2 AND at < $3
+		 ORDER BY at DESC LIMIT $4`,
+		operator.ID, now.Add(-time.Minute).UnixMilli(), now.Add(time.Minute).UnixMilli(), admin.ResetsAMinute)
+	latest, err := collect(rows, err, func(row scanner) (time.Time, error) {
+		var at sql.NullInt64
+		err := row.Scan(&at)
+		return moment(at), err
+	})
+	if err != nil {
+		return fmt.Errorf("count the latest password resets: %w", err)
+	}
+	return admin.CheckResets(latest, now)
 }
 
 // EndPasswordReset writes down what came of a reset.

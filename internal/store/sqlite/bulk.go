@@ -87,6 +87,9 @@ func (db *DB) StartBulkJob(ctx context.Context, operatorID int64, id string, now
 		if err := refuseInMaintenance(tx); err != nil {
 			return err
 		}
+		if err := refuseSuspended(tx, operatorID); err != nil {
+			return err
+		}
 		var state bulk.JobState
 		var another, outdated bool
 		err := tx.queryRow(`
@@ -112,7 +115,7 @@ func (db *DB) StartBulkJob(ctx context.Context, operatorID int64, id string, now
 		started = err == nil
 		return err
 	})
-	if err != nil && !errors.Is(err, bulk.ErrAnotherRuns) && !errors.Is(err, bulk.ErrOutdated) && !errors.Is(err, operation.ErrMaintenance) {
+	if err != nil && !errors.Is(err, bulk.ErrAnotherRuns) && !errors.Is(err, bulk.ErrOutdated) && !errors.Is(err, bulk.ErrSuspended) && !errors.Is(err, operation.ErrMaintenance) {
 		err = fmt.Errorf("start bulk renewal %s: %w", id, err)
 	}
 	return started, err

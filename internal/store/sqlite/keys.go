@@ -126,9 +126,15 @@ func (db *DB) PermitKey(ctx context.Context, act admin.Act, id int64, permission
 
 func (db *DB) actOnKey(ctx context.Context, act admin.Act, id int64, change func(*tx, access.Credential) (access.Credential, error)) error {
 	return db.writer.do(ctx, func(tx *tx) error {
+		if err := guardOwner(tx, act); err != nil {
+			return err
+		}
 		before, err := keyByID(tx, id)
 		if err != nil {
 			return err
+		}
+		if !act.Covers(before.OperatorID) {
+			return admin.Refuse("there is no key %d", id)
 		}
 		after, err := change(tx, before)
 		if err != nil {

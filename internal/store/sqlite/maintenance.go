@@ -108,6 +108,9 @@ func (db *DB) ContinueBulkJob(ctx context.Context, operatorID int64, id, actor s
 		if err := refuseInMaintenance(tx); err != nil {
 			return err
 		}
+		if err := refuseSuspended(tx, operatorID); err != nil {
+			return err
+		}
 		changed, err := tx.exec(`
 			UPDATE bulk_jobs SET interrupted = '', interrupted_at = NULL, continued_by = ?3, continued_at = ?4, pause_reason = '', due_at = ?4
 			 WHERE operator_id = ?1 AND id = ?2 AND state = 'running' AND cancelled_at IS NULL AND interrupted <> ''`,

@@ -14,13 +14,13 @@ import (
 
 var _ admin.Store = (*DB)(nil)
 
-const operatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, created_at, deleted_at`
+const operatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, second_factor_required, version, created_at, deleted_at`
 
 func readOperator(row scanner) (subscription.Operator, error) {
 	var o subscription.Operator
 	var lowBalance int64
 	var created, deleted sql.NullInt64
-	err := row.Scan(&o.ID, &o.Name, &o.Status, &o.API, &o.RateLimit, &o.CommissionBPS, &lowBalance, &o.Version, &created, &deleted)
+	err := row.Scan(&o.ID, &o.Name, &o.Status, &o.API, &o.RateLimit, &o.CommissionBPS, &lowBalance, &o.SecondFactorRequired, &o.Version, &created, &deleted)
 	o.LowBalance, o.CreatedAt, o.DeletedAt = money.Paise(lowBalance), moment(created), moment(deleted)
 	return o, err
 }
@@ -50,10 +50,10 @@ func livingOperator(tx *tx, id int64) (subscription.Operator, error) {
 func (db *DB) CreateOperator(ctx context.Context, act admin.Act, o subscription.Operator) (subscription.Operator, error) {
 	err := db.writer.do(ctx, func(tx *tx) error {
 		err := tx.queryRow(`
-			INSERT INTO operators (name, status, api, rate_limit, commission_bps, low_balance_paise, created_at)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+			INSERT INTO operators (name, status, api, rate_limit, commission_bps, low_balance_paise, created_at, second_factor_required)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 			RETURNING id, version`,
-			o.Name, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.CreatedAt.UnixMilli(),
+			o.Name, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.CreatedAt.UnixMilli(), o.SecondFactorRequired,
 		).Scan(&o.ID, &o.Version)
 		if err != nil {
 			return fmt.Errorf("add the operator: %w", err)
@@ -73,6 +73,9 @@ func (db *DB) CreateOperator(ctx context.Context, act admin.Act, o subscription.
 func (db *DB) ChangeOperator(ctx context.Context, act admin.Act, id int64, change admin.OperatorChange) (subscription.Operator, error) {
 	var after subscription.Operator
 	err := db.writer.do(ctx, func(tx *tx) error {
+		if err := guardOwner(tx, act); err != nil {
+			return err
+		}
 		before, err := livingOperator(tx, id)
 		if err != nil {
 			return err
@@ -80,6 +83,11 @@ func (db *DB) ChangeOperator(ctx context.Context, act admin.Act, id int64, chang
 		after, err = updateOperator(tx, change.Apply(before))
 		if err != nil {
 			return err
+		}
+		if after.Status != subscription.OperatorActive {
+			if err := interruptSuspended(tx, id, act.At); err != nil {
+				return err
+			}
 		}
 		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
 	})
@@ -154,10 +162,10 @@ func (db *DB) UndeleteOperator(ctx context.Context, act admin.Act, id int64) (su
 func updateOperator(tx *tx, o subscription.Operator) (subscription.Operator, error) {
 	updated, err := readOperator(tx.queryRow(`
 		UPDATE operators
-		   SET status = ?2, api = ?3, rate_limit = ?4, commission_bps = ?5, low_balance_paise = ?6, version = version + 1
+		   SET status = ?2, api = ?3, rate_limit = ?4, commission_bps = ?5, low_balance_paise = ?6, second_factor_required = ?7, version = version + 1
 		 WHERE id = ?1
 		RETURNING `+operatorColumns,
-		o.ID, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise()))
+		o.ID, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.SecondFactorRequired))
 	if err != nil {
 		return o, fmt.Errorf("change operator %d: %w", o.ID, err)
 	}

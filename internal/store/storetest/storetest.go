@@ -76,6 +76,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
 		{"Maintenance", maintenanceTests},
+		{"People", peopleTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

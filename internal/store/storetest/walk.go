@@ -120,6 +120,7 @@ var ways = []way{
 	{"TakeOverBulkJobs", func(w *walk) { w.must(w.TakeOverBulkJobs(w.Context(), w.on.Now)) }},
 	{"InterruptIdleBulkJobs", (*walk).bulkInterruptions},
 	{"InterruptedBulkJobs", (*walk).bulkInterruptions},
+	{"InterruptSuspendedBulkJobs", (*walk).bulkSuspension},
 	{"ContinueBulkJob", (*walk).bulkInterruptions},
 	{"ClaimBulkJob", (*walk).bulkWork},
 	{"TakeBulkRows", (*walk).bulkWork},

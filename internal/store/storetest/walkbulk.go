@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // walkJob is the bulk renewal that a walk starts; walkDraft is one that nobody does.
@@ -41,6 +43,21 @@ func (w *walk) bulkInterruptions() {
 	continued, err := w.ContinueBulkJob(w.Context(), w.on.OperatorID, walkJob, "web:asha", w.on.Now)
 	if err != nil || !continued || interrupted == 0 || len(waiting) != interrupted {
 		w.Fatalf("%d interrupted, %d wait, continued %v, %v", interrupted, len(waiting), continued, err)
+	}
+}
+
+// bulkSuspension suspends the operator, whose job waits then, and activates it again.
+func (w *walk) bulkSuspension() {
+	for _, status := range []subscription.OperatorStatus{subscription.OperatorInactive, subscription.OperatorActive} {
+		w.must(first(w.ChangeOperator(w.Context(), act("lco set"), w.on.OperatorID, admin.OperatorChange{Status: &status})))
+		suspended, err := w.InterruptSuspendedBulkJobs(w.Context(), w.on.OperatorID, w.on.Now)
+		if err != nil || suspended != (status == subscription.OperatorInactive) {
+			w.Fatalf("%s: suspended %v, %v", status, suspended, err)
+		}
+	}
+	continued, err := w.ContinueBulkJob(w.Context(), w.on.OperatorID, walkJob, "web:asha", w.on.Now)
+	if err != nil || !continued {
+		w.Fatalf("continued %v, %v", continued, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
@@ -122,7 +123,7 @@ type passwordPage struct {
 
 func (c console) createStaff(v *web.Visit) error {
 	role := login.Role(v.Field("role"))
-	if role == login.Owner {
+	if !slices.Contains(login.Staff.Roles(), role) {
 		role = "" // which is no role of staff
 	}
 	return c.create(v, admin.NewLogin{Role: role}, staffPath, c.staffPage)
@@ -133,7 +134,11 @@ func (c console) createLogin(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	made := admin.NewLogin{Role: login.Owner, OperatorID: operator.ID}
+	role := login.Role(v.Field("role"))
+	if !slices.Contains(login.Operator.Roles(), role) {
+		role = ""
+	}
+	made := admin.NewLogin{Role: role, OperatorID: operator.ID}
 	return c.create(v, made, operatorPath(operator.ID)+"/logins", c.loginsPage)
 }
 

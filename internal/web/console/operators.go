@@ -26,6 +26,7 @@ func (c console) operatorRoutes() []web.Route {
 		act(admin.OperatorSet, one+"/api", one, c.setAPI),
 		act(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),
 		act(admin.OperatorSet, one+"/low-balance", one, c.setLowBalance),
+		guarded(admin.OperatorSet, one+"/second-factor", one, c.setSecondFactor),
 		guarded(admin.OperatorSet, one+"/commission", one, c.setCommission),
 		{Method: http.MethodGet, Path: one + "/delete", Area: web.Console, Who: whoMay(admin.OperatorDelete), Handle: c.showDelete},
 		guarded(admin.OperatorDelete, one+"/delete", "", c.deleteOperator),
@@ -181,6 +182,16 @@ func (c console) setLowBalance(v *web.Visit) error {
 	return c.change(v, "low-balance", func(f *form) admin.OperatorChange {
 		low := f.amount("low_balance")
 		return admin.OperatorChange{LowBalance: &low}
+	})
+}
+
+func (c console) setSecondFactor(v *web.Visit) error {
+	return c.change(v, "second-factor", func(f *form) admin.OperatorChange {
+		required := v.Field("second_factor") == "required"
+		if !required && v.Field("second_factor") != "optional" {
+			f.wrong("second_factor", v.T("Choose one of these."))
+		}
+		return admin.OperatorChange{SecondFactorRequired: &required}
 	})
 }
 

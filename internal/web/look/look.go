@@ -50,10 +50,18 @@ type Frame struct {
 	Here             string // the Href of the entry one is at
 	Notice           *Notice
 	Maintenance      *Maintenance // nil while it is off
-	Path             string
-	Theme            string    // "light", "dark", or empty for what the system says
-	Now              time.Time // what `ago` counts from
+	// Suspended: the visitor's operator is, and so its people change nothing.
+	Suspended bool
+	// Allowed reports whether the visitor may use the route of a method and path; see May.
+	Allowed func(method, path string) bool
+	Path    string
+	Theme   string    // "light", "dark", or empty for what the system says
+	Now     time.Time // what `ago` counts from
 }
+
+// May reports whether the visitor may use the route of a method and path, such as POST
+// and /panel/activate. A page asks before it shows a button for it.
+func (f Frame) May(method, path string) bool { return f.Allowed != nil && f.Allowed(method, path) }
 
 // NavItem is one entry of the navigation. Text is English and is translated.
 type NavItem struct {

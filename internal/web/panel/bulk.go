@@ -18,15 +18,15 @@ import (
 // started.
 func (p panel) bulkRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Who: web.Operators, Menu: look.Word("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
-		{Method: http.MethodPost, Path: "/panel/bulk", Area: web.Panel, Who: web.Operators, Upload: 2 * bulk.MaxFile, Handle: p.checkBulk},
-		{Method: http.MethodGet, Path: "/panel/bulk/{id}", Area: web.Panel, Who: web.Operators, Handle: p.showJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/start", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.startJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/continue", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.continueJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/cancel", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.cancelJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/again", Area: web.Panel, Who: web.Operators, Form: "/panel/bulk/{id}", Handle: p.tryJobAgain},
-		{Method: http.MethodGet, Path: "/panel/bulk/{id}/csv", Area: web.Panel, Who: web.Operators, Handle: p.exportJob},
-		{Method: http.MethodGet, Path: "/panel/bulk/{id}/xlsx", Area: web.Panel, Who: web.Operators, Handle: p.exportJob},
+		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Who: everyone, Menu: look.Word("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
+		{Method: http.MethodPost, Path: "/panel/bulk", Area: web.Panel, Who: counters, Upload: 2 * bulk.MaxFile, Handle: p.checkBulk},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}", Area: web.Panel, Who: everyone, Handle: p.showJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/start", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.startJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/continue", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.continueJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/cancel", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.cancelJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/again", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.tryJobAgain},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}/csv", Area: web.Panel, Who: everyone, Handle: p.exportJob},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}/xlsx", Area: web.Panel, Who: everyone, Handle: p.exportJob},
 	}
 }
 

@@ -21,12 +21,15 @@ type Access interface {
 
 // integratorRoutes are for whoever writes the operator's programs.
 func (p panel) integratorRoutes() []web.Route {
+	const keyPath = "/panel/keys/{key}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/keys", Area: web.Panel, Who: web.Operators, Menu: look.Word("API keys"), Icon: "key-round", Handle: p.showKeys},
-		{Method: http.MethodGet, Path: "/panel/requests", Area: web.Panel, Who: web.Operators, Menu: look.Word("Request log"), Icon: "scroll-text", Handle: p.showRequests},
-		{Method: http.MethodGet, Path: "/panel/requests/{id}", Area: web.Panel, Who: web.Operators, Handle: p.showRequest},
-		{Method: http.MethodPost, Path: "/panel/requests/{id}", Area: web.Panel, Who: web.Operators, Upload: comparedMost, Handle: p.compareRequest},
-		{Method: http.MethodGet, Path: "/panel/signature", Area: web.Panel, Who: web.Operators, Menu: look.Word("Signature helper"), Icon: "fingerprint", Handle: p.showSignature},
+		{Method: http.MethodGet, Path: "/panel/keys", Area: web.Panel, Who: integrators, Menu: look.Word("API keys"), Icon: "key-round", Handle: p.showKeys},
+		{Method: http.MethodGet, Path: keyPath, Area: web.Panel, Who: integrators, Handle: p.showKey},
+		{Method: http.MethodPost, Path: keyPath + "/revoke", Area: web.Panel, Who: owners, StepUp: true, Form: keyPath, Handle: p.revokeKey},
+		{Method: http.MethodGet, Path: "/panel/requests", Area: web.Panel, Who: integrators, Menu: look.Word("Request log"), Icon: "scroll-text", Handle: p.showRequests},
+		{Method: http.MethodGet, Path: "/panel/requests/{id}", Area: web.Panel, Who: integrators, Handle: p.showRequest},
+		{Method: http.MethodPost, Path: "/panel/requests/{id}", Area: web.Panel, Who: integrators, ReadOnly: true, Upload: comparedMost, Handle: p.compareRequest},
+		{Method: http.MethodGet, Path: "/panel/signature", Area: web.Panel, Who: integrators, Menu: look.Word("Signature helper"), Icon: "fingerprint", Handle: p.showSignature},
 	}
 }
 
@@ -51,24 +54,15 @@ type keyRow struct {
 	Successor string
 }
 
-func (p panel) showKeys(v *web.Visit) error {
-	ctx, operator := v.Context(), v.Operator()
-	keys, err := p.Access.Keys(ctx, operator)
+// keys reads the operator's keys with when each was used last.
+func (p panel) keys(v *web.Visit) (list []keyRow, err error) {
+	keys, err := p.Access.Keys(v.Context(), v.Operator())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	uses, err := p.Requests.LastUse(ctx, operator)
+	uses, err := p.Requests.LastUse(v.Context(), v.Operator())
 	if err != nil {
-		return err
-	}
-	page := keysPage{Kept: p.kept(v)}
-	whitelist, err := p.Access.Whitelist(ctx, operator)
-	if err != nil {
-		return err
-	}
-	page.Whitelist = admin.WhitelistState(whitelist)
-	if page.Refused, err = p.Requests.RefusedAddresses(ctx, operator, v.Now.Add(-refusedFor)); err != nil {
-		return err
+		return nil, err
 	}
 	hints := map[int64]string{}
 	for _, key := range keys {
@@ -82,7 +76,85 @@ func (p panel) showKeys(v *web.Visit) error {
 		for _, permission := range key.Permissions.List() {
 			one.May = append(one.May, permission.String())
 		}
-		page.Keys = append(page.Keys, one)
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// keyPage is one key, with where it was used from.
+type keyPage struct {
+	Kept    kept
+	Key     keyRow
+	Ended   bool // it opens nothing any more
+	Uses    []requestlog.AddressCalls
+	Counted int // calls, where Cut says that there were more
+	Cut     bool
+	Problem string
+}
+
+func (p panel) showKey(v *web.Visit) error { return p.keyForm(v, "") }
+
+func (p panel) keyForm(v *web.Visit, problem string) error {
+	id, err := number(v, "key")
+	if err != nil {
+		return err
+	}
+	keys, err := p.keys(v)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if key.ID != id {
+			continue
+		}
+		page := keyPage{Kept: p.kept(v), Key: key, Ended: key.State == "revoked" || key.State == "expired", Problem: problem}
+		if page.Uses, page.Cut, err = p.Requests.KeyAddresses(v.Context(), v.Operator(), id, v.Now.Add(-refusedFor)); err != nil {
+			return err
+		}
+		for _, use := range page.Uses {
+			page.Counted += use.Calls
+		}
+		if problem != "" {
+			v.Status = http.StatusUnprocessableEntity
+		}
+		return v.Show("panel/key", page)
+	}
+	return web.NotFound()
+}
+
+// revokeKey ends a key at once, on every node.
+func (p panel) revokeKey(v *web.Visit) error {
+	id, err := number(v, "key")
+	if err != nil {
+		return err
+	}
+	key, err := p.desk(v).Key(v.Context(), id)
+	if err != nil {
+		return orNotFound(err)
+	}
+	if err := p.desk(v).RevokeKey(lasting(v), id); err != nil {
+		if why := told(v, err); why != "" {
+			return p.keyForm(v, why)
+		}
+		return err
+	}
+	return v.See("/panel/keys", v.Good("Key %s is revoked: it opens nothing any more.", key.Hint))
+}
+
+func (p panel) showKeys(v *web.Visit) error {
+	ctx, operator := v.Context(), v.Operator()
+	keys, err := p.keys(v)
+	if err != nil {
+		return err
+	}
+	page := keysPage{Kept: p.kept(v), Keys: keys}
+	whitelist, err := p.Access.Whitelist(ctx, operator)
+	if err != nil {
+		return err
+	}
+	page.Whitelist = admin.WhitelistState(whitelist)
+	if page.Refused, err = p.Requests.RefusedAddresses(ctx, operator, v.Now.Add(-refusedFor)); err != nil {
+		return err
 	}
 	return v.Show("panel/keys", page)
 }

@@ -12,7 +12,7 @@ import (
 
 func (p panel) operationRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/transactions/{id}", Area: web.Panel, Who: web.Operators, Handle: p.operation},
+		{Method: http.MethodGet, Path: "/panel/transactions/{id}", Area: web.Panel, Who: everyone, Handle: p.operation},
 	}
 }
 

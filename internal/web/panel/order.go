@@ -20,12 +20,12 @@ import (
 func (p panel) orderRoutes() []web.Route {
 	const renew, advance = "/panel/subscribers/{id}/renew", "/panel/subscribers/{id}/advance-renew"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/activate", Area: web.Panel, Who: web.Operators, Menu: look.Word("Activate"), Icon: "user-plus", Handle: p.activateForm},
-		{Method: http.MethodPost, Path: "/panel/activate", Area: web.Panel, Who: web.Operators, Handle: p.activate},
-		{Method: http.MethodGet, Path: renew, Area: web.Panel, Who: web.Operators, Handle: p.renewForm(operation.Renew)},
-		{Method: http.MethodPost, Path: renew, Area: web.Panel, Who: web.Operators, Handle: p.renew(operation.Renew)},
-		{Method: http.MethodGet, Path: advance, Area: web.Panel, Who: web.Operators, Handle: p.renewForm(operation.AdvanceRenew)},
-		{Method: http.MethodPost, Path: advance, Area: web.Panel, Who: web.Operators, Handle: p.renew(operation.AdvanceRenew)},
+		{Method: http.MethodGet, Path: "/panel/activate", Area: web.Panel, Who: counters, FormOnly: true, Menu: look.Word("Activate"), Icon: "user-plus", Handle: p.activateForm},
+		{Method: http.MethodPost, Path: "/panel/activate", Area: web.Panel, Who: counters, Handle: p.activate},
+		{Method: http.MethodGet, Path: renew, Area: web.Panel, Who: counters, FormOnly: true, Handle: p.renewForm(operation.Renew)},
+		{Method: http.MethodPost, Path: renew, Area: web.Panel, Who: counters, Handle: p.renew(operation.Renew)},
+		{Method: http.MethodGet, Path: advance, Area: web.Panel, Who: counters, FormOnly: true, Handle: p.renewForm(operation.AdvanceRenew)},
+		{Method: http.MethodPost, Path: advance, Area: web.Panel, Who: counters, Handle: p.renew(operation.AdvanceRenew)},
 	}
 }
 

@@ -7,11 +7,13 @@ import (
 	"context"
 	"embed"
 	"slices"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
@@ -49,9 +51,21 @@ type Config struct {
 	// beside the API's.
 	StatusOf func(fault.Code) int
 	Access   Access
+	// Store is where an owner's actions on the operator's own people and keys are kept.
+	Store admin.Store
+	Now   func() time.Time
 }
 
 type panel struct{ Config }
+
+// Who may use the panel's routes. The counter sells and looks after subscribers; API keys
+// and the log of the operator's programs are for the owner, and for who looks at the whole.
+var (
+	everyone    = web.Operators(web.OperatorRoles...)
+	counters    = web.Operators(login.Owner, login.Counter)
+	integrators = web.Operators(login.Owner, login.ReadOnly)
+	owners      = web.Operators(login.Owner)
+)
 
 // Badges counts what waits behind an item of the navigation: bulk renewals that were
 // interrupted. One that cannot be counted now is shown without a number.
@@ -80,5 +94,6 @@ func Routes(config Config) []web.Route {
 		p.bulkRoutes(),
 		p.booksRoutes(),
 		p.integratorRoutes(),
+		p.peopleRoutes(),
 	)
 }

@@ -3,11 +3,14 @@ package panel
 import (
 	"errors"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
 )
 
 // passwordPage asks whether a customer's app password is to be replaced, and shows
@@ -48,6 +51,7 @@ func (p panel) resetPassword(v *web.Visit) error {
 		page.Problem = v.T("The form was not complete. Fill it in once more.")
 		return v.Show("panel/password", page)
 	}
+	var tooMany *admin.TooManyResets
 	result, err := p.Passwords.ResetUnder(v.Context(), voucher, v.Actor(), v.Operator(), detail.ID, "")
 	switch {
 	case admin.DoneAlready(err):
@@ -55,11 +59,19 @@ func (p panel) resetPassword(v *web.Visit) error {
 	case err == nil, errors.Is(err, admin.ErrNotLogged):
 		// The password is nowhere but here, so it is shown in answer to the form.
 		page.Result = &result
+	case errors.As(err, &tooMany):
+		v.Status, page.Once = http.StatusTooManyRequests, voucher
+		wait := int((tooMany.RetryAfter + time.Second - 1) / time.Second)
+		v.W.Header().Set("Retry-After", strconv.Itoa(wait))
+		page.Problem = v.T("%s app passwords were replaced within a minute, which is the most. Nothing was replaced now; try again in %s seconds.", look.Count(admin.ResetsAMinute), look.Count(int64(wait)))
 	case detail.Expires.IsZero():
 		v.Status = http.StatusUnprocessableEntity
 		page.Problem = v.T("The activation is not settled yet, so there is no password to replace.")
 	default:
-		return err
+		if page.Problem = told(v, err); page.Problem == "" {
+			return err
+		}
+		v.Status, page.Once = http.StatusUnprocessableEntity, web.NewVoucher()
 	}
 	return v.Show("panel/password", page)
 }

@@ -16,7 +16,7 @@ import (
 // booksRoutes are what was paid for, and what came of it.
 func (p panel) booksRoutes() []web.Route {
 	get := func(path string, handle func(*web.Visit) error) web.Route {
-		return web.Route{Method: http.MethodGet, Path: path, Area: web.Panel, Who: web.Operators, Handle: handle}
+		return web.Route{Method: http.MethodGet, Path: path, Area: web.Panel, Who: everyone, Handle: handle}
 	}
 	statement := get("/panel/statement", p.showStatement)
 	statement.Menu, statement.Icon = look.Word("Statement"), "receipt-indian-rupee"

@@ -15,10 +15,10 @@ import (
 func (p panel) subscriberRoutes() []web.Route {
 	const one = "/panel/subscribers/{id}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/subscribers", Area: web.Panel, Who: web.Operators, Menu: look.Word("Subscribers"), Icon: "users", Handle: p.subscribers},
-		{Method: http.MethodGet, Path: one, Area: web.Panel, Who: web.Operators, Handle: p.subscriber},
-		{Method: http.MethodGet, Path: one + "/password", Area: web.Panel, Who: web.Operators, Handle: p.passwordForm},
-		{Method: http.MethodPost, Path: one + "/password", Area: web.Panel, Who: web.Operators, Handle: p.resetPassword},
+		{Method: http.MethodGet, Path: "/panel/subscribers", Area: web.Panel, Who: everyone, Menu: look.Word("Subscribers"), Icon: "users", Handle: p.subscribers},
+		{Method: http.MethodGet, Path: one, Area: web.Panel, Who: everyone, Handle: p.subscriber},
+		{Method: http.MethodGet, Path: one + "/password", Area: web.Panel, Who: counters, FormOnly: true, Handle: p.passwordForm},
+		{Method: http.MethodPost, Path: one + "/password", Area: web.Panel, Who: counters, StepUp: true, Handle: p.resetPassword},
 	}
 }
 

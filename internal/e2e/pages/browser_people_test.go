@@ -1,0 +1,86 @@
+package pages
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// An owner makes a login, changes it, looks at a key and revokes it; then the operator is
+// suspended, and the same pages are read only.
+func TestOwner_InABrowser(t *testing.T) {
+	e2e.StoreIndependent(t)
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	me, ids := w.Customers(3)
+	b := w.As(t, w.Line.Operator)
+	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Operator)
+	tab.Sees("Good day")
+	tab.Open(w.At("/panel/people"))
+	tab.Sees("Nobody here has to have a second factor.")
+	tab.Fill("Name", "Ravi Kumar")
+	tab.Fill("Username", "ravi")
+	tab.Set("Role", "counter")
+	tab.Check("panel-people")
+	tab.Press("Create the login")
+	tab.Sees("This is shown once.")
+	tab.Check("panel-new-password")
+	tab.Press("I have passed it on")
+	tab.Press("Ravi Kumar")
+	tab.Sees("Lost password or telephone")
+	tab.Check("panel-person")
+	tab.Set("Role", "readonly")
+	tab.Press("Set the role")
+	tab.Sees("It holds from now on, also where they are signed in.")
+	tab.Open(w.At(fmt.Sprintf("/panel/keys/%d", me.ID)))
+	tab.Sees("Where it was used from, last 7 days")
+	tab.Check("panel-key")
+	tab.Press("Revoke the key")
+	tab.Sees("it opens nothing any more")
+	tab.Check("panel-keys-revoked")
+
+	w.Steer("status", `{"mode":"slow"}`)
+	b.Post(list+"/start", nil).Sends(t, list)
+	setStatus(t, w, me.OperatorID, subscription.OperatorInactive)
+	w.Steer("status", `{"mode":"up"}`)
+	tab.Open(w.At("/panel/"))
+	tab.Sees("Suspended: read only.")
+	tab.Check("panel-suspended-home")
+	tab.Open(w.At("/panel/subscribers/" + ids[0]))
+	tab.Check("panel-suspended-subscriber")
+	tab.Open(w.At(list))
+	tab.Sees("when this account was suspended")
+	tab.Check("panel-suspended-bulk")
+	tab.Open(w.At("/panel/people"))
+	tab.Check("panel-suspended-people")
+	tab.Open(w.At("/panel/activate"))
+	tab.Sees("ask them to activate it again")
+	tab.Check("panel-suspended-refused")
+	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
+	tab.Open(w.At(list))
+	tab.Press("Continue")
+	tab.Sees("Finished")
+
+	tab.Open(w.At("/account/"))
+	tab.Press("हिन्दी")
+	tab.Sees("आपका खाता")
+	tab.Open(w.At("/panel/people"))
+	tab.Sees("लोग")
+	tab.Check("panel-people-hindi")
+
+	console := looktest.New(t)
+	tabSignIn(w, console, w.Line.Admin)
+	console.Sees("What needs a person")
+	console.Open(w.At(w.OperatorPage("")))
+	console.Sees("Second factor of the operator's people")
+	console.Check("console-operator-second-factor")
+	console.Open(w.At(w.OperatorPage("/logins")))
+	console.Sees("Ravi Kumar")
+	console.Check("console-operator-logins")
+}

@@ -1,0 +1,342 @@
+package pages
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/subscription"
+)
+
+func setStatus(t *testing.T, w *e2e.Env, operatorID int64, status subscription.OperatorStatus) {
+	t.Helper()
+	if _, err := w.Desk.ChangeOperator(t.Context(), operatorID, admin.OperatorChange{Status: &status}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loginID finds a login by its username.
+func loginID(t *testing.T, w *e2e.Env, username string) int64 {
+	t.Helper()
+	person, err := w.Desk.LoginNamed(t.Context(), username)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return person.ID
+}
+
+const suspendedText = "the operator&#39;s account is suspended, so you can look at everything and download it, and change nothing"
+
+// A suspended operator's people can look and download, and sign in and out; every form of
+// the panel is refused, and no page offers one.
+func TestSuspendedOperator_IsReadOnly(t *testing.T) {
+	w := e2e.NewEnv(t)
+	me, ids := w.Customers(2)
+	b := w.As(t, w.Line.Operator)
+	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
+	password := b.Get("/panel/subscribers/" + ids[0] + "/password").Hidden()
+	setStatus(t, w, me.OperatorID, subscription.OperatorInactive)
+
+	tried := 0
+	w.Untouched("forms of a suspended operator", func() {
+		for _, route := range w.Node.Site.Routes() {
+			if !route.Changes() {
+				continue
+			}
+			path := strings.NewReplacer("/panel/bulk/{id}", list, "/panel/subscribers/{id}", "/panel/subscribers/"+ids[0], "{login}", "1", "{key}", fmt.Sprint(me.ID)).Replace(route.Path)
+			tried++
+			if route.Method == http.MethodGet {
+				b.Get(path).Shows(t, http.StatusForbidden, suspendedText)
+			} else {
+				b.Post(path, password).Shows(t, http.StatusForbidden, suspendedText)
+			}
+		}
+	})
+	if tried < 20 {
+		t.Errorf("only %d routes of the panel change something: the list is not the whole one", tried)
+	}
+	for _, path := range []string{"/panel/", "/panel/subscribers", "/panel/subscribers/" + ids[0], "/panel/bulk", list, "/panel/keys", "/panel/keys/" + fmt.Sprint(me.ID), "/panel/people", "/panel/people/" + fmt.Sprint(loginID(t, w, w.Line.Operator.Username)), "/panel/transactions", "/panel/statement"} {
+		page := b.Get(path).Shows(t, http.StatusOK, "Suspended: read only.", "ask your MSO to activate the account again")
+		for _, form := range strings.Split(page.Body, `<form`)[1:] {
+			if strings.Contains(form[:strings.Index(form, ">")], `method="post" action="/panel/`) {
+				t.Errorf("%s offers a form that is refused: <form%s", path, form[:strings.Index(form, ">")])
+			}
+		}
+		for _, href := range []string{`href="/panel/activate"`, `/renew"`, `/advance-renew"`, `/password"`} {
+			if strings.Contains(page.Body, href) {
+				t.Errorf("%s leads to %s, which is refused", path, href)
+			}
+		}
+	}
+	b.Get("/panel/statement/export/csv").Shows(t, http.StatusOK)
+	b.Post("/account/language", url.Values{"language": {"hi"}}).Sends(t, "/account/")
+	b.Get("/panel/").Shows(t, http.StatusOK, "खाता निलंबित: केवल देखना।")
+	b.Post("/account/language", url.Values{"language": {"en"}}).Sends(t, "/account/")
+	b.Post("/account/password", url.Values{"password": {w.Line.Operator.Password}, "new_password": {"monsoon ferry lamp"}, "repeated_password": {"monsoon ferry lamp"}}).Sends(t, "/account/")
+	b.Post("/sign-out", nil).Sends(t, "/sign-in")
+	b.SignIn(w.Line.Operator.Username, "monsoon ferry lamp").Sends(t, "/")
+
+	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
+	if page := b.Get("/panel/subscribers/" + ids[0]); strings.Contains(page.Body, "Suspended: read only.") || !strings.Contains(page.Body, "/renew") {
+		t.Error("after reactivation the page is as if the operator were suspended")
+	}
+	w.Audited()
+}
+
+// A bulk renewal that runs when its operator is suspended waits until the operator's own
+// people continue it; then every row is renewed once.
+func TestSuspendedOperator_BulkRenewalWaitsForConfirmation(t *testing.T) {
+	w := e2e.NewEnv(t)
+	me, ids := w.Customers(6)
+	before := w.Money(me)[0]
+	b, staff := w.As(t, w.Line.Operator), w.As(t, w.Line.Admin)
+	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
+	w.Steer("status", `{"mode":"slow"}`)
+	b.Post(list+"/start", nil).Sends(t, list)
+	setStatus(t, w, me.OperatorID, subscription.OperatorInactive)
+	w.Steer("status", `{"mode":"up"}`)
+	b.Post(list+"/continue", nil).Shows(t, http.StatusForbidden, suspendedText)
+	staff.Get("/console/health").Shows(t, http.StatusOK, "Bulk renewals that wait for their operators", "suspension")
+
+	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
+	b.Get(list).Shows(t, http.StatusOK, "It was interrupted, and waits for you", "when this account was suspended", "Continue", "Stop")
+	w.Pass(10 * time.Minute)
+	b.Get(list).Shows(t, http.StatusOK, "It was interrupted, and waits for you")
+	b.Post(list+"/continue", nil).Sends(t, list)
+	w.Until("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
+	if cost := before - w.Money(me)[0]; cost != 6*199_00 {
+		t.Errorf("%d paise were charged; want six renewals", cost)
+	}
+	w.Audited()
+}
+
+// Which pages and forms the roles of an operator's people have.
+func TestOperatorRoles_OpenTheirPagesOnly(t *testing.T) {
+	w := e2e.NewEnv(t)
+	_, ids := w.Customers(1)
+	one := "/panel/subscribers/" + ids[0]
+	people := map[login.Role]*e2e.Browser{login.Owner: w.As(t, w.Line.Operator)}
+	for _, role := range []login.Role{login.Counter, login.ReadOnly} {
+		people[role] = w.As(t, w.Person(t, "the-"+string(role), role, w.Line.LCOID))
+	}
+	for _, row := range []struct {
+		path string
+		may  string // owner, counter, readonly
+	}{
+		{"/panel/", "ocr"}, {"/panel/subscribers", "ocr"}, {one, "ocr"}, {"/panel/transactions", "ocr"}, {"/panel/statement", "ocr"}, {"/panel/statement/export/csv", "ocr"},
+		{"/panel/bulk", "ocr"}, {"/panel/activate", "oc"}, {one + "/renew", "oc"}, {one + "/advance-renew", "oc"}, {one + "/password", "oc"},
+		{"/panel/keys", "or"}, {"/panel/requests", "or"}, {"/panel/signature", "or"}, {"/panel/people", "o"},
+	} {
+		for role, letter := range map[login.Role]string{login.Owner: "o", login.Counter: "c", login.ReadOnly: "r"} {
+			page := people[role].Get(row.path)
+			if may := strings.Contains(row.may, letter); may != (page.Status == http.StatusOK) || !may && page.Status != http.StatusForbidden {
+				t.Errorf("%s opens %s with %d", role, row.path, page.Status)
+			}
+		}
+	}
+	// The counter sells; who only looks is refused, and offered nothing.
+	form := people[login.Counter].Get(one + "/renew").Hidden()
+	w.Untouched("a renewal by who may only look", func() {
+		people[login.ReadOnly].Post(one+"/renew", form).Shows(t, http.StatusForbidden, "Your login does not open this page.")
+		people[login.ReadOnly].Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Shows(t, http.StatusForbidden)
+	})
+	if sold := people[login.Counter].Post(one+"/renew", form); !strings.HasPrefix(sold.Location, "/panel/transactions/CX") {
+		t.Errorf("a counter's renewal: %d to %q", sold.Status, sold.Location)
+	}
+	for _, path := range []string{"/panel/", one, "/panel/subscribers", "/panel/bulk", "/panel/keys"} {
+		body := people[login.ReadOnly].Get(path).Body
+		for _, part := range []string{`/renew"`, `href="/panel/activate"`, `method="post" action="/panel/`, `/panel/people"`} {
+			if strings.Contains(body, part) {
+				t.Errorf("%s offers %s to who may only look", path, part)
+			}
+		}
+	}
+	w.Audited()
+}
+
+// An owner manages the operator's own people, and nobody else's.
+func TestOwner_ManagesPeople(t *testing.T) {
+	w := e2e.NewEnv(t)
+	other := w.NewOperator("Other Cable", access.AllPermissions)
+	w.Person(t, "stranger", login.Owner, other.OperatorID)
+	w.Person(t, "clerk", login.Finance, 0)
+	b := w.As(t, w.Line.Operator)
+	form := b.Get("/panel/people").Shows(t, http.StatusOK, w.Line.Operator.Username).Hidden()
+	if body := b.Get("/panel/people").Body; strings.Contains(body, "stranger") || strings.Contains(body, "clerk") {
+		t.Error("the list has somebody else's logins")
+	}
+	for field, value := range map[string]string{"name": "Ravi", "username": "ravi", "role": "administrator"} {
+		form.Set(field, value)
+	}
+	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.", `value="ravi"`)
+	form.Set("role", "counter")
+	b.Post("/panel/people", form).Shows(t, http.StatusOK, "This is shown once.", "ravi")
+	b.Post("/panel/people", form).Shows(t, http.StatusOK, "there is one password")
+	form.Del("once")
+	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	form.Set("once", b.Get("/panel/people").Hidden().Get("once"))
+	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "there is a login ravi already")
+
+	ravi := "/panel/people/" + fmt.Sprint(loginID(t, w, "ravi"))
+	b.Post(ravi+"/role", url.Values{"role": {"readonly"}}).Sends(t, ravi)
+	b.Post(ravi+"/role", url.Values{"role": {"finance"}}).Shows(t, http.StatusUnprocessableEntity, "give owner, counter or readonly")
+	b.Post(ravi+"/name", url.Values{"name": {"Ravi Iyer"}}).Sends(t, ravi)
+	reset := b.Get(ravi).Shows(t, http.StatusOK, "Ravi Iyer", "Read only").Hidden()
+	b.Post(ravi+"/reset-password", reset).Shows(t, http.StatusOK, "This is shown once.")
+	b.Post(ravi+"/reset-password", reset).Shows(t, http.StatusOK, "there is one password")
+	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).Sends(t, ravi)
+	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).Sends(t, ravi)
+	b.Post(ravi+"/reset-second-factor", nil).Shows(t, http.StatusUnprocessableEntity, "has no second factor")
+
+	// Nobody changes themself, and the last owner stays.
+	own := "/panel/people/" + fmt.Sprint(loginID(t, w, w.Line.Operator.Username))
+	w.Untouched("what an owner may not do", func() {
+		b.Post(own+"/role", url.Values{"role": {"counter"}}).Shows(t, http.StatusUnprocessableEntity, "nobody changes their own role")
+		b.Post(own+"/access", url.Values{"disabled": {"yes"}}).Shows(t, http.StatusUnprocessableEntity, "nobody switches their own login off")
+		b.Post(own+"/reset-password", url.Values{"once": {"ABCDEFGHIJKL"}}).Shows(t, http.StatusUnprocessableEntity)
+		for _, username := range []string{"stranger", "clerk", w.Line.Admin.Username} {
+			foreign := "/panel/people/" + fmt.Sprint(loginID(t, w, username))
+			b.Get(foreign).Shows(t, http.StatusNotFound)
+			for _, what := range []string{"/name", "/role", "/access", "/reset-password", "/reset-second-factor"} {
+				b.Post(foreign+what, url.Values{"name": {"x"}, "role": {"readonly"}, "disabled": {"yes"}, "once": {"ABCDEFGHIJKL"}}).Shows(t, http.StatusNotFound)
+			}
+		}
+	})
+
+	// It needs a step-up once the session is not fresh, and the MSO's audit log has it.
+	w.Pass(6 * time.Minute)
+	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).Shows(t, http.StatusForbidden, `action="/step-up"`)
+	acts, err := w.Desk.FindActs(t.Context(), admin.ActQuery{OperatorID: w.Line.LCOID, Actor: "web:" + w.Line.Operator.Username, Most: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := map[string]int{}
+	for _, act := range acts.Acts {
+		done[act.Action]++
+		if act.Origin == "" {
+			t.Errorf("%s was written down without where it came from", act.Action)
+		}
+	}
+	for action, times := range map[string]int{"login create": 1, "login set": 4, "login reset-password": 1} {
+		if done[action] != times {
+			t.Errorf("%s was written down %d times; want %d", action, done[action], times)
+		}
+	}
+	w.Audited()
+}
+
+// An owner sees where a key was used from, and ends it at once.
+func TestOwner_RevokesAKey(t *testing.T) {
+	w := e2e.NewEnv(t)
+	me := w.DemoCaller()
+	theirs := w.NewOperator("Other Cable", access.AllPermissions)
+	w.Activated(me, "9800000000", "BASIC-1")
+	w.Expect("before", e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9800000000"}, fault.OK)
+	b := w.As(t, w.Line.Operator)
+	key := "/panel/keys/" + fmt.Sprint(me.ID)
+	b.Get("/panel/keys").Shows(t, http.StatusOK, `href="`+key+`"`)
+	page := b.Get(key).Shows(t, http.StatusOK, "127.0.0.1", "Revoke the key", "Only your MSO can issue another key.")
+	for _, offered := range []string{"/rotate", "/permissions"} {
+		if strings.Contains(page.Body, offered) {
+			t.Errorf("the page offers %s", offered)
+		}
+	}
+	foreign := "/panel/keys/" + fmt.Sprint(theirs.ID)
+	w.Untouched("another operator's key", func() {
+		b.Get(foreign).Shows(t, http.StatusNotFound)
+		b.Post(foreign+"/revoke", nil).Shows(t, http.StatusNotFound)
+	})
+	looks := w.As(t, w.Person(t, "looks", login.ReadOnly, w.Line.LCOID))
+	if strings.Contains(looks.Get(key).Shows(t, http.StatusOK).Body, "Revoke the key") {
+		t.Error("who may only look is offered to revoke a key")
+	}
+	looks.Post(key+"/revoke", nil).Shows(t, http.StatusForbidden)
+	w.Pass(6 * time.Minute)
+	b.Post(key+"/revoke", nil).Shows(t, http.StatusForbidden, `action="/step-up"`)
+	b.Post("/step-up", url.Values{"to": {key}, "password": {w.Line.Operator.Password}}).Sends(t, key)
+	b.Post(key+"/revoke", nil).Sends(t, "/panel/keys")
+	w.Expect("revoked", e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9800000000"}, fault.CredentialRevoked)
+	b.Post(key+"/revoke", nil).Shows(t, http.StatusUnprocessableEntity, "was revoked already")
+	w.Audited()
+}
+
+// A second factor that is required of an operator's people is set up before anything else,
+// and only staff takes the requirement back.
+func TestOperatorSecondFactor_Required(t *testing.T) {
+	w := e2e.NewEnv(t)
+	b := w.As(t, w.Line.Operator)
+	counter := w.As(t, w.Person(t, "counter", login.Counter, w.Line.LCOID))
+	b.Post("/panel/people/second-factor", nil).Sends(t, "/panel/people")
+	b.Get("/panel/").Sends(t, "/account/second-factor")
+	counter.Get("/panel/subscribers").Sends(t, "/account/second-factor")
+	b.Enrol()
+	b.Get("/panel/people").Shows(t, http.StatusOK, "Everybody here must have a second factor. Only your MSO can take that back.")
+	b.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
+	b.Get("/account/").Shows(t, http.StatusOK, "A second factor is required for your login.")
+	counter.Enrol()
+	counter.Get("/panel/subscribers").Shows(t, http.StatusOK)
+
+	staff := w.As(t, w.Line.Admin)
+	staff.Post(w.OperatorPage("/second-factor"), url.Values{"form": {"second-factor"}, "second_factor": {"maybe"}}).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.")
+	staff.Post(w.OperatorPage("/second-factor"), url.Values{"form": {"second-factor"}, "second_factor": {"optional"}}).Sends(t, w.OperatorPage(""))
+	b.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
+	b.Get("/account/").Shows(t, http.StatusOK, "The second factor is removed.")
+	w.Audited()
+}
+
+// The console makes operators' logins of every role, and changes them.
+func TestConsole_MakesOperatorRoles(t *testing.T) {
+	w := e2e.NewEnv(t)
+	staff := w.As(t, w.Line.Admin)
+	form := staff.Get(w.OperatorPage("/logins")).Shows(t, http.StatusOK, "Counter", "Read only").Hidden()
+	for field, value := range map[string]string{"name": "Ravi", "username": "ravi", "role": "finance"} {
+		form.Set(field, value)
+	}
+	staff.Post(w.OperatorPage("/logins"), form).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.")
+	form.Set("role", "readonly")
+	staff.Post(w.OperatorPage("/logins"), form).Shows(t, http.StatusOK, "This is shown once.")
+	person, err := w.Desk.LoginNamed(t.Context(), "ravi")
+	if err != nil || person.Role != login.ReadOnly || person.OperatorID != w.Line.LCOID {
+		t.Errorf("ravi is %+v, %v", person, err)
+	}
+	staff.Post(w.OperatorPage("/logins/"+fmt.Sprint(person.ID)+"/role"), url.Values{"form": {"role"}, "role": {"counter"}}).Sends(t, w.OperatorPage("/logins/"+fmt.Sprint(person.ID)))
+	staffForm := staff.Get("/console/staff").Hidden()
+	for field, value := range map[string]string{"name": "Uma", "username": "uma", "role": "counter"} {
+		staffForm.Set(field, value)
+	}
+	staff.Post("/console/staff", staffForm).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.")
+	w.Audited()
+}
+
+// App passwords are replaced ten times a minute at most, by whoever of the operator asks,
+// and after a step-up only.
+func TestAppPasswords_AreThrottled(t *testing.T) {
+	w := e2e.NewEnv(t)
+	_, ids := w.Customers(2)
+	people := []*e2e.Browser{w.As(t, w.Line.Operator), w.As(t, w.Person(t, "counter", login.Counter, w.Line.LCOID))}
+	for i := range admin.ResetsAMinute {
+		b, path := people[i%2], "/panel/subscribers/"+ids[i%2]+"/password"
+		b.Post(path, b.Get(path).Hidden()).Shows(t, http.StatusOK, "The new password holds.")
+	}
+	path := "/panel/subscribers/" + ids[0] + "/password"
+	form := people[0].Get(path).Hidden()
+	w.Untouched("an eleventh reset", func() {
+		page := people[0].Post(path, form).Shows(t, http.StatusTooManyRequests, "Nothing was replaced now; try again in")
+		if page.Header.Get("Retry-After") == "" {
+			t.Error("the answer does not say when to try again")
+		}
+	})
+	w.Pass(time.Minute + time.Second)
+	people[0].Post(path, form).Shows(t, http.StatusOK, "The new password holds.")
+	w.Pass(6 * time.Minute)
+	people[0].Post(path, form).Shows(t, http.StatusForbidden, `action="/step-up"`)
+	w.Audited()
+}

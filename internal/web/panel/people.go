@@ -1,0 +1,333 @@
+package panel
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
+	"github.com/coaxhq/coax/internal/web/look"
+)
+
+const (
+	peoplePath = "/panel/people"
+	personPath = peoplePath + "/{login}"
+)
+
+// peopleRoutes are where an owner manages the operator's own people. Whatever changes
+// who may sign in, and how, needs a step-up.
+func (p panel) peopleRoutes() []web.Route {
+	post := func(path, form string, handle func(*web.Visit) error) web.Route {
+		return web.Route{Method: http.MethodPost, Path: path, Area: web.Panel, Who: owners, StepUp: true, Form: form, Handle: handle}
+	}
+	return []web.Route{
+		{Method: http.MethodGet, Path: peoplePath, Area: web.Panel, Who: owners, Menu: look.Word("People"), Icon: "circle-user-round", Handle: p.showPeople},
+		post(peoplePath, "", p.createPerson),
+		post(peoplePath+"/second-factor", peoplePath, p.requireSecondFactor),
+		{Method: http.MethodGet, Path: personPath, Area: web.Panel, Who: owners, Handle: p.showPerson},
+		post(personPath+"/name", personPath, p.setPersonName),
+		post(personPath+"/role", personPath, p.setPersonRole),
+		post(personPath+"/access", personPath, p.setPersonAccess),
+		post(personPath+"/reset-password", personPath, p.resetPersonPassword),
+		post(personPath+"/reset-second-factor", personPath, p.resetPersonSecondFactor),
+	}
+}
+
+// desk is where an owner acts: in their own name, on their own operator, from where they
+// are.
+func (p panel) desk(v *web.Visit) *admin.OwnerDesk {
+	return admin.NewDesk(p.Store, nil, v.Actor(), p.Now).From(v.Address).ForOwner(v.Session.Person)
+}
+
+// lasting is for what changes something: somebody who hangs up has not taken it back.
+func lasting(v *web.Visit) context.Context { return context.WithoutCancel(v.Context()) }
+
+// told is what a refusal of admin says, in the visitor's language; empty for any other
+// error.
+func told(v *web.Visit, err error) string {
+	var refusal *admin.Refusal
+	if !errors.As(err, &refusal) {
+		return ""
+	}
+	return v.T("This was not done: %s.", strings.TrimSuffix(strings.TrimSuffix(say(v, refusal), "."), "।"))
+}
+
+func say(v *web.Visit, refusal *admin.Refusal) string {
+	args := make([]any, len(refusal.Args))
+	for i, arg := range refusal.Args {
+		switch a := arg.(type) {
+		case *admin.Refusal:
+			args[i] = say(v, a)
+		case admin.Term:
+			args[i] = v.T(string(a))
+		default:
+			args[i] = arg
+		}
+	}
+	return v.T(refusal.Form, args...)
+}
+
+// orNotFound says of something whose look-up was refused that it is not there.
+func orNotFound(err error) error {
+	if refusal := (*admin.Refusal)(nil); errors.As(err, &refusal) {
+		return web.NotFound()
+	}
+	return err
+}
+
+// number reads the id in a page's address; a page without one is not there.
+func number(v *web.Visit, name string) (int64, error) {
+	id, err := strconv.ParseInt(v.R.PathValue(name), 10, 64)
+	if err != nil || id < 1 {
+		return 0, web.NotFound()
+	}
+	return id, nil
+}
+
+// person is a login as pages show it.
+type person struct{ login.Person }
+
+func (p person) RoleName() string { return web.RoleName(p.Role) }
+func (p person) Path() string     { return peoplePath + "/" + strconv.FormatInt(p.ID, 10) }
+
+// State is as badges know it.
+func (p person) State() string {
+	if p.Disabled {
+		return "disabled"
+	}
+	return "active"
+}
+
+// roleChoices are the roles that an owner can give.
+func roleChoices(v *web.Visit) (choices []look.Choice) {
+	for _, role := range login.Operator.Roles() {
+		choices = append(choices, look.Choice{Value: string(role), Text: v.T(web.RoleName(role))})
+	}
+	return choices
+}
+
+// peoplePage lists the operator's people, with the form for a new login.
+type peoplePage struct {
+	People   []person
+	Roles    []look.Choice
+	Operator subscription.Operator
+	// Name, Username and Role are what the form has; Once is its voucher.
+	Name, Username, Role, Once string
+	Problem                    string
+	Errors                     map[string]string
+}
+
+func (p panel) showPeople(v *web.Visit) error { return p.peopleForm(v, "", nil) }
+
+func (p panel) peopleForm(v *web.Visit, problem string, wrong map[string]string) error {
+	desk := p.desk(v)
+	people, err := desk.Logins(v.Context())
+	if err != nil {
+		return err
+	}
+	page := peoplePage{
+		Roles: roleChoices(v), Name: v.Filled("name", ""), Username: v.Filled("username", ""), Role: v.Filled("role", string(login.Counter)),
+		Problem: problem, Errors: wrong,
+	}
+	if page.Operator, err = desk.Operator(v.Context()); err != nil {
+		return err
+	}
+	for _, one := range people {
+		page.People = append(page.People, person{one})
+	}
+	var brought bool
+	if page.Once, brought = v.Voucher(); !brought {
+		page.Once = web.NewVoucher()
+	}
+	if problem != "" || len(wrong) > 0 {
+		v.Status = http.StatusUnprocessableEntity
+	}
+	return v.Show("panel/people", page)
+}
+
+// newPasswordPage shows a made-up password, this once. Done: the form was sent before,
+// and the password was shown then.
+type newPasswordPage struct {
+	Login    person
+	Password string
+	Done     bool
+	Back     string
+}
+
+func (p panel) createPerson(v *web.Visit) error {
+	voucher, brought := v.Voucher()
+	wrong := map[string]string{}
+	for _, name := range []string{"name", "username"} {
+		if v.Field(name) == "" {
+			wrong[name] = v.T("This is needed.")
+		}
+	}
+	if _, ok := login.FoldUsername(v.Field("username")); !ok && wrong["username"] == "" {
+		wrong["username"] = v.T("Write 3 to 64 of a-z, 0-9 and . _ - @")
+	}
+	role := login.Role(v.Field("role"))
+	if !slices.Contains(login.Operator.Roles(), role) {
+		wrong["role"] = v.T("Choose one of these.")
+	}
+	problem := ""
+	if !brought {
+		problem = v.T("The form was not complete. Fill it in once more.")
+	}
+	if problem != "" || len(wrong) > 0 {
+		return p.peopleForm(v, problem, wrong)
+	}
+	desk := p.desk(v).Under(voucher)
+	made, password, err := desk.CreateLogin(lasting(v), v.Field("username"), v.Field("name"), role)
+	if err != nil {
+		return p.undone(v, desk, err, func(why string) error { return p.peopleForm(v, why, nil) })
+	}
+	return v.Show("panel/new-password", newPasswordPage{Login: person{made}, Password: password, Back: peoplePath})
+}
+
+// undone takes an error of an action under a voucher: a form that was sent before is told
+// so, and any other refusal is shown with the form.
+func (p panel) undone(v *web.Visit, desk *admin.OwnerDesk, err error, show func(why string) error) error {
+	why := told(v, err)
+	if why == "" {
+		return err
+	}
+	first, found, lookUp := desk.Done(v.Context())
+	if lookUp != nil {
+		return lookUp
+	}
+	if !found {
+		return show(why)
+	}
+	id, _ := strconv.ParseInt(strings.TrimPrefix(first.Subject, "login "), 10, 64)
+	known, err := desk.Login(v.Context(), id)
+	if err != nil {
+		return orNotFound(err)
+	}
+	return v.Show("panel/new-password", newPasswordPage{Login: person{known}, Done: true, Back: person{known}.Path()})
+}
+
+func (p panel) requireSecondFactor(v *web.Visit) error {
+	if _, err := p.desk(v).RequireSecondFactor(lasting(v)); err != nil {
+		if why := told(v, err); why != "" {
+			return p.peopleForm(v, why, nil)
+		}
+		return err
+	}
+	return v.See(peoplePath, v.Good("A second factor is required from now on. Whoever has none sets one up on the next page they open."))
+}
+
+// personPage is one of the operator's people.
+type personPage struct {
+	Login person
+	// Own: an owner looks at themself, and must not lock themself out.
+	Own     bool
+	Roles   []look.Choice
+	Once    string
+	Problem string
+}
+
+// person finds the login that the page's address names, among the operator's own.
+func (p panel) person(v *web.Visit) (login.Person, error) {
+	id, err := number(v, "login")
+	if err != nil {
+		return login.Person{}, err
+	}
+	found, err := p.desk(v).Login(v.Context(), id)
+	return found, orNotFound(err)
+}
+
+func (p panel) showPerson(v *web.Visit) error { return p.personForm(v, "") }
+
+func (p panel) personForm(v *web.Visit, problem string) error {
+	found, err := p.person(v)
+	if err != nil {
+		return err
+	}
+	page := personPage{Login: person{found}, Own: found.ID == v.Session.Person.ID, Roles: roleChoices(v), Problem: problem}
+	var brought bool
+	if page.Once, brought = v.Voucher(); !brought {
+		page.Once = web.NewVoucher()
+	}
+	if problem != "" {
+		v.Status = http.StatusUnprocessableEntity
+	}
+	return v.Show("panel/person", page)
+}
+
+// onPerson acts on the login in the address, and shows its page again if that was refused.
+func (p panel) onPerson(v *web.Visit, act func(login.Person) error) error {
+	found, err := p.person(v)
+	if err != nil {
+		return err
+	}
+	if err := act(found); err != nil {
+		if why := told(v, err); why != "" {
+			return p.personForm(v, why)
+		}
+		return err
+	}
+	return nil
+}
+
+func (p panel) changePerson(v *web.Visit, change admin.LoginChange, done func(login.Person) *look.Notice) error {
+	return p.onPerson(v, func(found login.Person) error {
+		changed, err := p.desk(v).ChangeLogin(lasting(v), found.ID, change)
+		if err != nil {
+			return err
+		}
+		return v.See(person{changed}.Path(), done(changed))
+	})
+}
+
+func (p panel) setPersonName(v *web.Visit) error {
+	name := v.Field("name")
+	return p.changePerson(v, admin.LoginChange{Name: &name}, func(login.Person) *look.Notice { return v.Good("Changed.") })
+}
+
+func (p panel) setPersonRole(v *web.Visit) error {
+	role := login.Role(v.Field("role"))
+	return p.changePerson(v, admin.LoginChange{Role: &role}, func(login.Person) *look.Notice {
+		return v.Good("Changed. It holds from now on, also where they are signed in.")
+	})
+}
+
+func (p panel) setPersonAccess(v *web.Visit) error {
+	disabled := v.Field("disabled") == "yes"
+	return p.changePerson(v, admin.LoginChange{Disabled: &disabled}, func(changed login.Person) *look.Notice {
+		if disabled {
+			return v.Good("%s is switched off and signed out everywhere.", changed.Username)
+		}
+		return v.Good("%s can sign in again.", changed.Username)
+	})
+}
+
+func (p panel) resetPersonPassword(v *web.Visit) error {
+	voucher, brought := v.Voucher()
+	return p.onPerson(v, func(found login.Person) error {
+		if !brought {
+			return p.personForm(v, v.T("The form was not complete. Fill it in once more."))
+		}
+		desk := p.desk(v).Under(voucher)
+		changed, password, err := desk.ResetPassword(lasting(v), found.ID)
+		if err != nil {
+			return p.undone(v, desk, err, func(why string) error { return p.personForm(v, why) })
+		}
+		return v.Show("panel/new-password", newPasswordPage{Login: person{changed}, Password: password, Back: person{changed}.Path()})
+	})
+}
+
+func (p panel) resetPersonSecondFactor(v *web.Visit) error {
+	return p.onPerson(v, func(found login.Person) error {
+		changed, err := p.desk(v).ResetTOTP(lasting(v), found.ID)
+		if err != nil {
+			return err
+		}
+		return v.See(person{changed}.Path(), v.Good("The second factor of %s is taken away, and they are signed out everywhere.", changed.Username))
+	})
+}
