@@ -29,12 +29,16 @@ type Act struct {
 
 	// barred is why the actor may not do it; nil if they may.
 	barred error
+	// stale: the actor's password was given too long ago for what needs a step-up.
+	stale bool
 }
 
-// Permitted refuses an act that its actor has no right to. A store asks when it
-// writes the act down, which every change ends with: whatever was changed is taken
-// back then, and no way to a change leads past it.
-func (a Act) Permitted() error { return a.barred }
+// Permitted refuses an act that its actor has no right to, or has to step up for. A
+// store asks when it writes the act down, which every change ends with: whatever was
+// changed is taken back then, and no way to a change leads past it.
+func (a Act) Permitted() error {
+	return a.CheckStepUp(StepUpFor(Action(a.Action)) == StepUpAlways)
+}
 
 // VoucherLength is how many characters a voucher has. Stores find it by how much of a
 // reason its note takes.

@@ -42,6 +42,8 @@ type Desk struct {
 	limited bool
 	role    Role
 	limits  Limits
+	// stale: see Stale.
+	stale bool
 }
 
 // NewDesk returns the desk of one actor, who may do everything: see As and From.
@@ -50,7 +52,7 @@ func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Des
 }
 
 func (d *Desk) act(action Action) Act {
-	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action)}
+	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action), stale: d.stale}
 	act.Reason = act.noted("")
 	return act
 }

@@ -29,8 +29,9 @@ type Route struct {
 	Area Area
 	// Who may use it.
 	Who Rule
-	// StepUp is for money and secrets: the visitor must have given the password
-	// (and the code, if one is set up) within the last minutes.
+	// StepUp is for money, secrets and whatever widens access: the visitor must have
+	// given the password (and the code, if one is set up) within the last minutes. A
+	// route without it demands the same where its handler returns admin.ErrStepUp.
 	StepUp bool
 	// Form is the page whose form is posted here, if it is not the same path: a
 	// visitor who has to step up, or whose session has ended, comes back to it.
@@ -80,8 +81,8 @@ func newTable(routes []Route) (*table, error) {
 		if under := t.routes[i].Under; under != "" && !slices.ContainsFunc(t.routes, func(r Route) bool { return r.Path == under && r.Menu != "" }) {
 			return nil, fmt.Errorf("route %s %s: it stands under %s, which is not in the navigation", t.routes[i].Method, t.routes[i].Path, under)
 		}
-		if r := &t.routes[i]; r.Method == http.MethodPost && r.StepUp && t.formOf(r) == nil {
-			return nil, fmt.Errorf("route %s %s: it needs a step-up, and there is no page with its form to come back to", r.Method, r.Path)
+		if r := &t.routes[i]; r.Method == http.MethodPost && (r.StepUp || r.Area == Console) && t.formOf(r) == nil {
+			return nil, fmt.Errorf("route %s %s: it may need a step-up, and there is no page with its form to come back to", r.Method, r.Path)
 		}
 	}
 	return t, nil

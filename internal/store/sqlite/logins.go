@@ -104,6 +104,9 @@ func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change a
 		if err := change.Fits(before.Person); err != nil {
 			return err
 		}
+		if err := act.CheckStepUp(change.Widens(before.Person)); err != nil {
+			return err
+		}
 		if err := changeLogin(tx, id, `name = ?2, role = ?3, disabled = ?4`, after.Name, after.Role, after.Disabled); err != nil {
 			return err
 		}

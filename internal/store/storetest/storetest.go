@@ -68,6 +68,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"RequestLog", requestLogTests},
 		{"Bulk", bulkTests},
 		{"Clerks", clerkTests},
+		{"StepUp", stepUpTests},
 		{"Proposals", proposalTests},
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
