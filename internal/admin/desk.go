@@ -52,8 +52,9 @@ func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Des
 }
 
 func (d *Desk) act(action Action) Act {
-	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action), stale: d.stale}
+	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, barred: d.permit(action)}
 	act.Reason = act.noted("")
+	act.stale = d.stale
 	return act
 }
 

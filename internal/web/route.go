@@ -29,9 +29,8 @@ type Route struct {
 	Area Area
 	// Who may use it.
 	Who Rule
-	// StepUp is for money, secrets and whatever widens access: the visitor must have
-	// given the password (and the code, if one is set up) within the last minutes. A
-	// route without it demands the same where its handler returns admin.ErrStepUp.
+	// StepUp is for money and secrets: the visitor must have given the password
+	// (and the code, if one is set up) within the last minutes.
 	StepUp bool
 	// Form is the page whose form is posted here, if it is not the same path: a
 	// visitor who has to step up, or whose session has ended, comes back to it.
@@ -45,7 +44,9 @@ type Route struct {
 	Menu, Icon string
 	// Under is the page of the navigation that this one belongs to, where its
 	// address does not say so.
-	Under  string
+	Under string
+	// Handle answers. Where it returns admin.ErrStepUp, the visitor is asked to step up
+	// as if the route had StepUp.
 	Handle func(*Visit) error
 }
 

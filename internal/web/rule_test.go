@@ -62,25 +62,22 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 	}
 	good := page(func(*Route) {})[0]
 	for want, routes := range map[string][]Route{
-		"":                      {good},
-		"has no rule":           page(func(r *Route) { r.Who = Rule{} }),
-		"names no stage":        page(func(r *Route) { r.Who = Operators.At() }),
-		"the panel is for":      page(func(r *Route) { r.Who = SignedIn }),
-		"the console is for":    page(func(r *Route) { r.Path, r.Area, r.Who = "/console/x", Console, SignedIn }),
-		"pages are got":         page(func(r *Route) { r.Method = "PUT" }),
-		"does not begin":        page(func(r *Route) { r.Path = "panel/x" }),
-		"nothing handles":       page(func(r *Route) { r.Handle = nil }),
-		"no area":               page(func(r *Route) { r.Area = "attic" }),
-		"outside its area":      page(func(r *Route) { r.Path = "/account/x" }),
-		"in another area":       page(func(r *Route) { r.Area, r.Who = Door, SignedIn }),
-		"to the API":            page(func(r *Route) { r.Path, r.Area, r.Who = "/api/v1/x", Door, SignedIn }),
-		"in the navigation":     page(func(r *Route) { r.Path, r.Menu = "/panel/{id}", "X" }),
-		"not in the navigation": page(func(r *Route) { r.Under = "/panel/y" }),
-		"it matches what":       append(page(func(r *Route) { r.Path = "/panel/{id}" }), good),
-		"no page with its form": page(func(r *Route) { r.Method, r.StepUp = http.MethodPost, true }),
-		"may need a step-up": page(func(r *Route) {
-			r.Method, r.Path, r.Area, r.Who = http.MethodPost, "/console/x", Console, Staff(StaffRoles...)
-		}),
+		"":                          {good},
+		"has no rule":               page(func(r *Route) { r.Who = Rule{} }),
+		"names no stage":            page(func(r *Route) { r.Who = Operators.At() }),
+		"the panel is for":          page(func(r *Route) { r.Who = SignedIn }),
+		"the console is for":        page(func(r *Route) { r.Path, r.Area, r.Who = "/console/x", Console, SignedIn }),
+		"pages are got":             page(func(r *Route) { r.Method = "PUT" }),
+		"does not begin":            page(func(r *Route) { r.Path = "panel/x" }),
+		"nothing handles":           page(func(r *Route) { r.Handle = nil }),
+		"no area":                   page(func(r *Route) { r.Area = "attic" }),
+		"outside its area":          page(func(r *Route) { r.Path = "/account/x" }),
+		"in another area":           page(func(r *Route) { r.Area, r.Who = Door, SignedIn }),
+		"to the API":                page(func(r *Route) { r.Path, r.Area, r.Who = "/api/v1/x", Door, SignedIn }),
+		"in the navigation":         page(func(r *Route) { r.Path, r.Menu = "/panel/{id}", "X" }),
+		"not in the navigation":     page(func(r *Route) { r.Under = "/panel/y" }),
+		"it matches what":           append(page(func(r *Route) { r.Path = "/panel/{id}" }), good),
+		"no page with its form":     page(func(r *Route) { r.Method, r.StepUp = http.MethodPost, true }),
 		"no page with its form to ": page(func(r *Route) { r.Method, r.StepUp, r.Form = http.MethodPost, true, "/panel/y" }),
 	} {
 		_, err := newTable(routes)

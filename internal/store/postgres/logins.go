@@ -112,11 +112,11 @@ func logLogin(tx *tx, act admin.Act, before *login.Account, after login.Account)
 // ChangeLogin changes a login's terms. One that is disabled is signed out everywhere.
 func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change admin.LoginChange) (login.Person, error) {
 	return db.actOnLogin(ctx, act, id, func(tx *tx, before login.Account) error {
-		after := change.Apply(before.Person)
-		if err := change.Fits(before.Person); err != nil {
+		if err := act.CheckStepUp(change.Widens(before.Person)); err != nil {
 			return err
 		}
-		if err := act.CheckStepUp(change.Widens(before.Person)); err != nil {
+		after := change.Apply(before.Person)
+		if err := change.Fits(before.Person); err != nil {
 			return err
 		}
 		if err := changeLogin(tx, id, `name = $2, role = $3, disabled = $4::boolean::int`, after.Name, after.Role, after.Disabled); err != nil {
