@@ -277,6 +277,11 @@ func (m *accessMatrix) makeAttempts() {
 	staff, _, err := m.Desk.CreateLogin(ctx, admin.NewLogin{Username: "clerk", Name: "Clerk", Role: login.Viewer})
 	m.must(err)
 
+	own := m.NewKey(m.limited, access.AllPermissions)
+	m.must(m.Desk.RevokeKey(ctx, own.ID))
+	colleague, _, err := m.Desk.CreateLogin(ctx, admin.NewLogin{Username: "colleague", Name: "Colleague", Role: login.Owner, OperatorID: m.limited})
+	m.must(err)
+
 	// Proposals that are declined: to approve one of them says so.
 	desk := func(who string) *admin.Desk {
 		return admin.NewDesk(m.Node.Store, m.Node.Vault, "web:"+who, m.Now).As(admin.Finance, admin.Limits{})
@@ -322,6 +327,8 @@ func (m *accessMatrix) makeAttempts() {
 		{"/panel/bulk/{id}/cancel", "{id}", job()},
 		{"/panel/bulk/", "{id}", job()},
 		{"/panel/requests/", "{id}", requests.Entries[0].ID},
+		{"/panel/keys/", "{key}", fmt.Sprint(own.ID)},
+		{"/panel/people/", "{login}", fmt.Sprint(colleague.ID)},
 		{"/account/sessions/", "{id}", "0123456789abcdef"},
 	}
 	order := url.Values{"step": {"confirm"}, "full_name": {"Asha Rao"}, "mobile": {"9812340002"}, "plan_id": {"BASIC-1"}}
