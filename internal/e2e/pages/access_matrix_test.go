@@ -194,7 +194,8 @@ func (m *accessMatrix) makeVisitors() {
 			m.Person(m.t, username, role, operatorID)
 		}
 		v := matrixVisitor{name, username, realm, role, stage}
-		if stage == login.NeedsCode || stage == login.Whole && m.stageOf(v) == login.NeedsTOTP {
+		// With a second factor nothing changes for somebody where one becomes required.
+		if stage == login.NeedsCode || stage == login.Whole {
 			m.enrol(v)
 		}
 		if got := m.stageOf(v); got != stage {
@@ -257,8 +258,8 @@ func (m *accessMatrix) enrol(v matrixVisitor) {
 // unless it is listed here: whoever is let in is told what is missing.
 func (m *accessMatrix) makeAttempts() {
 	ctx := context.Background()
-	me, ids := m.Customers(1)
-	subscriber := ids[0]
+	me, ids := m.Customers(2)
+	subscriber, callers := ids[0], ids[1] // the first may be renewed by a bulk renewal meanwhile
 	_, inReview := m.InReview(me, "activate", "reset_applied", "9812340001", "matrix-review-1")
 	reviewed := inReview.Text("transaction_id")
 	// A call that was refused for its signature can be compared with one's own.
@@ -388,11 +389,11 @@ func (m *accessMatrix) makeAttempts() {
 	}
 	m.calls = []apiAttempt{
 		{"POST /activate", "activate", e2e.Order{"full_name": "Asha", "mobile": "9812340003", "plan_id": "BASIC-1"}},
-		{"POST /renew", "renew", e2e.Order{"subscriber_id": subscriber, "plan_id": "BASIC-1"}},
-		{"POST /advance-renew", "advance-renew", e2e.Order{"subscriber_id": subscriber, "plan_id": "FAMILY-1"}},
+		{"POST /renew", "renew", e2e.Order{"subscriber_id": callers, "plan_id": "BASIC-1"}},
+		{"POST /advance-renew", "advance-renew", e2e.Order{"subscriber_id": callers, "plan_id": "FAMILY-1"}},
 		{"GET  /balance", "balance", nil},
 		{"GET  /plans", "plans", nil},
-		{"GET  /subscription", "subscription?subscriber_id=" + subscriber, nil},
+		{"GET  /subscription", "subscription?subscriber_id=" + callers, nil},
 		{"GET  /transaction", "transaction?idempotency_key=matrix-review-1", nil},
 	}
 }
@@ -445,10 +446,7 @@ func (m *accessMatrix) loginIs(id int64, disabled bool) func() {
 func (m *accessMatrix) ask() {
 	for _, s := range situations {
 		m.arrange(s)
-		tokens := make([][2]string, len(m.visitors))
-		for i, v := range m.visitors {
-			tokens[i] = [2]string{m.open(v, false), m.open(v, true)}
-		}
+		tokens := m.openAll()
 		rows := make([][][2]answer, len(m.attempts))
 		for i, try := range m.attempts {
 			rows[i] = make([][2]answer, len(m.visitors))
@@ -457,10 +455,39 @@ func (m *accessMatrix) ask() {
 				visits.Go(func() { rows[i][j] = m.visit(try, v, tokens[j], s) })
 			}
 			visits.Wait()
+			if try.route.Path == "/account/second-factor/remove" {
+				m.restoreSecondFactors()
+				tokens = m.openAll()
+			}
 		}
 		m.answers[s] = rows
 		for _, c := range m.calls {
 			m.api[s] = append(m.api[s], m.call(c))
+		}
+	}
+}
+
+// openAll begins a fresh and a stale session for every visitor.
+func (m *accessMatrix) openAll() [][2]string {
+	tokens := make([][2]string, len(m.visitors))
+	for i, v := range m.visitors {
+		tokens[i] = [2]string{m.open(v, false), m.open(v, true)}
+	}
+	return tokens
+}
+
+// restoreSecondFactors sets second factors up again that an attempt removed.
+func (m *accessMatrix) restoreSecondFactors() {
+	m.t.Helper()
+	m.Pass(30 * time.Second) // for a code that was not used yet
+	for _, v := range m.visitors {
+		if !v.whole() {
+			continue
+		}
+		account, _, err := m.Node.Store.AccountByUsername(context.Background(), v.username)
+		m.must(err)
+		if !account.TOTP {
+			m.enrol(v)
 		}
 	}
 }
