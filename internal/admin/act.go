@@ -36,12 +36,16 @@ type Act struct {
 	barred error
 	// limits are what the actor may not go beyond alone; nil if there are none.
 	limits *Limits
+	// stale: the actor's password was given too long ago for what needs a step-up.
+	stale bool
 }
 
-// Permitted refuses an act that its actor has no right to. A store asks when it
-// writes the act down, which every change ends with: whatever was changed is taken
-// back then, and no way to a change leads past it.
-func (a Act) Permitted() error { return a.barred }
+// Permitted refuses an act that its actor has no right to, or has to step up for. A
+// store asks when it writes the act down, which every change ends with: whatever was
+// changed is taken back then, and no way to a change leads past it.
+func (a Act) Permitted() error {
+	return a.CheckStepUp(StepUpFor(Action(a.Action)) == StepUpAlways)
+}
 
 // Covers reports whether the act may change what belongs to an operator; 0 is what
 // belongs to none.

@@ -45,6 +45,8 @@ type Desk struct {
 	limits  Limits
 	// maxMonths is the longest term that a plan is set to; zero is mostMonths.
 	maxMonths int
+	// stale: see Stale.
+	stale bool
 }
 
 // NewDesk returns the desk of one actor, who may do everything: see As and From.
@@ -59,6 +61,7 @@ func (d *Desk) act(action Action) Act {
 		limits := d.limits
 		act.limits = &limits
 	}
+	act.stale = d.stale
 	return act
 }
 

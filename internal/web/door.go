@@ -194,6 +194,8 @@ func (s *Site) showFilled(v *Visit, to string, filled map[string][]string) error
 		return v.See("/", nil)
 	}
 	v.route, v.path, v.filled = route, to, filled
+	// A form can be a mere button, which does not show that it waits to be pressed.
+	v.notice = v.Info(look.Word("Thank you. Nothing has been done yet: look at what you wanted to do, and send it again."))
 	v.R = v.R.Clone(v.Context())
 	v.R.Method, v.R.URL.Path, v.R.URL.RawPath, v.R.URL.RawQuery = http.MethodGet, to, "", ""
 	v.R.PostForm = nil

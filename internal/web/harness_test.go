@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -112,7 +113,8 @@ func newHouse(t *testing.T) *house {
 			{Method: "GET", Path: "/console/", Area: web.Console, Who: all, Menu: "Home", Handle: h.form},
 			{Method: "GET", Path: "/console/pay", Area: web.Console, Who: all, Handle: h.form},
 			{Method: "POST", Path: "/console/pay", Area: web.Console, Who: all, StepUp: true, Handle: h.pay},
-			{Method: "POST", Path: "/console/upload", Area: web.Console, Who: all, Upload: 1 << 20, Handle: h.upload},
+			{Method: "POST", Path: "/console/widen", Area: web.Console, Who: all, Form: "/console/pay", Handle: h.widen},
+			{Method: "POST", Path: "/console/upload", Form: "/console/pay", Area: web.Console, Who: all, Upload: 1 << 20, Handle: h.upload},
 			{Method: "GET", Path: "/console/broken", Area: web.Console, Who: all, Handle: func(v *web.Visit) error { return v.Show("broken", struct{}{}) }},
 			{Method: "GET", Path: "/console/panic", Area: web.Console, Who: all, Handle: func(*web.Visit) error { panic("a bug of cxs_" + strings.Repeat("0", 64)) }},
 			{Method: "GET", Path: "/console/fails", Area: web.Console, Who: all, Handle: func(*web.Visit) error { return errors.New("the disk is on fire") }},
@@ -152,6 +154,14 @@ func (h *house) form(v *web.Visit) error {
 func (h *house) pay(v *web.Visit) error {
 	h.paid.Add(1)
 	return v.See("/console/pay", v.Good("paid %s", v.Field("amount")))
+}
+
+// widen needs a step-up if its form says so.
+func (h *house) widen(v *web.Visit) error {
+	if v.Field("widen") == "yes" && !v.Session.Fresh(v.Now) {
+		return fmt.Errorf("change it: %w", admin.ErrStepUp)
+	}
+	return h.pay(v)
 }
 
 func (h *house) upload(v *web.Visit) error {

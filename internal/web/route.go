@@ -50,7 +50,9 @@ type Route struct {
 	Menu, Icon string
 	// Under is the page of the navigation that this one belongs to, where its
 	// address does not say so.
-	Under  string
+	Under string
+	// Handle answers. Where it returns admin.ErrStepUp, the visitor is asked to step up
+	// as if the route had StepUp.
 	Handle func(*Visit) error
 }
 
@@ -95,8 +97,8 @@ func newTable(routes []Route) (*table, error) {
 		if under := t.routes[i].Under; under != "" && !slices.ContainsFunc(t.routes, func(r Route) bool { return r.Path == under && r.Menu != "" }) {
 			return nil, fmt.Errorf("route %s %s: it stands under %s, which is not in the navigation", t.routes[i].Method, t.routes[i].Path, under)
 		}
-		if r := &t.routes[i]; r.Method == http.MethodPost && r.StepUp && t.formOf(r) == nil {
-			return nil, fmt.Errorf("route %s %s: it needs a step-up, and there is no page with its form to come back to", r.Method, r.Path)
+		if r := &t.routes[i]; r.Method == http.MethodPost && (r.StepUp || r.Area == Console) && t.formOf(r) == nil {
+			return nil, fmt.Errorf("route %s %s: it may need a step-up, and there is no page with its form to come back to", r.Method, r.Path)
 		}
 	}
 	return t, nil

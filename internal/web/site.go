@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -184,7 +185,11 @@ func (s *Site) serve(v *Visit) error {
 	if err := s.admit(v); err != nil || v.answer.begun() {
 		return err
 	}
-	return route.Handle(v)
+	err := route.Handle(v)
+	if errors.Is(err, admin.ErrStepUp) && !v.answer.begun() {
+		return v.askToStepUp()
+	}
+	return err
 }
 
 // admit holds the visit against its route's rule, reads the form, and sees to a

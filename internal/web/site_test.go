@@ -139,6 +139,29 @@ func TestAPostThatNeedsAStepUpIsShownAgainAndNotRepeated(t *testing.T) {
 	}
 }
 
+// Where the form decides whether a step-up is needed, the action says so: nothing is
+// done, and the form comes back filled in and with a notice that it waits.
+func TestStepUp_DemandedByTheAction(t *testing.T) {
+	h := newHouse(t)
+	h.signIn()
+	h.time.Add((6 * time.Minute).Milliseconds())
+	response, body := h.post("/console/widen", url.Values{"widen": {"yes"}, "amount": {"12.50"}})
+	if response.StatusCode != http.StatusForbidden || !strings.Contains(body, `name="form.amount" value="12.50"`) ||
+		!strings.Contains(body, `name="to" value="/console/pay"`) || h.paid.Load() != 0 {
+		t.Fatalf("a stale form that widens: %d, done %d times\n%s", response.StatusCode, h.paid.Load(), body)
+	}
+	if response, _ := h.post("/console/widen", url.Values{"widen": {"no"}}); response.StatusCode != http.StatusSeeOther || h.paid.Load() != 1 {
+		t.Errorf("a stale form that narrows: %d, done %d times", response.StatusCode, h.paid.Load())
+	}
+	response, body = h.post("/step-up", url.Values{"password": {password}, "to": {"/console/pay"}, "form.widen": {"yes"}, "form.amount": {"12.50"}})
+	if response.StatusCode != http.StatusOK || !strings.Contains(body, `name="amount" value="12.50"`) || !strings.Contains(body, "Nothing has been done yet") || h.paid.Load() != 1 {
+		t.Fatalf("after the step-up: %d, done %d times\n%s", response.StatusCode, h.paid.Load(), body)
+	}
+	if response, _ := h.post("/console/widen", url.Values{"widen": {"yes"}}); response.StatusCode != http.StatusSeeOther || h.paid.Load() != 2 {
+		t.Errorf("a fresh form that widens: %d, done %d times", response.StatusCode, h.paid.Load())
+	}
+}
+
 // A script puts what it gets into a part of the page, so it is sent elsewhere by a
 // header of its own, and gets parts and not pages.
 func TestAScriptIsToldInItsOwnWay(t *testing.T) {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -38,7 +39,8 @@ type Visit struct {
 	token  string
 	watch  telemetry.Stopwatch
 	filled url.Values
-	atDoor bool // shown at the door, whatever area the route is of
+	notice *look.Notice // shown on this page, rather than what the page before left
+	atDoor bool         // shown at the door, whatever area the route is of
 	answer *answer
 }
 
@@ -205,7 +207,7 @@ func (v *Visit) frame() (look.Frame, error) {
 		frame.Theme = theme
 	}
 	if !v.ByHTMX() {
-		frame.Notice = takeNotice(v.W, v.R)
+		frame.Notice = cmp.Or(v.notice, takeNotice(v.W, v.R))
 	}
 	if v.atDoor || !v.SignedIn() || v.Session.Stage != login.Whole {
 		frame.Area = string(Door)

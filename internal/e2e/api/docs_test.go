@@ -85,6 +85,26 @@ func TestThePageForOperatorsSaysWhoMayDoWhat(t *testing.T) {
 	}
 }
 
+func TestDocs_StepUpExceptions(t *testing.T) {
+	var want, got []string
+	for _, action := range admin.Actions() {
+		if admin.StepUpFor(action) != admin.StepUpAlways {
+			want = append(want, "`"+string(action)+"`")
+		}
+	}
+	for _, row := range docsRows(t, "operating.md", "The password again")[1:] {
+		got = append(got, row[0])
+		action := admin.Action(strings.Trim(row[0], "`"))
+		if depends := row[2] != ""; depends != (admin.StepUpFor(action) == admin.StepUpIfWidening) {
+			t.Errorf("docs/operating.md says of %s that it needs the password for %q", row[0], row[2])
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/operating.md lists %v as done without the password; want %v", got, want)
+	}
+}
+
 func TestThePageForOperatorsHasEveryMetric(t *testing.T) {
 	w := e2e.NewEnv(t, "audit.every=1ms")
 	// Some have no lines before something of the kind has happened.

@@ -140,6 +140,9 @@ func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change a
 // changeTerms changes a login as proposer proposed, if that was needed.
 func changeTerms(tx *tx, act admin.Act, id int64, change admin.LoginChange, proposer string) (login.Person, error) {
 	return actOnLogin(tx, act, id, func(before login.Account) error {
+		if err := act.CheckStepUp(change.Widens(before.Person)); err != nil {
+			return err
+		}
 		after := change.Apply(before.Person)
 		if err := change.Fits(before.Person); err != nil {
 			return err

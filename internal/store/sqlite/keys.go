@@ -120,6 +120,9 @@ func (db *DB) PermitKey(ctx context.Context, act admin.Act, id int64, permission
 		if !before.RevokedAt.IsZero() {
 			return before, admin.Refuse("key %d was revoked: its permissions no longer matter", id)
 		}
+		if err := act.CheckStepUp(admin.PermissionsWiden(before.Permissions, permissions)); err != nil {
+			return before, err
+		}
 		return changeKey(tx, id, `permissions = ?2`, permissions.String())
 	})
 }

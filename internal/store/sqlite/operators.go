@@ -80,6 +80,9 @@ func (db *DB) ChangeOperator(ctx context.Context, act admin.Act, id int64, chang
 		if err != nil {
 			return err
 		}
+		if err := act.CheckStepUp(change.Widens(before)); err != nil {
+			return err
+		}
 		after, err = updateOperator(tx, change.Apply(before))
 		if err != nil {
 			return err

@@ -69,6 +69,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"RequestLog", requestLogTests},
 		{"Bulk", bulkTests},
 		{"Clerks", clerkTests},
+		{"StepUp", stepUpTests},
 		{"Proposals", proposalTests},
 		{"Access", accessTests},
 		{"Amounts", amountTests},

@@ -87,12 +87,17 @@ func whoMay(action admin.Action) web.Rule {
 	return web.Staff(roles...)
 }
 
-// act is a route by which something is done that admin has a name for.
+// act is a route by which something is done that admin has a name for. Admin also says
+// whether it needs a step-up: where that depends on the form, the desk refuses the form
+// with admin.ErrStepUp.
 func act(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
-	return web.Route{Method: http.MethodPost, Path: path, Area: web.Console, Who: whoMay(action), Form: form, Handle: handle}
+	return web.Route{
+		Method: http.MethodPost, Path: path, Area: web.Console, Who: whoMay(action), StepUp: admin.StepUpFor(action) == admin.StepUpAlways,
+		Form: form, Handle: handle,
+	}
 }
 
-// guarded is an act that moves money or makes a secret: it needs a step-up.
+// guarded is an act that needs a step-up whatever is in its form.
 func guarded(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
 	route := act(action, path, form, handle)
 	route.StepUp = true
@@ -102,7 +107,11 @@ func guarded(action admin.Action, path, form string, handle func(*web.Visit) err
 // desk is where the visitor acts: in their own name, with their role, from where
 // they are.
 func (c console) desk(v *web.Visit) *admin.Desk {
-	return admin.NewDesk(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
+	desk := admin.NewDesk(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
+	if !v.Session.Fresh(v.Now) {
+		desk = desk.Stale()
+	}
+	return desk
 }
 
 // lasting is for acts: somebody who hangs up has not taken them back.

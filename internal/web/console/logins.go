@@ -27,7 +27,6 @@ func (c console) loginRoutes() []web.Route {
 			web.Route{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showLogin},
 			guarded(admin.LoginSet, one+"/name", one, c.setName),
 			guarded(admin.LoginSet, one+"/role", one, c.setRole),
-			// Somebody who must be kept out is kept out at once.
 			act(admin.LoginSet, one+"/access", one, c.setAccess),
 			guarded(admin.LoginResetPassword, one+"/reset-password", one, c.resetPassword),
 			guarded(admin.LoginResetTOTP, one+"/reset-second-factor", one, c.resetSecondFactor),

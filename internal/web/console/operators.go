@@ -21,7 +21,6 @@ func (c console) operatorRoutes() []web.Route {
 		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Who: whoMay(admin.OperatorCreate), Under: "/console/operators", Handle: c.newOperator},
 		act(admin.OperatorCreate, "/console/new-operator", "", c.createOperator),
 		{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showOperator},
-		// Whoever has to stop an operator does not look for their telephone first.
 		act(admin.OperatorSet, one+"/status", one, c.setStatus),
 		act(admin.OperatorSet, one+"/api", one, c.setAPI),
 		act(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),

@@ -25,7 +25,7 @@ func (p panel) integratorRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: "/panel/keys", Area: web.Panel, Who: integrators, Menu: look.Word("API keys"), Icon: "key-round", Handle: p.showKeys},
 		{Method: http.MethodGet, Path: keyPath, Area: web.Panel, Who: integrators, Handle: p.showKey},
-		{Method: http.MethodPost, Path: keyPath + "/revoke", Area: web.Panel, Who: owners, StepUp: true, Form: keyPath, Handle: p.revokeKey},
+		{Method: http.MethodPost, Path: keyPath + "/revoke", Area: web.Panel, Who: owners, Form: keyPath, Handle: p.revokeKey},
 		{Method: http.MethodGet, Path: "/panel/requests", Area: web.Panel, Who: integrators, Menu: look.Word("Request log"), Icon: "scroll-text", Handle: p.showRequests},
 		{Method: http.MethodGet, Path: "/panel/requests/{id}", Area: web.Panel, Who: integrators, Handle: p.showRequest},
 		{Method: http.MethodPost, Path: "/panel/requests/{id}", Area: web.Panel, Who: integrators, ReadOnly: true, Upload: comparedMost, Handle: p.compareRequest},

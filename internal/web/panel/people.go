@@ -42,7 +42,11 @@ func (p panel) peopleRoutes() []web.Route {
 // desk is where an owner acts: in their own name, on their own operator, from where they
 // are.
 func (p panel) desk(v *web.Visit) *admin.OwnerDesk {
-	return admin.NewDesk(p.Store, nil, v.Actor(), p.Now).From(v.Address).ForOwner(v.Session.Person)
+	desk := admin.NewDesk(p.Store, nil, v.Actor(), p.Now).From(v.Address)
+	if !v.Session.Fresh(v.Now) {
+		desk = desk.Stale()
+	}
+	return desk.ForOwner(v.Session.Person)
 }
 
 // lasting is for what changes something: somebody who hangs up has not taken it back.

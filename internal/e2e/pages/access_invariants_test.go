@@ -1,0 +1,191 @@
+package pages
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web"
+)
+
+// What must hold of the matrix whatever its file says. The lists are written by hand and
+// not taken from the routes: a rule that changes has to be changed here, too.
+var (
+	// strangersMay is what somebody without a session can use.
+	strangersMay = []string{"GET  /sign-in", "POST /sign-in"}
+
+	// unfinishedMay is where people go on who have not finished signing in.
+	unfinishedMay = map[login.Stage][]string{
+		login.NeedsCode:     {"POST /sign-in", "GET  /sign-in/code", "POST /sign-in/code"},
+		login.NeedsTOTP:     {"POST /sign-in", "GET  /account/second-factor", "POST /account/second-factor"},
+		login.NeedsPassword: {"POST /sign-in", "GET  /account/password", "POST /account/password"},
+	}
+
+	// changesNothing are forms that whoever only looks may send.
+	changesNothing = []string{"POST /panel/requests/{id}"}
+
+	// administratorsOnly is what makes or changes logins, keys, operators and plans.
+	administratorsOnly = []string{
+		"POST /console/staff", "POST /console/operators/{id}/logins",
+		"POST /console/staff/{login}/name", "POST /console/operators/{id}/logins/{login}/name",
+		"POST /console/staff/{login}/role", "POST /console/operators/{id}/logins/{login}/role",
+		"POST /console/staff/{login}/access", "POST /console/operators/{id}/logins/{login}/access",
+		"POST /console/staff/{login}/reset-password", "POST /console/operators/{id}/logins/{login}/reset-password",
+		"POST /console/staff/{login}/reset-second-factor", "POST /console/operators/{id}/logins/{login}/reset-second-factor",
+		"POST /console/new-operator", "POST /console/operators/{id}/status", "POST /console/operators/{id}/api",
+		"POST /console/operators/{id}/rate-limit", "POST /console/operators/{id}/low-balance", "POST /console/operators/{id}/commission",
+		"POST /console/operators/{id}/delete", "POST /console/operators/{id}/undelete",
+		"POST /console/operators/{id}/keys", "POST /console/operators/{id}/keys/{key}/rotate", "POST /console/operators/{id}/keys/{key}/permissions",
+		"POST /console/catalogue/new", "POST /console/catalogue/plans/{id}/edit", "POST /console/catalogue/plans/{id}/retire",
+	}
+
+	// movesMoney is for finance and administrators.
+	movesMoney = []string{
+		"POST /console/operators/{id}/wallet/top-up", "POST /console/operators/{id}/wallet/adjust", "POST /console/review/operations/{id}/settle",
+		"POST /console/review/operations/{id}/proposals/{proposal}/approve", "POST /console/approvals/{proposal}/approve",
+		"POST /console/commission/close",
+	}
+
+	// widensAccess needs a password that was given a short while ago.
+	widensAccess = []string{
+		"POST /console/operators/{id}/whitelist/add",
+		"POST /console/staff/{login}/access (enable)", "POST /console/operators/{id}/logins/{login}/access (enable)",
+		"POST /console/operators/{id}/status (reactivate)", "POST /console/operators/{id}/api (enable)", "POST /console/operators/{id}/rate-limit (raise)",
+		"POST /console/operators/{id}/undelete", "POST /console/operators/{id}/commission", "POST /console/new-operator",
+		"POST /console/operators/{id}/keys", "POST /console/operators/{id}/keys/{key}/rotate", "POST /console/operators/{id}/keys/{key}/permissions (more)",
+		"POST /console/staff", "POST /console/operators/{id}/logins",
+		"POST /console/staff/{login}/role", "POST /console/operators/{id}/logins/{login}/role",
+		"POST /console/staff/{login}/reset-password", "POST /console/operators/{id}/logins/{login}/reset-password",
+		"POST /console/staff/{login}/reset-second-factor", "POST /console/operators/{id}/logins/{login}/reset-second-factor",
+	}
+
+	// doneAtOnce are the console's only forms that need no such password: they narrow
+	// access or move nothing.
+	doneAtOnce = []string{
+		"POST /console/staff/{login}/access (disable)", "POST /console/operators/{id}/logins/{login}/access (disable)",
+		"POST /console/operators/{id}/status (suspend)", "POST /console/operators/{id}/api (disable)", "POST /console/operators/{id}/rate-limit (lower)",
+		"POST /console/operators/{id}/low-balance",
+		"POST /console/operators/{id}/keys/{key}/permissions (fewer)", "POST /console/operators/{id}/keys/{key}/revoke",
+		"POST /console/operators/{id}/whitelist/remove",
+		"POST /console/approvals/{proposal}/decline", "POST /console/approvals/{proposal}/withdraw",
+		"POST /console/review/operations/{id}/proposals/{proposal}/dismiss",
+		"POST /console/review/operations/{id}/addon", "POST /console/review/exceptions/{exception}/close",
+		"POST /console/catalogue/new/preview", "POST /console/catalogue/plans/{id}/preview",
+	}
+
+	// whileSuspended are the panel's forms that a suspended operator's people can send.
+	// One that they cannot send any more has to be taken off the list.
+	whileSuspended = []string{
+		"POST /panel/subscribers/{id}/password", "POST /panel/bulk", "POST /panel/bulk/{id}/start", "POST /panel/bulk/{id}/continue",
+		"POST /panel/bulk/{id}/cancel", "POST /panel/bulk/{id}/again", "POST /panel/requests/{id}",
+	}
+
+	// makesOperations is refused in maintenance.
+	makesOperations = []string{
+		"POST /panel/activate", "POST /panel/subscribers/{id}/renew", "POST /panel/subscribers/{id}/advance-renew",
+		"POST /panel/bulk", "POST /panel/bulk/{id}/start", "POST /panel/bulk/{id}/continue",
+	}
+)
+
+func (m *accessMatrix) checkInvariants() {
+	m.t.Helper()
+	for _, list := range [][]string{
+		strangersMay, changesNothing, administratorsOnly, movesMoney, widensAccess, doneAtOnce, whileSuspended, makesOperations,
+	} {
+		for _, name := range list {
+			if !slices.ContainsFunc(m.attempts, func(a attempt) bool { return a.key() == name || a.name() == name }) {
+				m.t.Errorf("a list names %s, which is not tried", name)
+			}
+		}
+	}
+	for s, rows := range m.answers {
+		for i, try := range m.attempts {
+			anybody := false
+			for j, v := range m.visitors {
+				m.checkAnswer(s, try, v, rows[i][j], m.answers[situation{}][i][j])
+				anybody = anybody || rows[i][j][0] == letIn
+			}
+			if slices.Contains(widensAccess, try.name()) && !anybody {
+				m.t.Errorf("%s, %v: nobody is let in, and so nobody can be asked for the password", try.name(), s)
+			}
+		}
+	}
+	for s, codes := range m.api {
+		for i, c := range m.calls {
+			want := fault.OK
+			switch {
+			case s.suspended: // which the contract checks first
+				want = fault.LCOInactive
+			case s.maintenance && c.order != nil:
+				want = fault.ServiceUnavailable
+			}
+			if codes[i] != want {
+				m.t.Errorf("%s, %v: %s; want %s", c.name, s, codes[i], want)
+			}
+		}
+	}
+}
+
+// checkAnswer checks one answer, fresh and stale, beside the one that the same visitor
+// gets while nothing is in the way.
+func (m *accessMatrix) checkAnswer(s situation, try attempt, v matrixVisitor, got, usual [2]answer) {
+	m.t.Helper()
+	wrong := func(why string) {
+		m.t.Helper()
+		m.t.Errorf("%s as %s, %v: %s: %s", try.name(), v.name, s, cell(got), why)
+	}
+	// Of is whether the attempt is on a list, of routes or of single attempts.
+	of := func(list []string) bool { return slices.Contains(list, try.key()) || slices.Contains(list, try.name()) }
+	area, post := try.route.Area, try.route.Method == http.MethodPost
+	in := got[0] == letIn || got[1] == letIn
+
+	switch {
+	case v.stage == "" && area != web.Door && got != [2]answer{signIn, signIn}:
+		wrong("a stranger is sent to sign in")
+	case v.stage == "" && in && !of(strangersMay):
+		wrong("a stranger is let in nowhere but at the sign-in page")
+	case v.stage != "" && !v.whole() && in && !of(unfinishedMay[v.stage]):
+		wrong("who has not finished signing in is let in nowhere but where they go on")
+	case v.realm == login.Staff && area == web.Panel && in:
+		wrong("staff does not use the panel")
+	case v.realm == login.Operator && area == web.Console && in:
+		wrong("an operator's people do not use the console")
+	case (v.role == login.Viewer || v.role == "readonly") && post && area != web.Door && in && !of(changesNothing):
+		wrong("who only looks changes nothing")
+	case v.role != login.Administrator && of(administratorsOnly) && in:
+		wrong("it is for administrators only")
+	case v.role != login.Administrator && v.role != login.Finance && of(movesMoney) && in:
+		wrong("it moves money")
+	}
+	switch {
+	case got[1] == letIn && got[0] != letIn:
+		wrong("an old password lets in further than a new one")
+	case (of(widensAccess) || of(movesMoney)) && got[0] == letIn && got[1] != stepUp:
+		wrong("it needs a step-up")
+	case of(doneAtOnce) && got[0] == letIn && got[1] != letIn:
+		wrong("it is done at once")
+	case area == web.Console && post && got[1] == letIn && !of(doneAtOnce):
+		wrong("a form of the console needs a step-up unless it is listed")
+	}
+	switch {
+	case in && usual[0] != letIn:
+		wrong("it lets in somebody whom it does not let in usually")
+	case v.realm == login.Staff && got != usual:
+		wrong("staff is let in whatever becomes of an operator, and in maintenance")
+	case s.maintenance && of(makesOperations) && in:
+		wrong("no operation begins in maintenance")
+	}
+	if s.suspended && !s.maintenance && area == web.Panel && post && usual[0] == letIn {
+		switch listed := of(whileSuspended); {
+		case in && !listed:
+			wrong("a suspended operator's people do not send this")
+		case !in && listed && v.role == login.Owner:
+			wrong("it is listed as something that a suspended operator's people can send")
+		}
+	}
+	if strings.HasPrefix(string(got[0]), "4") || strings.HasPrefix(string(got[0]), "5") {
+		wrong("the attempt proves nothing")
+	}
+}

@@ -1,0 +1,70 @@
+package pages
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// A form with a field and a form that is a mere button, before, during and after the
+// password is asked for.
+func TestStepUp_InABrowser(t *testing.T) {
+	e2e.StoreIndependent(t)
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	clerk, _, err := w.Desk.CreateLogin(t.Context(), admin.NewLogin{Username: "clerk", Name: "Meena Patil", Role: login.Viewer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := looktest.New(t)
+	tabSignIn(w, tab, w.Line.Admin)
+	tab.Sees("What needs a person")
+
+	tab.Open(w.At(w.OperatorPage("/whitelist")))
+	tab.Fill("Address or range", "203.0.113.7")
+	w.Pass(6 * time.Minute)
+	tab.Press("Add")
+	tab.Sees("Is it still you?")
+	tab.Check("console-whitelist-step-up")
+	tab.Fill("Password", w.Line.Admin.Password)
+	tab.Press("Go on")
+	tab.Sees("Nothing has been done yet: look at what you wanted to do")
+	tab.Until("the address is in its field", `document.querySelector('[name="address"]:not([type="hidden"])').value == "203.0.113.7"`)
+	tab.Check("console-whitelist-after-step-up")
+	tab.Press("Add")
+	tab.Sees("Calls from 203.0.113.7 are let in from now on.")
+
+	w.Pass(6 * time.Minute)
+	tab.Open(w.At(fmt.Sprintf("/console/staff/%d", clerk.ID)))
+	tab.Press("Switch it off")
+	tab.Sees("is switched off and signed out everywhere.")
+	tab.Press("Switch it on")
+	tab.Sees("Is it still you?")
+	tab.Fill("Password", w.Line.Admin.Password)
+	tab.Press("Go on")
+	tab.Sees("Nothing has been done yet: look at what you wanted to do")
+	tab.Check("console-login-after-step-up")
+	tab.Press("Switch it on")
+	tab.Sees("clerk can sign in again.")
+
+	w.Pass(6 * time.Minute)
+	tab.Open(w.At(w.OperatorPage("")))
+	tab.Set("Account", "inactive")
+	tab.Press("Set the account")
+	tab.Sees("State: Suspended")
+	tab.Set("Account", "active")
+	tab.Press("Set the account")
+	tab.Sees("Is it still you?")
+	tab.Fill("Password", w.Line.Admin.Password)
+	tab.Press("Go on")
+	tab.Sees("Nothing has been done yet: look at what you wanted to do")
+	tab.Until("the choice is the one that was made", `document.querySelector('[name="status"]').value == "active"`)
+	tab.Check("console-operator-after-step-up")
+	tab.Press("हिन्दी")
+	tab.Sees("ऑपरेटर")
+}
