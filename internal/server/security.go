@@ -86,17 +86,16 @@ var shownChanges = []string{
 func securityEvents(act admin.LoggedAct) []telemetry.SecurityEvent {
 	before, after := stateOf(act.Before), stateOf(act.After)
 	e := telemetry.SecurityEvent{Subject: act.Subject}
+	var changes []any
 	for _, field := range shownChanges {
 		was, is := before[field], after[field]
 		if string(was) == string(is) {
 			continue
 		}
-		if was != nil {
-			e.Details = append(e.Details, slog.String(field+"_before", textOf(was)))
-		}
-		if is != nil {
-			e.Details = append(e.Details, slog.String(field, textOf(is)))
-		}
+		changes = append(changes, slog.Group(field, slog.String("from", textOf(was)), slog.String("to", textOf(is))))
+	}
+	if changes != nil {
+		e.Details = []slog.Attr{slog.Group("change", changes...)}
 	}
 	changed := func(field string) bool { return string(before[field]) != string(after[field]) }
 	if name, known := actEvents[act.Action]; known {
