@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os/user"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/server"
 	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/telemetry"
 	"github.com/spf13/cobra"
 )
 
@@ -71,7 +73,13 @@ func (a *app) atStore(ctx context.Context, act func(context.Context, server.Conf
 	if err != nil {
 		return err
 	}
-	store, err := server.OpenStore(ctx, config, server.StoreOptions{Tool: true})
+	security, err := a.openSecurity(config)
+	if err != nil {
+		// What staff do must not wait for a log: a key may have to be revoked.
+		fmt.Fprintf(a.err, "warning: this is not in the security log: %v\n", err)
+	}
+	defer security.Close()
+	store, err := server.OpenStore(ctx, config, server.StoreOptions{Tool: true, Security: security})
 	if err != nil {
 		return err
 	}
@@ -82,6 +90,15 @@ func (a *app) atStore(ctx context.Context, act func(context.Context, server.Conf
 		return err
 	}
 	return act(ctx, config, staffStore{store: store, vault: vault, actor: "cli:" + userName()})
+}
+
+// openSecurity opens the file of security events; nil if there is none. What cannot be
+// written to it is said on standard error.
+func (a *app) openSecurity(config server.Config) (*telemetry.Security, error) {
+	if config.Log.SecurityFile == "" {
+		return nil, nil
+	}
+	return server.OpenSecurity(config, telemetry.NewLogger(a.err, slog.LevelError, "text"), nil)
 }
 
 // userName is who is written down as having acted.

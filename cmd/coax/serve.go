@@ -16,7 +16,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Run one node of the service",
 		Long: `Run one node of the service until SIGTERM or Ctrl-C, which end it cleanly: requests
 that are under way are answered, new ones are not let in. SIGHUP reads the TLS
-certificate again. Logs go to standard error, one JSON object a line.
+certificate again, and opens log.security_file again. Logs go to standard error, one
+JSON object a line.
 
 The schema is brought up to date at start.`,
 		Example: "  coax serve --config /etc/coax/coax.toml\n  coax serve --config coax.toml --set server.addr=0.0.0.0:8443 --set log.level=warn",

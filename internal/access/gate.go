@@ -65,6 +65,9 @@ type GateConfig struct {
 	// FailedAuthPerMinute is how many failed authentications an address has
 	// in a minute before it is made to wait; 30 if zero.
 	FailedAuthPerMinute int
+	// Throttling is told of an address that has failed so often that it has to wait, when
+	// that begins. Nil tells nobody.
+	Throttling func(addr netip.Addr)
 }
 
 // Gate is where every request is let in or turned away. It may be used by many
@@ -74,15 +77,18 @@ type Gate struct {
 	vault    *Vault
 	cache    *cache
 	throttle *throttle
+	// throttling is told of an address that has to wait from now on; may be nil.
+	throttling func(addr netip.Addr)
 }
 
 // NewGate returns a gate to what is in store, whose secrets are sealed in vault.
 func NewGate(store Store, vault *Vault, config GateConfig) *Gate {
 	return &Gate{
-		store:    store,
-		vault:    vault,
-		cache:    newCache(),
-		throttle: newThrottle(config.FailedAuthPerMinute),
+		store:      store,
+		vault:      vault,
+		cache:      newCache(),
+		throttle:   newThrottle(config.FailedAuthPerMinute),
+		throttling: config.Throttling,
 	}
 }
 
@@ -101,7 +107,9 @@ func (g *Gate) Throttled(addr netip.Addr, now time.Time) error {
 func (g *Gate) Authorize(ctx context.Context, req Request) (Caller, error) {
 	caller, err := g.decide(ctx, req)
 	if failedAuthentication(err) {
-		g.throttle.Failed(req.Address, req.Now)
+		if began := g.throttle.Failed(req.Address, req.Now); began && g.throttling != nil {
+			g.throttling(req.Address)
+		}
 	}
 	return caller, err
 }

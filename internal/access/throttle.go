@@ -81,9 +81,10 @@ func (t *throttle) Check(addr netip.Addr, now time.Time) (wait time.Duration, th
 	return throttleWindow - oldest, true
 }
 
-// Failed counts a failure. Being throttled is not one: whoever keeps knocking
-// gets in again as soon as the failures have aged.
-func (t *throttle) Failed(addr netip.Addr, now time.Time) {
+// Failed counts a failure, and reports whether the address has to wait because of it.
+// Being throttled is not one: whoever keeps knocking gets in again as soon as the
+// failures have aged.
+func (t *throttle) Failed(addr netip.Addr, now time.Time) (began bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -101,12 +102,14 @@ func (t *throttle) Failed(addr netip.Addr, now time.Time) {
 
 	o := element.Value.(*offender)
 	o.forget(now)
-	if len(o.times) == t.limit {
+	already := len(o.times) == t.limit
+	if already {
 		// More requests were on their way when the limit was reached. The
 		// latest failures count.
 		o.times = slices.Delete(o.times, 0, 1)
 	}
 	o.times = append(o.times, now.UnixNano())
+	return !already && len(o.times) == t.limit
 }
 
 // recall returns the failures of an address that are not over, and drops an

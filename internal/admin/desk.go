@@ -231,7 +231,7 @@ func checkTopUp(topUp TopUp) (TopUp, error) {
 	if !topUp.Amount.IsPositive() {
 		return topUp, Refuse("a top-up of %s is not money coming in: give an amount above zero", topUp.Amount)
 	}
-	return topUp, checkText("reference", topUp.Reference, 1, 200)
+	return topUp, checkReference(topUp.Reference)
 }
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
@@ -248,7 +248,7 @@ func (d *Desk) AdjustOnce(ctx context.Context, adjustment Adjustment, reason str
 		return wallet, false, err
 	}
 	if adjustment.Reference = strings.TrimSpace(adjustment.Reference); adjustment.Reference != "" {
-		if err := checkText("reference", adjustment.Reference, 1, 200); err != nil {
+		if err := checkReference(adjustment.Reference); err != nil {
 			return wallet, false, err
 		}
 		act.Reason = act.noted(strings.TrimSpace(reason) + " (reference " + adjustment.Reference + ")")

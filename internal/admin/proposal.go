@@ -83,11 +83,11 @@ type Proposal struct {
 }
 
 // Matter is what the proposal is about: of one operator, one matter waits for a
-// decision once.
+// decision once. A top-up's reference does so across all operators.
 func (p Proposal) Matter() string {
 	switch p.Kind {
 	case ProposedTopUp:
-		return "topup " + p.Reference
+		return "topup " + NormaliseReference(p.Reference)
 	case ProposedSettlement:
 		return "settle " + p.TransactionID
 	case ProposedAdjustment:
@@ -98,7 +98,7 @@ func (p Proposal) Matter() string {
 
 // Same reports whether another proposal of the same matter wants the same.
 func (p Proposal) Same(q Proposal) bool {
-	return p.Matter() == q.Matter() && p.Amount == q.Amount && p.Confirm == q.Confirm && p.Change == q.Change
+	return p.Matter() == q.Matter() && p.OperatorID == q.OperatorID && p.Amount == q.Amount && p.Confirm == q.Confirm && p.Change == q.Change
 }
 
 // Lapses is when the proposal can no longer be approved.
@@ -356,10 +356,11 @@ func (d *Desk) Proposal(ctx context.Context, id int64) (Proposal, error) {
 // RefuseMatter refuses what another proposal of the same matter stands in the way
 // of.
 func RefuseMatter(open Proposal) *Refusal {
-	what := Refuse("reference %s", open.Reference)
+	what := Refuse("the same adjustment")
 	switch open.Kind {
-	case ProposedAdjustment:
-		what = Refuse("the same adjustment")
+	case ProposedTopUp:
+		return Refuse("reference %s waits for approval already: proposal %d of %s, for %s to operator %d; it has to be decided or withdrawn first",
+			open.Reference, open.ID, open.Maker, open.Amount, open.OperatorID)
 	case ProposedSettlement:
 		what = Refuse("transaction %s", open.TransactionID)
 	}

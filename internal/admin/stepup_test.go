@@ -16,7 +16,8 @@ func ptr[T any](value T) *T { return &value }
 func TestOperatorChange_Widens(t *testing.T) {
 	open := subscription.Operator{Status: subscription.OperatorActive, API: subscription.APIEnabled, RateLimit: 60, CommissionBPS: 250}
 	closed := subscription.Operator{Status: subscription.OperatorInactive, API: subscription.APIDisabled, RateLimit: 60, CommissionBPS: 250}
-	blocked := closed
+	blocked, strict := closed, open
+	strict.SecondFactorRequired = true
 	blocked.API = subscription.APIBlocked
 	for _, tt := range []struct {
 		name   string
@@ -36,6 +37,8 @@ func TestOperatorChange_Widens(t *testing.T) {
 		{"lower the limit", open, OperatorChange{RateLimit: ptr(59)}, false},
 		{"the same limit", open, OperatorChange{RateLimit: ptr(60)}, false},
 		{"raise the limit", open, OperatorChange{RateLimit: ptr(61)}, true},
+		{"require a second factor", open, OperatorChange{SecondFactorRequired: ptr(true)}, false},
+		{"require none any more", strict, OperatorChange{SecondFactorRequired: ptr(false)}, true},
 		{"raise the commission", open, OperatorChange{CommissionBPS: ptr(251)}, true},
 		{"lower the commission", open, OperatorChange{CommissionBPS: ptr(0)}, true},
 		{"the same commission", open, OperatorChange{CommissionBPS: ptr(250)}, false},

@@ -33,12 +33,14 @@ type Store interface {
 	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 	Operators(ctx context.Context) ([]subscription.Operator, error)
 
-	// TopUp credits a wallet once per reference. Asked again with the same
-	// reference and amount it changes nothing and says so.
+	// TopUp credits a wallet once per reference, which is compared by its normalised form
+	// across all operators. Asked again with the same reference and amount for the same
+	// operator it changes nothing and says so.
 	TopUp(ctx context.Context, act Act, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
 	// Adjust moves a wallet's balance by an amount of either sign, never below
-	// zero, once per reference if there is one. Asked again with the same reference
-	// and amount it changes nothing and says so.
+	// zero, once per reference if there is one, compared as a top-up's is. Asked again
+	// with the same reference and amount for the same operator it changes nothing and
+	// says so.
 	Adjust(ctx context.Context, act Act, adjustment Adjustment) (wallet subscription.Wallet, booked bool, err error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
 	// MovedAlone adds up what was moved without a second person. TopUp, Adjust and
@@ -191,6 +193,16 @@ type Adjustment struct {
 	OperatorID int64
 	Amount     money.Amount
 	Reference  string
+}
+
+// Credit is what the top-up's reference is used for.
+func (t TopUp) Credit() Credit {
+	return Credit{OperatorID: t.OperatorID, Amount: t.Amount, Reference: t.Reference}
+}
+
+// Credit is what the adjustment's reference is used for.
+func (a Adjustment) Credit() Credit {
+	return Credit{OperatorID: a.OperatorID, Amount: a.Amount, Reference: a.Reference}
 }
 
 // LedgerEntry is one line of an operator's books. BalanceAfter is the ledger's

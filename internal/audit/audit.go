@@ -98,7 +98,7 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 	}
 	for _, pass := range []func(){
 		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
-		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
+		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readReferences, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
 		pass()

@@ -208,7 +208,7 @@ func TestAnAuditBesideANodeAtWorkFindsNothingWrong(t *testing.T) {
 	defer s.store.Close()
 	s.furnish()
 	s.topUp(1, "900000", "a lot")
-	s.topUp(2, "900000", "a lot")
+	s.topUp(2, "900000", "a lot more")
 	s.tick = time.Millisecond
 	s.verdict = func(order operation.Order) operation.Verdict {
 		return []operation.Verdict{operation.Confirmed, operation.Confirmed, operation.Rejected, operation.Unknown}[order.Reference[len(order.Reference)-1]%4]

@@ -173,7 +173,7 @@ var moneyDamage = []damage{
 		sql: `INSERT INTO ledger VALUES (999, 4, 1, 'credit', 5000, 5000, 'Gift', NULL, 0);
 		      UPDATE wallets SET ledger_paise = 5000, ledger_lines = 1 WHERE operator_id = 4`,
 	}, {
-		name: "a credit without a ledger line", want: []string{"L4", "L3", "A9"}, subject: "lco 1",
+		name: "a credit without a ledger line", want: []string{"L4", "L3", "A9", "M8"}, subject: "lco 1",
 		sql: `UPDATE wallets SET balance_paise = balance_paise + 1, entries = entries + 1 WHERE operator_id = 1;
 		      INSERT INTO wallet_entries SELECT operator_id, entries, 'topup', 1, balance_paise, NULL, 'gift', 'cli:asha', 0 FROM wallets WHERE operator_id = 1`,
 	}, {
@@ -211,6 +211,20 @@ var moneyDamage = []damage{
 		name: "a reference credited twice", want: []string{"M8", "A9", "L4"}, subject: "lco 2, wallet entry 2",
 		sql: `DROP INDEX wallet_entries_reference;
 		      UPDATE wallet_entries SET reference = 'NEFT-1' WHERE operator_id = 2 AND seq = 2`,
+	}, {
+		name: "a reference of another operator's credit", want: []string{"M8"}, subject: "lco 2, wallet entry 1",
+		loosen: []string{"credited_references"},
+		sql:    `UPDATE credited_references SET normalised = 'neft1' WHERE operator_id = 2 AND seq = 1`,
+	}, {
+		name: "a second credit under one reference", want: []string{"M8"}, subject: "lco 2, wallet entry 1",
+		loosen: []string{"credited_references"},
+		sql:    `UPDATE credited_references SET copy = 1 WHERE operator_id = 2 AND seq = 1`,
+	}, {
+		name: "a reference that was forgotten", want: []string{"M8"}, subject: "lco 2, wallet entry 1",
+		sql: `DELETE FROM credited_references WHERE operator_id = 2 AND seq = 1`,
+	}, {
+		name: "a reference kept for a credit that is not there", want: []string{"M8"}, subject: "lco 2, wallet entry 4711",
+		sql: `INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled) VALUES ('topup', 'x1', 0, 2, 4711, 0)`,
 	}, {
 		name: "a reserve of nobody's", want: []string{"M8", "M4"}, subject: "lco 1, wallet entry 12",
 		sql: `UPDATE wallet_entries SET operation_id = NULL WHERE operator_id = 1 AND seq = 12`,

@@ -70,7 +70,7 @@ var Invariants = []Invariant{
 	{"M5", "an operator's idempotency key stands for one operation, an id for one, and none is sent to the provider twice"},
 	{"M6", "the charge is the price of the plan's version that was in force"},
 	{"M7", "the balance an operation saw before it is its wallet entry's"},
-	{"M8", "money comes in by staff under a reference used once, and moves otherwise only with an operation and by who made or decided it"},
+	{"M8", "money comes in by staff under a reference used once by any operator, and moves otherwise only with an operation and by who made or decided it"},
 	{"M9", "money is given back at most once"},
 	{"L1", "a ledger has no gap and each sum follows from the one before"},
 	{"L2", "a wallet's ledger sum is its last ledger line's"},

@@ -33,7 +33,7 @@ func (s *shop) furnish() {
 		must[subscription.Operator](s)(s.desk.CreateOperator(ctx, name, admin.OperatorChange{CommissionBPS: new(250 * i)}))
 	}
 	s.topUp(1, "20000", "NEFT-1")
-	s.topUp(2, "9000.50", "NEFT-1")
+	s.topUp(2, "9000.50", "NEFT-2")
 	s.topUp(2, "500", "UPI 77")
 	s.topUp(3, "10", "cash")
 	must[subscription.Wallet](s)(s.desk.Adjust(ctx, 2, rupees("-250.25"), "entered twice"))

@@ -61,7 +61,7 @@ func makeOperator(ctx context.Context, desk *admin.Desk, number int, credit mone
 	if err != nil {
 		return Operator{}, err
 	}
-	if _, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: account.ID, Amount: credit, Reference: "all at once"}); err != nil {
+	if _, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: account.ID, Amount: credit, Reference: fmt.Sprintf("all at once, operator %d", account.ID)}); err != nil {
 		return Operator{}, err
 	}
 	if _, err := desk.AllowAddress(ctx, account.ID, "127.0.0.1"); err != nil {

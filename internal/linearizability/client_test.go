@@ -144,7 +144,8 @@ func (c *client) readWallet(ctx context.Context, n *node, operator int64) error 
 
 func (c *client) topUp(ctx context.Context, n *node) {
 	which := c.pick(creditsOnOffer)
-	cr := credit{operator: c.account(), reference: fmt.Sprintf("UPI %d", which), amount: int64(100_00 + 37_11*which)}
+	account := c.account()
+	cr := credit{operator: account, reference: fmt.Sprintf("UPI %d of account %d", which, account), amount: int64(100_00 + 37_11*which)}
 	cr.line = "Top-up " + cr.reference
 	ctx, done := c.begin(ctx, "", atCredit)
 	defer done()

@@ -104,7 +104,7 @@ func (h *history) openAccount(t testing.TB, balance int64) int64 {
 	operator, err := desk.CreateOperator(t.Context(), "Account", admin.OperatorChange{})
 	must(t, err)
 	ctx := (&errand{record: h.record}).in(t.Context())
-	_, _, err = desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(balance), Reference: "to begin with"})
+	_, _, err = desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(balance), Reference: fmt.Sprintf("to begin account %d with", operator.ID)})
 	must(t, err)
 	return operator.ID
 }

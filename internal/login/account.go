@@ -31,10 +31,14 @@ func (d *Desk) ChangePassword(ctx context.Context, token, old, new string, addre
 	}
 	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
 	if wait > 0 {
-		return "", s, throttled(wait)
+		err = throttled(wait)
+	} else {
+		fresh, s, err = d.changePassword(ctx, token, record, old, new, now)
+		takeBackUnlessRefused(takeBack, err)
 	}
-	fresh, s, err = d.changePassword(ctx, token, record, old, new, now)
-	takeBackUnlessRefused(takeBack, err)
+	if err != nil {
+		d.observeProof(ctx, record, address, "", PasswordChangeFailed, factorPassword, err)
+	}
 	return fresh, s, err
 }
 
@@ -115,7 +119,9 @@ func (d *Desk) ConfirmTOTP(ctx context.Context, token, code string) (codes []str
 	// There is nothing to guess here: the secret was just shown to this session.
 	step, found := stepOfCode(secret, plain(code), now, 0)
 	if !found {
-		return nil, "", s, refuse(WrongCode, wrongCodeText)
+		err = refuse(WrongCode, wrongCodeText)
+		d.observeProof(ctx, record, record.Address, "", TOTPConfirmFailed, factorTOTP, err)
+		return nil, "", s, err
 	}
 	codes, hashes := newRecoveryCodes()
 	next := newToken()
@@ -187,8 +193,17 @@ func (d *Desk) Sessions(ctx context.Context, personID int64) ([]Session, error) 
 // EndSession ends one of a person's sessions, by its public name. Somebody else's is
 // not touched, whatever its name.
 func (d *Desk) EndSession(ctx context.Context, personID int64, id string) error {
+	records, err := d.store.SessionsOf(ctx, personID)
+	if err != nil {
+		return fmt.Errorf("list the sessions of login %d: %w", personID, err)
+	}
 	if err := d.store.CloseSessionOf(ctx, personID, id); err != nil {
 		return fmt.Errorf("end a session of login %d: %w", personID, err)
+	}
+	for _, record := range records {
+		if record.ID == id {
+			d.observe(ctx, Event{Kind: SessionEnded, Person: record.Account.Person, SessionID: id})
+		}
 	}
 	return nil
 }

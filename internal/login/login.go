@@ -7,6 +7,7 @@
 package login
 
 import (
+	"context"
 	"net/netip"
 	"time"
 )
@@ -141,6 +142,8 @@ type Config struct {
 	Idle, Absolute time.Duration
 	// StaffTOTP: staff who move money or see secrets must have a second factor.
 	StaffTOTP bool
+	// Observe is told what people do here, and what failed; nil tells nobody.
+	Observe func(context.Context, Event)
 }
 
 // Desk is where people prove who they are.

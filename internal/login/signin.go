@@ -27,6 +27,23 @@ type Attempt struct {
 // SignIn begins a session for whoever knows the password. What it answers to a wrong
 // one does not tell, in words or in time, whether the username is anybody's.
 func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, err error) {
+	seen := Event{Kind: SignInFailed, Factor: factorPassword, Address: a.Address, Agent: ShortenAgent(a.Agent)}
+	token, s, err = d.signIn(ctx, a, &seen)
+	switch {
+	case err == nil && s.Stage == NeedsCode:
+		seen.Kind, seen.Person, seen.SessionID = PasswordAccepted, s.Person, s.ID
+	case err == nil:
+		seen.Kind, seen.Person, seen.SessionID = SignedIn, s.Person, s.ID
+	case seen.Reason == "":
+		if seen.Reason = reasonOf(err); seen.Reason == "" {
+			return token, s, err // it went wrong on our side
+		}
+	}
+	d.observe(ctx, seen)
+	return token, s, err
+}
+
+func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string, s Session, err error) {
 	now := d.config.Now()
 	username, _ := FoldUsername(a.Username)
 	takeBack, wait := d.attempts.begin(now, username, a.Address)
@@ -47,7 +64,13 @@ func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, 
 		takeBack()
 		return "", s, busy(err)
 	}
-	if !found || !same {
+	seen.Person = account.Person
+	switch {
+	case !found:
+		seen.Reason = reasonUnknownName
+		return "", s, refuse(Wrong, wrongText)
+	case !same:
+		seen.Reason = string(WrongPassword)
 		return "", s, refuse(Wrong, wrongText)
 	}
 	takeBack()
@@ -55,11 +78,12 @@ func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, 
 	case account.Disabled:
 		return "", s, refuse(Disabled, disabledText)
 	case account.OperatorDeleted:
+		seen.Reason = reasonOperatorDeleted
 		return "", s, refuse(Disabled, closedText)
 	}
 
 	opening := Opening{Record: Record{
-		ID: newSessionID(), CreatedAt: now, SeenAt: now, Address: a.Address.Unmap().WithZone(""), Agent: shortened(a.Agent), Account: account,
+		ID: newSessionID(), CreatedAt: now, SeenAt: now, Address: a.Address.Unmap().WithZone(""), Agent: ShortenAgent(a.Agent), Account: account,
 	}}
 	if !account.TOTP {
 		opening.Record.SteppedUpAt = now
@@ -74,6 +98,7 @@ func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, 
 	switch err := d.store.OpenSession(ctx, opening); {
 	case errors.Is(err, ErrMoved):
 		// Between the look-up and now the password was reset, or the login disabled.
+		seen.Reason = reasonChanged
 		return "", s, refuse(Wrong, wrongText)
 	case err != nil:
 		return "", s, fmt.Errorf("begin a session: %w", err)
@@ -92,12 +117,19 @@ func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.A
 	if d.session(record).Stage != NeedsCode {
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
+	factor := codeFactor(record.Account, code)
 	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
 	if wait > 0 {
-		return "", s, throttled(wait)
+		err = throttled(wait)
+		d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
+		return "", s, err
 	}
 	newToken, s, err = d.raise(ctx, token, record, code, now, true)
 	takeBackUnlessRefused(takeBack, err)
+	if err == nil {
+		factor = factorPassword + ", " + factor
+	}
+	d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
 	return newToken, s, err
 }
 
@@ -111,12 +143,19 @@ func (d *Desk) StepUp(ctx context.Context, token, password, code string, address
 	if d.session(record).Stage == NeedsCode {
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
+	factor := factorPassword
+	if given := codeFactor(record.Account, code); given != "" {
+		factor += ", " + given
+	}
 	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
 	if wait > 0 {
-		return "", s, throttled(wait)
+		err = throttled(wait)
+		d.observeProof(ctx, record, address, SteppedUp, StepUpFailed, factor, err)
+		return "", s, err
 	}
 	newToken, s, err = d.stepUp(ctx, token, record, password, code, now)
 	takeBackUnlessRefused(takeBack, err)
+	d.observeProof(ctx, record, address, SteppedUp, StepUpFailed, factor, err)
 	return newToken, s, err
 }
 
@@ -199,8 +238,15 @@ func (d *Desk) Resume(ctx context.Context, token string) (Session, error) {
 
 // SignOut ends the session of a token; there need not be one.
 func (d *Desk) SignOut(ctx context.Context, token string) error {
+	record, err := d.open(ctx, token, d.config.Now())
+	if err != nil && !errors.Is(err, ErrSignedOut) {
+		return err
+	}
 	if err := d.store.CloseSession(ctx, HashToken(token)); err != nil {
 		return fmt.Errorf("end a session: %w", err)
+	}
+	if record.ID != "" {
+		d.observe(ctx, Event{Kind: SignedOut, Person: record.Account.Person, SessionID: record.ID, Address: record.Address, Agent: record.Agent})
 	}
 	return nil
 }
@@ -245,8 +291,8 @@ func newSessionID() string {
 	return hex.EncodeToString(b)
 }
 
-// shortened is what a browser calls itself, fit to be kept and shown.
-func shortened(agent string) string {
+// ShortenAgent is what a browser calls itself, fit to be kept and shown.
+func ShortenAgent(agent string) string {
 	agent = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return -1

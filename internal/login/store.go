@@ -94,6 +94,8 @@ type Store interface {
 	AdoptTOTP(ctx context.Context, deed Deed, adoption Adoption) error
 	// DropTOTP takes the second factor and its recovery codes away.
 	DropTOTP(ctx context.Context, deed Deed, personID, version int64) error
+	// RecoveryCodesLeft counts a person's recovery codes that were not used.
+	RecoveryCodesLeft(ctx context.Context, personID int64) (int, error)
 	SetLanguage(ctx context.Context, personID int64, language string) error
 
 	// SessionsOf lists a person's sessions, the last used first.

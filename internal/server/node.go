@@ -59,6 +59,8 @@ type Node struct {
 	Gate    *access.Gate
 	Logins  *login.Desk
 	metrics *telemetry.Metrics
+	// Security is where security events go.
+	Security *telemetry.Security
 	// Requests is the log that operators search for their calls.
 	Requests *requestlog.Log
 
@@ -104,6 +106,16 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 		return nil, err
 	}
 	metrics := telemetry.NewMetrics()
+	security, err := OpenSecurity(config, log, metrics)
+	if err != nil {
+		return nil, err
+	}
+	opened := false
+	defer func() {
+		if !opened {
+			_ = security.Close()
+		}
+	}()
 	heard := &answers{now: now}
 	provider, err := OpenProvider(config, func(o gateway.Observation) {
 		metrics.ProviderAsked(o.What, string(o.Cause))
@@ -112,7 +124,7 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	store, err := OpenStore(ctx, config, StoreOptions{observe: &batches{metrics}})
+	store, err := OpenStore(ctx, config, StoreOptions{observe: &batches{metrics}, Security: security})
 	if err != nil {
 		return nil, err
 	}
@@ -163,12 +175,16 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 		ActivationTerm: config.Rules.ActivationTerm,
 		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
 	})
+	opened = true
 	return &Node{
-		name: name, started: now(), Config: config, Now: now, log: log, Store: store, Vault: vault, metrics: metrics, ClockWatch: watch,
+		Security: security,
+		name:     name, started: now(), Config: config, Now: now, log: log, Store: store, Vault: vault, metrics: metrics, ClockWatch: watch,
 		AuditWatch: newAuditWatch(config, log, now, metrics),
-		Gate:       access.NewGate(store, vault, access.GateConfig{FailedAuthPerMinute: config.Limits.FailedAuthPerMinute}),
+		Gate: access.NewGate(store, vault, access.GateConfig{
+			FailedAuthPerMinute: config.Limits.FailedAuthPerMinute, Throttling: throttlingTo(security),
+		}),
 		Logins: login.New(store, vault, login.Config{
-			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP,
+			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP, Observe: loginsTo(security),
 		}),
 		Requests: requestlog.New(store, requestlog.Config{
 			Keep: config.RequestLog.Keep, Metrics: metrics,
@@ -389,7 +405,7 @@ func (n *Node) Serve(ctx context.Context) error {
 // Close lets go of the store, whether or not the node ever served.
 func (n *Node) Close() error {
 	n.provider.Close()
-	return n.Store.Close()
+	return errors.Join(n.Store.Close(), n.Security.Close())
 }
 
 // sweep purges what is no longer needed, a little at a time.

@@ -71,5 +71,6 @@ func (n *Node) pages() (*web.Site, error) {
 		Proxies:     n.Config.Server.TrustedProxies,
 		Log:         n.log,
 		Metrics:     n.metrics,
+		Security:    n.Security,
 	})
 }

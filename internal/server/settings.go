@@ -83,6 +83,8 @@ type Config struct {
 	}
 	Log struct {
 		Level string
+		// SecurityFile is where security events go; empty is the ordinary log.
+		SecurityFile string
 	}
 }
 
@@ -198,6 +200,8 @@ var Settings = []setting{
 
 	{Key: "log.level", Standard: "info", Doc: "debug, info, warn or error",
 		Read: oneOf([]string{"debug", "info", "warn", "error"}, func(c *Config) *string { return &c.Log.Level })},
+	{Key: "log.security_file", Standard: "", path: true, Doc: "file that security events are appended to, one JSON object a line; opened again on SIGHUP. Empty = they are in the ordinary log",
+		Read: text(func(c *Config) *string { return &c.Log.SecurityFile })},
 }
 
 func text(field func(*Config) *string) func(*Config, string) error {

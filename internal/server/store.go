@@ -20,6 +20,7 @@ import (
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/telemetry"
 )
 
 // Store is everything the house asks of where it keeps things.
@@ -45,6 +46,8 @@ type StoreOptions struct {
 	// Tool is for a command that works beside nodes, not for a node.
 	Tool    bool
 	observe *batches
+	// Security is told of staff actions; nil is told nothing.
+	Security *telemetry.Security
 }
 
 // OpenStore opens the store that the configuration names.
@@ -61,7 +64,7 @@ func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened
 }
 
 func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, error) {
-	chosen := sqlite.Options{}
+	chosen := sqlite.Options{Acted: actedTo(options.Security)}
 	if options.Tool {
 		chosen.Role = sqlite.Tool
 	}
@@ -72,7 +75,7 @@ func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, 
 }
 
 func openPostgres(ctx context.Context, config StoreConfig, options StoreOptions) (Store, error) {
-	chosen := postgres.Options{Begin: func() error { return checkNewStore(ctx, config) }}
+	chosen := postgres.Options{Acted: actedTo(options.Security), Begin: func() error { return checkNewStore(ctx, config) }}
 	if options.Tool {
 		chosen.Role = postgres.Tool
 	}

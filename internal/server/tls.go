@@ -97,6 +97,9 @@ func (n *Node) watchCertificate(ctx context.Context, hangup <-chan os.Signal, da
 		case now := <-daily:
 			n.reportCertificate(now)
 		case <-hangup:
+			if err := n.Security.Reopen(); err != nil {
+				n.log.Error("log.security_file was not opened again; the old one stays in use", "error", err)
+			}
 			if err := n.certificate.reload(); err != nil {
 				n.log.Error("the new certificate was not taken; the old one stays", "error", err)
 				continue

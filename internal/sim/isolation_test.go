@@ -102,7 +102,7 @@ func hangSome(t *testing.T, hanging, all int) {
 				if _, err := desk.ChangeOperator(ctx, operator+1, admin.OperatorChange{RateLimit: new(1000)}); err != nil {
 					return err
 				}
-				_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: operator + 1, Amount: paise(int64(all) * 100_000), Reference: "for all of them"})
+				_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: operator + 1, Amount: paise(int64(all) * 100_000), Reference: fmt.Sprintf("for all of operator %d", operator+1)})
 				return err
 			})
 		}

@@ -84,7 +84,7 @@ func (w *world) furnish() error {
 				return err
 			}
 		}
-		if _, _, err := w.desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 2_000_000, 6_000_000}, "purse", o), "wallet", o) + 1)), Reference: "opening"}); err != nil {
+		if _, _, err := w.desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 2_000_000, 6_000_000}, "purse", o), "wallet", o) + 1)), Reference: fmt.Sprintf("opening %d", operator.ID)}); err != nil {
 			return err
 		}
 		for k := range customersPerWorld {

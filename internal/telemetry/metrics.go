@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,9 @@ type Metrics struct {
 	batchSeconds prometheus.Histogram
 	purged       prometheus.Counter
 	notLogged    prometheus.Counter
+
+	securityEvents     *prometheus.CounterVec
+	securityNotWritten prometheus.Counter
 
 	providerCalls *prometheus.CounterVec
 	bulkRows      *prometheus.CounterVec
@@ -111,6 +115,15 @@ func NewMetrics() *Metrics {
 			Help: "Calls that were answered but are missing in the operators' request log, because it could not be written.",
 		}),
 	}
+	m.securityEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coax_security_events_total",
+		Help: "Security events, by event and outcome.",
+	}, []string{"event", "outcome"})
+	m.securityNotWritten = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "coax_security_log_errors_total",
+		Help: "Security events that could not be written to log.security_file, and went to the ordinary log instead.",
+	})
+	m.registry.MustRegister(m.securityEvents, m.securityNotWritten)
 	m.answers.Store(&map[answerKind]answerSeries{})
 	for _, outcome := range []string{"done", "refused", "in_review", "cancelled"} {
 		m.bulkRows.WithLabelValues(outcome) // at zero, so that the first one is an increase
@@ -250,3 +263,14 @@ func (m *Metrics) RowsPurged(rows int) { m.purged.Add(float64(rows)) }
 
 // RequestsNotLogged counts calls that the request log had to drop.
 func (m *Metrics) RequestsNotLogged(calls int) { m.notLogged.Add(float64(calls)) }
+
+// SecurityEvent counts a security event.
+func (m *Metrics) SecurityEvent(event, outcome string) {
+	if !slices.Contains(SecurityEvents, event) {
+		event = "other"
+	}
+	m.securityEvents.WithLabelValues(event, outcome).Inc()
+}
+
+// SecurityNotWritten counts a security event that could not be written to its file.
+func (m *Metrics) SecurityNotWritten() { m.securityNotWritten.Inc() }

@@ -55,6 +55,8 @@ type Config struct {
 	Proxies access.TrustedProxies
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
+	// Security is where refused visits are told; nil tells nobody.
+	Security *telemetry.Security
 }
 
 // Site answers for every page.
@@ -71,6 +73,7 @@ type Site struct {
 	crossSite *http.CrossOriginProtection
 	log       *slog.Logger
 	metrics   *telemetry.Metrics
+	security  *telemetry.Security
 }
 
 // ReadPages reads the site's own pages and those of others, or says what is wrong with
@@ -88,7 +91,7 @@ func New(config Config) (*Site, error) {
 	s := &Site{
 		login: config.Login, now: config.Now, look: config.Pages, static: look.Static(), operators: config.Operators, badges: config.Badges,
 		maintains: config.Maintenance,
-		proxies:   config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics,
+		proxies:   config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics, security: config.Security,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -141,6 +144,7 @@ func (s *Site) begin(w http.ResponseWriter, r *http.Request) *Visit {
 		site: s, method: r.Method, path: r.URL.EscapedPath(), watch: telemetry.StartStopwatch(), answer: a,
 	}
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // one that cannot be read is nobody's
+	defer func() { v.noteVisitor() }()
 	v.Address = s.proxies.Caller(peer.Addr().Unmap().WithZone(""), r.Header["X-Forwarded-For"])
 	return v
 }
@@ -180,6 +184,7 @@ func (s *Site) serve(v *Visit) error {
 	}
 	// A form on somebody else's page, posted here with our visitor's cookie.
 	if err := s.crossSite.Check(v.R); err != nil {
+		v.refused("cross_site_refused", "")
 		return problem(http.StatusForbidden, look.Word("This came from another site and was not done.")).because(err)
 	}
 	if err := s.admit(v); err != nil || v.answer.begun() {
@@ -197,6 +202,7 @@ func (s *Site) serve(v *Visit) error {
 func (s *Site) admit(v *Visit) error {
 	switch v.route.Who.judge(v.session()) {
 	case refused:
+		v.refused("access_refused", "role")
 		return errNotYours
 	case signIn:
 		return v.See(returning("/sign-in", v.comeback()), nil)
@@ -255,6 +261,7 @@ func (s *Site) recognise(v *Visit) error {
 		return fmt.Errorf("look up a session: %w", err)
 	}
 	v.Session = session
+	v.noteVisitor()
 	return nil
 }
 

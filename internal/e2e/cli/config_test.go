@@ -85,7 +85,7 @@ var cliBadValues = map[string][][2]string{
 }
 
 // cliAnyText are the settings that name a file, and may be anything.
-var cliAnyText = []string{"server.tls_cert", "server.tls_key", "secrets.master_key_file", "provider.ca", "provider.token_file"}
+var cliAnyText = []string{"server.tls_cert", "server.tls_key", "secrets.master_key_file", "provider.ca", "provider.token_file", "log.security_file"}
 
 func TestCLIConfigRefusesBadValuesWhereverTheyComeFrom(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,7 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 	if err != nil {
 		return fmt.Errorf("write the act of staff: %w", err)
 	}
+	tx.acts = append(tx.acts, logged)
 	return nil
 }
 

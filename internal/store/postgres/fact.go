@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -21,9 +22,22 @@ const factTries = 10
 // durable, was refused, or failed; the caller's hanging up counts only until a
 // connection is there. The fact may run several times, each from the beginning.
 func (db *DB) do(ctx context.Context, run func(*tx) error) error {
-	return db.locks.persevere(ctx, func() error {
-		return db.repeat(ctx, func(conn *pgxpool.Conn) error { return try(ctx, conn, db.locks.solo, run) })
+	var acts []admin.LoggedAct
+	err := db.locks.persevere(ctx, func() error {
+		return db.repeat(ctx, func(conn *pgxpool.Conn) error {
+			return try(ctx, conn, db.locks.solo, func(tx *tx) error {
+				err := run(tx)
+				acts = tx.acts
+				return err
+			})
+		})
 	})
+	if err == nil && db.acted != nil {
+		for _, act := range acts {
+			db.acted(ctx, act)
+		}
+	}
+	return err
 }
 
 // repeat carries a fact out on one connection after another, until it is done or
@@ -99,7 +113,7 @@ func try(ctx context.Context, conn *pgxpool.Conn, lockTimeout time.Duration, run
 			_ = conn.Conn().Close(working)
 		}
 	}()
-	if err := contained(run, &tx{working, begun}); err != nil {
+	if err := contained(run, &tx{ctx: working, begun: begun}); err != nil {
 		return err
 	}
 	committed = true

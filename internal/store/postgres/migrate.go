@@ -68,7 +68,10 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 		return err
 	}
 	if role == Node {
-		return db.migrate(ctx, provider)
+		if err := db.migrate(ctx, provider); err != nil {
+			return err
+		}
+		return db.fillReferences(ctx)
 	}
 	if oldest == 0 {
 		return fmt.Errorf("there is no store at %s yet: start a node or run `coax migrate` first", db.where)

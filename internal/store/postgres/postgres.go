@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -44,6 +45,9 @@ type Options struct {
 	Role Role
 	// Observe is told of every batch of admissions, reservations or settlements.
 	Observe Observer
+	// Acted is told of every staff action, and of what people did to their own logins,
+	// once it is committed, with the context of whoever did it. Nil tells nobody.
+	Acted func(context.Context, admin.LoggedAct)
 	// Begin is asked before a node begins a store, or opens one that has no operators
 	// yet; an error keeps it from doing so. Nil allows it.
 	Begin func() error
@@ -75,6 +79,7 @@ type DB struct {
 	primaries atomic.Int64
 	broken    chan struct{} // never closed: another primary may come
 	ids       *subscription.IDs
+	acted     func(context.Context, admin.LoggedAct)
 }
 
 const (
@@ -116,7 +121,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), committing: newBaton(courtesy), locks: newLockWaits(config.MaxConns), ids: subscription.NewIDs(subscription.IDDigits)}
+	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), committing: newBaton(courtesy), locks: newLockWaits(config.MaxConns), ids: subscription.NewIDs(subscription.IDDigits), acted: options.Acted}
 	config.BeforeConnect = db.keepLine
 	config.PrepareConn = planAnew
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {

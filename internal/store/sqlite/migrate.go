@@ -64,6 +64,9 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 		if _, err := provider.Up(ctx); err != nil {
 			return fmt.Errorf("migrate %s: %w", db.path, err)
 		}
+		if err := fillReferences(ctx, pool); err != nil {
+			return fmt.Errorf("fill in the references of %s: %w", db.path, err)
+		}
 		return nil
 	}
 	pending, err := provider.HasPending(ctx)

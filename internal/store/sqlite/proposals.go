@@ -32,6 +32,9 @@ func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kep
 		if err := sweepProposals(tx, act, p.OperatorID); err != nil {
 			return err
 		}
+		if err := sweepReference(tx, act, p); err != nil {
+			return err
+		}
 		var err error
 		if kept, known, err = openMatter(tx, p); known || err != nil {
 			return err
@@ -40,11 +43,11 @@ func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kep
 			return err
 		}
 		kept, err = readProposal(tx.queryRow(`
-			INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status, subject, change)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'open', ?11, ?12)
+			INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status, subject, change, reference_key)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'open', ?11, ?12, ?13)
 			RETURNING `+proposalColumns,
 			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.Matter(), p.Maker, p.MadeAt.UnixMilli(),
-			p.Subject, p.Change))
+			p.Subject, p.Change, referenceKey(p)))
 		if err != nil {
 			return fmt.Errorf("keep the proposal: %w", err)
 		}
@@ -78,10 +81,14 @@ func openMatter(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	return open, found, err
 }
 
-// openProposal reads the open proposal of the same matter.
+// openProposal reads the open proposal of the same matter; of a top-up's reference,
+// whichever operator it is for.
 func openProposal(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
-	open, err := readProposal(tx.queryRow(`
-		SELECT `+proposalColumns+` FROM proposals WHERE operator_id = ?1 AND matter = ?2 AND status = 'open'`, p.OperatorID, p.Matter()))
+	query, args := `SELECT `+proposalColumns+` FROM proposals WHERE operator_id = ?1 AND matter = ?2 AND status = 'open'`, []any{p.OperatorID, p.Matter()}
+	if p.Kind == admin.ProposedTopUp {
+		query, args = `SELECT `+proposalColumns+` FROM proposals WHERE reference_key = ?1 AND status = 'open'`, []any{referenceKey(p)}
+	}
+	open, err := readProposal(tx.queryRow(query, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		return open, false, nil
 	}

@@ -296,3 +296,9 @@ func (db *DB) PurgeSessions(ctx context.Context, seenBefore time.Time, most int)
 	})
 	return removed, err
 }
+
+// RecoveryCodesLeft counts a person's recovery codes that were not used.
+func (db *DB) RecoveryCodesLeft(ctx context.Context, personID int64) (left int, err error) {
+	err = db.read(ctx).queryRow(`SELECT count(*) FROM login_recovery_codes WHERE login_id = ?1 AND used_at IS NULL`, personID).Scan(&left)
+	return left, err
+}

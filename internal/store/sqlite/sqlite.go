@@ -17,6 +17,7 @@ import (
 
 	engine "zombiezen.com/go/sqlite"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -37,6 +38,9 @@ type Options struct {
 	Role Role
 	// Observe is told of every batch.
 	Observe Observer
+	// Acted is told of every staff action, and of what people did to their own logins,
+	// once it is committed, with the context of whoever did it. Nil tells nobody.
+	Acted func(context.Context, admin.LoggedAct)
 	// Before is called before every batch with the writer's pragmas, for tests of
 	// a disk that fills up. Nil does nothing.
 	Before func(pragma func(text string) (int64, error))

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
 )
 
 // tx is the writer's transaction as a fact sees it.
@@ -14,6 +16,8 @@ type tx struct {
 	// What the writer knows by heart of what it has written.
 	nonces nonces
 	places places
+	// acts are the staff actions that the present fact has written down.
+	acts []admin.LoggedAct
 }
 
 // keep believes what is known by heart of the transaction, for it is committed.

@@ -11,8 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// TopUp credits a wallet, once per reference: the unique reference decides, not
-// a look beforehand.
+// TopUp credits a wallet, once per reference.
 func (db *DB) TopUp(ctx context.Context, act admin.Act, paid admin.TopUp) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
 	credited := false
@@ -48,6 +47,9 @@ func topUp(tx *tx, act admin.Act, paid admin.TopUp) (wallet subscription.Wallet,
 	}); err != nil {
 		return before, false, err
 	}
+	if err := keepReference(tx, admin.ReferenceTopUp, paid.Credit()); err != nil {
+		return before, false, err
+	}
 	if wallet, err = walletOf(tx, paid.OperatorID); err != nil {
 		return wallet, false, err
 	}
@@ -55,21 +57,24 @@ func topUp(tx *tx, act admin.Act, paid admin.TopUp) (wallet subscription.Wallet,
 	return wallet, true, logAct(tx, act, paid.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
-// sameTopUp tells a repeated top-up from another payment under an old reference.
+// sameTopUp tells a repeated top-up from another payment under an old reference. One
+// that an older binary has just credited is found as it was typed.
 func sameTopUp(tx *tx, topUp admin.TopUp) (bool, error) {
-	var paise int64
-	err := tx.queryRow(`SELECT amount_paise FROM wallet_entries WHERE operator_id = ?1 AND reference = ?2`,
-		topUp.OperatorID, topUp.Reference).Scan(&paise)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("look up the reference: %w", err)
-	case paise != topUp.Amount.Paise():
-		return false, admin.Refuse("reference %s was used before, for %s: give this payment its own reference",
-			topUp.Reference, money.Paise(paise))
+	if known, err := creditedBefore(tx, admin.ReferenceTopUp, topUp.Credit()); known || err != nil {
+		return known, err
 	}
-	return true, nil
+	before := topUp.Credit()
+	var paise, at int64
+	err := tx.queryRow(`SELECT amount_paise, created_at FROM wallet_entries WHERE operator_id = ?1 AND reference = ?2`,
+		topUp.OperatorID, topUp.Reference).Scan(&paise, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up the reference: %w", err)
+	}
+	before.Amount, before.At = money.Paise(paise), moment(sql.NullInt64{Int64: at, Valid: true})
+	return admin.SameCredit(before, topUp.Credit(), admin.ReferenceTopUp)
 }
 
 // Adjust corrects a wallet by hand. What is held is not touched, so that the
@@ -116,6 +121,9 @@ func adjust(tx *tx, act admin.Act, a admin.Adjustment) (wallet subscription.Wall
 		if err != nil {
 			return before, false, fmt.Errorf("keep the reference: %w", err)
 		}
+		if err := keepReference(tx, admin.ReferenceAdjustment, a.Credit()); err != nil {
+			return before, false, err
+		}
 	}
 	if wallet, err = walletOf(tx, a.OperatorID); err != nil {
 		return wallet, false, err
@@ -125,24 +133,27 @@ func adjust(tx *tx, act admin.Act, a admin.Adjustment) (wallet subscription.Wall
 }
 
 // sameAdjustment tells a repeated adjustment from another one under an old reference.
+// One that an older binary has just booked is found as it was typed.
 func sameAdjustment(tx *tx, a admin.Adjustment) (bool, error) {
 	if a.Reference == "" {
 		return false, nil
 	}
-	var paise int64
-	err := tx.queryRow(`
-		SELECT e.amount_paise FROM adjustment_references r JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
-		 WHERE r.operator_id = ?1 AND r.reference = ?2`, a.OperatorID, a.Reference).Scan(&paise)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("look up the reference: %w", err)
-	case paise != a.Amount.Paise():
-		return false, admin.Refuse("reference %s was used before, for an adjustment of %s: give this adjustment its own reference",
-			a.Reference, money.Paise(paise))
+	if known, err := creditedBefore(tx, admin.ReferenceAdjustment, a.Credit()); known || err != nil {
+		return known, err
 	}
-	return true, nil
+	before := a.Credit()
+	var paise, at int64
+	err := tx.queryRow(`
+		SELECT e.amount_paise, e.created_at FROM adjustment_references r JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
+		 WHERE r.operator_id = ?1 AND r.reference = ?2`, a.OperatorID, a.Reference).Scan(&paise, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up the reference: %w", err)
+	}
+	before.Amount, before.At = money.Paise(paise), moment(sql.NullInt64{Int64: at, Valid: true})
+	return admin.SameCredit(before, a.Credit(), admin.ReferenceAdjustment)
 }
 
 // movement is money that staff move, in or out.

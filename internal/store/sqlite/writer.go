@@ -11,6 +11,7 @@ import (
 
 	engine "zombiezen.com/go/sqlite"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -39,6 +40,7 @@ type writer struct {
 	log      *checkpoints // nil for a tool, which leaves the log to SQLite
 	turn     turnstile
 	observe  Observer
+	acted    func(context.Context, admin.LoggedAct)
 	before   func(pragma func(text string) (int64, error))
 	around   func(commit func() error) error
 	queue    chan *fact
@@ -54,7 +56,8 @@ type writer struct {
 // out of the waiting state.
 type fact struct {
 	run   func(*tx) error
-	asks  *question // instead, if it only reads
+	asks  *question         // instead, if it only reads
+	acts  []admin.LoggedAct // that it has written down
 	err   error
 	state atomic.Int32
 	done  chan struct{}
@@ -71,6 +74,7 @@ func newWriter(conn *connection, turn turnstile, options Options, died func(caus
 		tx:       &tx{connection: conn, nonces: nonces{buffer: cmp.Or(options.NonceBuffer, nonceBuffer)}},
 		turn:     turn,
 		observe:  options.Observe,
+		acted:    options.Acted,
 		before:   options.Before,
 		around:   options.Commit,
 		queue:    make(chan *fact, maxQueue),
@@ -84,7 +88,14 @@ func newWriter(conn *connection, turn turnstile, options Options, died func(caus
 // do makes a fact true. It returns when the fact is durable, was refused, or
 // failed; the caller's hanging up counts only until a batch has taken the fact.
 func (w *writer) do(ctx context.Context, run func(*tx) error) error {
-	return w.hand(ctx, &fact{run: run, done: make(chan struct{})})
+	f := &fact{run: run, done: make(chan struct{})}
+	err := w.hand(ctx, f)
+	if err == nil && w.acted != nil {
+		for _, act := range f.acts {
+			w.acted(ctx, act)
+		}
+	}
+	return err
 }
 
 // ask has a question answered between two transactions, the earlier of which may have
@@ -387,7 +398,10 @@ func (w *writer) runSafely(f *fact) (err error) {
 			err = fmt.Errorf("a store fact panicked: %v\n%s", r, debug.Stack())
 		}
 	}()
-	return f.run(w.tx)
+	w.tx.acts = nil
+	err = f.run(w.tx)
+	f.acts = w.tx.acts
+	return err
 }
 
 // abandon gives up a transaction whose fate is not known.

@@ -154,7 +154,7 @@ func undeleted(h *house) {
 
 func (h *house) topUpAfterUndo(operator subscription.Operator) {
 	h.Helper()
-	_, _, err := h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "again"})
+	_, _, err := h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "again for " + operator.Name})
 	h.must(err)
 }
 

@@ -62,7 +62,7 @@ func (h *house) shop(balance string) *shop {
 func (s *shop) topUp(operator subscription.Operator, amount string) {
 	s.Helper()
 	s.sold++
-	_, _, err := s.TopUp(s.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: name("money", s.sold)})
+	_, _, err := s.TopUp(s.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: fmt.Sprintf("%s of %d", name("money", s.sold), operator.ID)})
 	s.must(err)
 }
 

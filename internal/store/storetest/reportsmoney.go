@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -43,7 +44,7 @@ func (s *shop) topUps(operator subscription.Operator, times int) {
 	for i := range times {
 		a := act("wallet topup")
 		a.At = noon.Add(time.Duration(i) * oneDay)
-		_, _, err := s.TopUp(s.Context(), a, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(int64(i+1) * 100), Reference: name("day", i)})
+		_, _, err := s.TopUp(s.Context(), a, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(int64(i+1) * 100), Reference: name(fmt.Sprintf("day of %d", operator.ID), i)})
 		s.must(err)
 	}
 }

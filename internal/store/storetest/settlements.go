@@ -65,7 +65,7 @@ func successIsWhole(h *house) {
 		got = append(got, fmt.Sprintf("%v %s %s %s %s", line.Credit, line.Amount, line.BalanceAfter, line.Description, line.TransactionID))
 	}
 	want := []string{
-		"true 1000.00 1000.00 Top-up money-001 ",
+		"true 1000.00 1000.00 Top-up money-001 of 1 ",
 		"false 199.00 801.00 Activation of 100001, Plan BASIC-1 [API] " + op.ID,
 		"false 199.00 602.00 Renewal of 100001, Plan BASIC-1 [API] " + renewed.ID,
 	}

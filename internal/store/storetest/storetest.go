@@ -55,6 +55,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Deletions", deletionTests},
 		{"Lists", listTests},
 		{"Wallets", walletTests},
+		{"References", referenceTests},
 		{"Plans", planTests},
 		{"Keys", keyTests},
 		{"Acts", actTests},

@@ -19,6 +19,7 @@ var loginWays = []way{
 	{"DropTOTP", (*walk).someoneHasATelephone},
 	{"ChangePassword", (*walk).someoneHasATelephone},
 	{"CloseSession", func(w *walk) { w.must(w.CloseSession(w.Context(), login.TokenHash{})) }},
+	{"RecoveryCodesLeft", func(w *walk) { w.must(first(w.RecoveryCodesLeft(w.Context(), 1))) }},
 	{"SetLanguage", func(w *walk) { w.must(w.SetLanguage(w.Context(), 0, login.Hindi)) }},
 	{"SessionsOf", func(w *walk) { w.must(first(w.SessionsOf(w.Context(), w.someoneSignsInAgain().Account.ID))) }},
 	{"CloseSessionOf", func(w *walk) { w.must(w.CloseSessionOf(w.Context(), 0, "nobody's")) }},

@@ -20,8 +20,8 @@ const (
 	personPath = peoplePath + "/{login}"
 )
 
-// peopleRoutes are where an owner manages the operator's own people. Whatever changes
-// who may sign in, and how, needs a step-up.
+// peopleRoutes are where an owner manages the operator's own people. Whatever widens
+// who may sign in, and how, needs a step-up; a login is disabled at once.
 func (p panel) peopleRoutes() []web.Route {
 	post := func(path, form string, handle func(*web.Visit) error) web.Route {
 		return web.Route{Method: http.MethodPost, Path: path, Area: web.Panel, Who: owners, StepUp: true, Form: form, Handle: handle}
@@ -33,7 +33,7 @@ func (p panel) peopleRoutes() []web.Route {
 		{Method: http.MethodGet, Path: personPath, Area: web.Panel, Who: owners, Handle: p.showPerson},
 		post(personPath+"/name", personPath, p.setPersonName),
 		post(personPath+"/role", personPath, p.setPersonRole),
-		post(personPath+"/access", personPath, p.setPersonAccess),
+		{Method: http.MethodPost, Path: personPath + "/access", Area: web.Panel, Who: owners, Form: personPath, Handle: p.setPersonAccess},
 		post(personPath+"/reset-password", personPath, p.resetPersonPassword),
 		post(personPath+"/reset-second-factor", personPath, p.resetPersonSecondFactor),
 	}

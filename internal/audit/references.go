@@ -1,0 +1,118 @@
+package audit
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// broughtReferences: references are unique across operators.
+var broughtReferences = migration{sqlite: 21, postgres: 16}
+
+// readReferences demands that a reference was credited once, whichever the operator and
+// the spelling. Entries that are older than this rule may share one: their rows say so
+// by filled, and all but the first have a copy of 1 and more.
+func (a *auditor) readReferences() {
+	if !a.has(broughtReferences) {
+		return
+	}
+	type row struct {
+		way, normalised    string
+		copy, filled       int64
+		operator, seq      int64
+		kind, top, adjusts sql.NullString
+	}
+	kept := open(a, "credited_references", `
+		SELECT r.way, r.normalised, r.copy, r.filled, r.operator_id, r.seq, e.kind, e.reference, a.reference
+		  FROM credited_references r
+		  LEFT JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
+		  LEFT JOIN adjustment_references a ON r.way = 'adjust' AND a.operator_id = r.operator_id AND a.seq = r.seq
+		 ORDER BY r.way `+bytewise+`, r.normalised `+bytewise+`, r.copy`,
+		func(scan scanner, r *row) string {
+			scan(&r.way, &r.normalised, &r.copy, &r.filled, &r.operator, &r.seq, &r.kind, &r.top, &r.adjusts)
+			return r.way + " " + r.normalised
+		})
+	walk(func(key string) {
+		rows := kept.take(key)
+		for i, r := range rows {
+			where := fmt.Sprintf("lco %d, wallet entry %d", r.operator, r.seq)
+			typed := r.top
+			if r.way == "adjust" {
+				typed = r.adjusts
+			}
+			switch {
+			case r.kind.String != r.way || !typed.Valid:
+				a.found("M8", where, "its reference is kept as %q of a %s, and there is no such entry", r.normalised, r.way)
+			case comparedAs(typed.String) != r.normalised:
+				a.found("M8", where, "its reference %q is kept as %q; expected %q", typed.String, r.normalised, comparedAs(typed.String))
+			case r.copy != int64(i):
+				a.found("M8", where, "its reference %q is copy %d; expected %d", typed.String, r.copy, i)
+			case i > 0 && r.filled == 0:
+				a.found("M8", where, "its reference %q was used by lco %d, wallet entry %d, already; expected one %s a reference",
+					typed.String, rows[0].operator, rows[0].seq, r.way)
+			}
+		}
+	}, kept)
+	a.readUnkeptReferences()
+}
+
+// readUnkeptReferences finds the credits whose reference could be used once more.
+func (a *auditor) readUnkeptReferences() {
+	type entry struct {
+		seq       int64
+		reference string
+	}
+	for _, query := range []string{
+		`SELECT e.operator_id, e.seq, e.reference FROM wallet_entries e
+		  WHERE e.reference IS NOT NULL
+		    AND NOT EXISTS (SELECT 1 FROM credited_references r WHERE r.operator_id = e.operator_id AND r.seq = e.seq)
+		  ORDER BY e.operator_id, e.seq`,
+		`SELECT a.operator_id, a.seq, a.reference FROM adjustment_references a
+		  WHERE NOT EXISTS (SELECT 1 FROM credited_references r WHERE r.operator_id = a.operator_id AND r.seq = a.seq)
+		  ORDER BY a.operator_id, a.seq`,
+	} {
+		unkept := open(a, "references", query, func(scan scanner, e *entry) (operator int64) {
+			scan(&operator, &e.seq, &e.reference)
+			return operator
+		})
+		walk(func(operator int64) {
+			unkept.each(operator, func(e *entry) {
+				a.found("M8", fmt.Sprintf("lco %d, wallet entry %d", operator, e.seq),
+					"its reference %q is not kept among those that were used; expected it there (a restart of the node adds what an older release wrote)", e.reference)
+			})
+		}, unkept)
+	}
+}
+
+// comparedAs is the form that references are compared by: letters, numbers and their
+// marks, after NFKC and case folding. A mark that stands on nothing that is left goes.
+func comparedAs(text string) string {
+	for range 8 {
+		var left strings.Builder
+		based := false
+		for _, r := range norm.NFKD.String(text) {
+			switch {
+			case unicode.In(r, unicode.Me, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point):
+			case unicode.IsLetter(r) || unicode.IsNumber(r):
+				based = true
+				left.WriteRune(r)
+			case unicode.IsMark(r):
+				if based {
+					left.WriteRune(r)
+				}
+			default:
+				based = false
+			}
+		}
+		next := norm.NFKC.String(strings.ToLower(cases.Fold().String(norm.NFKC.String(left.String()))))
+		if next == text {
+			break
+		}
+		text = next
+	}
+	return text
+}

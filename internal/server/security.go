@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/fileowner"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/telemetry"
+)
+
+// OpenSecurity opens the security log: log.security_file if it is set, else the
+// ordinary log.
+func OpenSecurity(config Config, log *slog.Logger, metrics *telemetry.Metrics) (*telemetry.Security, error) {
+	path := config.Log.SecurityFile
+	if path == "" {
+		return telemetry.NewSecurity(log, metrics, nil)
+	}
+	security, err := telemetry.NewSecurity(log, metrics, func() (*os.File, error) { return appendTo(path) })
+	if err != nil {
+		return nil, fmt.Errorf("log.security_file: %w", err)
+	}
+	return security, nil
+}
+
+// appendTo opens a file for appending, and makes it, for its owner only, if it is not
+// there.
+func appendTo(path string) (*os.File, error) {
+	made, err := fileowner.OpenFile(path, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := made.Close(); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+}
+
+// actedTo tells the security log of staff actions, and of what people did to their own
+// logins.
+func actedTo(security *telemetry.Security) func(context.Context, admin.LoggedAct) {
+	if security == nil {
+		return nil
+	}
+	return func(ctx context.Context, act admin.LoggedAct) {
+		for _, e := range securityEvents(act) {
+			e.Visitor = telemetry.VisitorOf(ctx)
+			e.Actor, e.Outcome, e.Action = act.Actor, telemetry.SecurityDone, act.Action
+			if act.OperatorID != 0 {
+				e.OperatorID = act.OperatorID
+			}
+			if at, err := netip.ParseAddr(act.Origin); err == nil && !e.Address.IsValid() {
+				e.Address = at
+			}
+			security.Log(e)
+		}
+	}
+}
+
+// actEvents are the events of staff actions that are one event each.
+var actEvents = map[string]string{
+	string(admin.OperatorCreate): "operator_created", string(admin.OperatorDelete): "operator_deleted", string(admin.OperatorUndelete): "operator_undeleted",
+	string(admin.WalletTopUp): "wallet_topped_up", string(admin.WalletAdjust): "wallet_adjusted",
+	string(admin.KeyIssue): "key_issued", string(admin.KeyRotate): "key_rotated", string(admin.KeyRevoke): "key_revoked", string(admin.KeyPermit): "key_permissions_changed",
+	string(admin.WhitelistAdd): "whitelist_added", string(admin.WhitelistRemove): "whitelist_removed",
+	string(admin.ProposalMake): "proposal_made", string(admin.ProposalApprove): "proposal_approved",
+	string(admin.ProposalDecline): "proposal_declined", string(admin.ProposalWithdraw): "proposal_withdrawn",
+	string(admin.LoginCreate): "login_created", string(admin.LoginResetPassword): "password_reset", string(admin.LoginResetTOTP): "second_factor_reset",
+	string(admin.MaintenanceOn): "maintenance_on", string(admin.MaintenanceOff): "maintenance_off",
+	"password change": "password_changed", "totp set": "second_factor_set_up", "totp remove": "second_factor_removed",
+}
+
+// shownChanges are the fields of a state whose change an event shows.
+var shownChanges = []string{
+	"status", "api", "rate_limit", "role", "disabled", "totp", "permissions", "expires_at", "kind", "amount", "maker", "wallet_balance",
+}
+
+// securityEvents are what a staff action comes to. Left out are the reason, which is
+// anything that a person typed, and the subject of an action that has no event of its
+// own: it may be a customer.
+func securityEvents(act admin.LoggedAct) []telemetry.SecurityEvent {
+	before, after := stateOf(act.Before), stateOf(act.After)
+	e := telemetry.SecurityEvent{Subject: act.Subject}
+	var changes []any
+	for _, field := range shownChanges {
+		was, is := before[field], after[field]
+		if string(was) == string(is) {
+			continue
+		}
+		changes = append(changes, slog.Group(field, slog.String("from", textOf(was)), slog.String("to", textOf(is))))
+	}
+	if changes != nil {
+		e.Details = []slog.Attr{slog.Group("change", changes...)}
+	}
+	changed := func(field string) bool { return string(before[field]) != string(after[field]) }
+	if name, known := actEvents[act.Action]; known {
+		e.Event = name
+		return []telemetry.SecurityEvent{e}
+	}
+	var events []telemetry.SecurityEvent
+	add := func(name string) {
+		one := e
+		one.Event = name
+		events = append(events, one)
+	}
+	switch act.Action {
+	case string(admin.OperatorSet):
+		switch {
+		case changed("status") && textOf(after["status"]) == "active":
+			add("operator_reactivated")
+		case changed("status"):
+			add("operator_suspended")
+		}
+		if changed("api") {
+			add("operator_api_changed")
+		}
+		if len(events) == 0 {
+			add("operator_changed")
+		}
+	case string(admin.LoginSet):
+		if changed("role") {
+			add("login_role_changed")
+		}
+		switch {
+		case changed("disabled") && textOf(after["disabled"]) == "true":
+			add("login_disabled")
+		case changed("disabled"):
+			add("login_enabled")
+		}
+		if len(events) == 0 {
+			add("login_changed")
+		}
+	default:
+		events = []telemetry.SecurityEvent{{Event: "staff_action"}}
+	}
+	return events
+}
+
+// stateOf reads a state of the audit log; a list, such as a whitelist, has no fields.
+func stateOf(state string) map[string]json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	_ = json.Unmarshal([]byte(state), &fields)
+	return fields
+}
+
+// textOf is a field of a state without its quotes.
+func textOf(field json.RawMessage) string {
+	var s string
+	if json.Unmarshal(field, &s) == nil {
+		return s
+	}
+	return string(field)
+}
+
+// loginEvents are the names of what people do at the login desk.
+var loginEvents = map[login.EventKind]string{
+	login.SignedIn: "signed_in", login.PasswordAccepted: "sign_in_password_accepted", login.SignInFailed: "sign_in_failed",
+	login.SignedOut: "signed_out", login.SessionEnded: "session_ended", login.SteppedUp: "step_up_passed", login.StepUpFailed: "step_up_failed",
+	login.PasswordChangeFailed: "password_change_failed", login.TOTPConfirmFailed: "second_factor_set_up_failed", login.RecoveryCodeSpent: "recovery_code_used",
+}
+
+// loginsTo tells the security log who signed in, and who failed to.
+func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
+	return func(ctx context.Context, seen login.Event) {
+		visitor := telemetry.VisitorOf(ctx)
+		e := telemetry.SecurityEvent{Event: loginEvents[seen.Kind], Outcome: telemetry.SecurityDone, Reason: seen.Reason, Factor: seen.Factor, Visitor: visitor}
+		if seen.Reason != "" {
+			e.Outcome = telemetry.SecurityRefused
+		}
+		p := seen.Person
+		if seen.Kind == login.SessionEnded {
+			e.Subject = "session " + seen.SessionID // ended in the visitor's own
+		} else {
+			e.Username, e.Realm, e.Role, e.LoginID, e.OperatorID, e.SessionID = p.Username, string(p.Realm), string(p.Role), p.ID, p.OperatorID, seen.SessionID
+			e.Actor = ""
+			if p.ID != 0 {
+				e.Actor = "web:" + p.Username
+			}
+		}
+		if !e.Address.IsValid() {
+			e.Address = seen.Address
+		}
+		if e.Agent == "" {
+			e.Agent = seen.Agent
+		}
+		if seen.Kind == login.RecoveryCodeSpent {
+			e.Details = []slog.Attr{slog.Int("codes_left", seen.CodesLeft)}
+		}
+		security.Log(e)
+	}
+}
+
+// throttlingTo tells the security log of addresses that fail to authenticate too often.
+func throttlingTo(security *telemetry.Security) func(netip.Addr) {
+	return func(addr netip.Addr) {
+		security.Log(telemetry.SecurityEvent{
+			Event: "api_throttled", Outcome: telemetry.SecurityRefused, Reason: "TOO_MANY_FAILED_ATTEMPTS", Visitor: telemetry.Visitor{Address: addr},
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/storetest"
+)
+
+func TestReferences_OldStoreIsFilledIn(t *testing.T) {
+	t.Parallel()
+	address := migrated(t)
+	storetest.OldReferences(t, place(address), func(statement string) { exec(t, raw(t, address), statement) })
+	conn := raw(t, address)
+	for query, want := range map[string]int{
+		`SELECT count(*) FROM credited_references WHERE normalised = 'neft1' AND filled = 1`:  3,
+		`SELECT operator_id FROM credited_references WHERE normalised = 'neft1' AND copy = 0`: 2,
+		`SELECT count(*) FROM credited_references WHERE normalised = '' AND filled = 1`:       1,
+		`SELECT count(*) FROM credited_references WHERE way = 'adjust' AND normalised = 'r1'`: 2,
+		`SELECT count(*) FROM credited_references WHERE filled = 0`:                           1,
+		`SELECT count(*) FROM proposals WHERE kind = 'topup' AND reference_key IS NOT NULL`:   2,
+		`SELECT count(*) FROM credited_references`:                                            7,
+	} {
+		if got := count(t, conn, query); got != want {
+			t.Errorf("%s is %d; want %d", query, got, want)
+		}
+	}
+}
+
+// Several nodes that start together fill in a large store once, without a gap.
+func TestReferences_NodesFillInTogether(t *testing.T) {
+	t.Parallel()
+	address := pgtest.NewDatabase(t)
+	ok(t, open(t, address).Close())
+	exec(t, raw(t, address), `
+		INSERT INTO operators (id, name, status, api, rate_limit, commission_bps, low_balance_paise, created_at, version)
+		SELECT i, 'operator ' || i, 'active', 'enabled', 60, 0, 0, 0, 1 FROM generate_series(1, 50) i`)
+	// Each reference twice, of different operators.
+	exec(t, raw(t, address), `
+		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, reference, actor, created_at)
+		SELECT 1 + i % 50, 1 + i / 50, 'topup', 100, 100, 'NEFT-2026/' || i / 2, 'cli:asha', i FROM generate_series(0, 9999) i`)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			db, err := Open(t.Context(), address, Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = db.Close()
+		})
+	}
+	group.Wait()
+	conn := raw(t, address)
+	for query, want := range map[string]int{
+		`SELECT count(*) FROM credited_references`:                10_000,
+		`SELECT count(*) FROM credited_references WHERE copy = 0`: 5_000,
+		`SELECT count(*) FROM credited_references WHERE copy = 1`: 5_000,
+		`SELECT count(*) FROM credited_references r JOIN wallet_entries e USING (operator_id, seq)
+		  WHERE r.copy = 0 AND e.created_at % 2 = 1`: 0,
+	} {
+		if got := count(t, conn, query); got != want {
+			t.Errorf("%s is %d; want %d", query, got, want)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package web
+
+import (
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/telemetry"
+)
+
+// noteVisitor has the visit's context say who makes it, for the security log: also to
+// whatever is called with that context.
+func (v *Visit) noteVisitor() {
+	visitor := telemetry.Visitor{RequestID: v.RequestID, Address: v.Address, Agent: login.ShortenAgent(v.R.UserAgent())}
+	if p := v.Session.Person; v.SignedIn() {
+		visitor.SessionID, visitor.Actor, visitor.LoginID, visitor.OperatorID = v.Session.ID, v.Actor(), p.ID, p.OperatorID
+		visitor.Username, visitor.Realm, visitor.Role = p.Username, string(p.Realm), string(p.Role)
+	}
+	v.R = v.R.WithContext(telemetry.WithVisitor(v.R.Context(), visitor))
+}
+
+// refused tells the security log of a visit that was turned away.
+func (v *Visit) refused(event, reason string) {
+	v.site.security.Log(telemetry.SecurityEvent{
+		Event: event, Outcome: telemetry.SecurityRefused, Reason: reason, Visitor: telemetry.VisitorOf(v.Context()), Path: v.route.Method + " " + v.route.Path,
+	})
+}
