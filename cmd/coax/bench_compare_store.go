@@ -74,7 +74,7 @@ func (s *compareStore) furnish(ctx context.Context, config server.Config, size c
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+	if _, _, err := server.UnlockStore(ctx, store, vault, now()); err != nil {
 		return err
 	}
 	components := simulator.Components()
@@ -108,7 +108,7 @@ func (c *comparison) prove(ctx context.Context, s *compareStore, whole bool) err
 			s.name, books.Ledger, books.Answered, open))
 	}
 	if whole {
-		audited, err := c.at(s).runAudit(ctx, false)
+		audited, err := c.at(s).runAudit(ctx, false, nil)
 		if err != nil {
 			return err
 		}

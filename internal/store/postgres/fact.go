@@ -21,8 +21,12 @@ const factTries = 10
 // durable, was refused, or failed; the caller's hanging up counts only until a
 // connection is there. The fact may run several times, each from the beginning.
 func (db *DB) do(ctx context.Context, run func(*tx) error) error {
+	signed := func(tx *tx) error {
+		tx.keys = db.keys.Load()
+		return run(tx)
+	}
 	return db.locks.persevere(ctx, func() error {
-		return db.repeat(ctx, func(conn *pgxpool.Conn) error { return try(ctx, conn, db.locks.solo, run) })
+		return db.repeat(ctx, func(conn *pgxpool.Conn) error { return try(ctx, conn, db.locks.solo, signed) })
 	})
 }
 
@@ -99,7 +103,7 @@ func try(ctx context.Context, conn *pgxpool.Conn, lockTimeout time.Duration, run
 			_ = conn.Conn().Close(working)
 		}
 	}()
-	if err := contained(run, &tx{working, begun}); err != nil {
+	if err := contained(run, &tx{ctx: working, begun: begun}); err != nil {
 		return err
 	}
 	committed = true

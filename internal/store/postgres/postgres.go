@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -75,6 +76,8 @@ type DB struct {
 	primaries atomic.Int64
 	broken    chan struct{} // never closed: another primary may come
 	ids       *subscription.IDs
+	// keys sign staff actions and digests; nil until UseIntegrityKeys.
+	keys atomic.Pointer[integrity.Keys]
 }
 
 const (

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/coaxhq/coax/internal/integrity"
 )
 
 // tx is a transaction as a fact sees it. pgx prepares each statement once on
@@ -15,6 +17,8 @@ import (
 type tx struct {
 	ctx   context.Context
 	begun pgx.Tx
+	// keys sign staff actions and digests; nil in a store that was given none.
+	keys *integrity.Keys
 }
 
 // exec runs a statement and says how many rows it changed.
@@ -95,7 +99,7 @@ func (db *DB) trySnapshot(ctx context.Context, read func(querier) error) error {
 		return fmt.Errorf("begin to read: %w", err)
 	}
 	defer func() { _ = begun.Rollback(ctx) }()
-	return read(&tx{ctx, begun})
+	return read(&tx{ctx: ctx, begun: begun})
 }
 
 // collect reads all rows of a query.

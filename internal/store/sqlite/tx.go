@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/coaxhq/coax/internal/integrity"
 )
 
 // tx is the writer's transaction as a fact sees it.
@@ -14,6 +17,8 @@ type tx struct {
 	// What the writer knows by heart of what it has written.
 	nonces nonces
 	places places
+	// keys sign staff actions and digests; nil in a store that was given none.
+	keys atomic.Pointer[integrity.Keys]
 }
 
 // keep believes what is known by heart of the transaction, for it is committed.
