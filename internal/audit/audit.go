@@ -110,7 +110,7 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 		return Report{}, err
 	}
 	for _, pass := range []func(){
-		a.readMasterKeys, a.readPlans, a.readActs, a.readDigests, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
+		a.readPlans, a.readMasterKeys, a.readActs, a.readDigests, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
 		a.readProposals, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {

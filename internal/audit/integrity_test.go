@@ -226,6 +226,43 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 	}
 }
 
+// beforeMACs undoes the migration that brought MACs.
+func beforeMACs() string {
+	script := withoutTrigger() + `DROP TABLE staff_chain_start; DROP TABLE ledger_digests; ALTER TABLE staff_acts DROP COLUMN mac; ALTER TABLE staff_acts DROP COLUMN mac_key;`
+	if pgtest.Chosen() {
+		return script + `DROP FUNCTION staff_acts_need_mac; ALTER TABLE staff_chain DROP COLUMN mac;
+			DELETE FROM schema_tolerance WHERE migration = 17; DELETE FROM goose_db_version WHERE version_id = 17`
+	}
+	return script + `DELETE FROM schema_tolerance WHERE migration = 22; DELETE FROM goose_db_version WHERE version_id = 22`
+}
+
+func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
+	s := closedShop(t)
+	damage{sql: beforeMACs()}.plant(t, s)
+	s.settings.Keys = &audit.Keys{}
+	report, err := s.audited(t)
+	if err != nil || !report.OK || len(report.Skipped) != 1 || !strings.Contains(report.Skipped[0], "no node of this release") {
+		t.Fatalf("%+v, %v; want it clean, and the MACs skipped", report, err)
+	}
+	before := report.Head
+	if before.Hash == "" || before.MAC != "" {
+		t.Errorf("the head is %+v; want one without MACs", before)
+	}
+	node := openShop(t, s.path)
+	node.ok(node.store.CheckMasterKeys(t.Context(), node.vault.Proofs(), s.now))
+	sealed, started, err := node.store.UseIntegrityKeys(t.Context(), integrity.NewKeys(node.vault.PrimaryID(), node.vault.Derive), s.now)
+	if err != nil || !started || sealed != before.Actions {
+		t.Errorf("sealed %d, %v, %v; want all %d", sealed, started, err, before.Actions)
+	}
+	must[int](node)(integrity.Seal(t.Context(), node.store, s.now.Add(48*time.Hour), nil))
+	node.ok(node.store.Close())
+	s.settings.Keys, s.settings.Heads = auditKeys(node.vault), []audit.Head{before}
+	report, err = s.audited(t)
+	if err != nil || !report.OK || len(report.Skipped) != 0 || report.Head.MAC == "" || report.Counts.Unsealed != 0 {
+		t.Errorf("%+v, %v; want it clean, sealed, and to contain the head from before", report, err)
+	}
+}
+
 func TestAudit_WithoutKeySaysWhatItSkipped(t *testing.T) {
 	s := signedShop(t)
 	keys := s.settings.Keys
