@@ -147,7 +147,7 @@ func (db *DB) AddDigest(ctx context.Context, d integrity.Digest) (added bool, er
 		}
 		var number int64
 		var previous []byte
-		err = tx.queryRow(`SELECT number, mac FROM ledger_digests ORDER BY number DESC LIMIT 1`).Scan(&number, &previous)
+		err = tx.queryRow(`SELECT number, mac FROM ledger_digests WHERE number > 0 ORDER BY number DESC LIMIT 1`).Scan(&number, &previous)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("read the last digest: %w", err)
 		}
@@ -176,7 +176,7 @@ func (db *DB) IntegrityHead(ctx context.Context) (h integrity.Head, err error) {
 }
 
 func readHead(from querier) (h integrity.Head, err error) {
-	err = from.queryRow(`SELECT id, hash, mac FROM staff_acts ORDER BY id DESC LIMIT 1`).Scan(&h.ActionID, &h.ActionHash, &h.ActionMAC)
+	err = from.queryRow(`SELECT id, hash, mac FROM staff_acts WHERE id > 0 ORDER BY id DESC LIMIT 1`).Scan(&h.ActionID, &h.ActionHash, &h.ActionMAC)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return h, fmt.Errorf("read the last staff action: %w", err)
 	}
@@ -185,7 +185,7 @@ func readHead(from querier) (h integrity.Head, err error) {
 			return h, err
 		}
 	}
-	err = from.queryRow(`SELECT number, day, mac FROM ledger_digests ORDER BY number DESC LIMIT 1`).Scan(&h.DigestNumber, &h.Day, &h.DigestMAC)
+	err = from.queryRow(`SELECT number, day, mac FROM ledger_digests WHERE number > 0 ORDER BY number DESC LIMIT 1`).Scan(&h.DigestNumber, &h.Day, &h.DigestMAC)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return h, fmt.Errorf("read the last digest: %w", err)
 	}
