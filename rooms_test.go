@@ -57,6 +57,7 @@ var rooms = []room{
 	{path: "internal/fault", never: both(netHTTP, database), timeless: true},
 	{path: "internal/money", never: both(netHTTP, database), timeless: true},
 	{path: "internal/telemetry", never: database},
+	{path: "internal/integrity", never: both(netHTTP, database), stdlib: true, timeless: true},
 	{path: "internal/fileowner", never: both(netHTTP, database), stdlib: true, timeless: true},
 	{path: "internal/failpoint", never: both(netHTTP, database), stdlib: true, timeless: true},
 	{path: "client", doors: []string{"signing"}, never: database},
@@ -96,8 +97,8 @@ var rooms = []room{
 	// What reaches outside, and satisfies what the deciding rooms declare.
 	{path: "internal/provider/*", doors: both(providerDoors, []string{"internal/fileowner"})},
 	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
-	{path: "internal/store/*", doors: both(storeDoors, []string{"internal/fileowner"}), never: netHTTP, timeless: true},
-	{path: "internal/store/storetest", doors: storeDoors, never: netHTTP, timeless: true, sealed: true},
+	{path: "internal/store/*", doors: both(storeDoors, []string{"internal/fileowner", "internal/integrity"}), never: netHTTP, timeless: true},
+	{path: "internal/store/storetest", doors: both(storeDoors, []string{"internal/integrity"}), never: netHTTP, timeless: true, sealed: true},
 	{path: "internal/store/pgtest", doors: []string{"internal/pgprogram"}, never: netHTTP, sealed: true},
 	{path: "internal/pgprogram", never: both(netHTTP, database), stdlib: true, timeless: true},
 
@@ -105,7 +106,7 @@ var rooms = []room{
 	{path: "internal/audit", doors: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, timeless: true},
 
 	// What makes stores as large as life, for whoever measures or looks at plans.
-	{path: "internal/growth", doors: both(storeDoors, []string{"internal/store/*", "internal/pgprogram"}), never: netHTTP},
+	{path: "internal/growth", doors: both(storeDoors, []string{"internal/integrity", "internal/store/*", "internal/pgprogram"}), never: netHTTP},
 
 	// What gives a demo a past, by way of everything that decides.
 	{path: "internal/demohistory", doors: both(storeDoors, []string{"internal/provider/*", "internal/telemetry"}), never: both(netHTTP, database), timeless: true},

@@ -86,7 +86,7 @@ func (a *app) atStore(ctx context.Context, act func(context.Context, server.Conf
 	defer store.Close()
 	a.now = server.Clock(config.Clock.Offset)
 	// A key sealed with a wrong master key would lock its owner out.
-	if err := store.CheckMasterKeys(ctx, vault.Proofs(), a.now()); err != nil {
+	if _, _, err := server.UnlockStore(ctx, store, vault, a.now()); err != nil {
 		return err
 	}
 	return act(ctx, config, staffStore{store: store, vault: vault, actor: "cli:" + userName()})

@@ -17,6 +17,7 @@ import (
 
 func (a *app) auditCommand() *cobra.Command {
 	var showProgress bool
+	var headFiles []string
 	command := &cobra.Command{
 		Use:   "audit --config FILE",
 		Short: "Prove the books: recompute everything from the rows and name what does not agree",
@@ -25,6 +26,15 @@ what does not agree.
 
 Reads one moment of the store and changes nothing, so that it may run beside live nodes: while
 anything is written to the store it takes half of a processor at most, and only what is left.
+Where the master key of the configuration can be read, it also verifies the MACs of staff
+actions and of the daily digests of wallet entries and ledger lines. Without it everything
+else is proved, and the report says what was skipped. Rows of today have no digest yet.
+
+Whoever has the database and the master key can make every MAC anew, and rows removed at
+the end of a chain leave no gap. Only a head that was kept elsewhere shows either: a node
+logs one every hour, and --json prints one. --head compares the store with all heads in a
+file: it must contain each of them.
+
 Prints what it counted. Exits with 0 if everything agrees; with 1 if not, after one line
 for each violation: what was broken, where, what was expected and what was found.
 
@@ -32,13 +42,18 @@ What it holds the store against:
 
 ` + promises(),
 		Example: `  coax audit --config coax.toml
-  coax audit --config coax.toml --json | jq .violations`,
+  coax audit --config coax.toml --json | jq .violations
+  coax audit --config coax.toml --head /var/log/coax.log`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.giveWay != nil {
 				a.giveWay()
 			}
-			report, err := a.runAudit(c.Context(), showProgress)
+			heads, err := readHeads(headFiles)
+			if err != nil {
+				return err
+			}
+			report, err := a.runAudit(c.Context(), showProgress, heads)
 			if err != nil {
 				return err
 			}
@@ -50,6 +65,7 @@ What it holds the store against:
 	}
 	a.addConfigFlags(command)
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one JSON object")
+	command.Flags().StringArrayVar(&headFiles, "head", nil, "compare the store with the heads in `FILE`: a node's log, or what --json printed")
 	command.Flags().BoolVar(&showProgress, "progress", false, "tell on standard error how far it is, as it does on a terminal")
 	return command
 }
@@ -62,7 +78,24 @@ func promises() string {
 	return text.String()
 }
 
-func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, error) {
+// readHeads reads the heads of all files.
+func readHeads(files []string) (heads []audit.Head, err error) {
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("--head: %w", err)
+		}
+		found, err := audit.ReadHeads(file)
+		_ = file.Close()
+		if err != nil {
+			return nil, fmt.Errorf("--head %s: %w", name, err)
+		}
+		heads = append(heads, found...)
+	}
+	return heads, nil
+}
+
+func (a *app) runAudit(ctx context.Context, showProgress bool, heads []audit.Head) (audit.Report, error) {
 	config, err := a.config()
 	if err != nil {
 		return audit.Report{}, err
@@ -82,6 +115,12 @@ func (a *app) runAudit(ctx context.Context, showProgress bool) (audit.Report, er
 	}
 	defer done()
 	settings := server.AuditSettings(config)
+	settings.Heads = heads
+	if vault, err := server.OpenVault(config, a.environ); err != nil {
+		settings.NoKeys = err.Error()
+	} else {
+		settings.Keys = server.AuditKeys(vault)
+	}
 	pace, letGo, err := server.AuditPaceOn(ctx, config.Store)
 	if err != nil {
 		return audit.Report{}, err
@@ -136,7 +175,8 @@ func (a *app) showAudit(report audit.Report) error {
 		{"commissions", counts.Commissions}, {"events of operations", counts.Events}, {"provider calls", counts.ProviderCalls},
 		{"exceptions", counts.Exceptions}, {"subscribers", counts.Subscribers}, {"cycles", counts.Cycles},
 		{"plans", fmt.Sprintf("%d (%d versions)", counts.Plans, counts.PlanVersions)},
-		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"acts of staff", counts.Acts}, {"last act's hash", orNull(report.ActsHead)},
+		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"acts of staff", counts.Acts}, {"last act's hash", orNull(report.ActsHead)}, {"last act's MAC", orNull(report.Head.MAC)},
+		{"ledger digests", digestsOf(report)},
 		{"credited", counts.Sums.Credited}, {"charged", counts.Sums.Charged}, {"held", counts.Sums.Held}, {"balance", counts.Sums.Balance},
 		{"ledger", counts.Sums.Ledger}, {"commission", counts.Sums.Commission},
 	}) {
@@ -144,6 +184,12 @@ func (a *app) showAudit(report audit.Report) error {
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	for _, skipped := range report.Skipped {
+		fmt.Fprintln(a.out, "Not verified:", skipped)
+	}
+	if report.Compared > 0 {
+		fmt.Fprintf(a.out, "Compared with %s.\n", counted(int64(report.Compared), "exported head"))
 	}
 	for _, violation := range report.Violations {
 		fmt.Fprintln(a.out, violation)
@@ -155,6 +201,15 @@ func (a *app) showAudit(report audit.Report) error {
 		fmt.Fprintln(a.out, "Everything agrees.")
 	}
 	return nil
+}
+
+// digestsOf says how far digests reach.
+func digestsOf(report audit.Report) string {
+	text := fmt.Sprintf("%d", report.Counts.Digests)
+	if report.Head.Day != "" {
+		text += ", the last for " + report.Head.Day
+	}
+	return text + "; " + counted(report.Counts.Unsealed, "row") + " without digest yet"
 }
 
 func counted(n int64, what string) string {

@@ -74,6 +74,7 @@ func (s *compareStore) furnish(ctx context.Context, config server.Config, size c
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	// Staff actions are not signed before the first node: the crowd writes some by SQL.
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (c *comparison) prove(ctx context.Context, s *compareStore, whole bool) err
 			s.name, books.Ledger, books.Answered, open))
 	}
 	if whole {
-		audited, err := c.at(s).runAudit(ctx, false)
+		audited, err := c.at(s).runAudit(ctx, false, nil)
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func (a *app) benchStore(ctx context.Context, f benchFlags, given credentials, r
 		return err
 	}
 	fmt.Fprintln(a.err, "auditing the books")
-	books, err := a.runAudit(ctx, false)
+	books, err := a.runAudit(ctx, false, nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"crypto/sha256"
+	"database/sql"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -17,7 +18,8 @@ type act struct {
 	id, operator, at               int64
 	actor, action, subject, reason string
 	before, after, origin          string
-	hash                           []byte
+	hash, mac                      []byte
+	macKey                         sql.NullInt64
 }
 
 // history is what the acts say of one thing that staff can change.
@@ -45,11 +47,16 @@ func (a *auditor) readActs() {
 	if !a.has(broughtProposals) {
 		origin = "''"
 	}
+	mac := "mac, mac_key"
+	if !a.has(broughtIntegrity) {
+		mac = "NULL, NULL"
+	}
+	chain := a.readChainStart()
 	acts := open(a, "staff_acts", `
-		SELECT id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, `+origin+`
+		SELECT id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, `+origin+`, `+mac+`
 		  FROM staff_acts ORDER BY id`,
 		func(row scanner, act *act) int64 {
-			row(&act.id, &act.operator, &act.actor, &act.action, &act.subject, &act.before, &act.after, &act.reason, &act.at, &act.hash, &act.origin)
+			row(&act.id, &act.operator, &act.actor, &act.action, &act.subject, &act.before, &act.after, &act.reason, &act.at, &act.hash, &act.origin, &act.mac, &act.macKey)
 			return act.id
 		})
 	walk(func(id int64) {
@@ -60,6 +67,7 @@ func (a *auditor) readActs() {
 			}
 			// The chain goes on from what is there, so that one break is told once.
 			previous = act.hash
+			a.addAction(chain, act, &last)
 			a.keep(act)
 			if act.action == "proposal approve" {
 				a.judgeApproval(&last, act)
@@ -67,6 +75,7 @@ func (a *auditor) readActs() {
 			last = *act
 		})
 	}, acts)
+	a.closeActions(chain, &last)
 	a.report.ActsHead = hex.EncodeToString(previous)
 	a.report.Counts.Acts = acts.count
 }

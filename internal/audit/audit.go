@@ -53,7 +53,13 @@ type Report struct {
 	// ActsHead is the hash of the last act of staff, in hex. Kept somewhere
 	// else it also tells when acts were cut off at the end, which the chain
 	// alone cannot.
-	ActsHead   string      `json:"acts_head"`
+	ActsHead string `json:"acts_head"`
+	// Head is the end of the chains of staff actions and of digests.
+	Head Head `json:"head"`
+	// Compared is how many exported heads the store was compared with.
+	Compared int `json:"heads_compared,omitempty"`
+	// Skipped is what could not be proved, and why.
+	Skipped    []string    `json:"skipped"`
 	Violations []Violation `json:"violations"`
 	// LeftOut is how many further violations were found and not kept.
 	LeftOut int64 `json:"violations_left_out,omitempty"`
@@ -68,6 +74,11 @@ type Settings struct {
 	// Rest is called every few rows, for an audit that is to leave others room. Nil
 	// reads on and on.
 	Rest func(context.Context)
+	// Keys verify MACs; nil where the master key is not at hand, for the reason NoKeys.
+	Keys   *Keys
+	NoKeys string
+	// Heads were exported earlier, and must still be in the store.
+	Heads []Head
 }
 
 // Run audits one moment of a store whose service's settings are not known.
@@ -92,12 +103,14 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 		keys:         map[int64]bool{},
 		activations:  map[string]string{},
 	}
-	a.report.Violations = []Violation{}
+	a.report.Violations, a.report.Skipped = []Violation{}, []string{}
+	a.macKeys, a.noMACKeys = s.Keys, s.NoKeys
+	a.keepHeads(s.Heads)
 	if err := a.checkSchema(); err != nil {
 		return Report{}, err
 	}
 	for _, pass := range []func(){
-		a.readPlans, a.readActs, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
+		a.readPlans, a.readMasterKeys, a.readActs, a.readDigests, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
 		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readReferences, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
@@ -145,6 +158,12 @@ type auditor struct {
 	// migrations are those that the store has had. One that no node of this release has
 	// opened yet may lack some.
 	migrations map[int64]bool
+	// macKeys are nil where MACs are not verified; noMACKeys says why there are none.
+	macKeys   *Keys
+	noMACKeys string
+	// Exported heads that have not been met yet, by their numbers.
+	actionHeads, digestHeads map[int64][]Head
+	message                  message
 }
 
 // operator is what the passes know of one operator.
@@ -198,6 +217,7 @@ var (
 	broughtSubjects  = migration{sqlite: 17, postgres: 12}
 	broughtGrants    = migration{sqlite: 18, postgres: 13}
 	broughtAmounts   = migration{sqlite: 19, postgres: 14}
+	broughtIntegrity = migration{sqlite: 22, postgres: 17}
 )
 
 // has reports whether the store has had a migration.

@@ -64,7 +64,7 @@ var decisionDamage = []damage{
 		sql: `DELETE FROM staff_acts WHERE subject = 'operation {activate-8}'`,
 	}, {
 		name: "a decision that was said and not done", want: []string{"A9"}, subject: "operation {bulk-0}",
-		sql: `INSERT INTO staff_acts SELECT 999, 1, actor, action, 'operation {bulk-0}', before_state, after_state, reason, at, hash, origin
+		sql: `INSERT INTO staff_acts SELECT 999, 1, actor, action, 'operation {bulk-0}', before_state, after_state, reason, at, hash, origin, NULL, NULL
 		        FROM staff_acts WHERE subject = 'operation {activate-8}'`,
 	}, {
 		name: "a decision by somebody else", want: []string{"A9"}, subject: "operation {activate-8}",
@@ -83,7 +83,7 @@ var decisionDamage = []damage{
 		sql: `UPDATE operations SET reason = 'REJECTED_BY_REVIEW' WHERE id = '{renew-9}'`,
 	}, {
 		name: "a decision about nothing", want: []string{"O1", "A9"}, subject: "operation CX-NONE",
-		sql: `INSERT INTO staff_acts SELECT 999, 1, actor, action, 'operation CX-NONE', before_state, after_state, reason, at, hash, origin
+		sql: `INSERT INTO staff_acts SELECT 999, 1, actor, action, 'operation CX-NONE', before_state, after_state, reason, at, hash, origin, NULL, NULL
 		        FROM staff_acts WHERE subject = 'operation {activate-8}'`,
 	}, {
 		name: "an add-on closed by nobody", want: []string{"A9"}, subject: "operation {activate-10}",

@@ -15,7 +15,7 @@ var staffDamage = []damage{
 		sql: `DELETE FROM staff_acts WHERE subject = 'subscribers of lco 2'`,
 	}, {
 		name: "a top-up that was said and not done", want: []string{"A9"}, subject: "lco 4",
-		sql: `INSERT INTO staff_acts SELECT 999, 4, actor, action, 'wallet of lco 4, reference X', before_state, after_state, reason, at, hash, origin
+		sql: `INSERT INTO staff_acts SELECT 999, 4, actor, action, 'wallet of lco 4, reference X', before_state, after_state, reason, at, hash, origin, NULL, NULL
 		        FROM staff_acts WHERE action = 'wallet topup' LIMIT 1`,
 	}, {
 		name: "an adjustment without its act", want: []string{"A9"}, subject: "lco 2",

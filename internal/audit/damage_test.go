@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"database/sql"
 	"maps"
 	"regexp"
 	"slices"
@@ -24,6 +25,8 @@ type damage struct {
 	subject string
 	// shop is where it is done; nil is the closed shop.
 	shop func(testing.TB) healthy
+	// after is done after the statements; nil is nothing.
+	after func(*testing.T, *sql.DB)
 }
 
 var keyed = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
@@ -50,6 +53,9 @@ func (d damage) plant(t *testing.T, s healthy) {
 			t.Fatalf("%s: nothing was damaged", statement)
 		}
 	}
+	if d.after != nil {
+		d.after(t, db)
+	}
 }
 
 func (s healthy) fill(t *testing.T, text string) string {
@@ -63,7 +69,7 @@ func (s healthy) fill(t *testing.T, text string) string {
 }
 
 func TestEachKindOfDamageIsNamed(t *testing.T) {
-	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage, loginDamage)
+	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage, loginDamage, integrityDamage)
 	for _, d := range all {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +78,7 @@ func TestEachKindOfDamageIsNamed(t *testing.T) {
 			}
 			s := d.shop(t)
 			d.plant(t, s)
-			report, err := audited(t, s.path, s.now)
+			report, err := s.audited(t)
 			if err != nil {
 				t.Fatal(err)
 			}

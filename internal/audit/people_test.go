@@ -128,7 +128,7 @@ var loginDamage = []damage{
 		sql: `DELETE FROM staff_acts WHERE subject = 'login 4' AND action = 'login create'`,
 	}, {
 		name: "a login that was said and not made", want: []string{"A11", "A9"}, subject: "login 77",
-		sql: `INSERT INTO staff_acts SELECT 999, operator_id, actor, action, 'login 77', before_state, after_state, reason, at, hash, origin
+		sql: `INSERT INTO staff_acts SELECT 999, operator_id, actor, action, 'login 77', before_state, after_state, reason, at, hash, origin, NULL, NULL
 		        FROM staff_acts WHERE subject = 'login 1' AND action = 'login create'`,
 	}, {
 		name: "an act on a login that was rewritten", want: []string{"A11", "A9"}, subject: "login 3",

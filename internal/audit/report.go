@@ -27,9 +27,12 @@ type Counts struct {
 	Logins        int64      `json:"logins"`
 	Proposals     int64      `json:"proposals"`
 	Periods       int64      `json:"closed_months"`
-	Nonces        int64      `json:"nonces"`
-	Minutes       int64      `json:"rate_minutes"`
-	Sums          Sums       `json:"sums"`
+	Digests       int64      `json:"ledger_digests"`
+	// Unsealed are wallet entries and ledger lines that no digest covers yet.
+	Unsealed int64 `json:"unsealed_rows"`
+	Nonces   int64 `json:"nonces"`
+	Minutes  int64 `json:"rate_minutes"`
+	Sums     Sums  `json:"sums"`
 }
 
 // Operations counts operations by their status.
@@ -96,6 +99,9 @@ var Invariants = []Invariant{
 	{"A6", "in no minute more requests were let in than the operator's limit"},
 	{"A9", "every act of staff is in the chain, and everything staff can change or decide is as the last act left it"},
 	{"A10", "what takes two people was proposed by one and approved by another, once, and done then"},
+	{"L5", "wallet entries and ledger lines are as they were when their day was sealed"},
+	{"A12", "no staff action was changed, added or removed by anybody without the master key"},
+	{"H1", "the store contains every exported head that it is compared with"},
 	{"A11", "every login was made by an act, is as the last act on it left it, and none is missing"},
 }
 

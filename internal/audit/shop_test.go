@@ -193,6 +193,22 @@ type healthy struct {
 	path string
 	now  time.Time
 	keys map[string]string
+	// settings is what the audit of it is told.
+	settings audit.Settings
+}
+
+// audited audits the shop, as it was set up to be.
+func (s healthy) audited(t testing.TB) (audit.Report, error) {
+	t.Helper()
+	db := peek(t, s.path)
+	defer db.Close()
+	tx := begin(t, db)
+	defer tx.Rollback() // it would stand in the way of further damage
+	snapshot := audit.Snapshot(tx)
+	if pgtest.Chosen() {
+		snapshot = audit.Postgres(tx)
+	}
+	return s.settings.Run(t.Context(), snapshot, s.now, nil)
 }
 
 var (
@@ -213,7 +229,7 @@ func closedShop(t testing.TB) healthy {
 		s := openShop(t, place)
 		s.furnish()
 		s.trade()
-		template = healthy{place, s.clock(), s.keys}
+		template = healthy{path: place, now: s.clock(), keys: s.keys}
 		s.ok(s.store.Close())
 	})
 	if template.path == "" {

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/pgtest"
@@ -30,6 +32,8 @@ type shopStore interface {
 	catalogue.Store
 	login.Store
 	operation.ReviewStore
+	integrity.Store
+	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Close() error
 }
 

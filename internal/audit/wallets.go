@@ -16,9 +16,9 @@ type (
 		operation, reference                         sql.NullString
 	}
 	ledgerLine struct {
-		operator, line, amount, balanceAfter, created int64
-		kind, text                                    string
-		operation                                     sql.NullString
+		id, operator, line, amount, balanceAfter, created int64
+		kind, text                                        string
+		operation                                         sql.NullString
 	}
 )
 
@@ -39,10 +39,10 @@ func (a *auditor) readWallets() {
 			return e.operator
 		})
 	lines := open(a, "ledger", `
-		SELECT operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at
+		SELECT id, operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at
 		  FROM ledger ORDER BY operator_id, line`,
 		func(row scanner, l *ledgerLine) int64 {
-			row(&l.operator, &l.line, &l.kind, &l.amount, &l.balanceAfter, &l.text, &l.operation, &l.created)
+			row(&l.id, &l.operator, &l.line, &l.kind, &l.amount, &l.balanceAfter, &l.text, &l.operation, &l.created)
 			return l.operator
 		})
 	acts := open(a, "staff_acts", `
@@ -57,12 +57,29 @@ func (a *auditor) readWallets() {
 			row(id)
 			return *id
 		})
+	streams := []keyed[int64]{wallets, entries, lines, acts, operators}
+	var digests *stream[int64, digest]
+	if a.has(broughtIntegrity) {
+		digests = open(a, "ledger_digests", `SELECT `+digestColumns+` FROM ledger_digests ORDER BY operator_id, day`,
+			func(row scanner, d *digest) int64 {
+				readDigest(row, d)
+				return d.operator
+			})
+		streams = append(streams, digests)
+	}
 	walk(func(id int64) {
 		f := fold{a: a, id: id, subject: fmt.Sprintf("lco %d", id)}
 		isOperator := len(operators.take(id)) > 0
 		present := wallets.take(id)
+		var sealed []digest
+		if digests != nil {
+			sealed = digests.take(id)
+		}
+		f.seal(sealed)
 		entries.each(id, f.addEntry)
+		f.sealedEntries.finish()
 		lines.each(id, f.addLine)
+		f.sealedLines.finish()
 		paid := acts.take(id)
 		if !isOperator {
 			a.found("O2", f.subject, "%d wallets, %d wallet entries, %d ledger lines and %d payments belong to it, and it is not there",
@@ -76,7 +93,7 @@ func (a *auditor) readWallets() {
 			f.close(present[0])
 		}
 		f.judgeCredits(paid)
-	}, wallets, entries, lines, acts, operators)
+	}, streams...)
 	counts := &a.report.Counts
 	counts.Wallets, counts.WalletEntries, counts.LedgerLines = wallets.count, entries.count, lines.count
 }
@@ -93,11 +110,14 @@ type fold struct {
 	// What did not come of an operation; the rest is too much to keep.
 	credits []entry
 	booked  []ledgerLine
+	// The rows as digests have them.
+	sealedEntries, sealedLines sealedRows
 }
 
 func (f *fold) addEntry(e *entry) {
 	where := func() string { return fmt.Sprintf("%s, wallet entry %d", f.subject, e.seq) }
 	f.entries++
+	f.sealedEntries.add(e.seq, e.write)
 	if e.seq != f.seq+1 {
 		f.a.found("M2", where(), "it stands where entry %d is expected", f.seq+1)
 	}
@@ -140,6 +160,7 @@ func (l *ledgerLine) signed() int64 {
 func (f *fold) addLine(l *ledgerLine) {
 	where := func() string { return fmt.Sprintf("%s, ledger line %d", f.subject, l.line) }
 	f.lines++
+	f.sealedLines.add(l.line, l.write)
 	if l.line != f.line+1 {
 		f.a.found("L1", where(), "it stands where line %d is expected", f.line+1)
 	}

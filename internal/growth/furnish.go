@@ -8,6 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -16,6 +17,7 @@ import (
 type staffStore interface {
 	admin.Store
 	catalogue.Store
+	integrity.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Close() error
 }
@@ -29,6 +31,9 @@ func (b *books) furnish(ctx context.Context, store staffStore, masterKey []byte,
 	}
 	opening := time.UnixMilli(b.base).Add(-24 * time.Hour).UTC()
 	if err := store.CheckMasterKeys(ctx, vault.Proofs(), opening); err != nil {
+		return nil, err
+	}
+	if _, _, err := store.UseIntegrityKeys(ctx, integrity.NewKeys(vault.PrimaryID(), vault.Derive), opening); err != nil {
 		return nil, err
 	}
 	b.fingerprintKey = int64(vault.PrimaryID())

@@ -83,6 +83,8 @@ var plants = []plant{
 	{patch: "16-provider-header-idempotency-key", test: "internal/provider/gateway", by: []detector{resendTrap}},
 	// The second one again, where there is no one writer to stand in its way.
 	{patch: "17-read-then-write-balance-postgres", test: "internal/bulk", by: []detector{races}},
+	// A staff action or a digest that was changed, and has a MAC nevertheless.
+	{patch: "18-mac-not-compared", test: "internal/audit"},
 }
 
 // histories is how far the simulation may look.

@@ -69,7 +69,7 @@ func (w *auditWatch) remember(report audit.Report, err error) {
 type problem struct{ invariant, subject string }
 
 // newAuditWatch returns nil where no audit is wanted.
-func newAuditWatch(config Config, log *slog.Logger, now func() time.Time, metrics *telemetry.Metrics) *auditWatch {
+func newAuditWatch(config Config, keys *audit.Keys, log *slog.Logger, now func() time.Time, metrics *telemetry.Metrics) *auditWatch {
 	if config.Audit.Every == 0 {
 		return nil
 	}
@@ -77,9 +77,11 @@ func newAuditWatch(config Config, log *slog.Logger, now func() time.Time, metric
 	for i, invariant := range audit.Invariants {
 		invariants[i] = invariant.ID
 	}
+	settings := AuditSettings(config)
+	settings.Keys = keys
 	return &auditWatch{
 		last:  admin.AuditHealth{Every: config.Audit.Every},
-		every: config.Audit.Every, store: config.Store, settings: AuditSettings(config), now: now, log: log,
+		every: config.Audit.Every, store: config.Store, settings: settings, now: now, log: log,
 		machine: func() time.Time { return now().Add(-config.Clock.Offset) },
 		open: func(ctx context.Context) (audit.Snapshot, func(), error) {
 			return OpenSnapshot(ctx, config.Store)

@@ -37,7 +37,7 @@ func watchedStore(t *testing.T) Config {
 // watched watches a store that opens when the test says so.
 func watched(config Config, open func(ctx context.Context) error) (*auditWatch, *telemetry.Metrics, *bytes.Buffer) {
 	metrics, logged := telemetry.NewMetrics(), &bytes.Buffer{}
-	watch := newAuditWatch(config, telemetry.NewLogger(logged, nil, "json"), func() time.Time { return time.Now().UTC() }, metrics)
+	watch := newAuditWatch(config, nil, telemetry.NewLogger(logged, nil, "json"), func() time.Time { return time.Now().UTC() }, metrics)
 	really := watch.open
 	watch.open = func(ctx context.Context) (audit.Snapshot, func(), error) {
 		if err := open(ctx); err != nil {

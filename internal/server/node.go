@@ -59,6 +59,7 @@ type Node struct {
 	Gate    *access.Gate
 	Logins  *login.Desk
 	metrics *telemetry.Metrics
+	heads   *telemetry.HeadMetrics
 	// Security is where security events go.
 	Security *telemetry.Security
 	// Requests is the log that operators search for their calls.
@@ -136,8 +137,12 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	metrics.Maintenance(func() (int, error) { return maintenanceOn(store) })
 	metrics.BulkJobsInterrupted(func() (int, error) { return countInterruptedJobs(store) })
 	metrics.BulkJobsOpen(func() (int, error) { return countOpenJobs(store) })
-	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now()); err != nil {
+	sealed, started, err := UnlockStore(ctx, store, vault, now())
+	if err != nil {
 		return nil, errors.Join(err, store.Close())
+	}
+	if started && sealed > 0 {
+		log.Warn("staff actions are signed from now on; those before were sealed as they are", "actions", sealed)
 	}
 	if err := enterMaintenance(ctx, store, config, log, now); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -179,7 +184,8 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	return &Node{
 		Security: security,
 		name:     name, started: now(), Config: config, Now: now, log: log, Store: store, Vault: vault, metrics: metrics, ClockWatch: watch,
-		AuditWatch: newAuditWatch(config, log, now, metrics),
+		heads:      metrics.Heads(),
+		AuditWatch: newAuditWatch(config, AuditKeys(vault), log, now, metrics),
 		Gate: access.NewGate(store, vault, access.GateConfig{
 			FailedAuthPerMinute: config.Limits.FailedAuthPerMinute, Throttling: throttlingTo(security),
 		}),
@@ -356,6 +362,9 @@ func (n *Node) Serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
 	n.background.Go(func() { n.Requests.Run(working) })
+	sealing, stopSealing := context.WithCancel(ctx)
+	defer stopSealing()
+	n.background.Go(func() { n.sealLedger(sealing) })
 	n.background.Go(func() { n.watchClock(working) })
 	n.background.Go(func() { n.reviewer.Run(working) })
 	renewing, stopRenewing := context.WithCancel(ctx)
@@ -388,6 +397,7 @@ func (n *Node) Serve(ctx context.Context) error {
 
 	n.log.Info("draining")
 	stopAudit()
+	stopSealing()
 	stopRenewing() // no further row is begun, and those under way have the grace to end
 	n.internal.Drain()
 	grace, cancel := context.WithTimeout(working, n.patience())
@@ -398,6 +408,9 @@ func (n *Node) Serve(ctx context.Context) error {
 	_ = n.private.Shutdown(grace)
 	stopWork()
 	n.background.Wait()
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), headTimeout)
+	defer done()
+	n.exportHead(last)
 	n.log.Info("stopped")
 	return cause
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/fileowner"
+	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
@@ -33,6 +34,7 @@ type Store interface {
 	report.Store
 	requestlog.Store
 	bulk.Store
+	integrity.Store
 	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
 	Ready(ctx context.Context) error
 	Migrations(ctx context.Context) (int, error)
@@ -136,6 +138,15 @@ func OpenVault(config Config, environ []string) (*access.Vault, error) {
 		return nil, fmt.Errorf("the master key at %s: %w", path, err)
 	}
 	return vault, nil
+}
+
+// UnlockStore makes sure that the store was sealed with this master key, and gives it
+// the keys that sign staff actions. Where those are not signed yet, it begins to.
+func UnlockStore(ctx context.Context, store Store, vault *access.Vault, now time.Time) (sealed int64, started bool, err error) {
+	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now); err != nil {
+		return 0, false, err
+	}
+	return store.UseIntegrityKeys(ctx, integrity.NewKeys(vault.PrimaryID(), vault.Derive), now)
 }
 
 // Clock is the service's sense of time: the machine's, cut to what both kinds

@@ -38,8 +38,8 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 	// The chain's end is locked until the commit, so that acts of several tools
 	// follow each other. Every act locks it last.
 	var last int64
-	var previous []byte
-	err := tx.queryRow(`SELECT last_id, head FROM staff_chain FOR NO KEY UPDATE`).Scan(&last, &previous)
+	var previous, previousMAC []byte
+	err := tx.queryRow(`SELECT last_id, head, mac FROM staff_chain FOR NO KEY UPDATE`).Scan(&last, &previous, &previousMAC)
 	if err != nil {
 		return fmt.Errorf("read the last act of staff: %w", err)
 	}
@@ -52,13 +52,17 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 			return admin.RefuseVoucher(act.Voucher)
 		}
 	}
-	hash := logged.ChainHash(previous)
+	logged.ID = last + 1
+	mac, macKey, err := signAction(tx, previousMAC, logged)
+	if err != nil {
+		return err
+	}
 	_, err = tx.exec(`
-		WITH chained AS (UPDATE staff_chain SET last_id = $1, head = $10)
-		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		last+1, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
-		logged.At.UnixMilli(), hash, logged.Origin)
+		WITH chained AS (UPDATE staff_chain SET last_id = $1, head = $10, mac = $12)
+		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin, mac, mac_key)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		logged.ID, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
+		logged.At.UnixMilli(), logged.ChainHash(previous), logged.Origin, mac, macKey)
 	if err != nil {
 		return fmt.Errorf("write the act of staff: %w", err)
 	}

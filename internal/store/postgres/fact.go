@@ -26,6 +26,7 @@ func (db *DB) do(ctx context.Context, run func(*tx) error) error {
 	err := db.locks.persevere(ctx, func() error {
 		return db.repeat(ctx, func(conn *pgxpool.Conn) error {
 			return try(ctx, conn, db.locks.solo, func(tx *tx) error {
+				tx.keys = db.keys.Load()
 				err := run(tx)
 				acts = tx.acts
 				return err

@@ -87,7 +87,7 @@ var ofStaff = map[string]string{
 	"countAlone": "the desk of staff", "setPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
 	"StartMaintenance": "the desk of staff", "EndMaintenance": "the desk of staff", "readMaintenance": "a look at one row",
-	"masterkeys.go": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start",
+	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start",
 	"Ready": "a look at the schema, which is one row", "ServerTime": "a look at the clock",
 }
 

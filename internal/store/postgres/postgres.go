@@ -25,6 +25,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -80,6 +81,8 @@ type DB struct {
 	broken    chan struct{} // never closed: another primary may come
 	ids       *subscription.IDs
 	acted     func(context.Context, admin.LoggedAct)
+	// keys sign staff actions and digests; nil until UseIntegrityKeys.
+	keys atomic.Pointer[integrity.Keys]
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/integrity"
 )
 
 // tx is a transaction as a fact sees it. pgx prepares each statement once on
@@ -19,6 +20,8 @@ type tx struct {
 	begun pgx.Tx
 	// acts are the staff actions that were written down.
 	acts []admin.LoggedAct
+	// keys sign staff actions and digests; nil in a store that was given none.
+	keys *integrity.Keys
 }
 
 // exec runs a statement and says how many rows it changed.

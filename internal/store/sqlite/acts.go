@@ -43,16 +43,27 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 			return admin.RefuseVoucher(act.Voucher)
 		}
 	}
-	var previous []byte
-	err := tx.queryRow(`SELECT hash FROM staff_acts ORDER BY id DESC LIMIT 1`).Scan(&previous)
+	var last int64
+	var previous, previousMAC []byte
+	err := tx.queryRow(`SELECT id, hash, mac FROM staff_acts ORDER BY id DESC LIMIT 1`).Scan(&last, &previous, &previousMAC)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read the last act of staff: %w", err)
 	}
+	if previousMAC == nil {
+		if previousMAC, err = chainStart(tx); err != nil {
+			return err
+		}
+	}
+	logged.ID = last + 1
+	mac, macKey, err := signAction(tx, previousMAC, logged)
+	if err != nil {
+		return err
+	}
 	_, err = tx.exec(`
-		INSERT INTO staff_acts (operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
-		logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
-		logged.At.UnixMilli(), logged.ChainHash(previous), logged.Origin)
+		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin, mac, mac_key)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`,
+		logged.ID, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
+		logged.At.UnixMilli(), logged.ChainHash(previous), logged.Origin, mac, macKey)
 	if err != nil {
 		return fmt.Errorf("write the act of staff: %w", err)
 	}

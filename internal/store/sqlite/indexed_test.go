@@ -98,7 +98,7 @@ var ofStaff = map[string]string{
 	"passwords.go": "the desk of staff", "refuseLastOwner": "an owner's page of people",
 	"countAlone": "the desk of staff", "setPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
-	"masterkeys.go": "a start", "migrate.go": "a start", "doubt.go": "a start after the disk has failed",
+	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "doubt.go": "a start after the disk has failed",
 	"startOver": "a start that finds the nonces counted anew", "purge": "a purge after a clock that was ahead",
 	"StartMaintenance": "the desk of staff", "EndMaintenance": "the desk of staff",
 	"Ready": "a look at the schema, which is one row",

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/integrity"
 )
 
 // tx is the writer's transaction as a fact sees it.
@@ -18,6 +20,8 @@ type tx struct {
 	places places
 	// acts are the staff actions that the present fact has written down.
 	acts []admin.LoggedAct
+	// keys sign staff actions and digests; nil in a store that was given none.
+	keys atomic.Pointer[integrity.Keys]
 }
 
 // keep believes what is known by heart of the transaction, for it is committed.

@@ -12,6 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
@@ -40,6 +41,8 @@ type Beaten struct {
 func Walk(t *testing.T, store Store, b Beaten) {
 	t.Helper()
 	w := &walk{T: t, Store: store, on: b}
+	_, _, err := w.UseIntegrityKeys(t.Context(), testKeys(1, 1), b.Now)
+	w.must(err)
 	w.prepare()
 	known := []string{}
 	for _, way := range slices.Concat(ways, loginWays, reportWays) {
@@ -49,6 +52,7 @@ func Walk(t *testing.T, store Store, b Beaten) {
 	for _, asked := range []reflect.Type{
 		reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](),
 		reflect.TypeFor[login.Store](), reflect.TypeFor[requestlog.Store](), reflect.TypeFor[bulk.Store](), reflect.TypeFor[report.Store](),
+		reflect.TypeFor[integrity.Store](),
 	} {
 		for i := range asked.NumMethod() {
 			if name := asked.Method(i).Name; !slices.Contains(known, name) {
@@ -138,6 +142,13 @@ var ways = []way{
 	}},
 	{"PlanComparison", func(w *walk) { w.must(first(w.PlanComparison(w.Context(), w.plan.ID))) }},
 	{"Operator", func(w *walk) { w.must(first(w.Operator(w.Context(), w.on.OperatorID))) }},
+	{"UseIntegrityKeys", func(w *walk) { w.must(second(w.UseIntegrityKeys(w.Context(), testKeys(1, 1), w.on.Now))) }},
+	{"UnsealedOperators", (*walk).digests},
+	{"LastDigest", (*walk).digests},
+	{"LedgerLinesFrom", (*walk).digests},
+	{"WalletEntriesFrom", (*walk).digests},
+	{"AddDigest", (*walk).digests},
+	{"IntegrityHead", func(w *walk) { w.must(first(w.IntegrityHead(w.Context()))) }},
 	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 }
 
@@ -187,6 +198,25 @@ func (w *walk) admissions() {
 	alone.Now = a.Now.Add(time.Minute)
 	for _, one := range []access.Admission{a, a, replay, stale, uncounted, late, alone} {
 		w.must(first(w.Admit(w.Context(), one)))
+	}
+}
+
+// digests seals a few rows of the operator and of its neighbour, and finds both as a
+// node does.
+func (w *walk) digests() {
+	w.must(first(w.UnsealedOperators(w.Context(), 0, 2)))
+	for _, id := range []int64{w.on.OperatorID, w.on.NeighbourID} {
+		last, err := w.LastDigest(w.Context(), id)
+		w.must(err)
+		lines, err := w.LedgerLinesFrom(w.Context(), id, last.LastLine+1, 3)
+		w.must(err)
+		entries, err := w.WalletEntriesFrom(w.Context(), id, last.LastEntry+1, 3)
+		w.must(err)
+		day := w.on.Now.AddDate(0, 0, int(last.Number)).Format(time.DateOnly)
+		w.must(first(w.AddDigest(w.Context(), integrity.Digest{
+			OperatorID: id, Day: day, FirstLine: last.LastLine + 1, LastLine: last.LastLine + int64(len(lines)),
+			FirstEntry: last.LastEntry + 1, LastEntry: last.LastEntry + int64(len(entries)), LedgerHash: []byte{1}, WalletHash: []byte{1},
+		})))
 	}
 }
 

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"time"
+
+	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/integrity"
+)
+
+const (
+	// sealEvery is how often a node looks for days to seal, and exports the audit head.
+	sealEvery = time.Hour
+	// sealPause is the time between two reads while rows are sealed, so that an old
+	// store, which is sealed at once, leaves the disk to requests.
+	sealPause = 5 * time.Millisecond
+	// headTimeout bounds the last export of a node that stops.
+	headTimeout = 5 * time.Second
+)
+
+// sealLedger seals days that are over and exports the audit head, at once and every
+// hour.
+func (n *Node) sealLedger(ctx context.Context) {
+	ticker := time.NewTicker(sealEvery)
+	defer ticker.Stop()
+	for {
+		n.exportHead(ctx)
+		if n.Seal(ctx) > 0 {
+			n.exportHead(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Seal writes the digests of all days that are over, and returns how many.
+func (n *Node) Seal(ctx context.Context) (digests int) {
+	digests, err := integrity.Seal(ctx, n.Store, n.Now(), func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(sealPause):
+		}
+	})
+	if digests > 0 {
+		n.log.Info("wallet entries and ledger lines sealed", "digests", digests)
+	}
+	if err != nil && ctx.Err() == nil {
+		n.log.Warn("seal wallet entries and ledger lines", "error", err)
+	}
+	return digests
+}
+
+// exportHead writes where the chains end into the log and the metrics.
+func (n *Node) exportHead(ctx context.Context) {
+	head, err := n.Store.IntegrityHead(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			n.log.Warn("export the audit head", "error", err)
+		}
+		return
+	}
+	mac, digestMAC := hex.EncodeToString(head.ActionMAC), hex.EncodeToString(head.DigestMAC)
+	n.heads.Exported(head.ActionID, mac, head.DigestNumber, digestMAC)
+	n.log.Info("audit head", slog.Group("head",
+		"at", n.Now().UTC().Format(time.RFC3339Nano),
+		"actions", head.ActionID, "hash", hex.EncodeToString(head.ActionHash), "mac", mac,
+		"digests", head.DigestNumber, "day", head.Day, "digest_mac", digestMAC))
+}
+
+// AuditKeys are what an audit verifies MACs with.
+func AuditKeys(vault *access.Vault) *audit.Keys {
+	return &audit.Keys{
+		Proofs:  vault.Proofs(),
+		Actions: vault.Derive(integrity.ActionsPurpose),
+		Digests: vault.Derive(integrity.DigestsPurpose),
+	}
+}

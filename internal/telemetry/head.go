@@ -1,0 +1,38 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// HeadMetrics tells where the chains of staff actions and of ledger digests end, so that
+// whoever collects metrics has it outside the store.
+type HeadMetrics struct {
+	actions, digests prometheus.Gauge
+	info             *prometheus.GaugeVec
+}
+
+// Heads makes the ends of the chains visible.
+func (m *Metrics) Heads() *HeadMetrics {
+	h := &HeadMetrics{
+		actions: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coax_staff_actions",
+			Help: "Number of the last staff action when this node last exported the audit head.",
+		}),
+		digests: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coax_ledger_digests",
+			Help: "Number of the last digest of wallet entries and ledger lines when this node last exported the audit head.",
+		}),
+		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coax_audit_head_info",
+			Help: "1, with the MACs of the last staff action and of the last digest of wallet entries and ledger lines.",
+		}, []string{"mac", "digest_mac"}),
+	}
+	m.registry.MustRegister(h.actions, h.digests, h.info)
+	return h
+}
+
+// Exported replaces what is told.
+func (h *HeadMetrics) Exported(actions int64, mac string, digests int64, digestMAC string) {
+	h.actions.Set(float64(actions))
+	h.digests.Set(float64(digests))
+	h.info.Reset()
+	h.info.WithLabelValues(mac, digestMAC).Set(1)
+}
