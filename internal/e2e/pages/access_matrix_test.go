@@ -357,7 +357,7 @@ func (m *accessMatrix) makeAttempts() {
 			{note: "(more)", form: url.Values{"permission": {"Renew", "Activate"}}, prepare: m.keyMay(key.ID, access.Renew)},
 		},
 	}
-	for path, id := range map[string]int64{"/console/staff/{login}": staff.ID, "/console/operators/{id}/logins/{login}": owner.ID} {
+	for path, id := range map[string]int64{"/console/staff/{login}": staff.ID, "/console/operators/{id}/logins/{login}": owner.ID, "/panel/people/{login}": colleague.ID} {
 		forms["POST "+path+"/access"] = []attempt{
 			{note: "(disable)", form: url.Values{"disabled": {"yes"}}, prepare: m.loginIs(id, false)},
 			{note: "(enable)", form: url.Values{"disabled": {"no"}}, prepare: m.loginIs(id, true)},
