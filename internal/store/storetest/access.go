@@ -158,7 +158,7 @@ func agreedSponsorsRefused(h *house) {
 		done, err := chitra.Approve(s.Context(), outcome.Proposal.ID)
 		s.must(err)
 		saw := way.what == "created" || way.what == "password"
-		if done.Person.Username != checker || (done.Password != "") != saw || done.Person.MustChangePassword != true {
+		if done.Person.Username != checker || (done.Password != "") != saw || !done.Person.MustChangePassword {
 			s.Errorf("%s: approved %+v", way.what, done)
 		}
 		want := []string{
