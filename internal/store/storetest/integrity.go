@@ -190,7 +190,7 @@ func racingSeals(h *house) {
 	for _, name := range []string{"one", "two", "three"} {
 		id := h.operator(name).ID
 		for n := range 5 {
-			h.paid(id, "NEFT-"+string(rune('A'+n)), noon.AddDate(0, 0, n))
+			h.paid(id, name+" "+string(rune('A'+n)), noon.AddDate(0, 0, n))
 		}
 	}
 	var digests atomic.Int64
