@@ -71,7 +71,7 @@ func (w *Env) TopUp(as Caller, amount string) {
 	w.TB.Helper()
 	w.paid++
 	_, _, err := w.Desk.TopUp(context.Background(), admin.TopUp{
-		OperatorID: as.OperatorID, Amount: Rupees(w.TB, amount), Reference: fmt.Sprintf("payment %d", w.paid),
+		OperatorID: as.OperatorID, Amount: Rupees(w.TB, amount), Reference: fmt.Sprintf("payment %d to %d", w.paid, as.OperatorID),
 	})
 	if err != nil {
 		w.TB.Fatal(err)

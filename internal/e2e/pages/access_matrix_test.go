@@ -495,12 +495,17 @@ func (m *accessMatrix) restoreSecondFactors() {
 // visit makes an attempt as one visitor, with a fresh session and with a stale one. Only
 // an administrator gets as far as changing what prepare restores.
 func (m *accessMatrix) visit(try attempt, v matrixVisitor, tokens [2]string, s situation) (got [2]answer) {
+	// Only whom the form lets in changes anything, and so finds it prepared each time.
+	preparer := login.Administrator
+	if try.route.Area == web.Panel {
+		preparer = login.Owner
+	}
 	for k, token := range tokens {
 		if k == 1 && !v.whole() {
 			got[1] = got[0] // there is no password to be too old
 			break
 		}
-		if try.prepare != nil && v.role == login.Administrator && v.whole() {
+		if try.prepare != nil && v.role == preparer && v.whole() {
 			try.prepare()
 		}
 		if try.route.Path == "/sign-out" {

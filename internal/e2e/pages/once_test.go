@@ -174,7 +174,7 @@ func TestARefusalIsSaidInHindi(t *testing.T) {
 	wallet := w.OperatorPage("/wallet")
 	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"5.00"}, "reference": {"N-1"}}).Sends(t, wallet)
 	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"6.00"}, "reference": {"N-1"}}).Shows(t, http.StatusUnprocessableEntity,
-		"संदर्भ N-1 पहले ₹5.00 के लिए इस्तेमाल हो चुका है")
+		"संदर्भ N-1 पहले, N-1 के रूप में, ₹5.00 के लिए इस्तेमाल हो चुका है")
 	b.Post(w.OperatorPage("/logins"), url.Values{
 		"form": {"create"}, "name": {strings.Repeat("x", 101)}, "username": {"meera"}, "role": {"owner"}, "once": {"ABCDEFGH2345"},
 	}).Shows(t, http.StatusUnprocessableEntity, "नाम: 101 अक्षर हैं; 1 से 100 दें।")
