@@ -50,7 +50,7 @@ func signedShop(t testing.TB) healthy {
 	for n := range int64(5) {
 		closed.keys[fmt.Sprintf("signed-%d", n+1)] = fmt.Sprint(sealed + n + 1)
 	}
-	if digests := must[int](s)(integrity.Seal(ctx, s.store, s.now.Add(48*time.Hour), nil)); digests < 3 {
+	if digests := must[int](s)(integrity.Seal(ctx, s.store, s.now.Add(48*time.Hour), integrity.Watch{})); digests < 3 {
 		t.Fatalf("%d digests were made; want one for each operator and day", digests)
 	}
 	closed.settings.Keys = auditKeys(s.vault)
@@ -206,6 +206,7 @@ var integrityDamage = []damage{
 func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 	s := exportedHeadShop(t)
 	damage{sql: `DELETE FROM staff_acts WHERE id IN ({signed-4}, {signed-3}, {signed-2});
+		DELETE FROM credited_references WHERE operator_id = 3 AND seq = 2;
 		DELETE FROM wallet_entries WHERE operator_id = 3 AND seq = 2; DELETE FROM ledger WHERE operator_id = 3 AND line = 2;
 		UPDATE wallets SET balance_paise = 1000, ledger_paise = 1000, entries = 1, ledger_lines = 1 WHERE operator_id = 3;
 		DELETE FROM ledger_digests WHERE operator_id = 3`}.plant(t, s)
@@ -254,7 +255,7 @@ func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
 	if err != nil || !started || sealed != before.Actions {
 		t.Errorf("sealed %d, %v, %v; want all %d", sealed, started, err, before.Actions)
 	}
-	must[int](node)(integrity.Seal(t.Context(), node.store, s.now.Add(48*time.Hour), nil))
+	must[int](node)(integrity.Seal(t.Context(), node.store, s.now.Add(48*time.Hour), integrity.Watch{}))
 	node.ok(node.store.Close())
 	s.settings.Keys, s.settings.Heads = auditKeys(node.vault), []audit.Head{before}
 	report, err = s.audited(t)
@@ -319,7 +320,7 @@ func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
 		must[subscription.Operator](s)(s.desk.CreateOperator(t.Context(), fmt.Sprintf("Operator %d", current), admin.OperatorChange{}))
 		s.topUp(1, "10", fmt.Sprint("NEFT-", s.now.Unix()))
 		s.pass(24 * time.Hour)
-		must[int](s)(integrity.Seal(t.Context(), s.store, s.now.Add(time.Hour), nil))
+		must[int](s)(integrity.Seal(t.Context(), s.store, s.now.Add(time.Hour), integrity.Watch{}))
 	}
 	use(1, 1)
 	use(2, 1, 2)
