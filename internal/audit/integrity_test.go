@@ -352,16 +352,22 @@ func TestReadHeads(t *testing.T) {
 		text string
 		want []int64
 	}{
-		"a report":            {`{"ok":true,"head":` + string(text) + `}` + "\n", []int64{5}},
-		"an indented report":  {indented.String(), []int64{5}},
-		"a head alone":        {string(text), []int64{5}},
-		"a log":               {"{\"msg\":\"serving\"}\n{\"msg\":\"audit head\",\"head\":" + string(text) + "}\nnoise\n{\"head\":" + later + "}\n", []int64{5, 6}},
-		"a log as text":       {"time=x msg=serving\n" + line, []int64{5}},
-		"the same head again": {line + line, []int64{5}},
-		"nothing":             {"", nil},
-		"another log":         {"{\"msg\":\"serving\"}\n", nil},
-		"a damaged head":      {`{"head":` + strings.Replace(string(text), "aa01", "what", 1) + "}", nil},
-		"half a head":         {`{"head":` + strings.Replace(string(text), `"cc03"`, `""`, 1) + "}", nil},
+		"a report":           {`{"ok":true,"head":` + string(text) + `}` + "\n", []int64{5}},
+		"an indented report": {indented.String(), []int64{5}},
+		"a head alone":       {string(text), []int64{5}},
+		"a log":              {"{\"msg\":\"serving\"}\n{\"msg\":\"audit head\",\"head\":" + string(text) + "}\nnoise\n{\"head\":" + later + "}\n", []int64{5, 6}},
+		"a log as text":      {"time=x msg=serving\n" + line, []int64{5}},
+		"a log from syslog":  {"Nov 18 10:00:00 node-1 coax[7]: {\"msg\":\"audit head\",\"head\":" + string(text) + "}\nNov 18 coax[7]: " + strings.Replace(line, "actions=5", "actions=6", 1), []int64{5, 6}},
+		// A visitor's browser can call itself anything.
+		"a forged head in a value":       {line + `time=x msg=security event=sign_in_failed agent="msg=\"audit head\" head.actions=9 head.hash=dd head.digest_mac="` + "\n", []int64{5}},
+		"a forged damaged head":          {line + `time=x msg=security agent="head.actions=9 head.hash=what digest_mac"` + "\n", []int64{5}},
+		"a forged head in a JSON value":  {line + `{"msg":"security","agent":"digest_mac","head":{"actions":9,"hash":"what"}}` + "\n", []int64{5}},
+		"a JSON line that only names it": {line + `{"agent":"digest_mac"}` + "\n", []int64{5}},
+		"the same head again":            {line + line, []int64{5}},
+		"nothing":                        {"", nil},
+		"another log":                    {"{\"msg\":\"serving\"}\n", nil},
+		"a damaged head":                 {`{"head":` + strings.Replace(string(text), "aa01", "what", 1) + "}", nil},
+		"half a head":                    {`{"head":` + strings.Replace(string(text), `"cc03"`, `""`, 1) + "}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			heads, err := audit.ReadHeads(strings.NewReader(tt.text))
