@@ -151,13 +151,13 @@ func (s *sealer) operator(ctx context.Context, id int64) error {
 		return err
 	}
 	lines := &rowReader[LedgerLine]{next: last.LastLine + 1, pause: s.watch.Pause,
-		read: func(ctx context.Context, from int64) ([]LedgerLine, error) {
-			return s.store.LedgerLinesFrom(ctx, id, from, rowsAtATime)
+		read: func(ctx context.Context, from int64, most int) ([]LedgerLine, error) {
+			return s.store.LedgerLinesFrom(ctx, id, from, most)
 		},
 		look: func(l LedgerLine) (number, at int64) { return l.Line, l.CreatedAt }}
 	entries := &rowReader[WalletEntry]{next: last.LastEntry + 1, pause: s.watch.Pause,
-		read: func(ctx context.Context, from int64) ([]WalletEntry, error) {
-			return s.store.WalletEntriesFrom(ctx, id, from, rowsAtATime)
+		read: func(ctx context.Context, from int64, most int) ([]WalletEntry, error) {
+			return s.store.WalletEntriesFrom(ctx, id, from, most)
 		},
 		look: func(e WalletEntry) (number, at int64) { return e.Seq, e.CreatedAt }}
 	for lastDay := last.Day; ; {
@@ -254,28 +254,35 @@ func (s *sealer) nextDigest(ctx context.Context, id int64, lastDay string, lines
 type rowReader[R any] struct {
 	// next is the number of the row that comes next.
 	next  int64
-	read  func(ctx context.Context, from int64) ([]R, error)
+	read  func(ctx context.Context, from int64, most int) ([]R, error)
 	look  func(R) (number, at int64)
 	pause func(context.Context)
 
 	page []R
-	// begun: a page was read. ended: the last page was.
-	begun, ended bool
+	// size is that of the last page; zero before the first, which has one row: most
+	// operators have only rows of today.
+	size  int
+	ended bool
 }
 
 // peek returns when the next row was made; false if there is none.
 func (r *rowReader[R]) peek(ctx context.Context) (at int64, found bool, err error) {
 	if len(r.page) == 0 && !r.ended {
-		if r.begun && r.pause != nil {
+		if r.size > 1 && r.pause != nil {
 			r.pause(ctx)
+		}
+		if r.size > 0 {
+			r.size = rowsAtATime
+		} else {
+			r.size = 1
 		}
 		if err := ctx.Err(); err != nil {
 			return 0, false, err
 		}
-		if r.page, err = r.read(ctx, r.next); err != nil {
+		if r.page, err = r.read(ctx, r.next, r.size); err != nil {
 			return 0, false, err
 		}
-		r.begun, r.ended = true, len(r.page) < rowsAtATime
+		r.ended = len(r.page) < r.size
 	}
 	if len(r.page) == 0 {
 		return 0, false, nil
