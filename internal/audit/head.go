@@ -16,7 +16,7 @@ import (
 )
 
 // Head is the end of the chain of staff actions and of the chain of digests. A store
-// that was exported at a head contains it for ever, unless it was cut back or rewritten.
+// that was exported at a head contains it for ever, unless it was truncated or rewritten.
 type Head struct {
 	At time.Time `json:"at"`
 	// Actions is the number of the last staff action.
@@ -35,9 +35,9 @@ func (a *auditor) compareActionHeads(c *signedChain, act *act) {
 	for _, head := range a.actionHeads[act.id] {
 		switch {
 		case head.Hash != hex.EncodeToString(act.hash):
-			a.cutBack(head.At, "staff action %d has the hash %s; expected %s", act.id, short(act.hash), ellipsis(head.Hash))
+			a.truncated(head.At, "staff action %d has the hash %s; expected %s", act.id, short(act.hash), ellipsis(head.Hash))
 		case head.MAC != "" && head.MAC != hex.EncodeToString(c.macOf(act)):
-			a.cutBack(head.At, "staff action %d has the MAC %s; expected %s", act.id, short(c.macOf(act)), ellipsis(head.MAC))
+			a.truncated(head.At, "staff action %d has the MAC %s; expected %s", act.id, short(c.macOf(act)), ellipsis(head.MAC))
 		}
 	}
 	delete(a.actionHeads, act.id)
@@ -46,14 +46,14 @@ func (a *auditor) compareActionHeads(c *signedChain, act *act) {
 func (a *auditor) compareDigestHeads(d *digest) {
 	for _, head := range a.digestHeads[d.number] {
 		if head.DigestMAC != hex.EncodeToString(d.mac) {
-			a.cutBack(head.At, "ledger digest %d has the MAC %s; expected %s", d.number, short(d.mac), ellipsis(head.DigestMAC))
+			a.truncated(head.At, "ledger digest %d has the MAC %s; expected %s", d.number, short(d.mac), ellipsis(head.DigestMAC))
 		}
 	}
 	delete(a.digestHeads, d.number)
 }
 
-func (a *auditor) cutBack(at time.Time, format string, args ...any) {
-	a.found("H1", "head of "+at.In(india).Format(time.DateTime), "the store was cut back or rewritten since: "+format, args...)
+func (a *auditor) truncated(at time.Time, format string, args ...any) {
+	a.found("H1", "head of "+at.In(india).Format(time.DateTime), "the store was truncated or rewritten since: "+format, args...)
 }
 
 func ellipsis(text string) string {

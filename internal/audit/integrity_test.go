@@ -221,7 +221,7 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 		t.Fatalf("%+v, %v; want the missing action and the missing digest", report.Violations, err)
 	}
 	for _, violation := range report.Violations {
-		if violation.Invariant != "H1" || !strings.Contains(violation.Detail, "cut back or rewritten") {
+		if violation.Invariant != "H1" || !strings.Contains(violation.Detail, "truncated or rewritten") {
 			t.Errorf("found %s; want H1", violation)
 		}
 	}

@@ -41,8 +41,8 @@ func appendTo(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 }
 
-// actedTo tells the security log of staff actions, and of what people did to their own
-// logins.
+// actedTo writes staff actions, and what people did to their own logins, to the security
+// log.
 func actedTo(security *telemetry.Security) func(context.Context, admin.LoggedAct) {
 	if security == nil {
 		return nil
@@ -183,7 +183,7 @@ var loginEvents = map[login.EventKind]string{
 	login.PasswordChangeFailed: "password_change_failed", login.TOTPConfirmFailed: "second_factor_set_up_failed", login.RecoveryCodeSpent: "recovery_code_used",
 }
 
-// loginsTo tells the security log who signed in, and who failed to.
+// loginsTo writes who signed in, and who failed to, to the security log.
 func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
 	return func(ctx context.Context, seen login.Event) {
 		visitor := telemetry.VisitorOf(ctx)
@@ -214,7 +214,7 @@ func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
 	}
 }
 
-// throttlingTo tells the security log of addresses that fail to authenticate too often.
+// throttlingTo writes addresses that fail to authenticate too often to the security log.
 func throttlingTo(security *telemetry.Security) func(netip.Addr) {
 	return func(addr netip.Addr) {
 		security.Log(telemetry.SecurityEvent{

@@ -38,7 +38,7 @@ const (
 	SecurityRefused = "refused"
 )
 
-// SecurityEvent is something that whoever watches over an installation wants to know.
+// SecurityEvent is a sign-in, a staff action or a refusal.
 // It never has a password, a code, a token, a secret or a customer's data.
 type SecurityEvent struct {
 	// Event is one of SecurityEvents, Outcome one of the outcomes above.
