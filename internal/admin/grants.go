@@ -28,7 +28,7 @@ type Grant struct {
 	What    GrantKind
 	Actor   string
 	// Alone: nobody else agreed to it. Otherwise there are two grants, one of who
-	// proposed it and one of who approved it.
+	// proposed it and one of who approved it. See Act.Grants for further ones.
 	Alone bool
 	// SawPassword: the login's current temporary password was shown to the actor.
 	SawPassword bool
@@ -36,19 +36,33 @@ type Grant struct {
 }
 
 // Grants are the grants that an action leaves, in place of earlier ones of the same
-// kind. proposer is who proposed it; empty if nobody had to.
-func (a Act) Grants(loginID int64, what GrantKind, proposer string) []Grant {
+// kind. proposer is who proposed it; empty if nobody had to. Whoever has the access of
+// one of the two in their hands gives it, too: otherwise somebody could take a login
+// over, and have it give another one its access in their place.
+func (a Act) Grants(staff StaffAccess, to login.Person, what GrantKind, proposer string) []Grant {
 	if !a.Limited() {
 		return nil
 	}
-	own := Grant{
-		LoginID: loginID, What: what, Actor: a.Actor, Alone: proposer == "", At: a.At,
-		SawPassword: what == GrantedLogin || what == GrantedPassword,
+	shown := what == GrantedLogin || what == GrantedPassword
+	given := []Grant{{LoginID: to.ID, What: what, Actor: a.Actor, Alone: proposer == "", At: a.At, SawPassword: shown}}
+	add := func(actor string, alone bool) {
+		known := func(g Grant) bool { return g.Actor == actor }
+		if actor != ConsoleActor(to) && !slices.ContainsFunc(given, known) {
+			given = append(given, Grant{LoginID: to.ID, What: what, Actor: actor, Alone: alone, At: a.At})
+		}
 	}
-	if proposer == "" {
-		return []Grant{own}
+	if proposer != "" {
+		given = append(given, Grant{LoginID: to.ID, What: what, Actor: proposer, At: a.At})
 	}
-	return []Grant{own, {LoginID: loginID, What: what, Actor: proposer, At: a.At}}
+	for _, origin := range staff.origins(a.Actor) {
+		add(origin, proposer == "" || shown)
+	}
+	if proposer != "" {
+		for _, origin := range staff.origins(proposer) {
+			add(origin, false)
+		}
+	}
+	return given
 }
 
 // Approves reports whether a role may approve proposals.
@@ -113,13 +127,14 @@ func (s StaffAccess) grants(actor string) []Grant {
 	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return g.LoginID != person.ID })
 }
 
-// origins are the actor and everybody whose access alone the actor's comes from,
-// directly or through another login.
+// origins are the actor and everybody who has the actor's access in their hands,
+// because it comes from them alone or they were shown the password, directly or through
+// another login.
 func (s StaffAccess) origins(actor string) []string {
 	found := []string{actor}
 	for i := 0; i < len(found); i++ {
 		for _, g := range s.grants(found[i]) {
-			if g.Alone && !slices.Contains(found, g.Actor) {
+			if (g.Alone || g.SawPassword) && !slices.Contains(found, g.Actor) {
 				found = append(found, g.Actor)
 			}
 		}

@@ -113,7 +113,9 @@ func (d *Desk) PlanSecond(ctx context.Context, was, plan subscription.Plan) (*Re
 //
 // Prices are compared with those of now and with those at the beginning of the
 // window: several small changes within it count together, and so does a plan that
-// was retired, or made, to be compared with.
+// was retired, or made, to be compared with. A new plan is compared with those of the
+// same components, which were retired long ago if none is on sale, or else with those
+// of its main component alone.
 func (l Limits) secondForPlan(was, plan subscription.Plan, with PlanComparison, now time.Time) *Refusal {
 	begins := now.Add(-l.Window)
 	histories := map[string][]subscription.Plan{}
@@ -145,28 +147,47 @@ func (l Limits) secondForPlan(was, plan subscription.Plan, with PlanComparison, 
 		}
 	}
 	delete(histories, plan.ID)
-	var onSaleNow, onSaleThen []subscription.Plan
+	var onSaleNow, onSaleThen, latest []subscription.Plan
 	for _, id := range slices.Sorted(maps.Keys(histories)) {
 		own := histories[id]
-		onSaleNow = append(onSaleNow, own[len(own)-1])
-		if version, found := inForce(own, begins); found {
+		newest := own[len(own)-1]
+		if latest = append(latest, newest); !newest.Retired {
+			onSaleNow = append(onSaleNow, newest)
+		}
+		if version, found := inForce(own, begins); found && !version.Retired {
 			onSaleThen = append(onSaleThen, version)
 		}
 	}
-	for _, others := range [][]subscription.Plan{onSaleNow, onSaleThen} {
-		if other, found := cheapest(plan, others); found && l.undercuts(plan, other) {
-			return Refuse("plan %s would cost more than %d %% less a month than plan %s of the same components, which costs %s for %d months: propose it, and let somebody else approve it",
-				plan.ID, l.PriceChange, other.ID, other.Price, other.Months)
+	same := func(other subscription.Plan) bool { return other.Main == plan.Main && other.Addon == plan.Addon }
+	less := func(other subscription.Plan) bool { return other.Main == plan.Main && other.Addon == "" }
+	for _, alike := range []func(subscription.Plan) bool{same, less} {
+		now, isNow := cheapest(onSaleNow, alike)
+		then, isThen := cheapest(onSaleThen, alike)
+		retired, wasOnce := cheapest(latest, alike)
+		for _, compared := range []struct {
+			with subscription.Plan
+			is   bool
+		}{{now, isNow}, {then, isThen}, {retired, wasOnce && !isNow && !isThen}} {
+			if other := compared.with; compared.is && l.undercuts(plan, other) {
+				return Refuse("plan %s would cost more than %d %% less a month than plan %s of the same components, which costs %s for %d months: propose it, and let somebody else approve it",
+					plan.ID, l.PriceChange, other.ID, other.Price, other.Months)
+			}
 		}
+		if wasOnce || isThen {
+			return nil
+		}
+	}
+	if i := slices.IndexFunc(latest, func(other subscription.Plan) bool { return other.Main == plan.Main }); i >= 0 {
+		return Refuse("plan %s would have the main component of plan %s, and there is no price to compare it with: propose it, and let somebody else approve it",
+			plan.ID, latest[i].ID)
 	}
 	return nil
 }
 
-// cheapest is the plan that costs least a month, of those that are on sale and made of
-// the same components as another.
-func cheapest(plan subscription.Plan, others []subscription.Plan) (least subscription.Plan, found bool) {
+// cheapest is the plan that costs least a month, of those that are alike.
+func cheapest(others []subscription.Plan, alike func(subscription.Plan) bool) (least subscription.Plan, found bool) {
 	for _, other := range others {
-		if other.Retired || other.Main != plan.Main || other.Addon != plan.Addon {
+		if !alike(other) {
 			continue
 		}
 		if !found || product(other.Price.Paise(), least.Months).Cmp(product(least.Price.Paise(), other.Months)) < 0 {

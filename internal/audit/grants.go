@@ -55,7 +55,7 @@ type grantRow struct {
 
 // readGrants demands that every grant is of a staff login that is there, and follows
 // from an act of the console: one grant where somebody acted alone, two where two people
-// agreed.
+// agreed, and further ones of who has the login of one of them in their hands.
 func (a *auditor) readGrants(staff map[int64]bool) {
 	if !a.has(broughtGrants) {
 		return
@@ -84,7 +84,7 @@ func (a *auditor) readGrants(staff map[int64]bool) {
 }
 
 func (a *auditor) judgeGrants(subject, what string, given []grantRow) {
-	at, alone, did := given[0].at, 0, false
+	at, alone, did, byOne := given[0].at, 0, false, false
 	actor := a.access[accessAct{subject, grantedBy[what], at}]
 	for _, g := range given {
 		if g.at != at || !strings.HasPrefix(g.actor, consoleActor) || bool(g.saw) && g.actor != actor {
@@ -93,12 +93,15 @@ func (a *auditor) judgeGrants(subject, what string, given []grantRow) {
 		if g.alone {
 			alone++
 		}
-		did = did || g.actor == actor
+		if g.actor == actor {
+			did, byOne = true, bool(g.alone)
+		}
 	}
 	if !did {
 		a.found("A11", subject, "%s gave it access (%s) at %s, and no act of theirs says so", given[0].actor, what, moment(at))
 	}
-	if len(given) > 2 || alone != 2-len(given) {
+	// Whoever has the login of one of them in their hands stands beside them.
+	if byOne && alone != len(given) || !byOne && len(given)-alone < 2 {
 		a.found("A11", subject, "%d people gave it access (%s), %d of them alone; expected one alone, or two", len(given), what, alone)
 	}
 }

@@ -130,10 +130,11 @@ func rehashDigest(t *testing.T, db *sql.DB, operator int64) {
 	}
 }
 
-// withoutTrigger lets rows without MACs in.
+// withoutTrigger lets rows without MACs in. PostgreSQL refuses them where the end of the
+// chain is moved, which these rows do not.
 func withoutTrigger() string {
 	if pgtest.Chosen() {
-		return `DROP TRIGGER staff_acts_need_mac ON staff_acts;`
+		return ""
 	}
 	return `DROP TRIGGER staff_acts_need_mac;`
 }
@@ -182,7 +183,9 @@ var integrityDamage = []damage{
 		      UPDATE ledger SET balance_after = balance_after + 500000 WHERE operator_id = 3;
 		      UPDATE wallets SET balance_paise = balance_paise + 500000, ledger_paise = ledger_paise + 500000 WHERE operator_id = 3;
 		      UPDATE staff_acts SET after_state = replace(replace(after_state, '80.00', '5080.00'), '10.00', '5010.00'), before_state = replace(before_state, '10.00', '5010.00')
-		       WHERE operator_id = 3 AND action = 'wallet topup'`,
+		       WHERE operator_id = 3 AND action = 'wallet topup';
+		      UPDATE staff_amounts SET amount_paise = amount_paise + 500000
+		       WHERE act_id = (SELECT min(id) FROM staff_acts WHERE operator_id = 3 AND action = 'wallet topup')`,
 		after: rehash,
 	}, {
 		name: "a digest removed", want: []string{"L5"}, subject: "lco 2, " + shopDay, shop: signedShop,
@@ -209,6 +212,7 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 		DELETE FROM credited_references WHERE operator_id = 3 AND seq = 2;
 		DELETE FROM wallet_entries WHERE operator_id = 3 AND seq = 2; DELETE FROM ledger WHERE operator_id = 3 AND line = 2;
 		UPDATE wallets SET balance_paise = 1000, ledger_paise = 1000, entries = 1, ledger_lines = 1 WHERE operator_id = 3;
+		DELETE FROM credited_references WHERE operator_id = 3 AND seq = 2; DELETE FROM staff_amounts WHERE operator_id = 3 AND amount_paise <> 1000;
 		DELETE FROM ledger_digests WHERE operator_id = 3`}.plant(t, s)
 	heads := s.settings.Heads
 	s.settings.Heads = nil
@@ -231,7 +235,7 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 func beforeMACs() string {
 	script := withoutTrigger() + `DROP TABLE staff_chain_start; DROP TABLE ledger_digests; ALTER TABLE staff_acts DROP COLUMN mac; ALTER TABLE staff_acts DROP COLUMN mac_key;`
 	if pgtest.Chosen() {
-		return script + `DROP FUNCTION staff_acts_need_mac; ALTER TABLE staff_chain DROP COLUMN mac;
+		return script + `ALTER TABLE staff_chain DROP COLUMN mac, DROP COLUMN mac_id;
 			DELETE FROM schema_tolerance WHERE migration = 17; DELETE FROM goose_db_version WHERE version_id = 17`
 	}
 	return script + `DELETE FROM schema_tolerance WHERE migration = 22; DELETE FROM goose_db_version WHERE version_id = 22`

@@ -90,10 +90,10 @@ func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 		return config, err
 	}
 	maps.Copy(kept, given)
-	// Whoever tries the console for a minute should not have to find a telephone
-	// first.
-	if _, chosen := kept[staffTOTP]; !chosen && !inEnvironment(in.Environ, staffTOTP) {
-		kept[staffTOTP] = "false"
+	for key, value := range demoSettings {
+		if _, chosen := kept[key]; !chosen && !inEnvironment(in.Environ, key) {
+			kept[key] = value
+		}
 	}
 	kept["provider.url"] = config.Provider.URL
 	if err := server.ReplaceFile(file, 0o600, server.RenderConfig(demoHead, kept)); err != nil {
@@ -118,7 +118,9 @@ func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 	return server.LoadConfig(server.Sources{File: file, Sets: overrides, Environ: in.Environ})
 }
 
-const staffTOTP = "panel.staff_totp"
+// demoSettings are the demo's own defaults: a newcomer has no app for codes at hand, and
+// the terminal is for what they are told.
+var demoSettings = map[string]string{"panel.staff_totp": "false", "log.security_file": "security.log"}
 
 const demoHead = `The demo's configuration, written anew at each start: what was given with --set stays.
 coax admin --config THIS_FILE works on the demo's store, also while it runs.`

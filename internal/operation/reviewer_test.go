@@ -60,7 +60,7 @@ func (f *reviewFixture) operator(name string) int64 {
 	f.Helper()
 	operator, err := f.desk.CreateOperator(f.Context(), name, admin.OperatorChange{})
 	f.must(err)
-	_, _, err = f.desk.TopUp(f.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1_000_000), Reference: "r"})
+	_, _, err = f.desk.TopUp(f.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1_000_000), Reference: "opening of " + name})
 	f.must(err)
 	return operator.ID
 }

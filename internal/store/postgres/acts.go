@@ -58,7 +58,7 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 		return err
 	}
 	_, err = tx.exec(`
-		WITH chained AS (UPDATE staff_chain SET last_id = $1, head = $10, mac = $12)
+		WITH chained AS (UPDATE staff_chain SET last_id = $1, head = $10, mac = $12, mac_id = $1)
 		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin, mac, mac_key)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
 		logged.ID, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,

@@ -31,7 +31,7 @@ func (db *DB) UseIntegrityKeys(ctx context.Context, keys *integrity.Keys, now ti
 			INSERT INTO staff_chain_start (one, last_id, last_hash, mac, mac_key, made_at) VALUES (1, $1, $2, $3, $4, $5)
 			ON CONFLICT DO NOTHING`, start.LastID, start.LastHash, mac.Code, int64(mac.Key), now.UnixMilli())
 		if err == nil && changed > 0 {
-			_, err = tx.exec(`UPDATE staff_chain SET mac = $1`, mac.Code)
+			_, err = tx.exec(`UPDATE staff_chain SET mac = $1, mac_id = last_id`, mac.Code)
 		}
 		if err != nil {
 			return fmt.Errorf("start the keyed staff actions: %w", err)

@@ -76,8 +76,10 @@ func TestStaffActions_OlderReleaseIsRefusedOnceSigned(t *testing.T) {
 	address := pgtest.NewDatabase(t)
 	db, conn := open(t, address), raw(t, address)
 	insert := func(id int) error {
-		_, err := conn.Exec(t.Context(), fmt.Sprintf(`INSERT INTO staff_acts (id, actor, action, subject, before_state, after_state, reason, at, hash)
-			VALUES (%d, 'cli:asha', 'x', 'x', '', '', '', 0, '')`, id))
+		_, err := conn.Exec(t.Context(), fmt.Sprintf(`
+			WITH chained AS (UPDATE staff_chain SET last_id = %[1]d, head = '')
+			INSERT INTO staff_acts (id, actor, action, subject, before_state, after_state, reason, at, hash)
+			VALUES (%[1]d, 'cli:asha', 'x', 'x', '', '', '', 0, '')`, id))
 		return err
 	}
 	if err := insert(101); err != nil {
@@ -86,7 +88,7 @@ func TestStaffActions_OlderReleaseIsRefusedOnceSigned(t *testing.T) {
 	if _, _, err := db.UseIntegrityKeys(t.Context(), integrityKeys(), noon); err != nil {
 		t.Fatal(err)
 	}
-	if err := insert(102); err == nil || !strings.Contains(err.Error(), "install the newer release") {
+	if err := insert(102); err == nil || !strings.Contains(err.Error(), "need_the_newer_release") {
 		t.Errorf("a staff action without a MAC: %v; want it refused", err)
 	}
 }

@@ -56,8 +56,15 @@ func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kep
 		if errors.Is(err, sql.ErrNoRows) {
 			// Another proposal of the matter was committed meanwhile: one that concerns no
 			// operator, or another operator's of the same reference. Otherwise the operator's
-			// row is locked.
-			kept, known, err = openMatter(tx, p)
+			// row is locked. An older binary's has no reference_key.
+			if kept, known, err = openMatter(tx, p); known || err != nil {
+				return err
+			}
+			if kept, known, err = matterOf(tx, p); err == nil && !known {
+				err = fmt.Errorf("keep the proposal: another one was in the way of %q, and was decided meanwhile", p.Matter())
+			} else if err == nil && !kept.Same(p) {
+				err = admin.RefuseMatter(kept)
+			}
 			return err
 		}
 		if err != nil {
@@ -96,11 +103,20 @@ func openMatter(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
 // openProposal reads the open proposal of the same matter; of a top-up's reference,
 // whichever operator it is for.
 func openProposal(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
-	query, args := `SELECT `+proposalColumns+` FROM proposals WHERE operator_id = $1 AND matter = $2 AND status = 'open'`, []any{p.OperatorID, p.Matter()}
-	if p.Kind == admin.ProposedTopUp {
-		query, args = `SELECT `+proposalColumns+` FROM proposals WHERE reference_key = $1 AND status = 'open'`, []any{referenceKey(p)}
+	if p.Kind != admin.ProposedTopUp {
+		return matterOf(tx, p)
 	}
-	open, err := readProposal(tx.queryRow(query, args...))
+	return foundProposal(tx.queryRow(`SELECT `+proposalColumns+` FROM proposals WHERE reference_key = $1 AND status = 'open'`, referenceKey(p)))
+}
+
+// matterOf reads the operator's open proposal of the same matter.
+func matterOf(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
+	return foundProposal(tx.queryRow(`SELECT `+proposalColumns+` FROM proposals WHERE operator_id = $1 AND matter = $2 AND status = 'open'`,
+		p.OperatorID, p.Matter()))
+}
+
+func foundProposal(row scanner) (admin.Proposal, bool, error) {
+	open, err := readProposal(row)
 	if errors.Is(err, sql.ErrNoRows) {
 		return open, false, nil
 	}

@@ -3,7 +3,10 @@ package postgres
 import (
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
@@ -25,6 +28,25 @@ func TestReferences_OldStoreIsFilledIn(t *testing.T) {
 		if got := count(t, conn, query); got != want {
 			t.Errorf("%s is %d; want %d", query, got, want)
 		}
+	}
+}
+
+// What an older binary proposed beside this one has no reference_key. It is in the way
+// of the same reference, and nobody is told that theirs was credited.
+func TestReferences_ProposalOfAnOlderBinaryIsInTheWay(t *testing.T) {
+	t.Parallel()
+	address := migrated(t)
+	db := open(t, address)
+	now := func() time.Time { return time.UnixMilli(1_800_000_000_000) }
+	operator, err := admin.NewDesk(db, nil, "cli:asha", now).CreateOperator(t.Context(), "one", admin.OperatorChange{})
+	ok(t, err)
+	asha := admin.NewDesk(db, nil, "web:asha", now).As(admin.Finance, admin.Limits{ApprovalAbove: money.Paise(100)})
+	exec(t, raw(t, address), `
+		INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status)
+		SELECT 'topup', id, 90000000, '123456', '', 0, '', 'topup 123456', 'web:binu', 1800000000000, 'open' FROM operators`)
+	outcome, err := asha.SubmitTopUp(t.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(500_000), Reference: "123456"})
+	if err == nil {
+		t.Errorf("proposed %+v; want a refusal", outcome.Proposal)
 	}
 }
 

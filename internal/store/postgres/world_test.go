@@ -129,7 +129,7 @@ func operator(t testing.TB, db *DB, limit int) access.Record {
 	})
 	ok(t, err)
 	ok(t, db.AllowAddress(t.Context(), act("whitelist add"), o.ID, netip.MustParsePrefix("192.0.2.1/32"), 20))
-	_, _, err = db.TopUp(t.Context(), act("wallet topup"), admin.TopUp{OperatorID: o.ID, Amount: money.Paise(10_000_00), Reference: "opening"})
+	_, _, err = db.TopUp(t.Context(), act("wallet topup"), admin.TopUp{OperatorID: o.ID, Amount: money.Paise(10_000_00), Reference: fmt.Sprintf("opening of %d", o.ID)})
 	ok(t, err)
 	key, _ := access.NewKey()
 	credential, err := db.IssueKey(t.Context(), act("key issue"), access.Credential{

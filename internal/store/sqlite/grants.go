@@ -63,6 +63,13 @@ func grant(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, pro
 	if person.Realm != login.Staff {
 		return nil
 	}
+	var staff admin.StaffAccess // as it is before
+	if act.Limited() {
+		var err error
+		if staff, err = staffAccess(tx); err != nil {
+			return err
+		}
+	}
 	if what != admin.GrantedLogin { // a new login has none
 		if _, err := tx.exec(`DELETE FROM login_grants WHERE login_id = ?1 AND what = ?2`, person.ID, what); err != nil {
 			return fmt.Errorf("forget who gave login %d access: %w", person.ID, err)
@@ -73,7 +80,7 @@ func grant(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, pro
 			return fmt.Errorf("forget who saw the password of login %d: %w", person.ID, err)
 		}
 	}
-	for _, g := range act.Grants(person.ID, what, proposer) {
+	for _, g := range act.Grants(staff, person, what, proposer) {
 		_, err := tx.exec(`INSERT INTO login_grants (login_id, what, actor, alone, saw_password, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
 			g.LoginID, g.What, g.Actor, g.Alone, g.SawPassword, g.At.UnixMilli())
 		if err != nil {

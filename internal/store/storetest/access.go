@@ -20,6 +20,8 @@ var accessTests = []test{
 	{"who alone gave a login access cannot approve what it proposes", soleSponsorsRefused},
 	{"who was shown a login's password cannot approve what it proposes", shownPasswordsRefused},
 	{"logins whose access comes from one person alone cannot approve each other's", siblingsRefused},
+	{"logins that one person handed on cannot approve what that person proposes", handedOnRefused},
+	{"logins whose passwords one person was shown cannot approve each other's", shownBothRefused},
 	{"what the command line does leaves nobody barred and makes nobody wait", commandLineIsExempt},
 	{"somebody without a login approves nothing", strangersApproveNothing},
 	{"a login that may approve is created by two where there are two", loginsByTwo},
@@ -158,7 +160,7 @@ func agreedSponsorsRefused(h *house) {
 		done, err := chitra.Approve(s.Context(), outcome.Proposal.ID)
 		s.must(err)
 		saw := way.what == "created" || way.what == "password"
-		if done.Person.Username != checker || (done.Password != "") != saw || done.Person.MustChangePassword != true {
+		if done.Person.Username != checker || (done.Password != "") != saw || !done.Person.MustChangePassword {
 			s.Errorf("%s: approved %+v", way.what, done)
 		}
 		want := []string{
@@ -245,8 +247,8 @@ func siblingsRefused(h *house) {
 	if outcome.Waits() {
 		s.Fatalf("%+v; want it done at once: nobody may approve for boss", outcome)
 	}
-	s.cannotApprove("grandchild", s.proposedBy("asha", later, "down"), later, "both come from asha alone")
-	s.cannotApprove("asha", s.proposedBy("grandchild", later, "up"), later, "both come from asha alone")
+	s.cannotApprove("grandchild", s.proposedBy("asha", later, "down"), later, "asha created your login")
+	s.cannotApprove("asha", s.proposedBy("grandchild", later, "up"), later, "you gave grandchild access without a second person")
 	s.cannotApprove("grandchild", s.proposedBy("two", later, "aside"), later, "both come from asha alone")
 	// A viewer whom one person creates is that person's, too, however it is raised.
 	_, err = asha.SubmitLogin(s.Context(), created("viewer", login.Viewer))
@@ -256,6 +258,57 @@ func siblingsRefused(h *house) {
 	s.must(err)
 	s.cannotApprove("viewer", s.proposedBy("asha", later, "viewer"), later, "asha created your login")
 	s.money("after all", "0", "0")
+}
+
+// handedOnRefused has one administrator take two logins over, and have each of them give
+// the other its access anew: who last did so is then not the one who has both.
+func handedOnRefused(h *house) {
+	s := h.shop("0")
+	asha := s.administrator("asha", noon)
+	s.hire("binu", admin.Administrator)
+	s.hire("chitra", admin.Finance)
+	binu, chitra := s.known("binu").ID, s.known("chitra").ID
+	at := func(d *admin.Desk, submit func(*admin.Desk) (admin.Outcome, error)) {
+		s.Helper()
+		if outcome, err := submit(d); err != nil || outcome.Waits() {
+			s.Fatalf("%+v, %v; want it done at once", outcome, err)
+		}
+	}
+	reset := func(id int64) func(*admin.Desk) (admin.Outcome, error) {
+		return func(d *admin.Desk) (admin.Outcome, error) { return d.SubmitPasswordReset(s.Context(), id) }
+	}
+	role := func(role login.Role) func(*admin.Desk) (admin.Outcome, error) {
+		return func(d *admin.Desk) (admin.Outcome, error) { return d.SubmitRole(s.Context(), chitra, role) }
+	}
+	at(asha, reset(binu)) // binu is the only one who could agree, and it is about binu
+	asBinu := s.deskOf("binu", admin.Administrator, noon)
+	at(asBinu, reset(chitra))
+	at(asBinu, role(login.Administrator))
+	at(s.deskOf("chitra", admin.Administrator, noon), reset(binu))
+	s.cannotApprove("binu", s.proposedBy("asha", later, "around"), later, "")
+	s.cannotApprove("chitra", s.proposedBy("asha", later, "around, too"), later, "")
+	s.cannotApprove("asha", s.proposedBy("chitra", later, "back"), later, "")
+	// Nor does it help that the one between is given back to its person.
+	s.must(first(s.ResetPassword(s.Context(), act("login reset-password"), binu, "$another")))
+	s.cannotApprove("chitra", s.proposedBy("asha", later, "without binu"), later, "")
+	s.canApprove("binu", s.proposedBy("asha", later, "binu is back"), later)
+}
+
+// shownBothRefused: one person made up both passwords by approving, and so can sign in
+// as both.
+func shownBothRefused(h *house) {
+	s := h.shop("0")
+	asha, chitra, dev := s.administrator("asha", noon), s.administrator("chitra", noon), s.administrator("dev", noon)
+	agree := func(by *admin.Desk, name string) {
+		outcome, err := asha.SubmitLogin(s.Context(), created(name, login.Finance))
+		s.must(err)
+		s.must(first(by.Approve(s.Context(), outcome.Proposal.ID)))
+	}
+	agree(chitra, "one")
+	agree(chitra, "two")
+	agree(dev, "three")
+	s.cannotApprove("two", s.proposedBy("one", later, "both shown"), later, "both come from chitra alone")
+	s.canApprove("three", s.proposedBy("one", later, "shown to two"), later)
 }
 
 func commandLineIsExempt(h *house) {

@@ -187,7 +187,7 @@ func sumAtOnce(h *house) {
 		operators[i] = h.operator(name("operator", i))
 	}
 	s.passed(func(i int) (admin.Outcome, error) {
-		return s.teller("asha", noon).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operators[i].ID, Amount: rupees("50000"), Reference: "NEFT-1"})
+		return s.teller("asha", noon).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operators[i].ID, Amount: rupees("50000"), Reference: name("NEFT", i)})
 	})
 }
 

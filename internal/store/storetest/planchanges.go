@@ -32,7 +32,7 @@ func (h *house) planner(name string, now time.Time) *admin.Desk {
 // shelf makes plans from the command line, at a moment.
 func (h *house) shelf(at time.Time, plans ...subscription.Plan) {
 	h.Helper()
-	h.components("TV-BASIC", "TV-FAMILY", "OTT-PLUS")
+	h.components("TV-BASIC", "TV-FAMILY", "TV-DUO", "TV-OTHER", "OTT-PLUS")
 	for _, p := range plans {
 		by := act("plan set")
 		by.At, p.UpdatedAt = at, at
@@ -180,10 +180,21 @@ func planUndercuts(h *house) {
 		h.must(asha.RetirePlan(h.Context(), id))
 	}
 	h.sets(asha, plan("NEW-5", "0.01", "TV-BASIC"), true)
-	// Where there is nothing to compare with, one person makes it.
+	// Nor to wait until they are forgotten.
+	h.sets(h.planner("asha", noon.Add(30*day)), plan("NEW-5B", "0.01", "TV-BASIC"), true)
+	// A combo has all that the plan without its add-on has.
 	combo := plan("COMBO-1", "0.01", "TV-BASIC")
 	combo.Type, combo.Addon = subscription.Combo, "OTT-PLUS"
-	h.sets(asha, combo, false)
+	h.sets(asha, combo, true)
+	// The main component of a combo has no price of its own.
+	h.shelf(dayBefore, func() subscription.Plan {
+		p := combo
+		p.ID, p.Main, p.Price = "COMBO-2", "TV-DUO", rupees("500")
+		return p
+	}())
+	h.sets(asha, plan("DUO-1", "0.01", "TV-DUO"), true)
+	// Where there is nothing to compare with, one person makes it.
+	h.sets(asha, plan("OTHER-1", "0.01", "TV-OTHER"), false)
 	p := h.sets(asha, months(plan("NEW-6", "1", "TV-BASIC"), 6), true).Proposal
 	_, err = h.planner("binu", noon).Approve(h.Context(), p.ID)
 	h.must(err)

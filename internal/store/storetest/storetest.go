@@ -127,7 +127,7 @@ func (h *house) reopen() {
 }
 
 // sign has every staff action signed: a store that wrote one without a MAC would be
-// refused by its own trigger.
+// refused by its own schema.
 func (h *house) sign() {
 	h.Helper()
 	_, _, err := h.UseIntegrityKeys(h.Context(), testKeys(1, 1), noon)

@@ -26,7 +26,19 @@ func TestAnActShowsWhatChangedAndWhatStayed(t *testing.T) {
 			"", `{"permissions":["Activate","Check Balance"],"name":"active"}`,
 			[]actField{{"Name", text(""), text("active"), true}, {"Permissions", text(""), text("Activate, Check Balance"), true}},
 		},
-		"nothing": {"", "", nil},
+		"a plan that is proposed": {
+			"", `{"kind":"plan","subject":"plan B","change":"{\"was\":{\"name\":\"Basic\",\"price\":199.00,\"duration\":1},\"plan\":{\"name\":\"Basic\",\"price\":0.01,\"duration\":24}}"}`,
+			[]actField{
+				{"Months", text(""), text("1 → 24"), true}, {"Kind", text(""), text("plan"), true},
+				{"Price", text(""), text("199.00 → 0.01"), true}, {"Subject", text(""), text("plan B"), true},
+			},
+		},
+		"a role that is proposed": {
+			"", `{"change":"{\"username\":\"ravi\",\"role\":\"administrator\",\"from\":\"finance\"}"}`,
+			[]actField{{"Role", text(""), text("finance → administrator"), true}, {"Username", text(""), text("ravi"), true}},
+		},
+		"a change that cannot be read": {"", `{"change":"rubbish"}`, []actField{{"Wanted change", text(""), text("rubbish"), true}}},
+		"nothing":                      {"", "", nil},
 	} {
 		if got := actFields(tt.before, tt.after); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v; want %v", name, got, tt.want)

@@ -27,9 +27,44 @@ func readState(state string) map[string]stateValue {
 	}
 	values := map[string]stateValue{}
 	for name, value := range fields {
+		if name == "change" && addChange(values, value) {
+			continue
+		}
 		values[name] = readValue(name, value)
 	}
 	return values
+}
+
+// addChange adds what a proposal wants to the fields of its state, by the names of what
+// it changes: of a plan what differs from before, of a login all. It reports false for
+// what it cannot read.
+func addChange(values map[string]stateValue, raw json.RawMessage) bool {
+	var text string
+	var wanted map[string]json.RawMessage
+	if json.Unmarshal(raw, &text) != nil || json.Unmarshal([]byte(text), &wanted) != nil {
+		return false
+	}
+	was, is := map[string]json.RawMessage{}, wanted
+	if plan, of := wanted["plan"]; of {
+		is = nil
+		if json.Unmarshal(wanted["was"], &was) != nil || json.Unmarshal(plan, &is) != nil {
+			return false
+		}
+	} else if from, of := wanted["from"]; of {
+		was["role"] = from
+		delete(is, "from")
+	}
+	for name, value := range is {
+		before, after := readValue(name, was[name]), readValue(name, value)
+		switch {
+		case before == after:
+		case before.Text == "" || before.Text == "0.00":
+			values[name] = after
+		default:
+			values[name] = stateValue{Text: before.Text + " → " + after.Text}
+		}
+	}
+	return true
 }
 
 var (
