@@ -209,7 +209,6 @@ var integrityDamage = []damage{
 func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 	s := exportedHeadShop(t)
 	damage{sql: `DELETE FROM staff_acts WHERE id IN ({signed-4}, {signed-3}, {signed-2});
-		DELETE FROM credited_references WHERE operator_id = 3 AND seq = 2;
 		DELETE FROM wallet_entries WHERE operator_id = 3 AND seq = 2; DELETE FROM ledger WHERE operator_id = 3 AND line = 2;
 		UPDATE wallets SET balance_paise = 1000, ledger_paise = 1000, entries = 1, ledger_lines = 1 WHERE operator_id = 3;
 		DELETE FROM credited_references WHERE operator_id = 3 AND seq = 2; DELETE FROM staff_amounts WHERE operator_id = 3 AND amount_paise <> 1000;
