@@ -20,7 +20,7 @@ type MovedAlone struct {
 }
 
 // MovedQuery asks for what a person moved alone, and what was moved alone for an
-// operator, after one moment and not after another.
+// operator, after After and up to Until.
 type MovedQuery struct {
 	Person       string
 	OperatorID   int64
@@ -47,7 +47,7 @@ type SecondNeeded struct {
 	OperatorID int64
 }
 
-// Refusal is that as somebody is told who wants to move the amount alone.
+// Refusal is the text for somebody who tried to move the amount alone.
 func (s *SecondNeeded) Refusal() *Refusal {
 	switch {
 	case s.Moved.IsZero():

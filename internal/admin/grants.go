@@ -233,7 +233,7 @@ var grantedToYou = map[GrantKind]Term{
 	GrantedRole:     Term("gave you your role"),
 }
 
-// personOf is an actor without the way that they act by.
+// personOf is the username of an actor: asha for web:asha and cli:asha.
 func personOf(actor string) string {
 	_, name, _ := strings.Cut(actor, ":")
 	return name

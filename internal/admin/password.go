@@ -101,8 +101,8 @@ type NewPassword struct {
 }
 
 // Reset replaces the app password of one of an operator's subscribers, by the given
-// one or, if that is empty, by one that is made up. The actor is the person and the
-// door they came through: a member of staff at the command line.
+// one or, if that is empty, by one that is made up. The actor is a member
+// of staff at the command line, such as cli:asha.
 func (p *Passwords) Reset(ctx context.Context, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
 	return p.reset(ctx, "", actor, PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID}, password)
 }

@@ -25,7 +25,7 @@ func (d *Desk) BoundTerms(months int) *Desk {
 	return &bound
 }
 
-// checkPlan refuses a plan that cannot be, whoever sets it.
+// checkPlan refuses an invalid plan, from the command line, too.
 func (d *Desk) checkPlan(ctx context.Context, plan subscription.Plan) error {
 	for _, text := range []struct {
 		name        Term

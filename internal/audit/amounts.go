@@ -47,7 +47,7 @@ func (a *auditor) readAmounts() {
 	}, amounts)
 }
 
-// personOf is who an actor is, without the way they came.
+// personOf is the username of an actor: asha for web:asha and cli:asha.
 func personOf(actor string) string {
 	if _, name, found := strings.Cut(actor, ":"); found {
 		actor = name

@@ -16,7 +16,7 @@ import (
 )
 
 // Head is the end of the chain of staff actions and of the chain of digests. A store
-// that was exported at a head contains it for ever, unless it was cut back or rewritten.
+// that was exported at a head contains it for ever, unless it was truncated or rewritten.
 type Head struct {
 	At time.Time `json:"at"`
 	// Actions is the number of the last staff action.
@@ -35,9 +35,9 @@ func (a *auditor) compareActionHeads(c *signedChain, act *act) {
 	for _, head := range a.actionHeads[act.id] {
 		switch {
 		case head.Hash != hex.EncodeToString(act.hash):
-			a.cutBack(head.At, "staff action %d has the hash %s; expected %s", act.id, short(act.hash), ellipsis(head.Hash))
+			a.truncated(head.At, "staff action %d has the hash %s; expected %s", act.id, short(act.hash), ellipsis(head.Hash))
 		case head.MAC != "" && head.MAC != hex.EncodeToString(c.macOf(act)):
-			a.cutBack(head.At, "staff action %d has the MAC %s; expected %s", act.id, short(c.macOf(act)), ellipsis(head.MAC))
+			a.truncated(head.At, "staff action %d has the MAC %s; expected %s", act.id, short(c.macOf(act)), ellipsis(head.MAC))
 		}
 	}
 	delete(a.actionHeads, act.id)
@@ -46,14 +46,14 @@ func (a *auditor) compareActionHeads(c *signedChain, act *act) {
 func (a *auditor) compareDigestHeads(d *digest) {
 	for _, head := range a.digestHeads[d.number] {
 		if head.DigestMAC != hex.EncodeToString(d.mac) {
-			a.cutBack(head.At, "ledger digest %d has the MAC %s; expected %s", d.number, short(d.mac), ellipsis(head.DigestMAC))
+			a.truncated(head.At, "ledger digest %d has the MAC %s; expected %s", d.number, short(d.mac), ellipsis(head.DigestMAC))
 		}
 	}
 	delete(a.digestHeads, d.number)
 }
 
-func (a *auditor) cutBack(at time.Time, format string, args ...any) {
-	a.found("H1", "head of "+at.In(india).Format(time.DateTime), "the store was cut back or rewritten since: "+format, args...)
+func (a *auditor) truncated(at time.Time, format string, args ...any) {
+	a.found("H1", "head of "+at.In(india).Format(time.DateTime), "the store was truncated or rewritten since: "+format, args...)
 }
 
 func ellipsis(text string) string {
@@ -128,22 +128,33 @@ func ReadHeads(from io.Reader) ([]Head, error) {
 	return heads, nil
 }
 
+// headMessage is the message of the log lines that have a head. Other lines can hold
+// what a visitor sent, such as the name of a browser, and are passed over.
+const headMessage = "audit head"
+
 // headIn finds the head in a line of a log, or in a JSON document.
 func headIn(text []byte) (head Head, found bool, err error) {
 	if !bytes.Contains(text, []byte("digest_mac")) {
 		return head, false, nil
 	}
-	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) {
+	object := bytes.IndexByte(text, '{')
+	if object < 0 || bytes.ContainsAny(text[:object], `="`) { // before it, syslog may have written a time and a name
 		return headInText(string(text))
 	}
 	var holder struct {
-		Head json.RawMessage `json:"head"`
+		Message *string         `json:"msg"`
+		Head    json.RawMessage `json:"head"`
+		Actions json.RawMessage `json:"actions"`
 	}
-	if json.Unmarshal(text, &holder) != nil {
-		return head, false, nil // half a line, or the first of several
+	text = bytes.TrimSpace(text[object:])
+	if json.Unmarshal(text, &holder) != nil || holder.Message != nil && *holder.Message != headMessage {
+		return head, false, nil // half a line, the first of several, or another message
 	}
-	if holder.Head != nil {
+	switch {
+	case holder.Head != nil:
 		text = holder.Head
+	case holder.Actions == nil:
+		return head, false, nil
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
 		return head, false, fmt.Errorf("the audit head cannot be read: %w", err)
@@ -151,39 +162,50 @@ func headIn(text []byte) (head Head, found bool, err error) {
 	return head, true, head.check()
 }
 
-// headInText reads a line such as … head.actions=5 head.hash=….
+// headInText reads a line such as … msg="audit head" head.actions=5 head.hash=….
 func headInText(line string) (head Head, found bool, err error) {
-	var bad error
-	for _, field := range strings.Fields(line) {
-		name, value, _ := strings.Cut(field, "=")
-		value = strings.Trim(value, `"`)
-		var err error
-		switch name {
-		case "head.at":
-			head.At, err = time.Parse(time.RFC3339Nano, value)
-		case "head.actions":
-			head.Actions, err = strconv.ParseInt(value, 10, 64)
-			found = true
-		case "head.hash":
-			head.Hash = value
-		case "head.mac":
-			head.MAC = value
-		case "head.digests":
-			head.Digests, err = strconv.ParseInt(value, 10, 64)
-		case "head.day":
-			head.Day = value
-		case "head.digest_mac":
-			head.DigestMAC = value
-		}
-		bad = errors.Join(bad, err)
-	}
-	if !found {
+	fields := textFields(line)
+	if fields["msg"] != headMessage {
 		return head, false, nil
 	}
-	if bad != nil {
-		return head, false, fmt.Errorf("the audit head cannot be read: %w", bad)
+	head.Hash, head.MAC, head.Day, head.DigestMAC = fields["head.hash"], fields["head.mac"], fields["head.day"], fields["head.digest_mac"]
+	head.At, err = time.Parse(time.RFC3339Nano, fields["head.at"])
+	for name, number := range map[string]*int64{"head.actions": &head.Actions, "head.digests": &head.Digests} {
+		if err == nil {
+			*number, err = strconv.ParseInt(fields[name], 10, 64)
+		}
+	}
+	if err != nil {
+		return head, false, fmt.Errorf("the audit head cannot be read: %w", err)
 	}
 	return head, true, head.check()
+}
+
+// textFields reads a line of slog's text format. What stands inside quotes is a value and
+// never a name. The first of several values counts.
+func textFields(line string) map[string]string {
+	fields := map[string]string{}
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " ") {
+		end := strings.IndexAny(line, " =")
+		if end < 0 {
+			break
+		}
+		name, is := line[:end], line[end] == '='
+		if line = line[end+1:]; !is {
+			continue
+		}
+		value, _, _ := strings.Cut(line, " ")
+		rest := line[len(value):]
+		if quoted, err := strconv.QuotedPrefix(line); err == nil && line[0] == '"' {
+			value, _ = strconv.Unquote(quoted)
+			rest = line[len(quoted):]
+		}
+		if _, twice := fields[name]; !twice {
+			fields[name] = value
+		}
+		line = rest
+	}
+	return fields
 }
 
 // check refuses a head that could not be compared with anything.

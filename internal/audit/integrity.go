@@ -204,7 +204,7 @@ func (a *auditor) closeActions(c *signedChain, last *act) {
 		delete(a.actionHeads, 0)
 	}
 	for _, heads := range sortedHeads(a.actionHeads) {
-		a.cutBack(heads[0].At, "staff action %d is not there; the last one is %d", heads[0].Actions, last.id)
+		a.truncated(heads[0].At, "staff action %d is not there; the last one is %d", heads[0].Actions, last.id)
 	}
 }
 
@@ -256,7 +256,7 @@ func (a *auditor) readDigests() {
 	h.Digests, h.Day, h.DigestMAC = last.number, last.day, hex.EncodeToString(last.mac)
 	delete(a.digestHeads, 0)
 	for _, heads := range sortedHeads(a.digestHeads) {
-		a.cutBack(heads[0].At, "ledger digest %d is not there; the last one is %d", heads[0].Digests, last.number)
+		a.truncated(heads[0].At, "ledger digest %d is not there; the last one is %d", heads[0].Digests, last.number)
 	}
 }
 

@@ -50,7 +50,7 @@ func signedShop(t testing.TB) healthy {
 	for n := range int64(5) {
 		closed.keys[fmt.Sprintf("signed-%d", n+1)] = fmt.Sprint(sealed + n + 1)
 	}
-	if digests := must[int](s)(integrity.Seal(ctx, s.store, s.now.Add(48*time.Hour), nil)); digests < 3 {
+	if digests := must[int](s)(integrity.Seal(ctx, s.store, s.now.Add(48*time.Hour), integrity.Watch{})); digests < 3 {
 		t.Fatalf("%d digests were made; want one for each operator and day", digests)
 	}
 	closed.settings.Keys = auditKeys(s.vault)
@@ -224,7 +224,7 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 		t.Fatalf("%+v, %v; want the missing action and the missing digest", report.Violations, err)
 	}
 	for _, violation := range report.Violations {
-		if violation.Invariant != "H1" || !strings.Contains(violation.Detail, "cut back or rewritten") {
+		if violation.Invariant != "H1" || !strings.Contains(violation.Detail, "truncated or rewritten") {
 			t.Errorf("found %s; want H1", violation)
 		}
 	}
@@ -258,7 +258,7 @@ func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
 	if err != nil || !started || sealed != before.Actions {
 		t.Errorf("sealed %d, %v, %v; want all %d", sealed, started, err, before.Actions)
 	}
-	must[int](node)(integrity.Seal(t.Context(), node.store, s.now.Add(48*time.Hour), nil))
+	must[int](node)(integrity.Seal(t.Context(), node.store, s.now.Add(48*time.Hour), integrity.Watch{}))
 	node.ok(node.store.Close())
 	s.settings.Keys, s.settings.Heads = auditKeys(node.vault), []audit.Head{before}
 	report, err = s.audited(t)
@@ -323,7 +323,7 @@ func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
 		must[subscription.Operator](s)(s.desk.CreateOperator(t.Context(), fmt.Sprintf("Operator %d", current), admin.OperatorChange{}))
 		s.topUp(1, "10", fmt.Sprint("NEFT-", s.now.Unix()))
 		s.pass(24 * time.Hour)
-		must[int](s)(integrity.Seal(t.Context(), s.store, s.now.Add(time.Hour), nil))
+		must[int](s)(integrity.Seal(t.Context(), s.store, s.now.Add(time.Hour), integrity.Watch{}))
 	}
 	use(1, 1)
 	use(2, 1, 2)
@@ -355,16 +355,22 @@ func TestReadHeads(t *testing.T) {
 		text string
 		want []int64
 	}{
-		"a report":            {`{"ok":true,"head":` + string(text) + `}` + "\n", []int64{5}},
-		"an indented report":  {indented.String(), []int64{5}},
-		"a head alone":        {string(text), []int64{5}},
-		"a log":               {"{\"msg\":\"serving\"}\n{\"msg\":\"audit head\",\"head\":" + string(text) + "}\nnoise\n{\"head\":" + later + "}\n", []int64{5, 6}},
-		"a log as text":       {"time=x msg=serving\n" + line, []int64{5}},
-		"the same head again": {line + line, []int64{5}},
-		"nothing":             {"", nil},
-		"another log":         {"{\"msg\":\"serving\"}\n", nil},
-		"a damaged head":      {`{"head":` + strings.Replace(string(text), "aa01", "what", 1) + "}", nil},
-		"half a head":         {`{"head":` + strings.Replace(string(text), `"cc03"`, `""`, 1) + "}", nil},
+		"a report":           {`{"ok":true,"head":` + string(text) + `}` + "\n", []int64{5}},
+		"an indented report": {indented.String(), []int64{5}},
+		"a head alone":       {string(text), []int64{5}},
+		"a log":              {"{\"msg\":\"serving\"}\n{\"msg\":\"audit head\",\"head\":" + string(text) + "}\nnoise\n{\"head\":" + later + "}\n", []int64{5, 6}},
+		"a log as text":      {"time=x msg=serving\n" + line, []int64{5}},
+		"a log from syslog":  {"Nov 18 10:00:00 node-1 coax[7]: {\"msg\":\"audit head\",\"head\":" + string(text) + "}\nNov 18 coax[7]: " + strings.Replace(line, "actions=5", "actions=6", 1), []int64{5, 6}},
+		// A visitor's browser can call itself anything.
+		"a forged head in a value":       {line + `time=x msg=security event=sign_in_failed agent="msg=\"audit head\" head.actions=9 head.hash=dd head.digest_mac="` + "\n", []int64{5}},
+		"a forged damaged head":          {line + `time=x msg=security agent="head.actions=9 head.hash=what digest_mac"` + "\n", []int64{5}},
+		"a forged head in a JSON value":  {line + `{"msg":"security","agent":"digest_mac","head":{"actions":9,"hash":"what"}}` + "\n", []int64{5}},
+		"a JSON line that only names it": {line + `{"agent":"digest_mac"}` + "\n", []int64{5}},
+		"the same head again":            {line + line, []int64{5}},
+		"nothing":                        {"", nil},
+		"another log":                    {"{\"msg\":\"serving\"}\n", nil},
+		"a damaged head":                 {`{"head":` + strings.Replace(string(text), "aa01", "what", 1) + "}", nil},
+		"half a head":                    {`{"head":` + strings.Replace(string(text), `"cc03"`, `""`, 1) + "}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			heads, err := audit.ReadHeads(strings.NewReader(tt.text))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -28,9 +30,10 @@ type Store interface {
 	// beginning with a number, most of them at a time.
 	LedgerLinesFrom(ctx context.Context, operatorID, line int64, most int) ([]LedgerLine, error)
 	WalletEntriesFrom(ctx context.Context, operatorID, seq int64, most int) ([]WalletEntry, error)
-	// AddDigest numbers and signs a digest and writes it; false if meanwhile another
-	// node has added one of the operator or of that number.
-	AddDigest(ctx context.Context, d Digest) (added bool, err error)
+	// AddDigests numbers, signs and writes digests in one transaction, and returns how
+	// many. It leaves out those that do not follow the last digest of their operator,
+	// and adds none if another node adds digests at the same time.
+	AddDigests(ctx context.Context, digests []Digest) (added int, err error)
 
 	// IntegrityHead reads the ends of both chains.
 	IntegrityHead(ctx context.Context) (Head, error)
@@ -53,150 +56,281 @@ const (
 	// nevertheless become part of the next digest.
 	sealMargin = 15 * time.Minute
 
-	// sealTries is how often an operator's next digest is computed while other nodes
-	// add digests, too. The next run goes on.
+	// sealTries is how often digests are computed while other nodes add digests, too.
+	// The next run goes on.
 	sealTries = 5
 
 	operatorsAtATime = 100
 	rowsAtATime      = 500
+
+	// digestsPerCommit bounds the time that a commit keeps other writers waiting, and
+	// rowsPerCommit what is read again after a restart.
+	digestsPerCommit = 100
+	rowsPerCommit    = 50_000
+
+	// damagedMost bounds how many operators with missing rows an error names.
+	damagedMost = 5
 )
 
 var ist = time.FixedZone("IST", 19_800)
 
+// Watch is what a run of Seal calls meanwhile. Both may be nil.
+type Watch struct {
+	// Pause is called between two reads and after each commit.
+	Pause func(context.Context)
+	// Committed is called after each commit with the number of digests so far, and
+	// with the operator that the run has reached.
+	Committed func(digests int, operatorID int64)
+}
+
 // Seal writes digests over all rows of days that are over, operator by operator and
-// day by day. Several nodes may do so at once. pause is called between two reads.
-func Seal(ctx context.Context, store Store, now time.Time, pause func(context.Context)) (digests int, err error) {
-	today := now.Add(-sealMargin).In(ist).Format(time.DateOnly)
+// day by day, many in one commit. A run that was interrupted is continued by the next
+// one. Several nodes may seal at once. An operator with a missing row is named in the
+// error and sealed no further; the others are sealed all the same.
+func Seal(ctx context.Context, store Store, now time.Time, watch Watch) (digests int, err error) {
+	s := sealer{store: store, watch: watch, today: now.Add(-sealMargin).In(ist).Format(time.DateOnly), now: now.UnixMilli()}
+	err = s.run(ctx)
+	return s.digests, err
+}
+
+type sealer struct {
+	store Store
+	watch Watch
+	today string
+	now   int64
+
+	digests int
+	// batch are the digests of the next commit, computed from rows rows.
+	batch []Digest
+	rows  int
+	// tries counts the commits since one that added all its digests.
+	tries int
+}
+
+// errOvertaken ends a batch of which other nodes have added digests.
+var errOvertaken = errors.New("another node adds digests")
+
+func (s *sealer) run(ctx context.Context) error {
+	damaged := map[int64]error{}
 	for after := int64(0); ; {
-		operators, err := store.UnsealedOperators(ctx, after, operatorsAtATime)
+		operators, err := s.store.UnsealedOperators(ctx, after, operatorsAtATime)
 		if err != nil {
-			return digests, fmt.Errorf("find operators with unsealed rows: %w", err)
+			return fmt.Errorf("find operators with unsealed rows: %w", err)
 		}
 		for _, id := range operators {
-			added, err := sealOperator(ctx, store, id, today, now, pause)
-			digests += added
+			err = s.operator(ctx, id)
+			if found := damagedRows(""); errors.As(err, &found) {
+				damaged[id], err = err, nil
+			}
 			if err != nil {
-				return digests, fmt.Errorf("seal the rows of lco %d: %w", id, err)
+				break
 			}
 			after = id
 		}
-		if len(operators) < operatorsAtATime {
-			return digests, nil
+		if err == nil && len(operators) < operatorsAtATime {
+			if err = s.commit(ctx); err == nil {
+				return damage(damaged)
+			}
 		}
-	}
-}
-
-func sealOperator(ctx context.Context, store Store, id int64, today string, now time.Time, pause func(context.Context)) (digests int, err error) {
-	for tries := 1; ; {
-		d, due, err := nextDigest(ctx, store, id, today, pause)
-		if err != nil || !due {
-			return digests, err
+		if errors.Is(err, errOvertaken) {
+			if s.tries++; s.tries == sealTries {
+				return damage(damaged)
+			}
+			after, s.batch, s.rows, err = s.batch[0].OperatorID-1, nil, 0, nil
 		}
-		d.MadeAt = now.UnixMilli()
-		added, err := store.AddDigest(ctx, d)
 		if err != nil {
-			return digests, err
-		}
-		if added {
-			digests, tries = digests+1, 1
-		} else if tries++; tries > sealTries {
-			return digests, nil
-		}
-		if err := ctx.Err(); err != nil {
-			return digests, err
+			return err
 		}
 	}
 }
 
-// nextDigest computes the digest that follows an operator's last one; not due if no
-// row is left of the days before today.
-func nextDigest(ctx context.Context, store Store, id int64, today string, pause func(context.Context)) (d Digest, due bool, err error) {
-	last, err := store.LastDigest(ctx, id)
+// operator adds an operator's digests to the batch.
+func (s *sealer) operator(ctx context.Context, id int64) error {
+	last, err := s.store.LastDigest(ctx, id)
+	if err != nil {
+		return err
+	}
+	lines := &rowReader[LedgerLine]{next: last.LastLine + 1, pause: s.watch.Pause,
+		read: func(ctx context.Context, from int64, most int) ([]LedgerLine, error) {
+			return s.store.LedgerLinesFrom(ctx, id, from, most)
+		},
+		look: func(l LedgerLine) (number, at int64) { return l.Line, l.CreatedAt }}
+	entries := &rowReader[WalletEntry]{next: last.LastEntry + 1, pause: s.watch.Pause,
+		read: func(ctx context.Context, from int64, most int) ([]WalletEntry, error) {
+			return s.store.WalletEntriesFrom(ctx, id, from, most)
+		},
+		look: func(e WalletEntry) (number, at int64) { return e.Seq, e.CreatedAt }}
+	for lastDay := last.Day; ; {
+		d, due, err := s.nextDigest(ctx, id, lastDay, lines, entries)
+		if err != nil {
+			return fmt.Errorf("seal the rows of lco %d: %w", id, err)
+		}
+		if !due {
+			return nil
+		}
+		lastDay = d.Day
+		s.batch = append(s.batch, d)
+		s.rows += int(d.LastLine - d.FirstLine + 1 + d.LastEntry - d.FirstEntry + 1)
+		if len(s.batch) >= digestsPerCommit || s.rows >= rowsPerCommit {
+			if err := s.commit(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// commit writes the batch and begins another one. The batch is kept if other nodes have
+// added digests of it.
+func (s *sealer) commit(ctx context.Context) error {
+	if len(s.batch) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	added, err := s.store.AddDigests(ctx, s.batch)
+	if err != nil {
+		return fmt.Errorf("write %d digests: %w", len(s.batch), err)
+	}
+	s.digests += added
+	if added < len(s.batch) {
+		return errOvertaken
+	}
+	if s.watch.Committed != nil {
+		s.watch.Committed(s.digests, s.batch[len(s.batch)-1].OperatorID)
+	}
+	s.batch, s.rows, s.tries = s.batch[:0], 0, 0
+	if s.watch.Pause != nil {
+		s.watch.Pause(ctx)
+	}
+	return nil
+}
+
+// nextDigest computes the digest of the rows that come next; not due if none of them is
+// of a day before today.
+func (s *sealer) nextDigest(ctx context.Context, id int64, lastDay string, lines *rowReader[LedgerLine], entries *rowReader[WalletEntry]) (d Digest, due bool, err error) {
+	lineAt, hasLine, err := lines.peek(ctx)
 	if err != nil {
 		return d, false, err
 	}
-	line, err := store.LedgerLinesFrom(ctx, id, last.LastLine+1, 1)
+	entryAt, hasEntry, err := entries.peek(ctx)
 	if err != nil {
 		return d, false, err
 	}
-	entry, err := store.WalletEntriesFrom(ctx, id, last.LastEntry+1, 1)
-	if err != nil {
-		return d, false, err
+	d = Digest{OperatorID: id, FirstLine: lines.next, FirstEntry: entries.next, MadeAt: s.now}
+	if hasLine {
+		d.Day = dayOf(lineAt)
 	}
-	d = Digest{OperatorID: id, FirstLine: last.LastLine + 1, FirstEntry: last.LastEntry + 1}
-	if len(line) > 0 {
-		d.Day = dayOf(line[0].CreatedAt)
-	}
-	if len(entry) > 0 {
-		if day := dayOf(entry[0].CreatedAt); d.Day == "" || day < d.Day {
+	if hasEntry {
+		if day := dayOf(entryAt); d.Day == "" || day < d.Day {
 			d.Day = day
 		}
 	}
 	if d.Day == "" {
 		return d, false, nil
 	}
-	if d.Day <= last.Day { // late rows of a day that has its digest
-		d.Day = dayAfter(last.Day)
+	if d.Day <= lastDay { // late rows of a day that has its digest
+		if d.Day, err = dayAfter(lastDay); err != nil {
+			return d, false, err
+		}
 	}
-	if d.Day >= today {
+	if d.Day >= s.today {
 		return d, false, nil
 	}
-	lines, entries := NewRowHash(), NewRowHash()
-	d.LastLine, err = addRows(ctx, d.FirstLine, d.Day, pause,
-		func(from int64) ([]LedgerLine, error) { return store.LedgerLinesFrom(ctx, id, from, rowsAtATime) },
-		func(l LedgerLine) (number, at int64) { return l.Line, l.CreatedAt }, lines.AddLine)
-	if err != nil {
+	hash := NewRowHash()
+	if err := lines.through(ctx, d.Day, hash.AddLine); err != nil {
 		return d, false, err
 	}
-	d.LastEntry, err = addRows(ctx, d.FirstEntry, d.Day, pause,
-		func(from int64) ([]WalletEntry, error) { return store.WalletEntriesFrom(ctx, id, from, rowsAtATime) },
-		func(e WalletEntry) (number, at int64) { return e.Seq, e.CreatedAt }, entries.AddEntry)
-	if err != nil {
+	d.LastLine, d.LedgerHash = lines.next-1, hash.Sum()
+	hash = NewRowHash()
+	if err := entries.through(ctx, d.Day, hash.AddEntry); err != nil {
 		return d, false, err
 	}
-	d.LedgerHash, d.WalletHash = lines.Sum(), entries.Sum()
+	d.LastEntry, d.WalletHash = entries.next-1, hash.Sum()
 	return d, true, nil
 }
 
-// addRows adds the rows from a number on, up to the first one of a later day, and
-// returns the last number that was added.
-func addRows[R any](ctx context.Context, first int64, day string, pause func(context.Context),
-	read func(from int64) ([]R, error), look func(R) (number, at int64), add func(R)) (last int64, err error) {
-	last = first - 1
-	for {
-		rows, err := read(last + 1)
-		if err != nil {
-			return last, err
+// rowReader reads an operator's rows in their order, a page at a time.
+type rowReader[R any] struct {
+	// next is the number of the row that comes next.
+	next  int64
+	read  func(ctx context.Context, from int64, most int) ([]R, error)
+	look  func(R) (number, at int64)
+	pause func(context.Context)
+
+	page []R
+	// size is that of the last page; zero before the first, which has one row: most
+	// operators have only rows of today.
+	size  int
+	ended bool
+}
+
+// peek returns when the next row was made; false if there is none.
+func (r *rowReader[R]) peek(ctx context.Context) (at int64, found bool, err error) {
+	if len(r.page) == 0 && !r.ended {
+		if r.size > 1 && r.pause != nil {
+			r.pause(ctx)
 		}
-		for _, row := range rows {
-			number, at := look(row)
-			if number != last+1 {
-				return last, fmt.Errorf("row %d is missing before row %d: `coax audit` says more", last+1, number)
-			}
-			if dayOf(at) > day {
-				return last, nil
-			}
-			add(row)
-			last = number
-		}
-		if len(rows) < rowsAtATime {
-			return last, nil
-		}
-		if pause != nil {
-			pause(ctx)
+		if r.size > 0 {
+			r.size = rowsAtATime
+		} else {
+			r.size = 1
 		}
 		if err := ctx.Err(); err != nil {
-			return last, err
+			return 0, false, err
 		}
+		if r.page, err = r.read(ctx, r.next, r.size); err != nil {
+			return 0, false, err
+		}
+		r.ended = len(r.page) < r.size
 	}
+	if len(r.page) == 0 {
+		return 0, false, nil
+	}
+	number, at := r.look(r.page[0])
+	if number != r.next {
+		return 0, false, damagedRows(fmt.Sprintf("row %d is missing before row %d", r.next, number))
+	}
+	return at, true, nil
+}
+
+// through adds rows up to the first one of a later day.
+func (r *rowReader[R]) through(ctx context.Context, day string, add func(R)) error {
+	for {
+		at, found, err := r.peek(ctx)
+		if err != nil || !found || dayOf(at) > day {
+			return err
+		}
+		add(r.page[0])
+		r.page = r.page[1:]
+		r.next++
+	}
+}
+
+// damagedRows is why an operator's rows cannot be sealed.
+type damagedRows string
+
+func (d damagedRows) Error() string { return string(d) + ": `coax audit` says more" }
+
+// damage is the error of a run that has sealed all but some operators.
+func damage(damaged map[int64]error) error {
+	var all []error
+	for _, id := range slices.Sorted(maps.Keys(damaged)) {
+		if len(all) == damagedMost {
+			all = append(all, fmt.Errorf("%d operators in all", len(damaged)))
+			break
+		}
+		all = append(all, damaged[id])
+	}
+	return errors.Join(all...)
 }
 
 func dayOf(ms int64) string { return time.UnixMilli(ms).In(ist).Format(time.DateOnly) }
 
-func dayAfter(day string) string {
+func dayAfter(day string) (string, error) {
 	t, err := time.Parse(time.DateOnly, day)
-	if err != nil {
-		return day // a damaged row: the store refuses a second digest of that day
+	if next := t.AddDate(0, 0, 1).Format(time.DateOnly); err == nil && next > day {
+		return next, nil
 	}
-	return t.AddDate(0, 0, 1).Format(time.DateOnly)
+	return "", damagedRows(fmt.Sprintf("the last digest has the day %q", day))
 }

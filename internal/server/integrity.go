@@ -14,9 +14,11 @@ import (
 const (
 	// sealEvery is how often a node looks for days to seal, and exports the audit head.
 	sealEvery = time.Hour
-	// sealPause is the time between two reads while rows are sealed, so that an old
-	// store, which is sealed at once, leaves the disk to requests.
+	// sealPause is the time between two reads, and after each commit, while rows are
+	// sealed, so that sealing an old store leaves the disk to requests.
 	sealPause = 5 * time.Millisecond
+	// sealLogEvery is how often a long run logs how far it is.
+	sealLogEvery = 10 * time.Second
 	// headTimeout bounds the last export of a node that stops.
 	headTimeout = 5 * time.Second
 )
@@ -41,11 +43,20 @@ func (n *Node) sealLedger(ctx context.Context) {
 
 // Seal writes the digests of all days that are over, and returns how many.
 func (n *Node) Seal(ctx context.Context) (digests int) {
-	digests, err := integrity.Seal(ctx, n.Store, n.Now(), func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(sealPause):
-		}
+	logged := time.Now()
+	digests, err := integrity.Seal(ctx, n.Store, n.Now(), integrity.Watch{
+		Pause: func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(sealPause):
+			}
+		},
+		Committed: func(digests int, operatorID int64) {
+			if time.Since(logged) >= sealLogEvery {
+				logged = time.Now()
+				n.log.Info("sealing wallet entries and ledger lines", "digests", digests, "operator", operatorID)
+			}
+		},
 	})
 	if digests > 0 {
 		n.log.Info("wallet entries and ledger lines sealed", "digests", digests)

@@ -41,8 +41,8 @@ func appendTo(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 }
 
-// actedTo tells the security log of staff actions, and of what people did to their own
-// logins.
+// actedTo writes staff actions, and what people did to their own logins, to the security
+// log.
 func actedTo(security *telemetry.Security) func(context.Context, admin.LoggedAct) {
 	if security == nil {
 		return nil
@@ -71,13 +71,26 @@ var actEvents = map[string]string{
 	string(admin.ProposalMake): "proposal_made", string(admin.ProposalApprove): "proposal_approved",
 	string(admin.ProposalDecline): "proposal_declined", string(admin.ProposalWithdraw): "proposal_withdrawn",
 	string(admin.LoginCreate): "login_created", string(admin.LoginResetPassword): "password_reset", string(admin.LoginResetTOTP): "second_factor_reset",
+	string(admin.PlanSet): "plan_changed", string(admin.PlanRetire): "plan_retired",
+	string(admin.ReviewSettle): "review_settled", string(admin.CommissionClose): "commission_closed",
 	string(admin.MaintenanceOn): "maintenance_on", string(admin.MaintenanceOff): "maintenance_off",
 	"password change": "password_changed", "totp set": "second_factor_set_up", "totp remove": "second_factor_removed",
 }
 
+// customerEvents are the events of actions whose subject may be a customer, which the
+// security log does not name.
+var customerEvents = map[string]string{
+	string(admin.SubscriberImport): "subscribers_imported", admin.CustomerPasswordReset: "app_password_reset",
+}
+
+// genericActions have the event staff_action, by choice: they move no money and change
+// nobody's access.
+var genericActions = []string{string(admin.ExceptionClose), string(admin.AddonClose), admin.CustomerPasswordAnswered}
+
 // shownChanges are the fields of a state whose change an event shows.
 var shownChanges = []string{
-	"status", "api", "rate_limit", "role", "disabled", "totp", "permissions", "expires_at", "kind", "amount", "maker", "wallet_balance",
+	"status", "api", "rate_limit", "commission_bps", "second_factor_required", "role", "disabled", "totp", "permissions", "expires_at",
+	"kind", "amount", "maker", "wallet_balance", "price", "duration", "retired",
 }
 
 // securityEvents are what a staff action comes to. Left out are the reason, which is
@@ -98,6 +111,9 @@ func securityEvents(act admin.LoggedAct) []telemetry.SecurityEvent {
 		e.Details = []slog.Attr{slog.Group("change", changes...)}
 	}
 	changed := func(field string) bool { return string(before[field]) != string(after[field]) }
+	if name, known := customerEvents[act.Action]; known {
+		return []telemetry.SecurityEvent{{Event: name}}
+	}
 	if name, known := actEvents[act.Action]; known {
 		e.Event = name
 		return []telemetry.SecurityEvent{e}
@@ -118,6 +134,9 @@ func securityEvents(act admin.LoggedAct) []telemetry.SecurityEvent {
 		}
 		if changed("api") {
 			add("operator_api_changed")
+		}
+		if changed("second_factor_required") {
+			add("operator_second_factor_changed")
 		}
 		if len(events) == 0 {
 			add("operator_changed")
@@ -164,7 +183,7 @@ var loginEvents = map[login.EventKind]string{
 	login.PasswordChangeFailed: "password_change_failed", login.TOTPConfirmFailed: "second_factor_set_up_failed", login.RecoveryCodeSpent: "recovery_code_used",
 }
 
-// loginsTo tells the security log who signed in, and who failed to.
+// loginsTo writes who signed in, and who failed to, to the security log.
 func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
 	return func(ctx context.Context, seen login.Event) {
 		visitor := telemetry.VisitorOf(ctx)
@@ -195,7 +214,7 @@ func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
 	}
 }
 
-// throttlingTo tells the security log of addresses that fail to authenticate too often.
+// throttlingTo writes addresses that fail to authenticate too often to the security log.
 func throttlingTo(security *telemetry.Security) func(netip.Addr) {
 	return func(addr netip.Addr) {
 		security.Log(telemetry.SecurityEvent{

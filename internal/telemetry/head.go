@@ -2,14 +2,14 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// HeadMetrics tells where the chains of staff actions and of ledger digests end, so that
-// whoever collects metrics has it outside the store.
+// HeadMetrics are the ends of the chains of staff actions and of ledger digests, so that
+// a metrics server keeps them outside the store.
 type HeadMetrics struct {
 	actions, digests prometheus.Gauge
 	info             *prometheus.GaugeVec
 }
 
-// Heads makes the ends of the chains visible.
+// Heads registers the metrics of the ends of the chains.
 func (m *Metrics) Heads() *HeadMetrics {
 	h := &HeadMetrics{
 		actions: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -29,7 +29,7 @@ func (m *Metrics) Heads() *HeadMetrics {
 	return h
 }
 
-// Exported replaces what is told.
+// Exported sets the metrics to a head.
 func (h *HeadMetrics) Exported(actions int64, mac string, digests int64, digestMAC string) {
 	h.actions.Set(float64(actions))
 	h.digests.Set(float64(digests))

@@ -23,9 +23,10 @@ var SecurityEvents = []string{
 	"key_issued", "key_rotated", "key_revoked", "key_permissions_changed",
 	"whitelist_added", "whitelist_removed",
 	"operator_created", "operator_suspended", "operator_reactivated", "operator_api_changed", "operator_changed",
-	"operator_deleted", "operator_undeleted",
-	"wallet_topped_up", "wallet_adjusted",
-	"proposal_made", "proposal_approved", "proposal_declined", "proposal_withdrawn",
+	"operator_deleted", "operator_undeleted", "operator_second_factor_changed",
+	"wallet_topped_up", "wallet_adjusted", "review_settled", "commission_closed",
+	"plan_changed", "plan_retired", "subscribers_imported", "app_password_reset",
+	"proposal_made", "proposal_approved", "proposal_declined", "proposal_withdrawn", "approval_refused",
 	"maintenance_on", "maintenance_off",
 	"staff_action",
 	"access_refused", "cross_site_refused", "api_throttled",
@@ -37,7 +38,7 @@ const (
 	SecurityRefused = "refused"
 )
 
-// SecurityEvent is something that whoever watches over an installation wants to know.
+// SecurityEvent is a sign-in, a staff action or a refusal.
 // It never has a password, a code, a token, a secret or a customer's data.
 type SecurityEvent struct {
 	// Event is one of SecurityEvents, Outcome one of the outcomes above.

@@ -16,9 +16,11 @@ func (v *Visit) noteVisitor() {
 	v.R = v.R.WithContext(telemetry.WithVisitor(v.R.Context(), visitor))
 }
 
-// refused tells the security log of a visit that was turned away.
-func (v *Visit) refused(event, reason string) {
+// LogRefused writes to the security log that what a visitor wanted was refused. subject
+// is what it was to be done to; it may be empty.
+func (v *Visit) LogRefused(event, reason, subject string) {
 	v.site.security.Log(telemetry.SecurityEvent{
-		Event: event, Outcome: telemetry.SecurityRefused, Reason: reason, Visitor: telemetry.VisitorOf(v.Context()), Path: v.route.Method + " " + v.route.Path,
+		Event: event, Outcome: telemetry.SecurityRefused, Reason: reason, Subject: subject,
+		Visitor: telemetry.VisitorOf(v.Context()), Path: v.route.Method + " " + v.route.Path,
 	})
 }

@@ -184,7 +184,7 @@ func (s *Site) serve(v *Visit) error {
 	}
 	// A form on somebody else's page, posted here with our visitor's cookie.
 	if err := s.crossSite.Check(v.R); err != nil {
-		v.refused("cross_site_refused", "")
+		v.LogRefused("cross_site_refused", "", "")
 		return problem(http.StatusForbidden, look.Word("This came from another site and was not done.")).because(err)
 	}
 	if err := s.admit(v); err != nil || v.answer.begun() {
@@ -202,7 +202,7 @@ func (s *Site) serve(v *Visit) error {
 func (s *Site) admit(v *Visit) error {
 	switch v.route.Who.judge(v.session()) {
 	case refused:
-		v.refused("access_refused", "role")
+		v.LogRefused("access_refused", "role", "")
 		return errNotYours
 	case signIn:
 		return v.See(returning("/sign-in", v.comeback()), nil)
@@ -210,6 +210,7 @@ func (s *Site) admit(v *Visit) error {
 		return v.See(nextStep(v.Session.Stage), nil)
 	}
 	if v.suspended() && v.route.Changes() {
+		v.LogRefused("access_refused", "operator suspended", "")
 		return errSuspended
 	}
 	if err := v.readForm(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestAuditHead_CutBackStoreIsFound(t *testing.T) {
+func TestAuditHead_TruncatedStoreIsFound(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	report := filepath.Join(t.TempDir(), "report.json")
@@ -33,9 +33,9 @@ func TestAuditHead_CutBackStoreIsFound(t *testing.T) {
 	e2e.AuditDamage(h, `DELETE FROM staff_acts WHERE id = (SELECT max(id) FROM staff_acts)`)
 	got := audit("--head", log)
 	if got.Code != e2e.ExitRefused {
-		t.Errorf("a store that was cut back: %s", got)
+		t.Errorf("a truncated store: %s", got)
 	}
-	e2e.Mentions(t, "the audit", got.Out, "H1 head of ", "cut back or rewritten")
+	e2e.Mentions(t, "the audit", got.Out, "H1 head of ", "truncated or rewritten")
 	if got := audit("--head", report); strings.Contains(got.Out, "H1") {
 		t.Errorf("the older head is still in the store: %s", got)
 	}

@@ -294,6 +294,8 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 		log.next(fields{"event": "proposal_made", "change.kind.to": "topup", "change.amount.to": "100.01", "actor": "web:maker"})
 	}
 	propose("R-1")
+	maker.Post("/console/approvals/1/approve", nil)
+	log.next(fields{"event": "approval_refused", "outcome": "refused", "subject": "proposal 1", "username": "maker", "reason": "proposal … is your own: somebody else has to approve it"})
 	checker.Post("/console/approvals/1/approve", nil).Sends(t, "/console/approvals")
 	log.next(fields{"event": "wallet_topped_up", "actor": "web:checker"})
 	log.next(fields{"event": "proposal_approved", "actor": "web:checker"})

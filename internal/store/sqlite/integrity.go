@@ -130,40 +130,49 @@ func textOrNil(text sql.NullString) *string {
 	return &text.String
 }
 
-// AddDigest numbers, signs and writes a digest, unless another node has added one since.
-func (db *DB) AddDigest(ctx context.Context, d integrity.Digest) (added bool, err error) {
+// AddDigests numbers, signs and writes digests, but for those that do not follow the
+// last one of their operator.
+func (db *DB) AddDigests(ctx context.Context, digests []integrity.Digest) (added int, err error) {
 	err = db.writer.do(ctx, func(tx *tx) error {
-		added = false
+		added = 0
 		keys := tx.keys.Load()
 		if keys == nil {
 			return integrity.ErrNoKey
 		}
-		last, err := lastDigest(tx, d.OperatorID)
-		if err != nil {
-			return err
-		}
-		if last.LastLine+1 != d.FirstLine || last.LastEntry+1 != d.FirstEntry || last.Day >= d.Day {
-			return nil
-		}
 		var number int64
 		var previous []byte
-		err = tx.queryRow(`SELECT number, mac FROM ledger_digests WHERE number > 0 ORDER BY number DESC LIMIT 1`).Scan(&number, &previous)
+		err := tx.queryRow(`SELECT number, mac FROM ledger_digests WHERE number > 0 ORDER BY number DESC LIMIT 1`).Scan(&number, &previous)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("read the last digest: %w", err)
 		}
-		d.Number = number + 1
-		mac := keys.SignDigest(previous, d)
-		changed, err := tx.exec(`
-			INSERT INTO ledger_digests (number, operator_id, day, first_line, last_line, first_entry, last_entry, ledger_hash, wallet_hash, mac, mac_key, made_at)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING`,
-			d.Number, d.OperatorID, d.Day, d.FirstLine, d.LastLine, d.FirstEntry, d.LastEntry, d.LedgerHash, d.WalletHash, mac.Code, int64(mac.Key), d.MadeAt)
-		if err != nil {
-			return fmt.Errorf("write the digest of lco %d and %s: %w", d.OperatorID, d.Day, err)
+		var last integrity.Digest
+		for _, d := range digests {
+			if last.OperatorID != d.OperatorID {
+				if last, err = lastDigest(tx, d.OperatorID); err != nil {
+					return err
+				}
+			}
+			if last.LastLine+1 != d.FirstLine || last.LastEntry+1 != d.FirstEntry || last.Day >= d.Day {
+				continue
+			}
+			d.Number = number + 1
+			mac := keys.SignDigest(previous, d)
+			_, err := tx.exec(`
+				INSERT INTO ledger_digests (number, operator_id, day, first_line, last_line, first_entry, last_entry, ledger_hash, wallet_hash, mac, mac_key, made_at)
+				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`,
+				d.Number, d.OperatorID, d.Day, d.FirstLine, d.LastLine, d.FirstEntry, d.LastEntry, d.LedgerHash, d.WalletHash, mac.Code, int64(mac.Key), d.MadeAt)
+			if err != nil {
+				return fmt.Errorf("write the digest of lco %d and %s: %w", d.OperatorID, d.Day, err)
+			}
+			last, number, previous = d, d.Number, mac.Code
+			added++
 		}
-		added = changed > 0
 		return nil
 	})
-	return added && err == nil, err
+	if err != nil {
+		return 0, err
+	}
+	return added, nil
 }
 
 // IntegrityHead reads the ends of the chains of staff actions and of digests.

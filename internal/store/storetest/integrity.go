@@ -3,6 +3,10 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +24,9 @@ var integrityTests = []test{
 	{"finished days are sealed, in the order of rows", finishedDays},
 	{"a digest that does not follow the last is not added", racedDigest},
 	{"several nodes seal every row once", racingSeals},
+	{"many digests are written in one commit, and an interrupted run is continued", interruptedSeal},
+	{"digests that do not follow the last are left out of a batch", batchedDigests},
+	{"an operator with a missing row keeps no other from being sealed", sealMissingRow},
 }
 
 // nextMAC is what the MAC of an action must be.
@@ -69,7 +76,7 @@ func unsignedActionRefused(h *house) {
 	if !errors.Is(err, integrity.ErrNoKey) {
 		h.Errorf("without keys: %v; want ErrNoKey", err)
 	}
-	if _, err := h.AddDigest(h.Context(), integrity.Digest{OperatorID: before.ID, Day: "2027-03-01", FirstLine: 1, FirstEntry: 1}); !errors.Is(err, integrity.ErrNoKey) {
+	if _, err := h.AddDigests(h.Context(), []integrity.Digest{{OperatorID: before.ID, Day: "2027-03-01", FirstLine: 1, FirstEntry: 1}}); !errors.Is(err, integrity.ErrNoKey) {
 		h.Errorf("a digest without keys: %v; want ErrNoKey", err)
 	}
 	if acts := h.acts(); len(acts) != 1 {
@@ -129,7 +136,7 @@ func finishedDays(h *house) {
 	}
 	seal := func(now time.Time, want int) {
 		h.Helper()
-		digests, err := integrity.Seal(h.Context(), h.Store, now, nil)
+		digests, err := integrity.Seal(h.Context(), h.Store, now, integrity.Watch{})
 		h.must(err)
 		if digests != want {
 			h.Errorf("%s: %d digests; want %d", now, digests, want)
@@ -170,9 +177,9 @@ func racedDigest(h *house) {
 	add := func(d integrity.Digest) bool {
 		h.Helper()
 		d.OperatorID, d.LedgerHash, d.WalletHash = id, []byte{1}, []byte{2}
-		added, err := h.AddDigest(h.Context(), d)
+		added, err := h.AddDigests(h.Context(), []integrity.Digest{d})
 		h.must(err)
-		return added
+		return added == 1
 	}
 	first := integrity.Digest{Day: "2027-03-01", FirstLine: 1, LastLine: 1, FirstEntry: 1, LastEntry: 1}
 	if add(integrity.Digest{Day: "2027-03-01", FirstLine: 2, LastLine: 2, FirstEntry: 1, LastEntry: 1}) {
@@ -189,15 +196,15 @@ func racedDigest(h *house) {
 func racingSeals(h *house) {
 	for _, name := range []string{"one", "two", "three"} {
 		id := h.operator(name).ID
-		for n := range 5 {
-			h.paid(id, "NEFT-"+name+string(rune('A'+n)), noon.AddDate(0, 0, n))
+		for n := range 50 {
+			h.paid(id, name+"-"+strconv.Itoa(n), noon.AddDate(0, 0, n))
 		}
 	}
 	var digests atomic.Int64
 	var nodes sync.WaitGroup
 	for range 4 {
 		nodes.Go(func() {
-			sealed, err := integrity.Seal(h.Context(), h.Store, noon.AddDate(0, 1, 0), func(context.Context) {})
+			sealed, err := integrity.Seal(h.Context(), h.Store, noon.AddDate(0, 6, 0), integrity.Watch{})
 			digests.Add(int64(sealed))
 			if err != nil {
 				h.Error(err)
@@ -205,9 +212,108 @@ func racingSeals(h *house) {
 		})
 	}
 	nodes.Wait()
-	sealed, err := integrity.Seal(h.Context(), h.Store, noon.AddDate(0, 1, 0), nil) // what a race left over
+	sealed, err := integrity.Seal(h.Context(), h.Store, noon.AddDate(0, 6, 0), integrity.Watch{}) // what a race left over
 	h.must(err)
-	if total := digests.Load() + int64(sealed); total != 15 || h.head().DigestNumber != 15 {
-		h.Errorf("%d digests, the last of which has number %d; want 15", total, h.head().DigestNumber)
+	if total := digests.Load() + int64(sealed); total != 150 || h.head().DigestNumber != 150 {
+		h.Errorf("%d digests, the last of which has number %d; want 150", total, h.head().DigestNumber)
+	}
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// committing counts the commits of digests, and fails after some of them.
+type committing struct {
+	integrity.Store
+	sizes []int
+	fails int // the commit that fails; 0 for none
+}
+
+func (c *committing) AddDigests(ctx context.Context, digests []integrity.Digest) (int, error) {
+	if c.sizes = append(c.sizes, len(digests)); len(c.sizes) == c.fails {
+		return 0, errInterrupted
+	}
+	return c.Store.AddDigests(ctx, digests)
+}
+
+func interruptedSeal(h *house) {
+	one, two := h.operator("one").ID, h.operator("two").ID
+	const days = 130
+	for day := range days {
+		h.paid(one, "ONE-"+strconv.Itoa(day), noon.AddDate(0, 0, day))
+	}
+	h.paid(two, "TWO", noon)
+	later := noon.AddDate(1, 0, 0)
+	first := &committing{Store: h.Store, fails: 2}
+	if digests, err := integrity.Seal(h.Context(), first, later, integrity.Watch{}); digests != 100 || !errors.Is(err, errInterrupted) {
+		h.Fatalf("%d digests, %v; want the first commit of 100", digests, err)
+	}
+	h.reopen()
+	second := &committing{Store: h.Store}
+	var seen []int
+	digests, err := integrity.Seal(h.Context(), second, later, integrity.Watch{Committed: func(digests int, operatorID int64) {
+		seen = append(seen, digests)
+		if operatorID != two {
+			h.Errorf("operator %d is reached; want %d", operatorID, two)
+		}
+	}})
+	h.must(err)
+	if want := []int{31}; digests != 31 || !slices.Equal(second.sizes, want) || !slices.Equal(seen, want) {
+		h.Errorf("%d digests in commits of %v, reported as %v; want the other 31 in one", digests, second.sizes, seen)
+	}
+	if last, err := h.LastDigest(h.Context(), one); err != nil || last.LastLine != days || last.LastEntry != days {
+		h.Errorf("the last digest of lco %d is %+v, %v; want all rows covered", one, last, err)
+	}
+	if head := h.head(); head.DigestNumber != days+1 {
+		h.Errorf("the head is %+v; want %d digests", head, days+1)
+	}
+}
+
+func batchedDigests(h *house) {
+	one, two := h.operator("one").ID, h.operator("two").ID
+	digest := func(id int64, day string, first, last int64) integrity.Digest {
+		return integrity.Digest{OperatorID: id, Day: day, FirstLine: first, LastLine: last, FirstEntry: first, LastEntry: last, LedgerHash: []byte{1}, WalletHash: []byte{2}}
+	}
+	add := func(want int, digests ...integrity.Digest) {
+		h.Helper()
+		added, err := h.AddDigests(h.Context(), digests)
+		h.must(err)
+		if added != want {
+			h.Errorf("%d of %d digests were added; want %d", added, len(digests), want)
+		}
+	}
+	add(0)
+	add(1, digest(one, "2027-03-01", 1, 2))
+	// Another node has sealed the first operator's day meanwhile.
+	add(3, digest(one, "2027-03-01", 1, 2), digest(one, "2027-03-02", 3, 3), digest(two, "2027-03-01", 1, 1), digest(two, "2027-03-02", 2, 2))
+	add(0, digest(two, "2027-03-01", 1, 1), digest(two, "2027-03-04", 4, 4), digest(two, "2027-03-02", 3, 3))
+	if head := h.head(); head.DigestNumber != 4 || head.Day != "2027-03-02" {
+		h.Errorf("the head is %+v; want four digests", head)
+	}
+}
+
+// missingEntry hides the third wallet entry of an operator.
+type missingEntry struct {
+	integrity.Store
+	operatorID int64
+}
+
+func (m missingEntry) WalletEntriesFrom(ctx context.Context, operatorID, seq int64, most int) ([]integrity.WalletEntry, error) {
+	entries, err := m.Store.WalletEntriesFrom(ctx, operatorID, seq, most)
+	return slices.DeleteFunc(entries, func(e integrity.WalletEntry) bool { return e.OperatorID == m.operatorID && e.Seq == 3 }), err
+}
+
+func sealMissingRow(h *house) {
+	one, two := h.operator("one").ID, h.operator("two").ID
+	for day := range 4 {
+		h.paid(one, "ONE-"+strconv.Itoa(day), noon.AddDate(0, 0, day))
+		h.paid(two, "TWO-"+strconv.Itoa(day), noon.AddDate(0, 0, day))
+	}
+	digests, err := integrity.Seal(h.Context(), missingEntry{h.Store, one}, noon.AddDate(0, 1, 0), integrity.Watch{})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("lco %d: row 3 is missing before row 4", one)) {
+		h.Errorf("%v; want the missing row", err)
+	}
+	last, err := h.LastDigest(h.Context(), two)
+	if h.must(err); digests != 5 || last.LastEntry != 4 {
+		h.Errorf("%d digests, the last of lco %d is %+v; want its four days and one day of lco %d", digests, two, last, one)
 	}
 }

@@ -147,7 +147,7 @@ var ways = []way{
 	{"LastDigest", (*walk).digests},
 	{"LedgerLinesFrom", (*walk).digests},
 	{"WalletEntriesFrom", (*walk).digests},
-	{"AddDigest", (*walk).digests},
+	{"AddDigests", (*walk).digests},
 	{"IntegrityHead", func(w *walk) { w.must(first(w.IntegrityHead(w.Context()))) }},
 	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 }
@@ -213,10 +213,10 @@ func (w *walk) digests() {
 		entries, err := w.WalletEntriesFrom(w.Context(), id, last.LastEntry+1, 3)
 		w.must(err)
 		day := w.on.Now.AddDate(0, 0, int(last.Number)).Format(time.DateOnly)
-		w.must(first(w.AddDigest(w.Context(), integrity.Digest{
+		w.must(first(w.AddDigests(w.Context(), []integrity.Digest{{
 			OperatorID: id, Day: day, FirstLine: last.LastLine + 1, LastLine: last.LastLine + int64(len(lines)),
 			FirstEntry: last.LastEntry + 1, LastEntry: last.LastEntry + int64(len(entries)), LedgerHash: []byte{1}, WalletHash: []byte{1},
-		})))
+		}})))
 	}
 }
 

@@ -3,7 +3,9 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"regexp"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
@@ -222,7 +224,7 @@ func (c console) approve(v *web.Visit) error {
 		return err
 	}
 	f := newForm(v, "approve")
-	outcome, err := c.desk(v).Approve(lasting(v), id)
+	outcome, err := c.carryOut(v, id)
 	if err != nil {
 		return c.undecided(v, f, err)
 	}
@@ -231,6 +233,19 @@ func (c console) approve(v *web.Visit) error {
 	}
 	return v.See(approvalsPath, v.Good("Approved, and carried out with that."))
 }
+
+// carryOut approves a proposal. A refusal is written to the security log: the login may
+// not be independent of the proposal's maker.
+func (c console) carryOut(v *web.Visit, id int64) (admin.Outcome, error) {
+	outcome, err := c.desk(v).Approve(lasting(v), id)
+	if refusal := (*admin.Refusal)(nil); errors.As(err, &refusal) {
+		v.LogRefused("approval_refused", formVerb.ReplaceAllString(refusal.Form, "…"), fmt.Sprintf("proposal %d", id))
+	}
+	return outcome, err
+}
+
+// formVerb finds the places of a refusal's arguments, which may be what people typed.
+var formVerb = regexp.MustCompile(`%[a-z]`)
 
 func (c console) decline(v *web.Visit) error {
 	return c.dismiss(v, "decline", (*admin.Desk).Decline, func() *look.Notice { return v.Good("Declined. Nothing was done.") })

@@ -192,7 +192,7 @@ func (c console) approveSettlement(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := c.desk(v).Approve(lasting(v), proposal.ID)
+	outcome, err := c.carryOut(v, proposal.ID)
 	if err != nil {
 		return c.refused(v, proposal.TransactionID, err, func(why string) error { return c.reviewed(v, reviewedPage{DismissProblem: why}) })
 	}
