@@ -22,7 +22,8 @@ type MovedAlone struct {
 // MovedQuery asks for what a person moved alone, and what was moved alone for an
 // operator, after After and up to Until.
 type MovedQuery struct {
-	Person       string
+	// People count as one person: see StaffAccess.Together.
+	People       []string
 	OperatorID   int64
 	After, Until time.Time
 }
@@ -89,8 +90,8 @@ func (l Limits) Second(person string, operatorID int64, amount money.Amount, mov
 }
 
 // query asks for what counts towards the limits at a moment.
-func (l Limits) query(person string, operatorID int64, at time.Time) MovedQuery {
-	return MovedQuery{Person: person, OperatorID: operatorID, After: at.Add(-l.Window), Until: at}
+func (l Limits) query(people []string, operatorID int64, at time.Time) MovedQuery {
+	return MovedQuery{People: people, OperatorID: operatorID, After: at.Add(-l.Window), Until: at}
 }
 
 // Limited reports whether the actor has limits; the command line has none.
@@ -98,8 +99,8 @@ func (a Act) Limited() bool { return a.limits != nil }
 
 // MovedBefore asks for what counts towards the actor's limits when they move money of
 // an operator. What another node's clock has ahead of this act counts, too.
-func (a Act) MovedBefore(operatorID int64) MovedQuery {
-	q := a.limits.query(Person(a.Actor), operatorID, a.At)
+func (a Act) MovedBefore(staff StaffAccess, operatorID int64) MovedQuery {
+	q := a.limits.query(staff.Together(a.Actor), operatorID, a.At)
 	if a.limits.Window > 0 {
 		q.Until = a.At.Add(a.limits.Window)
 	}
@@ -136,7 +137,15 @@ func (d *Desk) alone(amount money.Amount) error {
 // MovedAlone returns what counts now towards what the actor moves alone for an
 // operator.
 func (d *Desk) MovedAlone(ctx context.Context, operatorID int64) (MovedAlone, error) {
-	return d.store.MovedAlone(ctx, d.limits.query(Person(d.actor), operatorID, d.now()))
+	return d.movedAlone(ctx, d.actor, operatorID, d.now())
+}
+
+func (d *Desk) movedAlone(ctx context.Context, actor string, operatorID int64, at time.Time) (MovedAlone, error) {
+	staff, err := d.store.StaffAccess(ctx)
+	if err != nil {
+		return MovedAlone{}, err
+	}
+	return d.store.MovedAlone(ctx, d.limits.query(staff.Together(actor), operatorID, at))
 }
 
 // Second returns why the actor would need a second person to move an amount for an
@@ -156,7 +165,7 @@ func (d *Desk) WhySecond(ctx context.Context, p Proposal) (*SecondNeeded, error)
 		return nil, nil
 	}
 	person := Person(p.Maker)
-	moved, err := d.store.MovedAlone(ctx, d.limits.query(person, p.OperatorID, p.MadeAt))
+	moved, err := d.movedAlone(ctx, p.Maker, p.OperatorID, p.MadeAt)
 	if err != nil {
 		return nil, err
 	}

@@ -142,6 +142,20 @@ func (s StaffAccess) origins(actor string) []string {
 	return found
 }
 
+// Together are the people whose amounts count as one person's: the actor, and everybody
+// whose access comes from the actor alone, or from the same person alone. Otherwise
+// somebody could make logins to move more.
+func (s StaffAccess) Together(actor string) []string {
+	people, own := []string{Person(actor)}, s.origins(actor)
+	for _, p := range s.People {
+		shared := slices.ContainsFunc(s.origins(ConsoleActor(p)), func(origin string) bool { return slices.Contains(own, origin) })
+		if name := Person(ConsoleActor(p)); shared && !slices.Contains(people, name) {
+			people = append(people, name)
+		}
+	}
+	return people
+}
+
 // SecondPerson reports whether an administrator other than the maker can approve what
 // the maker proposes about a login, now or after a wait. It is not the login's own
 // person: who has lost a password cannot sign in to approve a new one.

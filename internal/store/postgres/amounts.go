@@ -16,9 +16,9 @@ func (db *DB) MovedAlone(ctx context.Context, q admin.MovedQuery) (admin.MovedAl
 func movedAlone(from querier, q admin.MovedQuery) (admin.MovedAlone, error) {
 	var person, operator int64
 	err := from.queryRow(`
-		SELECT (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE person = $1 AND at > $3 AND at <= $4),
+		SELECT (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE person = ANY ($1) AND at > $3 AND at <= $4),
 		       (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE operator_id = $2 AND at > $3 AND at <= $4)`,
-		q.Person, q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
+		q.People, q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
 	if err != nil {
 		return admin.MovedAlone{}, fmt.Errorf("add up what was moved alone: %w", err)
 	}
@@ -35,7 +35,11 @@ func countAlone(tx *tx, act admin.Act, operatorID int64, amount money.Amount) er
 		amount = amount.Neg()
 	}
 	if act.Limited() {
-		moved, err := movedAlone(tx, act.MovedBefore(operatorID))
+		staff, err := staffAccess(tx)
+		if err != nil {
+			return err
+		}
+		moved, err := movedAlone(tx, act.MovedBefore(staff, operatorID))
 		if err != nil {
 			return err
 		}

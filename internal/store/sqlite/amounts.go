@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -14,11 +15,15 @@ func (db *DB) MovedAlone(ctx context.Context, q admin.MovedQuery) (admin.MovedAl
 }
 
 func movedAlone(from rowQuerier, q admin.MovedQuery) (admin.MovedAlone, error) {
+	people, err := json.Marshal(q.People)
+	if err != nil {
+		return admin.MovedAlone{}, fmt.Errorf("add up what was moved alone: %w", err)
+	}
 	var person, operator int64
-	err := from.queryRow(`
-		SELECT (SELECT coalesce(sum(amount_paise), 0) FROM staff_amounts WHERE person = ?1 AND at > ?3 AND at <= ?4),
+	err = from.queryRow(`
+		SELECT (SELECT coalesce(sum(amount_paise), 0) FROM staff_amounts WHERE person IN (SELECT value FROM json_each(?1)) AND at > ?3 AND at <= ?4),
 		       (SELECT coalesce(sum(amount_paise), 0) FROM staff_amounts WHERE operator_id = ?2 AND at > ?3 AND at <= ?4)`,
-		q.Person, q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
+		string(people), q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
 	if err != nil {
 		return admin.MovedAlone{}, fmt.Errorf("add up what was moved alone: %w", err)
 	}
@@ -33,7 +38,11 @@ func countAlone(tx *tx, act admin.Act, operatorID int64, amount money.Amount) er
 		amount = amount.Neg()
 	}
 	if act.Limited() {
-		moved, err := movedAlone(tx, act.MovedBefore(operatorID))
+		staff, err := staffAccess(tx)
+		if err != nil {
+			return err
+		}
+		moved, err := movedAlone(tx, act.MovedBefore(staff, operatorID))
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -25,6 +26,7 @@ var amountTests = []test{
 	{"amounts that a second person approved do not count", sumApproved},
 	{"a repeated top-up counts once", sumRepeats},
 	{"a limit of zero always takes a second person", sumZeroLimit},
+	{"logins that one person made alone count as that person", sumAcrossLogins},
 }
 
 // split are the limits that four top-ups of 50,000.00 do not get past.
@@ -276,7 +278,7 @@ func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
 	check := func(when string) {
 		s.Helper()
 		for i, person := range []string{"asha", "binu"} {
-			moved, err := s.MovedAlone(s.Context(), admin.MovedQuery{Person: person, OperatorID: s.operator.ID, After: noon.Add(-time.Hour), Until: noon.Add(48 * time.Hour)})
+			moved, err := s.MovedAlone(s.Context(), admin.MovedQuery{People: []string{person}, OperatorID: s.operator.ID, After: noon.Add(-time.Hour), Until: noon.Add(48 * time.Hour)})
 			if err != nil || moved != want[i] {
 				s.Errorf("%s: %s moved %+v, %v; want %+v", when, person, moved, err, want[i])
 			}
@@ -285,4 +287,34 @@ func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
 	check("as counted")
 	refill(t)
 	check("as filled by the migration")
+}
+
+// A sole administrator makes finance logins to move more than one person may.
+func sumAcrossLogins(h *house) {
+	s := h.shop("0")
+	h.hire("asha", admin.Administrator)
+	in := func(name string, role admin.Role) *admin.Desk {
+		return admin.NewDesk(h.Store, sealer{}, "web:"+name, func() time.Time { return noon }).As(role, split)
+	}
+	for _, name := range []string{"one", "two"} {
+		made, err := in("asha", admin.Administrator).SubmitLogin(h.Context(), admin.NewLogin{Username: name, Name: name, Role: login.Finance})
+		h.must(err)
+		if made.Waits() {
+			h.Fatalf("login %s waits; want it made, because nobody else could approve it", name)
+		}
+	}
+	h.hire("independent", admin.Finance)
+	for _, one := range []struct {
+		name  string
+		role  admin.Role
+		waits bool
+	}{{"one", admin.Finance, false}, {"two", admin.Finance, true}, {"asha", admin.Administrator, true}, {"independent", admin.Finance, false}} {
+		operator := h.operator("of " + one.name)
+		outcome, err := in(one.name, one.role).SubmitTopUp(h.Context(), admin.TopUp{OperatorID: operator.ID, Amount: rupees("50000"), Reference: "NEFT " + one.name})
+		h.must(err)
+		if outcome.Waits() != one.waits {
+			h.Errorf("50,000.00 by %s: %+v; want it to wait: %v", one.name, outcome, one.waits)
+		}
+	}
+	s.money("after all", "0", "0")
 }

@@ -138,7 +138,7 @@ var ways = []way{
 	{"CancelBulkJob", func(w *walk) { w.must(first(w.CancelBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now))) }},
 	{"PurgeBulkDrafts", func(w *walk) { w.must(first(w.PurgeBulkDrafts(w.Context(), w.on.Now.Add(time.Hour), 1))) }},
 	{"MovedAlone", func(w *walk) {
-		w.must(first(w.MovedAlone(w.Context(), admin.MovedQuery{Person: "asha", OperatorID: w.on.OperatorID, After: w.on.Now.Add(-oneDay), Until: w.on.Now})))
+		w.must(first(w.MovedAlone(w.Context(), admin.MovedQuery{People: []string{"asha"}, OperatorID: w.on.OperatorID, After: w.on.Now.Add(-oneDay), Until: w.on.Now})))
 	}},
 	{"PlanComparison", func(w *walk) { w.must(first(w.PlanComparison(w.Context(), w.plan.ID))) }},
 	{"Operator", func(w *walk) { w.must(first(w.Operator(w.Context(), w.on.OperatorID))) }},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"regexp"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -16,9 +17,10 @@ import (
 
 const (
 	approvalsPath = "/console/approvals"
-	// proposalRows is how many proposals are listed: those that wait, and the latest
-	// that were decided.
-	proposalRows = 100
+	// proposalRows is how many proposals are listed that were decided, and
+	// openProposalRows how many that wait.
+	proposalRows     = 100
+	openProposalRows = 1000
 )
 
 func (c console) approvalRoutes() []web.Route {
@@ -150,10 +152,16 @@ func (c console) approvals(v *web.Visit) error { return c.approvalsPage(v, newFo
 
 func (c console) approvalsPage(v *web.Visit, f *form) error {
 	desk := c.desk(v)
-	all, err := desk.Proposals(v.Context(), admin.ProposalFilter{Most: proposalRows})
+	// What waits is listed however much was decided since.
+	open, err := desk.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: openProposalRows})
 	if err != nil {
 		return err
 	}
+	latest, err := desk.Proposals(v.Context(), admin.ProposalFilter{Most: proposalRows})
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(open, slices.DeleteFunc(latest, func(p admin.Proposal) bool { return p.Status == admin.ProposalOpen }))
 	data := approvalsPage{Form: f, rights: rightsOf(v)}
 	if data.second, err = c.second(v); err != nil {
 		return err
