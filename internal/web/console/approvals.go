@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"regexp"
+	"slices"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
