@@ -111,6 +111,7 @@ func TestCLIAdminRefusesAndChangesNothing(t *testing.T) {
 		{"an unknown type", plan("--type", "bundle"), []string{"bundle", "standard", "combo"}},
 		{"no duration", plan("--duration", "0"), []string{"duration"}},
 		{"a duration below zero", plan("--duration", "-1"), []string{"duration"}},
+		{"a duration beyond the bound", plan("--duration", "25"), []string{"duration", "25", "1 to 24", "plans.max_months"}},
 		{"a duration of centuries", plan("--duration", "1201"), []string{"duration"}},
 		{"a plan without an id", plan("--id", ""), []string{"id"}},
 		{"a plan's id with blanks around it", plan("--id", " NEW-1 "), []string{"id", "blanks"}},
@@ -210,7 +211,8 @@ func TestCLIAdminAcceptsTheLastOfTheRange(t *testing.T) {
 		{"lco", "set", "--lco", "1", "--rate-limit", "1", "--commission-bps", "10000", "--low-balance", "0"},
 		{"lco", "create", "--name", strings.Repeat("ब", 100)},
 		{"wallet", "topup", "--lco", "1", "--amount", "+0.01", "--reference", strings.Repeat("ब", 200)},
-		{"plan", "set", "--id", "A", "--name", "A", "--price", "0.01", "--duration", "120", "--component", "main=TV-BASIC"},
+		{"plan", "set", "--id", "A", "--name", "A", "--price", "0.01", "--duration", "24", "--component", "main=TV-BASIC"},
+		{"plan", "set", "--id", "B", "--name", "B", "--price", "0.01", "--duration", "120", "--component", "main=TV-BASIC", "--set", "plans.max_months=120"},
 	} {
 		e2e.OK(t, h.Admin(args...))
 	}

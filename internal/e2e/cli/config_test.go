@@ -277,7 +277,8 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	want.Limits.FailedAuthPerMinute = 30
 	want.Panel.Idle, want.Panel.Absolute, want.Panel.StaffTOTP = 30*time.Minute, 12*time.Hour, true
 	want.RequestLog.Keep = 720 * time.Hour
-	want.Approval.Above, want.Approval.Window, want.Approval.PriceChange = money.Paise(50_000_00), 24*time.Hour, 20
+	want.Approval.Above, want.Approval.Window = money.Paise(50_000_00), 24*time.Hour
+	want.Approval.NewLoginWait, want.Approval.PriceChange = 24*time.Hour, 20
 	want.Plans.MaxMonths = 24
 	want.Log.Level = "info"
 	if !reflect.DeepEqual(config, want) {

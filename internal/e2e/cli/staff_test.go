@@ -573,12 +573,14 @@ func TestCLIStaffRefusalsStayOnOneLine(t *testing.T) {
 }
 
 var (
-	cliAuditShape  = []string{"ok bool", "counts object", "acts_head text", "violations any"}
+	cliAuditShape  = []string{"ok bool", "counts object", "acts_head text", "head object", "skipped texts", "violations any"}
 	cliCountsShape = []string{
 		"operators int", "wallets int", "wallet_entries int", "ledger_lines int", "operations object", "commissions int", "operation_events int",
 		"provider_calls int", "exceptions int", "subscribers int", "cycles int", "plans int", "plan_versions int", "keys int", "whitelist_entries int",
-		"acts int", "logins int", "proposals int", "closed_months int", "nonces int", "rate_minutes int", "sums object",
+		"acts int", "logins int", "proposals int", "closed_months int", "ledger_digests int", "unsealed_rows int",
+		"nonces int", "rate_minutes int", "sums object",
 	}
+	cliHeadShape   = []string{"at text", "actions int", "hash text", "mac string", "digests int", "day string", "digest_mac string"}
 	cliAuditStates = []string{"total int", "processing int", "needs_review int", "success int", "failed int"}
 	cliAuditSums   = []string{"credited amount", "charged amount", "held amount", "balance amount", "ledger amount", "commission amount"}
 )
@@ -591,8 +593,11 @@ func cliAudited(t testing.TB, h *e2e.Install) (counts, states, sums map[string]s
 		t.Fatalf("the books are to agree, in one line; %s", got)
 	}
 	report := e2e.Shape(t, got.Out, cliAuditShape...)
-	if report["ok"] != "true" || report["violations"] != "[]" || !regexp.MustCompile(`^"[0-9a-f]{64}"$`).MatchString(report["acts_head"]) {
+	if report["ok"] != "true" || report["violations"] != "[]" || report["skipped"] != "[]" || !regexp.MustCompile(`^"[0-9a-f]{64}"$`).MatchString(report["acts_head"]) {
 		t.Errorf("the audit says %s", got.Out)
+	}
+	if head := e2e.Shape(t, report["head"], cliHeadShape...); head["hash"] != report["acts_head"] {
+		t.Errorf("the head ends with %s; want %s", head["hash"], report["acts_head"])
 	}
 	counts = e2e.Shape(t, report["counts"], cliCountsShape...)
 	return counts, e2e.Shape(t, counts["operations"], cliAuditStates...), e2e.Shape(t, counts["sums"], cliAuditSums...)
