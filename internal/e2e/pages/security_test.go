@@ -80,7 +80,7 @@ type fields = map[string]any
 
 func TestSecurityLog_SignIns(t *testing.T) {
 	t.Parallel()
-	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "log.security_file=")
 	who := w.Person(t, "asha", login.Finance, 0)
 	log := &securityReader{t: t, read: w.Logged.String}
 	log.skip()
@@ -196,7 +196,7 @@ func must[T any](value T, err error) T {
 
 func TestSecurityLog_StaffActions(t *testing.T) {
 	t.Parallel()
-	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=100.00")
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=100.00", "log.security_file=")
 	log := &securityReader{t: t, read: w.Logged.String}
 	ctx, lco := t.Context(), w.Line.LCOID
 	log.skip()
@@ -340,7 +340,7 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 // An address that begins to be throttled is one event, however often it goes on.
 func TestSecurityLog_APIThrottled(t *testing.T) {
 	t.Parallel()
-	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=3")
+	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=3", "log.security_file=")
 	me := w.DemoCaller()
 	me.Key = "cxk_" + strings.Repeat("0", 32)
 	log := &securityReader{t: t, read: w.Logged.String}
