@@ -36,9 +36,9 @@ type Grant struct {
 }
 
 // Grants are the grants that an action leaves, in place of earlier ones of the same
-// kind. proposer is who proposed it; empty if nobody had to. Whoever has the access of
-// one of the two in their hands gives it, too: otherwise somebody could take a login
-// over, and have it give another one its access in their place.
+// kind. proposer is who proposed it; empty if nobody had to. Everybody who
+// controls the login of one of the two (see origins) gets a grant, too: otherwise somebody
+// could take a login over and grant access through it.
 func (a Act) Grants(staff StaffAccess, to login.Person, what GrantKind, proposer string) []Grant {
 	if !a.Limited() {
 		return nil
@@ -127,9 +127,8 @@ func (s StaffAccess) grants(actor string) []Grant {
 	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return g.LoginID != person.ID })
 }
 
-// origins are the actor and everybody who has the actor's access in their hands,
-// because it comes from them alone or they were shown the password, directly or through
-// another login.
+// origins returns the actor and everybody who controls the actor's login: they gave it
+// access alone or were shown its password, directly or through another login.
 func (s StaffAccess) origins(actor string) []string {
 	found := []string{actor}
 	for i := 0; i < len(found); i++ {

@@ -55,7 +55,7 @@ type grantRow struct {
 
 // readGrants demands that every grant is of a staff login that is there, and follows
 // from an act of the console: one grant where somebody acted alone, two where two people
-// agreed, and further ones of who has the login of one of them in their hands.
+// agreed, and further ones of everybody who controls the login of one of them.
 func (a *auditor) readGrants(staff map[int64]bool) {
 	if !a.has(broughtGrants) {
 		return
@@ -100,7 +100,7 @@ func (a *auditor) judgeGrants(subject, what string, given []grantRow) {
 	if !did {
 		a.found("A11", subject, "%s gave it access (%s) at %s, and no act of theirs says so", given[0].actor, what, moment(at))
 	}
-	// Whoever has the login of one of them in their hands stands beside them.
+	// Everybody who controls the login of one of them has a grant, too.
 	if byOne && alone != len(given) || !byOne && len(given)-alone < 2 {
 		a.found("A11", subject, "%d people gave it access (%s), %d of them alone; expected one alone, or two", len(given), what, alone)
 	}

@@ -18,7 +18,7 @@ type tx struct {
 	// What the writer knows by heart of what it has written.
 	nonces nonces
 	places places
-	// acts are the staff actions that the present fact has written down.
+	// acts are the staff actions that the current write has logged.
 	acts []admin.LoggedAct
 	// keys sign staff actions and digests; nil in a store that was given none.
 	keys atomic.Pointer[integrity.Keys]
