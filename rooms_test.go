@@ -99,6 +99,7 @@ var rooms = []room{
 	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
 	{path: "internal/store/*", doors: both(storeDoors, []string{"internal/fileowner", "internal/integrity"}), never: netHTTP, timeless: true},
 	{path: "internal/store/storetest", doors: both(storeDoors, []string{"internal/integrity"}), never: netHTTP, timeless: true, sealed: true},
+	{path: "internal/store/sqlitetest", doors: []string{"internal/store/*", "internal/store/storetest"}, never: netHTTP, timeless: true, sealed: true, testing: true},
 	{path: "internal/store/pgtest", doors: []string{"internal/pgprogram"}, never: netHTTP, sealed: true},
 	{path: "internal/pgprogram", never: both(netHTTP, database), stdlib: true, timeless: true},
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/provider/simulator"
 	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -38,11 +38,7 @@ type counter struct {
 const customerMobile = "9812345678"
 
 func newCounter(t *testing.T) *counter {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := sqlitetest.New(t)
 	provider, err := simulator.New(simulator.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -66,7 +66,7 @@ type world struct {
 // onBothStores runs a test in a world on each store.
 func onBothStores(t *testing.T, run func(*world)) {
 	t.Run("SQLite", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "coax.db")
+		path := sqlitetest.NewFile(t)
 		run(newWorld(t, func() (books, error) { return sqlite.Open(t.Context(), path, sqlite.Options{}) }))
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/requestlog"
-	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/signing"
 )
 
@@ -33,11 +32,7 @@ func callsOf(t *testing.T, log *requestlog.Log, many int) []requestlog.Entry {
 
 func keepingRequests(t *testing.T, keep time.Duration) (*requestlog.Log, plan) {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := sqlitetest.New(t)
 	log := requestlog.New(db, requestlog.Config{Keep: keep})
 	return log, func(api *Config, _ *FrontDoorConfig) { api.Requests = log }
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -42,10 +42,7 @@ func newOffice(t *testing.T, config login.Config) *office {
 	if o.vault, err = access.OpenVault(text); err != nil {
 		t.Fatal(err)
 	}
-	if o.store, err = sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = o.store.Close() })
+	o.store = sqlitetest.New(t)
 	config.Now = func() time.Time { return o.now }
 	o.desk = login.New(o.store, o.vault, config)
 	o.staff = admin.NewDesk(o.store, o.vault, "cli:test", config.Now)

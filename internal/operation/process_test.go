@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -197,7 +197,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := sqlitetest.NewFile(t)
 	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)

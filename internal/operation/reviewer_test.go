@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -33,15 +33,12 @@ type reviewFixture struct {
 
 func newReviewFixture(t testing.TB) *reviewFixture {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := sqlitetest.New(t)
 	f := &reviewFixture{TB: t, db: db, desk: admin.NewDesk(db, nil, "test", f0), settled: make(chan struct{}, 100_000), byID: map[string]operation.Operation{}}
 	f.must(db.RecordComparison(t.Context(), catalogue.Comparison{
 		Provider: "test", At: noon, Components: []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}, {Code: "OTT", Name: "OTT", Role: catalogue.Addon}},
 	}))
+	var err error
 	f.plan, err = f.desk.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(100), Months: 1, Type: subscription.Standard, Main: "TV"})
 	f.must(err)
 	return f

@@ -11,7 +11,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -23,7 +22,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
-	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/internal/telemetry"
 	"github.com/coaxhq/coax/internal/web"
 )
@@ -83,11 +82,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{t: t, logged: &journal{}}
 	h.time.Store(time.Now().UnixMilli())
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "coax.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := sqlitetest.New(t)
 	key, err := access.NewMasterKey()
 	if err != nil {
 		t.Fatal(err)

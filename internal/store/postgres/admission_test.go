@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // Places are taken for a whole batch before it is known who gets one.
 func TestAMinuteInWhichNobodyWasLetInHasNoCounter(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	record := operator(t, db, 60)
 	burned := asking(record, "nonce-1")
@@ -44,7 +43,7 @@ func TestAMinuteInWhichNobodyWasLetInHasNoCounter(t *testing.T) {
 // A node whose clock is two days behind purges, and then one whose clock is right. A
 // nonce that was just used does not look old to either.
 func TestPurge_ClockBehindAgesNoNonce(t *testing.T) {
-	db, err := Open(t.Context(), pgtest.NewDatabase(t), Options{})
+	db, err := Open(t.Context(), migrated(t), Options{})
 	ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	record := customersOf(t, db, raw(t, db.where), 1, 1)[0].record

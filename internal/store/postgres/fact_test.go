@@ -13,7 +13,6 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // undo has the server undo the next so many facts that write to a table, as it
@@ -32,7 +31,7 @@ func undo(t *testing.T, conn *pgx.Conn, table, code string, times int) {
 func TestAFactThatTheServerUndoesIsTriedAgainWithTheSameIDs(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{serializationFailure, deadlockDetected} {
-		address := pgtest.NewDatabase(t)
+		address := migrated(t)
 		db, conn := open(t, address), raw(t, address)
 		record := operator(t, db, 60)
 		draft := activation(t, db, record.Operator.ID, "key-1")
@@ -72,7 +71,7 @@ func TestAFactThatTheServerUndoesIsTriedAgainWithTheSameIDs(t *testing.T) {
 
 func TestAFactThatTheServerKeepsUndoingFailsWhole(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	record := operator(t, db, 60)
 	draft := activation(t, db, record.Operator.ID, "key-1")
@@ -92,7 +91,7 @@ func TestAFactThatTheServerKeepsUndoingFailsWhole(t *testing.T) {
 // A real deadlock: two facts that take two rows in opposite order.
 func TestOfTwoFactsThatDeadlockBothBecomeTrue(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db := open(t, address)
 	first, second := operator(t, db, 60).Operator.ID, operator(t, db, 60).Operator.ID
 	var group, locked sync.WaitGroup
@@ -131,7 +130,7 @@ func TestOfTwoFactsThatDeadlockBothBecomeTrue(t *testing.T) {
 
 func TestAFactThatPanicsHasFailedAndIsUndone(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, err := Open(t.Context(), unhurried(address)+"&pool_max_conns=1", Options{})
 	ok(t, err)
 	defer db.Close()

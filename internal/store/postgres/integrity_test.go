@@ -8,7 +8,6 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/integrity"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -17,7 +16,7 @@ func integrityKeys() *integrity.Keys {
 }
 
 func TestStaffActions_TwoNodesKeepOneChain(t *testing.T) {
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	nodes := []*DB{open(t, address), open(t, address)}
 	var starting sync.WaitGroup
 	for _, node := range nodes {
@@ -73,7 +72,7 @@ func TestStaffActions_TwoNodesKeepOneChain(t *testing.T) {
 
 // A node of the release before knows no MACs, and goes on until it is replaced.
 func TestStaffActions_OlderReleaseIsRefusedOnceSigned(t *testing.T) {
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	insert := func(id int) error {
 		_, err := conn.Exec(t.Context(), fmt.Sprintf(`

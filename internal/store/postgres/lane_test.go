@@ -11,14 +11,13 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // A caller who hangs up before a batch has taken the request has asked for
 // nothing; afterwards it runs, whoever listens.
 func TestACallerWhoHangsUpIsDroppedBeforeABatchAndNotAfter(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	db.locks.shared = 5 * time.Minute
 	record := operator(t, db, 60)
@@ -75,7 +74,7 @@ func TestACallerWhoHangsUpIsDroppedBeforeABatchAndNotAfter(t *testing.T) {
 // change meanwhile hold for whoever waited, as they do for everybody behind.
 func TestWhoWaitsForAPlaceIsJudgedOnTheTermsOfTheirTurn(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	record := operator(t, db, 10)
 	if first, err := db.Admit(t.Context(), asking(record, "nonce-first")); err != nil || !first.Counted {
@@ -116,7 +115,7 @@ func TestWhoWaitsForAPlaceIsJudgedOnTheTermsOfTheirTurn(t *testing.T) {
 // few, and every place is given once.
 func TestPlacesInAMinuteAreCountedExactlyOverTwoNodes(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	nodes := []*DB{open(t, address), open(t, address)}
 	const callers, each = 64, 4
 	var records []access.Record
@@ -164,7 +163,7 @@ func TestPlacesInAMinuteAreCountedExactlyOverTwoNodes(t *testing.T) {
 // One nonce, many callers on two nodes: one of them is let in.
 func TestANonceIsUsedOnceOverTwoNodes(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	nodes := []*DB{open(t, address), open(t, address)}
 	record := operator(t, nodes[0], 1000)
 	for round := range 10 {

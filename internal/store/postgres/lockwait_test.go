@@ -16,7 +16,6 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/requestlog"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 const (
@@ -41,7 +40,7 @@ type lockFixture struct {
 
 func newLockFixture(t *testing.T, parameters string, customers int) *lockFixture {
 	t.Helper()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, err := Open(t.Context(), address+parameters, Options{})
 	ok(t, err)
 	t.Cleanup(func() { _ = db.Close() })

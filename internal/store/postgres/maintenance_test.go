@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"github.com/coaxhq/coax/internal/operation"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // A reservation that has found the mode off commits before the mode is on; one that comes
 // while somebody switches it on waits, and finds it on.
 func TestStartMaintenance_WaitsForReservationsUnderWay(t *testing.T) {
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, other, under, look := open(t, address), open(t, address), raw(t, address), raw(t, address)
 	record := operator(t, db, 60)
 	draft := activation(t, other, record.Operator.ID, "late")
@@ -48,7 +47,7 @@ func TestStartMaintenance_WaitsForReservationsUnderWay(t *testing.T) {
 
 // A dump locks every table in ACCESS SHARE mode for as long as it takes.
 func TestStartMaintenance_DoesNotWaitForADump(t *testing.T) {
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, dump := open(t, address), raw(t, address)
 	exec(t, dump, `BEGIN`)
 	exec(t, dump, `LOCK TABLE maintenance IN ACCESS SHARE MODE`)

@@ -71,8 +71,7 @@ func TestAToolRefusesAnEmptyDatabase(t *testing.T) {
 
 func TestASchemaOfANewerGenerationIsRefused(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
-	open(t, address)
+	address := migrated(t)
 	exec(t, raw(t, address), `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1000)`)
 	for _, role := range []Role{Node, Tool} {
 		_, err := Open(t.Context(), address, Options{Role: role})
@@ -82,8 +81,7 @@ func TestASchemaOfANewerGenerationIsRefused(t *testing.T) {
 
 func TestASchemaThatLacksAMigrationIsRefusedByATool(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
-	open(t, address)
+	address := migrated(t)
 	exec(t, raw(t, address), `DELETE FROM goose_db_version WHERE version_id > 0`)
 	_, err := Open(t.Context(), address, Options{Role: Tool})
 	refused(t, "a schema that lacks a migration", err, "older than this binary", "coax migrate")
@@ -95,47 +93,45 @@ func TestTenNodesThatOpenAnEmptyDatabaseAtOnceMigrateItOnce(t *testing.T) {
 	files, err := migrations.ReadDir("migrations")
 	ok(t, err)
 	all := len(files)
-	for round := range 3 {
-		address := pgtest.NewDatabase(t)
-		var gates []io.Closer
-		var group sync.WaitGroup
-		for node := range 10 {
-			process := osexec.Command(os.Args[0])
-			process.Env = append(os.Environ(), openTest+"="+unhurried(address), "GORACE=atexit_sleep_ms=0")
-			gate, err := process.StdinPipe()
-			ok(t, err)
-			var said bytes.Buffer
-			process.Stdout, process.Stderr = &said, &said
-			ok(t, process.Start())
-			gates = append(gates, gate)
-			group.Go(func() {
-				if err := process.Wait(); err != nil {
-					t.Errorf("round %d, node %d: %v: %s", round, node, err, said.String())
-				}
-			})
-		}
-		for _, gate := range gates {
-			ok(t, gate.Close())
-		}
-		group.Wait()
-		conn := raw(t, address)
-		for query, want := range map[string]int{
-			`SELECT count(*) FROM goose_db_version WHERE version_id > 0`: all, `SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`: all,
-			`SELECT count(*) FROM goose_db_version WHERE version_id = 0`: 1, `SELECT count(*) FROM schema_tolerance`: all, `SELECT count(*) FROM staff_chain`: 1,
-		} {
-			if got := count(t, conn, query); got != want {
-				t.Errorf("round %d: %s is %d; want %d", round, query, got, want)
+	address := pgtest.NewDatabase(t)
+	var gates []io.Closer
+	var group sync.WaitGroup
+	for node := range 10 {
+		process := osexec.Command(os.Args[0])
+		process.Env = append(os.Environ(), openTest+"="+unhurried(address), "GORACE=atexit_sleep_ms=0")
+		gate, err := process.StdinPipe()
+		ok(t, err)
+		var said bytes.Buffer
+		process.Stdout, process.Stderr = &said, &said
+		ok(t, process.Start())
+		gates = append(gates, gate)
+		group.Go(func() {
+			if err := process.Wait(); err != nil {
+				t.Errorf("node %d: %v: %s", node, err, said.String())
 			}
-		}
-		ok(t, open(t, address).Ready(t.Context()))
+		})
 	}
+	for _, gate := range gates {
+		ok(t, gate.Close())
+	}
+	group.Wait()
+	conn := raw(t, address)
+	for query, want := range map[string]int{
+		`SELECT count(*) FROM goose_db_version WHERE version_id > 0`: all, `SELECT count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`: all,
+		`SELECT count(*) FROM goose_db_version WHERE version_id = 0`: 1, `SELECT count(*) FROM schema_tolerance`: all, `SELECT count(*) FROM staff_chain`: 1,
+	} {
+		if got := count(t, conn, query); got != want {
+			t.Errorf("%s is %d; want %d", query, got, want)
+		}
+	}
+	ok(t, open(t, address).Ready(t.Context()))
 }
 
 // Two nodes that both find a store without a master key, and have different ones:
 // one of them has the wrong one, and must not seal a secret with it.
 func TestOfNodesThatStartWithDifferentMasterKeysOneIsTold(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	nodes := []*DB{open(t, address), open(t, address)}
 	conn := raw(t, address)
 	for round := range 20 {

@@ -38,7 +38,7 @@ func scans(t *testing.T, conn *pgx.Conn) map[string]int {
 // would still be followed when they have grown.
 func TestARequestReadsNoTableFromEndToEndHoweverSmallItIs(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	record := operator(t, db, 60)
 	draft := activation(t, db, record.Operator.ID, "key-1")
@@ -82,7 +82,7 @@ func TestARequestReadsNoTableFromEndToEndHoweverSmallItIs(t *testing.T) {
 // An operator has had many operations, and nobody has told the server yet.
 func TestAKeyIsFoundWithoutGoingThroughTheOperatorsOperations(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	customers := customersOf(t, db, conn, 1, 200)
 	reads := func() int {
@@ -131,7 +131,7 @@ func TestTheAuditIsPlannedForWholeTables(t *testing.T) {
 // not followed for long once there is more.
 func TestAPlanForAnEmptyTableIsNotFollowedForLong(t *testing.T) {
 	t.Parallel()
-	db := open(t, pgtest.NewDatabase(t))
+	db := open(t, migrated(t))
 	acquire := func() *pgxpool.Conn {
 		t.Helper()
 		conn, err := db.pool.Acquire(t.Context())

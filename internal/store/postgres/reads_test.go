@@ -9,7 +9,6 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -17,7 +16,7 @@ import (
 // and waits for the first is what the server gives up; it is read again, and
 // nobody notices.
 func TestAReadThatWasGivenUpForAMigrationIsReadAgain(t *testing.T) {
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, err := Open(t.Context(), address, Options{})
 	if err != nil {
 		t.Fatal(err)

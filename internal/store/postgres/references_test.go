@@ -7,7 +7,6 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
@@ -53,7 +52,7 @@ func TestReferences_ProposalOfAnOlderBinaryIsInTheWay(t *testing.T) {
 // Several nodes that start together fill in a large store once, without a gap.
 func TestReferences_NodesFillInTogether(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	ok(t, open(t, address).Close())
 	exec(t, raw(t, address), `
 		INSERT INTO operators (id, name, status, api, rate_limit, commission_bps, low_balance_paise, created_at, version)

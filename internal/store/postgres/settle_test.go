@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
-	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // A settlement says what the operation has become without reading it back, whether
 // the operation was looked at before or not.
 func TestWhatASettlementReturnsIsWhatIsKept(t *testing.T) {
 	t.Parallel()
-	address := pgtest.NewDatabase(t)
+	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
 	customers := customersOf(t, db, conn, 2, 40)
 	to := map[string]func(*operation.Settlement){
@@ -87,7 +86,7 @@ func TestWhatASettlementReturnsIsWhatIsKept(t *testing.T) {
 // what is still its own.
 func TestWhoSleptFindsTheOperationAsOthersLeftItAndHarmsNoNeighbour(t *testing.T) {
 	t.Parallel()
-	s := newStall(t, pgtest.NewDatabase(t))
+	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 2, 8)
 	var ops []operation.Operation
 	for i, c := range customers {

@@ -18,7 +18,7 @@ import (
 
 func TestAReservationThatIsRefusedDoesNotHarmItsNeighbours(t *testing.T) {
 	t.Parallel()
-	s := newStall(t, pgtest.NewDatabase(t))
+	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 3, 12)
 	var drafts []operation.Draft
 	for i, c := range customers[1:] {
@@ -57,7 +57,7 @@ func TestAReservationThatIsRefusedDoesNotHarmItsNeighbours(t *testing.T) {
 
 func TestOfTwoDebitsInABatchWithMoneyForOneOneIsMade(t *testing.T) {
 	t.Parallel()
-	s := newStall(t, pgtest.NewDatabase(t))
+	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 2, 6) // of two operators in turn
 	poor, rich := customers[0].record.Operator.ID, customers[1].record.Operator.ID
 	exec(t, s.watch, `UPDATE wallets SET balance_paise = 30000, ledger_paise = 30000 WHERE operator_id = $1`, poor)
@@ -91,7 +91,7 @@ func TestOfTwoDebitsInABatchWithMoneyForOneOneIsMade(t *testing.T) {
 // each is told what it left.
 func TestFactsOfOneWalletInABatchFollowEachOther(t *testing.T) {
 	t.Parallel()
-	s := newStall(t, pgtest.NewDatabase(t))
+	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 2, 20)
 	var drafts []operation.Draft
 	for i, c := range customers[1:] {
@@ -211,7 +211,7 @@ func TestWhenTheCommitOfABatchIsNotAnsweredEverybodyInItIsInDoubt(t *testing.T) 
 // Who hangs up at the door has asked for nothing; whom a batch has taken is served.
 func TestADraftWhoseCallerHangsUpAtTheDoorIsNeverReserved(t *testing.T) {
 	t.Parallel()
-	s := newStall(t, pgtest.NewDatabase(t))
+	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 1, 3)
 	ctx, hangUp := context.WithCancel(t.Context())
 	taken := make(chan error, 1)

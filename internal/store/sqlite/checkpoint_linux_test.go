@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +10,7 @@ import (
 // With a file that a process closes it loses the locks that connections hold on it, and
 // another process would take the log for nobody's.
 func TestTheFileStaysLockedWhileConnectionsAreOpen(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	for range 3 * lookEvery {
 		fill(t, db, "a", checkpointAt)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -28,13 +29,21 @@ func fill(t testing.TB, db *DB, name string, pages int) {
 func pour(t testing.TB, db *DB, name string, pages int) {
 	t.Helper()
 	err := db.writer.do(t.Context(), func(tx *tx) error {
-		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, randomblob(?2)) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
-			name, pages*PageSize)
+		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
+			name, filler(pages))
 		return err
 	})
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// filler is content for some pages. It differs each time: SQLite does not write a page
+// that stays as it was. Its own randomblob would take most of these tests' time.
+func filler(pages int) []byte {
+	content := make([]byte, pages*PageSize)
+	_, _ = rand.Read(content)
+	return content
 }
 
 func logSize(t testing.TB, db *DB) int64 {
@@ -47,7 +56,7 @@ func logSize(t testing.TB, db *DB) int64 {
 }
 
 func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	for i := range 80 {
 		fill(t, db, []string{"a", "b", "c", "d", "e"}[i%5], 400)
@@ -62,7 +71,7 @@ func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
 // it is done, the log gives back the room that it took, a little at a time: it is cut
 // within a commit.
 func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	fill(t, db, "a", 1)
 	err := db.snapshot(t.Context(), func(from querier) error {
@@ -112,7 +121,7 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 // What comes in while the disk takes what was copied is the copier's as well, so that
 // hardly anything is left to the writer, for whom everybody waits.
 func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	look, err := connect(db.path)
 	if err != nil {
@@ -162,13 +171,13 @@ func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
 // that, the page would be lost; so nothing is written any more, and whoever opens the
 // store next has all of the log.
 func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	db := open(t, path, Options{})
 	scratch(t, db)
 	db.writer.log.flush = func() error { return syscall.EIO }
 	for range 10 * lookEvery {
 		pages := func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), randomblob(?1) FROM scratch`, checkpointAt*PageSize)
+			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), ?1 FROM scratch`, filler(checkpointAt))
 			return err
 		}
 		if err := db.writer.do(t.Context(), pages); err != nil {
@@ -224,7 +233,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 }
 
 func TestDamageIsFoundByInspection(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	db := open(t, path, Options{})
 	scratch(t, db)
 	for _, name := range []string{"a", "b", "c"} {
@@ -257,7 +266,7 @@ func TestDamageIsFoundByInspection(t *testing.T) {
 // copier's last look and the writer's turn. They are the copier's all the same: it
 // takes seconds to copy as many as an audit leaves.
 func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	look, err := connect(db.path)
 	if err != nil {
@@ -308,7 +317,7 @@ func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 
 // Closing waits for a copy under way, and leaves no log behind.
 func TestClosingWaitsForTheCopier(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	for range 5 {
 		db, err := Open(t.Context(), path, Options{})
 		if err != nil {

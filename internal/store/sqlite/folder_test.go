@@ -16,7 +16,7 @@ import (
 )
 
 func TestASecondNodeIsKeptOutOfTheFolderAndToldWhy(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	first := open(t, path, Options{})
 	_, err := Open(t.Context(), path, Options{})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another node (process %d)", os.Getpid())) {
@@ -107,7 +107,7 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 }
 
 func TestASchemaFromTheFutureIsRefusedWithWhatToDo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	db := open(t, path, Options{})
 	future := func(oldest int) {
 		t.Helper()
@@ -171,7 +171,7 @@ func TestRubbishInTheFilesPlaceIsNotTakenForAStore(t *testing.T) {
 }
 
 func TestAFileThatVanishedMakesTheStoreNotReady(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	if err := db.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestAToolIsNeverKeptWaitingByABusyNode(t *testing.T) {
 		}
 		return
 	}
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	node := open(t, path, Options{})
 	scratch(t, node)
 	var done atomic.Bool

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,7 @@ import (
 
 // A binary of the release before knows no MACs.
 func TestStaffActions_OlderReleaseIsRefusedOnceSigned(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	insert := func() error {
 		return db.writer.do(t.Context(), func(tx *tx) error {
 			_, err := tx.exec(`INSERT INTO staff_acts (actor, action, subject, before_state, after_state, reason, at, hash)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +53,7 @@ func write(t testing.TB, db *DB, name string) {
 }
 
 func TestAQuestionIsAnsweredAtAMomentAfterItWasAsked(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	release := holdLane(t, db)
 	write(t, db, "before both")
@@ -79,7 +78,7 @@ func TestAQuestionIsAnsweredAtAMomentAfterItWasAsked(t *testing.T) {
 }
 
 func TestWhoeverHasWrittenSeesItInTheNextQuestion(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	var group sync.WaitGroup
 	for caller := range 32 {
@@ -105,7 +104,7 @@ func TestWhoeverHasWrittenSeesItInTheNextQuestion(t *testing.T) {
 // The first question of a batch has something committed between its own reading and
 // its neighbour's.
 func TestQuestionsThatQueueUpAreAnsweredAtOneMoment(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	release := holdLane(t, db)
 	var first, second string
@@ -142,7 +141,7 @@ func TestQuestionsThatQueueUpAreAnsweredAtOneMoment(t *testing.T) {
 // caller hung up, one that panics in the middle of its rows, one under which SQLite
 // has ended the transaction, and good ones before, between and behind them.
 func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "a")
 	write(t, db, "b")
@@ -216,7 +215,7 @@ func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
 }
 
 func TestACallerWhoHangsUpAfterAnsweringBeganGetsTheAnswer(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -256,7 +255,7 @@ func TestACallerWhoHangsUpAfterAnsweringBeganGetsTheAnswer(t *testing.T) {
 
 // More than can be answered at one moment are answered at several.
 func TestEveryQuestionOfACrowdIsAnswered(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	release := holdLane(t, db)
 	const many = 5*maxQuestions + 1
@@ -291,7 +290,7 @@ func TestAMomentLeftOpenIsNotInTheWayOfQuestionsForEver(t *testing.T) {
 }
 
 func leaveOpen(t *testing.T, ask func(db *DB, seen *string) error) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	var seen string
 	if err := db.ask(t.Context(), noted(&seen)); err != nil {
@@ -312,7 +311,7 @@ func leaveOpen(t *testing.T, ask func(db *DB, seen *string) error) {
 }
 
 func TestQuestionsBeforeCloseAreAnsweredAndThoseAfterItTurnedAway(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
 	release := holdLane(t, db)

@@ -71,7 +71,7 @@ func checkIndex(t testing.TB, db *DB) {
 }
 
 func TestAUsedNonceIsKnownWhereverItStands(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	options := Options{NonceBuffer: 16}
 	db := open(t, path, options)
 	const all = 100
@@ -125,7 +125,7 @@ var errChanged = errors.New("it changed its mind")
 // A fact that fails after it has burned a nonce has not burned it: alone, and among
 // neighbours whose nonces stay used.
 func TestANonceThatWasUndoneIsFreeAgain(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{NonceBuffer: 4})
+	db := open(t, newFile(t), Options{NonceBuffer: 4})
 	burnAnd := func(nonce string, then error) error {
 		return db.writer.do(t.Context(), func(tx *tx) error {
 			fresh, err := tx.nonces.burn(tx, carrying(nonce, "req-first"))
@@ -171,7 +171,7 @@ func TestANonceOfACommitThatFailedIsUsedIfTheFileHasIt(t *testing.T) {
 	for name, happened := range map[string]bool{"it had happened": true, "it had not": false} {
 		t.Run(name, func(t *testing.T) {
 			failing := false
-			db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Commit: func(commit func() error) error {
+			db := open(t, newFile(t), Options{Commit: func(commit func() error) error {
 				if !failing {
 					return commit()
 				}
@@ -205,7 +205,7 @@ func TestANonceOfACommitThatFailedIsUsedIfTheFileHasIt(t *testing.T) {
 // Commits fail in the midst of everything, some after they have happened. What the file
 // has is used, and nothing else.
 func TestNoncesAreUsedOnceThroughFailingCommits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	commits := 0
 	options := Options{NonceBuffer: 8, Commit: func(commit func() error) error {
 		commits++
@@ -249,7 +249,7 @@ func TestNoncesAreUsedOnceThroughFailingCommits(t *testing.T) {
 // A nonce that cannot be told from a used one by its mark is refused: in memory and in
 // the index.
 func TestANonceWithTheMarkOfAnotherIsRefused(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{NonceBuffer: 2})
+	db := open(t, newFile(t), Options{NonceBuffer: 2})
 	burn(t, db, carrying("first", "req-first"))
 	err := db.writer.do(t.Context(), func(tx *tx) error {
 		tx.nonces.recent[markOf(7, "second")] = tx.nonces.recent[markOf(7, "first")]
@@ -268,7 +268,7 @@ func TestANonceWithTheMarkOfAnotherIsRefused(t *testing.T) {
 
 // A replay writes nothing: whoever sends it over and over costs the disk nothing.
 func TestAReplayWritesNothing(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	db := open(t, path, Options{NonceBuffer: 4})
 	for i := range 20 {
 		burn(t, db, carrying(fmt.Sprint("nonce-", i), "req-first"))
@@ -292,7 +292,7 @@ func TestAReplayWritesNothing(t *testing.T) {
 }
 
 func TestPurgedNoncesLeaveTheIndex(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{NonceBuffer: 10})
+	db := open(t, newFile(t), Options{NonceBuffer: 10})
 	for i := range 35 {
 		a := carrying(fmt.Sprint("nonce-", i), "req-first")
 		a.Now = noon.Add(time.Duration(i) * time.Minute)
@@ -390,7 +390,7 @@ func migratedTo(t *testing.T, path string, version int64) *sql.DB {
 // The release before counts positions from 1 when it finds no rows, and writes none
 // into the index.
 func TestNoncesThatAnOlderReleaseWroteInBetweenStayUsed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	db := open(t, path, Options{NonceBuffer: 4})
 	for i := range 40 {
 		burn(t, db, carrying(fmt.Sprint("nonce-", i), "req-first"))
@@ -438,7 +438,7 @@ func TestNoncesThatAnOlderReleaseWroteInBetweenStayUsed(t *testing.T) {
 // What was decided about rows of a clock that was ahead says nothing about rows that
 // get their positions later.
 func TestNoncesAfterThoseOfAClockAheadAreKept(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "coax.db")
+	path := newFile(t)
 	db := open(t, path, Options{})
 	purgeAt := func(now time.Time) (removed int) {
 		t.Helper()

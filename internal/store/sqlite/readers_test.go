@@ -3,14 +3,13 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 )
 
 // As many connections are opened as are in use at a time, and the one that was used
 // last is used again.
 func TestReadersAreOpenedAsTheyAreNeeded(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	take := func() *connection {
 		t.Helper()
 		c, err := db.readers.take(t.Context())

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,7 +9,7 @@ import (
 )
 
 func TestNothingIsBegunOnADiskThatIsAsGoodAsFull(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	free, err := db.free()
 	if err != nil || free < minRoom {

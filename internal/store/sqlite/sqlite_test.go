@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,33 +24,17 @@ func (f folder) Open(t testing.TB) storetest.Store {
 }
 
 func TestStore(t *testing.T) {
-	empty := emptyStore(t)
-	storetest.Run(t, func(t testing.TB) storetest.Place {
-		path := t.TempDir()
-		if err := os.WriteFile(filepath.Join(path, "coax.db"), empty, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return folder(path)
-	})
+	storetest.Run(t, func(t testing.TB) storetest.Place { return folder(filepath.Dir(newFile(t))) })
 }
 
-// emptyStore is the file of a store that was migrated and has no rows. There is a store
-// for each test, and to copy one takes far less time than to migrate it.
-func emptyStore(t *testing.T) []byte {
-	path := filepath.Join(t.TempDir(), "coax.db")
-	db, err := Open(t.Context(), path, Options{})
-	if err == nil {
-		err = db.Close()
-	}
+// newFile returns the path of a store that was migrated and has no rows.
+var newFile = storetest.PreparedFile(func(path string) error {
+	db, err := Open(context.Background(), path, Options{})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+	return db.Close()
+})
 
 // A large store's writer keeps more of it in memory, within bounds.
 func TestTheWritersCacheGrowsWithTheFile(t *testing.T) {

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,7 @@ import (
 // commit fails, in front of it and behind it.
 func TestAQuestionToTheWriterSeesNothingThatIsNotCommitted(t *testing.T) {
 	fails := false
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Commit: func(commit func() error) error {
+	db := open(t, newFile(t), Options{Commit: func(commit func() error) error {
 		if fails {
 			return engine.ResultBusy.ToError()
 		}
@@ -59,7 +58,7 @@ func TestAQuestionToTheWriterSeesNothingThatIsNotCommitted(t *testing.T) {
 
 func TestWhoeverHasWrittenSeesItInTheNextQuestionToTheWriter(t *testing.T) {
 	watch := &observed{}
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Observe: watch})
+	db := open(t, newFile(t), Options{Observe: watch})
 	scratch(t, db)
 	for _, name := range []string{"a", "a b", "a b c"} {
 		write(t, db, name[len(name)-1:])
@@ -76,7 +75,7 @@ func TestWhoeverHasWrittenSeesItInTheNextQuestionToTheWriter(t *testing.T) {
 
 // Questions of every kind stand in one batch with facts.
 func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "a")
 	release := hold(t, db)
@@ -142,7 +141,7 @@ func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
 }
 
 func TestATransactionLeftOpenIsNotWhatAQuestionIsToldOf(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
 	if _, err := db.writer.tx.exec("BEGIN IMMEDIATE"); err != nil {
@@ -160,7 +159,7 @@ func TestATransactionLeftOpenIsNotWhatAQuestionIsToldOf(t *testing.T) {
 func TestQuestionsToTheWriterAreTurnedAwayWhenItIsClosedOrItsDiskHasFailed(t *testing.T) {
 	var seen string
 	t.Run("closed", func(t *testing.T) {
-		db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+		db := open(t, newFile(t), Options{})
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +169,7 @@ func TestQuestionsToTheWriterAreTurnedAwayWhenItIsClosedOrItsDiskHasFailed(t *te
 	})
 	t.Run("failed while it waited", func(t *testing.T) {
 		failed := engine.ResultIOErrWrite.ToError()
-		db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Commit: func(func() error) error { return failed }})
+		db := open(t, newFile(t), Options{Commit: func(func() error) error { return failed }})
 		release := hold(t, db)
 		answer := make(chan error, 1)
 		go func() { answer <- db.writer.ask(t.Context(), noted(&seen)) }()

@@ -105,7 +105,7 @@ func (o *observed) Batch(facts int) func() {
 
 func TestFactsThatQueueUpShareOneCommit(t *testing.T) {
 	watch := &observed{}
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Observe: watch})
+	db := open(t, newFile(t), Options{Observe: watch})
 	scratch(t, db)
 	release := hold(t, db)
 	var group sync.WaitGroup
@@ -129,7 +129,7 @@ func TestFactsThatQueueUpShareOneCommit(t *testing.T) {
 // before, between and behind them.
 func TestNeighboursInABatchDoNotHarmEachOther(t *testing.T) {
 	watch := &observed{}
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{Observe: watch})
+	db := open(t, newFile(t), Options{Observe: watch})
 	scratch(t, db)
 	release := hold(t, db)
 
@@ -199,7 +199,7 @@ func TestNeighboursInABatchDoNotHarmEachOther(t *testing.T) {
 func isNil(err error) bool { return err == nil }
 
 func TestACallerWhoHangsUpAfterTheBatchBeganGetsTheOutcome(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	ctx, hangUp := context.WithCancel(t.Context())
 	err := db.writer.do(ctx, func(tx *tx) error {
@@ -212,7 +212,7 @@ func TestACallerWhoHangsUpAfterTheBatchBeganGetsTheOutcome(t *testing.T) {
 }
 
 func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	if err := db.writer.do(t.Context(), note("before")); err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
 }
 
 func TestATransactionLeftOpenIsNotInTheWayForEver(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	if _, err := db.writer.tx.exec("BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestATransactionLeftOpenIsNotInTheWayForEver(t *testing.T) {
 }
 
 func TestFactsAfterCloseAreTurnedAway(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
+	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -341,7 +341,7 @@ func writeTogether(t *testing.T, path string, callers, each int) {
 func BenchmarkWriter(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			db := open(b, filepath.Join(b.TempDir(), "coax.db"), Options{})
+			db := open(b, newFile(b), Options{})
 			scratch(b, db)
 			b.SetParallelism(callers)
 			b.ResetTimer()
