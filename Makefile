@@ -72,16 +72,21 @@ demo: build ## Run a whole Coax with nothing to configure, and three months of m
 
 .PHONY: test
 test: tools-present lint test-bin ## Lint and the tests that every change has to pass: some eight minutes on two cores (SEED=1 for the simulation)
-	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory --keep-going test-run
+	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory test-run
 
 .PHONY: test-bin
 test-bin: build
 	go build -tags failpoints -o bin/coax-failpoints ./cmd/coax
 
-# The steps of make test, with the binaries and the database server there.
+# The steps of make test, with the binaries and the database server there. They run side
+# by side: one after the other, each would end with one package and an idle processor.
 .PHONY: test-run test-seed test-raced test-unraced test-postgres
 test-run: export COAX_TEST_SEED := $(or $(COAX_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-test-run: test-seed test-raced test-unraced test-postgres
+test-run: test-seed
+	@steps=; failed=0; \
+	for step in test-raced test-unraced test-postgres; do $(MAKE) --no-print-directory $$step & steps="$$steps $$!"; done; \
+	for step in $$steps; do wait $$step || failed=1; done; \
+	exit $$failed
 
 test-seed:
 	@echo 'the simulation begins with seed $(COAX_TEST_SEED); make test SEED=$(COAX_TEST_SEED) begins with it again'
