@@ -106,7 +106,8 @@ func planComparison(from querier, id string) (admin.PlanComparison, error) {
 		return c, fmt.Errorf("look for an approved change of plan %s: %w", id, err)
 	}
 	c.Approved = moment(approved)
-	return c, nil
+	c.Staff, err = staffAccess(from)
+	return c, err
 }
 
 // RetirePlan takes a plan out of the catalogue.
