@@ -84,8 +84,8 @@ type PlanComparison struct {
 	Versions []subscription.Plan
 	// Approved is when a change of the plan was last approved; zero if none was.
 	Approved time.Time
-	// Staff says whether a second person could approve a plan that there is nothing to
-	// compare with.
+	// Staff says whether a second person could approve a new plan that there is nothing
+	// to compare with; zero where the plan is not new.
 	Staff StaffAccess
 }
 
