@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/sheet"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -63,6 +64,11 @@ func (f *listFlags) read(a *app, command *cobra.Command) error {
 		return usage("--from %s is not before --to %s", f.from, f.to)
 	}
 	return nil
+}
+
+// query asks for at most so many rows of an operator, or of all if id is 0.
+func (f *listFlags) query(id int64, most int) admin.ListQuery {
+	return admin.ListQuery{OperatorID: id, From: f.From, To: f.To, Most: most}
 }
 
 // readTime reads a day in Indian time, or a moment.

@@ -129,7 +129,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 				return printList(a, flags, lister[admin.LedgerEntry]{
 					none: "The ledger is empty.",
 					page: func(most int, after *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
-						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						query := flags.query(id, most)
 						if after != nil {
 							query.After.Number = after.Line
 						}
@@ -175,7 +175,7 @@ func (a *app) commissionCommand() *cobra.Command {
 				return printList(a, flags, lister[admin.CommissionEntry]{
 					none: "Nothing has been earned yet.",
 					page: func(most int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
-						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						query := flags.query(id, most)
 						if after != nil {
 							query.After = admin.Cursor{At: after.BegunAt, ID: after.TransactionID}
 						}
@@ -339,7 +339,7 @@ func (a *app) logCommand() *cobra.Command {
 				return printList(a, flags, lister[admin.LoggedAct]{
 					none: "Nothing has been done yet.",
 					page: func(most int, after *admin.LoggedAct) ([]admin.LoggedAct, error) {
-						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						query := flags.query(id, most)
 						if after != nil {
 							query.After.Number = after.ID
 						}

@@ -117,7 +117,7 @@ func (a *app) subscriberList() *cobra.Command {
 				return printList(a, flags, lister[admin.SubscriberEntry]{
 					none: "There is no such subscriber.",
 					page: func(most int, after *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
-						query := admin.ListQuery{OperatorID: id, From: flags.From, To: flags.To, Most: most}
+						query := flags.query(id, most)
 						if after != nil {
 							query.After.ID = after.ID
 						}

@@ -165,8 +165,10 @@ func (s StaffAccess) SecondPerson(maker string, about int64) bool {
 }
 
 // MayApprove refuses the approval of a proposal by somebody in the console who may
-// not approve it: its maker, somebody who is not independent of the maker, or somebody
-// whose login was created, raised or reset in the console less than wait ago.
+// not approve it: its maker, somebody whose login is disabled or has no role that
+// allows it, somebody who is not independent of the maker, or somebody whose login was
+// created, raised or reset in the console less than wait ago. A store asks in the
+// transaction that approves: the login may have changed since the page was shown.
 func (s StaffAccess) MayApprove(p Proposal, checker string, now time.Time, wait time.Duration) error {
 	if p.Maker == checker {
 		return Refuse("proposal %d is your own: somebody else has to approve it", p.ID)
@@ -174,7 +176,7 @@ func (s StaffAccess) MayApprove(p Proposal, checker string, now time.Time, wait 
 	if err := s.MakerStands(p); err != nil {
 		return err
 	}
-	if person, known := s.person(checker); !known || person.Disabled {
+	if person, known := s.person(checker); !known || person.Disabled || !Approves(person.Role) || !May(Role(person.Role), p.Kind.Action()) {
 		return Refuse("%s has no login that may approve", checker)
 	}
 	if refusal := s.barred(p.Maker, checker); refusal != nil {

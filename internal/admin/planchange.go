@@ -84,6 +84,9 @@ type PlanComparison struct {
 	Versions []subscription.Plan
 	// Approved is when a change of the plan was last approved; zero if none was.
 	Approved time.Time
+	// Staff says whether a second person could approve a new plan that there is nothing
+	// to compare with; zero where the plan is not new.
+	Staff StaffAccess
 }
 
 // SetsPlanAlone returns a *PlanSecondNeeded if the actor may not set a plan alone.
@@ -93,7 +96,7 @@ func (a Act) SetsPlanAlone(was, plan subscription.Plan, with PlanComparison) err
 	if a.limits == nil {
 		return nil
 	}
-	if why := a.limits.secondForPlan(was, plan, with, a.At); why != nil {
+	if why := a.limits.secondForPlan(a.Actor, was, plan, with, a.At); why != nil {
 		return &PlanSecondNeeded{Was: was, Refusal: why}
 	}
 	return nil
@@ -106,17 +109,19 @@ func (d *Desk) PlanSecond(ctx context.Context, was, plan subscription.Plan) (*Re
 	if err != nil || !d.limited {
 		return nil, err
 	}
-	return d.limits.secondForPlan(was, plan, with, d.now()), nil
+	return d.limits.secondForPlan(d.actor, was, plan, with, d.now()), nil
 }
 
-// secondForPlan returns why a plan takes a second person; nil if it does not.
+// secondForPlan returns why a plan of an actor's takes a second person; nil if it does not.
 //
 // Prices are compared with those of now and with those at the beginning of the
 // window: several small changes within it count together, and so does a plan that
 // was retired, or made, to be compared with. A new plan is compared with those of the
 // same components, which were retired long ago if none is on sale, or else with those
-// of its main component alone.
-func (l Limits) secondForPlan(was, plan subscription.Plan, with PlanComparison, now time.Time) *Refusal {
+// of its main component alone. Where no plan ever had its main component, its price takes
+// a second person if there is one: otherwise nobody could make the first plans in the
+// console.
+func (l Limits) secondForPlan(actor string, was, plan subscription.Plan, with PlanComparison, now time.Time) *Refusal {
 	begins := now.Add(-l.Window)
 	histories := map[string][]subscription.Plan{}
 	for _, version := range with.Versions {
@@ -180,6 +185,10 @@ func (l Limits) secondForPlan(was, plan subscription.Plan, with PlanComparison, 
 	if i := slices.IndexFunc(latest, func(other subscription.Plan) bool { return other.Main == plan.Main }); i >= 0 {
 		return Refuse("plan %s would have the main component of plan %s, and there is no price to compare it with: propose it, and let somebody else approve it",
 			plan.ID, latest[i].ID)
+	}
+	if was.Version == 0 && with.Staff.SecondPerson(actor, 0) {
+		return Refuse("plan %s would be the first of main component %s, and there is no price to compare it with: propose it, and let somebody else approve it",
+			plan.ID, plan.Main)
 	}
 	return nil
 }

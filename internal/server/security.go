@@ -28,8 +28,8 @@ func OpenSecurity(config Config, log *slog.Logger, metrics *telemetry.Metrics) (
 	return security, nil
 }
 
-// appendTo opens a file for appending, and makes it, for its owner only, if it is not
-// there.
+// appendTo opens a file for reading and appending, and makes it, for its owner only, if
+// it is not there.
 func appendTo(path string) (*os.File, error) {
 	made, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
@@ -38,7 +38,7 @@ func appendTo(path string) (*os.File, error) {
 	if err := made.Close(); err != nil {
 		return nil, err
 	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	return os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 }
 
 // actedTo writes staff actions, and what people did to their own logins, to the security

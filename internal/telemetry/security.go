@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -100,7 +101,7 @@ type Security struct {
 }
 
 // NewSecurity writes security events to the ordinary log, or, if open is not nil, to
-// the file that it opens for appending. Metrics may be nil.
+// the file that it opens for reading and appending. Metrics may be nil.
 func NewSecurity(log *slog.Logger, metrics *Metrics, open func() (*os.File, error)) (*Security, error) {
 	s := &Security{log: log, metrics: metrics, open: open}
 	if open == nil {
@@ -110,23 +111,40 @@ func NewSecurity(log *slog.Logger, metrics *Metrics, open func() (*os.File, erro
 }
 
 // Reopen opens the file anew, as is needed after it was renamed; the old one stays in
-// use if that fails. Without a file it does nothing.
+// use if that fails. An event is written wholly to the one or to the other. Without a
+// file it does nothing.
 func (s *Security) Reopen() error {
 	if s == nil || s.open == nil {
 		return nil
 	}
-	file, err := s.open()
+	file, err := s.open() // before the lock: it may take long
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	torn, err := endsWithinLine(file)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
 	old := s.file
-	s.file, s.torn = file, false
+	s.file, s.torn = file, torn
 	if old != nil {
 		return old.Close()
 	}
 	return nil
+}
+
+// endsWithinLine reports whether a file's last line is not whole: the disk was full, or
+// the process that wrote it ended.
+func endsWithinLine(file *os.File) (bool, error) {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false, err
+	}
+	last := make([]byte, 1)
+	_, err = file.ReadAt(last, info.Size()-1)
+	return last[0] != '\n', err
 }
 
 // Close closes the file.

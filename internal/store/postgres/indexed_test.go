@@ -82,7 +82,7 @@ var (
 var ofStaff = map[string]string{
 	"release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "lists.go": "the desk of staff", "importing.go": "the desk of staff",
 	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
-	"proposals.go": "the desk of staff", "grants.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
+	"proposals.go": "the desk of staff", "references.go": "a start, and the desk of staff", "grants.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
 	"passwords.go": "the desk of staff", "refuseLastOwner": "an owner's page of people",
 	"countAlone": "the desk of staff", "setPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",

@@ -12,7 +12,8 @@ import (
 )
 
 // UseIntegrityKeys gives the store the keys for what it writes from now on, and starts
-// the keyed chain of staff actions where it has none.
+// the keyed chain of staff actions where it has none. From then on older binaries are
+// refused staff actions, credits among them.
 func (db *DB) UseIntegrityKeys(ctx context.Context, keys *integrity.Keys, now time.Time) (sealed int64, started bool, err error) {
 	db.keys.Store(keys)
 	if start, err := chainStart(db.read(ctx)); err != nil || start != nil {
@@ -32,6 +33,9 @@ func (db *DB) UseIntegrityKeys(ctx context.Context, keys *integrity.Keys, now ti
 			ON CONFLICT DO NOTHING`, start.LastID, start.LastHash, mac.Code, int64(mac.Key), now.UnixMilli())
 		if err == nil && changed > 0 {
 			_, err = tx.exec(`UPDATE staff_chain SET mac = $1, mac_id = last_id`, mac.Code)
+		}
+		if err == nil && changed > 0 {
+			err = fillLastReferences(tx)
 		}
 		if err != nil {
 			return fmt.Errorf("start the keyed staff actions: %w", err)

@@ -87,7 +87,7 @@ const fillBatch = 1000
 // left out, and looked for once more.
 func (db *DB) fillReferences(ctx context.Context) error {
 	for tries := 1; ; tries++ {
-		missing, err := db.unfilled(ctx)
+		missing, err := listUnfilled(db.read(ctx))
 		if err != nil {
 			return fmt.Errorf("look for references: %w", err)
 		}
@@ -98,12 +98,27 @@ func (db *DB) fillReferences(ctx context.Context) error {
 			return fmt.Errorf("fill in the references of %s: %d entries are left", db.where, len(missing))
 		}
 		for batch := range slices.Chunk(missing, fillBatch) {
-			if err := db.fillCredited(ctx, batch); err != nil {
-				return fmt.Errorf("fill in references: %w", err)
+			if err := db.do(ctx, func(tx *tx) error { return fillCredited(tx, batch) }); err != nil {
+				return err
 			}
 		}
 	}
 	return db.fillProposed(ctx)
+}
+
+// fillLastReferences adds what an older binary has credited since the store was opened,
+// in the transaction after which it can credit nothing more.
+func fillLastReferences(tx *tx) error {
+	missing, err := listUnfilled(tx)
+	if err != nil {
+		return fmt.Errorf("look for references: %w", err)
+	}
+	for batch := range slices.Chunk(missing, fillBatch) {
+		if err := fillCredited(tx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type unfilled struct {
@@ -112,9 +127,9 @@ type unfilled struct {
 	reference       string
 }
 
-// unfilled lists the entries without a row, the oldest first.
-func (db *DB) unfilled(ctx context.Context) ([]unfilled, error) {
-	rows, err := db.read(ctx).query(`
+// listUnfilled lists the entries without a row, the oldest first.
+func listUnfilled(from querier) ([]unfilled, error) {
+	rows, err := from.query(`
 		SELECT 'topup', e.operator_id, e.seq, e.reference, e.created_at FROM wallet_entries e
 		 WHERE e.reference IS NOT NULL
 		   AND NOT EXISTS (SELECT 1 FROM credited_references r WHERE r.operator_id = e.operator_id AND r.seq = e.seq)
@@ -132,7 +147,7 @@ func (db *DB) unfilled(ctx context.Context) ([]unfilled, error) {
 
 // fillCredited adds some rows. nth is which of the batch's entries of one reference an
 // entry is, since a statement does not see what itself inserts.
-func (db *DB) fillCredited(ctx context.Context, batch []unfilled) error {
+func fillCredited(tx *tx, batch []unfilled) error {
 	var ways, normalised []string
 	var nths []int32
 	var operators, seqs []int64
@@ -144,18 +159,19 @@ func (db *DB) fillCredited(ctx context.Context, batch []unfilled) error {
 		operators, seqs = append(operators, m.operatorID), append(seqs, m.seq)
 		seen[key]++
 	}
-	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`
-			INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled)
-			SELECT m.way, m.normalised,
-			       m.nth + coalesce((SELECT max(r.copy) + 1 FROM credited_references r WHERE r.way = m.way AND r.normalised = m.normalised), 0),
-			       m.operator_id, m.seq, 1
-			  FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::bigint[]) WITH ORDINALITY
-			       AS m (way, normalised, nth, operator_id, seq, place)
-			 ORDER BY m.place
-			    ON CONFLICT DO NOTHING`, ways, normalised, nths, operators, seqs)
-		return err
-	})
+	_, err := tx.exec(`
+		INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled)
+		SELECT m.way, m.normalised,
+		       m.nth + coalesce((SELECT max(r.copy) + 1 FROM credited_references r WHERE r.way = m.way AND r.normalised = m.normalised), 0),
+		       m.operator_id, m.seq, 1
+		  FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[], $5::bigint[]) WITH ORDINALITY
+		       AS m (way, normalised, nth, operator_id, seq, place)
+		 ORDER BY m.place
+		    ON CONFLICT DO NOTHING`, ways, normalised, nths, operators, seqs)
+	if err != nil {
+		return fmt.Errorf("fill in references: %w", err)
+	}
+	return nil
 }
 
 // fillProposed has the oldest of the open proposals of a reference stand for it.

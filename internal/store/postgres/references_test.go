@@ -49,6 +49,52 @@ func TestReferences_ProposalOfAnOlderBinaryIsInTheWay(t *testing.T) {
 	}
 }
 
+// A node of an older release credits references without their normalised form while the
+// first node of this one starts: until the staff actions are signed, and not after that.
+func TestReferences_OlderNodeBesideTheFirstOfThisRelease(t *testing.T) {
+	t.Parallel()
+	address := migrated(t)
+	older, db, conn := open(t, address), open(t, address), raw(t, address)
+	now := func() time.Time { return time.UnixMilli(1_800_000_000_000) }
+	desk := func(db *DB) *admin.Desk { return admin.NewDesk(db, nil, "cli:asha", now) }
+	var operators [2]int64
+	for i := range operators {
+		operator, err := desk(older).CreateOperator(t.Context(), "operator", admin.OperatorChange{})
+		ok(t, err)
+		operators[i] = operator.ID
+	}
+	topUp := func(db *DB, operatorID int64, reference string) error {
+		_, _, err := desk(db).TopUp(t.Context(), admin.TopUp{OperatorID: operatorID, Amount: money.Paise(100), Reference: reference})
+		return err
+	}
+	ok(t, topUp(older, operators[0], "NEFT-1"))
+	_, _, err := desk(older).AdjustOnce(t.Context(), admin.Adjustment{OperatorID: operators[0], Amount: money.Paise(100), Reference: "R-1"}, "counted")
+	ok(t, err)
+	exec(t, conn, `DELETE FROM credited_references`)
+
+	_, started, err := db.UseIntegrityKeys(t.Context(), integrityKeys(), now())
+	ok(t, err)
+	if !started {
+		t.Error("the signed staff actions were not started")
+	}
+	for query, want := range map[string]int{
+		`SELECT count(*) FROM credited_references WHERE way = 'topup' AND normalised = 'neft1' AND filled = 1`: 1,
+		`SELECT count(*) FROM credited_references WHERE way = 'adjust' AND normalised = 'r1' AND filled = 1`:   1,
+		`SELECT count(*) FROM credited_references`:                                                             2,
+	} {
+		if got := count(t, conn, query); got != want {
+			t.Errorf("%s is %d; want %d", query, got, want)
+		}
+	}
+	if err := topUp(db, operators[1], "neft 1"); err == nil {
+		t.Error("the reference was credited to a second operator")
+	}
+	// What an older node writes of every staff action.
+	if _, err := conn.Exec(t.Context(), `UPDATE staff_chain SET last_id = last_id + 1, head = ''`); err == nil {
+		t.Error("an older node can still credit")
+	}
+}
+
 // Several nodes that start together fill in a large store once, without a gap.
 func TestReferences_NodesFillInTogether(t *testing.T) {
 	t.Parallel()

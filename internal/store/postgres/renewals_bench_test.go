@@ -15,6 +15,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
 const (
@@ -71,6 +72,13 @@ func benchRenewals(b *testing.B, nodes int) {
 	b.ReportMetric(each(here), "µs-here/op")
 	b.ReportMetric(each(there), "µs-server/op")
 	b.ReportMetric(float64(count(b, conn, flushes)-before)/float64(b.N), "flushes/op")
+}
+
+func BenchmarkCyclesByPlan(b *testing.B) {
+	with, without := pgtest.NewDatabase(b), pgtest.NewDatabase(b)
+	conn := raw(b, with)
+	storetest.BenchmarkIndex(b, place(with), place(without), func() { exec(b, raw(b, without), `DROP INDEX cycles_by_plan`) },
+		func() time.Duration { return processTime(b) + serverTime(b, conn) })
 }
 
 func renewing(b *testing.B, db *DB, c customer, round int64) error {

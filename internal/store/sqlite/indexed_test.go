@@ -31,6 +31,7 @@ var stayingSmall = map[string]string{
 	"provider_components": "what the provider sells",
 	"stretch":             "no table: the numbers of the thousand ids that are looked at together",
 	"queue":               "no table: the operators that have something in a queue of follow-ups",
+	"json_each":           "no table: the values of a parameter",
 	"tried":               "no table: the line that is looked for in a ledger, bit by bit",
 }
 
@@ -94,7 +95,7 @@ func stopsAtOne(statement string) bool {
 var ofStaff = map[string]string{
 	"release": "once for a number that a deleted operator had", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "lists.go": "the desk of staff", "importing.go": "the desk of staff",
 	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
-	"proposals.go": "the desk of staff", "grants.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
+	"proposals.go": "the desk of staff", "references.go": "a start, and the desk of staff", "grants.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
 	"passwords.go": "the desk of staff", "refuseLastOwner": "an owner's page of people",
 	"countAlone": "the desk of staff", "setPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
 	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -106,7 +107,10 @@ func planComparison(from querier, id string) (admin.PlanComparison, error) {
 		return c, fmt.Errorf("look for an approved change of plan %s: %w", id, err)
 	}
 	c.Approved = moment(approved)
-	return c, nil
+	if known := slices.ContainsFunc(c.Versions, func(p subscription.Plan) bool { return p.ID == id }); !known {
+		c.Staff, err = staffAccess(from)
+	}
+	return c, err
 }
 
 // RetirePlan takes a plan out of the catalogue.

@@ -79,6 +79,13 @@ func BenchmarkRenewal(b *testing.B) {
 	storetest.Benchmark(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
 }
 
+func BenchmarkCyclesByPlan(b *testing.B) {
+	with, without := b.TempDir(), b.TempDir()
+	storetest.BenchmarkIndex(b, folder(with), folder(without), func() {
+		rawExec(b, filepath.Join(without, "coax.db"), `DROP INDEX cycles_by_plan`)
+	}, nil)
+}
+
 func BenchmarkBalance(b *testing.B) {
 	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
 }

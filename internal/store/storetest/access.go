@@ -32,6 +32,8 @@ var accessTests = []test{
 	{"two logins that one person creates at once cannot approve each other's", createdAtOnce},
 	{"the proposals of a login that is disabled or lowered lapse", makersLapse},
 	{"an approval and the maker's being disabled at once leave one of them", approvalAgainstDisabling},
+	{"a login that was lowered or disabled since its page was shown approves nothing", loweredCheckersRefused},
+	{"nothing is approved by a login after it was lowered", approvalAgainstLowering},
 }
 
 const day = 24 * time.Hour
@@ -642,4 +644,63 @@ func approvalAgainstDisabling(h *house) {
 		}
 	}
 	s.money("after all", fmt.Sprint(5000*approvals), "0")
+}
+
+// loweredCheckersRefused has desks that were opened with the rights that a login had
+// before.
+func loweredCheckersRefused(h *house) {
+	s := h.shop("0")
+	asha := s.administrator("asha", noon)
+	s.administrator("chitra", noon)
+	outcome, err := asha.SubmitLogin(s.Context(), created("ravi", login.Finance))
+	s.must(err)
+	topUp := s.proposedBy("asha", noon, "NEFT-1")
+	yes, viewer, finance := true, login.Viewer, login.Finance
+	for i, row := range []struct {
+		was    admin.Role
+		change admin.LoginChange
+		p      admin.Proposal
+	}{
+		{admin.Finance, admin.LoginChange{Role: &viewer}, topUp},
+		{admin.Finance, admin.LoginChange{Disabled: &yes}, topUp},
+		{admin.Administrator, admin.LoginChange{Role: &finance}, outcome.Proposal},
+	} {
+		checker := name("checker", i)
+		id := s.hire(checker, row.was).ID
+		before := s.deskOf(checker, row.was, noon)
+		s.must(first(s.ChangeLogin(s.Context(), act("login set"), id, row.change)))
+		_, err := before.Approve(s.Context(), row.p.ID)
+		if s.refused(checker+"'s approval", err); err != nil && !strings.Contains(err.Error(), "has no login that may approve") {
+			s.Errorf("%s's approval: %v; want it to say that the login may not approve", checker, err)
+		}
+		if kept, err := s.Proposal(s.Context(), row.p.ID); err != nil || kept.Status != admin.ProposalOpen {
+			s.Errorf("the proposal is %+v, %v; want it open", kept, err)
+		}
+	}
+	s.money("after all", "0", "0")
+	// A login that still may approve one kind does so.
+	s.canApprove("checker-002", topUp, noon)
+}
+
+func approvalAgainstLowering(h *house) {
+	s := h.shop("0")
+	s.hire("asha", admin.Finance)
+	viewer := login.Viewer
+	for round := range 4 {
+		checker := s.hire(name("checker", round), admin.Finance)
+		p := s.proposedBy("asha", noon, checker.Username)
+		approved := false
+		together(2, func(i int) {
+			if i == 0 {
+				_, err := s.deskOf(checker.Username, admin.Finance, noon).Approve(s.Context(), p.ID)
+				approved = err == nil
+			} else if _, err := s.ChangeLogin(s.Context(), act("login set"), checker.ID, admin.LoginChange{Role: &viewer}); err != nil {
+				s.Error(err)
+			}
+		})
+		acts := s.acts()
+		if last := acts[len(acts)-1]; approved && last.Action != string(admin.LoginSet) {
+			s.Errorf("the last staff action is %s %s; want the change of role to follow the approval", last.Actor, last.Action)
+		}
+	}
 }

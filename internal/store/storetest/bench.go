@@ -102,7 +102,7 @@ func newGround(b testing.TB, store Store) *ground {
 	g := &ground{TB: b, Store: store, plan: plan}
 	for i := range benchOperators {
 		operator := h.operator(name("operator", i))
-		_, _, err := h.TopUp(b.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("100000000"), Reference: "all"})
+		_, _, err := h.TopUp(b.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("100000000"), Reference: name("payment", i)})
 		h.must(err)
 		var rows []admin.ImportRow
 		for k := range benchSubscribers {

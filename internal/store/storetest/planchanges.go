@@ -16,6 +16,7 @@ var planChangeTests = []test{
 	{"a plan's term and components are changed by two, its name and description by one", planTermByTwo},
 	{"several small changes of a price within the window count together", planStepsCount},
 	{"a new plan that undercuts those on sale is made by two", planUndercuts},
+	{"the first plan of a main component is priced by two where there are two", planOfNewComponent},
 	{"a plan that comes back from retirement is compared with what it was", planComesBack},
 	{"a plan that was changed meanwhile is not changed by an approval", planChangedMeanwhile},
 	{"a change of a plan is approved by who may set plans, and proposed once", planRights},
@@ -193,14 +194,40 @@ func planUndercuts(h *house) {
 		return p
 	}())
 	h.sets(asha, plan("DUO-1", "0.01", "TV-DUO"), true)
-	// Where there is nothing to compare with, one person makes it.
-	h.sets(asha, plan("OTHER-1", "0.01", "TV-OTHER"), false)
 	p := h.sets(asha, months(plan("NEW-6", "1", "TV-BASIC"), 6), true).Proposal
 	_, err = h.planner("binu", noon).Approve(h.Context(), p.ID)
 	h.must(err)
 	if made := h.planAt("NEW-6", "1", 6); made.Version != 1 {
 		h.Errorf("made %+v", made)
 	}
+}
+
+func planOfNewComponent(h *house) {
+	h.shelf(dayBefore)
+	asha := h.planner("asha", noon)
+	// A single administrator makes it: nobody could approve it.
+	h.sets(asha, plan("BASIC-1", "200", "TV-BASIC"), false)
+	binu := h.planner("binu", noon)
+	p := h.sets(asha, plan("OTHER-1", "0.01", "TV-OTHER"), true).Proposal
+	_, err := asha.SetPlan(h.Context(), plan("OTHER-1", "0.01", "TV-OTHER"))
+	h.refused("0.01, alone", err)
+	why, err := asha.PlanSecond(h.Context(), subscription.Plan{}, plan("OTHER-1", "0.01", "TV-OTHER"))
+	if err != nil || why == nil || !strings.Contains(why.Error(), "the first of main component TV-OTHER") {
+		h.Errorf("a second person is needed because %v, %v", why, err)
+	}
+	h.must(first(binu.Decline(h.Context(), p.ID, "not for so little")))
+	p = h.sets(asha, plan("OTHER-1", "150", "TV-OTHER"), true).Proposal
+	h.must(first(binu.Approve(h.Context(), p.ID)))
+	h.planAt("OTHER-1", "150", 1)
+	// From then on there is a price to compare with.
+	h.sets(asha, plan("OTHER-2", "140", "TV-OTHER"), false)
+	// A plan that comes back has had its component before, though no other plan has it.
+	h.sets(asha, plan("DUO-1", "300", "TV-DUO"), true)
+	h.shelf(dayBefore, plan("FAMILY-1", "300", "TV-FAMILY"))
+	h.must(asha.RetirePlan(h.Context(), "FAMILY-1"))
+	h.sets(asha, plan("FAMILY-1", "300", "TV-FAMILY"), false)
+	// The command line needs nobody.
+	h.shelf(noon, plan("DUO-1", "1", "TV-DUO"))
 }
 
 func planComesBack(h *house) {
