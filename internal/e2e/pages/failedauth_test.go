@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/demo"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
 // Two operators call from one shared /64. The console shows whose failures throttled it, each
@@ -83,6 +85,20 @@ func TestFailedAuthentication_ShowsWhoseFailures(t *testing.T) {
 		}
 	}
 	owner.Get("/panel/requests?refused=yes").Shows(t, http.StatusOK, "2001:db8:7::5")
+
+	t.Run("in a browser", func(t *testing.T) {
+		e2e.StoreIndependent(t)
+		for who, shown := range map[demo.Login]struct{ at, name string }{
+			w.Line.Admin: {page, "console-failed-authentication"}, w.Line.Operator: {keys, "panel-failed-authentication"},
+		} {
+			tab := looktest.New(t)
+			tabSignIn(w, tab, who)
+			tab.Sees("Home")
+			tab.Open(w.At(shown.at))
+			tab.Sees("2001:db8:7::/64")
+			tab.Check(shown.name)
+		}
+	})
 
 	w.Pass(time.Minute)
 	w.Expect("after Retry-After", from(neighbour, "2001:db8:7::9"), fault.OK)
