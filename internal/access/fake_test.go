@@ -243,5 +243,5 @@ func (s *scene) failures(addr string) int {
 	if !found {
 		return 0
 	}
-	return len(element.Value.(*offender).times)
+	return len(element.Value.(*offender).failed)
 }

@@ -66,8 +66,8 @@ type GateConfig struct {
 	// in a minute before it is made to wait; 30 if zero.
 	FailedAuthPerMinute int
 	// Throttling is told of an address that has failed so often that it has to wait, when
-	// that begins. Nil tells nobody.
-	Throttling func(addr netip.Addr)
+	// that begins, with whose failures they were. Nil tells nobody.
+	Throttling func(addr netip.Addr, failing FailingAddress)
 }
 
 // Gate is where every request is let in or turned away. It may be used by many
@@ -78,7 +78,7 @@ type Gate struct {
 	cache    *cache
 	throttle *throttle
 	// throttling is told of an address that has to wait from now on; may be nil.
-	throttling func(addr netip.Addr)
+	throttling func(addr netip.Addr, failing FailingAddress)
 }
 
 // NewGate returns a gate to what is in store, whose secrets are sealed in vault.
@@ -107,8 +107,13 @@ func (g *Gate) Throttled(addr netip.Addr, now time.Time) error {
 func (g *Gate) Authorize(ctx context.Context, req Request) (Caller, error) {
 	caller, err := g.decide(ctx, req)
 	if failedAuthentication(err) {
-		if began := g.throttle.Failed(req.Address, req.Now); began && g.throttling != nil {
-			g.throttling(req.Address)
+		by := attempt{code: fault.CodeOf(err)}
+		if caller.CredentialID != 0 {
+			by.key = NamedKey{caller.Operator.ID, caller.CredentialID, caller.KeyHint}
+		}
+		if began := g.throttle.Failed(req.Address, req.Now, by); began && g.throttling != nil {
+			failing, _ := g.throttle.failing(req.Address, req.Now)
+			g.throttling(req.Address, failing)
 		}
 	}
 	return caller, err

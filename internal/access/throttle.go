@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coaxhq/coax/internal/fault"
 )
 
 const (
@@ -14,8 +16,8 @@ const (
 	throttleWindow = time.Minute
 
 	// throttleAddresses bounds how many addresses are remembered. An address
-	// costs about 250 bytes and 8 for each failure: at the default limit some
-	// 50 MB if all of them fail as often as they may.
+	// costs about 350 bytes and 16 for each failure: at the default limit some
+	// 85 MB if all of them fail as often as they may.
 	throttleAddresses = 100_000
 
 	// sweepStep is how many forgotten addresses each call clears away. A call
@@ -23,8 +25,9 @@ const (
 	sweepStep = 2
 )
 
-// throttle counts failed authentications per address over a sliding minute. It
-// lives in memory: it shields the store from strangers, so it must not need it.
+// throttle counts failed authentications per address over a sliding minute, those
+// of IPv6 per /64: whoever has one address there has all of it. It lives in
+// memory: it shields the store from strangers, so it must not need it.
 //
 // When it is full, the address whose last failure is longest ago is dropped.
 // An attacker with more addresses than that is not stopped by counting them.
@@ -37,13 +40,49 @@ type throttle struct {
 	// recent holds an *offender for each address, the one that failed last in
 	// front.
 	recent *list.List
+	// named holds those of them that failed with a key of ours, the one that did
+	// so last in front: strangers who make up keys cannot crowd them out.
+	named *list.List
+	// past is which addresses had to wait: with a key of ours, and without.
+	past [2]*throttleHistory
 }
 
-// offender is an address and when it failed, in Unix nanoseconds (a third of a
-// time.Time), oldest first, never more often than the limit.
+// offender is an address and its failures, oldest first, never more than the limit.
 type offender struct {
-	addr  netip.Addr
-	times []int64
+	addr   netip.Addr
+	failed []failure
+	named  *list.Element // in the throttle's list of that name; nil if it is not there
+	// unknown is the failures without a key, or with none of ours. They share one
+	// count, because anybody can make up keys.
+	unknown keyFailures
+}
+
+// failure is when an authentication failed, in Unix nanoseconds (a third of a
+// time.Time), and with which key.
+type failure struct {
+	at  int64
+	key *keyFailures
+}
+
+// keyFailures is one key's failures from one address.
+type keyFailures struct {
+	key  NamedKey
+	code fault.Code // of the latest
+	at   int64
+}
+
+// NamedKey is the key of ours that a failed request named; zero if it named none. Anybody
+// who knows a key can name it, so it does not prove who called.
+type NamedKey struct {
+	OperatorID   int64
+	CredentialID int64
+	Hint         string
+}
+
+// attempt is what is known about a request that failed to authenticate.
+type attempt struct {
+	key  NamedKey
+	code fault.Code
 }
 
 func newThrottle(limit int) *throttle {
@@ -55,7 +94,19 @@ func newThrottle(limit int) *throttle {
 		capacity: throttleAddresses,
 		failures: map[netip.Addr]*list.Element{},
 		recent:   list.New(),
+		named:    list.New(),
+		past:     [2]*throttleHistory{newThrottleHistory(historyNamed), newThrottleHistory(historyUnknown)},
 	}
+}
+
+// throttledAs is what an address is counted as: IPv4 as it is, IPv6 as the beginning of
+// its /64.
+func throttledAs(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap()
+	if addr.Is6() {
+		return prefixOf(addr.WithZone(""), 64).Addr()
+	}
+	return addr
 }
 
 // Check reports whether an address has to wait, and for how long: until the
@@ -65,13 +116,19 @@ func (t *throttle) Check(addr netip.Addr, now time.Time) (wait time.Duration, th
 	defer t.mu.Unlock()
 
 	t.sweep(now)
-	element, found := t.failures[addr.Unmap()]
+	element, found := t.failures[throttledAs(addr)]
 	if !found {
 		return 0, false
 	}
+	t.recall(element, now)
+	return t.wait(element.Value.(*offender), now)
+}
+
+// wait is how long an address has to wait, if it has to.
+func (t *throttle) wait(o *offender, now time.Time) (wait time.Duration, throttled bool) {
 	oldest, counted := time.Duration(0), 0
-	for _, at := range t.recall(element, now) {
-		if age := age(at, now); counts(age) {
+	for _, f := range o.failed {
+		if age := age(f.at, now); counts(age) {
 			oldest, counted = max(oldest, age), counted+1
 		}
 	}
@@ -84,12 +141,12 @@ func (t *throttle) Check(addr netip.Addr, now time.Time) (wait time.Duration, th
 // Failed counts a failure, and reports whether the address has to wait because of it.
 // Being throttled is not one: whoever keeps knocking gets in again as soon as the
 // failures have aged.
-func (t *throttle) Failed(addr netip.Addr, now time.Time) (began bool) {
+func (t *throttle) Failed(addr netip.Addr, now time.Time, by attempt) (began bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
 	t.sweep(now)
-	addr = addr.Unmap()
+	addr = throttledAs(addr)
 	element, found := t.failures[addr]
 	if !found {
 		if len(t.failures) >= t.capacity {
@@ -102,25 +159,55 @@ func (t *throttle) Failed(addr netip.Addr, now time.Time) (began bool) {
 
 	o := element.Value.(*offender)
 	o.forget(now)
-	already := len(o.times) == t.limit
+	already := len(o.failed) == t.limit
 	if already {
 		// More requests were on their way when the limit was reached. The
 		// latest failures count.
-		o.times = slices.Delete(o.times, 0, 1)
+		o.failed = slices.Delete(o.failed, 0, 1)
 	}
-	o.times = append(o.times, now.UnixNano())
-	return !already && len(o.times) == t.limit
+	key := o.failuresOf(by.key)
+	key.code, key.at = by.code, now.UnixNano()
+	o.failed = append(o.failed, failure{now.UnixNano(), key})
+	if by.key.CredentialID != 0 {
+		if o.named == nil {
+			o.named = t.named.PushFront(o)
+		}
+		t.named.MoveToFront(o.named)
+	}
+	if already || len(o.failed) < t.limit {
+		return false
+	}
+	past := t.past[0]
+	if o.named == nil {
+		past = t.past[1]
+	}
+	past.add(t.report(o, now))
+	return true
+}
+
+// failuresOf returns where the failures of a key are noted, made anew if the key has not
+// failed here within the window.
+func (o *offender) failuresOf(key NamedKey) *keyFailures {
+	if key.CredentialID == 0 {
+		return &o.unknown
+	}
+	for _, f := range o.failed {
+		if f.key.key.CredentialID == key.CredentialID {
+			return f.key
+		}
+	}
+	return &keyFailures{key: key}
 }
 
 // recall returns the failures of an address that are not over, and drops an
 // address that has none left.
-func (t *throttle) recall(element *list.Element, now time.Time) []int64 {
+func (t *throttle) recall(element *list.Element, now time.Time) []failure {
 	o := element.Value.(*offender)
 	o.forget(now)
-	if len(o.times) == 0 {
+	if len(o.failed) == 0 {
 		t.drop(element)
 	}
-	return o.times
+	return o.failed
 }
 
 // sweep gives back the memory of addresses that do not come again. Only the
@@ -136,15 +223,20 @@ func (t *throttle) sweep(now time.Time) {
 }
 
 func (t *throttle) drop(element *list.Element) {
+	o := element.Value.(*offender)
 	t.recent.Remove(element)
-	delete(t.failures, element.Value.(*offender).addr)
+	delete(t.failures, o.addr)
+	if o.named != nil {
+		t.named.Remove(o.named)
+		o.named = nil
+	}
 }
 
 // forget removes the failures that no longer count. Those from the future stay: a
 // request that began before the others, or before the clock was set forward, must
 // not wipe out what they have done.
 func (o *offender) forget(now time.Time) {
-	o.times = slices.DeleteFunc(o.times, func(at int64) bool { return age(at, now) >= throttleWindow })
+	o.failed = slices.DeleteFunc(o.failed, func(f failure) bool { return age(f.at, now) >= throttleWindow })
 }
 
 func age(at int64, now time.Time) time.Duration { return time.Duration(now.UnixNano() - at) }

@@ -37,14 +37,14 @@ func TestThrottleSlidesOverAMinute(t *testing.T) {
 	}
 
 	free(0)
-	th.Failed(addr, at(0))
-	th.Failed(addr, at(20))
+	th.Failed(addr, at(0), attempt{})
+	th.Failed(addr, at(20), attempt{})
 	free(20)
-	th.Failed(addr, at(40))
+	th.Failed(addr, at(40), attempt{})
 	waits(40, 20*time.Second)
 	waits(59.999, time.Millisecond)
 	free(60) // the failure at 0 is a minute old
-	th.Failed(addr, at(61))
+	th.Failed(addr, at(61), attempt{})
 	waits(61, 19*time.Second) // until the one at 20 is
 	free(80)
 	free(200)
@@ -56,11 +56,11 @@ func TestThrottleSlidesOverAMinute(t *testing.T) {
 func TestThrottleKeepsTheLatestFailuresWhenMoreCameThanTheLimit(t *testing.T) {
 	th := newThrottle(3)
 	for i := range 50 { // all on their way when the limit was reached
-		th.Failed(nth(1), noon.Add(time.Duration(i)*time.Second))
+		th.Failed(nth(1), noon.Add(time.Duration(i)*time.Second), attempt{})
 	}
 	o := th.recent.Front().Value.(*offender)
-	if len(o.times) != 3 {
-		t.Errorf("%d failures are kept; want 3", len(o.times))
+	if len(o.failed) != 3 {
+		t.Errorf("%d failures are kept; want 3", len(o.failed))
 	}
 	if wait, throttled := th.Check(nth(1), noon.Add(50*time.Second)); !throttled || wait != 57*time.Second {
 		t.Errorf("wait %v, throttled %t; want 57s, a minute from the third last failure", wait, throttled)
@@ -70,8 +70,8 @@ func TestThrottleKeepsTheLatestFailuresWhenMoreCameThanTheLimit(t *testing.T) {
 func TestThrottleTellsAddressesApartAndMappedOnesNot(t *testing.T) {
 	th := newThrottle(2)
 	v4, mapped := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.1")
-	th.Failed(v4, noon)
-	th.Failed(mapped, noon)
+	th.Failed(v4, noon, attempt{})
+	th.Failed(mapped, noon, attempt{})
 	for _, addr := range []netip.Addr{v4, mapped} {
 		if _, throttled := th.Check(addr, noon); !throttled {
 			t.Errorf("%v is not throttled; it is one address in two spellings", addr)
@@ -83,8 +83,8 @@ func TestThrottleTellsAddressesApartAndMappedOnesNot(t *testing.T) {
 
 	// Callers whose address is not known share one fate; none of them can be
 	// whitelisted anyway.
-	th.Failed(netip.Addr{}, noon)
-	th.Failed(netip.Addr{}, noon)
+	th.Failed(netip.Addr{}, noon, attempt{})
+	th.Failed(netip.Addr{}, noon, attempt{})
 	if _, throttled := th.Check(netip.Addr{}, noon); !throttled {
 		t.Error("failures from an unknown address are not counted")
 	}
@@ -97,7 +97,7 @@ func TestThrottleDefaultsToThirty(t *testing.T) {
 			if _, throttled := th.Check(nth(1), noon); throttled {
 				t.Fatalf("limit %d: throttled after %d failures; want 30", limit, i)
 			}
-			th.Failed(nth(1), noon)
+			th.Failed(nth(1), noon, attempt{})
 		}
 		if _, throttled := th.Check(nth(1), noon); !throttled {
 			t.Errorf("limit %d: not throttled after 30 failures", limit)
@@ -107,8 +107,8 @@ func TestThrottleDefaultsToThirty(t *testing.T) {
 
 func TestThrottleSurvivesAClockThatIsSetBack(t *testing.T) {
 	th := newThrottle(2)
-	th.Failed(nth(1), noon)
-	th.Failed(nth(1), noon)
+	th.Failed(nth(1), noon, attempt{})
+	th.Failed(nth(1), noon, attempt{})
 	if wait, throttled := th.Check(nth(1), noon.Add(-time.Second)); !throttled || wait != time.Minute {
 		t.Errorf("a second back: wait %v, throttled %t; want a minute, never more", wait, throttled)
 	}
@@ -123,11 +123,11 @@ func TestThrottleIsNotClearedByARequestThatBeganBefore(t *testing.T) {
 	for _, straggler := range []netip.Addr{nth(1), nth(2)} {
 		th := newThrottle(3)
 		for range 3 {
-			th.Failed(nth(1), noon.Add(10*time.Minute))
+			th.Failed(nth(1), noon.Add(10*time.Minute), attempt{})
 		}
 		th.Check(straggler, noon)
 		if straggler != nth(1) {
-			th.Failed(straggler, noon)
+			th.Failed(straggler, noon, attempt{})
 		}
 		if _, throttled := th.Check(nth(1), noon.Add(10*time.Minute)); !throttled {
 			t.Errorf("after a straggler at %s: free; want it throttled as before", straggler)
@@ -143,9 +143,9 @@ func TestThrottleRemembersABoundedNumberOfAddresses(t *testing.T) {
 	now := noon
 	const strangers = throttleAddresses + 20_000
 	for i := range strangers {
-		th.Failed(nth(i), now)
+		th.Failed(nth(i), now, attempt{})
 		if i == 10 {
-			th.Failed(nth(0), now) // so that 1, not 0, has been silent the longest
+			th.Failed(nth(0), now, attempt{}) // so that 1, not 0, has been silent the longest
 		}
 	}
 	if len(th.failures) != throttleAddresses || th.recent.Len() != throttleAddresses {
@@ -160,7 +160,7 @@ func TestThrottleRemembersABoundedNumberOfAddresses(t *testing.T) {
 	// Half of them age; each call of anybody clears two of those away.
 	now = noon.Add(30 * time.Second)
 	for i := range throttleAddresses / 2 {
-		th.Failed(nth(strangers-1-i), now)
+		th.Failed(nth(strangers-1-i), now, attempt{})
 	}
 	now = noon.Add(time.Minute)
 	for range throttleAddresses / 2 / sweepStep {
@@ -178,7 +178,7 @@ func TestThrottleDropsTheLongestSilentAddressFirst(t *testing.T) {
 	th := newThrottle(1)
 	th.capacity = 3
 	for _, n := range []int{1, 2, 3, 1, 4} {
-		th.Failed(nth(n), noon)
+		th.Failed(nth(n), noon, attempt{})
 	}
 	for n, want := range map[int]bool{1: true, 2: false, 3: true, 4: true} {
 		if _, throttled := th.Check(nth(n), noon); throttled != want {
@@ -210,7 +210,7 @@ func TestThrottleAgreesWithAPlainModel(t *testing.T) {
 				t.Fatalf("seed %d, limit %d: Check = %v, %t; want %v, %t", seed, limit, wait, throttled, wantWait, wantThrottled)
 			}
 			if !throttled || random.IntN(10) == 0 { // some slip through while others fail
-				th.Failed(addr, now)
+				th.Failed(addr, now, attempt{})
 				model[addr] = append(model[addr], now)
 			}
 		}
@@ -227,7 +227,7 @@ func TestThrottleIsSafeForManyAtOnce(t *testing.T) {
 				now := noon.Add(time.Duration(i) * 50 * time.Millisecond)
 				addr := nth((i*7 + worker) % 100)
 				if _, throttled := th.Check(addr, now); !throttled {
-					th.Failed(addr, now)
+					th.Failed(addr, now, attempt{})
 				}
 			}
 		})
@@ -241,7 +241,7 @@ func TestThrottleIsSafeForManyAtOnce(t *testing.T) {
 func BenchmarkThrottleCheck(b *testing.B) {
 	th := newThrottle(30)
 	for i := range throttleAddresses {
-		th.Failed(nth(i), noon)
+		th.Failed(nth(i), noon, attempt{})
 	}
 	for i := 0; b.Loop(); i++ {
 		th.Check(nth(i%(2*throttleAddresses)), noon)
@@ -252,7 +252,7 @@ func BenchmarkThrottleFailed(b *testing.B) {
 	th := newThrottle(30)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		th.Failed(nth(i%(2*throttleAddresses)), noon)
+		th.Failed(nth(i%(2*throttleAddresses)), noon, attempt{})
 	}
 }
 

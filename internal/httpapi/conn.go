@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ type conn struct {
 	door     *FrontDoor
 	peer     netip.Addr
 	secure   bool
+	place    place // in the door's table, which guards it
 
 	framing framing
 	served  int64 // requests that reached the handler; only net/http's one goroutine counts
@@ -28,6 +30,8 @@ type conn struct {
 	begun    atomic.Bool // a byte of a request has come
 	handling atomic.Bool // a handler was entered since the connection was last idle
 	over     atomic.Bool // nothing more is read
+	kept     atomic.Bool // it has carried an authenticated request
+	dropped  atomic.Bool // it had to make room for another
 	closing  sync.Once
 }
 
@@ -63,6 +67,44 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.begun.Store(true)
 		c.framing.see(p[:n])
 	}
+	if err != nil && c.dropped.Load() {
+		err = io.EOF // closed by us; net/http has nothing to answer
+	}
+	return n, err
+}
+
+// keep notes that the connection has carried an authenticated request. It is not dropped
+// from then on.
+func (c *conn) keep() {
+	if !c.kept.Load() && c.door.table.move(c, connKept) {
+		c.kept.Store(true)
+	}
+}
+
+// busy notes that a request was read to its end and is about to be handled. It reports
+// false if the connection was dropped before: then the request must not be handled.
+func (c *conn) busy() bool { return c.kept.Load() || c.door.table.move(c, connBusy) }
+
+// idle notes that the request was answered.
+func (c *conn) idle() {
+	c.handling.Store(false)
+	if !c.kept.Load() {
+		c.door.table.move(c, connIdle)
+	}
+}
+
+// wholeBody is the body of a request on a connection that may be dropped until the body was
+// read to its end.
+type wholeBody struct {
+	io.ReadCloser
+	conn *conn
+}
+
+func (b *wholeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) && !b.conn.busy() {
+		return 0, net.ErrClosed
+	}
 	return n, err
 }
 
@@ -72,6 +114,9 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	if c.handling.Load() {
 		return c.Conn.Write(p)
+	}
+	if c.dropped.Load() {
+		return 0, net.ErrClosed
 	}
 	status, isFault := faultStatus(p)
 	if !isFault {
@@ -113,6 +158,7 @@ func (c *conn) Close() error {
 	var err error
 	c.closing.Do(func() {
 		if c.over.Load() {
+			c.door.table.discard(c)
 			c.door.running.Go(c.linger)
 			return
 		}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -36,9 +35,12 @@ type FrontDoorConfig struct {
 	Log            *slog.Logger
 	Metrics        *telemetry.Metrics
 
-	// MaxConnections bounds all connections together (4096), MaxPerAddress
-	// those from one address (256), trusted proxies excepted.
+	// MaxConnections bounds all connections together (4096), MaxPerNetwork those
+	// from one network (IPv4 /24, IPv6 /64; 1024, and never less than
+	// MaxPerAddress), MaxPerAddress those from one address (256). The last two
+	// are not for trusted proxies.
 	MaxConnections int
+	MaxPerNetwork  int
 	MaxPerAddress  int
 
 	// OpenTimeout is for the first byte and the TLS handshake (5 s),
@@ -82,13 +84,10 @@ type FrontDoor struct {
 	greeting  sync.WaitGroup
 	running   sync.WaitGroup
 
-	max     int
-	maxPeer int
+	table *connTable
 
 	mu        sync.Mutex // guards what follows
 	listeners map[net.Listener]struct{}
-	conns     map[*conn]struct{}
-	perPeer   map[netip.Addr]int
 }
 
 // NewFrontDoor returns a door that is open as soon as it is given a listener.
@@ -101,10 +100,8 @@ func NewFrontDoor(config FrontDoorConfig) *FrontDoor {
 		openTimeout: cmp.Or(config.OpenTimeout, 5*time.Second),
 		queue:       newQueue(),
 		listeners:   map[net.Listener]struct{}{},
-		conns:       map[*conn]struct{}{},
-		perPeer:     map[netip.Addr]int{},
-		max:         cmp.Or(config.MaxConnections, 4096),
-		maxPeer:     cmp.Or(config.MaxPerAddress, 256),
+		table: newConnTable(
+			cmp.Or(config.MaxConnections, 4096), cmp.Or(config.MaxPerNetwork, 1024), cmp.Or(config.MaxPerAddress, 256)),
 		// HTTP/2 is not offered: the callers are servers, one request at a time
 		// is what they sign, and what cannot be spoken cannot be flooded.
 		tls: &tls.Config{
@@ -128,11 +125,12 @@ func NewFrontDoor(config FrontDoorConfig) *FrontDoor {
 		MaxHeaderBytes:               cmp.Or(config.MaxHeaderBytes, 8<<10),
 		ErrorLog:                     log.New(&complaints{log: f.record.log}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			ctx = access.OnAuthenticated(ctx, c.(*conn).keep)
 			return context.WithValue(ctx, connKey{}, c)
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateIdle {
-				c.(*conn).handling.Store(false)
+				c.(*conn).idle()
 			}
 		},
 	}
@@ -203,23 +201,16 @@ func (f *FrontDoor) watch(listener net.Listener) bool {
 // is said to a connection too many: that would need the time we do not have.
 func (f *FrontDoor) enter(raw net.Conn) *conn {
 	c := &conn{Conn: raw, raw: raw, door: f, peer: peerOf(raw.RemoteAddr().String())}
-	f.mu.Lock()
-	reason := ""
-	switch {
-	case len(f.conns) >= f.max:
-		reason = "total"
-	case f.perPeer[c.peer] >= f.maxPeer && !f.proxies.Trusts(c.peer):
-		reason = "address"
-	default:
-		f.conns[c] = struct{}{}
-		f.perPeer[c.peer]++
-	}
-	f.mu.Unlock()
-
-	if reason != "" {
+	drop, refused := f.table.enter(c, f.proxies.Trusts(c.peer))
+	if refused != "" {
 		raw.Close()
-		f.record.metrics.ConnectionRefused(reason)
+		f.record.metrics.ConnectionRefused(refused)
 		return nil
+	}
+	if drop.conn != nil {
+		drop.conn.raw.Close()
+		f.record.metrics.ConnectionDropped(drop.limit, drop.state.String())
+		f.record.metrics.ConnectionClosed()
 	}
 	f.record.metrics.ConnectionOpened()
 	return c
@@ -227,13 +218,9 @@ func (f *FrontDoor) enter(raw net.Conn) *conn {
 
 // leave gives up a connection's place.
 func (f *FrontDoor) leave(c *conn) {
-	f.mu.Lock()
-	delete(f.conns, c)
-	if f.perPeer[c.peer]--; f.perPeer[c.peer] == 0 {
-		delete(f.perPeer, c.peer)
+	if f.table.leave(c) {
+		f.record.metrics.ConnectionClosed()
 	}
-	f.mu.Unlock()
-	f.record.metrics.ConnectionClosed()
 }
 
 // open greets a connection and hands it to net/http. Each is greeted in its own
@@ -244,7 +231,9 @@ func (f *FrontDoor) open(c *conn, greet func(context.Context, *conn) error) {
 	stop := context.AfterFunc(ctx, func() { c.raw.Close() })
 	err := greet(ctx, c)
 	if inTime := stop(); err != nil || !inTime || !f.queue.put(c) {
-		f.record.metrics.ConnectionRefused("handshake")
+		if !c.dropped.Load() {
+			f.record.metrics.ConnectionRefused("handshake")
+		}
 		c.Close()
 	}
 }
@@ -273,6 +262,16 @@ func (f *FrontDoor) handle(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r.Context())
 	c.handling.Store(true)
 	c.served++
+	// Until the request was read to its end the connection may be dropped, and
+	// nothing is done for a request whose connection was.
+	switch {
+	case r.Body != nil && r.Body != http.NoBody:
+		if !c.kept.Load() {
+			r.Body = &wholeBody{r.Body, c}
+		}
+	case !c.busy():
+		panic(http.ErrAbortHandler)
+	}
 	// A chunked request is the last on its connection, and so is one of HTTP/1.0.
 	// Where the next request begins is then nobody's opinion: framing relies on
 	// that, and it is what RFC 9112, section 6.1, asks for where the two ways of
@@ -317,15 +316,7 @@ func (f *FrontDoor) Shutdown(ctx context.Context) error {
 	// seconds for them.
 	f.accepting.Wait()
 	f.greeting.Wait()
-	f.mu.Lock()
-	var silent []*conn
-	for c := range f.conns {
-		if !c.begun.Load() {
-			silent = append(silent, c)
-		}
-	}
-	f.mu.Unlock()
-	for _, c := range silent {
+	for _, c := range f.table.silent() {
 		c.Close()
 	}
 

@@ -188,7 +188,12 @@ func (a *API) judge(r *http.Request, x *exchange) (Answer, error) {
 		Signature: r.Header["X-Signature"],
 		Needs:     x.route.needs,
 	}
-	if x.caller, err = a.gate.Authorize(r.Context(), asking); err != nil {
+	x.caller, err = a.gate.Authorize(r.Context(), asking)
+	// A request that was refused for its rate or its permission authenticated as well.
+	if err == nil || x.caller.Rate.Limit > 0 {
+		access.Authenticated(r.Context())
+	}
+	if err != nil {
 		x.evidence = a.record.evidence(asking, err)
 		return Answer{}, err
 	}

@@ -298,6 +298,7 @@ func (n *Node) Listen() error {
 		Log:            n.log,
 		Metrics:        n.metrics,
 		MaxConnections: n.Config.Server.MaxConnections,
+		MaxPerNetwork:  n.Config.Server.MaxConnectionsPerNetwork,
 		MaxPerAddress:  n.Config.Server.MaxConnectionsPerAddress,
 		WriteTimeout:   n.patience(),
 	})

@@ -37,6 +37,7 @@ func (n *Node) pages() (*web.Site, error) {
 		Requests:   n.Requests,
 		StatusOf:   httpapi.StatusOf,
 		Access:     n.Store,
+		Failures:   n.Gate,
 		Store:      n.Store,
 		Now:        n.Now,
 	}
@@ -52,6 +53,8 @@ func (n *Node) pages() (*web.Site, error) {
 		Reports:   reports,
 		Requests:  n.Requests,
 		Provider:  n.Config.Provider.Name,
+		Failures:  n.Gate,
+		Node:      n.name,
 		Health:    n.Health,
 		Now:       n.Now,
 	}

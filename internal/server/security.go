@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/login"
@@ -214,11 +215,21 @@ func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
 	}
 }
 
-// throttlingTo writes addresses that fail to authenticate too often to the security log.
-func throttlingTo(security *telemetry.Security) func(netip.Addr) {
-	return func(addr netip.Addr) {
+// throttlingTo writes addresses that fail to authenticate too often to the security log, with
+// the keys of ours that the failed requests named. Naming a key proves nothing about who called.
+func throttlingTo(security *telemetry.Security) func(netip.Addr, access.FailingAddress) {
+	return func(addr netip.Addr, failing access.FailingAddress) {
+		failures := make([]map[string]any, 0, len(failing.Keys))
+		for _, key := range failing.Keys {
+			one := map[string]any{"failures": key.Failures, "code": string(key.Code)}
+			if key.CredentialID != 0 {
+				one["operator"], one["key"] = key.OperatorID, key.Hint
+			}
+			failures = append(failures, one)
+		}
 		security.Log(telemetry.SecurityEvent{
 			Event: "api_throttled", Outcome: telemetry.SecurityRefused, Reason: "TOO_MANY_FAILED_ATTEMPTS", Visitor: telemetry.Visitor{Address: addr},
+			Details: []slog.Attr{slog.String("network", failing.String()), slog.Any("by_key", failures)},
 		})
 	}
 }

@@ -29,6 +29,7 @@ type Config struct {
 		TLSCert                  string
 		TLSKey                   string
 		MaxConnections           int
+		MaxConnectionsPerNetwork int
 		MaxConnectionsPerAddress int
 		Profiling                bool
 	}
@@ -131,9 +132,11 @@ var Settings = []setting{
 		Read: text(func(c *Config) *string { return &c.Server.TLSCert })},
 	{Key: "server.tls_key", Standard: "tls.key", path: true, Doc: "the certificate's private key in PEM",
 		Read: text(func(c *Config) *string { return &c.Server.TLSKey })},
-	{Key: "server.max_connections", Standard: "4096", number: true, Doc: "connections open at once; further ones are closed",
+	{Key: "server.max_connections", Standard: "4096", number: true, Doc: "connections open at once; beyond that, the one that has waited longest without sending a request is closed for a new one",
 		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnections })},
-	{Key: "server.max_connections_per_address", Standard: "256", number: true, Doc: "connections open at once from one address that is not a trusted proxy",
+	{Key: "server.max_connections_per_network", Standard: "1024", number: true, Doc: "connections open at once from one network (IPv4 /24, IPv6 /64) that is not a trusted proxy's; never less than for one address",
+		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerNetwork })},
+	{Key: "server.max_connections_per_address", Standard: "256", number: true, Doc: "connections open at once from one address that is not a trusted proxy's",
 		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerAddress })},
 	{Key: "server.profiling", Standard: "false", boolean: true, Doc: "profiles of this process under /debug/pprof/ on server.internal_addr; taking one slows the node down",
 		Read: yesNo(func(c *Config) *bool { return &c.Server.Profiling })},
@@ -173,7 +176,7 @@ var Settings = []setting{
 	{Key: "rules.activation_term", Standard: "30d", Doc: "how long an activation lasts: 30d, or plan for the plan's months of 30 days",
 		Read: readActivationTerm},
 
-	{Key: "limits.failed_auth_per_minute", Standard: "30", number: true, Doc: "how often one address may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
+	{Key: "limits.failed_auth_per_minute", Standard: "30", number: true, Doc: "how often one address (of IPv6: one /64) may fail to authenticate; then it gets 429 TOO_MANY_FAILED_ATTEMPTS",
 		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Limits.FailedAuthPerMinute })},
 
 	{Key: "panel.idle", Standard: "30m", Doc: "how long a person stays signed in to the pages without using them",

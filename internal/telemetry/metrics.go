@@ -24,6 +24,7 @@ type Metrics struct {
 	requestSeconds *prometheus.HistogramVec
 	connections    prometheus.Gauge
 	refused        *prometheus.CounterVec
+	dropped        *prometheus.CounterVec
 	faults         prometheus.Counter
 
 	batches      prometheus.Counter
@@ -81,6 +82,10 @@ func NewMetrics() *Metrics {
 			Name: "coax_http_connections_refused_total",
 			Help: "Connections closed before their first request, by reason.",
 		}, []string{"reason"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coax_http_connections_dropped_total",
+			Help: "Connections closed to make room for another, by the limit that was reached (total, network, address) and by what they were doing: waiting for a request, or idle after unauthenticated ones.",
+		}, []string{"reason", "state"}),
 		faults: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_framework_faults_total",
 			Help: "Messages refused before they could be read as a request.",
@@ -130,7 +135,7 @@ func NewMetrics() *Metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.requestSeconds, m.connections, m.refused, m.faults,
+		m.requests, m.requestSeconds, m.connections, m.refused, m.dropped, m.faults,
 		m.batches, m.facts, m.batchSeconds, m.purged, m.notLogged, m.providerCalls, m.bulkRows,
 	)
 	return m
@@ -179,6 +184,11 @@ func (m *Metrics) ConnectionClosed() { m.connections.Dec() }
 
 // ConnectionRefused counts a connection that never got to its first request.
 func (m *Metrics) ConnectionRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
+// ConnectionDropped counts a connection that was closed to make room for another.
+func (m *Metrics) ConnectionDropped(reason, state string) {
+	m.dropped.WithLabelValues(reason, state).Inc()
+}
 
 // BatchCommitted counts a commit of the store's writer and the facts in it.
 func (m *Metrics) BatchCommitted(facts int, took time.Duration) {

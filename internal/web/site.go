@@ -262,6 +262,9 @@ func (s *Site) recognise(v *Visit) error {
 		return fmt.Errorf("look up a session: %w", err)
 	}
 	v.Session = session
+	if session.Stage == login.Whole {
+		access.Authenticated(v.Context())
+	}
 	v.noteVisitor()
 	return nil
 }

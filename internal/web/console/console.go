@@ -44,6 +44,9 @@ type Config struct {
 	Requests *requestlog.Log
 	// Provider is whose catalogue plans are made of.
 	Provider string
+	// Failures tells whose calls failed to authenticate at this node, whose name is Node.
+	Failures FailedAuthentications
+	Node     string
 	// Health is how this node and the installation are, looked at anew.
 	Health func(context.Context) admin.Health
 	Now    func() time.Time
@@ -69,6 +72,7 @@ func Routes(config Config) []web.Route {
 		c.commissionRoutes(),
 		c.loginRoutes(),
 		c.auditLogRoutes(),
+		c.failedAuthRoutes(),
 		c.healthRoutes(),
 	)
 }

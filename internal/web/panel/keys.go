@@ -42,6 +42,7 @@ type keysPage struct {
 	Keys      []keyRow
 	Whitelist []string
 	Refused   []requestlog.RefusedAddress
+	Failed    []failedAuthRow
 }
 
 // keyRow is a key as people may see it: by its beginning, never whole.
@@ -153,6 +154,7 @@ func (p panel) showKeys(v *web.Visit) error {
 		return err
 	}
 	page.Whitelist = admin.WhitelistState(whitelist)
+	page.Failed = p.failedAuth(v, whitelist)
 	if page.Refused, err = p.Requests.RefusedAddresses(ctx, operator, v.Now.Add(-refusedFor)); err != nil {
 		return err
 	}

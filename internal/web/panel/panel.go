@@ -51,6 +51,8 @@ type Config struct {
 	// beside the API's.
 	StatusOf func(fault.Code) int
 	Access   Access
+	// Failures tells which calls failed to authenticate at this node.
+	Failures FailedAuthentications
 	// Store is where an owner's actions on the operator's own people and keys are kept.
 	Store admin.Store
 	Now   func() time.Time
