@@ -19,7 +19,8 @@ that are under way are answered, new ones are not let in. SIGHUP reads the TLS
 certificate again, and opens log.security_file again. Logs go to standard error, one
 JSON object a line.
 
-The schema is brought up to date at start.`,
+The schema is brought up to date at start. Settings that are insecure are logged as
+warnings then; with strict = true, serve refuses them all at once and does not start.`,
 		Example: "  coax serve --config /etc/coax/coax.toml\n  coax serve --config coax.toml --set server.addr=0.0.0.0:8443 --set log.level=warn",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

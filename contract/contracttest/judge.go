@@ -24,8 +24,8 @@ type response struct {
 	body         []byte
 }
 
-// The headers that HTTP itself brings along. All others are the document's.
-var transportHeaders = []string{"Content-Type", "Content-Length", "Connection", "Date"}
+// The headers that HTTP and HTTPS bring along. All others are the document's.
+var transportHeaders = []string{"Content-Type", "Content-Length", "Connection", "Date", "Strict-Transport-Security"}
 
 var rateHeaders = []string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
 

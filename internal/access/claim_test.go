@@ -115,6 +115,26 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
+func TestTimestamp_MillisecondsAreNamedInTheMessage(t *testing.T) {
+	for timestamp, want := range map[string]bool{
+		fmt.Sprint(now.UnixMilli()):                   true,
+		fmt.Sprint(now.AddDate(-1, 0, 0).UnixMilli()): true,
+		fmt.Sprint(now.Unix() - 301):                  false,
+		fmt.Sprint(now.UnixMicro()):                   false,
+		fmt.Sprint(now.UnixNano()):                    false,
+		fmt.Sprintf("%d.0", now.UnixMilli()):          false,
+	} {
+		err := judgeClock(timestamp, now)
+		refusal := expect(t, err, fault.TimestampExpired)
+		if got := strings.Contains(refusal.Message, "milliseconds"); got != want {
+			t.Errorf("%s: %q; want it to speak of milliseconds: %v", timestamp, refusal.Message, want)
+		}
+	}
+	if err := judgeClock("000"+fmt.Sprint(now.Unix()), now); err != nil {
+		t.Errorf("thirteen digits that are now in seconds: %v; want them accepted", err)
+	}
+}
+
 func TestTheClockIsComparedInWholeSeconds(t *testing.T) {
 	end := time.Unix(1_800_000_300, 999_999_999)
 	if err := judgeClock("1800000000", end); err != nil {

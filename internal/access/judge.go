@@ -65,8 +65,13 @@ func judgeClock(timestamp string, now time.Time) error {
 		return nil
 	}
 	message := "X-Timestamp is more than %d seconds from our clock. Set your clock by data.server_time and sign the request anew."
-	if !ok {
+	switch {
+	case !ok:
 		message = "X-Timestamp is not a number of seconds. Send the current Unix time in decimal digits, within %d seconds of data.server_time."
+	case theirs >= 1e12 && theirs < 1e13:
+		// Thirteen digits: milliseconds from 2001 to 2286, or seconds of the year 33658 and later.
+		message = "X-Timestamp is in milliseconds. Send seconds: the current Unix time in ten digits, within %d seconds of data.server_time, " +
+			"and sign the same value."
 	}
 	return fault.New(fault.TimestampExpired, message, timestampTolerance).With("server_time", ours)
 }

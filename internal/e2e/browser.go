@@ -145,7 +145,7 @@ func checkProtection(t testing.TB, request *http.Request, got Page) {
 		"Referrer-Policy":            "same-origin",
 		"Cross-Origin-Opener-Policy": "same-origin",
 		"Cache-Control":              "no-store",
-		"Strict-Transport-Security":  "", // the tests are on loopback
+		"Strict-Transport-Security":  "max-age=31536000",
 	} {
 		if strings.HasPrefix(request.URL.Path, "/static/") && name == "Cache-Control" {
 			continue

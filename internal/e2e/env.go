@@ -267,6 +267,9 @@ func (w *Env) Receive(request *http.Request, path string, response *http.Respons
 		return Answer{}, err
 	}
 	contracttest.Check(w.TB, request.Method, path, response.StatusCode, response.Header, raw)
+	if hsts := response.Header.Get("Strict-Transport-Security"); (hsts != "") != (response.TLS != nil) && request.Header.Get("X-Forwarded-Proto") == "" {
+		w.TB.Errorf("%s %s: Strict-Transport-Security is %q; TLS: %v", request.Method, path, hsts, response.TLS != nil)
+	}
 	got := readAnswer(w.TB, response.StatusCode, response.Header, raw)
 	kind := request.Method + " " + request.URL.Path + " " + string(got.Code)
 	received.note(got.Code, kind)

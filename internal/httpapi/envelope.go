@@ -26,6 +26,9 @@ type reply struct {
 	allow      string
 	replayed   bool
 	close      bool // this is the last response on its connection
+	// hsts is the value of Strict-Transport-Security; nil where the front door sets it,
+	// or none is sent.
+	hsts []string
 }
 
 // encode returns the envelope, whose fields stand in the contract's order. It
@@ -116,6 +119,9 @@ func (p reply) setHeader(header http.Header, bodyLen int) {
 	}
 	if p.close {
 		header["Connection"] = closeIt
+	}
+	if p.hsts != nil {
+		header[hstsHeader] = p.hsts
 	}
 }
 

@@ -27,6 +27,9 @@ func (f *FrontDoor) fault(c *conn, status int) (reply, []byte) {
 		message:   faultTexts[status],
 		close:     true,
 	}
+	if c.secure {
+		answer.hsts = f.hsts
+	}
 	if answer.message == "" {
 		answer.message = "The message could not be read as an HTTP request."
 	}

@@ -54,6 +54,10 @@ type FrontDoorConfig struct {
 	IdleTimeout       time.Duration
 	WriteTimeout      time.Duration
 
+	// HSTSIncludeSubdomains extends Strict-Transport-Security, which every response
+	// over TLS carries, to the names below the host's.
+	HSTSIncludeSubdomains bool
+
 	// MaxHeaderBytes bounds a request's head (8 KiB); net/http adds 4 KiB of
 	// its own to any bound.
 	MaxHeaderBytes int
@@ -67,6 +71,7 @@ type FrontDoor struct {
 	handler     http.Handler
 	pages       Pages
 	tls         *tls.Config
+	hsts        []string
 	proxies     access.TrustedProxies
 	record      record
 	openTimeout time.Duration
@@ -96,6 +101,7 @@ func NewFrontDoor(config FrontDoorConfig) *FrontDoor {
 		handler:     config.Handler,
 		pages:       config.Pages,
 		proxies:     config.Proxies,
+		hsts:        hstsValue(config.HSTSIncludeSubdomains),
 		record:      newRecord(config.Log, config.Metrics),
 		openTimeout: cmp.Or(config.OpenTimeout, 5*time.Second),
 		queue:       newQueue(),
@@ -272,6 +278,7 @@ func (f *FrontDoor) handle(w http.ResponseWriter, r *http.Request) {
 	case !c.busy():
 		panic(http.ErrAbortHandler)
 	}
+	f.setHSTS(w.Header(), c, r)
 	// A chunked request is the last on its connection, and so is one of HTTP/1.0.
 	// Where the next request begins is then nobody's opinion: framing relies on
 	// that, and it is what RFC 9112, section 6.1, asks for where the two ways of

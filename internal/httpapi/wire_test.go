@@ -132,6 +132,7 @@ func (w *wire) receiveTo(method string) got {
 	if err := json.Unmarshal(body, &g); err != nil {
 		w.t.Fatalf("body %s: %v", body, err)
 	}
+	w.checkHSTS(g)
 	if is := response.Header.Values("X-Request-Id"); len(is) != 1 || is[0] != g.ID {
 		w.t.Errorf("X-Request-Id = %q; want %q as in the body", is, g.ID)
 	}

@@ -102,6 +102,9 @@ func NewLogger(w io.Writer, config Config, format string) (*slog.Logger, error) 
 // belong together. Nothing listens yet. The clock is the configuration's,
 // wherever it is not a test's.
 func Open(ctx context.Context, config Config, environ []string, log *slog.Logger, now func() time.Time) (*Node, error) {
+	if err := checkInsecureSettings(config, log); err != nil {
+		return nil, err
+	}
 	vault, err := OpenVault(config, environ)
 	if err != nil {
 		return nil, err
@@ -271,7 +274,7 @@ func (n *Node) Listen() error {
 		return err
 	}
 	n.metrics.CertificateExpires(n.certificate.expires)
-	n.reportCertificate(time.Now())
+	n.reportExpiry(time.Now()) // Open has reported on the key
 	if err := n.Catalogue.Begin(context.Background()); err != nil {
 		n.log.Warn("verify prices with the provider", "error", err)
 	}
@@ -301,6 +304,8 @@ func (n *Node) Listen() error {
 		MaxPerNetwork:  n.Config.Server.MaxConnectionsPerNetwork,
 		MaxPerAddress:  n.Config.Server.MaxConnectionsPerAddress,
 		WriteTimeout:   n.patience(),
+
+		HSTSIncludeSubdomains: n.Config.Server.HSTSIncludeSubdomains,
 	})
 	var profiles http.Handler
 	if n.Config.Server.Profiling {

@@ -20,6 +20,8 @@ import (
 type Config struct {
 	// Maintenance switches maintenance mode on when the node starts.
 	Maintenance bool
+	// Strict refuses to start with an insecure setting.
+	Strict bool
 
 	Server struct {
 		Addr                     string
@@ -32,6 +34,7 @@ type Config struct {
 		MaxConnectionsPerNetwork int
 		MaxConnectionsPerAddress int
 		Profiling                bool
+		HSTSIncludeSubdomains    bool
 	}
 	Store   StoreConfig
 	Secrets struct {
@@ -116,9 +119,11 @@ const DefaultAddr = "127.0.0.1:8443"
 
 // Settings is every key there is, in the order the file shows them.
 var Settings = []setting{
-	// Of no section, so it comes before the first one: TOML wants that.
+	// Of no section, so they come before the first one: TOML wants that.
 	{Key: "maintenance", Standard: "false", boolean: true, Doc: "start in maintenance: no new operations on any node until `coax admin maintenance off`",
 		Read: yesNo(func(c *Config) *bool { return &c.Maintenance })},
+	{Key: "strict", Standard: "false", boolean: true, Doc: "refuse to start with an insecure setting instead of logging a warning: a plain provider or database elsewhere, a public internal listener, an open TLS key",
+		Read: yesNo(func(c *Config) *bool { return &c.Strict })},
 
 	{Key: "server.addr", Standard: DefaultAddr, Doc: "HTTPS listener for the API and the pages",
 		Read: address(func(c *Config) *string { return &c.Server.Addr })},
@@ -138,6 +143,8 @@ var Settings = []setting{
 		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerNetwork })},
 	{Key: "server.max_connections_per_address", Standard: "256", number: true, Doc: "connections open at once from one address that is not a trusted proxy's",
 		Read: number(1, 1_000_000, func(c *Config) *int { return &c.Server.MaxConnectionsPerAddress })},
+	{Key: "server.hsts_include_subdomains", Standard: "false", boolean: true, Doc: "browsers use HTTPS only with every name below the service's too: includeSubDomains in Strict-Transport-Security",
+		Read: yesNo(func(c *Config) *bool { return &c.Server.HSTSIncludeSubdomains })},
 	{Key: "server.profiling", Standard: "false", boolean: true, Doc: "profiles of this process under /debug/pprof/ on server.internal_addr; taking one slows the node down",
 		Read: yesNo(func(c *Config) *bool { return &c.Server.Profiling })},
 

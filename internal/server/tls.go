@@ -54,10 +54,7 @@ func (c *certificate) health(now time.Time) admin.CertificateHealth {
 		Expired: !now.Before(leaf.NotAfter),
 	}
 	found.Expiring = !found.Expired && leaf.NotAfter.Sub(now) < notice
-	// A group may read it: that is how several services share a key.
-	if info, err := os.Stat(c.keyFile); err == nil && info.Mode().Perm()&0o004 != 0 {
-		found.OpenKeyMode = fmt.Sprintf("%04o", info.Mode().Perm())
-	}
+	found.OpenKeyMode = openKeyMode(c.keyFile)
 	return found
 }
 
@@ -72,6 +69,14 @@ func calendarDays(from, to time.Time) int {
 
 // reportCertificate logs what is wrong with certificate and key.
 func (n *Node) reportCertificate(now time.Time) {
+	n.reportExpiry(now)
+	if s := openKey(n.Config); s != nil {
+		s.log(n.log)
+	}
+}
+
+// reportExpiry logs that the certificate has expired, or expires soon.
+func (n *Node) reportExpiry(now time.Time) {
 	health := n.certificate.health(now)
 	const cure = "renew it, and reload the service (SIGHUP)"
 	switch {
@@ -79,10 +84,6 @@ func (n *Node) reportCertificate(now time.Time) {
 		n.log.Error("the TLS certificate has expired, and clients refuse it", "file", health.File, "expired_at", health.Expires, "cure", cure)
 	case health.Expiring:
 		n.log.Warn("the TLS certificate expires soon", "file", health.File, "expires_at", health.Expires, "days_left", health.Days, "cure", cure)
-	}
-	if health.OpenKeyMode != "" {
-		n.log.Warn("every user of this machine can read the TLS key", "file", health.KeyFile, "mode", health.OpenKeyMode,
-			"cure", "chmod 600 "+ShellQuote(health.KeyFile))
 	}
 }
 

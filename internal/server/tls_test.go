@@ -83,6 +83,11 @@ func TestCertificateHealth_KeyMode(t *testing.T) {
 	}
 }
 
+func configWithKey(file string) (config Config) {
+	config.Server.TLSKey = file
+	return config
+}
+
 // The log repeats what is wrong every day, and stops once a reload has read a good
 // certificate and key.
 func TestWatchCertificate_WarnsDailyUntilRenewed(t *testing.T) {
@@ -94,7 +99,7 @@ func TestWatchCertificate_WarnsDailyUntilRenewed(t *testing.T) {
 	}
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{certificate: old, log: telemetry.NewLogger(&log, slog.LevelInfo, "json"), metrics: telemetry.NewMetrics()}
+		n := &Node{Config: configWithKey(old.keyFile), certificate: old, log: telemetry.NewLogger(&log, slog.LevelInfo, "json"), metrics: telemetry.NewMetrics()}
 		hangup, daily := make(chan os.Signal), make(chan time.Time)
 		ctx, stop := context.WithCancel(t.Context())
 		go n.watchCertificate(ctx, hangup, daily)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -79,8 +81,18 @@ func cells(columns []Column, values []any) ([]cell, error) {
 	return row, nil
 }
 
+// formulaSigns begin a formula in a spreadsheet. Some take the full-width and the
+// small forms for the same signs.
+const formulaSigns = "=+-@＝＋－＠﹦﹢﹣﹫"
+
 // startsFormula tells the texts that a spreadsheet would read as a formula, or as
-// something else than a text, if they stood in a CSV file as they are.
+// something else than a text, if they stood in a CSV file as they are. Blanks, control
+// and invisible characters in front of a sign do not count: a spreadsheet may drop them.
 func startsFormula(text string) bool {
-	return text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0]))
+	if text != "" && strings.ContainsRune("\t\r\n", rune(text[0])) {
+		return true
+	}
+	text = strings.TrimLeftFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Cc, unicode.Cf) })
+	first, _ := utf8.DecodeRuneInString(text)
+	return strings.ContainsRune(formulaSigns, first)
 }

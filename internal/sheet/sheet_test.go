@@ -71,6 +71,32 @@ func TestNoTextInACSVFileStartsAFormula(t *testing.T) {
 	}
 }
 
+// A sign counts in its full-width and small forms too, and behind characters that a
+// spreadsheet drops or does not show.
+func TestCSV_SignsOfFormulasAreNeutralised(t *testing.T) {
+	signs := []string{"=", "+", "-", "@", "＝", "＋", "－", "＠", "﹦", "﹢", "﹣", "﹫"}
+	before := []string{"", " ", "\t", "\r", "\n", "\r\n", "\x00", "\x0b", "\u00a0", "\u00ad", "\u200b", "\u200d", "\u2060", "\u202e", "\u3000", "\ufeff", " \u200b\ufeff\u3000"}
+	for _, prefix := range before {
+		for _, sign := range signs {
+			text := prefix + sign + "1+1"
+			file := writeCSV(t, false, []any{text, nil, nil, nil, nil})
+			records, err := csv.NewReader(strings.NewReader(file)).ReadAll()
+			if err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+			// encoding/csv writes no carriage return but that of a line's end.
+			if got, want := records[1][0], "'"+strings.ReplaceAll(text, "\r", ""); got != want {
+				t.Errorf("%q stands as %q; want %q", text, got, want)
+			}
+		}
+	}
+	for _, text := range []string{"Asha", " Asha", "1-2", "a=b", "आशा＝", "\u200bAsha", "x@y.example", "'=1", "−", ""} {
+		if file := writeCSV(t, false, []any{text, money.Paise(-5), -7, nil, nil}); !strings.HasSuffix(file, text+`,-0.05,-7,,`+"\r\n") && !strings.HasSuffix(file, `"`+text+`",-0.05,-7,,`+"\r\n") {
+			t.Errorf("%q, minus five paise and minus seven stand as %q; want them as they are", text, file)
+		}
+	}
+}
+
 // worksheet is a sheet as a reader of XML finds it.
 type worksheet struct {
 	Pane struct {

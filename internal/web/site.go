@@ -125,7 +125,7 @@ func owned(path string) bool {
 // ServeHTTP answers one request and writes one line about it.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := s.begin(w, r)
-	protect(v.W.Header(), r.Host)
+	protect(v.W.Header())
 	v.W.Header().Set("X-Request-Id", v.RequestID)
 	cause := s.contained(v, s.serve)
 	if cause != nil {

@@ -186,17 +186,3 @@ func TestAScriptIsToldInItsOwnWay(t *testing.T) {
 		t.Errorf("a stale post by a script: %d to %q, done %d times", response.StatusCode, response.Header.Get("HX-Redirect"), h.paid.Load())
 	}
 }
-
-func TestOnlyAHostThatIsNotThisMachineIsToldToStayWithHTTPS(t *testing.T) {
-	h := newHouse(t)
-	for host, want := range map[string]string{
-		"coax.example": "max-age=31536000", "coax.example:8443": "max-age=31536000", "192.0.2.7:8443": "max-age=31536000",
-		"localhost:8443": "", "127.0.0.1": "", "[::1]:8443": "", "try.localhost": "", "127.9.9.9:1": "",
-	} {
-		request := h.request("GET", "/sign-in", "", nil)
-		request.Host = host
-		if response, _ := h.do(request); response.Header.Get("Strict-Transport-Security") != want {
-			t.Errorf("%s: %q; want %q", host, response.Header.Get("Strict-Transport-Security"), want)
-		}
-	}
-}

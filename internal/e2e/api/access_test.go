@@ -41,6 +41,11 @@ func TestTheClockMayBeThreeHundredSecondsOff(t *testing.T) {
 			t.Errorf("timestamp %s: server_time %v; want %d", row.timestamp, got.Data["server_time"], now)
 		}
 	}
+	milliseconds := fmt.Sprint(w.Now().UnixMilli())
+	got := w.Expect("a timestamp in milliseconds", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance, Timestamp: milliseconds}, fault.TimestampExpired)
+	if !strings.Contains(got.Message, "milliseconds") || got.Data["server_time"] != float64(now) {
+		t.Errorf("timestamp %s: %q, server_time %v; want a message about milliseconds, and %d", milliseconds, got.Message, got.Data["server_time"], now)
+	}
 }
 
 func TestANonceHasSixteenToSixtyFourOfItsCharacters(t *testing.T) {

@@ -51,6 +51,7 @@ func TestCLIConfigOfInitGivesTheStandardValues(t *testing.T) {
 // it cannot have and a word of the reason.
 var cliBadValues = map[string][][2]string{
 	"maintenance":                        {{"yes", "neither true nor false"}, {"", "neither"}},
+	"strict":                             {{"yes", "neither true nor false"}, {"", "neither"}},
 	"server.addr":                        {{"", "HOST:PORT"}, {"127.0.0.1", "HOST:PORT"}, {"127.0.0.1:https", "HOST:PORT"}, {"127.0.0.1:65536", "HOST:PORT"}, {"::1:8443", "HOST:PORT"}},
 	"server.plain_addr":                  {{"8080", "HOST:PORT"}},
 	"server.internal_addr":               {{"", "HOST:PORT"}, {"localhost", "HOST:PORT"}},
@@ -58,6 +59,7 @@ var cliBadValues = map[string][][2]string{
 	"server.max_connections":             {{"0", "1 to"}, {"many", "whole number"}, {"1.5", "whole number"}},
 	"server.max_connections_per_address": {{"-1", "1 to"}},
 	"server.profiling":                   {{"yes", "neither true nor false"}, {"1", "neither"}, {"", "neither"}, {"True", "neither"}},
+	"server.hsts_include_subdomains":     {{"yes", "neither true nor false"}},
 	"store.url": {{"", "sqlite:"}, {"data/coax.db", "sqlite:PATH"}, {"sqlite:", "path"}, {"mysql://db", "sqlite:PATH"},
 		{"postgres://db:port/coax", "port"}, {"postgres://db/coax?sslmode=maybe", "sslmode"}, {"postgres://db/coax?pool_max_conns=many", "pool_max_conns"}},
 	"provider.name":                 {{"", "empty"}, {"  ", "empty"}},
