@@ -17,7 +17,8 @@ func (a *app) loginCommand() *cobra.Command {
 An operator's own people see its books in the panel: an owner does everything there, a
 counter sells, and readonly only looks. A viewer, a member of support or finance, or an
 administrator sees the console. A login opens no API, and an API key no page. A password
-that is made up here is shown once, and has to be replaced at the first sign-in.`,
+that is made up here is shown once, has to be replaced at the first sign-in, and ends after
+72 hours.`,
 		a.loginCreate(), a.loginList(), a.loginSet(), a.loginResetPassword(), a.loginResetTOTP())
 }
 
@@ -29,8 +30,9 @@ func (a *app) loginCreate() *cobra.Command {
 		Use:   "create --username NAME --name TEXT --role ROLE [--lco ID] [--password-stdin]",
 		Short: "Make a login; a password that is made up is shown this once",
 		Long: `Make a login. Without --password-stdin a password is made up, shown once, and has to be
-replaced when its person first signs in. With it, the first line of standard input is the
-password, which its person has chosen: 10 to 128 characters.`,
+replaced when its person first signs in, within 72 hours. With it, the first line of
+standard input is the password, which its person has chosen: 12 to 128 characters, none of
+the 10,000 most common ones, no simple sequence, and not made of the login's own names.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			asked.Role = login.Role(role)
@@ -87,7 +89,7 @@ func (a *app) showLogin(person login.Person, password string) error {
 	}
 	err := a.show(append(shown, field{"password", password}))
 	if err == nil && !a.asJSON {
-		fmt.Fprintln(a.out, "\nThe password is not shown again. It has to be replaced at the first sign-in.")
+		fmt.Fprintf(a.out, "\nThe password is not shown again. It has to be replaced at the first sign-in, and ends at %s.\n", when(person.PasswordEnds))
 	}
 	return err
 }
@@ -101,6 +103,7 @@ func loginObject(p login.Person) object {
 		{"login_id", p.ID}, {"username", p.Username}, {"name", p.Name}, {"realm", string(p.Realm)}, {"role", string(p.Role)},
 		{"lco_id", orNone(p.OperatorID)}, {"status", status}, {"totp", p.TOTP}, {"must_change_password", p.MustChangePassword},
 		{"created_at", when(p.CreatedAt)}, {"last_sign_in", when(p.LastSignIn)},
+		{"password_ends", when(p.PasswordEnds)},
 	}
 }
 

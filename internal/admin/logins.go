@@ -46,8 +46,8 @@ func (d *Desk) CreateLogin(ctx context.Context, n NewLogin) (person login.Person
 	if chosen == "" {
 		password = login.NewPassword()
 		chosen, account.MustChangePassword = password, true
-	} else if err := login.CheckPassword(chosen, account.Username); err != nil {
-		return person, "", Refuse("%s", Term(err.Error()))
+	} else if err := d.checkPassword(ctx, chosen, account); err != nil {
+		return person, "", err
 	}
 	if account.PasswordHash, err = login.HashPassword(ctx, chosen); err != nil {
 		return person, "", err
@@ -58,6 +58,22 @@ func (d *Desk) CreateLogin(ctx context.Context, n NewLogin) (person login.Person
 		return person, "", err
 	}
 	return person, password, nil
+}
+
+// checkPassword refuses a password that somebody cannot have.
+func (d *Desk) checkPassword(ctx context.Context, password string, account login.Account) error {
+	names := []string{account.Username, account.Name}
+	if account.OperatorID != 0 {
+		operator, err := d.store.Operator(ctx, account.OperatorID)
+		if err != nil {
+			return err
+		}
+		names = append(names, operator.Name)
+	}
+	if err := login.CheckPassword(password, names...); err != nil {
+		return Refuse("%s", Term(err.Error()))
+	}
+	return nil
 }
 
 // account is the login that is asked for, without a password yet.

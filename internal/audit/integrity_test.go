@@ -230,14 +230,17 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 	}
 }
 
-// beforeMACs undoes the migration that brought MACs.
+// undoLater undoes the migrations after the one that brought MACs.
+const undoLater = `DROP TABLE login_tries; ALTER TABLE logins DROP COLUMN browser_epoch;`
+
+// beforeMACs undoes the migration that brought MACs, and those after it.
 func beforeMACs() string {
-	script := withoutTrigger() + `DROP TABLE staff_chain_start; DROP TABLE ledger_digests; ALTER TABLE staff_acts DROP COLUMN mac; ALTER TABLE staff_acts DROP COLUMN mac_key;`
+	script := withoutTrigger() + undoLater + `DROP TABLE staff_chain_start; DROP TABLE ledger_digests; ALTER TABLE staff_acts DROP COLUMN mac; ALTER TABLE staff_acts DROP COLUMN mac_key;`
 	if pgtest.Chosen() {
 		return script + `ALTER TABLE staff_chain DROP COLUMN mac, DROP COLUMN mac_id;
-			DELETE FROM schema_tolerance WHERE migration = 17; DELETE FROM goose_db_version WHERE version_id = 17`
+			DELETE FROM schema_tolerance WHERE migration >= 17; DELETE FROM goose_db_version WHERE version_id >= 17`
 	}
-	return script + `DELETE FROM schema_tolerance WHERE migration = 22; DELETE FROM goose_db_version WHERE version_id = 22`
+	return script + `DELETE FROM schema_tolerance WHERE migration >= 22; DELETE FROM goose_db_version WHERE version_id >= 22`
 }
 
 func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {

@@ -49,6 +49,9 @@ type Env struct {
 	// History: the demo's operator has one.
 	History bool
 	Stop    func()
+
+	pausing sync.Mutex
+	pauses  []time.Duration
 }
 
 // LogBuffer is a buffer that a server writes and a test reads.
@@ -97,6 +100,15 @@ func (w *Env) Now() time.Time { return time.UnixMilli(w.Time.Load()).UTC() }
 // Pass moves the world's clock.
 func (w *Env) Pass(d time.Duration) { w.Time.Add(d.Milliseconds()) }
 
+// Pauses are by how much sign-ins would have been delayed since it was last called.
+func (w *Env) Pauses() []time.Duration {
+	w.pausing.Lock()
+	defer w.pausing.Unlock()
+	pauses := w.pauses
+	w.pauses = nil
+	return pauses
+}
+
 // Start opens the doors; after a stop it is a restart with the same folder.
 func (w *Env) Start(sets ...string) {
 	w.TB.Helper()
@@ -113,6 +125,12 @@ func (w *Env) Start(sets ...string) {
 	if w.Node, err = server.Open(context.Background(), config, nil, log, w.Now); err != nil {
 		w.TB.Fatal(err)
 	}
+	w.Node.Logins.SetPause(func(_ context.Context, d time.Duration) error {
+		w.pausing.Lock()
+		defer w.pausing.Unlock()
+		w.pauses = append(w.pauses, d)
+		return nil
+	})
 	if err := w.furnish(); err != nil {
 		w.TB.Fatal(err)
 	}

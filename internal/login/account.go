@@ -29,13 +29,10 @@ func (d *Desk) ChangePassword(ctx context.Context, token, old, new string, addre
 	if d.session(record).Stage == NeedsCode {
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
-	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
-	if wait > 0 {
-		err = throttled(wait)
-	} else {
+	err = d.prove(ctx, record, now, func() error {
 		fresh, s, err = d.changePassword(ctx, token, record, old, new, now)
-		takeBackUnlessRefused(takeBack, err)
-	}
+		return err
+	})
 	if err != nil {
 		d.observeProof(ctx, record, address, "", PasswordChangeFailed, factorPassword, err)
 	}
@@ -46,7 +43,7 @@ func (d *Desk) changePassword(ctx context.Context, token string, record Record, 
 	if err := d.demandPassword(ctx, record.Account, old); err != nil {
 		return "", Session{}, err
 	}
-	if err := CheckPassword(new, record.Account.Username); err != nil {
+	if err := CheckPassword(new, record.Account.names()...); err != nil {
 		return "", Session{}, err
 	}
 	if new == old {
@@ -212,21 +209,21 @@ func (d *Desk) EndSession(ctx context.Context, personID int64, id string) error 
 // wait behind it.
 const purgeBatch = 500
 
-// Purge removes sessions that are over, in small batches, until there are none left
-// or ctx ends. One that has come to its absolute end is not used any more, and so is
-// soon idle, too.
+// Purge removes sessions that are over and counters of tries that are too old to
+// count, in small batches, until there are none left or ctx ends. A session that has come
+// to its absolute end is not used any more, and so is soon idle, too.
 func (d *Desk) Purge(ctx context.Context, now time.Time) (removed int, err error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return removed, fmt.Errorf("purge sessions: %w", err)
-		}
-		batch, err := d.store.PurgeSessions(ctx, now.Add(-d.config.Idle), purgeBatch)
-		if err != nil {
-			return removed, fmt.Errorf("purge sessions: %w", err)
-		}
-		removed += batch
-		if batch < purgeBatch {
-			return removed, nil
+	sessions := func() (int, error) { return d.store.PurgeSessions(ctx, now.Add(-d.config.Idle), purgeBatch) }
+	tries := func() (int, error) { return d.store.PurgeTries(ctx, now.Add(-2*tryWindow), purgeBatch) }
+	for _, purge := range []func() (int, error){sessions, tries} {
+		for batch := purgeBatch; batch == purgeBatch; removed += batch {
+			if err = ctx.Err(); err == nil {
+				batch, err = purge()
+			}
+			if err != nil {
+				return removed, fmt.Errorf("purge sessions and counters of tries: %w", err)
+			}
 		}
 	}
+	return removed, nil
 }

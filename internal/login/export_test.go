@@ -3,7 +3,11 @@ package login
 import (
 	"context"
 	"encoding/base32"
+	"fmt"
+	"testing"
 	"time"
+
+	"golang.org/x/crypto/argon2"
 )
 
 // CodeAt is what an app shows that was given a secret.
@@ -23,4 +27,25 @@ func CheapHash(password string) string {
 		panic(err)
 	}
 	return p.encode(salt, sum)
+}
+
+// CheapHashing makes hashes cheap while a test runs that needs many.
+func CheapHashing(t *testing.T) {
+	t.Helper()
+	dear, dearNobodys := today, nobodys
+	today = parameters{memoryKiB: 32, passes: 1, lanes: 1} // not those of CheapHash
+	nobodys = today.encode(make([]byte, saltBytes), make([]byte, hashBytes))
+	t.Cleanup(func() { today, nobodys = dear, dearNobodys })
+}
+
+// CountHashes counts the passwords that are hashed from now on, and what each cost.
+func CountHashes(t *testing.T) *[]string {
+	t.Helper()
+	var costs []string
+	idKey = func(password, salt []byte, passes, memory uint32, lanes uint8, size uint32) []byte {
+		costs = append(costs, fmt.Sprintf("%d KiB, %d passes, %d lanes", memory, passes, lanes))
+		return argon2.IDKey(password, salt, passes, memory, lanes, size)
+	}
+	t.Cleanup(func() { idKey = argon2.IDKey })
+	return &costs
 }

@@ -35,27 +35,27 @@ func TestWithASecondFactorThePasswordAloneIsNotEnough(t *testing.T) {
 	o.refused("no second factor", o.desk.RemoveTOTP(t.Context(), half), login.OutOfTurn)
 
 	for _, code := range []string{"", "000000", "abcd-efgh-jkmn-pqrs"} {
-		_, _, err := o.desk.GiveCode(t.Context(), half, code, here)
+		_, _, err := o.desk.GiveCode(t.Context(), half, code, here, "")
 		o.refused("code "+code, err, login.WrongCode)
 	}
 	code := codeOf()
-	whole, s, err := o.desk.GiveCode(t.Context(), half, code[:3]+" "+code[3:], here)
+	whole, s, err := o.desk.GiveCode(t.Context(), half, code[:3]+" "+code[3:], here, "")
 	o.must(err)
 	if s.Stage != login.Whole || !s.Fresh(o.now) || !s.Person.LastSignIn.Equal(o.now) || whole == half {
 		t.Errorf("the session is %+v", s)
 	}
 	o.signedOut("the token by the password alone", half)
-	_, _, err = o.desk.GiveCode(t.Context(), whole, code, here)
+	_, _, err = o.desk.GiveCode(t.Context(), whole, code, here, "")
 	o.refused("once more", err, login.OutOfTurn)
 
 	// A code that was used is worth nothing, a recovery code works once.
 	half, _ = o.signIn("asha", password)
-	_, _, err = o.desk.GiveCode(t.Context(), half, code, here)
+	_, _, err = o.desk.GiveCode(t.Context(), half, code, here, "")
 	o.refused("a used code", err, login.WrongCode)
-	_, _, err = o.desk.GiveCode(t.Context(), half, strings.ToUpper(recovery[3]), here)
+	_, _, err = o.desk.GiveCode(t.Context(), half, strings.ToUpper(recovery[3]), here, "")
 	o.must(err)
 	half, _ = o.signIn("asha", password)
-	_, _, err = o.desk.GiveCode(t.Context(), half, recovery[3], here)
+	_, _, err = o.desk.GiveCode(t.Context(), half, recovery[3], here, "")
 	o.refused("a used recovery code", err, login.WrongCode)
 
 	// Lost altogether, staff takes it away.
@@ -89,14 +89,15 @@ func TestCodesCannotBeGuessedBySigningInAgain(t *testing.T) {
 	o.now = o.now.Add(time.Minute)
 	for range 10 {
 		half, _ := o.signIn("asha", password) // which succeeds, and clears nothing
-		_, _, err := o.desk.GiveCode(t.Context(), half, "000000", here)
+		_, _, err := o.desk.GiveCode(t.Context(), half, "000000", here, "")
 		o.refused("a guess", err, login.WrongCode)
 	}
-	_, _, err := o.try("asha", password)
+	half, _ := o.signIn("asha", password)
+	_, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
 	o.refused("after ten guesses", err, login.Throttled)
 	o.now = o.now.Add(15 * time.Minute)
-	half, _ := o.signIn("asha", password)
-	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), here)
+	half, _ = o.signIn("asha", password)
+	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
 	o.must(err)
 }
 

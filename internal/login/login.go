@@ -71,7 +71,10 @@ type Person struct {
 	TOTP bool
 	// MustChangePassword: the one they have was chosen by somebody else.
 	MustChangePassword, Disabled bool
-	CreatedAt, LastSignIn        time.Time
+	// PasswordEnds is when a password that was chosen by somebody else ends; zero for
+	// one of their own.
+	PasswordEnds          time.Time
+	CreatedAt, LastSignIn time.Time
 	// OperatorSuspended: the operator is inactive, so its people can look at everything
 	// and change nothing.
 	OperatorSuspended bool
@@ -142,16 +145,20 @@ type Config struct {
 	Idle, Absolute time.Duration
 	// StaffTOTP: staff who move money or see secrets must have a second factor.
 	StaffTOTP bool
+	// Pause delays an answer; nil is a timer.
+	Pause func(context.Context, time.Duration) error
 	// Observe is told what people do here, and what failed; nil tells nobody.
 	Observe func(context.Context, Event)
 }
 
 // Desk is where people prove who they are.
 type Desk struct {
-	store    Store
-	vault    Vault
-	config   Config
-	attempts *attempts
+	store       Store
+	vault       Vault
+	config      Config
+	tryKey      []byte
+	browserKeys map[uint32][]byte
+	slowed      slowed
 }
 
 // New returns a desk.
@@ -162,7 +169,13 @@ func New(store Store, vault Vault, config Config) *Desk {
 	if config.Absolute <= 0 {
 		config.Absolute = DefaultAbsolute
 	}
-	return &Desk{store: store, vault: vault, config: config, attempts: newAttempts(attemptsKept)}
+	if config.Pause == nil {
+		config.Pause = pause
+	}
+	return &Desk{
+		store: store, vault: vault, config: config,
+		tryKey: vault.Derive("sign-in tries")[vault.PrimaryID()], browserKeys: vault.Derive("known browsers"),
+	}
 }
 
 // Requires reports whether a person must have a second factor.

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"unicode/utf8"
+	"time"
 
 	"golang.org/x/crypto/argon2"
 )
@@ -49,6 +49,9 @@ var (
 	errBusy     = errors.New("too many passwords are being checked")
 )
 
+// idKey is the hash itself; tests count its calls.
+var idKey = argon2.IDKey
+
 // inTurn hashes when it is this caller's turn.
 func (p parameters) inTurn(ctx context.Context, password string, salt []byte, size uint32) ([]byte, error) {
 	if hashesInUse.Add(1) > hashesAtOnce+hashesWaiting {
@@ -62,7 +65,7 @@ func (p parameters) inTurn(ctx context.Context, password string, salt []byte, si
 		return nil, ctx.Err()
 	}
 	defer func() { <-hashing }()
-	return argon2.IDKey([]byte(password), salt, p.passes, p.memoryKiB, p.lanes, size), nil
+	return idKey([]byte(password), salt, p.passes, p.memoryKiB, p.lanes, size), nil
 }
 
 // HashPassword returns what is kept of a password.
@@ -125,25 +128,16 @@ func matches(ctx context.Context, encoded, password string) (same, old bool, err
 	return subtle.ConstantTimeCompare(got, sum) == 1, p != today, nil
 }
 
-// What a password has to be.
-const (
-	PasswordLeast = 10
-	PasswordMost  = 128
-)
+// TemporaryFor is how long a password holds that somebody else has chosen and that its
+// person has not replaced.
+const TemporaryFor = 72 * time.Hour
 
-// CheckPassword says what is wrong with a password that somebody wants to have.
-func CheckPassword(password, username string) error {
-	switch n := utf8.RuneCountInString(password); {
-	case !utf8.ValidString(password):
-		return refuse(WeakPassword, "The password is not valid text.")
-	case n < PasswordLeast:
-		return refuse(WeakPassword, "The password is too short. Choose one of at least 10 characters.")
-	case n > PasswordMost:
-		return refuse(WeakPassword, "The password is too long. Choose one of at most 128 characters.")
-	case strings.EqualFold(password, username):
-		return refuse(WeakPassword, "The password is the username. Choose another one.")
+// Ends is when the account's password ends: zero for one that its person has chosen.
+func (a Account) Ends() time.Time {
+	if !a.MustChangePassword {
+		return time.Time{}
 	}
-	return nil
+	return a.PasswordChangedAt.Add(TemporaryFor)
 }
 
 // readable has no letters that are taken for others: no i, l, o, 0 and 1.

@@ -22,6 +22,10 @@ const (
 	Disabled      Reason = "disabled"
 	WeakPassword  Reason = "weak password"
 	WrongCode     Reason = "wrong code"
+	// PasswordEnded is of a temporary password that was right, too late.
+	PasswordEnded Reason = "temporary password ended"
+	// SessionOver is of a session that ended because of wrong guesses in it.
+	SessionOver Reason = "session over"
 	// Required is of a second factor that may not be taken away.
 	Required Reason = "required"
 	// Stale is of what needs a younger proof of identity: StepUp comes first.
@@ -55,6 +59,8 @@ const (
 	wrongCodeText     = "The code is wrong, or was used already. Wait for the next one and try again."
 	disabledText      = "This login is switched off. Ask an administrator."
 	closedText        = "This operator's account is closed."
+	passwordEndedText = "This temporary password has ended. Ask for a new one."
+	sessionOverText   = "There were too many wrong tries, and you were signed out. Sign in again."
 	staleText         = "Confirm that it is you first."
 	outOfTurnText     = "This is not possible now. Finish signing in first."
 	requiredText      = "A second factor is required for your login. It can be replaced, not removed."

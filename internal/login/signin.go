@@ -22,6 +22,8 @@ type Attempt struct {
 	Username, Password string
 	Address            netip.Addr
 	Agent              string
+	// Browsers is what RememberBrowser gave the browser; empty if it brought nothing.
+	Browsers string
 }
 
 // SignIn begins a session for whoever knows the password. What it answers to a wrong
@@ -46,22 +48,25 @@ func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, 
 func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string, s Session, err error) {
 	now := d.config.Now()
 	username, _ := FoldUsername(a.Username)
-	takeBack, wait := d.attempts.begin(now, username, a.Address)
-	if wait > 0 {
-		return "", s, throttled(wait)
-	}
 	// Also for what is no username at all: it must cost the same.
 	account, found, err := d.store.AccountByUsername(ctx, username)
 	if err != nil {
-		takeBack()
 		return "", s, fmt.Errorf("look a login up: %w", err)
+	}
+	counters := d.signInCounters(username, a.Address, d.browserOf(account, a.Browsers, now))
+	try, err := d.beginTry(ctx, now, counters)
+	if err != nil {
+		return "", s, err
+	}
+	if err := d.delay(ctx, counters, try); err != nil {
+		return "", s, err // whoever hangs up meanwhile has tried
 	}
 	if !found {
 		account.PasswordHash = nobodys
 	}
 	same, old, err := matches(ctx, account.PasswordHash, a.Password)
 	if err != nil {
-		takeBack()
+		try.takeBack(ctx)
 		return "", s, busy(err)
 	}
 	seen.Person = account.Person
@@ -73,13 +78,15 @@ func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string
 		seen.Reason = string(WrongPassword)
 		return "", s, refuse(Wrong, wrongText)
 	}
-	takeBack()
+	try.takeBack(ctx)
 	switch {
 	case account.Disabled:
 		return "", s, refuse(Disabled, disabledText)
 	case account.OperatorDeleted:
 		seen.Reason = reasonOperatorDeleted
 		return "", s, refuse(Disabled, closedText)
+	case account.MustChangePassword && !now.Before(account.PasswordEnds):
+		return "", s, refuse(PasswordEnded, passwordEndedText)
 	}
 
 	opening := Opening{Record: Record{
@@ -107,8 +114,8 @@ func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string
 }
 
 // GiveCode is the second half of signing in, for those who have set one up: a code of
-// their app, or a recovery code.
-func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.Addr) (newToken string, s Session, err error) {
+// their app, or a recovery code. browsers is as in Attempt.
+func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.Addr, browsers string) (newToken string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -118,14 +125,13 @@ func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.A
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
 	factor := codeFactor(record.Account, code)
-	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
-	if wait > 0 {
-		err = throttled(wait)
+	try, err := d.beginTry(ctx, now, d.codeCounters(record.Account, address, d.browserOf(record.Account, browsers, now)))
+	if err != nil {
 		d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
 		return "", s, err
 	}
 	newToken, s, err = d.raise(ctx, token, record, code, now, true)
-	takeBackUnlessRefused(takeBack, err)
+	try.end(ctx, err)
 	if err == nil {
 		factor = factorPassword + ", " + factor
 	}
@@ -147,14 +153,10 @@ func (d *Desk) StepUp(ctx context.Context, token, password, code string, address
 	if given := codeFactor(record.Account, code); given != "" {
 		factor += ", " + given
 	}
-	takeBack, wait := d.attempts.begin(now, record.Account.Username, address)
-	if wait > 0 {
-		err = throttled(wait)
-		d.observeProof(ctx, record, address, SteppedUp, StepUpFailed, factor, err)
-		return "", s, err
-	}
-	newToken, s, err = d.stepUp(ctx, token, record, password, code, now)
-	takeBackUnlessRefused(takeBack, err)
+	err = d.prove(ctx, record, now, func() error {
+		newToken, s, err = d.stepUp(ctx, token, record, password, code, now)
+		return err
+	})
 	d.observeProof(ctx, record, address, SteppedUp, StepUpFailed, factor, err)
 	return newToken, s, err
 }
@@ -319,14 +321,4 @@ func moved(err error) error {
 		return ErrSignedOut
 	}
 	return fmt.Errorf("change a session: %w", err)
-}
-
-// takeBackUnlessRefused leaves an attempt counted only if it was a wrong guess. What
-// went wrong on our side is not the person's.
-func takeBackUnlessRefused(takeBack func(), err error) {
-	var refusal *Refusal
-	if errors.As(err, &refusal) && (refusal.Reason == WrongPassword || refusal.Reason == WrongCode) {
-		return
-	}
-	takeBack()
 }

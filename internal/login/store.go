@@ -9,10 +9,14 @@ import (
 )
 
 // Vault seals the secrets of second factors so that only the service can open them
-// again, each for its own person only.
+// again, each for its own person only, and has keys for what the desk signs.
 type Vault interface {
 	SealTOTP(secret []byte, personID int64) ([]byte, error)
 	OpenTOTP(sealed []byte, personID int64) ([]byte, error)
+	// Derive returns 32 bytes of each key of the master key for one purpose, and
+	// PrimaryID the key that is used for what is new.
+	Derive(purpose string) map[uint32][]byte
+	PrimaryID() uint32
 }
 
 // Account is a person with what they are known by.
@@ -28,6 +32,10 @@ type Account struct {
 	// OperatorDeleted: the operator whose books they would see was deleted. One that
 	// is suspended still has its books, and its people may look at them.
 	OperatorDeleted bool
+	// OperatorName is empty for staff.
+	OperatorName string
+	// BrowserEpoch grows with whatever ends the browsers that the login is known by.
+	BrowserEpoch int64
 	// Version grows with whatever changes who may sign in, and how.
 	Version int64
 }
@@ -102,6 +110,15 @@ type Store interface {
 	SessionsOf(ctx context.Context, personID int64) ([]Record, error)
 	// CloseSessionOf ends one of a person's sessions by its public name.
 	CloseSessionOf(ctx context.Context, personID int64, id string) error
+	// CountTries counts a try under each of the counters, in windows that begin with a
+	// counter's first try, and returns what they stand at then, in the same order. If one
+	// of them is at its limit nothing is counted, and counted is false.
+	CountTries(ctx context.Context, at time.Time, window time.Duration, counters []TryCounter) (counts []TryCount, counted bool, err error)
+	// TakeBackTries takes one try back from each counter whose window is still the one
+	// that it was counted in.
+	TakeBackTries(ctx context.Context, counts []TryCount) error
+	// PurgeTries removes up to so many counters whose windows began before.
+	PurgeTries(ctx context.Context, before time.Time, most int) (removed int, err error)
 	// PurgeSessions removes up to so many sessions that were last seen before.
 	PurgeSessions(ctx context.Context, seenBefore time.Time, most int) (removed int, err error)
 }

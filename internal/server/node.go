@@ -440,7 +440,7 @@ func (n *Node) sweep(ctx context.Context) {
 		removed, err = n.Logins.Purge(ctx, n.Now())
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
-			n.log.Warn("purge sessions", "error", err)
+			n.log.Warn("purge sessions and counters of tries", "error", err)
 		}
 		removed, err = n.Requests.Purge(ctx, n.Now())
 		n.metrics.RowsPurged(removed)

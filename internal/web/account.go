@@ -148,6 +148,9 @@ func (s *Site) changePassword(v *Visit) error {
 		return s.proceed(v, token, session, page.To)
 	}
 	setSession(v.W, token)
+	if err := s.remember(v, token); err != nil {
+		return err
+	}
 	return v.See("/account/", v.Good(look.Word("Your password is changed, and your other devices are signed out.")))
 }
 

@@ -15,6 +15,9 @@ const (
 	sessionCookie  = "__Host-coax"
 	noticeCookie   = "__Host-coax-notice"
 	languageCookie = "__Host-coax-language"
+	// browserCookie says whose sign-in this browser has completed before, which opens
+	// nothing: see login.RememberBrowser.
+	browserCookie = "__Host-coax-browser"
 	// themeCookie is also written by the pages' own script, and so has no prefix
 	// and can be read: it only says light or dark.
 	themeCookie = "theme"

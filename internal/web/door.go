@@ -62,6 +62,7 @@ func (s *Site) signIn(v *Visit) error {
 	form := doorForm{To: s.within(v.Field("to")), Username: v.Field("username")}
 	token, session, err := s.login.SignIn(v.Context(), login.Attempt{
 		Username: form.Username, Password: v.R.PostForm.Get("password"), Address: v.Address, Agent: v.R.UserAgent(),
+		Browsers: cookie(v.R, browserCookie),
 	})
 	if err != nil {
 		return v.again(err, "sign-in", func(why string) any { form.Problem = why; return form })
@@ -78,10 +79,25 @@ func (s *Site) signIn(v *Visit) error {
 // proceed gives the browser its new token and sends the visitor on.
 func (s *Site) proceed(v *Visit, token string, session login.Session, to string) error {
 	setSession(v.W, token)
+	if err := s.remember(v, token); err != nil {
+		return err
+	}
 	if session.Stage != login.Whole {
 		return v.See(returning(nextStep(session.Stage), to), nil)
 	}
 	return v.See(s.within(to), nil)
+}
+
+// remember has the browser be known as one that has signed in before.
+func (s *Site) remember(v *Visit, token string) error {
+	marks, err := s.login.RememberBrowser(v.Context(), token, cookie(v.R, browserCookie))
+	if err != nil && !errors.Is(err, login.ErrSignedOut) {
+		return err
+	}
+	if marks != "" {
+		setCookie(v.W, browserCookie, marks, int(login.BrowserKnownFor.Seconds()))
+	}
+	return nil
 }
 
 // again shows a form once more with what login had against it. Any other error is
@@ -94,6 +110,9 @@ func (v *Visit) again(err error, page string, data func(why string) any) error {
 		return v.See("/sign-in", nil)
 	case !errors.As(err, &refusal):
 		return err
+	case refusal.Reason == login.SessionOver:
+		dropCookie(v.W, sessionCookie)
+		return v.See("/sign-in", v.Bad(refusal.Text))
 	}
 	v.Status = http.StatusUnprocessableEntity
 	if refusal.Reason == login.Throttled {
@@ -119,7 +138,7 @@ func (s *Site) showCode(v *Visit) error {
 
 func (s *Site) giveCode(v *Visit) error {
 	form := doorForm{To: s.within(v.Field("to"))}
-	token, session, err := s.login.GiveCode(v.Context(), v.token, v.Field("code"), v.Address)
+	token, session, err := s.login.GiveCode(v.Context(), v.token, v.Field("code"), v.Address, cookie(v.R, browserCookie))
 	if err != nil {
 		return v.again(err, "code", func(why string) any { form.Problem = why; return form })
 	}

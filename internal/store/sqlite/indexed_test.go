@@ -217,6 +217,7 @@ func objection(statement, line string) string {
 var buildingFew = map[string]string{
 	"DELETE FROM rate_counters":                                      "the sweep, a few times a minute",
 	"FROM login_sessions WHERE seen_at <= ?1 ORDER BY seen_at LIMIT": "the sweep, once a minute",
+	"FROM login_tries WHERE since <= ?1 ORDER BY since LIMIT":        "the sweep, once a minute",
 	"RETURNING": "the follow-up of what is in doubt",
 	"UPDATE operations SET lease_until = ?1 WHERE status": "the start of a node",
 	"UPDATE bulk_jobs SET due_at = ?1 WHERE due_at > ?1":  "the start of a node",

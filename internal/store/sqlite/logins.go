@@ -14,7 +14,7 @@ import (
 const (
 	accountColumns = `p.id, p.realm, p.operator_id, p.username, p.name, p.role, p.language, p.must_change_password, p.disabled,
 	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_pending, p.totp_step, p.version, o.status,
-	coalesce(o.second_factor_required, 0)`
+	coalesce(o.second_factor_required, 0), coalesce(o.name, ''), p.browser_epoch`
 	accountTables = ` logins p LEFT JOIN operators o ON o.id = p.operator_id `
 )
 
@@ -29,7 +29,7 @@ func (r *accountRow) places() []any {
 	return []any{
 		&r.ID, &r.Realm, &r.operatorID, &r.Username, &r.Name, &r.Role, &r.Language, &r.MustChangePassword, &r.Disabled,
 		&r.created, &r.lastSignIn, &r.PasswordHash, &r.changed, &r.SealedTOTP, &r.PendingTOTP, &r.TOTPStep, &r.Version, &r.operatorStatus,
-		&r.OperatorRequiresTOTP,
+		&r.OperatorRequiresTOTP, &r.OperatorName, &r.BrowserEpoch,
 	}
 }
 
@@ -37,6 +37,7 @@ func (r *accountRow) account() login.Account {
 	a := r.Account
 	a.OperatorID, a.CreatedAt, a.LastSignIn, a.PasswordChangedAt = r.operatorID.Int64, moment(r.created), moment(r.lastSignIn), moment(r.changed)
 	a.TOTP = a.SealedTOTP != nil
+	a.PasswordEnds = a.Ends()
 	a.OperatorSuspended = r.operatorStatus.String == string(subscription.OperatorInactive)
 	a.OperatorDeleted = r.operatorStatus.String == string(subscription.OperatorDeleted)
 	return a
@@ -116,7 +117,8 @@ func logLogin(tx *tx, act admin.Act, before *login.Account, after login.Account)
 	return logAct(tx, act, after.OperatorID, fmt.Sprintf("login %d", after.ID), was, admin.LoginState(after))
 }
 
-// ChangeLogin changes a login's terms. One that is disabled is signed out everywhere.
+// ChangeLogin changes a login's terms. One that is disabled is signed out everywhere, and
+// the browsers that it was known by are known no longer.
 func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change admin.LoginChange) (after login.Person, err error) {
 	err = db.writer.do(ctx, func(tx *tx) error {
 		after, err = changeTerms(tx, act, id, change, "")
@@ -148,7 +150,7 @@ func changeTerms(tx *tx, act admin.Act, id int64, change admin.LoginChange, prop
 				return err
 			}
 		}
-		if err := changeLogin(tx, id, `name = ?2, role = ?3, disabled = ?4`, after.Name, after.Role, after.Disabled); err != nil {
+		if err := changeLogin(tx, id, `name = ?2, role = ?3, disabled = ?4, browser_epoch = browser_epoch + ?4`, after.Name, after.Role, after.Disabled); err != nil {
 			return err
 		}
 		if err := lapseProposals(tx, act, after); err != nil {
@@ -176,7 +178,7 @@ func resetPassword(tx *tx, act admin.Act, id int64, hash, proposer string) (logi
 		if err := resetAccess(tx, act, before.Person, admin.GrantedPassword, proposer); err != nil {
 			return err
 		}
-		if err := changeLogin(tx, id, `password_hash = ?2, password_changed_at = ?3, must_change_password = 1`, hash, act.At.UnixMilli()); err != nil {
+		if err := changeLogin(tx, id, `password_hash = ?2, password_changed_at = ?3, must_change_password = 1, browser_epoch = browser_epoch + 1`, hash, act.At.UnixMilli()); err != nil {
 			return err
 		}
 		return closeSessions(tx, id)

@@ -194,7 +194,7 @@ func (db *DB) ownLogin(ctx context.Context, deed login.Deed, personID, version i
 // done in.
 func (db *DB) ChangePassword(ctx context.Context, deed login.Deed, c login.PasswordChange) error {
 	return db.ownLogin(ctx, deed, c.PersonID, c.Version, func(tx *tx) error {
-		err := changeLogin(tx, c.PersonID, `password_hash = ?2, password_changed_at = ?3, must_change_password = 0`, c.Hash, deed.At.UnixMilli())
+		err := changeLogin(tx, c.PersonID, `password_hash = ?2, password_changed_at = ?3, must_change_password = 0, browser_epoch = browser_epoch + 1`, c.Hash, deed.At.UnixMilli())
 		if err != nil {
 			return err
 		}

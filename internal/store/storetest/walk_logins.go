@@ -23,7 +23,22 @@ var loginWays = []way{
 	{"SetLanguage", func(w *walk) { w.must(w.SetLanguage(w.Context(), 0, login.Hindi)) }},
 	{"SessionsOf", func(w *walk) { w.must(first(w.SessionsOf(w.Context(), w.someoneSignsInAgain().Account.ID))) }},
 	{"CloseSessionOf", func(w *walk) { w.must(w.CloseSessionOf(w.Context(), 0, "nobody's")) }},
+	{"CountTries", (*walk).someoneTries},
+	{"TakeBackTries", (*walk).someoneTries},
+	{"PurgeTries", func(w *walk) { w.must(first(w.PurgeTries(w.Context(), w.on.Now.Add(-time.Hour), 10))) }},
 	{"PurgeSessions", func(w *walk) { w.must(first(w.PurgeSessions(w.Context(), w.on.Now.Add(-time.Hour), 10))) }},
+}
+
+// someoneTries gets a password wrong and then right, and wrong once more.
+func (w *walk) someoneTries() {
+	w.Helper()
+	counters := []login.TryCounter{counter("walker", 1)}
+	counts, _, err := w.CountTries(w.Context(), w.on.Now, time.Minute, counters)
+	w.must(err)
+	w.must(w.TakeBackTries(w.Context(), counts))
+	for range 2 {
+		w.must(second(w.CountTries(w.Context(), w.on.Now, time.Minute, counters)))
+	}
 }
 
 func (w *walk) someoneSignsIn() { w.someoneSignsInAgain() }

@@ -1,0 +1,128 @@
+package login
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+	"time"
+)
+
+const (
+	// BrowserKnownFor is how long a browser is known after its last sign-in.
+	BrowserKnownFor = 365 * 24 * time.Hour
+	// browsersKept is of how many logins one browser keeps a mark: several people may
+	// share the computer at a counter.
+	browsersKept = 4
+
+	markSeparator = "."
+	markedAs      = "coax/browser/1"
+)
+
+// A browser mark says that a browser has signed in to a login before. It opens nothing:
+// it only gives the browser a counter of wrong tries of its own. It ends with the
+// password, and when the login is disabled.
+type browserMark struct {
+	loginID int64
+	at      int64 // Unix milliseconds
+	key     uint32
+	id      [16]byte
+	mac     [sha256.Size]byte
+}
+
+const (
+	markSigned = 8 + 8 + 4 + 16
+	markBytes  = markSigned + sha256.Size
+)
+
+func (m browserMark) signed() []byte {
+	b := make([]byte, 0, markBytes)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.loginID))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.at))
+	b = binary.BigEndian.AppendUint32(b, m.key)
+	return append(b, m.id[:]...)
+}
+
+func (m browserMark) String() string {
+	return base64.RawURLEncoding.EncodeToString(append(m.signed(), m.mac[:]...))
+}
+
+// readMarks reads the marks that a browser brought; whatever is none is left out.
+func readMarks(brought string) (marks []browserMark) {
+	for text := range strings.SplitSeq(brought, markSeparator) {
+		b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+		if err != nil || len(b) != markBytes {
+			continue
+		}
+		m := browserMark{
+			loginID: int64(binary.BigEndian.Uint64(b)), at: int64(binary.BigEndian.Uint64(b[8:])), key: binary.BigEndian.Uint32(b[16:]),
+		}
+		copy(m.id[:], b[20:markSigned])
+		copy(m.mac[:], b[markSigned:])
+		if marks = append(marks, m); len(marks) == browsersKept {
+			break
+		}
+	}
+	return marks
+}
+
+// sign is the MAC of a mark for an account as it is now; false where the master key no
+// longer has the mark's key.
+func (d *Desk) sign(m browserMark, account Account) (mac [sha256.Size]byte, ok bool) {
+	key, ok := d.browserKeys[m.key]
+	if !ok {
+		return mac, false
+	}
+	sum := hmac.New(sha256.New, key)
+	sum.Write([]byte(markedAs))
+	sum.Write(m.signed())
+	sum.Write(binary.BigEndian.AppendUint64(nil, uint64(account.PasswordChangedAt.UnixMilli())))
+	sum.Write(binary.BigEndian.AppendUint64(nil, uint64(account.BrowserEpoch)))
+	return [sha256.Size]byte(sum.Sum(nil)), true
+}
+
+// browserOf is the name of the browser if it is known to have signed in to the account
+// before; empty if it is not.
+func (d *Desk) browserOf(account Account, brought string, now time.Time) string {
+	for _, m := range readMarks(brought) {
+		mac, ok := d.sign(m, account)
+		if ok && hmac.Equal(mac[:], m.mac[:]) && account.ID != 0 && m.loginID == account.ID && !account.Disabled &&
+			now.Sub(time.UnixMilli(m.at)) < BrowserKnownFor {
+			return hex.EncodeToString(m.id[:])
+		}
+	}
+	return ""
+}
+
+// RememberBrowser returns what a browser is to bring next time, when its session's
+// person has proved everything that is asked of them; brought is what it brought now.
+// Before that it returns an empty text.
+func (d *Desk) RememberBrowser(ctx context.Context, token, brought string) (string, error) {
+	now := d.config.Now()
+	record, err := d.open(ctx, token, now)
+	if err != nil {
+		return "", err
+	}
+	if d.session(record).Stage == NeedsCode {
+		return "", nil
+	}
+	account := record.Account
+	mark := browserMark{loginID: account.ID, at: now.UnixMilli(), key: d.vault.PrimaryID()}
+	if known, err := hex.DecodeString(d.browserOf(account, brought, now)); err == nil && len(known) == len(mark.id) {
+		mark.id = [16]byte(known) // its counter goes on
+	} else {
+		rand.Read(mark.id[:])
+	}
+	mark.mac, _ = d.sign(mark, account)
+	marks := []string{mark.String()}
+	for _, other := range readMarks(brought) {
+		if other.loginID != account.ID && len(marks) < browsersKept {
+			marks = append(marks, other.String())
+		}
+	}
+	return strings.Join(marks, markSeparator), nil
+}

@@ -1,0 +1,212 @@
+package login
+
+import (
+	_ "embed"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// What a password has to be.
+const (
+	PasswordLeast = 12
+	PasswordMost  = 128
+)
+
+// The least that a password must have beside names and common words: less is found by
+// trying what others append to them.
+const (
+	leastBesideNames = 8
+	leastDifferent   = 5
+	// mostDecoration is how many digits and signs around a common password make it no
+	// better.
+	mostDecoration = 6
+	// fewRuns: a password of so few runs of repeated or neighbouring characters is one
+	// that people type without thinking.
+	fewRuns = 3
+	// leastName is how long a name must be to count: initials are in many words.
+	leastName = 3
+)
+
+// CheckPassword says what is wrong with a password that somebody wants to have. names
+// are what the login is known by: its username, its person's name and its operator's.
+func CheckPassword(password string, names ...string) error {
+	switch n := utf8.RuneCountInString(password); {
+	case !utf8.ValidString(password):
+		return refuse(WeakPassword, "The password is not valid text.")
+	case n < PasswordLeast:
+		return refuse(WeakPassword, "The password is too short. Choose one of at least 12 characters.")
+	case n > PasswordMost:
+		return refuse(WeakPassword, "The password is too long. Choose one of at most 128 characters.")
+	}
+	folded := foldPassword(password)
+	switch {
+	case simple([]rune(folded)):
+		return refuse(WeakPassword, "The password is a simple sequence or repeats itself. Choose a few words that only you would put together.")
+	case common(folded):
+		return refuse(WeakPassword, "The password is one of the most common ones. Choose a few words that only you would put together.")
+	case madeOf(folded, names):
+		return refuse(WeakPassword, "The password is made of your name, your username, your operator's name or “coax”. Add words that have nothing to do with them.")
+	}
+	return nil
+}
+
+// names are what a password must not be made of.
+func (a Account) names() []string { return []string{a.Username, a.Name, a.OperatorName} }
+
+// foldPassword is a password as it is compared: full-width letters and the like are the
+// ordinary ones, and upper case is lower.
+func foldPassword(password string) string { return strings.ToLower(norm.NFKC.String(password)) }
+
+//go:embed common-passwords.txt
+var commonPasswords string
+
+var commonSet = sync.OnceValue(func() map[string]bool {
+	set := make(map[string]bool, 11_000)
+	for line := range strings.Lines(commonPasswords) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			set[line] = true
+		}
+	}
+	return set
+})
+
+// common reports whether a folded password is a common one, or one with a few digits and
+// signs around it or letters written as digits.
+func common(folded string) bool {
+	set := commonSet()
+	if set[folded] {
+		return true
+	}
+	for _, spelled := range []string{folded, plainLetters.Replace(folded)} {
+		core := strings.TrimFunc(spelled, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })
+		if around := utf8.RuneCountInString(spelled) - utf8.RuneCountInString(core); set[core] && around <= mostDecoration {
+			return true
+		}
+		if set[spelled] || set[lettersAndDigits(spelled)] {
+			return true
+		}
+	}
+	return false
+}
+
+// plainLetters undoes how letters are written as digits and signs.
+var plainLetters = strings.NewReplacer("0", "o", "1", "l", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i")
+
+func lettersAndDigits(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// madeOf reports whether too little is left of a folded password without the names.
+func madeOf(folded string, names []string) bool {
+	left, found := lettersAndDigits(folded), false
+	for _, name := range append(nameParts(names), "coax") {
+		if strings.Contains(left, name) {
+			found = true
+			left = strings.ReplaceAll(left, name, " ") // what it divided must not become a name
+		}
+	}
+	if !found {
+		return false
+	}
+	left = strings.ReplaceAll(left, " ", "")
+	return utf8.RuneCountInString(left) < leastBesideNames || simple([]rune(left)) || common(left)
+}
+
+// nameParts are names as a password could have them: whole, then by their words, the
+// longer first.
+func nameParts(names []string) (parts []string) {
+	for _, name := range names {
+		parts = append(parts, lettersAndDigits(foldPassword(name)))
+	}
+	for _, name := range names {
+		parts = append(parts, strings.FieldsFunc(foldPassword(name), func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
+		})...)
+	}
+	kept := parts[:0]
+	for _, part := range parts {
+		if utf8.RuneCountInString(part) >= leastName {
+			kept = append(kept, part)
+		}
+	}
+	return kept
+}
+
+// keyboardRows are what people run a finger along.
+var keyboardRows = []string{"1234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm"}
+
+// simple reports whether a text has few different characters, repeats a short piece, or
+// is a few runs of repeated or neighbouring characters.
+func simple(text []rune) bool {
+	different := map[rune]bool{}
+	for _, r := range text {
+		different[r] = true
+	}
+	return len(different) < leastDifferent || repeats(text) || runs(text) <= fewRuns
+}
+
+// repeats reports whether a text is a piece that would be too short by itself, over and
+// over.
+func repeats(text []rune) bool {
+	for period := 1; period <= len(text)/2 && period < PasswordLeast; period++ {
+		same := true
+		for i := period; i < len(text) && same; i++ {
+			same = text[i] == text[i-period]
+		}
+		if same {
+			return true
+		}
+	}
+	return false
+}
+
+// runs counts the stretches of a text in which each character is the one before, or its
+// neighbour in one direction.
+func runs(text []rune) (count int) {
+	var direction int
+	inside := false
+	for i := range text {
+		if i > 0 {
+			if step, are := neighbours(text[i-1], text[i]); are && (!inside || step == direction) {
+				direction, inside = step, true
+				continue
+			}
+		}
+		count++
+		inside = false
+	}
+	return count
+}
+
+// neighbours is the direction from one character to the next, if they are the same or
+// neighbours in the alphabet, among the digits or on the keyboard.
+func neighbours(from, to rune) (direction int, are bool) {
+	switch to - from {
+	case 0:
+		return 0, true
+	case 1:
+		return 1, true
+	case -1:
+		return -1, true
+	}
+	for _, row := range keyboardRows {
+		i, j := strings.IndexRune(row, from), strings.IndexRune(row, to)
+		switch {
+		case i < 0 || j < 0:
+		case j == i+1 || i == len(row)-1 && j == 0:
+			return 1, true
+		case j == i-1 || i == 0 && j == len(row)-1:
+			return -1, true
+		}
+	}
+	return 0, false
+}
