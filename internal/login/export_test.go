@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base32"
 	"time"
 )
@@ -24,3 +25,14 @@ func CheapHash(password string) string {
 	}
 	return p.encode(salt, sum)
 }
+
+// OldRecoveryHash is what older releases kept of a recovery code.
+func OldRecoveryHash(code string) []byte {
+	sum := sha256.Sum256([]byte(plain(code)))
+	return sum[:]
+}
+
+// ForgetAttempts forgets the wrong tries that were counted.
+func (d *Desk) ForgetAttempts() { d.attempts = newAttempts(attemptsKept) }
+
+func init() { recoveryCost = parameters{memoryKiB: 64, passes: 1, lanes: 1} }

@@ -85,7 +85,7 @@ func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string
 	opening := Opening{Record: Record{
 		ID: newSessionID(), CreatedAt: now, SeenAt: now, Address: a.Address.Unmap().WithZone(""), Agent: ShortenAgent(a.Agent), Account: account,
 	}}
-	if !account.TOTP {
+	if !account.SecondFactor() {
 		opening.Record.SteppedUpAt = now
 	}
 	if old {
@@ -124,7 +124,7 @@ func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.A
 		d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
 		return "", s, err
 	}
-	newToken, s, err = d.raise(ctx, token, record, code, now, true)
+	newToken, s, err = d.raise(ctx, token, record, Credentials{Code: code}, now, true)
 	takeBackUnlessRefused(takeBack, err)
 	if err == nil {
 		factor = factorPassword + ", " + factor
@@ -163,7 +163,7 @@ func (d *Desk) stepUp(ctx context.Context, token string, record Record, password
 	if err := d.demandPassword(ctx, record.Account, password); err != nil {
 		return "", Session{}, err
 	}
-	return d.raise(ctx, token, record, code, now, false)
+	return d.raise(ctx, token, record, Credentials{Code: code}, now, false)
 }
 
 // demandPassword refuses whoever is signed in and does not know the password.
@@ -180,8 +180,8 @@ func (d *Desk) demandPassword(ctx context.Context, account Account, password str
 
 // raise uses a code up, if one is set up, and gives the session another token: one
 // that was seen before the rise is worth nothing after it.
-func (d *Desk) raise(ctx context.Context, token string, record Record, code string, now time.Time, signingIn bool) (string, Session, error) {
-	proof, err := d.proofOf(record.Account, code, now)
+func (d *Desk) raise(ctx context.Context, token string, record Record, given Credentials, now time.Time, signingIn bool) (string, Session, error) {
+	proof, err := d.secondProof(ctx, record, given, now)
 	if err != nil {
 		return "", Session{}, err
 	}
@@ -192,7 +192,7 @@ func (d *Desk) raise(ctx context.Context, token string, record Record, code stri
 	})
 	switch {
 	case errors.Is(err, ErrSpent):
-		return "", Session{}, refuse(WrongCode, wrongCodeText)
+		return "", Session{}, spent(proof)
 	case err != nil:
 		return "", Session{}, moved(err)
 	}
@@ -200,13 +200,16 @@ func (d *Desk) raise(ctx context.Context, token string, record Record, code stri
 }
 
 // proofOf reads a code. Whether it was used before is the store's to say.
-func (d *Desk) proofOf(account Account, code string, now time.Time) (Proof, error) {
-	if !account.TOTP {
+func (d *Desk) proofOf(ctx context.Context, account Account, code string, now time.Time) (Proof, error) {
+	if !account.SecondFactor() {
 		return Proof{}, nil
 	}
 	typed := plain(code)
-	if !looksLikeTOTP(typed) {
-		return Proof{Recovery: hashRecoveryCode(typed)}, nil
+	switch {
+	case typed == "" || looksLikeTOTP(typed) && !account.TOTP:
+		return Proof{}, refuse(WrongCode, wrongCodeText)
+	case !looksLikeTOTP(typed):
+		return d.recoveryProof(ctx, account, typed)
 	}
 	secret, err := d.vault.OpenTOTP(account.SealedTOTP, account.ID)
 	if err != nil {
@@ -325,7 +328,7 @@ func moved(err error) error {
 // went wrong on our side is not the person's.
 func takeBackUnlessRefused(takeBack func(), err error) {
 	var refusal *Refusal
-	if errors.As(err, &refusal) && (refusal.Reason == WrongPassword || refusal.Reason == WrongCode) {
+	if errors.As(err, &refusal) && (refusal.Reason == WrongPassword || refusal.Reason == WrongCode || refusal.Reason == WrongPasskey) {
 		return
 	}
 	takeBack()

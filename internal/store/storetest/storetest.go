@@ -67,6 +67,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Reviews", reviewTests},
 		{"Logins", loginTests},
 		{"Sessions", sessionTests},
+		{"Factors", factorTests},
 		{"Reports", reportTests},
 		{"Searches", searchTests},
 		{"RequestLog", requestLogTests},
