@@ -72,7 +72,9 @@ var rooms = []room{
 	{path: "internal/operation", doors: pure, never: both(netHTTP, database), timeless: true},
 	{path: "internal/catalogue", doors: pure, never: both(netHTTP, database), timeless: true},
 	{path: "internal/access", doors: pure, never: both(netHTTP, database), timeless: true},
-	{path: "internal/login", doors: pure, never: both(netHTTP, database), timeless: true},
+	{path: "internal/passkey", never: both(netHTTP, database), timeless: true},
+	{path: "internal/passkey/passkeytest", never: both(netHTTP, database), timeless: true, sealed: true},
+	{path: "internal/login", doors: both(pure, []string{"internal/passkey"}), never: both(netHTTP, database), timeless: true},
 	{
 		path: "internal/admin",
 		doors: []string{

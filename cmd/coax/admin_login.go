@@ -101,7 +101,7 @@ func loginObject(p login.Person) object {
 	}
 	return object{
 		{"login_id", p.ID}, {"username", p.Username}, {"name", p.Name}, {"realm", string(p.Realm)}, {"role", string(p.Role)},
-		{"lco_id", orNone(p.OperatorID)}, {"status", status}, {"totp", p.TOTP}, {"must_change_password", p.MustChangePassword},
+		{"lco_id", orNone(p.OperatorID)}, {"status", status}, {"totp", p.TOTP}, {"passkeys", p.Passkeys}, {"must_change_password", p.MustChangePassword},
 		{"created_at", when(p.CreatedAt)}, {"last_sign_in", when(p.LastSignIn)},
 		{"password_ends", when(p.PasswordEnds)},
 	}

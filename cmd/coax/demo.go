@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -151,6 +153,19 @@ func plainURL(addr net.Addr) string {
 	return "http://" + server.Reachable(addr)
 }
 
+// passkeysURL is the panel's address with the machine's name in place of its loopback
+// address, because passkeys work at names only.
+func passkeysURL(panel string) string {
+	at, err := url.Parse(panel)
+	if err != nil {
+		return panel
+	}
+	if addr, err := netip.ParseAddr(at.Hostname()); err == nil && addr.IsLoopback() {
+		at.Host = net.JoinHostPort("localhost", at.Port())
+	}
+	return at.String()
+}
+
 // announce says that the demo is ready: to a script in one line, to a person
 // with what to do first.
 func (a *app) announce(line demo.Line, folder string) error {
@@ -166,6 +181,7 @@ func (a *app) announce(line demo.Line, folder string) error {
   Coax is running.
 
   Panel        %s  (the certificate is the demo's own, so the browser warns)
+  Passkeys     need a name: open the panel as %s
   Operator     sign in as %s with %s
   Staff        sign in as %s with %s
   Finance      sign in as %s with %s, to approve what %s proposes
@@ -193,7 +209,7 @@ func (a *app) announce(line demo.Line, folder string) error {
 
   Ctrl-C ends it. Started again with --dir %s it finds everything again.
 
-`, line.PanelURL, line.Operator.Username, line.Operator.Password, line.Admin.Username, line.Admin.Password,
+`, line.PanelURL, passkeysURL(line.PanelURL), line.Operator.Username, line.Operator.Password, line.Admin.Username, line.Admin.Password,
 		line.Finance.Username, line.Finance.Password, line.Admin.Username,
 		line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.SimulatorURL, line.InternalURL,
 		server.ShellQuote(program), kept, server.ShellQuote(program), kept, server.ShellQuote(program), server.ShellQuote(line.Config), line.LCOID, server.ShellQuote(folder))

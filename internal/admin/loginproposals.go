@@ -55,7 +55,7 @@ func (p Proposal) CheckLogin(person login.Person) error {
 	switch {
 	case err != nil:
 		return err
-	case p.Kind == ProposedTOTP && !person.TOTP:
+	case p.Kind == ProposedTOTP && !person.SecondFactor():
 		return Refuse("login %s has no second factor", person.Username)
 	case p.Kind != ProposedRole:
 		return nil
@@ -106,7 +106,7 @@ func (d *Desk) SubmitPasswordReset(ctx context.Context, id int64) (Outcome, erro
 	return d.proposeLogin(ctx, ProposedPassword, subjectOf(person), about(person))
 }
 
-// SubmitTOTPReset takes a second factor away, or proposes to where that takes a second
+// SubmitTOTPReset takes all second factors away, or proposes to where that takes a second
 // person.
 func (d *Desk) SubmitTOTPReset(ctx context.Context, id int64) (Outcome, error) {
 	person, err := d.ResetTOTP(ctx, id)

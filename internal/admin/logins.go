@@ -166,7 +166,8 @@ func (d *Desk) ResetPassword(ctx context.Context, id int64) (person login.Person
 	return person, password, nil
 }
 
-// ResetTOTP takes the second factor away from somebody who has lost it. Of a login that
+// ResetTOTP takes all second factors away from somebody who has lost theirs: codes,
+// passkeys and recovery codes. They are told when they next sign in. Of a login that
 // may approve it is refused where that takes a second person: see SubmitTOTPReset.
 func (d *Desk) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
 	return d.store.ResetTOTP(ctx, d.act(LoginResetTOTP), id)

@@ -84,7 +84,7 @@ func OperationState(o operation.Operation) map[string]any {
 // changed, never what it is.
 func LoginState(a login.Account) map[string]any {
 	return map[string]any{
-		"username": a.Username, "name": a.Name, "realm": a.Realm, "role": a.Role, "disabled": a.Disabled, "totp": a.TOTP,
+		"username": a.Username, "name": a.Name, "realm": a.Realm, "role": a.Role, "disabled": a.Disabled, "totp": a.TOTP, "passkeys": a.Passkeys,
 		"must_change_password": a.MustChangePassword, "password_changed_at": moment(a.PasswordChangedAt),
 	}
 }

@@ -216,6 +216,7 @@ var (
 	broughtPeople    = migration{sqlite: 20, postgres: 15} // whether an operator's people need a second factor
 	broughtSubjects  = migration{sqlite: 17, postgres: 12}
 	broughtGrants    = migration{sqlite: 18, postgres: 13}
+	broughtPasskeys  = migration{sqlite: 24, postgres: 19}
 	broughtAmounts   = migration{sqlite: 19, postgres: 14}
 	broughtIntegrity = migration{sqlite: 22, postgres: 17}
 )

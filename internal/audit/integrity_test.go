@@ -231,7 +231,8 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 }
 
 // undoLater undoes the migrations after the one that brought MACs.
-const undoLater = `DROP TABLE login_tries; ALTER TABLE logins DROP COLUMN browser_epoch;`
+const undoLater = `DROP TABLE login_tries; ALTER TABLE logins DROP COLUMN browser_epoch;
+	DROP TABLE login_challenges; DROP TABLE login_passkeys; ALTER TABLE login_recovery_codes DROP COLUMN salt; ALTER TABLE logins DROP COLUMN factor_notice;`
 
 // beforeMACs undoes the migration that brought MACs, and those after it.
 func beforeMACs() string {

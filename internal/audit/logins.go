@@ -13,11 +13,12 @@ import (
 // by which people change their own login, which are in the same chain.
 //
 // An act says that a password or a second factor was set, and when, never which. A
-// hash that was put in another's place is therefore not seen, nor a recovery code;
+// hash that was put in another's place is therefore not seen, nor a recovery code or a passkey;
 // and sessions, which end by themselves, leave no act.
 
-// recoveryCodesMost is how many recovery codes come with a second factor.
-const recoveryCodesMost = 10
+// recoveryCodesMost is how many recovery codes come with a second factor, passkeysMost how
+// many passkeys one person has.
+const recoveryCodesMost, passkeysMost = 10, 10
 
 // What is to be done about a login that is not as the acts say.
 const (
@@ -33,6 +34,7 @@ type loginRow struct {
 	username, name         string
 	realm, role            string
 	mustChange, off, twice flag
+	passkeys               int64
 }
 
 // readLogins demands that every login is as the last act left it, that an act made
@@ -53,23 +55,28 @@ func (a *auditor) readLogins() {
 			row(&id, count)
 			return id
 		})
+	passkeys := a.openPasskeys()
 	staff := map[int64]bool{}
 	walk(func(id int64) {
 		subject := fmt.Sprintf("login %d", id)
-		found, ways := logins.take(id), codes.take(id)
+		found, ways, keys := logins.take(id), sum(codes.take(id)), sum(passkeys.take(id))
 		if len(found) == 0 {
-			a.found("A11", subject, "there are %d recovery codes of it, and no such login", ways[0])
+			a.found("A11", subject, "there are %d recovery codes and %d passkeys of it, and no such login", ways, keys)
 			return
 		}
 		for _, l := range found {
 			staff[id] = l.realm == "staff"
+			l.passkeys = keys
 			a.judgeLogin(subject, l)
-			if len(ways) > 0 && (ways[0] > recoveryCodesMost || !bool(l.twice)) {
+			if keys > passkeysMost {
+				a.found("A11", subject, "%q has %d passkeys; expected %d at most: "+switchOff, l.username, keys, passkeysMost, l.username)
+			}
+			if ways > 0 && (ways > recoveryCodesMost || !bool(l.twice) && keys == 0) {
 				a.found("A11", subject, "%q has %d recovery codes; expected %d at most, and none without a second factor: "+switchOff,
-					l.username, ways[0], recoveryCodesMost, l.username)
+					l.username, ways, recoveryCodesMost, l.username)
 			}
 		}
-	}, logins, codes)
+	}, logins, codes, passkeys)
 	a.report.Counts.Logins = logins.count
 	a.readGrants(staff)
 	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
@@ -78,6 +85,25 @@ func (a *auditor) readLogins() {
 			a.found("A11", subject, "act %d is about %q, and it is not there: %s", h.lastID, fieldsOf(h.state)["username"], bringBack)
 		}
 	}
+}
+
+// openPasskeys counts the passkeys of each login; there are none in a store from before.
+func (a *auditor) openPasskeys() *stream[int64, int64] {
+	query := `SELECT login_id, count(*) FROM login_passkeys GROUP BY login_id ORDER BY login_id`
+	if !a.has(broughtPasskeys) {
+		query = `SELECT id, 0 FROM logins WHERE id < 0`
+	}
+	return open(a, "login_passkeys", query, func(row scanner, count *int64) (id int64) {
+		row(&id, count)
+		return id
+	})
+}
+
+func sum(counts []int64) (total int64) {
+	for _, count := range counts {
+		total += count
+	}
+	return total
 }
 
 func (a *auditor) judgeLogin(subject string, l loginRow) {
@@ -96,7 +122,7 @@ func (a *auditor) judgeLogin(subject string, l loginRow) {
 	present := map[string]string{
 		"username": l.username, "name": l.name, "realm": l.realm, "role": l.role, "disabled": strconv.FormatBool(bool(l.off)),
 		"totp": strconv.FormatBool(bool(l.twice)), "must_change_password": strconv.FormatBool(bool(l.mustChange)),
-		"password_changed_at": second(l.changed),
+		"password_changed_at": second(l.changed), "passkeys": strconv.FormatInt(l.passkeys, 10),
 	}
 	left := fieldsOf(h.state)
 	var wrong []string

@@ -53,8 +53,9 @@ func (s *shop) enrol(username, password string) {
 	s.ok(err)
 	token, _, err = people.ChangePassword(ctx, token, password, chosen, desktop)
 	s.ok(err)
-	offer := must[login.Enrolment](s)(people.BeginTOTP(ctx, token))
-	_, _, _, err = people.ConfirmTOTP(ctx, token, s.codeNow(offer.Secret))
+	offer, token, _, err := people.BeginTOTP(ctx, token, login.Credentials{Password: chosen}, desktop)
+	s.ok(err)
+	_, _, _, err = people.ConfirmTOTP(ctx, token, offer.Ticket, s.codeNow(offer.Secret))
 	s.ok(err)
 }
 
@@ -113,13 +114,17 @@ var loginDamage = []damage{
 		sql: `UPDATE logins SET password_changed_at = password_changed_at + 1000 WHERE id = 1`,
 	}, {
 		name: "a recovery code too many", want: []string{"A11"}, subject: "login 1",
-		sql: `INSERT INTO login_recovery_codes VALUES (1, zeroblob(32), NULL)`,
+		sql: `INSERT INTO login_recovery_codes (login_id, code_hash) VALUES (1, zeroblob(32))`,
 	}, {
 		name: "a recovery code without a second factor", want: []string{"A11"}, subject: "login 2",
-		sql: `INSERT INTO login_recovery_codes VALUES (2, zeroblob(32), NULL)`,
+		sql: `INSERT INTO login_recovery_codes (login_id, code_hash) VALUES (2, zeroblob(32))`,
 	}, {
 		name: "a recovery code of nobody's", want: []string{"A11"}, subject: "login 99",
-		sql: `INSERT INTO login_recovery_codes VALUES (99, zeroblob(32), NULL)`,
+		sql: `INSERT INTO login_recovery_codes (login_id, code_hash) VALUES (99, zeroblob(32))`,
+	}, {
+		name: "a passkey that nobody added", want: []string{"A11"}, subject: "login 2",
+		sql: `INSERT INTO login_passkeys (login_id, site_id, credential_id, public_key, sign_count, backup_eligible, transports, name, created_at)
+		      VALUES (2, 'localhost', zeroblob(16), zeroblob(32), 0, 0, '', 'Mallory', 0)`,
 	}, {
 		name: "a change of a login that moved no version", want: []string{"A3"}, subject: "login 1",
 		sql: `UPDATE logins SET version = version - 1 WHERE id = 1`,

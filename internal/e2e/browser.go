@@ -33,6 +33,8 @@ type Browser struct {
 	W    *Env
 	t    testing.TB
 	HTTP *http.Client
+	// password is the one that was last used to sign in.
+	password string
 }
 
 // Page is what a browser got.
@@ -190,6 +192,7 @@ func (p Page) Sends(t testing.TB, where string) Page {
 // SignIn signs somebody in as far as the password does.
 func (b *Browser) SignIn(username, password string) Page {
 	b.t.Helper()
+	b.password = password
 	return b.Post("/sign-in", url.Values{"username": {username}, "password": {password}})
 }
 
@@ -215,16 +218,18 @@ func (w *Env) Person(t testing.TB, username string, role login.Role, operatorID 
 
 var OfferedKey = regexp.MustCompile(`secret=([A-Z2-7]+)`)
 
-// Enrol sets up a second factor in the pages, and returns its key and the page
-// with the recovery codes.
+// Enrol sets up codes from an app as the first second factor, and returns their key and the
+// page with the recovery codes.
 func (b *Browser) Enrol() (key string, codes Page) {
 	b.t.Helper()
-	offer := b.Get("/account/second-factor").Shows(b.t, http.StatusOK, "<svg")
+	offer := b.Post("/account/second-factor/offer", url.Values{"password": {b.password}}).Shows(b.t, http.StatusOK, "<svg")
 	found := OfferedKey.FindStringSubmatch(offer.Body)
 	if found == nil {
 		b.t.Fatalf("the page offers no key:\n%s", offer.Body)
 	}
-	return found[1], b.Post("/account/second-factor", url.Values{"code": {CodeAt(b.t, found[1], b.W.Now())}})
+	form := offer.Hidden()
+	form.Set("code", CodeAt(b.t, found[1], b.W.Now()))
+	return found[1], b.Post("/account/second-factor", form)
 }
 
 // CodeAt is the code that an app shows at a moment: RFC 6238, written down once

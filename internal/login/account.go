@@ -9,9 +9,12 @@ import (
 
 // What people do to their own logins, as the log of acts has it.
 const (
-	deedPassword = "password change"
-	deedTOTP     = "totp set"
-	deedNoTOTP   = "totp remove"
+	deedPassword      = "password change"
+	deedTOTP          = "totp set"
+	deedNoTOTP        = "totp remove"
+	deedPasskey       = "passkey add"
+	deedNoPasskey     = "passkey remove"
+	deedRecoveryCodes = "recovery codes replace"
 )
 
 func (d *Desk) deed(p Person, action string, at time.Time) Deed {
@@ -29,7 +32,7 @@ func (d *Desk) ChangePassword(ctx context.Context, token, old, new string, addre
 	if d.session(record).Stage == NeedsCode {
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
-	err = d.prove(ctx, record, now, func() error {
+	err = d.proveInSession(ctx, record, now, func() error {
 		fresh, s, err = d.changePassword(ctx, token, record, old, new, now)
 		return err
 	})
@@ -58,102 +61,13 @@ func (d *Desk) changePassword(ctx context.Context, token string, record Record, 
 		PersonID: record.Account.ID, Version: record.Account.Version, Hash: hash,
 		Old: HashToken(token), New: HashToken(next), SteppedUpAt: record.SteppedUpAt,
 	}
-	if !record.Account.TOTP {
+	if !record.Account.SecondFactor() {
 		change.SteppedUpAt = now // all there is to prove was just proved
 	}
 	if err := d.store.ChangePassword(ctx, d.deed(record.Account.Person, deedPassword, now), change); err != nil {
 		return "", Session{}, moved(err)
 	}
 	return d.reread(ctx, next)
-}
-
-// BeginTOTP offers somebody a second factor. It takes effect when a code of it comes
-// back; until then nothing changes.
-func (d *Desk) BeginTOTP(ctx context.Context, token string) (Enrolment, error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
-	if err != nil {
-		return Enrolment{}, err
-	}
-	switch s := d.session(record); {
-	case s.Stage != Whole && s.Stage != NeedsTOTP:
-		return Enrolment{}, refuse(OutOfTurn, outOfTurnText)
-	case s.Stage == Whole && !s.Fresh(now):
-		// A device that was left alone must not become the owner's second factor.
-		// Who has none and needs one cannot do anything else, and may take the
-		// time that it takes to install an app.
-		return Enrolment{}, refuse(Stale, staleText)
-	}
-	secret := newTOTPSecret()
-	sealed, err := d.vault.SealTOTP(secret, record.Account.ID)
-	if err != nil {
-		return Enrolment{}, fmt.Errorf("seal the second factor of login %d: %w", record.Account.ID, err)
-	}
-	if err := d.store.OfferTOTP(ctx, record.Account.ID, record.Account.Version, sealed); err != nil {
-		return Enrolment{}, moved(err)
-	}
-	return enrolment(secret, record.Account.Username), nil
-}
-
-// ConfirmTOTP sets up the second factor that was offered, for whoever has a code of
-// it. The recovery codes are shown this once.
-func (d *Desk) ConfirmTOTP(ctx context.Context, token, code string) (codes []string, fresh string, s Session, err error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
-	if err != nil {
-		return nil, "", s, err
-	}
-	if stage := d.session(record).Stage; stage != Whole && stage != NeedsTOTP {
-		return nil, "", s, refuse(OutOfTurn, outOfTurnText)
-	}
-	if record.Account.PendingTOTP == nil {
-		return nil, "", s, refuse(OutOfTurn, noEnrolmentText)
-	}
-	secret, err := d.vault.OpenTOTP(record.Account.PendingTOTP, record.Account.ID)
-	if err != nil {
-		return nil, "", s, fmt.Errorf("read the offered second factor of login %d: %w", record.Account.ID, err)
-	}
-	// There is nothing to guess here: the secret was just shown to this session.
-	step, found := stepOfCode(secret, plain(code), now, 0)
-	if !found {
-		err = refuse(WrongCode, wrongCodeText)
-		d.observeProof(ctx, record, record.Address, "", TOTPConfirmFailed, factorTOTP, err)
-		return nil, "", s, err
-	}
-	codes, hashes := newRecoveryCodes()
-	next := newToken()
-	err = d.store.AdoptTOTP(ctx, d.deed(record.Account.Person, deedTOTP, now), Adoption{
-		PersonID: record.Account.ID, Version: record.Account.Version, Sealed: record.Account.PendingTOTP, Step: step,
-		RecoveryCodes: hashes, Old: HashToken(token), New: HashToken(next), At: now,
-	})
-	if err != nil {
-		return nil, "", s, moved(err)
-	}
-	fresh, s, err = d.reread(ctx, next)
-	return codes, fresh, s, err
-}
-
-// RemoveTOTP takes the second factor away, from whoever may do without.
-func (d *Desk) RemoveTOTP(ctx context.Context, token string) error {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
-	if err != nil {
-		return err
-	}
-	switch s := d.session(record); {
-	case s.Stage != Whole:
-		return refuse(OutOfTurn, outOfTurnText)
-	case d.Requires(s.Person):
-		return refuse(Required, requiredText)
-	case !s.Fresh(now):
-		return refuse(Stale, staleText)
-	case !s.Person.TOTP:
-		return nil
-	}
-	if err := d.store.DropTOTP(ctx, d.deed(record.Account.Person, deedNoTOTP, now), record.Account.ID, record.Account.Version); err != nil {
-		return moved(err)
-	}
-	return nil
 }
 
 // SetLanguage chooses what the pages speak; anything they do not speak is English.

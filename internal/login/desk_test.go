@@ -96,15 +96,16 @@ func (o *office) signIn(username, password string) (string, login.Session) {
 // enrol sets up a second factor and returns how to make codes of it.
 func (o *office) enrol(token string) (codeOf func() string, recovery []string, fresh string) {
 	o.Helper()
-	offer, err := o.desk.BeginTOTP(o.Context(), token)
+	offer, begun, _, err := o.desk.BeginTOTP(o.Context(), token, login.Credentials{Password: password}, here)
 	o.must(err)
 	code := func() string { return login.CodeAt(offer.Secret, o.now) }
-	recovery, fresh, s, err := o.desk.ConfirmTOTP(o.Context(), token, code())
+	recovery, fresh, s, err := o.desk.ConfirmTOTP(o.Context(), begun, offer.Ticket, code())
 	o.must(err)
 	if s.Stage != login.Whole || !s.Person.TOTP || len(recovery) != 10 {
 		o.Fatalf("set up, the session is %+v with %d recovery codes", s, len(recovery))
 	}
 	o.signedOut("the token from before", token)
+	o.signedOut("the token from when it began", begun)
 	return code, recovery, fresh
 }
 
@@ -263,7 +264,7 @@ func TestAPasswordThatWasMadeUpHasToBeReplacedFirst(t *testing.T) {
 	if s.Stage != login.NeedsPassword {
 		t.Errorf("the stage is %q", s.Stage)
 	}
-	_, err = o.desk.BeginTOTP(t.Context(), token)
+	_, _, _, err = o.desk.BeginTOTP(t.Context(), token, login.Credentials{Password: made}, here)
 	o.refused("a second factor before that", err, login.OutOfTurn)
 	for what, row := range map[string]struct {
 		old, new string
@@ -289,8 +290,9 @@ func TestAPasswordThatWasMadeUpHasToBeReplacedFirst(t *testing.T) {
 
 	// Finance needs a second factor, however long it takes to get the app.
 	o.now = o.now.Add(20 * time.Minute)
-	_, _, fresh = o.enrol(fresh)
-	o.refused("to do without", o.desk.RemoveTOTP(t.Context(), fresh), login.Required)
+	_, recovery, fresh := o.enrol(fresh)
+	_, _, err = o.desk.RemoveTOTP(t.Context(), fresh, login.Credentials{Password: password, Code: recovery[0]}, here)
+	o.refused("to do without", err, login.Required)
 
 	// Reset, all of it begins again, and the code is asked for first.
 	_, made, err = o.staff.ResetPassword(t.Context(), person.ID)
@@ -364,4 +366,18 @@ func TestAStoreThatIsGoneIsNotTakenForSignedOut(t *testing.T) {
 		}
 	}
 	o.signIn("asha", password)
+}
+
+// attemptsForgotten lets a test go on after wrong tries.
+func (o *office) attemptsForgotten() {
+	o.Helper()
+	_, err := o.store.PurgeTries(o.Context(), o.now.Add(time.Hour), 1000)
+	o.must(err)
+}
+
+func (o *office) account(username string) login.Account {
+	o.Helper()
+	account, _, err := o.store.AccountByUsername(o.Context(), username)
+	o.must(err)
+	return account
 }

@@ -21,6 +21,8 @@ const (
 	StepUpFailed         EventKind = "step-up failed"
 	PasswordChangeFailed EventKind = "password change failed"
 	TOTPConfirmFailed    EventKind = "totp confirm failed"
+	FactorChangeFailed   EventKind = "factor change failed"
+	PasskeyWentBack      EventKind = "passkey counter went back"
 	RecoveryCodeSpent    EventKind = "recovery code spent"
 )
 
@@ -29,6 +31,7 @@ const (
 	factorPassword     = "password"
 	factorTOTP         = "totp"
 	factorRecoveryCode = "recovery code"
+	factorPasskey      = "passkey"
 
 	reasonUnknownName     = "unknown name"
 	reasonOperatorDeleted = "operator deleted"
@@ -73,7 +76,8 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// observeProof tells what came of proving oneself in a session.
+// observeProof tells what came of proving oneself in a session; a success only if passed
+// names it.
 func (d *Desk) observeProof(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, err error) {
 	e := Event{Kind: passed, Person: record.Account.Person, SessionID: record.ID, Factor: factor, Address: address, Agent: record.Agent}
 	if err != nil {
@@ -83,7 +87,9 @@ func (d *Desk) observeProof(ctx context.Context, record Record, address netip.Ad
 		d.observe(ctx, e)
 		return
 	}
-	d.observe(ctx, e)
+	if passed != "" {
+		d.observe(ctx, e)
+	}
 	if e.Factor == factorRecoveryCode || e.Factor == factorPassword+", "+factorRecoveryCode {
 		left, err := d.store.RecoveryCodesLeft(ctx, e.Person.ID)
 		if err != nil {
@@ -97,7 +103,7 @@ func (d *Desk) observeProof(ctx context.Context, record Record, address netip.Ad
 // codeFactor is what kind of code somebody gave.
 func codeFactor(account Account, code string) string {
 	switch {
-	case !account.TOTP:
+	case !account.SecondFactor():
 		return ""
 	case looksLikeTOTP(plain(code)):
 		return factorTOTP

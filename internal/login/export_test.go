@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
 	"testing"
@@ -49,3 +50,11 @@ func CountHashes(t *testing.T) *[]string {
 	t.Cleanup(func() { idKey = argon2.IDKey })
 	return &costs
 }
+
+// OldRecoveryHash is what older releases kept of a recovery code.
+func OldRecoveryHash(code string) []byte {
+	sum := sha256.Sum256([]byte(plain(code)))
+	return sum[:]
+}
+
+func init() { recoveryCost = parameters{memoryKiB: 64, passes: 1, lanes: 1} }

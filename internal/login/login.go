@@ -67,8 +67,9 @@ type Person struct {
 	Username, Name string
 	Role           Role
 	Language       string
-	// TOTP: a second factor is set up.
-	TOTP bool
+	// TOTP: codes of an app are set up as a second factor. Passkeys is how many passkeys are.
+	TOTP     bool
+	Passkeys int
 	// MustChangePassword: the one they have was chosen by somebody else.
 	MustChangePassword, Disabled bool
 	// PasswordEnds is when a password that was chosen by somebody else ends; zero for
@@ -107,6 +108,9 @@ type Session struct {
 	Stage       Stage
 	Address     netip.Addr
 	Agent       string
+	// Changes are what became of the person's second factors since they last took notice,
+	// but for what was done in this session.
+	Changes []FactorNotice
 }
 
 // freshFor is how long a proof of identity is good for secrets and money.
@@ -192,14 +196,14 @@ func (d *Desk) Requires(p Person) bool {
 func (d *Desk) session(r Record) Session {
 	s := Session{
 		ID: r.ID, Person: r.Account.Person, CreatedAt: r.CreatedAt, SeenAt: r.SeenAt, SteppedUpAt: r.SteppedUpAt,
-		Address: r.Address, Agent: r.Agent, Stage: Whole,
+		Address: r.Address, Agent: r.Agent, Stage: Whole, Changes: noticesFor(r.Account.FactorNotice, r.ID),
 	}
 	switch p := r.Account.Person; {
-	case p.TOTP && !r.CodeGiven:
+	case p.SecondFactor() && !r.CodeGiven:
 		s.Stage = NeedsCode
 	case p.MustChangePassword:
 		s.Stage = NeedsPassword
-	case d.Requires(p) && !p.TOTP:
+	case d.Requires(p) && !p.SecondFactor():
 		s.Stage = NeedsTOTP
 	}
 	return s
@@ -214,5 +218,5 @@ func (d *Desk) alive(r Record, now time.Time) bool {
 	case now.Sub(r.SeenAt) >= d.config.Idle || now.Sub(r.CreatedAt) >= d.config.Absolute:
 		return false
 	}
-	return r.CodeGiven || !r.Account.TOTP || now.Sub(r.CreatedAt) < codeWithin
+	return r.CodeGiven || !r.Account.SecondFactor() || now.Sub(r.CreatedAt) < codeWithin
 }

@@ -25,7 +25,12 @@ const (
 	// PasswordEnded is of a temporary password that was right, too late.
 	PasswordEnded Reason = "temporary password ended"
 	// SessionOver is of a session that ended because of wrong guesses in it.
-	SessionOver Reason = "session over"
+	SessionOver  Reason = "session over"
+	WrongPasskey Reason = "wrong passkey"
+	// PasskeyCopied is of a passkey whose counter went back.
+	PasskeyCopied Reason = "passkey counter went back"
+	// Unsuitable is of a passkey that cannot be added.
+	Unsuitable Reason = "unsuitable"
 	// Required is of a second factor that may not be taken away.
 	Required Reason = "required"
 	// Stale is of what needs a younger proof of identity: StepUp comes first.
@@ -64,5 +69,13 @@ const (
 	staleText         = "Confirm that it is you first."
 	outOfTurnText     = "This is not possible now. Finish signing in first."
 	requiredText      = "A second factor is required for your login. It can be replaced, not removed."
-	noEnrolmentText   = "Start again: no second factor is being set up."
+	noEnrolmentText   = "Start again: no second factor is being set up, or it took too long."
+	noFactorText      = "No such second factor is set up."
+	wrongPasskeyText  = "The passkey was not accepted. Try again, or use a code."
+	copiedText        = "The passkey was refused: its counter went back, as it does when there is a copy. Use a code, then remove this passkey."
+	badPasskeyText    = "The passkey could not be added. Start again."
+	knownPasskeyText  = "This passkey is in use already."
+	tooManyText       = "You have ten passkeys, which is the most. Remove one first."
+	nameText          = "Give the passkey a name of at most 40 characters."
+	noSiteText        = "Passkeys need an address with a name: they do not work where the address is a number."
 )

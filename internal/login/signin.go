@@ -92,7 +92,7 @@ func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string
 	opening := Opening{Record: Record{
 		ID: newSessionID(), CreatedAt: now, SeenAt: now, Address: a.Address.Unmap().WithZone(""), Agent: ShortenAgent(a.Agent), Account: account,
 	}}
-	if !account.TOTP {
+	if !account.SecondFactor() {
 		opening.Record.SteppedUpAt = now
 	}
 	if old {
@@ -116,6 +116,10 @@ func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string
 // GiveCode is the second half of signing in, for those who have set one up: a code of
 // their app, or a recovery code. browsers is as in Attempt.
 func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.Addr, browsers string) (newToken string, s Session, err error) {
+	return d.giveFactor(ctx, token, Credentials{Code: code}, address, browsers)
+}
+
+func (d *Desk) giveFactor(ctx context.Context, token string, given Credentials, address netip.Addr, browsers string) (newToken string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -124,13 +128,13 @@ func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.A
 	if d.session(record).Stage != NeedsCode {
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
-	factor := codeFactor(record.Account, code)
+	factor := given.factor(record.Account)
 	try, err := d.beginTry(ctx, now, d.codeCounters(record.Account, address, d.browserOf(record.Account, browsers, now)))
 	if err != nil {
 		d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
 		return "", s, err
 	}
-	newToken, s, err = d.raise(ctx, token, record, code, now, true)
+	newToken, s, err = d.raise(ctx, token, record, given, now, true)
 	try.end(ctx, err)
 	if err == nil {
 		factor = factorPassword + ", " + factor
@@ -139,8 +143,13 @@ func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.A
 	return newToken, s, err
 }
 
-// StepUp has somebody who is signed in prove themselves again.
+// StepUp has somebody who is signed in prove themselves again, by the password and, where
+// there is a second factor, a code.
 func (d *Desk) StepUp(ctx context.Context, token, password, code string, address netip.Addr) (newToken string, s Session, err error) {
+	return d.stepUp(ctx, token, Credentials{Password: password, Code: code}, address)
+}
+
+func (d *Desk) stepUp(ctx context.Context, token string, given Credentials, address netip.Addr) (newToken string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -149,23 +158,14 @@ func (d *Desk) StepUp(ctx context.Context, token, password, code string, address
 	if d.session(record).Stage == NeedsCode {
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
-	factor := factorPassword
-	if given := codeFactor(record.Account, code); given != "" {
-		factor += ", " + given
-	}
-	err = d.prove(ctx, record, now, func() error {
-		newToken, s, err = d.stepUp(ctx, token, record, password, code, now)
+	err = d.counted(ctx, record, address, SteppedUp, StepUpFailed, provedBy(record.Account, given), func() error {
+		if err := d.demandPassword(ctx, record.Account, given.Password); err != nil {
+			return err
+		}
+		newToken, s, err = d.raise(ctx, token, record, given, now, false)
 		return err
 	})
-	d.observeProof(ctx, record, address, SteppedUp, StepUpFailed, factor, err)
 	return newToken, s, err
-}
-
-func (d *Desk) stepUp(ctx context.Context, token string, record Record, password, code string, now time.Time) (string, Session, error) {
-	if err := d.demandPassword(ctx, record.Account, password); err != nil {
-		return "", Session{}, err
-	}
-	return d.raise(ctx, token, record, code, now, false)
 }
 
 // demandPassword refuses whoever is signed in and does not know the password.
@@ -182,8 +182,8 @@ func (d *Desk) demandPassword(ctx context.Context, account Account, password str
 
 // raise uses a code up, if one is set up, and gives the session another token: one
 // that was seen before the rise is worth nothing after it.
-func (d *Desk) raise(ctx context.Context, token string, record Record, code string, now time.Time, signingIn bool) (string, Session, error) {
-	proof, err := d.proofOf(record.Account, code, now)
+func (d *Desk) raise(ctx context.Context, token string, record Record, given Credentials, now time.Time, signingIn bool) (string, Session, error) {
+	proof, err := d.secondProof(ctx, record, given, now)
 	if err != nil {
 		return "", Session{}, err
 	}
@@ -194,7 +194,7 @@ func (d *Desk) raise(ctx context.Context, token string, record Record, code stri
 	})
 	switch {
 	case errors.Is(err, ErrSpent):
-		return "", Session{}, refuse(WrongCode, wrongCodeText)
+		return "", Session{}, spent(proof)
 	case err != nil:
 		return "", Session{}, moved(err)
 	}
@@ -202,13 +202,16 @@ func (d *Desk) raise(ctx context.Context, token string, record Record, code stri
 }
 
 // proofOf reads a code. Whether it was used before is the store's to say.
-func (d *Desk) proofOf(account Account, code string, now time.Time) (Proof, error) {
-	if !account.TOTP {
+func (d *Desk) proofOf(ctx context.Context, account Account, code string, now time.Time) (Proof, error) {
+	if !account.SecondFactor() {
 		return Proof{}, nil
 	}
 	typed := plain(code)
-	if !looksLikeTOTP(typed) {
-		return Proof{Recovery: hashRecoveryCode(typed)}, nil
+	switch {
+	case typed == "" || looksLikeTOTP(typed) && !account.TOTP:
+		return Proof{}, refuse(WrongCode, wrongCodeText)
+	case !looksLikeTOTP(typed):
+		return d.recoveryProof(ctx, account, typed)
 	}
 	secret, err := d.vault.OpenTOTP(account.SealedTOTP, account.ID)
 	if err != nil {

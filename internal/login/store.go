@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/netip"
 	"time"
+
+	"github.com/coaxhq/coax/internal/passkey"
 )
 
 // Vault seals the secrets of second factors so that only the service can open them
@@ -24,9 +26,8 @@ type Account struct {
 	Person
 	PasswordHash      string
 	PasswordChangedAt time.Time
-	// SealedTOTP is nil where no second factor is set up, PendingTOTP where none is
-	// being set up.
-	SealedTOTP, PendingTOTP []byte
+	// SealedTOTP is nil where no codes of an app are set up.
+	SealedTOTP []byte
 	// TOTPStep is the last step whose code was used.
 	TOTPStep int64
 	// OperatorDeleted: the operator whose books they would see was deleted. One that
@@ -38,6 +39,9 @@ type Account struct {
 	BrowserEpoch int64
 	// Version grows with whatever changes who may sign in, and how.
 	Version int64
+	// FactorNotice is what became of the second factors since the person last took notice;
+	// see AddNotice.
+	FactorNotice string
 }
 
 // TokenHash is what a session is found by. A token is 256 random bits, so that
@@ -72,6 +76,8 @@ var (
 	ErrMoved = errors.New("the login was changed meanwhile")
 	// ErrSpent: the code was used before.
 	ErrSpent = errors.New("the code was used before")
+	// ErrKnown: the passkey was added before.
+	ErrKnown = errors.New("the passkey was added before")
 )
 
 // Store is what the desk needs kept. Each method is one transaction, and each that
@@ -86,8 +92,8 @@ type Store interface {
 	SessionByToken(ctx context.Context, token TokenHash) (record Record, found bool, err error)
 	// TouchSession notes that a session is in use.
 	TouchSession(ctx context.Context, token TokenHash, at time.Time) error
-	// RaiseSession gives a session more standing and another token, and uses up the
-	// proof: ErrSpent if it was used before.
+	// RaiseSession gives a session more standing and another token, uses up the proof
+	// (ErrSpent if it was used before), and keeps the challenge that it begins with.
 	RaiseSession(ctx context.Context, rise Rise) error
 	// CloseSession ends a session; one that is gone already is no error.
 	CloseSession(ctx context.Context, token TokenHash) error
@@ -95,13 +101,21 @@ type Store interface {
 	// ChangePassword replaces a password, ends the person's other sessions and gives
 	// this one another token.
 	ChangePassword(ctx context.Context, deed Deed, change PasswordChange) error
-	// OfferTOTP keeps the secret of a second factor that is being set up.
-	OfferTOTP(ctx context.Context, personID, version int64, sealed []byte) error
-	// AdoptTOTP makes the offered secret the person's second factor, with fresh
-	// recovery codes, and gives the session another token.
-	AdoptTOTP(ctx context.Context, deed Deed, adoption Adoption) error
-	// DropTOTP takes the second factor and its recovery codes away.
-	DropTOTP(ctx context.Context, deed Deed, personID, version int64) error
+	// ChangeFactors changes a person's second factors, ends their other sessions and gives
+	// this one another token. ErrSpent if the proof or the challenge was used before,
+	// ErrKnown if the passkey is somebody's already.
+	ChangeFactors(ctx context.Context, deed Deed, change FactorChange) error
+	// KeepChallenge keeps a challenge of a session, in place of an earlier one of its kind.
+	KeepChallenge(ctx context.Context, challenge Challenge) error
+	// ChallengeOf reads the challenge of a kind that a session has.
+	ChallengeOf(ctx context.Context, sessionID string, kind ChallengeKind) (challenge Challenge, found bool, err error)
+	// Passkeys lists a person's passkeys, the oldest first.
+	Passkeys(ctx context.Context, personID int64) ([]Passkey, error)
+	// RecoverySalt is how a person's recovery codes are hashed; empty if they have none, or
+	// some from before they were hashed slowly.
+	RecoverySalt(ctx context.Context, personID int64) (string, error)
+	// ClearFactorNotice forgets what a person has taken notice of.
+	ClearFactorNotice(ctx context.Context, personID int64) error
 	// RecoveryCodesLeft counts a person's recovery codes that were not used.
 	RecoveryCodesLeft(ctx context.Context, personID int64) (int, error)
 	SetLanguage(ctx context.Context, personID int64, language string) error
@@ -132,11 +146,23 @@ type Opening struct {
 	RenewedHash string
 }
 
-// Proof is a code that was shown: the step that it is of, or a recovery code's hash;
-// neither where there is no second factor.
+// Proof is what was shown of a second factor: the step that a code is of, a recovery
+// code's hash, or a passkey; none of them where there is no second factor.
 type Proof struct {
 	Step     int64
 	Recovery []byte
+	Passkey  *PasskeyProof
+}
+
+// Shown reports whether there is anything in the proof.
+func (p Proof) Shown() bool { return p.Step != 0 || p.Recovery != nil || p.Passkey != nil }
+
+// PasskeyProof is a passkey that answered the session's challenge.
+type PasskeyProof struct {
+	ID        int64
+	SignCount uint32
+	// Challenge is what it answered, which is used up.
+	Challenge ChallengeRef
 }
 
 // Rise is a session that gains standing.
@@ -145,6 +171,8 @@ type Rise struct {
 	PersonID, Version int64
 	Proof             Proof
 	SteppedUpAt       time.Time
+	// Begins is a challenge that the session goes on with; nil if there is none.
+	Begins *Challenge
 	// SigningIn: this is the end of signing in, not a later step up.
 	SigningIn bool
 }
@@ -158,14 +186,73 @@ type PasswordChange struct {
 	SteppedUpAt time.Time
 }
 
-// Adoption is a second factor that was set up, and the session that it was done in.
-type Adoption struct {
+// FactorChange is a change of somebody's second factors, and the session that it was
+// made in.
+type FactorChange struct {
 	PersonID, Version int64
-	// Sealed is the offered secret that the code was of.
+	// Proof is used up, and so is the challenge if there is one.
+	Proof     Proof
+	Challenge *ChallengeRef
+	Old, New  TokenHash
+	At        time.Time
+	// Notice is the account's FactorNotice from now on.
+	Notice string
+
+	// SetTOTP is the sealed secret of the new codes and the step that was shown; nil leaves
+	// them alone.
+	SetTOTP  *NewTOTP
+	DropTOTP bool
+	// AddPasskey is a new one; nil for none. DropPasskey is the id of one that goes; 0 for none.
+	AddPasskey  *Passkey
+	DropPasskey int64
+	// RecoveryCodes come in place of the present ones; nil leaves those alone.
+	RecoveryCodes *RecoveryCodes
+}
+
+// NewTOTP is a secret that codes were set up with.
+type NewTOTP struct {
 	Sealed []byte
 	Step   int64
-	// RecoveryCodes are the hashes of the new ones; the old ones go.
-	RecoveryCodes [][]byte
-	Old, New      TokenHash
-	At            time.Time
+}
+
+// RecoveryCodes are hashes of recovery codes, all with one salt; without any, the codes go.
+type RecoveryCodes struct {
+	Salt   string
+	Hashes [][]byte
+}
+
+// Passkey is one of a person's passkeys.
+type Passkey struct {
+	ID                    int64
+	Name                  string
+	CreatedAt, LastUsedAt time.Time
+	// SiteID is where it was made; it works nowhere else.
+	SiteID string
+	Key    passkey.Key
+}
+
+// ChallengeKind is what a challenge is for.
+type ChallengeKind string
+
+// A session has one challenge of each kind at most.
+const (
+	ChallengeTOTP ChallengeKind = "totp" // set up codes of an app
+	ChallengeAdd  ChallengeKind = "add"  // add a passkey
+	ChallengeUse  ChallengeKind = "use"  // show a passkey
+)
+
+// Challenge is something that a session has to answer once, before it ends.
+type Challenge struct {
+	ChallengeRef
+	State     []byte
+	ExpiresAt time.Time
+}
+
+// ChallengeRef names one challenge.
+type ChallengeRef struct {
+	SessionID string
+	Kind      ChallengeKind
+	// Ticket is the hash of a random text that tells it from an earlier challenge. Where a
+	// form is given that text, whoever has only the session's cookie cannot send the form.
+	Ticket TokenHash
 }

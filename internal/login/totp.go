@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha1"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/binary"
@@ -80,24 +79,6 @@ func enrolment(secret []byte, username string) Enrolment {
 	}
 	at := url.URL{Scheme: "otpauth", Host: "totp", Path: "/" + issuer + ":" + username, RawQuery: values.Encode()}
 	return Enrolment{Secret: text, URL: at.String()}
-}
-
-// recoveryCodes is how many there are, each good once, for a telephone that was lost.
-const recoveryCodes = 10
-
-// newRecoveryCodes makes them, and what is kept of them.
-func newRecoveryCodes() (codes []string, hashes [][]byte) {
-	for range recoveryCodes {
-		code := grouped(4)
-		codes, hashes = append(codes, code), append(hashes, hashRecoveryCode(plain(code)))
-	}
-	return codes, hashes
-}
-
-// hashRecoveryCode needs no slow function: a code is 79 random bits.
-func hashRecoveryCode(plain string) []byte {
-	sum := sha256.Sum256([]byte(plain))
-	return sum[:]
 }
 
 // plain is a code as it is compared: without the blanks and hyphens that make it

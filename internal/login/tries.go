@@ -159,7 +159,8 @@ func (t countedTry) end(ctx context.Context, err error) {
 
 func wrongGuess(err error) bool {
 	var refusal *Refusal
-	return errors.As(err, &refusal) && (refusal.Reason == Wrong || refusal.Reason == WrongPassword || refusal.Reason == WrongCode)
+	return errors.As(err, &refusal) && (refusal.Reason == Wrong || refusal.Reason == WrongPassword || refusal.Reason == WrongCode ||
+		refusal.Reason == WrongPasskey)
 }
 
 // delay holds the answer back as long as the tries of the username ask for. Nothing is
@@ -183,10 +184,10 @@ func (d *Desk) delay(ctx context.Context, counters []TryCounter, t countedTry) e
 	return d.config.Pause(ctx, wait)
 }
 
-// prove has somebody who is signed in prove themselves with what check looks at. The
+// proveInSession has somebody who is signed in prove themselves with what check looks at. The
 // session has a counter of its own; when that is used up the session ends, because
 // whoever guesses in it may have found it open.
-func (d *Desk) prove(ctx context.Context, record Record, now time.Time, check func() error) error {
+func (d *Desk) proveInSession(ctx context.Context, record Record, now time.Time, check func() error) error {
 	counters := []TryCounter{d.counter(triesPerSession, ofSession, record.ID)}
 	t, err := d.beginTry(ctx, now, counters)
 	var refusal *Refusal

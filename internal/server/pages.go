@@ -71,6 +71,7 @@ func (n *Node) pages() (*web.Site, error) {
 			return console.Badges(staff)(v, path)
 		},
 		Maintenance: n.maintenance,
+		Origin:      n.Config.Panel.Origin,
 		Proxies:     n.Config.Server.TrustedProxies,
 		Log:         n.log,
 		Metrics:     n.metrics,

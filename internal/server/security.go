@@ -76,6 +76,7 @@ var actEvents = map[string]string{
 	string(admin.ReviewSettle): "review_settled", string(admin.CommissionClose): "commission_closed",
 	string(admin.MaintenanceOn): "maintenance_on", string(admin.MaintenanceOff): "maintenance_off",
 	"password change": "password_changed", "totp set": "second_factor_set_up", "totp remove": "second_factor_removed",
+	"passkey add": "passkey_added", "passkey remove": "passkey_removed", "recovery codes replace": "recovery_codes_replaced",
 }
 
 // customerEvents are the events of actions whose subject may be a customer, which the
@@ -90,7 +91,7 @@ var genericActions = []string{string(admin.ExceptionClose), string(admin.AddonCl
 
 // shownChanges are the fields of a state whose change an event shows.
 var shownChanges = []string{
-	"status", "api", "rate_limit", "commission_bps", "second_factor_required", "role", "disabled", "totp", "permissions", "expires_at",
+	"status", "api", "rate_limit", "commission_bps", "second_factor_required", "role", "disabled", "totp", "passkeys", "permissions", "expires_at",
 	"kind", "amount", "maker", "wallet_balance", "price", "duration", "retired",
 }
 
@@ -182,6 +183,7 @@ var loginEvents = map[login.EventKind]string{
 	login.SignedIn: "signed_in", login.PasswordAccepted: "sign_in_password_accepted", login.SignInFailed: "sign_in_failed",
 	login.SignedOut: "signed_out", login.SessionEnded: "session_ended", login.SteppedUp: "step_up_passed", login.StepUpFailed: "step_up_failed",
 	login.PasswordChangeFailed: "password_change_failed", login.TOTPConfirmFailed: "second_factor_set_up_failed", login.RecoveryCodeSpent: "recovery_code_used",
+	login.FactorChangeFailed: "second_factor_change_failed", login.PasskeyWentBack: "passkey_counter_went_back",
 }
 
 // loginsTo writes who signed in, and who failed to, to the security log.

@@ -9,7 +9,7 @@ import (
 )
 
 func TestSecurityEvents_EveryActionHasAnEvent(t *testing.T) {
-	actions := []string{"password change", "totp set", "totp remove", admin.CustomerPasswordReset, admin.CustomerPasswordAnswered}
+	actions := []string{"password change", "totp set", "totp remove", "passkey add", "passkey remove", "recovery codes replace", admin.CustomerPasswordReset, admin.CustomerPasswordAnswered}
 	for _, action := range admin.Actions() {
 		actions = append(actions, string(action))
 	}

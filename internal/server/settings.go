@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -69,6 +70,7 @@ type Config struct {
 		Idle      time.Duration
 		Absolute  time.Duration
 		StaffTOTP bool
+		Origin    string
 	}
 	RequestLog struct {
 		Keep time.Duration
@@ -190,8 +192,10 @@ var Settings = []setting{
 		Read: duration(2*time.Minute, 24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Idle })},
 	{Key: "panel.absolute", Standard: "12h", Doc: "how long a person stays signed in to the pages at most",
 		Read: duration(2*time.Minute, 30*24*time.Hour, func(c *Config) *time.Duration { return &c.Panel.Absolute })},
-	{Key: "panel.staff_totp", Standard: "true", boolean: true, Doc: "staff who move money or see secrets must have a second factor: codes from an app on their telephone",
+	{Key: "panel.staff_totp", Standard: "true", boolean: true, Doc: "staff who move money or see secrets must have a second factor: codes from an app on their telephone, or a passkey",
 		Read: yesNo(func(c *Config) *bool { return &c.Panel.StaffTOTP })},
+	{Key: "panel.origin", Standard: "", Doc: "address under which people reach the pages, such as https://panel.example.com, to which passkeys are bound; empty = the host that the browser asks for",
+		Read: readOrigin},
 	{Key: "request_log.keep", Standard: "720h", Doc: "how long operators can look their API calls up; 0s = calls are not kept",
 		Read: duration(0, 366*24*time.Hour, func(c *Config) *time.Duration { return &c.RequestLog.Keep })},
 	{Key: "approval.above", Standard: "50000.00", Doc: "amount in rupees above which the console moves money only after a second person has agreed, alone or as a sum within approval.window; 0 = always",
@@ -347,6 +351,19 @@ func readProviderURL(c *Config, value string) error {
 		}
 	}
 	c.Provider.URL = value
+	return nil
+}
+
+func readOrigin(c *Config, text string) error {
+	if text == "" {
+		c.Panel.Origin = ""
+		return nil
+	}
+	site, ok := login.SiteOf(text)
+	if !ok {
+		return errors.New("give https:// and a host name, such as https://panel.example.com; an IP address does not do")
+	}
+	c.Panel.Origin = site.Origin
 	return nil
 }
 

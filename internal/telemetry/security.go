@@ -20,6 +20,7 @@ var SecurityEvents = []string{
 	"step_up_passed", "step_up_failed",
 	"password_changed", "password_change_failed", "password_reset",
 	"second_factor_set_up", "second_factor_set_up_failed", "second_factor_removed", "second_factor_reset", "recovery_code_used",
+	"second_factor_change_failed", "passkey_added", "passkey_removed", "passkey_counter_went_back", "recovery_codes_replaced",
 	"login_created", "login_role_changed", "login_disabled", "login_enabled", "login_changed",
 	"key_issued", "key_rotated", "key_revoked", "key_permissions_changed",
 	"whitelist_added", "whitelist_removed",

@@ -1,12 +1,8 @@
 package web
 
 import (
-	"fmt"
-	"html/template"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/web/look"
@@ -15,7 +11,6 @@ import (
 // accountRoutes are the pages on which people look after their own login.
 func (s *Site) accountRoutes() []Route {
 	choosing := SignedIn.At(login.Whole, login.NeedsPassword)
-	enrolling := SignedIn.At(login.Whole, login.NeedsTOTP)
 	return []Route{
 		{Method: http.MethodGet, Path: "/account/", Area: Door, Who: SignedIn, Handle: s.showAccount},
 		{Method: http.MethodPost, Path: "/account/language", Area: Door, Who: SignedIn, Form: "/account/", Handle: s.setLanguage},
@@ -23,9 +18,6 @@ func (s *Site) accountRoutes() []Route {
 		{Method: http.MethodPost, Path: "/account/sessions/{id}/end", Area: Door, Who: SignedIn, Form: "/account/", Handle: s.endSession},
 		{Method: http.MethodGet, Path: "/account/password", Area: Door, Who: choosing, Handle: s.showPassword},
 		{Method: http.MethodPost, Path: "/account/password", Area: Door, Who: choosing, Handle: s.changePassword},
-		{Method: http.MethodGet, Path: "/account/second-factor", Area: Door, Who: enrolling, StepUp: true, Handle: s.showSecondFactor},
-		{Method: http.MethodPost, Path: "/account/second-factor", Area: Door, Who: enrolling, StepUp: true, Handle: s.confirmSecondFactor},
-		{Method: http.MethodPost, Path: "/account/second-factor/remove", Area: Door, Who: SignedIn, StepUp: true, Form: "/account/", Handle: s.removeSecondFactor},
 	}
 }
 
@@ -38,12 +30,34 @@ type accountPage struct {
 	Sessions []accountSession
 	// Current is the session that is looking.
 	Current string
-	// Required: the second factor can be replaced and not removed.
+	// Required: the last second factor can be replaced and not removed.
 	Required bool
+	Passkeys []login.Passkey
+	// More: another passkey can be added.
+	More bool
+	// CodesLeft is how many recovery codes were not used.
+	CodesLeft int
+}
+
+// Only reports whether this is the only second factor, and one is required.
+func (p accountPage) Only() bool {
+	factors := len(p.Passkeys)
+	if p.Person.TOTP {
+		factors++
+	}
+	return p.Required && factors == 1
 }
 
 func (s *Site) showAccount(v *Visit) error {
 	sessions, err := s.login.Sessions(v.Context(), v.Session.Person.ID)
+	if err != nil {
+		return err
+	}
+	passkeys, err := s.login.Passkeys(v.Context(), v.Session.Person.ID)
+	if err != nil {
+		return err
+	}
+	left, err := s.login.RecoveryCodesLeft(v.Context(), v.Session.Person.ID)
 	if err != nil {
 		return err
 	}
@@ -55,6 +69,7 @@ func (s *Site) showAccount(v *Visit) error {
 		Person: v.Session.Person, Language: v.Language(), Theme: v.theme(), Role: RoleName(v.Session.Person.Role),
 		Sessions: devices, Current: v.Session.ID,
 		Required: s.login.Requires(v.Session.Person),
+		Passkeys: passkeys, More: len(passkeys) < login.PasskeysMost, CodesLeft: left,
 	})
 }
 
@@ -152,92 +167,4 @@ func (s *Site) changePassword(v *Visit) error {
 		return err
 	}
 	return v.See("/account/", v.Good(look.Word("Your password is changed, and your other devices are signed out.")))
-}
-
-// secondFactorPage shows what an app for codes needs.
-type secondFactorPage struct {
-	Picture template.HTML
-	Secret  string
-	// Offered is what the picture shows. It comes back with the code, so that a
-	// mistyped code does not send the visitor scanning another picture.
-	Offered string
-	Problem string
-	// First: it has to be set up before anything else can be done.
-	First bool
-	To    string
-}
-
-func (s *Site) showSecondFactor(v *Visit) error {
-	enrolment, err := s.login.BeginTOTP(v.Context(), v.token)
-	if err != nil {
-		return v.again(err, "refused", func(why string) any { return why })
-	}
-	return s.offerSecondFactor(v, enrolment, secondFactorPage{To: s.within(v.Query("to"))})
-}
-
-func (s *Site) offerSecondFactor(v *Visit, enrolment login.Enrolment, page secondFactorPage) (err error) {
-	if page.Picture, err = drawQR(enrolment.URL, v.T(look.Word("The code to scan"))); err != nil {
-		return err
-	}
-	page.Secret, page.Offered = spaced(enrolment.Secret), enrolment.URL
-	page.First = v.Session.Stage == login.NeedsTOTP
-	return v.Show("second-factor", page)
-}
-
-// offeredBefore reads what an earlier page showed. It is shown again and nothing
-// else: what counts is the secret that login keeps.
-func offeredBefore(text string) (login.Enrolment, bool) {
-	at, err := url.Parse(text)
-	if err != nil || at.Scheme != "otpauth" || len(text) > 500 {
-		return login.Enrolment{}, false
-	}
-	secret := at.Query().Get("secret")
-	return login.Enrolment{Secret: secret, URL: text}, secret != ""
-}
-
-// spaced writes a long secret in groups that a person can type.
-func spaced(secret string) string {
-	var groups []string
-	for group := range slices.Chunk([]byte(secret), 4) {
-		groups = append(groups, string(group))
-	}
-	return strings.Join(groups, " ")
-}
-
-// recoveryPage shows the recovery codes, which nobody can show again.
-type recoveryPage struct {
-	Codes []string
-	// File is the codes as a file that the browser already has.
-	File template.URL
-	To   string
-}
-
-func (s *Site) confirmSecondFactor(v *Visit) error {
-	to := s.within(v.Field("to"))
-	codes, token, _, err := s.login.ConfirmTOTP(v.Context(), v.token, v.Field("code"))
-	if err != nil {
-		why := refusalText(err)
-		before, known := offeredBefore(v.Field("offered"))
-		if why == "" || !known {
-			return v.again(err, "refused", func(why string) any { return why })
-		}
-		v.Status = http.StatusUnprocessableEntity
-		return s.offerSecondFactor(v, before, secondFactorPage{Problem: v.T(why), To: to})
-	}
-	setSession(v.W, token)
-	file := fmt.Sprintf("Coax: recovery codes of %s\nEach works once, instead of a code from the app.\n\n%s\n",
-		v.Session.Person.Username, strings.Join(codes, "\n"))
-	return v.Show("recovery-codes", recoveryPage{
-		Codes: codes, File: template.URL("data:text/plain;charset=utf-8," + url.PathEscape(file)), To: to,
-	})
-}
-
-func (s *Site) removeSecondFactor(v *Visit) error {
-	if err := s.login.RemoveTOTP(v.Context(), v.token); err != nil {
-		if why := refusalText(err); why != "" {
-			return v.See("/account/", v.Bad(why))
-		}
-		return err
-	}
-	return v.See("/account/", v.Good(look.Word("The second factor is removed.")))
 }

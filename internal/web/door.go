@@ -45,8 +45,8 @@ type doorForm struct {
 	Username string
 	// Problem is why the form is shown again.
 	Problem string
-	// Code asks for the second factor too.
-	Code bool
+	// Proof asks for the second factor.
+	Proof proofForm
 	// Carried is what was filled into a form that waits for a step-up.
 	Carried []carried
 }
@@ -114,35 +114,64 @@ func (v *Visit) again(err error, page string, data func(why string) any) error {
 		dropCookie(v.W, sessionCookie)
 		return v.See("/sign-in", v.Bad(refusal.Text))
 	}
-	v.Status = http.StatusUnprocessableEntity
-	if refusal.Reason == login.Throttled {
-		v.Status = http.StatusTooManyRequests
-		v.W.Header().Set("Retry-After", strconv.Itoa(seconds(refusal.RetryAfter)))
-	}
+	v.refusedStatus(err)
 	return v.Show(page, data(v.T(refusal.Text)))
 }
 
+// refusedStatus sets the status of a page that says what login had against something.
+func (v *Visit) refusedStatus(err error) {
+	var refusal *login.Refusal
+	v.Status = http.StatusUnprocessableEntity
+	if errors.As(err, &refusal) && refusal.Reason == login.Throttled {
+		v.Status = http.StatusTooManyRequests
+		v.W.Header().Set("Retry-After", strconv.Itoa(seconds(refusal.RetryAfter)))
+	}
+}
+
+// wrongCode reports whether login refused a code.
+func wrongCode(err error) bool {
+	var refusal *login.Refusal
+	return errors.As(err, &refusal) && refusal.Reason == login.WrongCode
+}
+
 // refusalText is what login had against something, for the visitor to read; empty
-// where the error is no such thing.
+// where the error is no such thing, or the session is over and there is no form to show.
 func refusalText(err error) string {
 	var refusal *login.Refusal
-	if errors.As(err, &refusal) {
+	if errors.As(err, &refusal) && refusal.Reason != login.SessionOver {
 		return refusal.Text
 	}
 	return ""
 }
 
-func (s *Site) showCode(v *Visit) error {
-	return v.Show("code", doorForm{To: s.within(v.Query("to"))})
+func (s *Site) showCode(v *Visit) error { return s.askForCode(v, s.within(v.Query("to")), "") }
+
+func (s *Site) askForCode(v *Visit, to, problem string) error {
+	proof, err := s.proof(v)
+	if err != nil {
+		return v.again(err, "refused", func(why string) any { return why })
+	}
+	return v.Show("code", doorForm{To: to, Problem: problem, Proof: proof})
 }
 
 func (s *Site) giveCode(v *Visit) error {
-	form := doorForm{To: s.within(v.Field("to"))}
-	token, session, err := s.login.GiveCode(v.Context(), v.token, v.Field("code"), v.Address, cookie(v.R, browserCookie))
-	if err != nil {
-		return v.again(err, "code", func(why string) any { form.Problem = why; return form })
+	to := s.within(v.Field("to"))
+	var token string
+	var session login.Session
+	var err error
+	if answer := passkeyAnswer(v); answer != nil {
+		token, session, err = s.login.GivePasskey(v.Context(), v.token, answer, v.Address, cookie(v.R, browserCookie))
+	} else {
+		token, session, err = s.login.GiveCode(v.Context(), v.token, v.Field("code"), v.Address, cookie(v.R, browserCookie))
 	}
-	return s.proceed(v, token, session, form.To)
+	switch {
+	case err == nil:
+		return s.proceed(v, token, session, to)
+	case refusalText(err) == "":
+		return v.again(err, "refused", func(why string) any { return why })
+	}
+	v.refusedStatus(err)
+	return s.askForCode(v, to, v.T(refusalText(err)))
 }
 
 func (s *Site) signOut(v *Visit) error {
@@ -173,35 +202,47 @@ func (v *Visit) askToStepUp() error {
 		return v.See(returning("/step-up", v.comeback()), nil)
 	}
 	v.Status = http.StatusForbidden
-	form := v.stepUpForm(v.comeback())
-	form.Carried = carry(v.R.PostForm)
-	return v.Show("step-up", form)
+	return v.site.showStepUpForm(v, doorForm{To: v.comeback(), Carried: carry(v.R.PostForm)})
 }
 
 func (s *Site) showStepUp(v *Visit) error {
-	return v.Show("step-up", v.stepUpForm(s.within(v.Query("to"))))
+	return s.showStepUpForm(v, doorForm{To: s.within(v.Query("to"))})
 }
 
-// stepUpForm is the step-up's form. It stands at the door, whatever page it keeps
+// showStepUpForm shows the step-up's form. It stands at the door, whatever page it keeps
 // the visitor from: there is nothing else to do.
-func (v *Visit) stepUpForm(to string) doorForm {
+func (s *Site) showStepUpForm(v *Visit, form doorForm) (err error) {
 	v.atDoor = true
-	return doorForm{To: to, Username: v.Session.Person.Username, Code: v.Session.Person.TOTP}
+	if form.Proof, err = s.proof(v); err != nil {
+		return v.again(err, "refused", func(why string) any { return why })
+	}
+	return v.Show("step-up", form)
 }
 
 func (s *Site) stepUp(v *Visit) error {
-	form := v.stepUpForm(s.within(v.Field("to")))
 	waiting := uncarry(v.R.PostForm)
-	form.Carried = carry(waiting)
-	token, session, err := s.login.StepUp(v.Context(), v.token, v.R.PostForm.Get("password"), v.Field("code"), v.Address)
+	form := doorForm{To: s.within(v.Field("to")), Carried: carry(waiting)}
+	var token string
+	var session login.Session
+	var err error
+	if given := given(v); given.Passkey != nil {
+		token, session, err = s.login.StepUpPasskey(v.Context(), v.token, given.Password, given.Passkey, v.Address)
+	} else {
+		token, session, err = s.login.StepUp(v.Context(), v.token, given.Password, given.Code, v.Address)
+	}
 	if err != nil {
-		return v.again(err, "step-up", func(why string) any { form.Problem = why; return form })
+		if refusalText(err) == "" {
+			return v.again(err, "refused", func(why string) any { return why })
+		}
+		v.refusedStatus(err)
+		form.Problem = v.T(refusalText(err))
+		return s.showStepUpForm(v, form)
 	}
 	setSession(v.W, token)
 	if len(waiting) == 0 {
 		return v.See(form.To, nil)
 	}
-	v.token, v.Session, v.atDoor = token, session, false
+	v.token, v.Session = token, session
 	return s.showFilled(v, form.To, waiting)
 }
 

@@ -60,7 +60,7 @@ func carry(form url.Values) []carried {
 	var fields []carried
 	for name, values := range form {
 		lower := strings.ToLower(name)
-		if strings.Contains(lower, "password") || strings.Contains(lower, "secret") || lower == "code" {
+		if strings.Contains(lower, "password") || strings.Contains(lower, "secret") || lower == "code" || lower == "passkey" || lower == "ticket" {
 			continue
 		}
 		for _, value := range values {

@@ -52,6 +52,10 @@ type Config struct {
 	// on: nil while it is off. Without it, it is never on.
 	Maintenance func(context.Context) (*look.Maintenance, error)
 
+	// Origin is where people reach the pages, such as https://panel.example.com, for passkeys;
+	// empty takes the host that a request names.
+	Origin string
+
 	Proxies access.TrustedProxies
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
@@ -69,6 +73,7 @@ type Site struct {
 	operators OperatorNames
 	badges    func(*Visit, string) int
 	maintains func(context.Context) (*look.Maintenance, error)
+	origin    string
 	proxies   access.TrustedProxies
 	crossSite *http.CrossOriginProtection
 	log       *slog.Logger
@@ -90,8 +95,8 @@ func ReadPages(others ...fs.FS) (*look.Look, error) {
 func New(config Config) (*Site, error) {
 	s := &Site{
 		login: config.Login, now: config.Now, look: config.Pages, static: look.Static(), operators: config.Operators, badges: config.Badges,
-		maintains: config.Maintenance,
-		proxies:   config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics, security: config.Security,
+		maintains: config.Maintenance, origin: config.Origin,
+		proxies: config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics, security: config.Security,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -100,7 +105,7 @@ func New(config Config) (*Site, error) {
 		s.metrics = telemetry.NewMetrics()
 	}
 	var err error
-	if s.table, err = newTable(slices.Concat(s.doorRoutes(), s.accountRoutes(), config.Routes)); err != nil {
+	if s.table, err = newTable(slices.Concat(s.doorRoutes(), s.accountRoutes(), s.factorRoutes(), config.Routes)); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -228,6 +228,7 @@ func (v *Visit) frame() (look.Frame, error) {
 			return frame, err
 		}
 	}
+	frame.Changes = v.changesText()
 	frame.Nav, frame.Here = v.navigation()
 	return frame, nil
 }

@@ -35,7 +35,7 @@ import (
 //	misuse coax ARGS         … must not understand it: exit 2
 //	until PATTERN coax ARGS  runs it again and again until its stdout matches
 //	start NAME coax ARGS     runs demo, serve or simulator in the background and waits until it is ready. Sets $API,
-//	                         $INTERNAL, $PLAIN, $SIMULATOR, $KEY, $SECRET, $PANEL, $ADMIN_PASSWORD, $OPERATOR_PASSWORD, $FINANCE_PASSWORD: those that it tells of. stdout is what it printed.
+//	                         $INTERNAL, $PLAIN, $SIMULATOR, $KEY, $SECRET, $PANEL, $BY_NAME, $ADMIN_PASSWORD, $OPERATOR_PASSWORD, $FINANCE_PASSWORD: those that it tells of. stdout is what it printed.
 //	end NAME                 SIGTERM, upon which it must exit 0. Its stdout and stderr can be looked at then.
 //	see FILE                 stdout must be as in the file, where … is anything on a line and $NAME a variable
 //	says LINE …              the same for stderr, line by line
@@ -195,7 +195,7 @@ func storyStart(ts *testscript.TestScript, negated bool, args []string) {
 		for name, value := range map[string]string{
 			"API": line.BaseURL, "INTERNAL": line.InternalURL, "PLAIN": line.PlainURL,
 			"SIMULATOR": line.SimulatorURL, "KEY": line.APIKey, "SECRET": line.APISecret,
-			"PANEL": line.PanelURL, "ADMIN_PASSWORD": line.Admin.Password, "OPERATOR_PASSWORD": line.Operator.Password,
+			"PANEL": line.PanelURL, "BY_NAME": strings.Replace(line.PanelURL, "127.0.0.1", "localhost", 1), "ADMIN_PASSWORD": line.Admin.Password, "OPERATOR_PASSWORD": line.Operator.Password,
 			"FINANCE_PASSWORD": line.Finance.Password,
 		} {
 			ts.Setenv(name, value)

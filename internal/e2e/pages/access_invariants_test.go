@@ -18,8 +18,9 @@ var (
 
 	// unfinishedMay is where people go on who have not finished signing in.
 	unfinishedMay = map[login.Stage][]string{
-		login.NeedsCode:     {"POST /sign-in", "GET  /sign-in/code", "POST /sign-in/code"},
-		login.NeedsTOTP:     {"POST /sign-in", "GET  /account/second-factor", "POST /account/second-factor"},
+		login.NeedsCode: {"POST /sign-in", "GET  /sign-in/code", "POST /sign-in/code"},
+		login.NeedsTOTP: {"POST /sign-in", "GET  /account/second-factor", "POST /account/second-factor/offer", "POST /account/second-factor",
+			"GET  /account/passkeys/new", "POST /account/passkeys/new", "POST /account/passkeys"},
 		login.NeedsPassword: {"POST /sign-in", "GET  /account/password", "POST /account/password"},
 	}
 

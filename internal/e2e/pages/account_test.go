@@ -100,22 +100,18 @@ func TestAStepUpComesBackToWhatOneWasDoing(t *testing.T) {
 	key, _ := b.Enrol()
 	w.Pass(6 * time.Minute)
 
-	b.Get("/account/second-factor").Sends(t, "/step-up?to=%2Faccount%2Fsecond-factor")
-	asked := b.Post("/account/second-factor/remove", url.Values{"why": {"a new <telephone>"}, "password": {"never repeated"}})
-	asked.Shows(t, http.StatusForbidden, `action="/step-up"`, `name="form.why"`, "a new &lt;telephone&gt;", `value="/account/"`, `name="code"`)
+	asked := b.Post("/panel/people", url.Values{"name": {"a new <clerk>"}, "password": {"never repeated"}})
+	asked.Shows(t, http.StatusForbidden, `action="/step-up"`, `name="form.name"`, "a new &lt;clerk&gt;", `value="/panel/people"`, `name="code"`)
 	if strings.Contains(asked.Body, "never repeated") {
 		t.Error("a password is repeated in the page")
 	}
-	b.Get("/account/").Shows(t, http.StatusOK, "Remove it") // so it is still there
 
 	give := func(password, code string) e2e.Page {
-		return b.Post("/step-up", url.Values{"password": {password}, "code": {code}, "to": {"/account/"}, "form.why": {"a new <telephone>"}})
+		return b.Post("/step-up", url.Values{"password": {password}, "code": {code}, "to": {"/panel/people"}, "form.name": {"a new <clerk>"}})
 	}
-	give("wrong password", e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.", "a new &lt;telephone&gt;")
+	give("wrong password", e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.", "a new &lt;clerk&gt;")
 	give(w.Line.Operator.Password, "000000").Shows(t, http.StatusUnprocessableEntity, "The code is wrong")
-	give(w.Line.Operator.Password, e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusOK, "Your account", "Remove it")
-	b.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
-	b.Get("/account/").Shows(t, http.StatusOK, "The second factor is removed.", "It is not set up.")
+	give(w.Line.Operator.Password, e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusOK, "Nothing has been done yet", "a new &lt;clerk&gt;")
 }
 
 func TestADisabledLoginIsOutAtOnce(t *testing.T) {

@@ -183,12 +183,16 @@ func TestASecondFactorIsSetUpAndAskedFor(t *testing.T) {
 	b.Get("/console/").Sends(t, "/account/second-factor")
 
 	// A mistyped code does not make the visitor scan another picture.
-	offer := b.Get("/account/second-factor").Shows(t, http.StatusOK)
+	b.Get("/account/second-factor").Shows(t, http.StatusOK, "A password alone is not enough for your login.")
+	b.Post("/account/second-factor/offer", nil).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
+	offer := b.Post("/account/second-factor/offer", url.Values{"password": {w.Line.Admin.Password}}).Shows(t, http.StatusOK)
+	ticket := offer.Hidden().Get("ticket")
 	key := e2e.OfferedKey.FindStringSubmatch(offer.Body)[1]
 	offered := regexp.MustCompile(`name="offered" value="([^"]+)"`).FindStringSubmatch(offer.Body)[1]
-	again := b.Post("/account/second-factor", url.Values{"code": {"000000"}, "offered": {strings.ReplaceAll(offered, "&amp;", "&")}})
+	b.Post("/account/second-factor", url.Values{"code": {e2e.CodeAt(t, key, w.Now())}}).Shows(t, http.StatusUnprocessableEntity, "Start again")
+	again := b.Post("/account/second-factor", url.Values{"code": {"000000"}, "ticket": {ticket}, "offered": {strings.ReplaceAll(offered, "&amp;", "&")}})
 	again.Shows(t, http.StatusUnprocessableEntity, "The code is wrong", key)
-	codes := b.Post("/account/second-factor", url.Values{"code": {e2e.CodeAt(t, key, w.Now())}}).Shows(t, http.StatusOK, `download="coax-recovery-codes.txt"`)
+	codes := b.Post("/account/second-factor", url.Values{"ticket": {again.Hidden().Get("ticket")}, "code": {e2e.CodeAt(t, key, w.Now())}}).Shows(t, http.StatusOK, `download="coax-recovery-codes.txt"`)
 	recovery := regexp.MustCompile(`<code>([^<]+)</code>`).FindAllStringSubmatch(codes.Body, -1)
 	if len(recovery) != 10 {
 		t.Fatalf("%d recovery codes are shown; want 10\n%s", len(recovery), codes.Body)
@@ -213,6 +217,6 @@ func TestASecondFactorIsSetUpAndAskedFor(t *testing.T) {
 		}
 	}
 	// It is required of this role, and cannot be taken away.
-	next.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
-	next.Get("/account/").Shows(t, http.StatusOK, "A second factor is required for your login.")
+	next.Post("/account/second-factor/remove", url.Values{"password": {w.Line.Admin.Password}, "code": {recovery[1][1]}}).
+		Shows(t, http.StatusUnprocessableEntity, "A second factor is required for your login.")
 }

@@ -72,7 +72,7 @@ type paced struct {
 var noPages = map[string]string{
 	"/":                                  "it sends on",
 	"/sign-in/code":                      "for those who owe a code",
-	"/account/second-factor":             "for those who have just given their password",
+	"/account/passkeys/{passkey}/remove": "for those who have a passkey",
 	"/panel/statement/export/csv":        "a file of as many lines as there are",
 	"/panel/statement/export/xlsx":       "a file of as many lines as there are",
 	"/panel/transactions/export/csv":     "a file of as many rows as there are",

@@ -131,7 +131,10 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	log.next(fields{"event": "step_up_failed", "reason": "wrong password", "username": "asha"})
 	there.Post("/step-up", url.Values{"password": {who.Password}, "code": {e2e.CodeAt(t, key, w.Now())}})
 	log.next(fields{"event": "step_up_passed", "factor": "password, totp", "username": "asha"})
-	there.Post("/account/second-factor/remove", nil).Sends(t, "/account/")
+	there.Post("/account/second-factor/remove", url.Values{"password": {who.Password}}).Shows(t, http.StatusUnprocessableEntity)
+	log.next(fields{"event": "second_factor_change_failed", "reason": "wrong code", "username": "asha"})
+	w.Pass(time.Minute)
+	there.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {e2e.CodeAt(t, key, w.Now())}}).Sends(t, "/account/")
 	log.next(fields{"event": "second_factor_removed", "username": "asha"})
 
 	// A password of one's own, and where one is signed in.

@@ -13,8 +13,9 @@ import (
 
 const (
 	accountColumns = `p.id, p.realm, p.operator_id, p.username, p.name, p.role, p.language, p.must_change_password = 1, p.disabled = 1,
-	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_pending, p.totp_step, p.version, o.status,
-	coalesce(o.second_factor_required, 0) = 1, coalesce(o.name, ''), p.browser_epoch`
+	p.created_at, p.last_sign_in, p.password_hash, p.password_changed_at, p.totp, p.totp_step, p.version, o.status,
+	coalesce(o.second_factor_required, 0) = 1, coalesce(o.name, ''), p.browser_epoch, p.factor_notice,
+	(SELECT count(*) FROM login_passkeys k WHERE k.login_id = p.id)`
 	accountTables = ` logins p LEFT JOIN operators o ON o.id = p.operator_id `
 )
 
@@ -28,8 +29,8 @@ type accountRow struct {
 func (r *accountRow) places() []any {
 	return []any{
 		&r.ID, &r.Realm, &r.operatorID, &r.Username, &r.Name, &r.Role, &r.Language, &r.MustChangePassword, &r.Disabled,
-		&r.created, &r.lastSignIn, &r.PasswordHash, &r.changed, &r.SealedTOTP, &r.PendingTOTP, &r.TOTPStep, &r.Version, &r.operatorStatus,
-		&r.OperatorRequiresTOTP, &r.OperatorName, &r.BrowserEpoch,
+		&r.created, &r.lastSignIn, &r.PasswordHash, &r.changed, &r.SealedTOTP, &r.TOTPStep, &r.Version, &r.operatorStatus,
+		&r.OperatorRequiresTOTP, &r.OperatorName, &r.BrowserEpoch, &r.FactorNotice, &r.Passkeys,
 	}
 }
 
@@ -197,7 +198,7 @@ func resetPassword(tx *tx, act admin.Act, id int64, hash, proposer string) (logi
 	})
 }
 
-// ResetTOTP takes a second factor that was lost away, and signs its person out
+// ResetTOTP takes away all second factors of somebody who lost them, and signs them out
 // everywhere.
 func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (after login.Person, err error) {
 	err = db.do(ctx, func(tx *tx) error {
@@ -209,17 +210,32 @@ func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (after log
 
 func resetTOTP(tx *tx, act admin.Act, id int64, proposer string) (login.Person, error) {
 	return actOnLogin(tx, act, id, func(before login.Account) error {
-		if !before.TOTP {
+		if !before.SecondFactor() {
 			return admin.Refuse("login %s has no second factor", before.Username)
 		}
 		if err := resetAccess(tx, act, before.Person, admin.GrantedTOTP, proposer); err != nil {
 			return err
 		}
-		if err := dropTOTP(tx, id); err != nil {
+		if err := dropFactors(tx, act, before); err != nil {
 			return err
 		}
 		return closeSessions(tx, id)
 	})
+}
+
+// dropFactors takes all second factors of somebody away, and leaves word of who did it.
+func dropFactors(tx *tx, act admin.Act, before login.Account) error {
+	notice, err := login.AddNotice(before.FactorNotice, login.FactorNotice{What: login.FactorsReset, At: act.At, By: act.Actor})
+	if err != nil {
+		return err
+	}
+	if err := changeLogin(tx, before.ID, `totp = NULL, totp_pending = NULL, factor_notice = $2`, notice); err != nil {
+		return err
+	}
+	if _, err := tx.exec(`DELETE FROM login_passkeys WHERE login_id = $1`, before.ID); err != nil {
+		return fmt.Errorf("drop passkeys: %w", err)
+	}
+	return replaceRecoveryCodes(tx, before.ID, login.RecoveryCodes{})
 }
 
 // resetAccess keeps who resets a login's password or second factor, and refuses where

@@ -44,7 +44,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 		// the pages; of the provider, when its catalogue is compared; and how far nonces are
 		// indexed, for which there is one writer.
 		want := []string{
-			"bulk_jobs", "bulk_rows", "catalogue_comparisons", "key_uses", "login_recovery_codes", "login_sessions", "login_tries", "logins", "nonce_index_state", "operations", "operators", "provider_components", "rate_counters", "subscribers", "wallets",
+			"bulk_jobs", "bulk_rows", "catalogue_comparisons", "key_uses", "login_passkeys", "login_recovery_codes", "login_sessions", "login_tries", "logins", "nonce_index_state", "operations", "operators", "provider_components", "rate_counters", "subscribers", "wallets",
 		}
 		if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got, want) {
 			t.Errorf("rows are changed in %v; want %v", got, want)

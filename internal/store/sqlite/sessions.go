@@ -44,7 +44,7 @@ func (db *DB) OpenSession(ctx context.Context, o login.Opening) error {
 	s := o.Record
 	return db.writer.do(ctx, func(tx *tx) error {
 		var signedIn time.Time
-		if !s.Account.TOTP {
+		if !s.Account.SecondFactor() {
 			signedIn = s.CreatedAt
 		}
 		changed, err := tx.exec(`
@@ -102,7 +102,11 @@ func (db *DB) RaiseSession(ctx context.Context, rise login.Rise) error {
 		if err := spend(tx, rise); err != nil {
 			return err
 		}
-		return replaceToken(tx, rise.PersonID, rise.Old, rise.New, rise.SteppedUpAt, rise.Proof.Step != 0 || rise.Proof.Recovery != nil)
+		err := replaceToken(tx, rise.PersonID, rise.Old, rise.New, rise.SteppedUpAt, rise.Proof.Shown())
+		if err != nil || rise.Begins == nil {
+			return err
+		}
+		return keepChallenge(tx, *rise.Begins)
 	})
 }
 
@@ -123,6 +127,8 @@ func spend(tx *tx, rise login.Rise) error {
 		return login.ErrMoved
 	}
 	switch {
+	case rise.Proof.Passkey != nil:
+		changed, err = spendPasskey(tx, rise.PersonID, *rise.Proof.Passkey, rise.SteppedUpAt)
 	case rise.Proof.Recovery != nil:
 		changed, err = tx.exec(`
 			UPDATE login_recovery_codes SET used_at = ?3 WHERE login_id = ?1 AND code_hash = ?2 AND used_at IS NULL`,
@@ -168,6 +174,14 @@ func closeSessions(tx *tx, personID int64) error {
 	return nil
 }
 
+// closeOthers ends a person's sessions but for one.
+func closeOthers(tx *tx, personID int64, but login.TokenHash) error {
+	if _, err := tx.exec(`DELETE FROM login_sessions WHERE login_id = ?1 AND token_hash <> ?2`, personID, but[:]); err != nil {
+		return fmt.Errorf("end the other sessions of login %d: %w", personID, err)
+	}
+	return nil
+}
+
 // ownLogin makes a change that somebody makes to their own login, with its row in the
 // log of acts, unless the login has moved since they were asked to prove themselves.
 func (db *DB) ownLogin(ctx context.Context, deed login.Deed, personID, version int64, change func(*tx) error) error {
@@ -201,63 +215,8 @@ func (db *DB) ChangePassword(ctx context.Context, deed login.Deed, c login.Passw
 		if err := replaceToken(tx, c.PersonID, c.Old, c.New, c.SteppedUpAt, false); err != nil {
 			return err
 		}
-		_, err = tx.exec(`DELETE FROM login_sessions WHERE login_id = ?1 AND token_hash <> ?2`, c.PersonID, c.New[:])
-		return err
+		return closeOthers(tx, c.PersonID, c.New)
 	})
-}
-
-// OfferTOTP keeps what is being set up.
-func (db *DB) OfferTOTP(ctx context.Context, personID, version int64, sealed []byte) error {
-	return db.writer.do(ctx, func(tx *tx) error {
-		changed, err := tx.exec(`UPDATE logins SET totp_pending = ?3 WHERE id = ?1 AND version = ?2`, personID, version, sealed)
-		if err == nil && changed == 0 {
-			err = login.ErrMoved
-		}
-		return err
-	})
-}
-
-// AdoptTOTP makes what was offered the second factor.
-func (db *DB) AdoptTOTP(ctx context.Context, deed login.Deed, a login.Adoption) error {
-	return db.ownLogin(ctx, deed, a.PersonID, a.Version, func(tx *tx) error {
-		changed, err := tx.exec(`
-			UPDATE logins SET totp = totp_pending, totp_pending = NULL, totp_step = ?3, version = version + 1
-			 WHERE id = ?1 AND totp_pending = ?2`, a.PersonID, a.Sealed, a.Step)
-		if err != nil {
-			return fmt.Errorf("set up a second factor: %w", err)
-		}
-		if changed == 0 {
-			return login.ErrMoved // another one was offered meanwhile
-		}
-		if err := dropRecoveryCodes(tx, a.PersonID); err != nil {
-			return err
-		}
-		for _, hash := range a.RecoveryCodes {
-			if _, err := tx.exec(`INSERT INTO login_recovery_codes (login_id, code_hash) VALUES (?1, ?2)`, a.PersonID, hash); err != nil {
-				return fmt.Errorf("add a recovery code: %w", err)
-			}
-		}
-		return replaceToken(tx, a.PersonID, a.Old, a.New, a.At, true)
-	})
-}
-
-// DropTOTP takes the second factor away.
-func (db *DB) DropTOTP(ctx context.Context, deed login.Deed, personID, version int64) error {
-	return db.ownLogin(ctx, deed, personID, version, func(tx *tx) error { return dropTOTP(tx, personID) })
-}
-
-func dropTOTP(tx *tx, personID int64) error {
-	if err := changeLogin(tx, personID, `totp = NULL, totp_pending = NULL`); err != nil {
-		return err
-	}
-	return dropRecoveryCodes(tx, personID)
-}
-
-func dropRecoveryCodes(tx *tx, personID int64) error {
-	if _, err := tx.exec(`DELETE FROM login_recovery_codes WHERE login_id = ?1`, personID); err != nil {
-		return fmt.Errorf("drop recovery codes: %w", err)
-	}
-	return nil
 }
 
 // SetLanguage chooses what the pages speak to somebody.

@@ -243,7 +243,9 @@ func loginActs(h *house) {
 		PersonID: asha.ID, Version: 1, Hash: "$new", Old: token, New: login.HashToken("two"), SteppedUpAt: noon,
 	}))
 	h.setUpTOTP("asha", login.HashToken("two"), "three", 1)
-	h.must(h.DropTOTP(h.Context(), ownDeed("totp remove"), asha.ID, 3))
+	h.must(h.ChangeFactors(h.Context(), ownDeed("totp remove"), login.FactorChange{
+		PersonID: asha.ID, Version: 3, DropTOTP: true, Old: login.HashToken("three"), New: login.HashToken("four"), At: noon,
+	}))
 	_, err := h.ResetPassword(h.Context(), act("login reset-password"), asha.ID, "$reset")
 	h.must(err)
 	_, err = h.ChangeLogin(h.Context(), act("login set"), asha.ID, admin.LoginChange{Name: &newName, Disabled: &yes})
@@ -280,10 +282,18 @@ func (h *house) setUpTOTP(username string, old login.TokenHash, fresh string, st
 	h.Helper()
 	account := h.known(username)
 	sealed := []byte("sealed " + fresh)
-	h.must(h.OfferTOTP(h.Context(), account.ID, account.Version, sealed))
-	adoption := login.Adoption{PersonID: account.ID, Version: account.Version, Sealed: sealed, Step: step, Old: old, New: login.HashToken(fresh), At: noon}
+	codes := login.RecoveryCodes{Salt: "salt of " + fresh}
 	for _, code := range recovery {
-		adoption.RecoveryCodes = append(adoption.RecoveryCodes, []byte(code))
+		codes.Hashes = append(codes.Hashes, []byte(code))
 	}
-	h.must(h.AdoptTOTP(h.Context(), ownDeed("totp set"), adoption))
+	record, found := h.session(old)
+	if !found {
+		h.Fatal("there is no session to set a second factor up in")
+	}
+	challenge := challengeOf(record.ID, login.ChallengeTOTP, fresh)
+	h.must(h.KeepChallenge(h.Context(), challenge))
+	h.must(h.ChangeFactors(h.Context(), ownDeed("totp set"), login.FactorChange{
+		PersonID: account.ID, Version: account.Version, Challenge: &challenge.ChallengeRef, Old: old, New: login.HashToken(fresh), At: noon,
+		SetTOTP: &login.NewTOTP{Sealed: sealed, Step: step}, RecoveryCodes: &codes,
+	}))
 }

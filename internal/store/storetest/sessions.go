@@ -15,7 +15,6 @@ var sessionTests = []test{
 	{"a recovery code is good once however many show it together", recoveryOnce},
 	{"a proof against an account that has moved counts for nothing", staleProof},
 	{"a new password ends the other sessions and moves this one", passwordEndsOthers},
-	{"a second factor is the one that was offered last", offeredLast},
 	{"a session is ended by its token, or by its name and its person", sessionsEnd},
 	{"sessions that nobody uses are removed in batches", sessionsPurged},
 }
@@ -145,16 +144,17 @@ func staleProof(h *house) {
 			PersonID: asha.ID, Version: stale.Version, Hash: "$stolen", Old: token, New: login.HashToken("fresh")}),
 		"a password without a session": h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
 			PersonID: asha.ID, Version: asha.Version, Hash: "$stolen", Old: login.HashToken("nobody's"), New: login.HashToken("fresh")}),
-		"an offer":   h.OfferTOTP(h.Context(), asha.ID, stale.Version, []byte("sealed")),
-		"taken away": h.DropTOTP(h.Context(), ownDeed("totp remove"), asha.ID, stale.Version),
-		"never offered": h.AdoptTOTP(h.Context(), ownDeed("totp set"), login.Adoption{
-			PersonID: asha.ID, Version: asha.Version, Sealed: []byte("sealed"), Old: token, New: login.HashToken("fresh"), At: noon}),
+		"a factor": h.ChangeFactors(h.Context(), ownDeed("totp remove"), login.FactorChange{
+			PersonID: asha.ID, Version: stale.Version, DropTOTP: true, Old: token, New: login.HashToken("fresh"), At: noon}),
+		"a factor without a session": h.ChangeFactors(h.Context(), ownDeed("totp set"), login.FactorChange{
+			PersonID: asha.ID, Version: asha.Version, SetTOTP: &login.NewTOTP{Sealed: []byte("sealed")}, Old: login.HashToken("nobody's"), New: login.HashToken("fresh"), At: noon}),
+		"a challenge of no session": h.KeepChallenge(h.Context(), challengeOf("nobody's", login.ChallengeUse, "x")),
 	} {
 		if !errors.Is(err, login.ErrMoved) {
 			h.Errorf("%s: %v; want ErrMoved", what, err)
 		}
 	}
-	if got := h.known("asha"); got.PasswordHash != asha.PasswordHash || got.Version != asha.Version || got.TOTP || got.PendingTOTP != nil {
+	if got := h.known("asha"); got.PasswordHash != asha.PasswordHash || got.Version != asha.Version || got.TOTP {
 		h.Errorf("the login has become %+v", got)
 	}
 	if acts := h.acts(); len(acts) != 1 {
@@ -184,30 +184,6 @@ func passwordEndsOthers(h *house) {
 	record, _ := h.session(login.HashToken("fresh"))
 	if got := record.Account; got.PasswordHash != "$new" || got.MustChangePassword || got.Version != 2 || !record.SteppedUpAt.Equal(noon.Add(time.Minute)) {
 		h.Errorf("the session is %+v", record)
-	}
-}
-
-func offeredLast(h *house) {
-	token := h.signIn(h.account(newAccount("asha")), noon)
-	asha := h.known("asha")
-	adopt := func(sealed string) error {
-		return h.AdoptTOTP(h.Context(), ownDeed("totp set"), login.Adoption{
-			PersonID: asha.ID, Version: asha.Version, Sealed: []byte(sealed), Step: 7, Old: token, New: login.HashToken("fresh"), At: noon,
-		})
-	}
-	h.must(h.OfferTOTP(h.Context(), asha.ID, asha.Version, []byte("first")))
-	h.must(h.OfferTOTP(h.Context(), asha.ID, asha.Version, []byte("second")))
-	if err := adopt("first"); !errors.Is(err, login.ErrMoved) {
-		h.Errorf("the first one: %v; want ErrMoved", err)
-	}
-	h.must(adopt("second"))
-	got := h.known("asha")
-	if string(got.SealedTOTP) != "second" || got.PendingTOTP != nil || !got.TOTP || got.TOTPStep != 7 {
-		h.Errorf("the login is %+v", got)
-	}
-	h.must(h.DropTOTP(h.Context(), ownDeed("totp remove"), got.ID, got.Version))
-	if got := h.known("asha"); got.TOTP || got.SealedTOTP != nil {
-		h.Errorf("taken away, the login is %+v", got)
 	}
 }
 

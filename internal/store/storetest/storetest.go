@@ -68,6 +68,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Logins", loginTests},
 		{"Sessions", sessionTests},
 		{"Tries", tryTests},
+		{"Factors", factorTests},
 		{"Reports", reportTests},
 		{"Searches", searchTests},
 		{"RequestLog", requestLogTests},

@@ -14,9 +14,12 @@ var loginWays = []way{
 	{"SessionByToken", func(w *walk) { w.must(second(w.SessionByToken(w.Context(), login.TokenHash{}))) }},
 	{"TouchSession", func(w *walk) { w.must(w.TouchSession(w.Context(), login.TokenHash{}, w.on.Now)) }},
 	{"RaiseSession", (*walk).someoneHasATelephone},
-	{"OfferTOTP", (*walk).someoneHasATelephone},
-	{"AdoptTOTP", (*walk).someoneHasATelephone},
-	{"DropTOTP", (*walk).someoneHasATelephone},
+	{"ChangeFactors", (*walk).someoneHasATelephone},
+	{"KeepChallenge", (*walk).someoneHasATelephone},
+	{"ChallengeOf", func(w *walk) { w.must(second(w.ChallengeOf(w.Context(), "nobody's", login.ChallengeUse))) }},
+	{"Passkeys", func(w *walk) { w.must(first(w.Passkeys(w.Context(), 1))) }},
+	{"RecoverySalt", func(w *walk) { w.must(first(w.RecoverySalt(w.Context(), 1))) }},
+	{"ClearFactorNotice", func(w *walk) { w.must(w.ClearFactorNotice(w.Context(), 1)) }},
 	{"ChangePassword", (*walk).someoneHasATelephone},
 	{"CloseSession", func(w *walk) { w.must(w.CloseSession(w.Context(), login.TokenHash{})) }},
 	{"RecoveryCodesLeft", func(w *walk) { w.must(first(w.RecoveryCodesLeft(w.Context(), 1))) }},
@@ -62,25 +65,51 @@ func (w *walk) someoneSignsInAgain() login.Record {
 	return record
 }
 
-// someoneHasATelephone sets a second factor up, uses a code and a recovery code, changes
-// the password and takes the second factor away again.
+// someoneHasATelephone sets codes and a passkey up, uses a code, a recovery code and the
+// passkey, changes the password and takes all of it away again.
 func (w *walk) someoneHasATelephone() {
 	w.Helper()
 	record := w.someoneSignsInAgain()
 	p, version := record.Account.ID, record.Account.Version
-	token := func(n int) login.TokenHash { return login.HashToken(fmt.Sprintf("%s-%d", record.ID, n)) }
+	tokens := 0
+	token := func(n int) login.TokenHash {
+		if n == 0 {
+			return login.HashToken(record.ID)
+		}
+		return login.HashToken(fmt.Sprintf("%s-%d", record.ID, n))
+	}
 	deed := login.Deed{Actor: "web:walker", Action: "walk", At: w.on.Now}
-	w.must(w.OfferTOTP(w.Context(), p, version, []byte("sealed")))
-	w.must(w.AdoptTOTP(w.Context(), deed, login.Adoption{
-		PersonID: p, Version: version, Sealed: []byte("sealed"), Step: 1, RecoveryCodes: [][]byte{[]byte("one"), []byte("two")},
-		Old: login.HashToken(record.ID), New: token(1), At: w.on.Now,
-	}))
-	rise := login.Rise{Old: token(1), New: token(2), PersonID: p, Version: version + 1, Proof: login.Proof{Step: 2}, SteppedUpAt: w.on.Now, SigningIn: true}
-	w.must(w.RaiseSession(w.Context(), rise))
-	rise.Old, rise.New, rise.Proof = token(2), token(3), login.Proof{Recovery: []byte("one")}
-	w.must(w.RaiseSession(w.Context(), rise))
+	change := func(c login.FactorChange) {
+		w.Helper()
+		c.PersonID, c.Version, c.Old, c.New, c.At = p, version, token(tokens), token(tokens+1), w.on.Now
+		w.must(w.ChangeFactors(w.Context(), deed, c))
+		tokens, version = tokens+1, version+1
+	}
+	raise := func(proof login.Proof, begins *login.Challenge) {
+		w.Helper()
+		w.must(w.RaiseSession(w.Context(), login.Rise{
+			Old: token(tokens), New: token(tokens + 1), PersonID: p, Version: version, Proof: proof, SteppedUpAt: w.on.Now, SigningIn: true, Begins: begins,
+		}))
+		tokens++
+	}
+	begun := challengeOf(record.ID, login.ChallengeTOTP, record.ID)
+	raise(login.Proof{}, &begun)
+	change(login.FactorChange{
+		Challenge: &begun.ChallengeRef, SetTOTP: &login.NewTOTP{Sealed: []byte("sealed"), Step: 1},
+		RecoveryCodes: &login.RecoveryCodes{Salt: "salt", Hashes: [][]byte{[]byte("one"), []byte("two")}},
+	})
+	added := newPasskey("of " + record.ID)
+	change(login.FactorChange{Proof: login.Proof{Step: 2}, AddPasskey: &added})
+	raise(login.Proof{Step: 3}, nil)
+	raise(login.Proof{Recovery: []byte("one")}, nil)
+	keys, err := w.Passkeys(w.Context(), p)
+	w.must(err)
+	shown := challengeOf(record.ID, login.ChallengeUse, record.ID)
+	w.must(w.KeepChallenge(w.Context(), shown))
+	raise(login.Proof{Passkey: &login.PasskeyProof{ID: keys[0].ID, SignCount: 9, Challenge: shown.ChallengeRef}}, nil)
 	w.must(w.ChangePassword(w.Context(), deed, login.PasswordChange{
-		PersonID: p, Version: version + 1, Hash: "another", Old: token(3), New: token(4), SteppedUpAt: w.on.Now,
+		PersonID: p, Version: version, Hash: "another", Old: token(tokens), New: token(tokens + 1), SteppedUpAt: w.on.Now,
 	}))
-	w.must(w.DropTOTP(w.Context(), deed, p, version+2))
+	tokens, version = tokens+1, version+1
+	change(login.FactorChange{DropTOTP: true, DropPasskey: keys[0].ID, RecoveryCodes: &login.RecoveryCodes{}})
 }

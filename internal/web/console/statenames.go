@@ -47,6 +47,7 @@ var stateNames = map[string]string{
 	"status":                 look.Word("State"),
 	"subject":                look.Word("Subject"),
 	"totp":                   look.Word("Second factor"),
+	"passkeys":               look.Word("Passkeys"),
 	"transaction_id":         look.Word("Transaction"),
 	"type":                   look.Word("Type"),
 	"username":               look.Word("Username"),

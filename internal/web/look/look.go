@@ -50,6 +50,8 @@ type Frame struct {
 	Here             string // the Href of the entry one is at
 	Notice           *Notice
 	Maintenance      *Maintenance // nil while it is off
+	// Changes tell what became of the visitor's second factors, until they take notice.
+	Changes []string
 	// Suspended: the visitor's operator is, and so its people change nothing.
 	Suspended bool
 	// Allowed reports whether the visitor may use the route of a method and path; see May.

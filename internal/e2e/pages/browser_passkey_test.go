@@ -1,0 +1,111 @@
+package pages
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
+)
+
+// authenticator gives a tab a device that keeps passkeys and whose user is present.
+func authenticator(tab *looktest.Tab) {
+	tab.Do(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{
+			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
+			HasResidentKey: true, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true,
+		}).Do(ctx)
+		return err
+	}))
+}
+
+// A passkey is added, asked for at the sign-in and at a step-up, and removed: by staff, of
+// whom a second factor is required, and by an operator's owner.
+func TestPasskeys_InABrowser(t *testing.T) {
+	e2e.StoreIndependent(t)
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=true")
+	at := func(path string) string { return strings.Replace(w.At(path), "127.0.0.1", "localhost", 1) }
+	signIn := func(tab *looktest.Tab, who demo.Login) {
+		tab.Open(at("/sign-in"))
+		tab.Fill("Username", who.Username)
+		tab.Fill("Password", who.Password)
+		tab.Press("Sign in")
+	}
+	const usePasskey = "Use a passkey instead of a code"
+
+	for _, story := range []struct {
+		who              demo.Login
+		area, home, open string
+		required         bool
+	}{
+		{w.Line.Admin, "console", "What needs a person", "/console/operators/1/whitelist", true},
+		{w.Line.Operator, "panel", "₹10,000.00", "/panel/people", false},
+	} {
+		tab := looktest.New(t)
+		authenticator(tab)
+		signIn(tab, story.who)
+		if story.required {
+			tab.Sees("A password alone is not enough for your login.")
+			tab.Press("Use a passkey instead")
+		} else {
+			tab.Sees(story.home)
+			tab.Open(at("/account/"))
+			tab.Press("Add a passkey")
+		}
+		tab.Sees("Name of the passkey")
+		tab.Check(story.area + "-passkey-new")
+		tab.Fill("Name of the passkey", "My laptop")
+		tab.Fill("Password", story.who.Password)
+		tab.Press("Go on")
+		tab.Sees("Create the passkey")
+		tab.Check(story.area + "-passkey-create")
+		tab.Press("Create the passkey")
+		tab.Sees("Keep your recovery codes")
+		tab.Open(at("/account/"))
+		tab.Sees("My laptop")
+		tab.Check(story.area + "-passkey-account")
+
+		tab.Click(`.main form[action="/sign-out"] button`)
+		tab.Sees("You are signed out.")
+		signIn(tab, story.who)
+		tab.Sees(usePasskey)
+		tab.Check(story.area + "-passkey-code")
+		tab.Press(usePasskey)
+		tab.Sees("Since you last signed in, how you sign in was changed.")
+		tab.Sees("The passkey My laptop was added on")
+		tab.Check(story.area + "-passkey-told")
+		tab.Press("I know about this")
+		tab.Until("the notice is gone", `!document.body.innerText.includes("Since you last signed in")`)
+
+		w.Pass(6 * time.Minute)
+		tab.Open(at("/step-up?to=%2Faccount%2F"))
+		tab.Sees("Is it still you?")
+		tab.Fill("Password", story.who.Password)
+		tab.Check(story.area + "-passkey-step-up")
+		tab.Press(usePasskey)
+		tab.Sees("Your account")
+		if story.required {
+			tab.Until("the last second factor cannot be removed", `!document.body.innerText.includes("Remove it")`)
+			tab.Press("हिन्दी")
+			tab.Sees("पासकी")
+			tab.Check("console-passkey-account-hindi")
+			tab.Open(at("/account/passkeys/new"))
+			tab.Check("console-passkey-new-hindi")
+			continue
+		}
+		tab.Press("Remove it")
+		tab.Sees("Remove a passkey")
+		tab.Check(story.area + "-passkey-remove")
+		tab.Fill("Password", story.who.Password)
+		tab.Press(usePasskey)
+		tab.Sees("The passkey is removed, and your other devices are signed out.")
+		tab.Sees("It is not set up.")
+	}
+}

@@ -1,0 +1,172 @@
+package pages
+
+import (
+	"context"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/demo"
+	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/passkey/passkeytest"
+)
+
+// copied is a browser with a copy of another's cookies.
+func copied(t *testing.T, b *e2e.Browser) *e2e.Browser {
+	t.Helper()
+	thief := b.W.Browser(t)
+	at, err := url.Parse(b.W.At("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	thief.HTTP.Jar.SetCookies(at, b.HTTP.Jar.Cookies(at))
+	return thief
+}
+
+// attack tries to change the second factors with a copied cookie: with nothing, with the
+// password alone, and with a code that is wrong.
+func attack(t *testing.T, b *e2e.Browser, password string, more ...string) {
+	t.Helper()
+	thief := copied(t, b)
+	thief.Get("/account/").Shows(t, http.StatusOK)
+	for _, path := range append(more, "/account/second-factor/offer", "/account/second-factor/remove", "/account/recovery-codes", "/account/passkeys/new") {
+		for _, form := range []url.Values{{}, {"password": {password}}} {
+			form.Set("name", "Stolen")
+			got := thief.Post(path, form)
+			if got.Status != http.StatusUnprocessableEntity && got.Status != http.StatusTooManyRequests {
+				t.Errorf("%s with %v: %d to %q; want it refused\n%s", path, form, got.Status, got.Location, got.Body)
+			}
+			if strings.Contains(got.Body, "secret=") || strings.Contains(got.Body, "data-passkey-create") {
+				t.Errorf("%s with %v offers a second factor", path, form)
+			}
+		}
+	}
+	for _, path := range []string{"/account/second-factor", "/account/passkeys"} {
+		thief.Post(path, url.Values{"code": {"123456"}, "ticket": {""}, "credential": {"{}"}}).Shows(t, http.StatusUnprocessableEntity, "Start again")
+	}
+	if page := thief.Get("/account/second-factor"); strings.Contains(page.Body, "secret=") {
+		t.Error("the page offers a second factor without a proof")
+	}
+}
+
+var (
+	passkeyOptions = regexp.MustCompile(`data-passkey-(?:create|use)="([^"]+)"`)
+	passkeyRemove  = regexp.MustCompile(`/account/passkeys/\d+/remove`)
+)
+
+// options are what a page asks a browser's passkey for.
+func options(t *testing.T, page e2e.Page) string {
+	t.Helper()
+	found := passkeyOptions.FindStringSubmatch(page.Body)
+	if found == nil {
+		t.Fatalf("the page asks for no passkey:\n%s", page.Body)
+	}
+	return html.UnescapeString(found[1])
+}
+
+// A cookie that was copied a moment after the sign-in, or after a step-up, changes no second
+// factor. Its owner does, and that ends the copy and every other session.
+func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "panel.origin=https://panel.example.com")
+	for _, who := range []demo.Login{w.Line.Operator, w.Line.Admin} {
+		b := w.As(t, who)
+		attack(t, b, "not the password")
+		w.Pass(16 * time.Minute) // the wrong tries are forgotten
+		b = w.As(t, who)
+		key, _ := b.Enrol()
+		w.Pass(time.Minute)
+		code := func() string { return e2e.CodeAt(t, key, w.Now()) }
+
+		// The first passkey, by the code.
+		device := passkeytest.New(t, "https://panel.example.com")
+		offer := b.Post("/account/passkeys/new", url.Values{"name": {"Phone <1>"}, "password": {who.Password}, "code": {code()}}).Shows(t, http.StatusOK, "Phone &lt;1&gt;")
+		form := offer.Hidden()
+		form.Set("credential", string(device.Create(options(t, offer))))
+		b.Post("/account/passkeys", form).Sends(t, "/account/")
+		shown := b.Get("/account/").Shows(t, http.StatusOK, "The passkey is added", "Phone &lt;1&gt;", "panel.example.com", "never used")
+		remove := passkeyRemove.FindString(shown.Body)
+
+		// A sign-in, and the copy of its cookie while it is fresh.
+		w.Pass(time.Minute)
+		other := w.Browser(t)
+		other.SignIn(who.Username, who.Password).Sends(t, "/sign-in/code")
+		page := other.Get("/sign-in/code").Shows(t, http.StatusOK, "Use a passkey instead of a code")
+		other.Post("/sign-in/code", url.Values{"passkey": {string(device.Use(options(t, page)))}}).Sends(t, "/")
+		other.Get("/account/").Shows(t, http.StatusOK, "Since you last signed in, how you sign in was changed.", "Codes from an app were set up on", "The passkey Phone &lt;1&gt; was added on")
+		thief := copied(t, other)
+		attack(t, other, who.Password, remove)
+		w.Pass(16 * time.Minute)
+		person, err := w.Desk.LoginNamed(context.Background(), who.Username)
+		if err != nil || !person.TOTP || person.Passkeys != 1 {
+			t.Fatalf("after the attack the login is %+v, %v", person, err)
+		}
+
+		// The owner has the password and the passkey.
+		page = other.Get("/account/recovery-codes").Shows(t, http.StatusOK)
+		other.Post("/account/recovery-codes", url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}}).
+			Shows(t, http.StatusOK, "Keep your recovery codes")
+		for what, gone := range map[string]*e2e.Browser{"the copy": thief, "the session from before": b} {
+			if got := gone.Get("/account/"); got.Status != http.StatusSeeOther || !strings.HasPrefix(got.Location, "/sign-in") {
+				t.Errorf("%s: %d to %q; want it signed out", what, got.Status, got.Location)
+			}
+		}
+		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).Sends(t, "/account/")
+		if strings.Contains(other.Get("/account/").Body, "Since you last signed in") {
+			t.Error("what was taken notice of is told again")
+		}
+
+		// A step-up by the passkey, and the removal of both.
+		w.Pass(6 * time.Minute)
+		page = other.Get("/step-up?to=%2Faccount%2F").Shows(t, http.StatusOK)
+		other.Post("/step-up", url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}, "to": {"/account/"}}).Sends(t, "/account/")
+		page = other.Get(remove).Shows(t, http.StatusOK, "Phone &lt;1&gt;")
+		other.Post(remove, url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}}).Sends(t, "/account/")
+		other.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {code()}}).Sends(t, "/account/")
+		if person, err := w.Desk.LoginNamed(context.Background(), who.Username); err != nil || person.SecondFactor() {
+			t.Errorf("removed, the login is %+v, %v", person, err)
+		}
+		next := w.As(t, who)
+		next.Get("/account/").Shows(t, http.StatusOK, "Codes from an app were removed on", "The passkey Phone &lt;1&gt; was removed on")
+	}
+	w.Audited()
+}
+
+// A second factor that the console takes away takes passkeys along, and its person is told.
+func TestSecondFactor_ResetTakesPasskeysAndIsTold(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "panel.origin=https://panel.example.com")
+	who := w.Person(t, "meena", login.Viewer, 0)
+	b := w.As(t, who)
+	device := passkeytest.New(t, "https://panel.example.com")
+	offer := b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {who.Password}}).Shows(t, http.StatusOK)
+	form := offer.Hidden()
+	form.Set("credential", string(device.Create(options(t, offer))))
+	b.Post("/account/passkeys", form).Shows(t, http.StatusOK, "Keep your recovery codes")
+	person, err := w.Desk.LoginNamed(t.Context(), "meena")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "/console/staff/" + strconv.FormatInt(person.ID, 10)
+	staff := w.As(t, w.Line.Admin)
+	staff.Get(at).Shows(t, http.StatusOK, "Take the second factor away")
+	staff.Post(at+"/reset-second-factor", nil).Sends(t, at)
+	b.Get("/account/").Sends(t, "/sign-in?to=%2Faccount%2F")
+	w.As(t, who).Get("/console/").Shows(t, http.StatusOK, "Your second factor was taken away on", "web:"+w.Line.Admin.Username)
+	w.Audited()
+}
+
+// Where the address is a number, the page says why no passkey can be made.
+func TestPasskeys_NeedAName(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	b := w.As(t, w.Line.Operator)
+	b.Get("/account/passkeys/new").Shows(t, http.StatusOK, "Passkeys need an address with a name", "https://localhost:")
+	b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {w.Line.Operator.Password}}).Shows(t, http.StatusUnprocessableEntity, "Passkeys need an address with a name")
+}
