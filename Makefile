@@ -38,8 +38,9 @@ SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/n
 UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED) $(SLOW))")
 
 # Most tests wait for a process, a disk or a database now and then: more of them than
-# there are processors run at a time. lint has vetted them.
-GOTEST = go test -count=1 -vet=off -p 4 -parallel 4 -timeout 30m
+# there are processors run at a time. lint has vetted them. Steps run side by side, so that
+# two packages of each are enough.
+GOTEST = go test -count=1 -vet=off -p 2 -parallel 4 -timeout 30m
 
 # How the tests of a long target are run; what it takes is bounded by its timeout.
 LONG = go test -count=1 -parallel 4 -tags long -v
