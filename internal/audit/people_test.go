@@ -55,7 +55,7 @@ func (s *shop) enrol(username, password string) {
 	s.ok(err)
 	offer, token, _, err := people.BeginTOTP(ctx, token, login.Credentials{Password: chosen}, desktop)
 	s.ok(err)
-	_, _, _, err = people.ConfirmTOTP(ctx, token, offer.Ticket, s.codeNow(offer.Secret))
+	_, _, _, err = people.ConfirmTOTP(ctx, token, offer.Ticket, s.codeNow(offer.Secret), netip.Addr{})
 	s.ok(err)
 }
 

@@ -99,7 +99,7 @@ func (o *office) enrol(token string) (codeOf func() string, recovery []string, f
 	offer, begun, _, err := o.desk.BeginTOTP(o.Context(), token, login.Credentials{Password: password}, here)
 	o.must(err)
 	code := func() string { return login.CodeAt(offer.Secret, o.now) }
-	recovery, fresh, s, err := o.desk.ConfirmTOTP(o.Context(), begun, offer.Ticket, code())
+	recovery, fresh, s, err := o.desk.ConfirmTOTP(o.Context(), begun, offer.Ticket, code(), here)
 	o.must(err)
 	if s.Stage != login.Whole || !s.Person.TOTP || len(recovery) != 10 {
 		o.Fatalf("set up, the session is %+v with %d recovery codes", s, len(recovery))

@@ -31,7 +31,7 @@ func TestWithASecondFactorThePasswordAloneIsNotEnough(t *testing.T) {
 	all := login.Credentials{Password: password, Code: codeOf()}
 	_, _, _, err = o.desk.BeginTOTP(t.Context(), half, all, here)
 	o.refused("another second factor", err, login.OutOfTurn)
-	_, _, _, err = o.desk.ConfirmTOTP(t.Context(), half, "", codeOf())
+	_, _, _, err = o.desk.ConfirmTOTP(t.Context(), half, "", codeOf(), here)
 	o.refused("another second factor, at once", err, login.OutOfTurn)
 	_, _, err = o.desk.RemoveTOTP(t.Context(), half, all, here)
 	o.refused("no second factor", err, login.OutOfTurn)

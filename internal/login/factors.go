@@ -45,9 +45,9 @@ func (d *Desk) counted(ctx context.Context, record Record, address netip.Addr, p
 
 // secondProof reads what was shown of the second factor. Whether it was used before is the
 // store's to say.
-func (d *Desk) secondProof(ctx context.Context, record Record, given Credentials, now time.Time) (Proof, error) {
+func (d *Desk) secondProof(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
 	if given.Passkey != nil && record.Account.SecondFactor() {
-		return d.passkeyProof(ctx, record, given.Passkey, now)
+		return d.passkeyProof(ctx, record, given.Passkey, address, now)
 	}
 	return d.proofOf(ctx, record.Account, given.Code, now)
 }
@@ -61,11 +61,11 @@ func spent(proof Proof) *Refusal {
 }
 
 // prove demands the password and, where there is one, a second factor.
-func (d *Desk) prove(ctx context.Context, record Record, given Credentials, now time.Time) (Proof, error) {
+func (d *Desk) prove(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
 	if err := d.demandPassword(ctx, record.Account, given.Password); err != nil {
 		return Proof{}, err
 	}
-	return d.secondProof(ctx, record, given, now)
+	return d.secondProof(ctx, record, given, address, now)
 }
 
 // begin starts a change of second factors that takes two forms: whoever has proved
@@ -87,7 +87,7 @@ func (d *Desk) begin(ctx context.Context, token string, given Credentials, addre
 	ticket, fresh = newToken(), newToken()
 	challenge := Challenge{ChallengeRef: ChallengeRef{SessionID: record.ID, Kind: kind, Ticket: HashToken(ticket)}, State: kept, ExpiresAt: now.Add(challengeFor)}
 	err = d.counted(ctx, record, address, "", FactorChangeFailed, provedBy(record.Account, given), func() error {
-		proof, err := d.prove(ctx, record, given, now)
+		proof, err := d.prove(ctx, record, given, address, now)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (d *Desk) changeAtOnce(ctx context.Context, token string, given Credentials
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
 	err = d.counted(ctx, record, address, "", FactorChangeFailed, provedBy(record.Account, given), func() error {
-		proof, err := d.prove(ctx, record, given, now)
+		proof, err := d.prove(ctx, record, given, address, now)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (d *Desk) BeginTOTP(ctx context.Context, token string, given Credentials, a
 
 // ConfirmTOTP sets up the codes that were offered, for whoever has the ticket and a code.
 // The recovery codes are shown this once.
-func (d *Desk) ConfirmTOTP(ctx context.Context, token, ticket, code string) (codes []string, fresh string, s Session, err error) {
+func (d *Desk) ConfirmTOTP(ctx context.Context, token, ticket, code string, address netip.Addr) (codes []string, fresh string, s Session, err error) {
 	now := d.config.Now()
 	record, challenge, err := d.finish(ctx, token, ticket, ChallengeTOTP)
 	if err != nil {
@@ -229,7 +229,7 @@ func (d *Desk) ConfirmTOTP(ctx context.Context, token, ticket, code string) (cod
 	step, found := stepOfCode(secret, plain(code), now, 0)
 	if !found {
 		err = refuse(WrongCode, wrongCodeText)
-		d.observeProof(ctx, record, record.Address, "", TOTPConfirmFailed, factorTOTP, err)
+		d.observeProof(ctx, record, address, "", TOTPConfirmFailed, factorTOTP, err)
 		return nil, "", s, err
 	}
 	codes, kept, err := newRecoveryCodes(ctx)

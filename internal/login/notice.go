@@ -38,7 +38,11 @@ const noticesMost = 5
 // AddNotice returns an account's FactorNotice with one more change.
 func AddNotice(kept string, notice FactorNotice) (string, error) {
 	all := append(readNotices(kept), notice)
-	text, err := json.Marshal(all[max(0, len(all)-noticesMost):])
+	return writeNotices(all[max(0, len(all)-noticesMost):])
+}
+
+func writeNotices(all []FactorNotice) (string, error) {
+	text, err := json.Marshal(all)
 	if err != nil {
 		return "", fmt.Errorf("write a notice: %w", err)
 	}
@@ -64,7 +68,8 @@ func noticesFor(kept, sessionID string) (shown []FactorNotice) {
 	return shown
 }
 
-// TakeNotice forgets the changes that a person was shown.
+// TakeNotice forgets the changes that a session has shown. Those that were made in it stay
+// for the next one: whoever made them must not be able to hide them.
 func (d *Desk) TakeNotice(ctx context.Context, token string) error {
 	record, err := d.open(ctx, token, d.config.Now())
 	if err != nil {
@@ -73,7 +78,19 @@ func (d *Desk) TakeNotice(ctx context.Context, token string) error {
 	if d.session(record).Stage != Whole {
 		return refuse(OutOfTurn, outOfTurnText)
 	}
-	if err := d.store.ClearFactorNotice(ctx, record.Account.ID); err != nil {
+	var left []FactorNotice
+	for _, notice := range readNotices(record.Account.FactorNotice) {
+		if notice.Session != "" && notice.Session == record.ID {
+			left = append(left, notice)
+		}
+	}
+	kept := ""
+	if left != nil {
+		if kept, err = writeNotices(left); err != nil {
+			return err
+		}
+	}
+	if err := d.store.ReplaceFactorNotice(ctx, record.Account.ID, record.Account.FactorNotice, kept); err != nil {
 		return fmt.Errorf("clear the notices of login %d: %w", record.Account.ID, err)
 	}
 	return nil

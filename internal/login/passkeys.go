@@ -111,7 +111,7 @@ func (d *Desk) ChallengePasskey(ctx context.Context, token string, site Site) (P
 
 // passkeyProof checks a passkey's answer to the session's challenge. One whose counter went
 // back is refused: it may be a copy.
-func (d *Desk) passkeyProof(ctx context.Context, record Record, answer []byte, now time.Time) (Proof, error) {
+func (d *Desk) passkeyProof(ctx context.Context, record Record, answer []byte, address netip.Addr, now time.Time) (Proof, error) {
 	challenge, found, err := d.store.ChallengeOf(ctx, record.ID, ChallengeUse)
 	if err != nil {
 		return Proof{}, fmt.Errorf("read a challenge: %w", err)
@@ -138,7 +138,7 @@ func (d *Desk) passkeyProof(ctx context.Context, record Record, answer []byte, n
 		if use.CounterWentBack {
 			d.observe(ctx, Event{
 				Kind: PasskeyWentBack, Reason: string(PasskeyCopied), Person: record.Account.Person, SessionID: record.ID, Factor: factorPasskey,
-				Address: record.Address, Agent: record.Agent,
+				Address: address, Agent: record.Agent,
 			})
 			return Proof{}, refuse(PasskeyCopied, copiedText)
 		}
@@ -191,7 +191,7 @@ func (d *Desk) BeginPasskey(ctx context.Context, token string, site Site, name s
 
 // FinishPasskey adds the passkey that the browser has made. Recovery codes come with the
 // first second factor, and are shown this once.
-func (d *Desk) FinishPasskey(ctx context.Context, token, ticket string, answer []byte) (codes []string, fresh string, s Session, err error) {
+func (d *Desk) FinishPasskey(ctx context.Context, token, ticket string, answer []byte, address netip.Addr) (codes []string, fresh string, s Session, err error) {
 	record, challenge, err := d.finish(ctx, token, ticket, ChallengeAdd)
 	if err != nil {
 		return nil, "", s, err
@@ -207,7 +207,7 @@ func (d *Desk) FinishPasskey(ctx context.Context, token, ticket string, answer [
 	key, err := passkey.FinishAdding(userOf(record.Account.Person), pending.State, answer)
 	if err != nil {
 		err = refuse(Unsuitable, badPasskeyText)
-		d.observeProof(ctx, record, record.Address, "", FactorChangeFailed, factorPasskey, err)
+		d.observeProof(ctx, record, address, "", FactorChangeFailed, factorPasskey, err)
 		return nil, "", s, err
 	}
 	now := d.config.Now()

@@ -41,6 +41,8 @@ const (
 	hashesAtOnce = 2
 	// hashesWaiting bounds how many more may stand in line.
 	hashesWaiting = 200
+	// hashesOfStrangers is how many of these browsers may have that are not known.
+	hashesOfStrangers = 150
 )
 
 var (

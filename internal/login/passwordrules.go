@@ -2,6 +2,7 @@ package login
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -81,13 +82,14 @@ func common(folded string) bool {
 	if set[folded] {
 		return true
 	}
-	for _, spelled := range []string{folded, plainLetters.Replace(folded)} {
-		core := strings.TrimFunc(spelled, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })
-		if around := utf8.RuneCountInString(spelled) - utf8.RuneCountInString(core); set[core] && around <= mostDecoration {
-			return true
-		}
-		if set[spelled] || set[lettersAndDigits(spelled)] {
-			return true
+	for _, spelled := range []string{folded, plainLetters.Replace(folded), otherLetters.Replace(folded)} {
+		for _, text := range []string{spelled, lettersAndDigits(spelled)} {
+			core := strings.TrimFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })
+			before, after, _ := strings.Cut(text, core)
+			around := []rune(before + after)
+			if set[text] || set[core] && (len(around) <= mostDecoration || simple(around)) {
+				return true
+			}
 		}
 	}
 	return false
@@ -95,6 +97,9 @@ func common(folded string) bool {
 
 // plainLetters undoes how letters are written as digits and signs.
 var plainLetters = strings.NewReplacer("0", "o", "1", "l", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i")
+
+// otherLetters reads the one digit that stands for two letters the other way.
+var otherLetters = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "l")
 
 func lettersAndDigits(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -107,7 +112,11 @@ func lettersAndDigits(text string) string {
 
 // madeOf reports whether too little is left of a folded password without the names.
 func madeOf(folded string, names []string) bool {
-	left, found := lettersAndDigits(folded), false
+	return without(lettersAndDigits(folded), names) || without(lettersAndDigits(plainLetters.Replace(folded)), names)
+}
+
+func without(left string, names []string) bool {
+	found := false
 	for _, name := range append(nameParts(names), "coax") {
 		if strings.Contains(left, name) {
 			found = true
@@ -121,8 +130,8 @@ func madeOf(folded string, names []string) bool {
 	return utf8.RuneCountInString(left) < leastBesideNames || simple([]rune(left)) || common(left)
 }
 
-// nameParts are names as a password could have them: whole, then by their words, the
-// longer first.
+// nameParts are names as a password could have them, whole and by their words: the longest
+// first, so that no shorter one takes a piece out of it.
 func nameParts(names []string) (parts []string) {
 	for _, name := range names {
 		parts = append(parts, lettersAndDigits(foldPassword(name)))
@@ -132,13 +141,9 @@ func nameParts(names []string) (parts []string) {
 			return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
 		})...)
 	}
-	kept := parts[:0]
-	for _, part := range parts {
-		if utf8.RuneCountInString(part) >= leastName {
-			kept = append(kept, part)
-		}
-	}
-	return kept
+	parts = slices.DeleteFunc(parts, func(part string) bool { return utf8.RuneCountInString(part) < leastName })
+	slices.SortStableFunc(parts, func(a, b string) int { return utf8.RuneCountInString(b) - utf8.RuneCountInString(a) })
+	return parts
 }
 
 // keyboardRows are what people run a finger along.

@@ -53,7 +53,13 @@ func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string
 	if err != nil {
 		return "", s, fmt.Errorf("look a login up: %w", err)
 	}
-	counters := d.signInCounters(username, a.Address, d.browserOf(account, a.Browsers, now))
+	browser := d.browserOf(account, a.Browsers, now)
+	// Strangers leave places in the line to known browsers and live sessions, and where
+	// there is none for them, the store is not asked to count.
+	if browser == "" && hashesInUse.Load() >= hashesAtOnce+hashesOfStrangers {
+		return "", s, throttled(busyFor)
+	}
+	counters := d.signInCounters(username, a.Address, browser)
 	try, err := d.beginTry(ctx, now, counters)
 	if err != nil {
 		return "", s, err
@@ -129,12 +135,12 @@ func (d *Desk) giveFactor(ctx context.Context, token string, given Credentials, 
 		return "", s, refuse(OutOfTurn, outOfTurnText)
 	}
 	factor := given.factor(record.Account)
-	try, err := d.beginTry(ctx, now, d.codeCounters(record.Account, address, d.browserOf(record.Account, browsers, now)))
+	try, err := d.beginTry(ctx, now, d.factorCounters(record.Account, given, address, d.browserOf(record.Account, browsers, now)))
 	if err != nil {
 		d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
 		return "", s, err
 	}
-	newToken, s, err = d.raise(ctx, token, record, given, now, true)
+	newToken, s, err = d.raise(ctx, token, record, given, address, now, true)
 	try.end(ctx, err)
 	if err == nil {
 		factor = factorPassword + ", " + factor
@@ -162,7 +168,7 @@ func (d *Desk) stepUp(ctx context.Context, token string, given Credentials, addr
 		if err := d.demandPassword(ctx, record.Account, given.Password); err != nil {
 			return err
 		}
-		newToken, s, err = d.raise(ctx, token, record, given, now, false)
+		newToken, s, err = d.raise(ctx, token, record, given, address, now, false)
 		return err
 	})
 	return newToken, s, err
@@ -182,8 +188,8 @@ func (d *Desk) demandPassword(ctx context.Context, account Account, password str
 
 // raise uses a code up, if one is set up, and gives the session another token: one
 // that was seen before the rise is worth nothing after it.
-func (d *Desk) raise(ctx context.Context, token string, record Record, given Credentials, now time.Time, signingIn bool) (string, Session, error) {
-	proof, err := d.secondProof(ctx, record, given, now)
+func (d *Desk) raise(ctx context.Context, token string, record Record, given Credentials, address netip.Addr, now time.Time, signingIn bool) (string, Session, error) {
+	proof, err := d.secondProof(ctx, record, given, address, now)
 	if err != nil {
 		return "", Session{}, err
 	}

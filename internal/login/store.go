@@ -114,8 +114,9 @@ type Store interface {
 	// RecoverySalt is how a person's recovery codes are hashed; empty if they have none, or
 	// some from before they were hashed slowly.
 	RecoverySalt(ctx context.Context, personID int64) (string, error)
-	// ClearFactorNotice forgets what a person has taken notice of.
-	ClearFactorNotice(ctx context.Context, personID int64) error
+	// ReplaceFactorNotice keeps what a person has not taken notice of yet. It changes
+	// nothing where there is more to tell by now.
+	ReplaceFactorNotice(ctx context.Context, personID int64, was, left string) error
 	// RecoveryCodesLeft counts a person's recovery codes that were not used.
 	RecoveryCodesLeft(ctx context.Context, personID int64) (int, error)
 	SetLanguage(ctx context.Context, personID int64, language string) error

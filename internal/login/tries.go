@@ -71,13 +71,14 @@ type TryCount struct {
 
 // What a counter counts. Each has keys of its own.
 const (
-	ofNameAndNetwork  = "name and network"
-	ofAddress         = "address"
-	ofName            = "name"
-	ofBrowser         = "browser"
-	ofSession         = "session"
-	ofCodesAndNetwork = "codes and network"
-	ofCodes           = "codes"
+	ofNameAndNetwork     = "name and network"
+	ofAddress            = "address"
+	ofName               = "name"
+	ofBrowser            = "browser"
+	ofSession            = "session"
+	ofCodesAndNetwork    = "codes and network"
+	ofCodes              = "codes"
+	ofPasskeysAndNetwork = "passkeys and network"
 )
 
 func (d *Desk) counter(limit int, kind string, parts ...string) TryCounter {
@@ -105,12 +106,17 @@ func (d *Desk) signInCounters(username string, address netip.Addr, browser strin
 	return counters
 }
 
-// codeCounters are those of a second factor, by somebody who has given the password.
-func (d *Desk) codeCounters(account Account, address netip.Addr, browser string) []TryCounter {
+// factorCounters are those of a second factor, by somebody who has given the password. A
+// passkey cannot be guessed: it is not refused because of wrong codes, nor of what comes from
+// other networks.
+func (d *Desk) factorCounters(account Account, given Credentials, address netip.Addr, browser string) []TryCounter {
 	if browser != "" {
 		return []TryCounter{d.counter(triesPerBrowser, ofBrowser, browser)}
 	}
 	id := strconv.FormatInt(account.ID, 10)
+	if given.Passkey != nil {
+		return []TryCounter{d.counter(triesPerNetwork, ofPasskeysAndNetwork, id, network(address))}
+	}
 	return []TryCounter{
 		d.counter(triesPerNetwork, ofCodesAndNetwork, id, network(address)),
 		d.counter(codesPerLogin, ofCodes, id),

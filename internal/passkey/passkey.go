@@ -68,6 +68,10 @@ type Use struct {
 	CounterWentBack bool
 }
 
+// largest is how many bytes of key and transports are kept of a passkey. Those of the
+// largest algorithm in use, RSA of 4096 bits, have some 600.
+const largest = 2048
+
 // state is what is kept of a challenge until it is answered.
 type state struct {
 	Site    Site                 `json:"site"`
@@ -110,6 +114,9 @@ func FinishAdding(user User, kept, answer []byte) (Key, error) {
 	var transports []string
 	for _, t := range made.Transport {
 		transports = append(transports, string(t))
+	}
+	if size := len(made.PublicKey) + len(strings.Join(transports, ",")); size > largest {
+		return Key{}, fmt.Errorf("check a new passkey: its key and transports have %d bytes; at most %d are kept", size, largest)
 	}
 	return Key{
 		CredentialID: made.ID, PublicKey: made.PublicKey, SignCount: made.Authenticator.SignCount,

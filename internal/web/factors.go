@@ -141,10 +141,12 @@ func (s *Site) askAgain(v *Visit, page provePage, refusal error) error {
 	return s.ask(v, page, v.T(refusalText(refusal)))
 }
 
-// proceedAs has the visit go on under the session's new token.
-func (v *Visit) proceedAs(token string, session login.Session) {
+// proceedAs has the visit go on under the session's new token. Browsers that were known
+// before a change of second factors are not known any more, but for this one.
+func (v *Visit) proceedAs(token string, session login.Session) error {
 	setSession(v.W, token)
 	v.token, v.Session = token, session
+	return v.site.remember(v, token)
 }
 
 func (s *Site) askForTOTP(v *Visit) error {
@@ -158,7 +160,9 @@ func (s *Site) offerTOTP(v *Visit) error {
 	if err != nil {
 		return s.askAgain(v, totpForm, err)
 	}
-	v.proceedAs(token, session)
+	if err := v.proceedAs(token, session); err != nil {
+		return err
+	}
 	return s.showOffer(v, offer, "")
 }
 
@@ -211,7 +215,7 @@ func spaced(secret string) string {
 
 func (s *Site) confirmTOTP(v *Visit) error {
 	ticket := v.Field("ticket")
-	codes, token, session, err := s.login.ConfirmTOTP(v.Context(), v.token, ticket, v.Field("code"))
+	codes, token, session, err := s.login.ConfirmTOTP(v.Context(), v.token, ticket, v.Field("code"), v.Address)
 	if err != nil {
 		before, known := offeredBefore(v.Field("offered"))
 		if refusalText(err) == "" || !known || !wrongCode(err) {
@@ -220,7 +224,9 @@ func (s *Site) confirmTOTP(v *Visit) error {
 		v.refusedStatus(err)
 		return s.showOffer(v, login.Offer{Enrolment: before, Ticket: ticket}, v.T(refusalText(err)))
 	}
-	v.proceedAs(token, session)
+	if err := v.proceedAs(token, session); err != nil {
+		return err
+	}
 	return s.showCodes(v, codes)
 }
 
@@ -249,7 +255,9 @@ func (s *Site) removeTOTP(v *Visit) error {
 	if err != nil {
 		return s.askAgain(v, removeTOTPForm, err)
 	}
-	v.proceedAs(token, session)
+	if err := v.proceedAs(token, session); err != nil {
+		return err
+	}
 	return v.See("/account/", v.Good(look.Word("Codes from an app are removed, and your other devices are signed out.")))
 }
 
@@ -260,7 +268,9 @@ func (s *Site) replaceRecoveryCodes(v *Visit) error {
 	if err != nil {
 		return s.askAgain(v, recoveryForm, err)
 	}
-	v.proceedAs(token, session)
+	if err := v.proceedAs(token, session); err != nil {
+		return err
+	}
 	return s.showCodes(v, codes)
 }
 
@@ -308,18 +318,22 @@ func (s *Site) offerPasskey(v *Visit) error {
 	if err != nil {
 		return s.askAgain(v, page, err)
 	}
-	v.proceedAs(token, session)
+	if err := v.proceedAs(token, session); err != nil {
+		return err
+	}
 	return v.Show("passkey-create", passkeyPage{
 		Options: offer.Options, Ticket: offer.Ticket, Name: page.Name, First: session.Stage == login.NeedsTOTP, To: s.within(v.Field("to")),
 	})
 }
 
 func (s *Site) addPasskey(v *Visit) error {
-	codes, token, session, err := s.login.FinishPasskey(v.Context(), v.token, v.Field("ticket"), []byte(v.Field("credential")))
+	codes, token, session, err := s.login.FinishPasskey(v.Context(), v.token, v.Field("ticket"), []byte(v.Field("credential")), v.Address)
 	if err != nil {
 		return v.again(err, "refused", func(why string) any { return why })
 	}
-	v.proceedAs(token, session)
+	if err := v.proceedAs(token, session); err != nil {
+		return err
+	}
 	if codes != nil {
 		return s.showCodes(v, codes)
 	}
@@ -372,7 +386,9 @@ func (s *Site) removePasskey(v *Visit) error {
 	if err != nil {
 		return s.askAgain(v, removePasskeyPage(p), err)
 	}
-	v.proceedAs(token, session)
+	if err := v.proceedAs(token, session); err != nil {
+		return err
+	}
 	return v.See("/account/", v.Good(look.Word("The passkey is removed, and your other devices are signed out.")))
 }
 

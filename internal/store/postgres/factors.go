@@ -27,7 +27,7 @@ func (db *DB) ChangeFactors(ctx context.Context, deed login.Deed, c login.Factor
 				return login.ErrSpent
 			}
 		}
-		if err := changeLogin(tx, c.PersonID, `factor_notice = $2`, c.Notice); err != nil {
+		if err := changeLogin(tx, c.PersonID, `factor_notice = $2, browser_epoch = browser_epoch + 1`, c.Notice); err != nil {
 			return err
 		}
 		if err := changeFactors(tx, c); err != nil {
@@ -174,10 +174,11 @@ func (db *DB) RecoverySalt(ctx context.Context, personID int64) (string, error) 
 	return salt.String, err
 }
 
-// ClearFactorNotice forgets what a person has taken notice of.
-func (db *DB) ClearFactorNotice(ctx context.Context, personID int64) error {
+// ReplaceFactorNotice keeps what a person has not taken notice of yet. It changes nothing
+// where there is more to tell by now.
+func (db *DB) ReplaceFactorNotice(ctx context.Context, personID int64, was, left string) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE logins SET factor_notice = '' WHERE id = $1`, personID)
+		_, err := tx.exec(`UPDATE logins SET factor_notice = $3 WHERE id = $1 AND factor_notice = $2`, personID, was, left)
 		return err
 	})
 }

@@ -229,7 +229,7 @@ func dropFactors(tx *tx, act admin.Act, before login.Account) error {
 	if err != nil {
 		return err
 	}
-	if err := changeLogin(tx, before.ID, `totp = NULL, totp_pending = NULL, factor_notice = $2`, notice); err != nil {
+	if err := changeLogin(tx, before.ID, `totp = NULL, totp_pending = NULL, factor_notice = $2, browser_epoch = browser_epoch + 1`, notice); err != nil {
 		return err
 	}
 	if _, err := tx.exec(`DELETE FROM login_passkeys WHERE login_id = $1`, before.ID); err != nil {

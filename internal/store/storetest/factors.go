@@ -112,13 +112,17 @@ func factorsEndOthers(h *house) {
 			h.Errorf("%s opens a session: %v; want %v", what, found, row.want)
 		}
 	}
-	if got := h.known("asha"); got.FactorNotice != `[{"what":"passkey added"}]` || got.Version != 2 {
+	if got := h.known("asha"); got.FactorNotice != `[{"what":"passkey added"}]` || got.Version != 2 || got.BrowserEpoch != asha.BrowserEpoch+1 {
 		h.Errorf("the login is %+v", got)
 	}
 	if left, err := h.RecoveryCodesLeft(h.Context(), asha.ID); err != nil || left != 1 {
 		h.Errorf("%d recovery codes, %v; want 1", left, err)
 	}
-	h.must(h.ClearFactorNotice(h.Context(), asha.ID))
+	h.must(h.ReplaceFactorNotice(h.Context(), asha.ID, "of before", ""))
+	if got := h.known("asha"); got.FactorNotice == "" {
+		h.Error("a notice is gone that was not the one that was read")
+	}
+	h.must(h.ReplaceFactorNotice(h.Context(), asha.ID, `[{"what":"passkey added"}]`, ""))
 	if got := h.known("asha"); got.FactorNotice != "" || got.Version != 2 {
 		h.Errorf("after it was read, the login is %+v", got)
 	}

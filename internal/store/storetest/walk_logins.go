@@ -19,7 +19,7 @@ var loginWays = []way{
 	{"ChallengeOf", func(w *walk) { w.must(second(w.ChallengeOf(w.Context(), "nobody's", login.ChallengeUse))) }},
 	{"Passkeys", func(w *walk) { w.must(first(w.Passkeys(w.Context(), 1))) }},
 	{"RecoverySalt", func(w *walk) { w.must(first(w.RecoverySalt(w.Context(), 1))) }},
-	{"ClearFactorNotice", func(w *walk) { w.must(w.ClearFactorNotice(w.Context(), 1)) }},
+	{"ReplaceFactorNotice", func(w *walk) { w.must(w.ReplaceFactorNotice(w.Context(), 1, "", "")) }},
 	{"ChangePassword", (*walk).someoneHasATelephone},
 	{"CloseSession", func(w *walk) { w.must(w.CloseSession(w.Context(), login.TokenHash{})) }},
 	{"RecoveryCodesLeft", func(w *walk) { w.must(first(w.RecoveryCodesLeft(w.Context(), 1))) }},
