@@ -1,12 +1,12 @@
 package sqlite
 
 import (
-	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -29,8 +29,8 @@ func fill(t testing.TB, db *DB, name string, pages int) {
 func pour(t testing.TB, db *DB, name string, pages int) {
 	t.Helper()
 	err := db.writer.do(t.Context(), func(tx *tx) error {
-		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
-			name, filler(pages))
+		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, `+filler+`) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
+			name, pages*PageSize, letter())
 		return err
 	})
 	if err != nil {
@@ -38,13 +38,15 @@ func pour(t testing.TB, db *DB, name string, pages int) {
 	}
 }
 
-// filler is content for some pages. It differs each time: SQLite does not write a page
-// that stays as it was. Its own randomblob would take most of these tests' time.
-func filler(pages int) []byte {
-	content := make([]byte, pages*PageSize)
-	_, _ = rand.Read(content)
-	return content
-}
+// fills counts the contents that were made, so that each differs from the one before: SQLite
+// does not write a page that stays as it was.
+var fills atomic.Int64
+
+// filler is an expression for content of ?2 bytes and a letter that differs each time. It is
+// made in SQLite: copying it there, or its randomblob, would take most of these tests' time.
+const filler = `CAST(printf('%.*c', ?2, ?3) AS BLOB)`
+
+func letter() string { return string(rune('a' + fills.Add(1)%26)) }
 
 func logSize(t testing.TB, db *DB) int64 {
 	t.Helper()
@@ -177,7 +179,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	db.writer.log.flush = func() error { return syscall.EIO }
 	for range 10 * lookEvery {
 		pages := func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), ?1 FROM scratch`, filler(checkpointAt))
+			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*) + ?1, `+filler+` FROM scratch`, 0, checkpointAt*PageSize, letter())
 			return err
 		}
 		if err := db.writer.do(t.Context(), pages); err != nil {
