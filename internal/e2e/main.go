@@ -13,6 +13,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/e2e/program"
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
@@ -41,5 +42,6 @@ func run(m *testing.M) int {
 	defer pgtest.StopShared()
 	defer endShared()
 	defer removeFurnished()
+	login.HashCheaply() // of this process: those that it starts are as they are
 	return m.Run()
 }

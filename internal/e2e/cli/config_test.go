@@ -57,6 +57,7 @@ var cliBadValues = map[string][][2]string{
 	"server.internal_addr":               {{"", "HOST:PORT"}, {"localhost", "HOST:PORT"}},
 	"server.trusted_proxies":             {{"10.0.0.0/33", "10.0.0.0/33"}, {"10.1.2.3/8", "10.0.0.0/8"}, {"0.0.0.0/0", "trusts everyone"}, {"192.0.2.1,proxy.example", "proxy.example"}},
 	"server.max_connections":             {{"0", "1 to"}, {"many", "whole number"}, {"1.5", "whole number"}},
+	"server.max_connections_per_network": {{"0", "1 to"}},
 	"server.max_connections_per_address": {{"-1", "1 to"}},
 	"server.profiling":                   {{"yes", "neither true nor false"}, {"1", "neither"}, {"", "neither"}, {"True", "neither"}},
 	"server.hsts_include_subdomains":     {{"yes", "neither true nor false"}},
@@ -76,6 +77,7 @@ var cliBadValues = map[string][][2]string{
 	"panel.idle":                    {{"1m", "outside"}, {"25h", "outside"}, {"30", "duration"}},
 	"panel.absolute":                {{"0s", "outside"}, {"721h", "outside"}, {"a day", "duration"}},
 	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
+	"panel.origin":                  {{"http://panel.example.com", "https://"}, {"https://192.0.2.1", "https://"}, {"panel.example.com", "https://"}},
 	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
 	"approval.window":               {{"0s", "outside"}, {"745h", "outside"}, {"a day", "duration"}},
 	"approval.price_change":         {{"-1", "whole number"}, {"101", "whole number"}, {"12.5", "whole number"}},
@@ -100,11 +102,14 @@ func TestCLIConfigRefusesBadValuesWhereverTheyComeFrom(t *testing.T) {
 		if len(cliBadValues[s.Key]) == 0 {
 			t.Errorf("no bad value of %s is tried", s.Key)
 		}
-		for _, bad := range cliBadValues[s.Key] {
+		for i, bad := range cliBadValues[s.Key] {
 			value, reason := bad[0], bad[1]
 			// A dotted key is the same as a table with the name in it.
 			file := e2e.Write(t, filepath.Join(folder, "bad.toml"), s.Key+" = "+server.TomlQuote(value)+"\n")
 			e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+": "+s.Key+": ", reason)
+			if i > 0 {
+				continue // one is enough to see that the other ways are read alike
+			}
 			e2e.Refusal(t, e2e.RunIn(t, []string{server.EnvironmentName(s.Key) + "=" + value}, "serve", "--config", good), server.EnvironmentName(s.Key)+": ", reason)
 			e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", s.Key+"="+value), "--set "+s.Key+": ", reason)
 		}
@@ -269,7 +274,7 @@ func TestCLIConfigStandardValues(t *testing.T) {
 	var want server.Config
 	want.Server.Addr, want.Server.InternalAddr = "127.0.0.1:8443", "127.0.0.1:9443"
 	want.Server.TLSCert, want.Server.TLSKey = "tls.pem", "tls.key"
-	want.Server.MaxConnections, want.Server.MaxConnectionsPerAddress = 4096, 256
+	want.Server.MaxConnections, want.Server.MaxConnectionsPerNetwork, want.Server.MaxConnectionsPerAddress = 4096, 1024, 256
 	want.Store.Kind, want.Store.Path, want.Store.URL = "sqlite", "data/coax.db", "sqlite:data/coax.db"
 	want.Secrets.MasterKeyFile = "master.key"
 	want.Provider.Name, want.Provider.Timeout = "simulator", 20*time.Second

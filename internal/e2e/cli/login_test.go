@@ -9,7 +9,7 @@ import (
 )
 
 var cliLoginShape = []string{
-	"login_id int", "username text", "name text", "realm text", "role text", "lco_id int?", "status text", "totp bool",
+	"login_id int", "username text", "name text", "realm text", "role text", "lco_id int?", "status text", "totp bool", "passkeys int",
 	"must_change_password bool", "created_at moment", "last_sign_in moment?", "password_ends moment?",
 }
 
