@@ -1,8 +1,10 @@
 package access
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +151,37 @@ func TestGate_AttributesFailuresToExistingKeysOnly(t *testing.T) {
 	own := s.gate.FailedAuthenticationsOf(sceneOwner, nil, now)
 	if len(own.Failing) != 1 || own.Failing[0].Failures != 3 || len(own.Failing[0].Keys) != 1 {
 		t.Errorf("to the operator: %+v; want its three failures", own.Failing)
+	}
+}
+
+func TestGate_AttributesMissingHeadersToTheKeySent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil func(*scene, *Request)
+		named bool
+	}{
+		"no nonce":               {func(_ *scene, r *Request) { r.Nonce = nil }, true},
+		"the signature twice":    {func(_ *scene, r *Request) { r.Signature = append(r.Signature, "more") }, true},
+		"nothing but the key":    {func(_ *scene, r *Request) { r.Nonce, r.Timestamp, r.Signature = nil, nil, nil }, true},
+		"no key":                 {func(_ *scene, r *Request) { r.Key = nil }, false},
+		"the key twice":          {func(_ *scene, r *Request) { r.Key = append(r.Key, r.Key...) }, false},
+		"a key that is nobody's": {func(_ *scene, r *Request) { r.Key, r.Nonce = []string{"cxk_" + strings.Repeat("0", 32)}, nil }, false},
+		"a store that is not up": {func(s *scene, r *Request) { s.store.readErr, r.Nonce = errors.New("not up"), nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			d := s.draft()
+			d.sent = append(d.sent, func(r *Request) { tt.spoil(s, r) })
+			_, err := s.send(d)
+			expect(t, err, fault.MissingAuthHeaders)
+			want := NamedKey{}
+			if tt.named {
+				want = NamedKey{sceneOwner, sceneKeyID, Hint(s.key)}
+			}
+			report := s.gate.FailedAuthentications(now)
+			if len(report.Failing) != 1 || len(report.Failing[0].Keys) != 1 || report.Failing[0].Keys[0].NamedKey != want {
+				t.Errorf("reported %+v; want one failure of %+v", report.Failing, want)
+			}
+		})
 	}
 }
 
