@@ -45,8 +45,8 @@ func TestEachHeaderIsNeededOnceAndNotEmpty(t *testing.T) {
 				if !strings.Contains(refusal.Message, header.name+tt.want) {
 					t.Errorf("message = %q; want one that says %q", refusal.Message, header.name+tt.want)
 				}
-				if s.store.reads != 0 {
-					t.Error("the store was asked about a request without headers")
+				if header.name == "X-API-Key" && s.store.reads != 0 || len(s.store.admissions) != 0 {
+					t.Error("the store was asked about more than whose key it is")
 				}
 			})
 		}

@@ -124,6 +124,7 @@ func (g *Gate) decide(ctx context.Context, req Request) (caller Caller, err erro
 	// Headers: all four, each once.
 	c, err := readClaim(req)
 	if err != nil {
+		g.attribute(ctx, req, &caller)
 		return caller, err
 	}
 	caller.KeyHint = Hint(c.key)
@@ -152,6 +153,22 @@ func (g *Gate) decide(ctx context.Context, req Request) (caller Caller, err erro
 
 	// Permission: may this key do this?
 	return caller, judgePermission(who.record.Credential.Permissions, req.Needs)
+}
+
+// attribute notes whose key a request named that did not have all four headers, so that
+// its failure counts under that key. The answer does not depend on it: if the key cannot be
+// read, nothing is noted.
+func (g *Gate) attribute(ctx context.Context, req Request, caller *Caller) {
+	if len(req.Key) != 1 || !wellFormedKey(req.Key[0]) {
+		return
+	}
+	c := claim{req: req, key: req.Key[0], hash: HashKey(req.Key[0])}
+	caller.KeyHint = Hint(c.key)
+	who, found := g.cache.recall(c.hash)
+	if !found {
+		who, _ = g.read(ctx, c)
+	}
+	caller.recognise(who)
 }
 
 // identify finds the key's record and judges key, clock, signature and the form

@@ -19,6 +19,10 @@ const (
 	historyNamed   = 500
 	historyUnknown = 100
 
+	// historyWaits bounds how many waits of an address are remembered. A client that
+	// fails all day waits about once a minute.
+	historyWaits = 1_500
+
 	// reportAddresses bounds how many failing addresses a report has, and
 	// reportSearch how many are looked at for those of one operator: nobody waits
 	// for the throttle meanwhile.
@@ -39,7 +43,8 @@ type FailingAddress struct {
 	Last time.Time
 	// Until is when the address is let in again; zero if it does not wait.
 	Until time.Time
-	// Times is how often it came to wait, in a report of that.
+	// Times is how often it came to wait within 24 hours, in a report of that; to an
+	// operator, how often with failures of its own keys. At most historyWaits.
 	Times int
 }
 
@@ -59,7 +64,7 @@ func (f FailingAddress) String() string {
 
 // of returns what a report says to one operator: its own keys' failures only.
 func (f FailingAddress) of(operatorID int64) FailingAddress {
-	own := FailingAddress{Network: f.Network, Until: f.Until, Times: f.Times}
+	own := FailingAddress{Network: f.Network, Until: f.Until}
 	for _, key := range f.Keys {
 		if key.OperatorID == operatorID {
 			own.Keys = append(own.Keys, key)
@@ -165,7 +170,9 @@ func (t *throttle) reportAll(now time.Time) ThrottleReport {
 		}
 	}
 	for _, past := range t.past {
-		report.Past = append(report.Past, past.since(now.Add(-historyKept))...)
+		for _, one := range past.since(now.Add(-historyKept)) {
+			report.Past = append(report.Past, one.FailingAddress)
+		}
 	}
 	report.sort(now)
 	return report
@@ -186,8 +193,8 @@ func (t *throttle) reportTo(operatorID int64, whitelist []netip.Prefix, now time
 	}
 	for _, past := range t.past {
 		for _, one := range past.since(now.Add(-historyKept)) {
-			own := one.of(operatorID)
-			if own.Failures > 0 {
+			if own := one.of(operatorID); own.Failures > 0 {
+				own.Times = one.timesOf(operatorID)
 				report.Past = append(report.Past, own)
 			}
 			if one.Throttled(now) && !seen[one.Network] && slices.ContainsFunc(whitelist, one.Network.Overlaps) {
@@ -211,19 +218,48 @@ func (r *ThrottleReport) sort(now time.Time) {
 		return cmp.Compare(b.Failures, a.Failures)
 	})
 	slices.SortStableFunc(r.Past, func(a, b FailingAddress) int { return b.Until.Compare(a.Until) })
-	seen := map[netip.Prefix]bool{} // an address may be in both histories: the latest counts
-	r.Past = slices.DeleteFunc(r.Past, func(one FailingAddress) bool {
-		before := seen[one.Network]
-		seen[one.Network] = true
-		return before
-	})
+	// An address may be in both histories: the latest failures count, and all its waits.
+	first := map[netip.Prefix]int{}
+	past := r.Past[:0]
+	for _, one := range r.Past {
+		if i, before := first[one.Network]; before {
+			past[i].Times += one.Times
+			continue
+		}
+		first[one.Network] = len(past)
+		past = append(past, one)
+	}
+	r.Past = past
 }
 
 // throttleHistory is the addresses that came to wait, each once, the latest in front.
 type throttleHistory struct {
 	capacity int
 	byAddr   map[netip.Prefix]*list.Element
-	recent   *list.List // of FailingAddress
+	recent   *list.List // of waited
+}
+
+// waited is an address that came to wait: the failures that led to it the last time, and
+// every wait within historyKept, oldest first.
+type waited struct {
+	FailingAddress
+	waits []wait
+}
+
+// wait is when an address came to wait, and which operators' keys had failed there.
+type wait struct {
+	at        time.Time
+	operators []int64
+}
+
+// timesOf is how many of the waits had failures of one operator's keys.
+func (w waited) timesOf(operatorID int64) (times int) {
+	for _, one := range w.waits {
+		if slices.Contains(one.operators, operatorID) {
+			times++
+		}
+	}
+	return times
 }
 
 func newThrottleHistory(capacity int) *throttleHistory {
@@ -231,28 +267,52 @@ func newThrottleHistory(capacity int) *throttleHistory {
 }
 
 func (h *throttleHistory) add(one FailingAddress) {
-	one.Times = 1
+	var waits []wait
 	if before, found := h.byAddr[one.Network]; found {
-		earlier := h.recent.Remove(before).(FailingAddress)
-		if one.Last.Sub(earlier.Last) < historyKept {
-			one.Times += earlier.Times
-		}
+		waits = h.recent.Remove(before).(waited).waits
+		waits = slices.Delete(waits, 0, len(waits)-len(waitsSince(waits, one.Last.Add(-historyKept))))
 	} else if h.recent.Len() >= h.capacity {
-		oldest := h.recent.Remove(h.recent.Back()).(FailingAddress)
+		oldest := h.recent.Remove(h.recent.Back()).(waited)
 		delete(h.byAddr, oldest.Network)
 	}
-	h.byAddr[one.Network] = h.recent.PushFront(one)
-}
-
-// since returns those that came to wait after a moment.
-func (h *throttleHistory) since(moment time.Time) []FailingAddress {
-	var list []FailingAddress
-	for element := h.recent.Front(); element != nil; element = element.Next() {
-		if one := element.Value.(FailingAddress); one.Last.After(moment) {
-			list = append(list, one)
+	if len(waits) == historyWaits {
+		waits = slices.Delete(waits, 0, 1)
+	}
+	latest := wait{at: one.Last}
+	for _, key := range one.Keys {
+		if key.OperatorID != 0 && !slices.Contains(latest.operators, key.OperatorID) {
+			latest.operators = append(latest.operators, key.OperatorID)
 		}
 	}
+	slices.Sort(latest.operators)
+	if n := len(waits); n > 0 && slices.Equal(waits[n-1].operators, latest.operators) {
+		latest.operators = waits[n-1].operators // mostly they are the same: kept once
+	}
+	h.byAddr[one.Network] = h.recent.PushFront(waited{one, append(waits, latest)})
+}
+
+// since returns those that came to wait after a moment, with their waits after it.
+func (h *throttleHistory) since(moment time.Time) []waited {
+	var list []waited
+	for element := h.recent.Front(); element != nil; element = element.Next() {
+		one := element.Value.(waited)
+		if !one.Last.After(moment) {
+			continue
+		}
+		one.waits = waitsSince(one.waits, moment)
+		one.Times = len(one.waits)
+		list = append(list, one)
+	}
 	return list
+}
+
+// waitsSince returns the waits from the first one after a moment on.
+func waitsSince(waits []wait, moment time.Time) []wait {
+	i := slices.IndexFunc(waits, func(one wait) bool { return one.at.After(moment) })
+	if i < 0 {
+		return nil
+	}
+	return waits[i:]
 }
 
 func latest(a, b time.Time) time.Time {

@@ -1,8 +1,10 @@
 package access
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +95,46 @@ func TestThrottle_ReportsWhoseFailures(t *testing.T) {
 	}
 }
 
+func TestThrottle_CountsWaitsOfTheLastDay(t *testing.T) {
+	th := newThrottle(1)
+	shared := netip.MustParseAddr("192.0.2.1")
+	at := func(hours int) time.Time { return noon.Add(time.Duration(hours) * time.Hour) }
+	waits := func(now time.Time, operator int64) int {
+		t.Helper()
+		past := th.reportAll(now).Past
+		if operator != 0 {
+			past = th.reportTo(operator, nil, now).Past
+		}
+		if len(past) != 1 {
+			t.Fatalf("%d addresses had to wait; want 1", len(past))
+		}
+		return past[0].Times
+	}
+	for hour := range 60 { // an operator every hour, another every third, a stranger between
+		if hour%3 == 0 {
+			th.Failed(shared, at(hour).Add(-20*time.Minute), attempt{others, fault.InvalidSignature})
+		}
+		th.Failed(shared, at(hour).Add(-10*time.Minute), attempt{NamedKey{}, fault.InvalidAPIKey})
+		th.Failed(shared, at(hour), attempt{ours, fault.InvalidSignature})
+	}
+	if got := waits(at(59), 0); got != 24+24+8 {
+		t.Errorf("all waits within a day: %d; want %d", got, 24+24+8)
+	}
+	if got := waits(at(59), ours.OperatorID); got != 24 {
+		t.Errorf("to the operator: %d waits; want 24, those with its own failures", got)
+	}
+	if got := waits(at(59+20), ours.OperatorID); got != 4 {
+		t.Errorf("20 hours later: %d waits; want the 4 within a day", got)
+	}
+	history := newThrottleHistory(1)
+	for i := range historyWaits + 50 {
+		history.add(FailingAddress{Network: netip.MustParsePrefix("192.0.2.2/32"), Last: at(0).Add(time.Duration(i) * time.Second)})
+	}
+	if got := history.since(at(0)); len(got) != 1 || got[0].Times != historyWaits {
+		t.Errorf("remembered %+v; want %d waits", got, historyWaits)
+	}
+}
+
 // Strangers who make up keys from many addresses hide nobody's failures, and take no more
 // memory than others.
 func TestThrottle_UnknownKeysDoNotCrowdOutKnownOnes(t *testing.T) {
@@ -149,6 +191,37 @@ func TestGate_AttributesFailuresToExistingKeysOnly(t *testing.T) {
 	own := s.gate.FailedAuthenticationsOf(sceneOwner, nil, now)
 	if len(own.Failing) != 1 || own.Failing[0].Failures != 3 || len(own.Failing[0].Keys) != 1 {
 		t.Errorf("to the operator: %+v; want its three failures", own.Failing)
+	}
+}
+
+func TestGate_AttributesMissingHeadersToTheKeySent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spoil func(*scene, *Request)
+		named bool
+	}{
+		"no nonce":               {func(_ *scene, r *Request) { r.Nonce = nil }, true},
+		"the signature twice":    {func(_ *scene, r *Request) { r.Signature = append(r.Signature, "more") }, true},
+		"nothing but the key":    {func(_ *scene, r *Request) { r.Nonce, r.Timestamp, r.Signature = nil, nil, nil }, true},
+		"no key":                 {func(_ *scene, r *Request) { r.Key = nil }, false},
+		"the key twice":          {func(_ *scene, r *Request) { r.Key = append(r.Key, r.Key...) }, false},
+		"a key that is nobody's": {func(_ *scene, r *Request) { r.Key, r.Nonce = []string{"cxk_" + strings.Repeat("0", 32)}, nil }, false},
+		"a store that is not up": {func(s *scene, r *Request) { s.store.readErr, r.Nonce = errors.New("not up"), nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			d := s.draft()
+			d.sent = append(d.sent, func(r *Request) { tt.spoil(s, r) })
+			_, err := s.send(d)
+			expect(t, err, fault.MissingAuthHeaders)
+			want := NamedKey{}
+			if tt.named {
+				want = NamedKey{sceneOwner, sceneKeyID, Hint(s.key)}
+			}
+			report := s.gate.FailedAuthentications(now)
+			if len(report.Failing) != 1 || len(report.Failing[0].Keys) != 1 || report.Failing[0].Keys[0].NamedKey != want {
+				t.Errorf("reported %+v; want one failure of %+v", report.Failing, want)
+			}
+		})
 	}
 }
 

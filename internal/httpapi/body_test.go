@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/fault"
 )
 
@@ -129,4 +131,36 @@ func TestWhoAsksWhetherToGoOnIsToldTo(t *testing.T) {
 	w.expect(415, fault.UnsupportedMediaType)
 	w.send(balanceRequest)
 	w.expect(200, fault.OK)
+}
+
+// A client that waits to be told to go on sends no body: a refusal must not wait for it.
+func TestFrontDoor_RefusalDoesNotWaitForTheExpectedBody(t *testing.T) {
+	h := build(t, func(_ *Config, door *FrontDoorConfig) {
+		door.ReadTimeout = time.Hour
+		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			access.Authenticated(r.Context()) // the second request is on a kept connection
+			if r.Body = http.MaxBytesReader(w, r.Body, 1<<10); r.ContentLength > 0 {
+				w.WriteHeader(http.StatusForbidden)
+			}
+		})
+	})
+	for name, before := range map[string]string{"first request": "", "kept connection": "GET / HTTP/1.1\r\nHost: coax\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			w := h.dialTLS()
+			if before != "" {
+				w.send("%s", before)
+				if response, err := http.ReadResponse(w.r, nil); err != nil || response.StatusCode != http.StatusOK {
+					t.Fatalf("the request before was answered %v, %v", response, err)
+				}
+			}
+			w.send("POST / HTTP/1.1\r\nHost: coax\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+			response, err := http.ReadResponse(w.r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != http.StatusForbidden || !response.Close {
+				t.Errorf("answered %d, closing is %v; want 403 and the end of the connection", response.StatusCode, response.Close)
+			}
+		})
+	}
 }

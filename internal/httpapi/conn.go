@@ -108,11 +108,15 @@ func (b *wholeBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write passes on what a handler writes. What net/http writes while no handler is
+// Write passes on what a handler writes. Unless the request was authenticated, the
+// connection may be dropped from then on. What net/http writes while no handler is
 // at work is its own short text about a message that it could not read, each time
 // in one piece; an envelope is sent in its place.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.handling.Load() {
+		if !c.kept.Load() && !c.door.table.answer(c) {
+			return 0, net.ErrClosed
+		}
 		return c.Conn.Write(p)
 	}
 	if c.dropped.Load() {

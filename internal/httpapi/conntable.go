@@ -16,10 +16,12 @@ const (
 	// connWaiting: no request of it was read to its end yet, or not even the TLS
 	// handshake. Dropped first.
 	connWaiting connState = iota
-	// connIdle: what it asked for was answered, and nothing of it authenticated. It
-	// stays idle until its next request was read to its end. Dropped next.
+	// connIdle: what it asked for was answered or is being answered, and nothing of it
+	// authenticated. It stays idle until its next request was read to its end. Dropped
+	// next.
 	connIdle
-	// connBusy: a request that was read to its end is being handled. Never dropped.
+	// connBusy: a request that was read to its end is being handled, and no byte of the
+	// answer was written yet. Never dropped.
 	connBusy
 	// connKept: it has carried an authenticated request. Never dropped.
 	connKept
@@ -153,6 +155,21 @@ func (t *connTable) move(c *conn, to connState) bool {
 	if c.place.state != to && c.place.state != connKept {
 		c.place.unlist()
 		c.place.state = to
+		c.place.list(c)
+	}
+	return true
+}
+
+// answer makes a connection idle whose request was being handled: a client that does not
+// read its answer keeps nobody out. It reports false if the connection was dropped.
+func (t *connTable) answer(c *conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, open := t.conns[c]; !open {
+		return false
+	}
+	if c.place.state == connBusy {
+		c.place.state = connIdle
 		c.place.list(c)
 	}
 	return true

@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -294,5 +296,54 @@ func TestFrontDoor_WholeRequestsAreNotCut(t *testing.T) {
 		if got, err := io.ReadAll(response.Body); err != nil || string(got) != want {
 			t.Errorf("answered %q, %v; want %q", got, err, want)
 		}
+	}
+}
+
+// A client that does not read its answer can be dropped, and the handler's next write fails.
+func TestFrontDoor_UnreadAnswersGiveWay(t *testing.T) {
+	const most = 4
+	writing, cut := make(chan struct{}), make(chan error, most)
+	h := build(t, func(_ *Config, door *FrontDoorConfig) {
+		door.MaxConnections = most
+		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/large" {
+				io.WriteString(w, "small")
+				return
+			}
+			part := make([]byte, 64<<10)
+			_, err := w.Write(part)
+			writing <- struct{}{}
+			for err == nil {
+				_, err = w.Write(part)
+			}
+			cut <- err
+		})
+	})
+	for i := range most {
+		w := h.dialTLS()
+		if i%2 == 1 {
+			w = h.dialPlain(h.plain)
+		}
+		w.send("%s", strings.Repeat("GET /large HTTP/1.1\r\nHost: coax\r\n\r\n", 3))
+		<-writing
+	}
+	for range 2 * most {
+		w := h.dialTLS()
+		w.send("GET /small HTTP/1.1\r\nHost: coax\r\n\r\n")
+		response, err := http.ReadResponse(w.r, nil)
+		if err != nil {
+			t.Fatalf("a newcomer is not served: %v", err)
+		}
+		if got, err := io.ReadAll(response.Body); err != nil || string(got) != "small" {
+			t.Errorf("a newcomer was answered %q, %v", got, err)
+		}
+	}
+	for range most {
+		if err := <-cut; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the answer ended with %v; want %v", err, net.ErrClosed)
+		}
+	}
+	if got := h.metric(`coax_http_connections_dropped_total{reason="total",state="idle"}`); got < most {
+		t.Errorf("%v dropped connections are counted; want %d at least", got, most)
 	}
 }

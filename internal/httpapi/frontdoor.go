@@ -272,6 +272,9 @@ func (f *FrontDoor) handle(w http.ResponseWriter, r *http.Request) {
 	// nothing is done for a request whose connection was.
 	switch {
 	case r.Body != nil && r.Body != http.NoBody:
+		// Handlers replace the body in a copy: by the body of its own request net/http
+		// finds out whether the client still waits to be told to send it.
+		r = r.WithContext(r.Context())
 		if !c.kept.Load() {
 			r.Body = &wholeBody{r.Body, c}
 		}

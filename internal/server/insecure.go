@@ -116,7 +116,7 @@ func publicInternalListener(c Config) *InsecureSetting {
 	}
 	return &InsecureSetting{
 		Setting: "server.internal_addr",
-		Problem: fmt.Sprintf("the internal listener, which asks for no password, is on %s, which is or includes a public address", c.Server.InternalAddr),
+		Problem: fmt.Sprintf("the internal listener, which asks for no password, is on %s, which is or includes a public address or cannot be looked up", c.Server.InternalAddr),
 		Cure:    "name a loopback or private address, such as 127.0.0.1:9443",
 		Details: []any{"addr", c.Server.InternalAddr},
 	}
@@ -146,10 +146,11 @@ func openKeyMode(file string) string {
 }
 
 // namesThisMachine reports whether a host is this machine's loopback. Other names are not
-// looked up: what they lead to can change at any time.
+// looked up, those below localhost neither, for which Go's resolver asks DNS: what they lead
+// to can change at any time.
 func namesThisMachine(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if host == "localhost" {
 		return true
 	}
 	addr, err := netip.ParseAddr(host)
@@ -163,7 +164,8 @@ var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 const lookUpTimeout = 2 * time.Second
 
 // isPublic reports whether a listener on a host can be reached from other networks, as far
-// as addresses tell: it is on every address, or on one that is neither loopback nor private.
+// as addresses tell: it is on every address, or on one that is neither loopback nor private,
+// or its name cannot be looked up.
 func isPublic(host string) bool {
 	if host == "" {
 		return true
@@ -179,7 +181,7 @@ func isPublic(host string) bool {
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return false // then it cannot be listened on either, which is told when it is tried
+		return true // the listener looks it up again, and what it finds then is not known
 	}
 	for _, addr := range addrs {
 		if isPublic(addr.String()) {

@@ -20,6 +20,7 @@ func TestInsecureSettings_ByValue(t *testing.T) {
 		{[]string{"provider.url=HTTP://provider.example"}, "provider.url"},
 		{[]string{"provider.url=http://10.0.0.7:8080"}, "provider.url"},
 		{[]string{"provider.url=http://localhost.example"}, "provider.url"},
+		{[]string{"provider.url=http://provider.localhost"}, "provider.url"}, // DNS is asked for it
 		{[]string{"provider.url=http://localhost:9500"}, ""},
 		{[]string{"provider.url=http://127.9.9.9:9500"}, ""},
 		{[]string{"provider.url=http://[::1]:9500"}, ""},
@@ -47,6 +48,7 @@ func TestInsecureSettings_ByValue(t *testing.T) {
 		{[]string{"server.internal_addr=[2001:db8::7]:9443"}, "server.internal_addr"},
 		{[]string{"server.internal_addr=[::ffff:203.0.113.7]:9443"}, "server.internal_addr"},
 		{[]string{"server.internal_addr=172.32.0.1:9443"}, "server.internal_addr"},
+		{[]string{"server.internal_addr=not..a.name:9443"}, "server.internal_addr"}, // the lookup fails
 		{[]string{"server.internal_addr=localhost:9443"}, ""},
 		{[]string{"server.internal_addr=[::1]:9443"}, ""},
 		{[]string{"server.internal_addr=10.1.2.3:9443"}, ""},

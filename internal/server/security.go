@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -29,17 +30,23 @@ func OpenSecurity(config Config, log *slog.Logger, metrics *telemetry.Metrics) (
 	return security, nil
 }
 
-// appendTo opens a file for reading and appending, and makes it, for its owner only, if
-// it is not there.
+// appendTo opens a file for appending, and makes it, for its owner only, if it is not
+// there. A regular file is opened for reading too, to see whether its last line is whole;
+// of a FIFO we must not hold the reading end, or writes would block once its reader is gone.
 func appendTo(path string) (*os.File, error) {
 	made, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := made.Close(); err != nil {
+	info, err := made.Stat()
+	if err := errors.Join(err, made.Close()); err != nil {
 		return nil, err
 	}
-	return os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	flags := os.O_WRONLY | os.O_APPEND
+	if info.Mode().IsRegular() {
+		flags = os.O_RDWR | os.O_APPEND
+	}
+	return os.OpenFile(path, flags, 0)
 }
 
 // actedTo writes staff actions, and what people did to their own logins, to the security

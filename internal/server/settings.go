@@ -124,7 +124,7 @@ var Settings = []setting{
 	// Of no section, so they come before the first one: TOML wants that.
 	{Key: "maintenance", Standard: "false", boolean: true, Doc: "start in maintenance: no new operations on any node until `coax admin maintenance off`",
 		Read: yesNo(func(c *Config) *bool { return &c.Maintenance })},
-	{Key: "strict", Standard: "false", boolean: true, Doc: "refuse to start with an insecure setting instead of logging a warning: a plain provider or database elsewhere, a public internal listener, an open TLS key",
+	{Key: "strict", Standard: "false", boolean: true, Doc: "refuse to start with an insecure setting instead of logging a warning: an unencrypted provider or database on another machine, a public internal listener, a world-readable TLS key",
 		Read: yesNo(func(c *Config) *bool { return &c.Strict })},
 
 	{Key: "server.addr", Standard: DefaultAddr, Doc: "HTTPS listener for the API and the pages",
