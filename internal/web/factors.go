@@ -351,11 +351,9 @@ func (s *Site) passkeyOf(v *Visit) (p login.Passkey, found bool, err error) {
 	return login.Passkey{}, false, err
 }
 
-// noPasskey answers where the visitor has no such passkey, most often because it was removed
-// in another window.
-func noPasskey(v *Visit) error {
-	return v.See("/account/", v.Bad(look.Word("You have no such passkey.")))
-}
+// errNoPasskey is of a passkey that the visitor does not have, most often because it was
+// removed in another window.
+var errNoPasskey = problem(http.StatusNotFound, look.Word("You have no such passkey."))
 
 func removePasskeyPage(p login.Passkey) provePage {
 	page := removePasskeyForm
@@ -369,7 +367,7 @@ func (s *Site) askToRemovePasskey(v *Visit) error {
 		return err
 	}
 	if !found {
-		return noPasskey(v)
+		return errNoPasskey
 	}
 	return s.ask(v, removePasskeyPage(p), "")
 }
@@ -380,7 +378,7 @@ func (s *Site) removePasskey(v *Visit) error {
 		return err
 	}
 	if !found {
-		return noPasskey(v)
+		return errNoPasskey
 	}
 	token, session, err := s.login.RemovePasskey(v.Context(), v.token, p.ID, given(v), v.Address)
 	if err != nil {
