@@ -182,6 +182,32 @@ func TestFactorChange_EndsOtherSessionsAndIsToldAtTheNextSignIn(t *testing.T) {
 	}
 }
 
+// Whoever changed a second factor must not be able to hide it from the person.
+func TestTakeNotice_KeepsWhatTheSessionItselfChanged(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	o.person("asha", login.Viewer, 0)
+	token, _ := o.signIn("asha", password)
+	codeOf, recovery, token := o.enrol(token)
+	o.must(o.desk.TakeNotice(t.Context(), token))
+	o.now = o.now.Add(time.Minute)
+	half, _ := o.signIn("asha", password)
+	next, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
+	o.must(err)
+	_, next, _, err = o.desk.ReplaceRecoveryCodes(t.Context(), next, login.Credentials{Password: password, Code: recovery[0]}, here)
+	o.must(err)
+	if s := o.stage(next, login.Whole); len(s.Changes) != 1 || s.Changes[0].What != login.TOTPSet {
+		t.Errorf("another session is told of %+v; want the codes that were set up", s.Changes)
+	}
+	o.must(o.desk.TakeNotice(t.Context(), next))
+	o.now = o.now.Add(time.Minute)
+	half, _ = o.signIn("asha", password)
+	last, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
+	o.must(err)
+	if s := o.stage(last, login.Whole); len(s.Changes) != 1 || s.Changes[0].What != login.RecoveryCodesChanged {
+		t.Errorf("the last session is told of %+v; want the new recovery codes alone", s.Changes)
+	}
+}
+
 func TestPasskey_SignsInAndStepsUp(t *testing.T) {
 	var events []login.Event
 	o := newOffice(t, login.Config{StaffTOTP: true, Observe: func(_ context.Context, e login.Event) { events = append(events, e) }})

@@ -98,6 +98,15 @@ func TestCheckPassword(t *testing.T) {
 	}
 }
 
+func TestCheckPassword_KnowsLongerNamesAndOtherSpellings(t *testing.T) {
+	for _, password := range []string{"rajeshkumar12345", "r@jeshkum@r123", "password1234567", "pass.word.98765", "adm1nistrator99"} {
+		var refusal *Refusal
+		if err := CheckPassword(password, "raj", "Rajesh Kumar", ""); !errors.As(err, &refusal) || refusal.Reason != WeakPassword {
+			t.Errorf("%q: %v; want it refused", password, err)
+		}
+	}
+}
+
 func TestCommonPasswords_AreEmbedded(t *testing.T) {
 	if n := len(commonSet()); n < 10_000 || n > 11_000 {
 		t.Errorf("%d common passwords are embedded; want 10,000 and a few", n)

@@ -220,6 +220,26 @@ func TestKnownBrowser_AfterTheSecondFactorAndForAYear(t *testing.T) {
 	}
 }
 
+// A browser that was known by the password alone gets no guesses of codes of its own.
+func TestKnownBrowser_EndsWithAChangeOfFactors(t *testing.T) {
+	o := newOffice(t, login.Config{})
+	o.person("asha", login.Viewer, 0)
+	before := o.known("asha")
+	token, _ := o.signIn("asha", password)
+	codeOf, _, token := o.enrol(token)
+	browser := o.remembered(token, before)
+	o.now = o.now.Add(time.Minute)
+	half, _ := o.signIn("asha", password)
+	for range 10 {
+		_, _, err := o.desk.GiveCode(t.Context(), half, "000000", here, "")
+		o.refused("a guess", err, login.WrongCode)
+	}
+	_, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, before)
+	o.refused("from a browser that was known before", err, login.Throttled)
+	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), here, browser)
+	o.must(err)
+}
+
 func TestStepUp_CountsWrongTriesPerSessionAndEndsIt(t *testing.T) {
 	o := newOffice(t, login.Config{})
 	o.person("asha", login.Viewer, 0)

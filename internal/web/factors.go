@@ -214,7 +214,7 @@ func spaced(secret string) string {
 }
 
 func (s *Site) confirmTOTP(v *Visit) error {
-	ticket := v.Field("ticket")
+	ticket, first := v.Field("ticket"), v.Session.Stage == login.NeedsTOTP
 	codes, token, session, err := s.login.ConfirmTOTP(v.Context(), v.token, ticket, v.Field("code"), v.Address)
 	if err != nil {
 		before, known := offeredBefore(v.Field("offered"))
@@ -227,7 +227,7 @@ func (s *Site) confirmTOTP(v *Visit) error {
 	if err := v.proceedAs(token, session); err != nil {
 		return err
 	}
-	return s.showCodes(v, codes)
+	return s.showCodes(v, codes, first)
 }
 
 // recoveryPage shows the recovery codes, which nobody can show again.
@@ -238,11 +238,13 @@ type recoveryPage struct {
 	To   string
 }
 
-func (s *Site) showCodes(v *Visit, codes []string) error {
+// showCodes leads on to where the visitor was going: to the account, unless it was the sign-in
+// that asked for a first second factor.
+func (s *Site) showCodes(v *Visit, codes []string, first bool) error {
 	file := fmt.Sprintf("Coax: recovery codes of %s\nEach works once, instead of a code from the app or a passkey.\n\n%s\n",
 		v.Session.Person.Username, strings.Join(codes, "\n"))
 	to := s.within(v.Field("to"))
-	if to == "/" {
+	if to == "/" && !first {
 		to = "/account/"
 	}
 	return v.Show("recovery-codes", recoveryPage{Codes: codes, File: template.URL("data:text/plain;charset=utf-8," + url.PathEscape(file)), To: to})
@@ -271,7 +273,7 @@ func (s *Site) replaceRecoveryCodes(v *Visit) error {
 	if err := v.proceedAs(token, session); err != nil {
 		return err
 	}
-	return s.showCodes(v, codes)
+	return s.showCodes(v, codes, false)
 }
 
 // noPasskeysPage says why no passkey can be made here.
@@ -327,6 +329,7 @@ func (s *Site) offerPasskey(v *Visit) error {
 }
 
 func (s *Site) addPasskey(v *Visit) error {
+	first := v.Session.Stage == login.NeedsTOTP
 	codes, token, session, err := s.login.FinishPasskey(v.Context(), v.token, v.Field("ticket"), []byte(v.Field("credential")), v.Address)
 	if err != nil {
 		return v.again(err, "refused", func(why string) any { return why })
@@ -335,7 +338,7 @@ func (s *Site) addPasskey(v *Visit) error {
 		return err
 	}
 	if codes != nil {
-		return s.showCodes(v, codes)
+		return s.showCodes(v, codes, first)
 	}
 	return v.See("/account/", v.Good(look.Word("The passkey is added, and your other devices are signed out.")))
 }
@@ -351,11 +354,9 @@ func (s *Site) passkeyOf(v *Visit) (p login.Passkey, found bool, err error) {
 	return login.Passkey{}, false, err
 }
 
-// noPasskey answers where the visitor has no such passkey, most often because it was removed
-// in another window.
-func noPasskey(v *Visit) error {
-	return v.See("/account/", v.Bad(look.Word("You have no such passkey.")))
-}
+// errNoPasskey is of a passkey that the visitor does not have, most often because it was
+// removed in another window.
+var errNoPasskey = problem(http.StatusNotFound, look.Word("You have no such passkey."))
 
 func removePasskeyPage(p login.Passkey) provePage {
 	page := removePasskeyForm
@@ -369,7 +370,7 @@ func (s *Site) askToRemovePasskey(v *Visit) error {
 		return err
 	}
 	if !found {
-		return noPasskey(v)
+		return errNoPasskey
 	}
 	return s.ask(v, removePasskeyPage(p), "")
 }
@@ -380,7 +381,7 @@ func (s *Site) removePasskey(v *Visit) error {
 		return err
 	}
 	if !found {
-		return noPasskey(v)
+		return errNoPasskey
 	}
 	token, session, err := s.login.RemovePasskey(v.Context(), v.token, p.ID, given(v), v.Address)
 	if err != nil {

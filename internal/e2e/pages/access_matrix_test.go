@@ -23,6 +23,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/passkey"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -118,7 +119,11 @@ type matrixVisitor struct {
 	realm    login.Realm
 	role     login.Role
 	stage    login.Stage // empty for nobody
+	passkey  int64       // the id of theirs; 0 for none
 }
+
+// ownPasskey stands in an address for the visitor's own passkey.
+const ownPasskey = "own-passkey"
 
 // whole: signed in to the end, and so has a password that can be too old.
 func (v matrixVisitor) whole() bool { return v.stage == login.Whole }
@@ -193,10 +198,10 @@ func (m *accessMatrix) makeVisitors() {
 		} else {
 			m.Person(m.t, username, role, operatorID)
 		}
-		v := matrixVisitor{name, username, realm, role, stage}
+		v := matrixVisitor{name: name, username: username, realm: realm, role: role, stage: stage}
 		// With a second factor nothing changes for somebody where one becomes required.
 		if stage == login.NeedsCode || stage == login.Whole {
-			m.enrol(v)
+			v.passkey = m.enrol(v)
 		}
 		if got := m.stageOf(v); got != stage {
 			m.t.Fatalf("%s: the session's stage is %q; want %q", name, got, stage)
@@ -244,8 +249,8 @@ func (m *accessMatrix) stageOf(v matrixVisitor) login.Stage {
 	return session.Stage
 }
 
-// enrol sets up a second factor.
-func (m *accessMatrix) enrol(v matrixVisitor) {
+// enrol sets up codes and a passkey.
+func (m *accessMatrix) enrol(v matrixVisitor) (passkeyID int64) {
 	m.t.Helper()
 	account, _, err := m.Node.Store.AccountByUsername(context.Background(), v.username)
 	m.must(err)
@@ -254,7 +259,11 @@ func (m *accessMatrix) enrol(v matrixVisitor) {
 	token := m.open(v, false)
 	m.must(m.Node.Store.ChangeFactors(context.Background(), login.Deed{Actor: "web:" + v.username, Action: "totp set", At: m.Now()}, login.FactorChange{
 		PersonID: account.ID, Version: account.Version, Old: login.HashToken(token), New: login.HashToken(token + "x"), At: m.Now(), SetTOTP: &login.NewTOTP{Sealed: sealed},
+		AddPasskey: &login.Passkey{Name: "Phone", SiteID: "panel.example.com", CreatedAt: m.Now(), Key: passkey.Key{CredentialID: []byte(v.username), PublicKey: []byte("none")}},
 	}))
+	passkeys, err := m.Node.Logins.Passkeys(context.Background(), account.ID)
+	m.must(err)
+	return passkeys[0].ID
 }
 
 // makeAttempts furnishes what addresses name, and lists what is tried. A form is empty
@@ -312,7 +321,7 @@ func (m *accessMatrix) makeAttempts() {
 
 	// What stands in the places of addresses, by what the address begins with.
 	places := []struct{ prefix, place, value string }{
-		{"/account/passkeys/", "{passkey}", "1"},
+		{"/account/passkeys/", "{passkey}", ownPasskey},
 		{"/console/operators/", "{id}", fmt.Sprint(m.subject)},
 		{"/console/operators/{id}/keys/{key}/revoke", "{key}", fmt.Sprint(revoked.ID)},
 		{"/console/operators/", "{key}", fmt.Sprint(key.ID)},
@@ -554,7 +563,7 @@ func (m *accessMatrix) send(token, method, path string, form url.Values) (status
 // try makes one attempt and says what kind of answer came.
 func (m *accessMatrix) try(try attempt, v matrixVisitor, token string, s situation) answer {
 	m.t.Helper()
-	status, location, text := m.send(token, try.route.Method, try.path, try.form)
+	status, location, text := m.send(token, try.route.Method, strings.Replace(try.path, ownPasskey, fmt.Sprint(v.passkey), 1), try.form)
 	post := try.route.Method == http.MethodPost
 	target, _, _ := strings.Cut(location, "?")
 	switch {

@@ -27,8 +27,10 @@ import (
 // with other tests.
 const patience = 3 * time.Minute
 
-// programs are the names under which distributions have the browser.
-var programs = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+// programs are the names under which distributions have the browser. The first is Chromium
+// without a window. The script of that name in /usr/bin starts it as a child, which would go
+// on when the script is ended, so that the program itself is started.
+var programs = []string{"/usr/lib/chromium/chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
 var errNoBrowser = errors.New("there is no Chromium on this machine; scripts/tools-present installs it")
 
