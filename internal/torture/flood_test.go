@@ -158,7 +158,7 @@ func (b *besieged) lifted() {
 
 // gauges are what a node says of itself.
 type gauges struct {
-	goroutines, files, connections, resident, refusedTotal, refusedAddress int64
+	goroutines, files, connections, resident, droppedTotal, droppedAddress int64
 }
 
 func (b *besieged) gauges() gauges {
@@ -177,8 +177,9 @@ func (b *besieged) gauges() gauges {
 	var g gauges
 	into := map[string]*int64{
 		"go_goroutines": &g.goroutines, "process_open_fds": &g.files, "process_resident_memory_bytes": &g.resident,
-		"coax_http_connections": &g.connections, `coax_http_connections_refused_total{reason="total"}`: &g.refusedTotal,
-		`coax_http_connections_refused_total{reason="address"}`: &g.refusedAddress,
+		"coax_http_connections": &g.connections,
+		`coax_http_connections_dropped_total{reason="total",state="waiting"}`:   &g.droppedTotal,
+		`coax_http_connections_dropped_total{reason="address",state="waiting"}`: &g.droppedAddress,
 	}
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
