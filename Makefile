@@ -25,12 +25,12 @@ SEED ?=
 RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypto/...=-race=false'
 
 # Packages whose goroutines meet. Their tests run under the race detector.
-RACED = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/api ./internal/operation ./internal/access \
+RACED = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/races ./internal/operation ./internal/access \
 	./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login ./internal/provider/... ./internal/requestlog \
 	./internal/server ./internal/telemetry ./client
 # Everything else, slow packages first: at the end one of them would have the machine
 # to itself, and half of it would be idle.
-SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes
+SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/api
 UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED) $(SLOW))")
 
 # Most tests wait for a process, a disk or a database now and then: more of them than
@@ -95,7 +95,7 @@ test-unraced:
 	$(GOTEST) $(UNRACED)
 
 test-postgres:
-	COAX_TEST_STORE=postgres $(GOTEST) ./internal/e2e/api
+	COAX_TEST_STORE=postgres $(GOTEST) ./internal/e2e/api ./internal/e2e/races
 
 # Processes leave their counters in a folder, test binaries in a profile of each step;
 # a statement is covered if either ran it.
@@ -107,7 +107,7 @@ coverage: tools-present ## Statement coverage of what make test runs, in coverag
 	go build $(COVER) -tags failpoints -o .cover/bin/coax-failpoints ./cmd/coax
 	COAX_TEST_BIN=$(CURDIR)/.cover/bin COAX_TEST_COVERDIR=$(CURDIR)/.cover/processes $(PGSERVER) sh -ec ' \
 		$(GOTEST) $(COVER) -coverprofile=.cover/sqlite.out ./...; \
-		COAX_TEST_STORE=postgres $(GOTEST) $(COVER) -coverprofile=.cover/postgres.out ./internal/e2e/api'
+		COAX_TEST_STORE=postgres $(GOTEST) $(COVER) -coverprofile=.cover/postgres.out ./internal/e2e/api ./internal/e2e/races'
 	go tool covdata textfmt -i=.cover/processes -o .cover/processes.out
 	cat .cover/*.out | awk '/^mode:/ { next } { n[$$1 " " $$2] += $$3 } END { print "mode: atomic"; for (b in n) print b, n[b] }' > coverage.out
 	go tool cover -func=coverage.out | tail -n 1
@@ -181,7 +181,7 @@ failover: tools-present test-bin ## Kill the primary under load, again and again
 
 .PHONY: e2e-long
 e2e-long: tools-present test-bin ## Upgrades of nodes, large operators, benchmarks that are stopped or killed, and pages at both sizes and in both themes; some 10 minutes
-	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/coax ./internal/e2e/nodes ./internal/e2e/pages
+	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/coax ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/pages
 
 .PHONY: e2e-postgres
 e2e-postgres: tools-present test-bin ## Command-line and browser stories on PostgreSQL; some 5 minutes

@@ -289,11 +289,11 @@ func (w *world) control(path, body string) {
 func (w *world) until(what string, condition func() bool) {
 	w.Helper()
 	patience := time.After(5 * time.Minute)
-	for !condition() {
+	for pause := 2 * time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {
 		select {
 		case <-patience:
 			w.Fatalf("gave up waiting until %s", what)
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -395,15 +395,16 @@ func Rupees(t testing.TB, text string) money.Amount {
 	return value
 }
 
-// Until polls a condition, for half a minute at most.
+// Until polls a condition, for half a minute at most, and more and more seldom: a
+// question is often a signed request, and whoever is to make it true needs the processor.
 func (w *Env) Until(what string, condition func() bool) {
 	w.TB.Helper()
 	patience := time.After(2 * Timeout) // of a machine that others use as well
-	for !condition() {
+	for pause := 2 * time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {
 		select {
 		case <-patience:
 			w.TB.Fatalf("gave up waiting until %s", what)
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

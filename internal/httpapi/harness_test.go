@@ -221,7 +221,7 @@ func goroutinesInside() string {
 
 // eventually waits until a condition holds, giving way to whoever makes it hold.
 func eventually(holds func() bool) bool {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		if holds() {
 			return true
 		}

@@ -11,7 +11,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,7 +62,7 @@ func (j *journal) until(t *testing.T, want string) string {
 		if time.Now().After(end) {
 			t.Fatalf("the log never mentions %s:\n%s", want, text)
 		}
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/coaxhq/coax/internal/demo"
@@ -77,7 +78,7 @@ func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
 			}
 			<-p.Ended
 
-			p = startBreakable(t, folder, provider.URL, "", afterTheLeases()...)
+			p = startBreakable(t, folder, provider.URL, "", afterTheLeases(row.point)...)
 			w = e2e.Remote(t, p)
 			w.Simulator = provider
 			var got e2e.Answer
@@ -111,15 +112,19 @@ func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
 	}
 }
 
-// afterTheLeases are settings for a start after a kill. Alone with its file, a
-// node takes over at once; of a database it cannot know that it is alone, and
-// waits for the lease of the dead one to end. That is six seconds with the
-// timeout above, for which nobody has to wait: its clock is that much later.
-func afterTheLeases() []string {
-	if !pgtest.Chosen() {
-		return nil
+// afterTheLeases are settings for a start after a kill. Alone with its file, a node
+// takes over an operation at once; of a database it cannot know that it is alone, and
+// waits for the lease of the dead one to end, seven seconds with the timeout above. The
+// claim of a follow-up, of fourteen seconds, it waits for in both. Nobody has to wait
+// for either: its clock is that much later.
+func afterTheLeases(point string) []string {
+	switch {
+	case strings.HasPrefix(point, "V."):
+		return []string{"clock.offset=15s"}
+	case pgtest.Chosen():
+		return []string{"clock.offset=8s"}
 	}
-	return []string{"clock.offset=7s"}
+	return nil
 }
 
 // Failures of our own are answered as such, and leave the key usable.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +131,7 @@ func TestCLISimulatorEndsCleanly(t *testing.T) {
 			// Somebody is kept waiting, as everybody with this number is.
 			left := make(chan string, 1)
 			go func() { left <- cliOrder(t, url, "REF-HELD", "9000030001") }()
-			for deadline := time.Now().Add(e2e.Timeout); time.Now().Before(deadline); runtime.Gosched() {
+			for deadline := time.Now().Add(e2e.Timeout); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 				if calls := cliCalls(t, url, "9000030001"); len(calls) == 1 && strings.HasSuffix(calls[0], " none\n") {
 					break
 				}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -343,7 +342,7 @@ func TestCLIOperationsInEveryState(t *testing.T) {
 		answered <- cliActivate(t, me, "9000030001", "BASIC-1", 202)
 	}()
 	var open []string
-	for deadline := time.Now().Add(e2e.Timeout); len(open) == 0 && time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(e2e.Timeout); len(open) == 0 && time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		open = e2e.Array(t, h.JSON("operation", "list", "--status", "processing"))
 	}
 	if len(open) != 1 {

@@ -3,7 +3,6 @@ package simulator
 import (
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,7 +18,7 @@ func holdTheDisk(s *Simulator) (letGo func()) {
 // waiting waits until so many decisions are on their way to the disk.
 func waiting(t *testing.T, s *Simulator, decisions int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		s.book.mu.Lock()
 		travelling := len(s.book.travelling)
 		s.book.mu.Unlock()
@@ -88,7 +87,7 @@ func TestNobodyReadsOrChangesAReferenceWhoseDecisionTravels(t *testing.T) {
 	status := later(func() reply { return ask(s, "GET", "/v1/status?reference=CX1", "") })
 	again := later(func() reply { return renew(s, "CX1", "9812345678") })
 	// They are listed before they look at the reference.
-	for deadline := time.Now().Add(10 * time.Second); len(s.Calls("")) < 4; runtime.Gosched() {
+	for deadline := time.Now().Add(10 * time.Second); len(s.Calls("")) < 4; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the questions did not arrive")
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,7 +101,7 @@ func held(t *testing.T, s *Simulator, url string) chan error {
 		}()
 	}
 	for arrived := 0; arrived < 4; {
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 		arrived = 0
 		for _, call := range s.Calls("") {
 			if call.Outcome != "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/catalogue"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/pgtest"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	if address := os.Getenv(openTest); address != "" {
 		os.Exit(openAsProcess(address))
 	}
+	login.HashCheaply()
 	code := m.Run()
 	pgtest.StopShared()
 	os.Exit(code)
@@ -105,11 +107,11 @@ func count(t testing.TB, conn *pgx.Conn, query string, args ...any) int {
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	patience := time.After(5 * time.Minute)
-	for !condition() {
+	for pause := 2 * time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {
 		select {
 		case <-patience:
 			t.Fatalf("gave up waiting until %s", what)
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

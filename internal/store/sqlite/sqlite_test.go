@@ -6,8 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
+
+func TestMain(m *testing.M) {
+	login.HashCheaply()
+	os.Exit(m.Run())
+}
 
 var _ storetest.Store = (*DB)(nil)
 

@@ -1,0 +1,11 @@
+// Package races has the end-to-end tests in which clients, workers, nodes or processes
+// meet. make test runs them under the race detector.
+package races
+
+import (
+	"testing"
+
+	"github.com/coaxhq/coax/internal/e2e"
+)
+
+func TestMain(m *testing.M) { e2e.Main(m) }
