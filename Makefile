@@ -35,8 +35,9 @@ UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED) $(SLOW))")
 
 # Most tests wait for a process, a disk or a database now and then: more of them than
 # there are processors run at a time. lint has vetted them. Steps run side by side, so that
-# two packages of each are enough.
-GOTEST = go test -count=1 -vet=off -p 2 -parallel 4 -timeout 30m
+# one or two packages of each are enough; more of them only get in each other's way.
+PACKAGES = 1
+GOTEST = go test -count=1 -vet=off -p $(PACKAGES) -parallel 4 -timeout 30m
 
 # How the tests of a long target are run; what it takes is bounded by its timeout.
 LONG = go test -count=1 -parallel 4 -tags long -v
@@ -91,6 +92,7 @@ test-seed:
 test-raced:
 	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED)
 
+test-unraced: PACKAGES = 2
 test-unraced:
 	$(GOTEST) $(UNRACED)
 
@@ -100,6 +102,7 @@ test-postgres:
 # Processes leave their counters in a folder, test binaries in a profile of each step;
 # a statement is covered if either ran it.
 .PHONY: coverage
+coverage: PACKAGES = 4
 coverage: COVER = -coverpkg=./... -covermode=atomic
 coverage: tools-present ## Statement coverage of what make test runs, in coverage.out; some 12 minutes
 	rm -rf .cover && mkdir -p .cover/bin .cover/processes
