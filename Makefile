@@ -24,14 +24,14 @@ SEED ?=
 # steps for races would take most of the suite's time. Password hashing shares nothing.
 RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypto/...=-race=false'
 
-# Packages whose goroutines meet. Their tests run under the race detector.
-RACED = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/races ./internal/operation ./internal/access \
-	./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login ./internal/provider/... ./internal/requestlog \
-	./internal/server ./internal/telemetry ./client
+# Packages whose goroutines meet. Their tests run under the race detector, in two steps.
+RACED_STORES = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/races
+RACED_OTHERS = ./internal/operation ./internal/access ./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login \
+	./internal/provider/... ./internal/requestlog ./internal/server ./internal/telemetry ./client
 # Everything else, slow packages first: at the end one of them would have the machine
 # to itself, and half of it would be idle.
 SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/api
-UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED) $(SLOW))")
+UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED_STORES) $(RACED_OTHERS) $(SLOW))")
 
 # Most tests wait for a process, a disk or a database now and then: more of them than
 # there are processors run at a time. lint has vetted them. Steps run side by side, so that
@@ -78,19 +78,24 @@ test-bin: build
 
 # The steps of make test, with the binaries and the database server there. They run side
 # by side: one after the other, each would end with one package and an idle processor.
-.PHONY: test-run test-seed test-raced test-unraced test-postgres
+.PHONY: test-run test-seed test-unraced test-stores test-others test-postgres test-raced
 test-run: export COAX_TEST_SEED := $(or $(COAX_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 test-run: test-seed
 	@steps=; failed=0; \
-	for step in test-raced test-unraced test-postgres; do $(MAKE) --no-print-directory $$step & steps="$$steps $$!"; done; \
+	for step in test-stores test-unraced test-others; do $(MAKE) --no-print-directory --keep-going $$step & steps="$$steps $$!"; done; \
 	for step in $$steps; do wait $$step || failed=1; done; \
 	exit $$failed
 
 test-seed:
 	@echo 'the simulation begins with seed $(COAX_TEST_SEED); make test SEED=$(COAX_TEST_SEED) begins with it again'
 
+test-stores:
+	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED_STORES)
+
+test-others: test-postgres test-raced
+
 test-raced:
-	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED)
+	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED_OTHERS)
 
 test-unraced: PACKAGES = 2
 test-unraced:
