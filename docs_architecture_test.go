@@ -17,6 +17,7 @@ const (
 	architecturePage = "docs/architecture.md"
 	failuresPage     = "docs/failures.md"
 	glossaryPage     = "docs/glossary.md"
+	contributingPage = "CONTRIBUTING.md"
 )
 
 // The import table of the page and the one that rooms_test.go enforces are the same.

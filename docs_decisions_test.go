@@ -48,6 +48,7 @@ func TestPages_EachMistakeIsFound(t *testing.T) {
 				architecturePage:            {Data: []byte("# Architecture\n")},
 				failuresPage:                {Data: []byte("# Failures\n")},
 				glossaryPage:                {Data: []byte("# Glossary\n")},
+				contributingPage:            {Data: []byte("# Contributing\n")},
 				"docs/decisions/README.md":  {Data: []byte(tt.index)},
 				"docs/decisions/0001-a.md":  {Data: []byte(tt.page)},
 				"internal/x/x_test.go":      {Data: []byte("package x\n\nfunc TestThere(t *testing.T) {}\n")},
@@ -72,7 +73,7 @@ func checkPages(t testing.TB, tree fs.FS) (problems []string) {
 	}
 	tests := testsOf(t, tree)
 	problems = checkIndex(t, tree, pages)
-	for _, page := range append(pages, architecturePage, failuresPage, glossaryPage, decisionsFolder+"/README.md") {
+	for _, page := range append(pages, architecturePage, failuresPage, glossaryPage, contributingPage, decisionsFolder+"/README.md") {
 		text := string(textOf(t, tree, page))
 		problems = append(problems, checkNames(tree, page, text, tests)...)
 		if slices.Contains(pages, page) {
