@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,74 +13,82 @@ import (
 	"github.com/coaxhq/coax/internal/audit"
 )
 
-const architecturePage = "docs/architecture.md"
+const (
+	architecturePage = "docs/architecture.md"
+	failuresPage     = "docs/failures.md"
+	glossaryPage     = "docs/glossary.md"
+	contributingPage = "CONTRIBUTING.md"
+)
 
-// The page shows the table of doors as people read it; rooms_test.go has it as
-// the compiler does. They are one table.
-func TestTheArchitecturePageHasTheTableOfDoors(t *testing.T) {
-	got := tableUnder(t, architecturePage, "## The doors")
-	if want := doorsTable(rooms); got != want {
-		t.Errorf("%s has another table of doors than rooms_test.go; the one to paste is\n%s", architecturePage, want)
+// The import table of the page and the one that rooms_test.go enforces are the same.
+func TestArchitecture_ImportTable(t *testing.T) {
+	got := tableUnder(t, architecturePage, importsHeading)
+	if want := importTable(rooms); got != want {
+		t.Errorf("%s differs from the table in rooms_test.go; the table to paste is\n%s", architecturePage, want)
 	}
 }
 
-// A table that came out the same whatever the rooms are would always agree.
-func TestTheTableOfDoorsShowsEveryChange(t *testing.T) {
-	is := doorsTable(rooms)
+const importsHeading = "## Allowed imports"
+
+// TestArchitecture_ImportTable can only fail if every rule shows in the table.
+func TestArchitecture_ImportTableShowsEveryRule(t *testing.T) {
+	is := importTable(rooms)
 	for i := range rooms {
 		for what, change := range map[string]func(*room){
-			"another path":   func(r *room) { r.path += "x" },
-			"another door":   func(r *room) { r.doors = append(slices.Clone(r.doors), "cmd/coax") },
-			"a closed door":  func(r *room) { r.doors = r.doors[:max(0, len(r.doors)-1)] },
-			"another never":  func(r *room) { r.never = append(slices.Clone(r.never), "os") },
-			"a lifted never": func(r *room) { r.never = r.never[:max(0, len(r.never)-1)] },
-			"stdlib":         func(r *room) { r.stdlib = !r.stdlib },
-			"timeless":       func(r *room) { r.timeless = !r.timeless },
-			"sealed":         func(r *room) { r.sealed = !r.sealed },
+			"other path":      func(r *room) { r.path += "x" },
+			"added import":    func(r *room) { r.doors = append(slices.Clone(r.doors), "cmd/coax") },
+			"removed import":  func(r *room) { r.doors = r.doors[:max(0, len(r.doors)-1)] },
+			"added ban":       func(r *room) { r.never = append(slices.Clone(r.never), "os") },
+			"removed ban":     func(r *room) { r.never = r.never[:max(0, len(r.never)-1)] },
+			"stdlib toggled":  func(r *room) { r.stdlib = !r.stdlib },
+			"clock toggled":   func(r *room) { r.timeless = !r.timeless },
+			"testing toggled": func(r *room) { r.sealed = !r.sealed },
 		} {
 			changed := slices.Clone(rooms)
 			change(&changed[i])
-			none := what == "a closed door" && len(rooms[i].doors) == 0 || what == "a lifted never" && len(rooms[i].never) == 0
-			if (doorsTable(changed) == is) != none {
-				t.Errorf("%s, %s: the table shows it: %v", rooms[i].path, what, none)
+			none := what == "removed import" && len(rooms[i].doors) == 0 || what == "removed ban" && len(rooms[i].never) == 0
+			if got := importTable(changed) != is; got == none {
+				t.Errorf("%s, %s: the table differs: %v, want %v", rooms[i].path, what, got, !none)
 			}
 		}
 	}
 }
 
-// doorsTable writes the rooms for people. Groups that occur again and again have
-// a name, where they are whole.
-func doorsTable(rooms []room) string {
-	group := func(list []string, names ...namedGroup) string {
+// importTable renders the rules as Markdown. Paths are below internal/ where that
+// exists; groups of packages that occur in many rows have a name.
+func importTable(rooms []room) string {
+	short := func(path string) string { return strings.TrimPrefix(path, "internal/") }
+	join := func(list []string, groups ...namedGroup) string {
 		var words []string
-		for _, g := range names {
+		for _, g := range groups {
 			if containsAll(list, g.members) {
 				words = append(words, g.name)
 				list = slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(g.members, one) })
 			}
 		}
 		for _, one := range list {
-			words = append(words, "`"+one+"`")
+			words = append(words, "`"+short(one)+"`")
 		}
 		return strings.Join(words, ", ")
 	}
+	domain := slices.DeleteFunc(slices.Clone(storeDoors), func(one string) bool { return slices.Contains(pure, one) })
 	var text strings.Builder
-	text.WriteString("| room | may import | never | besides |\n|---|---|---|---|\n")
+	text.WriteString("| package | may import | never | also |\n|---|---|---|---|\n")
 	for _, r := range rooms {
-		var besides []string
+		var also []string
 		for _, rule := range []struct {
 			holds bool
 			words string
 		}{
-			{r.stdlib, "the standard library only"}, {r.timeless, "is given the time"}, {r.sealed, "is imported by tests at most"},
+			{r.stdlib, "stdlib only"}, {r.timeless, "no clock"}, {r.sealed, "tests only"},
 		} {
 			if rule.holds {
-				besides = append(besides, rule.words)
+				also = append(also, rule.words)
 			}
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", r.path,
-			group(r.doors, namedGroup{"everything", everywhere}, namedGroup{"the pure rooms", pure}),
-			group(r.never, namedGroup{"database drivers", database}), strings.Join(besides, "; "))
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", short(r.path),
+			join(r.doors, namedGroup{"everything", everywhere}, namedGroup{"*pure*", pure}, namedGroup{"*domain*", domain}),
+			join(r.never, namedGroup{"HTTP", netHTTP}, namedGroup{"SQL", database}), strings.Join(also, ", "))
 	}
 	return text.String()
 }
@@ -98,8 +107,34 @@ func containsAll(list, members []string) bool {
 	return true
 }
 
-// The page lists every place where a test can break the program, and no other.
-func TestTheArchitecturePageNamesEveryCrashPoint(t *testing.T) {
+// The tree of packages lists every package that has a row in the import table and
+// code that ships, and nothing that does not exist.
+func TestArchitecture_PackageTree(t *testing.T) {
+	tree := os.DirFS(".")
+	_, section, _ := strings.Cut(string(textOf(t, tree, architecturePage)), "\n## Packages\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	listed := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^(  )?([a-z][a-z0-9/]+) +\S`).FindAllStringSubmatch(section, -1) {
+		name := match[2]
+		if match[1] != "" {
+			name = "internal/" + name
+		}
+		listed[name] = true
+		if !isThere(tree, name) {
+			t.Errorf("%s lists the package %s, which does not exist", architecturePage, name)
+		}
+	}
+	for _, file := range goFilesOf(t, tree, false) {
+		folder := path.Dir(file)
+		if _, at, known := roomOf(folder); known && !strings.Contains(folder, "testdata") && !listed[at] {
+			t.Errorf("%s does not list the package %s", architecturePage, at)
+			listed[at] = true
+		}
+	}
+}
+
+// The page lists every crash point of the code, and no other.
+func TestFailures_CrashPoints(t *testing.T) {
 	tree := os.DirFS(".")
 	var inCode []string
 	called := regexp.MustCompile(`failpoint\.Hit\("([^"]+)"\)`)
@@ -109,41 +144,70 @@ func TestTheArchitecturePageNamesEveryCrashPoint(t *testing.T) {
 		}
 	}
 	var onPage []string
-	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(tableUnder(t, architecturePage, "## Crash points"), -1) {
+	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(tableUnder(t, failuresPage, "## Crash points"), -1) {
 		onPage = append(onPage, match[1])
 	}
 	slices.Sort(inCode)
 	slices.Sort(onPage)
 	if len(inCode) == 0 || !slices.Equal(onPage, slices.Compact(inCode)) {
-		t.Errorf("%s names the crash points %v; the code has %v", architecturePage, onPage, inCode)
+		t.Errorf("%s lists the crash points %v; the code has %v", failuresPage, onPage, inCode)
 	}
 }
 
-// The page says of every promise who sees to it: the audit of each of its own, in
-// its own words, and tests of the others.
-func TestTheArchitecturePageNamesEveryInvariant(t *testing.T) {
-	row := regexp.MustCompile(`^\| ([A-Z]\d+w?) \| (.+) \| (the audit|tests only: )`)
+// The page lists every invariant of the audit in the audit's own words, and marks
+// the invariants that only tests check.
+func TestFailures_Invariants(t *testing.T) {
+	row := regexp.MustCompile(`^\| ([A-Z]\d+w?) \| (.+) \| (audit|tests)\b`)
 	byAudit := map[string]string{}
-	rows := strings.Split(strings.TrimSpace(tableUnder(t, architecturePage, "## The audit")), "\n")[2:]
+	rows := strings.Split(strings.TrimSpace(tableUnder(t, failuresPage, "## Invariants")), "\n")[2:]
 	for _, line := range rows {
 		match := row.FindStringSubmatch(line)
 		switch {
 		case match == nil:
-			t.Errorf("%s has a row that says nothing of who sees to it:\n%s", architecturePage, line)
-		case match[3] == "the audit":
+			t.Errorf("%s has a row that does not say what checks it:\n%s", failuresPage, line)
+		case match[3] == "audit":
 			byAudit[match[1]] = match[2]
 		case slices.ContainsFunc(audit.Invariants, func(i audit.Invariant) bool { return i.ID == match[1] }):
-			t.Errorf("%s leaves %s to tests, which the audit checks", architecturePage, match[1])
+			t.Errorf("%s leaves %s to tests; the audit checks it", failuresPage, match[1])
 		}
 	}
 	for _, invariant := range audit.Invariants {
 		if got := byAudit[invariant.ID]; got != invariant.Promise {
-			t.Errorf("%s says of %s %q; the audit says %q", architecturePage, invariant.ID, got, invariant.Promise)
+			t.Errorf("%s says of %s %q; the audit says %q", failuresPage, invariant.ID, got, invariant.Promise)
 		}
 		delete(byAudit, invariant.ID)
 	}
 	for id := range byAudit {
-		t.Errorf("%s says that the audit checks %s, which it does not know", architecturePage, id)
+		t.Errorf("%s says that the audit checks %s, which it does not", failuresPage, id)
+	}
+}
+
+// A table renders as one only if it stands between blank lines and each of its rows
+// has as many cells as its header.
+func TestPages_TablesRender(t *testing.T) {
+	for _, p := range pages(t) {
+		prose := p.prose()
+		cells := 0
+		for n := 1; n <= len(p.lines); n++ {
+			line, isProse := prose[n]
+			switch row := isProse && strings.HasPrefix(line, "|"); {
+			case row && cells == 0 && strings.TrimSpace(prose[n-1]) != "":
+				t.Errorf("%s:%d: a table without a blank line before it", p.name, n)
+			case !row && cells > 0 && strings.TrimSpace(line) != "":
+				t.Errorf("%s:%d: a table without a blank line after it", p.name, n)
+			}
+			if !isProse || !strings.HasPrefix(line, "|") {
+				cells = 0
+				continue
+			}
+			got := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") - 1
+			if cells == 0 {
+				cells = got
+			}
+			if got != cells {
+				t.Errorf("%s:%d: a row of %d cells in a table of %d", p.name, n, got, cells)
+			}
+		}
 	}
 }
 

@@ -14,20 +14,19 @@ import (
 
 const decisionsFolder = "docs/decisions"
 
-// Whoever reads a page wants to look: at the file that it names, at the test that
-// shows what it claims, at the page that it leads to.
-func TestPagesOnTheCodeNameOnlyWhatIsThere(t *testing.T) {
-	for _, complaint := range judgePages(t, os.DirFS(".")) {
-		t.Error(complaint)
+// Files, tests and pages that a page names exist.
+func TestPages_NamesExist(t *testing.T) {
+	for _, problem := range checkPages(t, os.DirFS(".")) {
+		t.Error(problem)
 	}
 }
 
-// Each way in which a page can be wrong, committed once.
-func TestTheJudgeOfPagesNotices(t *testing.T) {
+// checkPages reports each kind of mistake.
+func TestPages_EachMistakeIsFound(t *testing.T) {
 	const page = "# A page\n\n## Open\n\nx\n\n## Decided\n\nx\n\n## Why\n\nx\n\n## For callers\n\nx\n\n## Tested by\n\n`TestThere` in `internal/x/x_test.go`.\n"
 	for name, tt := range map[string]struct {
 		index, page string
-		want        string // part of the one complaint; empty: none
+		want        string // part of the one problem; empty: none
 	}{
 		"nothing wrong":                     {"- [A page](0001-a.md): it says a.\n", page, ""},
 		"a page that the index lacks":       {"", page, "0001-a.md is not in"},
@@ -45,8 +44,11 @@ func TestTheJudgeOfPagesNotices(t *testing.T) {
 		"a package of somebody else's":      {"- [A page](0001-a.md): a.\n", page + "\n`net/http`, `application/json`, `/api/v1/balance`\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := judgePages(t, fstest.MapFS{
-				"docs/architecture.md":      {Data: []byte("# Architecture\n")},
+			got := checkPages(t, fstest.MapFS{
+				architecturePage:            {Data: []byte("# Architecture\n")},
+				failuresPage:                {Data: []byte("# Failures\n")},
+				glossaryPage:                {Data: []byte("# Glossary\n")},
+				contributingPage:            {Data: []byte("# Contributing\n")},
 				"docs/decisions/README.md":  {Data: []byte(tt.index)},
 				"docs/decisions/0001-a.md":  {Data: []byte(tt.page)},
 				"internal/x/x_test.go":      {Data: []byte("package x\n\nfunc TestThere(t *testing.T) {}\n")},
@@ -54,35 +56,35 @@ func TestTheJudgeOfPagesNotices(t *testing.T) {
 			})
 			switch {
 			case tt.want == "" && len(got) > 0:
-				t.Errorf("complaints %q; want none", got)
+				t.Errorf("problems %q; want none", got)
 			case tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)):
-				t.Errorf("complaints %q; want one with %q", got, tt.want)
+				t.Errorf("problems %q; want one with %q", got, tt.want)
 			}
 		})
 	}
 }
 
-// judgePages says what is wrong with the pages that explain the code.
-func judgePages(t testing.TB, tree fs.FS) (complaints []string) {
+// checkPages returns what is wrong with the pages about the code.
+func checkPages(t testing.TB, tree fs.FS) (problems []string) {
 	t.Helper()
 	pages, err := fs.Glob(tree, decisionsFolder+"/[0-9]*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("found no decisions: %v", err)
 	}
 	tests := testsOf(t, tree)
-	complaints = judgeIndex(t, tree, pages)
-	for _, page := range append(pages, architecturePage, decisionsFolder+"/README.md") {
+	problems = checkIndex(t, tree, pages)
+	for _, page := range append(pages, architecturePage, failuresPage, glossaryPage, contributingPage, decisionsFolder+"/README.md") {
 		text := string(textOf(t, tree, page))
-		complaints = append(complaints, judgeNames(tree, page, text, tests)...)
+		problems = append(problems, checkNames(tree, page, text, tests)...)
 		if slices.Contains(pages, page) {
-			complaints = append(complaints, judgeShape(page, text)...)
+			problems = append(problems, checkSections(page, text)...)
 		}
 	}
-	return complaints
+	return problems
 }
 
-// judgeIndex holds the list of decisions against the pages, both ways.
-func judgeIndex(t testing.TB, tree fs.FS, pages []string) (complaints []string) {
+// checkIndex compares the list of decisions with the pages, both ways.
+func checkIndex(t testing.TB, tree fs.FS, pages []string) (problems []string) {
 	t.Helper()
 	index := decisionsFolder + "/README.md"
 	listed := map[string]bool{}
@@ -92,23 +94,23 @@ func judgeIndex(t testing.TB, tree fs.FS, pages []string) (complaints []string) 
 		page := path.Join(decisionsFolder, name)
 		switch {
 		case listed[page]:
-			complaints = append(complaints, fmt.Sprintf("%s lists %s twice", index, name))
+			problems = append(problems, fmt.Sprintf("%s lists %s twice", index, name))
 		case !slices.Contains(pages, page):
-			complaints = append(complaints, fmt.Sprintf("%s lists %s, which is not there", index, name))
+			problems = append(problems, fmt.Sprintf("%s lists %s, which is not there", index, name))
 		default:
 			first, _, _ := strings.Cut(string(textOf(t, tree, page)), "\n")
 			if is := strings.TrimPrefix(first, "# "); is != title {
-				complaints = append(complaints, fmt.Sprintf("%s calls %s %q; its title is %q", index, name, title, is))
+				problems = append(problems, fmt.Sprintf("%s calls %s %q; its title is %q", index, name, title, is))
 			}
 		}
 		listed[page] = true
 	}
 	for _, page := range pages {
 		if !listed[page] {
-			complaints = append(complaints, fmt.Sprintf("%s is not in %s with a line on what was decided", page, index))
+			problems = append(problems, fmt.Sprintf("%s is not in %s with a line on what was decided", page, index))
 		}
 	}
-	return complaints
+	return problems
 }
 
 var (
@@ -116,9 +118,8 @@ var (
 	decisionSection = regexp.MustCompile(`(?m)^## (.+)$`)
 )
 
-// judgeShape demands that a decision says what was open, what was decided, why,
-// what it means for callers, and where that is shown.
-func judgeShape(page, text string) (complaints []string) {
+// checkSections requires the sections of a decision, and a test in the last one.
+func checkSections(page, text string) (problems []string) {
 	var sections []string
 	for _, match := range decisionSection.FindAllStringSubmatch(text, -1) {
 		sections = append(sections, match[1])
@@ -127,9 +128,9 @@ func judgeShape(page, text string) (complaints []string) {
 		return []string{fmt.Sprintf("%s has the sections %q; want %q", page, sections, want)}
 	}
 	if _, shown, _ := strings.Cut(text, "\n## Tested by\n"); !namedTest.MatchString(shown) {
-		complaints = append(complaints, page+" names no test")
+		problems = append(problems, page+" names no test")
 	}
-	return complaints
+	return problems
 }
 
 var (
@@ -140,15 +141,15 @@ var (
 	ourPath = regexp.MustCompile(`^(?:(?:client|cmd|contract|docs|internal|scripts|signing|tools|\.ci)/[A-Za-z0-9_./-]*|[A-Za-z0-9_./-]+\.(?:go|md|sql|yaml))$`)
 )
 
-// judgeNames looks for every test, file and page that a text names. The table of
-// doors may name rooms that are still to be built.
-func judgeNames(tree fs.FS, page, text string, tests map[string]bool) (complaints []string) {
-	if before, after, found := strings.Cut(text, "\n## The doors\n"); found {
+// checkNames looks for every test, file and page that a text names. The import table
+// has short paths, and may have rows for packages that do not exist yet.
+func checkNames(tree fs.FS, page, text string, tests map[string]bool) (problems []string) {
+	if before, after, found := strings.Cut(text, "\n"+importsHeading+"\n"); found {
 		_, after, _ = strings.Cut(after, "\n## ")
 		text = before + "\n## " + after
 	}
 	missing := func(kind, name string) {
-		complaints = append(complaints, fmt.Sprintf("%s names the %s %s, which is not there", page, kind, name))
+		problems = append(problems, fmt.Sprintf("%s names the %s %s, which is not there", page, kind, name))
 	}
 	for _, name := range namedTest.FindAllString(text, -1) {
 		if !tests[name] {
@@ -162,13 +163,13 @@ func judgeNames(tree fs.FS, page, text string, tests map[string]bool) (complaint
 	}
 	for _, match := range pageLink.FindAllStringSubmatch(text, -1) {
 		if to := match[1]; !strings.Contains(to, "://") && !isThere(tree, path.Join(path.Dir(page), to)) {
-			// The index has a complaint of its own about pages that are gone.
+			// checkIndex reports pages that are missing from the index.
 			if page != decisionsFolder+"/README.md" {
 				missing("page", to)
 			}
 		}
 	}
-	return complaints
+	return problems
 }
 
 func isThere(tree fs.FS, name string) bool {

@@ -34,8 +34,18 @@ type block struct {
 
 func (b block) String() string { return strings.Join(b.text, "\n") + "\n" }
 
-// kinds says how a block is held to the truth. What is not listed here is refused,
-// so that no example gets past the tests by being called something else.
+// kinds says how a block is checked; a kind that is not listed is an error. A block
+// stands between fences at the start of a line.
+//
+// A page's blocks run in order, in a fresh copy of the source; what serves (make demo,
+// coax serve) is left running. In a console block a trailing backslash continues a
+// command, a line … stands for any lines, and "# exits 1" behind a command says that it
+// is meant to fail. Request and transaction ids, keys, times and ports are compared by
+// their form, and an id that a page has shown can be used in a later command. /srv/coax
+// and a few other folders lie below a temporary one, and systemctl is a stub.
+//
+// go test . -run TestEveryExample/docs/integrating.md -update writes what was printed
+// into that page; check the difference.
 var kinds = map[string]string{
 	"console": "commands after `$ ` are run in order, and print exactly the lines that follow",
 	"go":      "a whole program, the same as the file that is named after the kind; a console block runs it",
@@ -108,7 +118,7 @@ func readPage(name, text string) (*page, []string) {
 			kind, info, _ := strings.Cut(strings.TrimPrefix(line, "```"), " ")
 			open = &block{kind: kind, info: strings.TrimSpace(info), line: i + 1}
 			if kinds[kind] == "" {
-				object(i+1, "a block of kind %q, which no test looks at; CONTRIBUTING.md lists the kinds", kind)
+				object(i+1, "a block of kind %q, which no test looks at; kinds in docs_test.go lists them", kind)
 			}
 		case strings.HasPrefix(strings.TrimSpace(line), "~~~"), strings.Contains(strings.ToLower(line), "<pre"):
 			object(i+1, "write an example as a block between ```KIND and ```")

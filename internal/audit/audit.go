@@ -5,6 +5,10 @@
 // It shares no query and no rule with the code that wrote the rows, because a
 // proof that leans on what it proves is none. It writes nothing, repairs
 // nothing, and never asks for the time.
+//
+// Rows of tables that belong together are read side by side, in the order of an index.
+// Memory is bounded by the number of operators, keys, logins, plan versions and open
+// operations, and does not grow with the number of settled ones.
 package audit
 
 import (

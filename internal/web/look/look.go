@@ -2,6 +2,18 @@
 // stylesheet, icons, charts, and the words in each language. It knows how to
 // show an amount, a day or a state, and nothing of what the pages are about: it
 // asks no store, reads no session and takes no time.
+//
+// A page is a template that defines title and main, made of the components in
+// components, each of which says above itself what it takes;
+// testdata/pages/guide.html uses all of them. Text on a page is English inside t, with
+// its Hindi in words/hi.json beside the pages; a test finds texts without Hindi and Hindi
+// without a text. Text made by Go code goes through Look.T, or is marked with Word where
+// the language is not known yet. Colours and distances are tokens of
+// style/1-tokens.css. No page has an inline style or script: the pages' security policy
+// forbids it.
+//
+// COAX_TEST_SHOTS=/tmp/shots go test ./internal/web/look -run StyleGuide takes pictures
+// of every component.
 package look
 
 import (
