@@ -30,7 +30,7 @@ RACED_OTHERS = ./internal/operation ./internal/access ./internal/bulk ./internal
 	./internal/provider/... ./internal/requestlog ./internal/server ./internal/telemetry ./client
 # Everything else, slow packages first: at the end one of them would have the machine
 # to itself, and half of it would be idle.
-SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/api
+SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/api ./internal/docstest
 UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED_STORES) $(RACED_OTHERS) $(SLOW))")
 
 # Most tests wait for a process, a disk or a database now and then: more of them than

@@ -1,4 +1,4 @@
-package rooms_test
+package docstest
 
 import (
 	"bytes"
@@ -230,7 +230,7 @@ func (w *world) compare(s step, at, got string) {
 			w.edits = append(w.edits, edit{s.end - len(s.want), s.end, lines})
 			return
 		}
-		w.t.Errorf("%s\nprinted:\n%s\nthe page says:\n%s\n(go test . -run TestEveryExample -update writes it into the page)", at, strings.Join(lines, "\n"), strings.Join(want, "\n"))
+		w.t.Errorf("%s\nprinted:\n%s\nthe page says:\n%s\n(go test ./internal/docstest -run TestEveryExample -update writes it into the page)", at, strings.Join(lines, "\n"), strings.Join(want, "\n"))
 		return
 	}
 	for shown, printed := range pairs {

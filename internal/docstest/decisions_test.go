@@ -1,4 +1,4 @@
-package rooms_test
+package docstest
 
 import (
 	"fmt"
@@ -144,7 +144,7 @@ var (
 // checkNames looks for every test, file and page that a text names. The import table
 // has short paths, and may have rows for packages that do not exist yet.
 func checkNames(tree fs.FS, page, text string, tests map[string]bool) (problems []string) {
-	if before, after, found := strings.Cut(text, "\n"+importsHeading+"\n"); found {
+	if before, after, found := strings.Cut(text, "\n## Allowed imports\n"); found {
 		_, after, _ = strings.Cut(after, "\n## ")
 		text = before + "\n## " + after
 	}

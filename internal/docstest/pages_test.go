@@ -1,4 +1,4 @@
-package rooms_test
+package docstest
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func (b block) String() string { return strings.Join(b.text, "\n") + "\n" }
 // their form, and an id that a page has shown can be used in a later command. /srv/coax
 // and a few other folders lie below a temporary one, and systemctl is a stub.
 //
-// go test . -run TestEveryExample/docs/integrating.md -update writes what was printed
+// go test ./internal/docstest -run TestEveryExample/docs/integrating.md -update writes what was printed
 // into that page; check the difference.
 var kinds = map[string]string{
 	"console": "commands after `$ ` are run in order, and print exactly the lines that follow",
@@ -201,7 +201,7 @@ func TestProgramsOnPagesAreTheFilesTheyName(t *testing.T) {
 			if !slices.Contains([]string{"go", "python", "ini"}, b.kind) {
 				continue
 			}
-			if !within(b.info, "docs/examples") {
+			if !strings.HasPrefix(b.info, "docs/examples/") {
 				t.Errorf("%s:%d: name the file this is, such as ```%s docs/examples/…", p.name, b.line, b.kind)
 				continue
 			}

@@ -1,10 +1,8 @@
-package rooms_test
+package docstest
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,119 +17,6 @@ const (
 	glossaryPage     = "docs/glossary.md"
 	contributingPage = "CONTRIBUTING.md"
 )
-
-// The import table of the page and the one that rooms_test.go enforces are the same.
-func TestArchitecture_ImportTable(t *testing.T) {
-	got := tableUnder(t, architecturePage, importsHeading)
-	if want := importTable(rooms); got != want {
-		t.Errorf("%s differs from the table in rooms_test.go; the table to paste is\n%s", architecturePage, want)
-	}
-}
-
-const importsHeading = "## Allowed imports"
-
-// TestArchitecture_ImportTable can only fail if every rule shows in the table.
-func TestArchitecture_ImportTableShowsEveryRule(t *testing.T) {
-	is := importTable(rooms)
-	for i := range rooms {
-		for what, change := range map[string]func(*room){
-			"other path":      func(r *room) { r.path += "x" },
-			"added import":    func(r *room) { r.doors = append(slices.Clone(r.doors), "cmd/coax") },
-			"removed import":  func(r *room) { r.doors = r.doors[:max(0, len(r.doors)-1)] },
-			"added ban":       func(r *room) { r.never = append(slices.Clone(r.never), "os") },
-			"removed ban":     func(r *room) { r.never = r.never[:max(0, len(r.never)-1)] },
-			"stdlib toggled":  func(r *room) { r.stdlib = !r.stdlib },
-			"clock toggled":   func(r *room) { r.timeless = !r.timeless },
-			"testing toggled": func(r *room) { r.sealed = !r.sealed },
-		} {
-			changed := slices.Clone(rooms)
-			change(&changed[i])
-			none := what == "removed import" && len(rooms[i].doors) == 0 || what == "removed ban" && len(rooms[i].never) == 0
-			if got := importTable(changed) != is; got == none {
-				t.Errorf("%s, %s: the table differs: %v, want %v", rooms[i].path, what, got, !none)
-			}
-		}
-	}
-}
-
-// importTable renders the rules as Markdown. Paths are below internal/ where that
-// exists; groups of packages that occur in many rows have a name.
-func importTable(rooms []room) string {
-	short := func(path string) string { return strings.TrimPrefix(path, "internal/") }
-	join := func(list []string, groups ...namedGroup) string {
-		var words []string
-		for _, g := range groups {
-			if containsAll(list, g.members) {
-				words = append(words, g.name)
-				list = slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(g.members, one) })
-			}
-		}
-		for _, one := range list {
-			words = append(words, "`"+short(one)+"`")
-		}
-		return strings.Join(words, ", ")
-	}
-	domain := slices.DeleteFunc(slices.Clone(storeDoors), func(one string) bool { return slices.Contains(pure, one) })
-	var text strings.Builder
-	text.WriteString("| package | may import | never | also |\n|---|---|---|---|\n")
-	for _, r := range rooms {
-		var also []string
-		for _, rule := range []struct {
-			holds bool
-			words string
-		}{
-			{r.stdlib, "stdlib only"}, {r.timeless, "no clock"}, {r.sealed, "tests only"},
-		} {
-			if rule.holds {
-				also = append(also, rule.words)
-			}
-		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", short(r.path),
-			join(r.doors, namedGroup{"everything", everywhere}, namedGroup{"*pure*", pure}, namedGroup{"*domain*", domain}),
-			join(r.never, namedGroup{"HTTP", netHTTP}, namedGroup{"SQL", database}), strings.Join(also, ", "))
-	}
-	return text.String()
-}
-
-type namedGroup struct {
-	name    string
-	members []string
-}
-
-func containsAll(list, members []string) bool {
-	for _, one := range members {
-		if !slices.Contains(list, one) {
-			return false
-		}
-	}
-	return true
-}
-
-// The tree of packages lists every package that has a row in the import table and
-// code that ships, and nothing that does not exist.
-func TestArchitecture_PackageTree(t *testing.T) {
-	tree := os.DirFS(".")
-	_, section, _ := strings.Cut(string(textOf(t, tree, architecturePage)), "\n## Packages\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	listed := map[string]bool{}
-	for _, match := range regexp.MustCompile(`(?m)^(  )?([a-z][a-z0-9/]+) +\S`).FindAllStringSubmatch(section, -1) {
-		name := match[2]
-		if match[1] != "" {
-			name = "internal/" + name
-		}
-		listed[name] = true
-		if !isThere(tree, name) {
-			t.Errorf("%s lists the package %s, which does not exist", architecturePage, name)
-		}
-	}
-	for _, file := range goFilesOf(t, tree, false) {
-		folder := path.Dir(file)
-		if _, at, known := roomOf(folder); known && !strings.Contains(folder, "testdata") && !listed[at] {
-			t.Errorf("%s does not list the package %s", architecturePage, at)
-			listed[at] = true
-		}
-	}
-}
 
 // The page lists every crash point of the code, and no other.
 func TestFailures_CrashPoints(t *testing.T) {

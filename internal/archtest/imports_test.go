@@ -1,7 +1,7 @@
-// Package rooms_test keeps the doors between Coax's packages: which package may
-// import which, and who may ask for the time. The table below is the rule; a
-// change to it is a change of the architecture and deserves its own commit.
-package rooms_test
+// Package archtest enforces the import table: which package may import which, and
+// which may read the clock. A change to the table changes the architecture and
+// deserves its own commit.
+package archtest
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -19,28 +20,28 @@ import (
 	"testing/fstest"
 )
 
-// A room is a folder of the module with everything beneath it that is not a room
-// of its own. The rules bind what ships: test files may import what they like.
-type room struct {
-	path     string   // below the module's root; a closing /* makes each folder there a room
-	doors    []string // the rooms of this module it may import
-	never    []string // packages from elsewhere it may not import, nor what lies beneath them
-	stdlib   bool     // imports nothing but the standard library and its doors
-	timeless bool     // is given the time, and may not ask for it
-	sealed   bool     // is imported by tests at most
-	testing  bool     // is code of tests, and may import what is sealed
+// A rule applies to a folder of the module and to everything beneath it that has no
+// rule of its own, test files aside.
+type rule struct {
+	path      string   // below the module's root; a closing /* applies to each folder there by itself
+	allowed   []string // packages of this module it may import
+	never     []string // packages from elsewhere it may not import, nor what lies beneath them
+	stdlib    bool     // of other modules it imports nothing but the standard library
+	noClock   bool     // is given the time, and does not read the clock
+	testsOnly bool     // is imported by test code only
+	testing   bool     // is test code, and may import what is for tests only
 }
 
 var (
 	// What computes, and touches nothing.
 	pure = []string{"signing", "internal/fault", "internal/money", "internal/subscription", "internal/failpoint"}
 
-	// What wires or drives the whole house.
+	// What wires or drives the whole module.
 	everywhere = []string{"..."}
 
-	providerDoors = both(pure, []string{"internal/operation", "internal/catalogue"})
-	storeDoors    = both(providerDoors, []string{"internal/access", "internal/login", "internal/admin", "internal/bulk", "internal/report", "internal/requestlog"})
-	webDoors      = both(storeDoors, []string{"internal/telemetry", "internal/sheet"})
+	forProviders = both(pure, []string{"internal/operation", "internal/catalogue"})
+	forStores    = both(forProviders, []string{"internal/access", "internal/login", "internal/admin", "internal/bulk", "internal/report", "internal/requestlog"})
+	forPages     = both(forStores, []string{"internal/telemetry", "internal/sheet"})
 
 	netHTTP  = []string{"net/http"}
 	database = []string{
@@ -49,106 +50,106 @@ var (
 	}
 )
 
-var rooms = []room{
+var rules = []rule{
 	// The promises to strangers, and the words everyone uses.
 	{path: "contract", never: both(netHTTP, database)},
-	{path: "contract/contracttest", doors: []string{"contract"}, sealed: true},
-	{path: "signing", never: both(netHTTP, database), stdlib: true, timeless: true},
-	{path: "internal/fault", never: both(netHTTP, database), timeless: true},
-	{path: "internal/money", never: both(netHTTP, database), timeless: true},
+	{path: "contract/contracttest", allowed: []string{"contract"}, testsOnly: true},
+	{path: "signing", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "internal/fault", never: both(netHTTP, database), noClock: true},
+	{path: "internal/money", never: both(netHTTP, database), noClock: true},
 	{path: "internal/telemetry", never: database},
-	{path: "internal/integrity", never: both(netHTTP, database), stdlib: true, timeless: true},
-	{path: "internal/fileowner", never: both(netHTTP, database), stdlib: true, timeless: true},
-	{path: "internal/failpoint", never: both(netHTTP, database), stdlib: true, timeless: true},
-	{path: "client", doors: []string{"signing"}, never: database},
+	{path: "internal/integrity", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "internal/fileowner", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "internal/failpoint", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "client", allowed: []string{"signing"}, never: database},
 
 	// What decides.
 	{
-		path:     "internal/subscription",
-		doors:    []string{"internal/money", "internal/fault"},
-		never:    both(netHTTP, database),
-		timeless: true,
+		path:    "internal/subscription",
+		allowed: []string{"internal/money", "internal/fault"},
+		never:   both(netHTTP, database),
+		noClock: true,
 	},
-	{path: "internal/operation", doors: pure, never: both(netHTTP, database), timeless: true},
-	{path: "internal/catalogue", doors: pure, never: both(netHTTP, database), timeless: true},
-	{path: "internal/access", doors: pure, never: both(netHTTP, database), timeless: true},
-	{path: "internal/passkey", never: both(netHTTP, database), timeless: true},
-	{path: "internal/passkey/passkeytest", never: both(netHTTP, database), timeless: true, sealed: true},
-	{path: "internal/login", doors: both(pure, []string{"internal/passkey"}), never: both(netHTTP, database), timeless: true},
+	{path: "internal/operation", allowed: pure, never: both(netHTTP, database), noClock: true},
+	{path: "internal/catalogue", allowed: pure, never: both(netHTTP, database), noClock: true},
+	{path: "internal/access", allowed: pure, never: both(netHTTP, database), noClock: true},
+	{path: "internal/passkey", never: both(netHTTP, database), noClock: true},
+	{path: "internal/passkey/passkeytest", never: both(netHTTP, database), noClock: true, testsOnly: true},
+	{path: "internal/login", allowed: both(pure, []string{"internal/passkey"}), never: both(netHTTP, database), noClock: true},
 	{
 		path: "internal/admin",
-		doors: []string{
+		allowed: []string{
 			"internal/access", "internal/login", "internal/operation", "internal/catalogue",
 			"internal/subscription", "internal/money", "internal/fault",
 		},
-		never:    both(netHTTP, database),
-		timeless: true,
+		never:   both(netHTTP, database),
+		noClock: true,
 	},
-	{path: "internal/bulk", doors: both(pure, []string{"internal/operation"}), never: both(netHTTP, database), timeless: true},
+	{path: "internal/bulk", allowed: both(pure, []string{"internal/operation"}), never: both(netHTTP, database), noClock: true},
 
 	// What pages read, and the files that they hand out.
 	{
-		path:     "internal/report",
-		doors:    []string{"internal/operation", "internal/subscription", "internal/money"},
-		never:    both(netHTTP, database),
-		timeless: true,
+		path:    "internal/report",
+		allowed: []string{"internal/operation", "internal/subscription", "internal/money"},
+		never:   both(netHTTP, database),
+		noClock: true,
 	},
-	{path: "internal/sheet", doors: []string{"internal/money", "internal/subscription"}, never: both(netHTTP, database), timeless: true},
-	{path: "internal/requestlog", doors: both(pure, []string{"internal/telemetry"}), never: both(netHTTP, database), timeless: true},
+	{path: "internal/sheet", allowed: []string{"internal/money", "internal/subscription"}, never: both(netHTTP, database), noClock: true},
+	{path: "internal/requestlog", allowed: both(pure, []string{"internal/telemetry"}), never: both(netHTTP, database), noClock: true},
 
-	// What reaches outside, and satisfies what the deciding rooms declare.
-	{path: "internal/provider/*", doors: both(providerDoors, []string{"internal/fileowner"})},
-	{path: "internal/provider/providertest", doors: providerDoors, sealed: true},
-	{path: "internal/store/*", doors: both(storeDoors, []string{"internal/fileowner", "internal/integrity"}), never: netHTTP, timeless: true},
-	{path: "internal/store/storetest", doors: both(storeDoors, []string{"internal/integrity"}), never: netHTTP, timeless: true, sealed: true},
-	{path: "internal/store/sqlitetest", doors: []string{"internal/store/*", "internal/store/storetest"}, never: netHTTP, timeless: true, sealed: true, testing: true},
-	{path: "internal/store/pgtest", doors: []string{"internal/pgprogram"}, never: netHTTP, sealed: true},
-	{path: "internal/pgprogram", never: both(netHTTP, database), stdlib: true, timeless: true},
+	// What reaches outside, and implements what the deciding packages declare.
+	{path: "internal/provider/*", allowed: both(forProviders, []string{"internal/fileowner"})},
+	{path: "internal/provider/providertest", allowed: forProviders, testsOnly: true},
+	{path: "internal/store/*", allowed: both(forStores, []string{"internal/fileowner", "internal/integrity"}), never: netHTTP, noClock: true},
+	{path: "internal/store/storetest", allowed: both(forStores, []string{"internal/integrity"}), never: netHTTP, noClock: true, testsOnly: true},
+	{path: "internal/store/sqlitetest", allowed: []string{"internal/store/*", "internal/store/storetest"}, never: netHTTP, noClock: true, testsOnly: true, testing: true},
+	{path: "internal/store/pgtest", allowed: []string{"internal/pgprogram"}, never: netHTTP, testsOnly: true},
+	{path: "internal/pgprogram", never: both(netHTTP, database), stdlib: true, noClock: true},
 
 	// What proves the rows of a store by rules of its own.
-	{path: "internal/audit", doors: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, timeless: true},
+	{path: "internal/audit", allowed: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, noClock: true},
 
 	// What makes stores as large as life, for whoever measures or looks at plans.
-	{path: "internal/growth", doors: both(storeDoors, []string{"internal/integrity", "internal/store/*", "internal/pgprogram"}), never: netHTTP},
+	{path: "internal/growth", allowed: both(forStores, []string{"internal/integrity", "internal/store/*", "internal/pgprogram"}), never: netHTTP},
 
 	// What gives a demo a past, by way of everything that decides.
-	{path: "internal/demohistory", doors: both(storeDoors, []string{"internal/provider/*", "internal/telemetry"}), never: both(netHTTP, database), timeless: true},
+	{path: "internal/demohistory", allowed: both(forStores, []string{"internal/provider/*", "internal/telemetry"}), never: both(netHTTP, database), noClock: true},
 
 	// What talks.
 	{
 		path: "internal/httpapi",
-		doors: both(pure, []string{
+		allowed: both(pure, []string{
 			"contract", "internal/access", "internal/operation", "internal/catalogue", "internal/requestlog", "internal/telemetry",
 		}),
 		never: database,
 	},
-	{path: "internal/web", doors: both(webDoors, []string{"internal/web/look"}), never: database},
-	{path: "internal/web/*", doors: both(webDoors, []string{"internal/web", "internal/web/look"}), never: database},
-	{path: "internal/web/look", doors: []string{"internal/money", "internal/subscription"}, never: database, stdlib: true, timeless: true},
-	{path: "internal/web/look/looktest", never: database, sealed: true},
+	{path: "internal/web", allowed: both(forPages, []string{"internal/web/look"}), never: database},
+	{path: "internal/web/*", allowed: both(forPages, []string{"internal/web", "internal/web/look"}), never: database},
+	{path: "internal/web/look", allowed: []string{"internal/money", "internal/subscription"}, never: database, stdlib: true, noClock: true},
+	{path: "internal/web/look/looktest", never: database, testsOnly: true},
 
 	// What pages show, as its readers would write it: from outside.
-	{path: "docs/examples", doors: []string{"client"}, sealed: true},
+	{path: "docs/examples", allowed: []string{"client"}, testsOnly: true},
 
 	// What puts it all together: one node, and a demo around it.
-	{path: "internal/server", doors: everywhere},
-	{path: "internal/demo", doors: everywhere},
+	{path: "internal/server", allowed: everywhere},
+	{path: "internal/demo", allowed: everywhere},
 
 	// The commands, and what drives the whole from outside. Nobody leans on it.
-	{path: "cmd/coax", doors: everywhere, sealed: true},
-	{path: "internal/e2e", doors: everywhere, sealed: true, testing: true},
-	{path: "internal/sim", doors: everywhere, sealed: true},
-	{path: "internal/bench", doors: everywhere}, // which only cmd/coax has a door to
+	{path: "cmd/coax", allowed: everywhere, testsOnly: true},
+	{path: "internal/e2e", allowed: everywhere, testsOnly: true, testing: true},
+	{path: "internal/sim", allowed: everywhere, testsOnly: true},
+	{path: "internal/bench", allowed: everywhere}, // which only cmd/coax may import
 }
 
 func both(a, b []string) []string { return slices.Concat(a, b) }
 
-func TestRooms(t *testing.T) {
+func TestImports_FollowTheTable(t *testing.T) {
 	broken, packages, err := inspect(os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if packages == 0 {
+	if len(packages) == 0 {
 		t.Fatal("found no packages: the inspection looks in the wrong place")
 	}
 	for _, b := range broken {
@@ -156,25 +157,25 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-func TestRoomsTableNamesOnlyRooms(t *testing.T) {
-	for i, r := range rooms {
-		if slices.ContainsFunc(rooms[:i], func(other room) bool { return other.path == r.path }) {
+func TestImportTable_NamesOnlyPackages(t *testing.T) {
+	for i, r := range rules {
+		if slices.ContainsFunc(rules[:i], func(other rule) bool { return other.path == r.path }) {
 			t.Errorf("%s is in the table twice", r.path)
 		}
-		for _, door := range r.doors {
-			if door == "..." {
+		for _, other := range r.allowed {
+			if other == "..." {
 				continue
 			}
-			if !slices.ContainsFunc(rooms, func(other room) bool { return other.path == door }) {
-				t.Errorf("%s has a door to %s, which is no room", r.path, door)
+			if !slices.ContainsFunc(rules, func(r rule) bool { return r.path == other }) {
+				t.Errorf("%s may import %s, which has no rule", r.path, other)
 			}
 		}
 	}
 }
 
-// An inspection that never objects would look just like a tidy house, so each
-// kind of trespass is committed here once and has to be noticed.
-func TestRoomsInspectionNotices(t *testing.T) {
+// A check that finds nothing looks like a module without violations, so each kind of
+// violation is made here once and has to be found.
+func TestInspect_FindsEachViolation(t *testing.T) {
 	const coax = "example.org/coax"
 	importing := func(packages ...string) string {
 		src := "package p\n"
@@ -187,7 +188,7 @@ func TestRoomsInspectionNotices(t *testing.T) {
 		name string
 		file string
 		src  string
-		want string // part of the one objection; empty: none
+		want string // part of the one violation; empty: none
 	}{
 		{"signing needs nobody", "signing/x.go", importing(coax + "/internal/fault"), "imports internal/fault"},
 		{"signing is standard library only", "signing/x.go", importing("golang.org/x/crypto/argon2"), "only the standard library"},
@@ -207,22 +208,22 @@ func TestRoomsInspectionNotices(t *testing.T) {
 		{"stores do not know each other", "internal/store/postgres/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"a store does not talk", "internal/store/sqlite/x.go", importing("net/http"), "imports net/http"},
 		{"the suite of stores is for tests", "internal/store/sqlite/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
-		{"the suite of stores is for tests, in the hallway too", "cmd/coax/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
+		{"the suite of stores is for tests, not for commands", "cmd/coax/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
 		{"httpapi knows no store", "internal/httpapi/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"httpapi does not act for staff", "internal/httpapi/x.go", importing(coax + "/internal/admin"), "imports internal/admin"},
 		{"pages know no store", "internal/web/panel/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"what pages look like is not what they say", "internal/web/look/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},
 		{"panel and console are apart", "internal/web/panel/x.go", importing(coax + "/internal/web/console"), "imports internal/web/console"},
-		{"nobody imports the hallway", "internal/bench/x.go", importing(coax + "/cmd/coax"), "tests at most"},
+		{"nobody imports a command", "internal/bench/x.go", importing(coax + "/cmd/coax"), "tests at most"},
 		{"nobody leans on the load engine", "internal/httpapi/x.go", importing(coax + "/internal/bench"), "imports internal/bench"},
-		{"but the hallway, which has its command", "cmd/coax/x.go", importing(coax + "/internal/bench"), ""},
+		{"but its command does", "cmd/coax/x.go", importing(coax + "/internal/bench"), ""},
 		{"nobody imports the tests' service", "internal/httpapi/x.go", importing(coax + "/internal/e2e"), "tests at most"},
 		{"the tests' service is made of tests' parts", "internal/e2e/x.go", importing(coax + "/internal/store/pgtest"), ""},
 		{"pages know no node", "internal/web/panel/x.go", importing(coax + "/internal/server"), "imports internal/server"},
 		{"nobody imports a simulation", "internal/httpapi/x.go", importing(coax + "/internal/sim"), "tests at most"},
-		{"a folder without a room", "internal/util/x.go", importing(), "add it to the table"},
+		{"a folder without a rule", "internal/util/x.go", importing(), "add it to the table"},
 		{"a stray package at the root", "x.go", importing(), "add it to the table"},
-		{"an import without a room", "cmd/coax/x.go", importing(coax + "/internal/util"), "imports internal/util, which is no room"},
+		{"an import without a rule", "cmd/coax/x.go", importing(coax + "/internal/util"), "imports internal/util, which has no rule"},
 
 		{"asking for the time", "internal/subscription/x.go", "package p\nimport \"time\"\nvar t = time.Now()", "x.go:3: asks for the time (time.Now)"},
 		{"handing the clock on", "internal/operation/x.go", "package p\nimport \"time\"\nvar now = time.Now", "time.Now"},
@@ -230,8 +231,8 @@ func TestRoomsInspectionNotices(t *testing.T) {
 		{"a clock by another name", "internal/access/x.go", "package p\nimport clock \"time\"\nvar t = clock.Now()", "time.Now"},
 		{"a clock without a name", "internal/admin/x.go", "package p\nimport . \"time\"\nvar t = Now()", "imports time without a name"},
 
-		{"the pure rooms are open to operation", "internal/operation/x.go", importing(coax+"/signing", coax+"/internal/money", "net/netip", "time"), ""},
-		{"the hallway sees everything", "cmd/coax/x.go", importing(coax+"/internal/store/sqlite", coax+"/internal/web/panel", "net/http", "database/sql"), ""},
+		{"operation imports the pure packages", "internal/operation/x.go", importing(coax+"/signing", coax+"/internal/money", "net/netip", "time"), ""},
+		{"a command imports everything", "cmd/coax/x.go", importing(coax+"/internal/store/sqlite", coax+"/internal/web/panel", "net/http", "database/sql"), ""},
 		{"a store and its own folders", "internal/store/sqlite/x.go", importing(coax+"/internal/store/sqlite/migrations", coax+"/internal/admin", "database/sql"), ""},
 		{"panel stands on web", "internal/web/panel/x.go", importing(coax+"/internal/web", "net/http"), ""},
 		{"time may be asked for at the edge", "cmd/coax/x.go", "package p\nimport \"time\"\nvar t = time.Now()", ""},
@@ -239,7 +240,7 @@ func TestRoomsInspectionNotices(t *testing.T) {
 		{"someone else's Now", "internal/operation/x.go", "package p\nvar config struct{ Now func() int }\nvar t = config.Now()", ""},
 		{"tests go everywhere", "internal/store/sqlite/x_test.go", importing(coax + "/internal/store/storetest"), ""},
 		{"test data is no package", "cmd/coax/testdata/x.go", importing(coax + "/internal/util"), ""},
-		{"another module is another house", "tools/x.go", importing(coax + "/internal/util"), ""},
+		{"another module has other rules", "tools/x.go", importing(coax + "/internal/util"), ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,20 +254,20 @@ func TestRoomsInspectionNotices(t *testing.T) {
 			}
 			switch {
 			case tt.want == "" && len(broken) > 0:
-				t.Errorf("objected to %s: %q; want no objection", tt.file, broken)
+				t.Errorf("%s: found %q; want nothing", tt.file, broken)
 			case tt.want != "" && (len(broken) != 1 || !strings.Contains(broken[0], tt.want)):
-				t.Errorf("objected to %s: %q; want one objection with %q", tt.file, broken, tt.want)
+				t.Errorf("%s: found %q; want one violation with %q", tt.file, broken, tt.want)
 			}
 		})
 	}
 }
 
 // inspect reads every Go file that ships with the module at the root of tree. It
-// returns what breaks the table, and how many packages it saw.
-func inspect(tree fs.FS) (broken []string, packages int, err error) {
+// returns what breaks the table, and the packages it saw.
+func inspect(tree fs.FS) (broken []string, packages []string, err error) {
 	module, err := modulePath(tree)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	seen := map[string]bool{}
 	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -284,19 +285,19 @@ func inspect(tree fs.FS) (broken []string, packages int, err error) {
 		}
 
 		folder := path.Dir(name)
-		home, at, known := roomOf(folder)
+		own, at, known := ruleOf(folder)
 		if !known && !seen[folder] {
-			broken = append(broken, fmt.Sprintf("%s belongs to no room: add it to the table in rooms_test.go, or move it", folder))
+			broken = append(broken, fmt.Sprintf("%s has no rule: add it to the table in internal/archtest/imports_test.go, or move it", folder))
 		}
 		seen[folder] = true
 		if !known {
 			return nil
 		}
-		objections, err := inspectFile(tree, name, module, home, at)
-		broken = append(broken, objections...)
+		violations, err := inspectFile(tree, name, module, own, at)
+		broken = append(broken, violations...)
 		return err
 	})
-	return broken, len(seen), err
+	return broken, slices.Sorted(maps.Keys(seen)), err
 }
 
 // ships reports whether a folder can hold packages of this module.
@@ -312,8 +313,8 @@ func ships(tree fs.FS, folder string) bool {
 	return err != nil
 }
 
-// inspectFile judges one file of the room home, which stands at the folder at.
-func inspectFile(tree fs.FS, name, module string, home room, at string) (broken []string, err error) {
+// inspectFile checks one file against its rule, which applies at the folder at.
+func inspectFile(tree fs.FS, name, module string, own rule, at string) (broken []string, err error) {
 	src, err := fs.ReadFile(tree, name)
 	if err != nil {
 		return nil, err
@@ -334,7 +335,7 @@ func inspectFile(tree fs.FS, name, module string, home room, at string) (broken 
 		if err != nil {
 			return nil, err
 		}
-		if why := home.refuses(at, module, imported); why != "" {
+		if why := own.refuses(at, module, imported); why != "" {
 			object(spec.Pos(), "%s", why)
 		}
 		if imported == "time" {
@@ -345,11 +346,11 @@ func inspectFile(tree fs.FS, name, module string, home room, at string) (broken 
 		}
 	}
 
-	if !home.timeless {
+	if !own.noClock {
 		return broken, nil
 	}
 	if clock == "." {
-		object(file.Pos(), "imports time without a name, so nobody sees who asks for the time in %s", home.path)
+		object(file.Pos(), "imports time without a name, so nobody sees who asks for the time in %s", own.path)
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		selector, ok := n.(*ast.SelectorExpr)
@@ -358,16 +359,16 @@ func inspectFile(tree fs.FS, name, module string, home room, at string) (broken 
 		}
 		from, ok := selector.X.(*ast.Ident)
 		if ok && clock != "" && from.Name == clock && slices.Contains([]string{"Now", "Since", "Until"}, selector.Sel.Name) {
-			object(selector.Pos(), "asks for the time (time.%s); in %s it is given", selector.Sel.Name, home.path)
+			object(selector.Pos(), "asks for the time (time.%s); in %s it is given", selector.Sel.Name, own.path)
 		}
 		return true
 	})
 	return broken, nil
 }
 
-// refuses says why a file in this room, which stands at the folder at, may not
+// refuses says why a file in this rule, which stands at the folder at, may not
 // import a package; an empty answer means it may.
-func (r room) refuses(at, module, imported string) string {
+func (r rule) refuses(at, module, imported string) string {
 	for _, shut := range r.never {
 		if within(imported, shut) {
 			return fmt.Sprintf("imports %s, which has no place in %s", imported, r.path)
@@ -383,24 +384,24 @@ func (r room) refuses(at, module, imported string) string {
 	}
 
 	folder := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
-	target, targetAt, known := roomOf(folder)
+	target, targetAt, known := ruleOf(folder)
 	switch {
 	case !known:
-		return fmt.Sprintf("imports %s, which is no room: add it to the table in rooms_test.go", folder)
+		return fmt.Sprintf("imports %s, which has no rule: add it to the table in internal/archtest/imports_test.go", folder)
 	case targetAt == at:
 		return ""
-	case target.sealed && !r.testing:
+	case target.testsOnly && !r.testing:
 		return fmt.Sprintf("imports %s, which is for tests at most", folder)
-	case slices.Contains(r.doors, target.path) || slices.Equal(r.doors, everywhere):
+	case slices.Contains(r.allowed, target.path) || slices.Equal(r.allowed, everywhere):
 		return ""
 	}
-	return fmt.Sprintf("imports %s; %s has no door to it (see the table in rooms_test.go)", folder, r.path)
+	return fmt.Sprintf("imports %s; %s may not import it (see the table in internal/archtest/imports_test.go)", folder, r.path)
 }
 
-// roomOf finds the room a folder belongs to, and the folder where that room
+// ruleOf finds the rule of a folder, and the folder where that rule
 // begins. The longest path in the table wins.
-func roomOf(folder string) (found room, at string, known bool) {
-	for _, r := range rooms {
+func ruleOf(folder string) (found rule, at string, known bool) {
+	for _, r := range rules {
 		begin := r.path
 		if parent, ok := strings.CutSuffix(r.path, "/*"); ok {
 			rest, below := strings.CutPrefix(folder, parent+"/")

@@ -1,4 +1,4 @@
-package rooms_test
+package docstest
 
 import (
 	"io/fs"
