@@ -2,10 +2,6 @@ module github.com/coaxhq/coax
 
 go 1.26.0
 
-// modernc.org/sqlite is translated against one exact libc; goose's own requirement is newer than the release of
-// SQLite pinned here, so the matching libc is held by hand. Move the two together.
-replace modernc.org/libc => modernc.org/libc v1.77.1
-
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/chromedp/cdproto v0.0.0-20260714215040-dc233986426f
@@ -14,7 +10,7 @@ require (
 	github.com/go-webauthn/webauthn v0.18.2
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/pelletier/go-toml/v2 v2.4.3
-	github.com/pressly/goose/v3 v3.29.0
+	github.com/pressly/goose/v3 v3.28.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
@@ -23,7 +19,7 @@ require (
 	golang.org/x/crypto v0.58.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/text v0.43.0
-	modernc.org/libc v1.78.0
+	modernc.org/libc v1.77.1 // exactly what modernc.org/sqlite asks for: move the two together
 	modernc.org/sqlite v1.60.1
 	pgregory.net/rapid v1.3.0
 	rsc.io/qr v0.2.0

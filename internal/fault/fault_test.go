@@ -3,10 +3,15 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
 	"testing"
 )
 
-func TestTheContractHasFortyOneCodesEachOnce(t *testing.T) {
+func TestContract_ListsEachCodeOnce(t *testing.T) {
 	seen := map[Code]bool{}
 	for _, code := range Contract {
 		if seen[code] {
@@ -19,6 +24,36 @@ func TestTheContractHasFortyOneCodesEachOnce(t *testing.T) {
 	}
 	if seen[BadRequest] {
 		t.Errorf("%s is ours, not the contract's", BadRequest)
+	}
+}
+
+// A code that is declared and not listed would have no status and be answered as 500.
+func TestContract_ListsEveryDeclaredCode(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "code.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := 0
+	for _, declaration := range file.Decls {
+		group, ok := declaration.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range group.Specs {
+			for _, value := range spec.(*ast.ValueSpec).Values {
+				text, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				declared++
+				if code := Code(text); code != BadRequest && !slices.Contains(Contract, code) {
+					t.Errorf("%s is declared in code.go and missing from Contract", code)
+				}
+			}
+		}
+	}
+	if declared != len(Contract)+1 {
+		t.Errorf("code.go declares %d codes; want the contract's %d and BAD_REQUEST", declared, len(Contract))
 	}
 }
 
