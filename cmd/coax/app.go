@@ -89,6 +89,7 @@ Try it:      coax demo
 Install it:  coax init --dir /etc/coax, then coax serve --config /etc/coax/coax.toml
 Run it:      coax admin --help
 Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
+		Version:       server.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		// A command that does not exist is told so, instead of shown help and
@@ -96,6 +97,8 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.Flags().BoolP("version", "v", false, "print the version")
+	root.SetVersionTemplate("coax {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(
 		a.demoCommand(), a.serveCommand(), a.initCommand(), a.migrateCommand(), a.adminCommand(),
@@ -220,7 +223,7 @@ func (a *app) addNewStoreFlag(command *cobra.Command) {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which release this is",
+		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			fmt.Fprintln(a.out, "coax", server.Version())

@@ -4,16 +4,23 @@ import (
 	"runtime/debug"
 )
 
-// Version is the release this binary was built from, as the Go tool knows it.
+// release is the version of this source; CHANGELOG.md has its entries.
+const release = "0.1.0-dev"
+
+// Version returns the release, the commit that it was built from if that is known, and
+// the version of Go.
 func Version() string {
+	text := release
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
+	if !ok {
+		return text
 	}
-	text := info.Main.Version
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			text += " " + s.Value
+		}
+		if s.Key == "vcs.modified" && s.Value == "true" {
+			text += "+changes"
 		}
 	}
 	return text + " " + info.GoVersion

@@ -106,8 +106,12 @@ func TestCLIHelpNamesTheFlagsOfTheContract(t *testing.T) {
 
 func TestCLIVersionAndCompletion(t *testing.T) {
 	t.Parallel()
-	if got := e2e.OK(t, e2e.Run(t, "version")).Out; !strings.HasPrefix(got, "coax ") || strings.Count(got, "\n") != 1 {
-		t.Errorf("version says %q; want one line that begins with the program's name", got)
+	got := e2e.OK(t, e2e.Run(t, "version")).Out
+	if !strings.HasPrefix(got, "coax 0.") || strings.Count(got, "\n") != 1 {
+		t.Errorf("version prints %q; want one line with the program's name and version", got)
+	}
+	if flag := e2e.OK(t, e2e.Run(t, "--version")).Out; flag != got {
+		t.Errorf("--version prints %q; want %q, as version does", flag, got)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		e2e.Mentions(t, "completion for "+shell, e2e.OK(t, e2e.Run(t, "completion", shell)).Out, "coax")
