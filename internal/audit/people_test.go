@@ -124,7 +124,7 @@ var loginDamage = []damage{
 	}, {
 		name: "a passkey that nobody added", want: []string{"A11"}, subject: "login 2",
 		sql: `INSERT INTO login_passkeys (login_id, site_id, credential_id, public_key, sign_count, backup_eligible, transports, name, created_at)
-		      VALUES (2, 'localhost', zeroblob(16), zeroblob(32), 0, 0, '', 'Mallory', 0)`,
+		      SELECT 2, 'localhost', hash, hash, 0, 0, '', 'Mallory', 0 FROM staff_acts WHERE id = 1`,
 	}, {
 		name: "a change of a login that moved no version", want: []string{"A3"}, subject: "login 1",
 		sql: `UPDATE logins SET version = version - 1 WHERE id = 1`,
@@ -184,7 +184,7 @@ func TestAStoreFromBeforeThereWereLoginsIsProved(t *testing.T) {
 	if pgtest.Chosen() {
 		migration = "3"
 	}
-	damage{sql: `DROP TABLE login_sessions; DROP TABLE login_recovery_codes; DROP TABLE logins;
+	damage{sql: `DROP TABLE login_challenges; DROP TABLE login_passkeys; DROP TABLE login_sessions; DROP TABLE login_recovery_codes; DROP TABLE logins;
 		DROP TABLE login_grants; DELETE FROM schema_tolerance WHERE migration = ` + migration}.plant(t, place)
 	report, err := audited(t, place.path, place.now)
 	if err != nil || !report.OK || report.Counts.Operators != 1 {

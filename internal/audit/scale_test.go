@@ -195,7 +195,11 @@ var (
 	// An incremental sort keeps only what an index leaves in no order.
 	sorts = regexp.MustCompile(`TEMP B-TREE|(?m)^\s*(->\s+)?Sort +\(`)
 	// What people sell, what they do, and what they have to decide.
-	smallTables = []string{"plans", "plan_history", "staff_acts", "exceptions", "whitelist", "proposals", "commission_periods", "logins", "login_recovery_codes", "login_grants"}
+	smallTables = []string{"plans", "plan_history", "staff_acts", "exceptions", "whitelist", "proposals", "commission_periods", "logins", "login_recovery_codes", "login_grants",
+		"login_passkeys", "staff_chain_start", "adjustment_references"}
+	// These have no rows here, and PostgreSQL would rather sort none than open an index:
+	// whether one has the order shows where sorting is the last resort.
+	emptyTables = []string{"ledger_digests"}
 	// On SQLite a day's nonces and the counters of the last minutes stand in the
 	// order of time: to have them in that of their keys would cost each request more
 	// than sorting costs an audit.
@@ -214,6 +218,12 @@ func noLargeTableIsSorted(t *testing.T, tx *sql.Tx, asked []string) {
 			continue
 		}
 		explained++
+		if pgtest.Chosen() {
+			sorting := fmt.Sprintf("SET LOCAL enable_sort = %t", !slices.Contains(emptyTables, table[1]))
+			if _, err := tx.ExecContext(t.Context(), sorting); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if plan := explain(t, tx, strings.Replace(query, "DECLARE audit_", "DECLARE explained_", 1)); sorts.MatchString(plan) {
 			t.Errorf("%s\nis sorted:\n%s", query, plan)
 		}
