@@ -69,7 +69,7 @@ demo: build ## Run a whole Coax with nothing to configure, and three months of m
 	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
-test: tools-present lint test-bin ## Lint and the tests that every change has to pass: some ten minutes on two cores (SEED=1 for the simulation)
+test: tools-present lint test-bin ## Lint and the tests that every change has to pass: ten to twelve minutes on two cores (SEED=1 for the simulation)
 	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory test-run
 
 .PHONY: test-bin
