@@ -278,7 +278,8 @@ func (w *Env) Steer(path, text string) {
 	}
 }
 
-// InReview starts an operation that the provider leaves open.
+// InReview starts an operation that the provider leaves open. After an outage it
+// waits until the node has noticed that the provider answers again.
 func (w *Env) InReview(me Caller, endpoint, outcome, mobile, key string) (Order, Answer) {
 	w.TB.Helper()
 	o := Order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
@@ -286,7 +287,11 @@ func (w *Env) InReview(me Caller, endpoint, outcome, mobile, key string) (Order,
 		o = Order{"subscriber_id": w.Activated(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
 	}
 	w.Script(mobile, outcome)
-	got := w.Operate(me, endpoint, key, o)
+	var got Answer
+	w.Until("the provider is known to answer", func() bool {
+		got = w.Operate(me, endpoint, key, o)
+		return got.Code != fault.ServiceUnavailable
+	})
 	if got.Code != fault.PendingReview {
 		w.TB.Fatalf("%s %s: %s; want it in review", endpoint, outcome, got.Raw)
 	}
