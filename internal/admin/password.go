@@ -28,7 +28,7 @@ type PasswordStore interface {
 	// ResetsAMinute are used up, with a *TooManyResets.
 	BeginPasswordReset(ctx context.Context, act Act, reset PasswordReset) (mobile string, err error)
 	// EndPasswordReset writes down what came of it.
-	EndPasswordReset(ctx context.Context, act Act, reset PasswordReset, verdict operation.Verdict) error
+	EndPasswordReset(ctx context.Context, act Act, reset PasswordReset, verdict operation.Outcome) error
 }
 
 // PasswordReset is a reset as the log of acts knows it.
@@ -90,10 +90,10 @@ func NewPasswords(store PasswordStore, provider operation.PasswordResetter, now 
 
 // NewPassword is what became of a reset.
 type NewPassword struct {
-	// Verdict is Confirmed if the new password holds and Rejected if the old one
+	// Outcome is Confirmed if the new password holds and Rejected if the old one
 	// does. If it is Unknown nobody can say: the customer can try the new one,
 	// and it may be reset again.
-	Verdict operation.Verdict
+	Verdict operation.Outcome
 	// Password is shown this once; empty where it was rejected.
 	Password string
 	// Message is the provider's word for people, if it had one.
@@ -136,11 +136,11 @@ func (p *Passwords) reset(ctx context.Context, voucher, actor string, logged Pas
 	reset.Mobile = mobile
 	ctx = context.WithoutCancel(ctx)
 	answer := p.provider.ResetPassword(ctx, reset)
-	result := NewPassword{Verdict: answer.Verdict, Password: reset.Password, Message: answer.Message}
-	if answer.Verdict == operation.Rejected {
+	result := NewPassword{Verdict: answer.Outcome, Password: reset.Password, Message: answer.Message}
+	if answer.Outcome == operation.Rejected {
 		result.Password = ""
 	}
-	err = p.store.EndPasswordReset(ctx, Act{Actor: actor, Action: CustomerPasswordAnswered, At: p.now()}, logged, answer.Verdict)
+	err = p.store.EndPasswordReset(ctx, Act{Actor: actor, Action: CustomerPasswordAnswered, At: p.now()}, logged, answer.Outcome)
 	if err != nil {
 		// The customer needs the password all the same: it is set and shown
 		// nowhere else. That it was asked for stands in the log.

@@ -117,7 +117,7 @@ func TestAPasswordIsResetAndKeptNowhere(t *testing.T) {
 func TestAResetThatIsRefusedOrNotAnsweredSaysSo(t *testing.T) {
 	c := newCounter(t)
 	c.provider.Script(customerMobile, simulator.Reject, simulator.GatewayError, simulator.ResetApplied)
-	for i, want := range []operation.Verdict{operation.Rejected, operation.Unknown, operation.Unknown, operation.Confirmed} {
+	for i, want := range []operation.Outcome{operation.Rejected, operation.Unknown, operation.Unknown, operation.Confirmed} {
 		got, err := c.passwords.Reset(t.Context(), "web:asha", c.operator, "100001", "")
 		if err != nil || got.Verdict != want {
 			t.Fatalf("reset %d = %s, %v; want %s", i+1, got.Verdict, err, want)

@@ -35,7 +35,7 @@ type shop struct {
 	mu      sync.Mutex
 	now     time.Time
 	tick    time.Duration // what a look at the clock costs
-	verdict func(operation.Order) operation.Verdict
+	verdict func(operation.Order) operation.Outcome
 	dies    bool // the node dies before it can write what the provider said
 	keys    map[string]string
 }
@@ -103,12 +103,12 @@ func (s *shop) Apply(_ context.Context, order operation.Order) operation.Answer 
 	if s.tick == 0 {
 		s.pass(time.Second)
 	}
-	answer := operation.Answer{Verdict: s.verdict(order)}
-	if answer.Verdict == operation.Confirmed {
+	answer := operation.Answer{Outcome: s.verdict(order)}
+	if answer.Outcome == operation.Confirmed {
 		answer.Transaction = "P-" + order.Reference
 	}
 	if strings.HasSuffix(order.Reference, "-2") {
-		answer.Verdict = operation.Rejected // no add-on ever works here
+		answer.Outcome = operation.Rejected // no add-on ever works here
 	}
 	return answer
 }
@@ -151,8 +151,8 @@ func (s *shop) order(operator int64, kind operation.Kind, key, plan, customer, e
 func (s *shop) orderBy(processor *operation.Processor, channel operation.Channel, operator int64, kind operation.Kind, key, plan, customer, end string) {
 	s.Helper()
 	s.dies = end == "dies"
-	s.verdict = func(operation.Order) operation.Verdict {
-		return map[string]operation.Verdict{"success": operation.Confirmed, "failed": operation.Rejected}[end]
+	s.verdict = func(operation.Order) operation.Outcome {
+		return map[string]operation.Outcome{"success": operation.Confirmed, "failed": operation.Rejected}[end]
 	}
 	result, err := processor.Process(s.Context(), request(channel, operator, kind, key, plan, customer))
 	if end != "dies" {

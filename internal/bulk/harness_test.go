@@ -349,8 +349,8 @@ func (d dying) ReleaseBulkJob(ctx context.Context, h bulk.Hold, r bulk.Release) 
 	return d.step(func() error { return d.books.ReleaseBulkJob(ctx, h, r) })
 }
 
-func (d dying) Facts(ctx context.Context, q operation.Question) (facts operation.Facts, err error) {
-	err = d.step(func() (err error) { facts, err = d.books.Facts(ctx, q); return err })
+func (d dying) Snapshot(ctx context.Context, q operation.SnapshotQuery) (facts operation.Snapshot, err error) {
+	err = d.step(func() (err error) { facts, err = d.books.Snapshot(ctx, q); return err })
 	return facts, err
 }
 

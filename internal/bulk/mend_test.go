@@ -24,10 +24,10 @@ func asleep(store books) sleeper {
 	return sleeper{books: store, asleep: make(chan struct{}), wake: make(chan struct{}), once: &sync.Once{}}
 }
 
-func (s sleeper) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+func (s sleeper) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	s.once.Do(func() { close(s.asleep) })
 	<-s.wake
-	return s.books.Facts(ctx, q)
+	return s.books.Snapshot(ctx, q)
 }
 
 func (s sleeper) SettleBulkRow(context.Context, bulk.Hold, bulk.Outcome) (bool, error) {

@@ -45,17 +45,17 @@ func (b *Breaker) Allow() error {
 	return fault.New(fault.ServiceUnavailable, "The provider is out of service, so nothing was reserved. Retry with backoff and the same Idempotency-Key.")
 }
 
-// Heard takes in how a call ended.
-func (b *Breaker) Heard(answer Answer) {
+// Record takes in how a call ended.
+func (b *Breaker) Record(answer Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case answer.NeverLeft:
+	case answer.NotSent:
 		b.suspect = true
 		if b.unreached++; b.unreached >= breakerLimit {
 			b.open = true
 		}
-	case answer.Verdict == Unknown:
+	case answer.Outcome == Unknown:
 		b.suspect = true
 	default:
 		b.well()

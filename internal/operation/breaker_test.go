@@ -21,32 +21,32 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 			t.Errorf("%s: %v; want closed %v", what, err, want)
 		}
 	}
-	never := Answer{Verdict: Rejected, NeverLeft: true}
+	never := Answer{Outcome: Rejected, NotSent: true}
 
 	b.probeOnce(t.Context())
 	if probes != 0 {
 		t.Error("a provider nobody doubts was probed")
 	}
 	for range 100 {
-		b.Heard(Answer{})
+		b.Record(Answer{})
 	}
 	closed("after a hundred unknown outcomes", true)
 	b.probeOnce(t.Context())
 	closed("and a probe that is answered", true)
 
-	b.Heard(never)
-	b.Heard(never)
-	b.Heard(Answer{Verdict: Rejected})
-	b.Heard(never)
-	b.Heard(never)
+	b.Record(never)
+	b.Record(never)
+	b.Record(Answer{Outcome: Rejected})
+	b.Record(never)
+	b.Record(never)
 	closed("after two in a row that never left, twice", true)
-	b.Heard(never)
+	b.Record(never)
 	closed("after three in a row", false)
 	b.probeOnce(t.Context())
 	closed("after a probe that is answered", true)
 
 	down = errors.New("no answer")
-	b.Heard(Answer{})
+	b.Record(Answer{})
 	b.probeOnce(t.Context())
 	b.probeOnce(t.Context())
 	closed("after two probes that failed", true)
@@ -75,7 +75,7 @@ func TestASilentProviderIsNoticedInSecondsAndItsReturnAtOnce(t *testing.T) {
 			return ctx.Err()
 		})
 		go b.Run(ctx)
-		b.Heard(Answer{}) // an outcome that nobody knows makes it look
+		b.Record(Answer{}) // an outcome that nobody knows makes it look
 		until := func(open bool) time.Duration {
 			start := time.Now()
 			for ; (b.Allow() != nil) != open; time.Sleep(10 * time.Millisecond) {

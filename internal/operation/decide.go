@@ -17,7 +17,7 @@ func sprint(format string, args ...any) string { return fmt.Sprintf(format, args
 
 // judgeCustomer is the business checks. Their order is a promise: whether the
 // customer is there, then busy, then served just now, then on that plan already.
-func judgeCustomer(operatorID int64, kind Kind, plan subscription.Plan, facts Facts, now time.Time) error {
+func judgeCustomer(operatorID int64, kind Kind, plan subscription.Plan, facts Snapshot, now time.Time) error {
 	customer := facts.Subscriber
 	if kind == Activate {
 		switch {
@@ -67,7 +67,7 @@ func judgeBalance(balance, price money.Amount) error {
 }
 
 // draft computes everything the operation will mean.
-func (p *Processor) draft(id string, r Request, w wish, plan subscription.Plan, facts Facts, now time.Time) (Draft, error) {
+func (p *Processor) draft(id string, r Request, w wish, plan subscription.Plan, facts Snapshot, now time.Time) (Draft, error) {
 	fingerprint, err := p.config.Fingerprints.of(r, p.config.Fingerprints.Current)
 	if err != nil {
 		return Draft{}, err

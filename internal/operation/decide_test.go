@@ -24,26 +24,26 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 	rows := []struct {
 		name  string
 		kind  Kind
-		facts Facts
+		facts Snapshot
 		want  fault.Code
 	}{
-		{"an activation of a free number", Activate, Facts{}, fault.OK},
-		{"of one whose activation runs", Activate, Facts{Subscriber: &pending}, fault.OperationInProgress},
-		{"of a known number", Activate, Facts{Subscriber: active}, fault.SubscriberExists},
-		{"of a known number that is being renewed", Activate, Facts{Subscriber: &busy}, fault.SubscriberExists},
+		{"an activation of a free number", Activate, Snapshot{}, fault.OK},
+		{"of one whose activation runs", Activate, Snapshot{Subscriber: &pending}, fault.OperationInProgress},
+		{"of a known number", Activate, Snapshot{Subscriber: active}, fault.SubscriberExists},
+		{"of a known number that is being renewed", Activate, Snapshot{Subscriber: &busy}, fault.SubscriberExists},
 
-		{"a renewal", Renew, Facts{Subscriber: active}, fault.OK},
-		{"of nobody", Renew, Facts{}, fault.SubscriberNotFound},
-		{"of somebody busy, a duplicate at that", Renew, Facts{Subscriber: &busy, Duplicate: "CX1"}, fault.OperationInProgress},
-		{"of somebody whose activation runs", Renew, Facts{Subscriber: &pending}, fault.OperationInProgress},
-		{"a duplicate", Renew, Facts{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
-		{"with the active plan", Renew, Facts{Subscriber: active, Cycles: onP}, fault.OK},
+		{"a renewal", Renew, Snapshot{Subscriber: active}, fault.OK},
+		{"of nobody", Renew, Snapshot{}, fault.SubscriberNotFound},
+		{"of somebody busy, a duplicate at that", Renew, Snapshot{Subscriber: &busy, Duplicate: "CX1"}, fault.OperationInProgress},
+		{"of somebody whose activation runs", Renew, Snapshot{Subscriber: &pending}, fault.OperationInProgress},
+		{"a duplicate", Renew, Snapshot{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
+		{"with the active plan", Renew, Snapshot{Subscriber: active, Cycles: onP}, fault.OK},
 
-		{"an advance renewal onto the active plan", AdvanceRenew, Facts{Subscriber: active, Cycles: onP}, fault.PlanAlreadyActive},
-		{"onto another plan", AdvanceRenew, Facts{Subscriber: active, Cycles: onQ}, fault.OK},
-		{"a duplicate at that", AdvanceRenew, Facts{Subscriber: active, Cycles: onP, Duplicate: "CX1"}, fault.DuplicateRequest},
-		{"of an expired subscriber onto the last plan", AdvanceRenew, Facts{Subscriber: &expired, Cycles: onP}, fault.OK},
-		{"of nobody, in advance", AdvanceRenew, Facts{}, fault.SubscriberNotFound},
+		{"an advance renewal onto the active plan", AdvanceRenew, Snapshot{Subscriber: active, Cycles: onP}, fault.PlanAlreadyActive},
+		{"onto another plan", AdvanceRenew, Snapshot{Subscriber: active, Cycles: onQ}, fault.OK},
+		{"a duplicate at that", AdvanceRenew, Snapshot{Subscriber: active, Cycles: onP, Duplicate: "CX1"}, fault.DuplicateRequest},
+		{"of an expired subscriber onto the last plan", AdvanceRenew, Snapshot{Subscriber: &expired, Cycles: onP}, fault.OK},
+		{"of nobody, in advance", AdvanceRenew, Snapshot{}, fault.SubscriberNotFound},
 	}
 	for _, row := range rows {
 		err := judgeCustomer(7, row.kind, subscription.Plan{ID: "P"}, row.facts, noon)
@@ -58,7 +58,7 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 		}
 	}
 	// Another operator's activation of the number is in the way, and stays unnamed.
-	err := judgeCustomer(8, Activate, subscription.Plan{ID: "P"}, Facts{Subscriber: &pending}, noon)
+	err := judgeCustomer(8, Activate, subscription.Plan{ID: "P"}, Snapshot{Subscriber: &pending}, noon)
 	if f := fault.From(err); f.Code != fault.OperationInProgress || len(f.Data) != 0 || strings.Contains(f.Message, "CX2") {
 		t.Errorf("of one whose activation another operator runs: %s %q %v; want it without a name", f.Code, f.Message, f.Data)
 	}
@@ -108,7 +108,7 @@ func TestADraftSaysWhatTheOperationWillMean(t *testing.T) {
 			time.Date(2027, 3, 11, 0, 0, 0, 0, subscription.IST), time.Date(2027, 6, 9, 0, 0, 0, 0, subscription.IST), AddonWaiting},
 	}
 	for _, row := range rows {
-		d, err := p.draft("CX1", Request{OperatorID: 7, Kind: row.kind, Channel: API, IdempotencyKey: "key-0001"}, w, row.plan, Facts{Subscriber: customer, FreeID: "100002"}, noon)
+		d, err := p.draft("CX1", Request{OperatorID: 7, Kind: row.kind, Channel: API, IdempotencyKey: "key-0001"}, w, row.plan, Snapshot{Subscriber: customer, FreeID: "100002"}, noon)
 		if err != nil {
 			t.Fatalf("%s: %v", row.name, err)
 		}
@@ -120,7 +120,7 @@ func TestADraftSaysWhatTheOperationWillMean(t *testing.T) {
 		}
 	}
 	p.config.Fingerprints.Current = 2
-	if _, err := p.draft("CX1", Request{Kind: Activate}, w, plan, Facts{}, noon); err == nil {
+	if _, err := p.draft("CX1", Request{Kind: Activate}, w, plan, Snapshot{}, noon); err == nil {
 		t.Error("a draft was made without a key for its fingerprint")
 	}
 }

@@ -118,7 +118,7 @@ func TestAPreviewSaysThatTheProviderIsOut(t *testing.T) {
 	s := newShop(t)
 	breaker := operation.NewBreaker(func(context.Context) error { return errors.New("nobody is there") })
 	for range 3 {
-		breaker.Heard(operation.Answer{Verdict: operation.Rejected, NeverLeft: true})
+		breaker.Record(operation.Answer{Outcome: operation.Rejected, NotSent: true})
 	}
 	now := func() time.Time { return noon }
 	processor := operation.NewProcessor(s.store, catalogue.New(s.store.DB, nil, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour}), s.provider, breaker,

@@ -195,12 +195,12 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wis
 
 // facts reads what a request is judged on. Of one that is misshapen only the key and
 // maintenance mode count; it names no customer and no plan to look up.
-func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) (Facts, error) {
+func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) (Snapshot, error) {
 	if !shapely {
-		return p.store.Facts(ctx, Question{OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: Renew, Provider: p.config.ProviderName})
+		return p.store.Snapshot(ctx, SnapshotQuery{OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: Renew, Provider: p.config.ProviderName})
 	}
 	now := p.config.Now()
-	return p.store.Facts(ctx, Question{
+	return p.store.Snapshot(ctx, SnapshotQuery{
 		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: r.Kind,
 		SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: w.planID, Provider: p.config.ProviderName,
 		Now: now, DuplicatesSince: now.Add(-duplicateWindow),
@@ -211,7 +211,7 @@ func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) 
 // operation that it asks for. Where prices had to be verified first, the facts are to
 // be read again. What can be said of a request that only money or the provider stand
 // in the way of is in the draft, beside the refusal.
-func (p *Processor) consider(ctx context.Context, id string, r Request, w wish, misshapen error, facts Facts) (d Draft, again bool, err error) {
+func (p *Processor) consider(ctx context.Context, id string, r Request, w wish, misshapen error, facts Snapshot) (d Draft, again bool, err error) {
 	if misshapen != nil {
 		return d, false, misshapen
 	}
@@ -275,7 +275,7 @@ func (p *Processor) ask(ctx context.Context, op Operation, w wish) Settlement {
 		OperationID: op.ID, Held: &op, Epoch: op.Epoch, Node: p.config.Node, AddonState: op.AddonState,
 		ProviderTransaction: answer.Transaction, ProviderMessage: answer.Message, Calls: []ProviderCall{call},
 	}
-	switch answer.Verdict {
+	switch answer.Outcome {
 	case Confirmed:
 		s.To, s.Why = Success, "the provider confirmed"
 		if op.Addon != "" {
@@ -283,7 +283,7 @@ func (p *Processor) ask(ctx context.Context, op Operation, w wish) Settlement {
 		}
 	case Rejected:
 		s.To, s.Reason, s.Why = Failed, ProviderRejected, "the provider rejected"
-		if answer.NeverLeft {
+		if answer.NotSent {
 			s.Reason, s.Why = ProviderUnreachable, "the request never left"
 		}
 		if s.ProviderMessage == "" {
@@ -312,7 +312,7 @@ func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settl
 	order.Email, order.Password = w.profile.Email, w.password
 	answer, call := p.apply(ctx, order)
 	s.Calls = append(s.Calls, call)
-	switch answer.Verdict {
+	switch answer.Outcome {
 	case Confirmed:
 		s.AddonState = AddonSuccess
 	case Rejected:
@@ -324,7 +324,7 @@ func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settl
 
 func (p *Processor) apply(ctx context.Context, order Order) (Answer, ProviderCall) {
 	answer, call := asked(p.config.Now, string(order.Kind), order, func() Answer { return p.provider.Apply(ctx, order) })
-	p.breaker.Heard(answer)
+	p.breaker.Record(answer)
 	return answer, call
 }
 

@@ -44,12 +44,12 @@ func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answ
 		return operation.Answer{}
 	}
 	if p.misfit {
-		return operation.Answer{Misfit: true, Detail: "it is about CX-OTHER"}
+		return operation.Answer{Mismatch: true, Detail: "it is about CX-OTHER"}
 	}
 	if p.reject {
-		return operation.Answer{Verdict: operation.Rejected, Message: "No."}
+		return operation.Answer{Outcome: operation.Rejected, Message: "No."}
 	}
-	return operation.Answer{Verdict: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
+	return operation.Answer{Outcome: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
 }
 
 func (p *willing) Status(context.Context, operation.Order) operation.Answer {
@@ -62,7 +62,7 @@ func (p *willing) Void(context.Context, operation.Order) operation.Answer {
 	if p.void != nil {
 		return *p.void
 	}
-	return operation.Answer{Verdict: operation.Rejected}
+	return operation.Answer{Outcome: operation.Rejected}
 }
 
 // troubled is a real store whose commits can be told to lose their answer, before
@@ -76,7 +76,7 @@ type troubled struct {
 	reserved, set int
 	away          int // how many calls from now on find nobody
 	unseen        int // how many looks from now on come before the commit
-	seen          operation.Facts
+	seen          operation.Snapshot
 	// late is how far the clock has gone on; committing is called when a
 	// reservation has taken hold.
 	late       time.Duration
@@ -108,18 +108,18 @@ func (s *troubled) ExtendLease(ctx context.Context, id string, epoch int64, unti
 	return s.DB.ExtendLease(ctx, id, epoch, until)
 }
 
-func (s *troubled) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+func (s *troubled) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	if f := s.beforeFacts; f != nil {
 		s.beforeFacts = nil
 		f()
 	}
 	if s.isAway() {
-		return operation.Facts{}, errAway
+		return operation.Snapshot{}, errAway
 	}
 	if s.unseen--; s.unseen >= 0 {
 		return s.seen, nil
 	}
-	facts, err := s.DB.Facts(ctx, q)
+	facts, err := s.DB.Snapshot(ctx, q)
 	s.seen = facts
 	return facts, err
 }
@@ -501,9 +501,9 @@ func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
 		want    operation.State
 		checks  int
 	}{
-		"not known, then carried out": {[]operation.Answer{unknown, unknown, {Verdict: operation.Confirmed, Transaction: "P-9"}}, operation.Success, 3},
+		"not known, then carried out": {[]operation.Answer{unknown, unknown, {Outcome: operation.Confirmed, Transaction: "P-9"}}, operation.Success, 3},
 		"never known":                 {[]operation.Answer{unknown}, operation.Failed, 4},
-		"silent, then rejected":       {[]operation.Answer{{}, {Verdict: operation.Rejected, Message: "No."}}, operation.Failed, 2},
+		"silent, then rejected":       {[]operation.Answer{{}, {Outcome: operation.Rejected, Message: "No."}}, operation.Failed, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t)

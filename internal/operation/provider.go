@@ -41,17 +41,17 @@ type Order struct {
 	ExpiresAt time.Time
 }
 
-// Verdict is what an answer comes to.
-type Verdict int
+// Outcome is what an answer comes to.
+type Outcome int
 
 // Unknown comes first: code that forgets to decide must not refund.
 const (
-	Unknown Verdict = iota
+	Unknown Outcome = iota
 	Confirmed
 	Rejected
 )
 
-func (v Verdict) String() string {
+func (v Outcome) String() string {
 	switch v {
 	case Confirmed:
 		return "confirmed"
@@ -61,8 +61,8 @@ func (v Verdict) String() string {
 	return "unknown"
 }
 
-// VerdictOf reads what String has written.
-func VerdictOf(text string) Verdict {
+// ParseOutcome reads what String has written.
+func ParseOutcome(text string) Outcome {
 	switch text {
 	case "confirmed":
 		return Confirmed
@@ -74,16 +74,16 @@ func VerdictOf(text string) Verdict {
 
 // Answer is what came back, judged strictly.
 type Answer struct {
-	Verdict Verdict
-	// NeverLeft: not a byte of the request reached the provider, so that it
+	Outcome Outcome
+	// NotSent: not a byte of the request reached the provider, so that it
 	// cannot have done anything. The verdict is then Rejected.
-	NeverLeft bool
+	NotSent bool
 	// NotFound: the provider says, on Status, that it does not know the
 	// reference. The verdict is then Unknown: it may not know it yet.
 	NotFound bool
-	// Misfit: what came back was about something else than was asked. The
+	// Mismatch: what came back was about something else than was asked. The
 	// verdict is then Unknown.
-	Misfit bool
+	Mismatch bool
 	// Transaction is the provider's own number, if it gave one.
 	Transaction string
 	// Message is the provider's word for people; Detail is ours, for staff. A

@@ -158,11 +158,11 @@ func (r *Reviewer) review(ctx context.Context, op Operation) error {
 		return err
 	}
 	switch {
-	case answer.Verdict == Confirmed:
+	case answer.Outcome == Confirmed:
 		return r.settle(ctx, op, Success, answer, "", "the provider says that it was carried out", calls)
-	case answer.Verdict == Rejected && answer.Message != "":
+	case answer.Outcome == Rejected && answer.Message != "":
 		return r.settle(ctx, op, Failed, answer, ProviderRejected, "the provider says that it was rejected", calls)
-	case answer.Verdict == Rejected:
+	case answer.Outcome == Rejected:
 		return r.settle(ctx, op, Failed, answer, NotConfirmed, "the provider says that it will never be carried out", calls)
 	}
 	return r.postpone(ctx, op, answer, calls)
@@ -233,14 +233,14 @@ func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 	if send {
 		answer, call = asked(r.config.Now, string(order.Kind), order, func() Answer { return r.provider.Apply(ctx, order) })
 		s.Calls = append(s.Calls, call)
-		if answer.NeverLeft {
+		if answer.NotSent {
 			// That this call did not leave says nothing of an earlier one with
 			// the same reference.
-			answer.Verdict = Unknown
-			s.Calls[len(s.Calls)-1].Answer.Verdict = Unknown
+			answer.Outcome = Unknown
+			s.Calls[len(s.Calls)-1].Answer.Outcome = Unknown
 		}
 	}
-	switch answer.Verdict {
+	switch answer.Outcome {
 	case Confirmed:
 		s.State = AddonSuccess
 	case Rejected:
@@ -282,9 +282,9 @@ func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	switch e, contradicts := contradiction(op, answer, now); {
 	case contradicts:
 		check.Exception = &e
-	case answer.Verdict == Unknown && op.Checks < lateChecks:
+	case answer.Outcome == Unknown && op.Checks < lateChecks:
 		check.Again = now.Add(r.config.MaxInterval)
-	case answer.Verdict == Unknown && op.Reason == RejectedByReview:
+	case answer.Outcome == Unknown && op.Reason == RejectedByReview:
 		// After a void of review's own the provider has said so once.
 		check.Exception = &Exception{
 			OperationID: op.ID, Kind: VoidUnanswered, At: now,
@@ -300,16 +300,16 @@ func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 func contradiction(op Operation, answer Answer, now time.Time) (e Exception, contradicts bool) {
 	e = Exception{OperationID: op.ID, At: now}
 	switch {
-	case answer.Verdict == Confirmed && op.State == Failed:
+	case answer.Outcome == Confirmed && op.State == Failed:
 		e.Kind = LateSuccess
 		e.Detail = "refunded as " + string(op.Reason) + "; the provider says that it was carried out as " + answer.Transaction
-	case answer.Verdict == Rejected && op.State == Success:
+	case answer.Outcome == Rejected && op.State == Success:
 		e.Kind = RejectedAfterSuccess
 		e.Detail = "charged; the provider says that it was not carried out"
 		if answer.Message != "" {
 			e.Detail += ": " + answer.Message
 		}
-	case answer.Verdict == Confirmed && op.State == Success && op.ProviderTransaction != "" && answer.Transaction != op.ProviderTransaction:
+	case answer.Outcome == Confirmed && op.State == Success && op.ProviderTransaction != "" && answer.Transaction != op.ProviderTransaction:
 		e.Kind = DuplicateEffect
 		e.Detail = "settled as " + op.ProviderTransaction + "; the provider also says that it was carried out as " + answer.Transaction
 	default:

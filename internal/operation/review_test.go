@@ -20,8 +20,8 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 		balance string
 		person  bool
 	}{
-		"it never was and never will be": {operation.Answer{Verdict: operation.Rejected}, operation.Failed, operation.NotConfirmed, "1000.00 held 0.00", false},
-		"it had been carried out":        {operation.Answer{Verdict: operation.Confirmed, Transaction: "P-9"}, operation.Success, "", "801.00 held 0.00", false},
+		"it never was and never will be": {operation.Answer{Outcome: operation.Rejected}, operation.Failed, operation.NotConfirmed, "1000.00 held 0.00", false},
+		"it had been carried out":        {operation.Answer{Outcome: operation.Confirmed, Transaction: "P-9"}, operation.Success, "", "801.00 held 0.00", false},
 		"no answer":                      {operation.Answer{}, operation.NeedsReview, "", "801.00 held 199.00", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,9 +130,9 @@ func TestReviewer_UnknownAddonBacksOffAndIsListed(t *testing.T) {
 
 // Every void after a refund is in the operation's record; there are three at most.
 func TestReviewer_LateChecksAreRecordedAndBounded(t *testing.T) {
-	confirmed := operation.Answer{Verdict: operation.Confirmed, Transaction: "P-9"}
-	rejected := operation.Answer{Verdict: operation.Rejected}
-	misfit := operation.Answer{Misfit: true, Detail: "it is about CX-OTHER"}
+	confirmed := operation.Answer{Outcome: operation.Confirmed, Transaction: "P-9"}
+	rejected := operation.Answer{Outcome: operation.Rejected}
+	misfit := operation.Answer{Mismatch: true, Detail: "it is about CX-OTHER"}
 	for _, row := range []struct {
 		name     string
 		reason   operation.Reason

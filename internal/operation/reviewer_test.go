@@ -216,7 +216,7 @@ func TestReviewer_HangingQuestionsStopNoOthers(t *testing.T) {
 type instant struct{}
 
 func (instant) Apply(_ context.Context, order operation.Order) operation.Answer {
-	return operation.Answer{Verdict: operation.Confirmed, Transaction: "P-" + order.Reference}
+	return operation.Answer{Outcome: operation.Confirmed, Transaction: "P-" + order.Reference}
 }
 func (i instant) Status(ctx context.Context, order operation.Order) operation.Answer {
 	return i.Apply(ctx, order)

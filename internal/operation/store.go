@@ -17,8 +17,8 @@ type Store interface {
 	// OperationByKey finds the operation that an operator's key stands for.
 	OperationByKey(ctx context.Context, operatorID int64, key string) (op Operation, found bool, err error)
 
-	// Facts reads, in one snapshot, what a request is judged on.
-	Facts(ctx context.Context, question Question) (Facts, error)
+	// Snapshot reads, in one snapshot, what a request is judged on.
+	Snapshot(ctx context.Context, question SnapshotQuery) (Snapshot, error)
 
 	// Reserve makes a draft true as a whole: the key claimed, the customer
 	// free and claimed, the price debited, the operation recorded as
@@ -208,8 +208,8 @@ type Exception struct {
 // ErrMoved is what Reserve returns when the facts are no longer what they were.
 var ErrMoved = errors.New("what the draft rests on has changed")
 
-// Question names what a request is about.
-type Question struct {
+// SnapshotQuery names what a request is about.
+type SnapshotQuery struct {
 	OperatorID     int64
 	IdempotencyKey string
 	Kind           Kind
@@ -226,8 +226,8 @@ type Question struct {
 	DuplicatesSince time.Time
 }
 
-// Facts is how things stood at one moment.
-type Facts struct {
+// Snapshot is how things stood at one moment.
+type Snapshot struct {
 	// KnownID is the operation that the key stands for; empty if it is new. Then
 	// the rest need not be filled.
 	KnownID string
@@ -366,9 +366,9 @@ func (s Settlement) Contradicts(op Operation) (all []Exception) {
 	said := Answer{Transaction: s.ProviderTransaction, Message: s.ProviderMessage}
 	switch s.To {
 	case Success:
-		said.Verdict = Confirmed
+		said.Outcome = Confirmed
 	case Failed:
-		said.Verdict = Rejected
+		said.Outcome = Rejected
 	}
 	if e, contradicts := contradiction(op, said, s.At); contradicts {
 		all = append(all, e)
@@ -405,7 +405,7 @@ type ProviderCall struct {
 // Mismatch is the exception that there is where the provider answered about something
 // else: whatever it mixed up, somebody should ask them.
 func (c ProviderCall) Mismatch(operationID string) (e Exception, mismatch bool) {
-	if !c.Answer.Misfit {
+	if !c.Answer.Mismatch {
 		return e, false
 	}
 	return Exception{OperationID: operationID, Kind: WrongAnswer, Detail: c.Reference + ": " + c.Answer.Detail, At: c.AnsweredAt}, true

@@ -63,7 +63,7 @@ func (l line) ask(ctx context.Context, what string, o operation.Order, put func(
 	held = held && l.holds(id)
 	q.mu.Lock()
 	q.underWay[id]--
-	if answer.Verdict == operation.Rejected && held {
+	if answer.Outcome == operation.Rejected && held {
 		q.refuted[id] = append(q.refuted[id], refutation{l.life, task})
 	}
 	q.mu.Unlock()

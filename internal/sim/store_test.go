@@ -159,8 +159,8 @@ func (s store) OperationByKey(ctx context.Context, operatorID int64, key string)
 	return f.value, f.found, err
 }
 
-func (s store) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
-	return reading(s, ctx, "facts", "", func() (operation.Facts, error) { return s.db.Facts(ctx, q) })
+func (s store) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
+	return reading(s, ctx, "facts", "", func() (operation.Snapshot, error) { return s.db.Snapshot(ctx, q) })
 }
 
 func (s store) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {

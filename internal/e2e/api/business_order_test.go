@@ -308,11 +308,11 @@ func (o *bizOrder) breakDown() (undo func()) {
 	o.TB.Helper()
 	o.Steer("status", `{"mode":"down"}`)
 	for range 3 {
-		o.Node.Breaker.Heard(operation.Answer{NeverLeft: true})
+		o.Node.Breaker.Record(operation.Answer{NotSent: true})
 	}
 	return func() {
 		o.Steer("status", `{"mode":"up"}`)
-		o.Node.Breaker.Heard(operation.Answer{Verdict: operation.Confirmed})
+		o.Node.Breaker.Record(operation.Answer{Outcome: operation.Confirmed})
 	}
 }
 

@@ -239,9 +239,9 @@ func (b *biz) settle(as e2e.Caller, transaction string, to operation.State) {
 		b.TB.Fatalf("the operation to settle: %v, %v", found, err)
 	}
 	outcome := operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: to, At: b.Now(), Node: "test", Why: "the test said so"}
-	answer := operation.Answer{Verdict: operation.Confirmed}
+	answer := operation.Answer{Outcome: operation.Confirmed}
 	if to == operation.Failed {
-		answer.Verdict = operation.Rejected
+		answer.Outcome = operation.Rejected
 		outcome.Reason, outcome.ProviderMessage = operation.NotConfirmed, "It was not carried out."
 	}
 	outcome.Calls = []operation.ProviderCall{{Reference: op.ID, What: "status", Component: op.Main, Answer: answer, AskedAt: b.Now(), AnsweredAt: b.Now()}}

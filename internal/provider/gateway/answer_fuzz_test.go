@@ -68,14 +68,14 @@ func FuzzProviderAnswer(f *testing.F) {
 			}
 			if plainHead.MatchString(contentType) {
 				want, notFound := byThePage(question, response.StatusCode, body)
-				if answer.Verdict != want || answer.NotFound != notFound {
+				if answer.Outcome != want || answer.NotFound != notFound {
 					t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v\nwant verdict %v, not found %t", question, code, contentType, body, answer, want, notFound)
 				}
-			} else if answer.Verdict == operation.Confirmed && !jsonHead.MatchString(contentType) {
+			} else if answer.Outcome == operation.Confirmed && !jsonHead.MatchString(contentType) {
 				t.Errorf("%s: HTTP %d %q\n%q\nwas believed: %+v", question, code, contentType, body, answer)
 			}
 			kept := answer.Message + answer.Detail + answer.Transaction
-			if answer.NeverLeft || strings.Contains(kept, order.Password) || strings.Contains(kept, "t0k3n") {
+			if answer.NotSent || strings.Contains(kept, order.Password) || strings.Contains(kept, "t0k3n") {
 				t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v", question, code, contentType, body, answer)
 			}
 		}
@@ -94,7 +94,7 @@ var (
 )
 
 // byThePage is the table of docs/provider-protocol.md.
-func byThePage(question string, code int, body string) (verdict operation.Verdict, notFound bool) {
+func byThePage(question string, code int, body string) (verdict operation.Outcome, notFound bool) {
 	said, ok := readStrictly(body)
 	if !ok || len(body) > 64<<10 || code != 200 && !refusals.MatchString(fmt.Sprint(code)) {
 		return operation.Unknown, false

@@ -106,9 +106,9 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.An
 		return g.conclude(string(order.Kind), judged{
 			cause: Unreachable,
 			answer: operation.Answer{
-				Verdict:   operation.Rejected,
-				NeverLeft: true,
-				Detail:    "the order was not sent: it has no reference, or is of no kind the provider knows",
+				Outcome: operation.Rejected,
+				NotSent: true,
+				Detail:  "the order was not sent: it has no reference, or is of no kind the provider knows",
 			},
 		})
 	}
@@ -118,7 +118,7 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.An
 		if failed.neverLeft {
 			// Nothing was asked, so nothing can have been done. Only here:
 			// a status or void that did not leave says nothing about the order.
-			result.answer.Verdict, result.answer.NeverLeft = operation.Rejected, true
+			result.answer.Outcome, result.answer.NotSent = operation.Rejected, true
 		}
 		return g.conclude(string(order.Kind), result)
 	}
@@ -134,7 +134,7 @@ func (g *Gateway) ResetPassword(ctx context.Context, reset operation.PasswordRes
 	if failed != nil {
 		result := failed.judged()
 		if failed.neverLeft {
-			result.answer.Verdict, result.answer.NeverLeft = operation.Rejected, true
+			result.answer.Outcome, result.answer.NotSent = operation.Rejected, true
 		}
 		return g.conclude("reset_password", result)
 	}
@@ -218,7 +218,7 @@ func (g *Gateway) detached(ctx context.Context) (context.Context, context.Cancel
 
 // conclude reports a call and hands its answer on.
 func (g *Gateway) conclude(what string, result judged) operation.Answer {
-	g.observe(Observation{What: what, Cause: result.cause, Verdict: result.answer.Verdict})
+	g.observe(Observation{What: what, Cause: result.cause, Verdict: result.answer.Outcome})
 	return result.answer
 }
 

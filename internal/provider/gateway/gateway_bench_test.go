@@ -24,7 +24,7 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if answer := g.Apply(context.Background(), order); answer.Verdict != operation.Confirmed {
+			if answer := g.Apply(context.Background(), order); answer.Outcome != operation.Confirmed {
 				b.Errorf("answered %+v", answer)
 			}
 		}

@@ -221,7 +221,7 @@ func TestAnOrderThatCannotBeNamedIsNotSent(t *testing.T) {
 		odd := order
 		change(&odd)
 		got := g.Apply(context.Background(), odd)
-		if got.Verdict != operation.Rejected || !got.NeverLeft {
+		if got.Outcome != operation.Rejected || !got.NotSent {
 			t.Errorf("Apply(%+v) = %+v; want it never to leave", odd, got)
 		}
 	}
@@ -242,7 +242,7 @@ func TestCallsShareAConnection(t *testing.T) {
 	defer server.Close()
 	g := open(t, Config{URL: server.URL})
 	for range 50 {
-		if got := g.Apply(context.Background(), order); got.Verdict != operation.Rejected {
+		if got := g.Apply(context.Background(), order); got.Outcome != operation.Rejected {
 			t.Fatalf("Apply = %+v", got)
 		}
 	}

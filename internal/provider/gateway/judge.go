@@ -11,7 +11,7 @@ import (
 
 // meaning is what one status of the protocol comes to.
 type meaning struct {
-	verdict  operation.Verdict
+	verdict  operation.Outcome
 	notFound bool
 	// refusal: it may also come with a 4xx, as web frameworks like to.
 	refusal bool
@@ -48,7 +48,7 @@ func (g *Gateway) judge(got reply, order operation.Order, meanings map[string]me
 	}
 	if wrong := g.misfit(said, order); wrong != "" {
 		result := violation("HTTP %d, but %s", got.code, wrong).judged()
-		result.answer.Misfit = true
+		result.answer.Mismatch = true
 		return result
 	}
 
@@ -66,7 +66,7 @@ func (g *Gateway) judge(got reply, order operation.Order, meanings map[string]me
 		return violation("status %q without a message", said.status).judged()
 	}
 	result := judged{cause: Answered, answer: operation.Answer{
-		Verdict:     means.verdict,
+		Outcome:     means.verdict,
 		NotFound:    means.notFound,
 		Transaction: said.transaction,
 		Message:     g.message(said.message, order.Password),

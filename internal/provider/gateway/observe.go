@@ -28,7 +28,7 @@ type Observation struct {
 	// catalogue or probe.
 	What    string
 	Cause   Cause
-	Verdict operation.Verdict
+	Verdict operation.Outcome
 }
 
 // failure is a call without an answer that can be judged.

@@ -41,8 +41,8 @@ func TestEveryCallIsObservedWithItsCause(t *testing.T) {
 			}})
 			answer := g.Apply(context.Background(), order)
 			g.Status(context.Background(), order)
-			if len(got) != 2 || got[0] != (Observation{"activate", tt.want, answer.Verdict}) || got[1].What != "status" || got[1].Cause != tt.want {
-				t.Errorf("observed %v; want %s twice, with the verdict %s", got, tt.want, answer.Verdict)
+			if len(got) != 2 || got[0] != (Observation{"activate", tt.want, answer.Outcome}) || got[1].What != "status" || got[1].Cause != tt.want {
+				t.Errorf("observed %v; want %s twice, with the verdict %s", got, tt.want, answer.Outcome)
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func TestTimeoutIsItsOwnCause(t *testing.T) {
 	})
 	var got Observation
 	g := open(t, Config{URL: server.URL, Timeout: time.Second, Observe: func(o Observation) { got = o }})
-	if answer := g.Void(context.Background(), order); answer.Verdict != operation.Unknown || got.Cause != TimedOut {
+	if answer := g.Void(context.Background(), order); answer.Outcome != operation.Unknown || got.Cause != TimedOut {
 		t.Errorf("Void = %+v, observed %+v; want it to time out", answer, got)
 	}
 }
@@ -101,7 +101,7 @@ func TestAMessageIsMadeFitToKeep(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := open(t, Config{URL: answering(t, 422, string(body)).URL, Token: "t0ken"}).Apply(context.Background(), order)
-			if got.Verdict != operation.Rejected || got.Message != tt.want {
+			if got.Outcome != operation.Rejected || got.Message != tt.want {
 				t.Errorf("Apply = %+v; want it rejected with %q", got, tt.want)
 			}
 		})

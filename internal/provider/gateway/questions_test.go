@@ -90,7 +90,7 @@ func TestProbeBelievesOnlyAnAnswer(t *testing.T) {
 func TestWhatIsSaidBesideAVoidIsNoRejection(t *testing.T) {
 	g := open(t, Config{URL: answering(t, 200, `{"reference":"`+order.Reference+`","status":"voided","message":"Cancelled."}`).URL})
 	for name, ask := range map[string]func(context.Context, operation.Order) operation.Answer{"status": g.Status, "void": g.Void} {
-		if got := ask(t.Context(), order); got.Verdict != operation.Rejected || got.Message != "" || got.Detail == "" {
+		if got := ask(t.Context(), order); got.Outcome != operation.Rejected || got.Message != "" || got.Detail == "" {
 			t.Errorf("%s = %+v; want it rejected, what was said kept for staff alone", name, got)
 		}
 	}

@@ -74,7 +74,7 @@ func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
 		}
 		if !way.reused {
 			provider = connect(t, link)
-		} else if _, got := ask(); got.Verdict != operation.Confirmed {
+		} else if _, got := ask(); got.Outcome != operation.Confirmed {
 			t.Fatalf("before the cut after %d bytes: %+v", after, got)
 		}
 		path.arm(&cut{answer: way.answer, after: after, end: way.end})
@@ -94,7 +94,7 @@ func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
 func (way cutting) check(t *testing.T, s *server, q question, order operation.Order, got operation.Answer, after, length int) {
 	t.Helper()
 	wanted := unknown
-	if q.name == "status" && way.reused && got.Verdict == operation.Confirmed {
+	if q.name == "status" && way.reused && got.Outcome == operation.Confirmed {
 		// A question that changes nothing may be put again, and was: the
 		// whole answer has come by another connection.
 		wanted = confirmed

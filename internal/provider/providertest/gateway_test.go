@@ -120,7 +120,7 @@ func BenchmarkApply(b *testing.B) {
 				Reference: fmt.Sprint("CX", next.Add(1)), Kind: operation.Renew, SubscriberID: "100234",
 				Mobile: "9812345678", Component: "TV-BASIC", Months: 1,
 			})
-			if answer.Verdict != operation.Confirmed {
+			if answer.Outcome != operation.Confirmed {
 				b.Errorf("Apply = %+v", answer)
 			}
 		}

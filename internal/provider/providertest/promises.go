@@ -62,7 +62,7 @@ func sameReferenceAtOnce(h *house) {
 		for _, answer := range answers {
 			// One that comes while another is being worked on may be told
 			// so; a definite answer is the same for all.
-			if answer.Verdict == operation.Rejected || answer.Verdict == operation.Confirmed && answer.Transaction != settled.Transaction {
+			if answer.Outcome == operation.Rejected || answer.Outcome == operation.Confirmed && answer.Transaction != settled.Transaction {
 				h.Errorf("one of many was answered %+v; want %q or not yet known", answer, settled.Transaction)
 			}
 		}
@@ -81,7 +81,7 @@ func voidRaces(h *house) {
 			}
 			return void(h, order)
 		})
-		applied, voided := answers[0].Verdict, answers[1].Verdict
+		applied, voided := answers[0].Outcome, answers[1].Outcome
 		if applied != voided || applied == operation.Unknown {
 			h.Errorf("order %d: apply says %s, void says %s; want the same, and definite", i, applied, voided)
 		}

@@ -95,7 +95,7 @@ const secretPassword = `s3cret"pässword`
 
 // want is what an answer must come to.
 type want struct {
-	verdict   operation.Verdict
+	verdict   operation.Outcome
 	notFound  bool
 	neverLeft bool
 }
@@ -122,13 +122,13 @@ func (w want) String() string {
 // mismatch says what is wrong with an answer; empty if nothing is. Beside what
 // is wanted it looks after what holds for every answer.
 func (w want) mismatch(got operation.Answer) string {
-	came := want{got.Verdict, got.NotFound, got.NeverLeft}
+	came := want{got.Outcome, got.NotFound, got.NotSent}
 	switch {
 	case came != w:
 		return fmt.Sprintf("answer = %s (%s); want %s", came, got.Detail, w)
-	case got.Verdict == operation.Confirmed && got.Transaction == "":
+	case got.Outcome == operation.Confirmed && got.Transaction == "":
 		return "a confirmation without the provider's number"
-	case got.Verdict == operation.Unknown && got.Detail == "":
+	case got.Outcome == operation.Unknown && got.Detail == "":
 		return "an unknown outcome that staff is told nothing about"
 	case leaks(got.Detail), leaks(got.Message), leaks(got.Transaction):
 		return fmt.Sprintf("the password is in the answer: %+v", got)

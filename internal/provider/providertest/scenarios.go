@@ -88,7 +88,7 @@ func (s scenario) play(h *house, order operation.Order) {
 
 	again := apply(h.Provider, order)
 	s.again.check(h, "apply again", again)
-	if again.Verdict == operation.Confirmed && again.Transaction != transaction {
+	if again.Outcome == operation.Confirmed && again.Transaction != transaction {
 		h.Errorf("the provider's number is %q, and %q when asked again", transaction, again.Transaction)
 	}
 	h.effects(order.Reference, s.effects)

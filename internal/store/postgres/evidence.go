@@ -61,7 +61,7 @@ func writeCalls(batch *pgx.Batch, all []callOf) {
 		column(all, func(c callOf) string { return c.Reference }),
 		column(all, func(c callOf) string { return c.What }),
 		column(all, func(c callOf) string { return c.Component }),
-		column(all, func(c callOf) string { return c.Answer.Verdict.String() }),
+		column(all, func(c callOf) string { return c.Answer.Outcome.String() }),
 		column(all, func(c callOf) *string { return possibleText(c.Answer.Transaction) }),
 		// Our own word for staff, or else the provider's for people.
 		column(all, func(c callOf) string { return cmp.Or(c.Answer.Detail, c.Answer.Message) }),

@@ -17,26 +17,26 @@ import (
 const maxQuestions = 128
 
 // questioning is one question that waits to be answered.
-type questioning = entrant[operation.Question, answered]
+type questioning = entrant[operation.SnapshotQuery, answered]
 
 // answered is what there is to a question; found, if there is such an operator.
 type answered struct {
-	facts operation.Facts
+	facts operation.Snapshot
 	found bool
 }
 
 func (db *DB) openFacts() {
-	db.questions = openLane(laneOptions[operation.Question, answered]{
+	db.questions = openLane(laneOptions[operation.SnapshotQuery, answered]{
 		most: maxQuestions, locks: db.locks, fleeting: true, // nothing comes of a question
-		operator: func(q operation.Question) int64 { return q.OperatorID },
+		operator: func(q operation.SnapshotQuery) int64 { return q.OperatorID },
 		// A read waits for no row, only for a migration that has the table.
 		together: func(all []*questioning, _ time.Duration) error { return db.answerTogether(all) },
 	})
 }
 
-// Facts reads what a request is judged on, in one statement and so at one moment,
+// Snapshot reads what a request is judged on, in one statement and so at one moment,
 // which comes after the question. Renewals come in bursts, and share the statement.
-func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+func (db *DB) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	if q.Kind == operation.Activate {
 		return db.activationFacts(ctx, q)
 	}
@@ -45,7 +45,7 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 		err = fmt.Errorf("there is no operator %d", q.OperatorID)
 	}
 	if err != nil {
-		return operation.Facts{}, fmt.Errorf("read the facts: %w", err)
+		return operation.Snapshot{}, fmt.Errorf("read the facts: %w", err)
 	}
 	return got.facts, nil
 }
@@ -82,12 +82,12 @@ func (p *possibleFacts) targets() []any {
 
 // found is what was read; nothing but the operation, where the key is known, and
 // nothing else in maintenance.
-func (p *possibleFacts) found() (facts operation.Facts, fresh bool) {
+func (p *possibleFacts) found() (facts operation.Snapshot, fresh bool) {
 	if p.known.Valid {
-		return operation.Facts{KnownID: p.known.String}, false
+		return operation.Snapshot{KnownID: p.known.String}, false
 	}
 	if p.stopped {
-		return operation.Facts{Maintenance: true}, false
+		return operation.Snapshot{Maintenance: true}, false
 	}
 	facts.Offer.Plan, facts.Offer.Sellable = p.plan.found()
 	facts.Offer.VerifiedAt = moment(p.verified)
@@ -98,7 +98,7 @@ func (p *possibleFacts) found() (facts operation.Facts, fresh bool) {
 // answerTogether reads the facts of renewals: of the operator's own subscribers, by
 // id or else by number.
 func (db *DB) answerTogether(all []*questioning) error {
-	questions := column(all, func(q *questioning) operation.Question { return q.asks })
+	questions := column(all, func(q *questioning) operation.SnapshotQuery { return q.asks })
 	return db.repeat(context.Background(), func(conn *pgxpool.Conn) error {
 		working, cancel := context.WithTimeout(context.Background(), statementTimeout)
 		defer cancel()
@@ -115,14 +115,14 @@ func (db *DB) answerTogether(all []*questioning) error {
 			  LEFT JOIN LATERAL (`+sellable+` AND p.id = q.plan_id COLLATE "C") AS p ON true
 			  LEFT JOIN subscribers s ON s.operator_id = q.operator_id
 			       AND s.id = coalesce(nullif(q.subscriber_id, ''), (SELECT m.id FROM subscribers m WHERE m.mobile = q.mobile COLLATE "C")) COLLATE "C"`,
-			column(questions, func(q operation.Question) int64 { return q.OperatorID }),
-			column(questions, func(q operation.Question) string { return q.SubscriberID }),
-			column(questions, func(q operation.Question) string { return q.Mobile }),
-			column(questions, func(q operation.Question) string { return q.PlanID }),
-			column(questions, func(q operation.Question) int64 { return q.DuplicatesSince.UnixMilli() }),
-			column(questions, func(q operation.Question) string { return q.IdempotencyKey }),
-			column(questions, func(q operation.Question) string { return q.Provider }),
-			column(questions, func(q operation.Question) bool { return q.Kind == operation.AdvanceRenew }))
+			column(questions, func(q operation.SnapshotQuery) int64 { return q.OperatorID }),
+			column(questions, func(q operation.SnapshotQuery) string { return q.SubscriberID }),
+			column(questions, func(q operation.SnapshotQuery) string { return q.Mobile }),
+			column(questions, func(q operation.SnapshotQuery) string { return q.PlanID }),
+			column(questions, func(q operation.SnapshotQuery) int64 { return q.DuplicatesSince.UnixMilli() }),
+			column(questions, func(q operation.SnapshotQuery) string { return q.IdempotencyKey }),
+			column(questions, func(q operation.SnapshotQuery) string { return q.Provider }),
+			column(questions, func(q operation.SnapshotQuery) bool { return q.Kind == operation.AdvanceRenew }))
 		_, err = collect(rows, err, func(row scanner) (struct{}, error) {
 			var n int64
 			var facts possibleFacts
@@ -144,7 +144,7 @@ func (db *DB) answerTogether(all []*questioning) error {
 
 // activationFacts reads the facts of an activation, after releasing the number or the
 // id that it wants if only a deleted operator's subscriber has it, and no longer may.
-func (db *DB) activationFacts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+func (db *DB) activationFacts(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	facts, err := db.factsOfActivation(ctx, q)
 	if err != nil || facts.KnownID != "" || facts.Subscriber == nil && (q.SubscriberID == "" || facts.FreeID == q.SubscriberID) {
 		return facts, err
@@ -157,7 +157,7 @@ func (db *DB) activationFacts(ctx context.Context, q operation.Question) (operat
 
 // factsOfActivation reads the facts of an activation: of whoever has the number, of
 // any operator, for it is unique in the service.
-func (db *DB) factsOfActivation(ctx context.Context, q operation.Question) (operation.Facts, error) {
+func (db *DB) factsOfActivation(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	var possible possibleFacts
 	var free sql.NullString
 	err := db.read(ctx).queryRow(`
@@ -174,7 +174,7 @@ func (db *DB) factsOfActivation(ctx context.Context, q operation.Question) (oper
 		err = fmt.Errorf("there is no operator %d", q.OperatorID)
 	}
 	if err != nil {
-		return operation.Facts{}, fmt.Errorf("read the facts: %w", err)
+		return operation.Snapshot{}, fmt.Errorf("read the facts: %w", err)
 	}
 	facts, fresh := possible.found()
 	switch {

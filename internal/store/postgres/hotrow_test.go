@@ -92,7 +92,7 @@ func (tr *trader) admit() error {
 func (tr *trader) reserve() (operation.Operation, error) {
 	deal := int(tr.deals.Add(1))
 	now := filledAt.Add(time.Hour)
-	facts, err := tr.node.Facts(tr.Context(), operation.Question{
+	facts, err := tr.node.Snapshot(tr.Context(), operation.SnapshotQuery{
 		OperatorID: tr.account.ID, Kind: operation.Renew, SubscriberID: tr.subscribers[deal%len(tr.subscribers)], PlanID: "BASIC-1", DuplicatesSince: now,
 	})
 	if err != nil {

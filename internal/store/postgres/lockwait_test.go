@@ -116,7 +116,7 @@ func (f *lockFixture) trade(n int) (slowest time.Duration) {
 		return err
 	})
 	call("look at the facts", func(ctx context.Context) error {
-		_, err := f.db.Facts(ctx, operation.Question{
+		_, err := f.db.Snapshot(ctx, operation.SnapshotQuery{
 			OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", IdempotencyKey: key, Provider: "test", DuplicatesSince: noon,
 		})
 		return err

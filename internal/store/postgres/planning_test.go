@@ -63,7 +63,7 @@ func TestARequestReadsNoTableFromEndToEndHoweverSmallItIs(t *testing.T) {
 	if _, found, err := db.OperationByKey(t.Context(), draft.OperatorID, draft.IdempotencyKey); err != nil || found {
 		t.Fatalf("found %v, %v", found, err)
 	}
-	_, err := db.Facts(t.Context(), operation.Question{OperatorID: draft.OperatorID, Kind: draft.Kind, Mobile: draft.Mobile, PlanID: draft.PlanID, DuplicatesSince: noon})
+	_, err := db.Snapshot(t.Context(), operation.SnapshotQuery{OperatorID: draft.OperatorID, Kind: draft.Kind, Mobile: draft.Mobile, PlanID: draft.PlanID, DuplicatesSince: noon})
 	ok(t, err)
 	op, err := db.Reserve(t.Context(), draft)
 	ok(t, err)
@@ -97,7 +97,7 @@ func TestAKeyIsFoundWithoutGoingThroughTheOperatorsOperations(t *testing.T) {
 	}
 	before := reads()
 	for i, key := range []string{keyOf(100), "key-1", "another", ""} {
-		facts, err := db.Facts(t.Context(), operation.Question{
+		facts, err := db.Snapshot(t.Context(), operation.SnapshotQuery{
 			OperatorID: customers[i].record.Operator.ID, IdempotencyKey: key, Kind: operation.Renew, SubscriberID: customers[i].subscriber, PlanID: "BASIC-1",
 		})
 		if err != nil || (facts.KnownID != "") != (i == 0) {

@@ -67,7 +67,7 @@ type DB struct {
 	role  Role
 	pool  *pgxpool.Pool
 	// What many callers have at a time goes together.
-	questions    *lane[operation.Question, answered]
+	questions    *lane[operation.SnapshotQuery, answered]
 	admissions   *lane[access.Admission, access.Admitted]
 	reservations *lane[operation.Draft, operation.Operation]
 	settlements  *lane[settling, operation.Operation]

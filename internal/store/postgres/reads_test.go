@@ -30,7 +30,7 @@ func TestAReadThatWasGivenUpForAMigrationIsReadAgain(t *testing.T) {
 	}
 	for name, read := range map[string]func() error{
 		"one statement": func() error {
-			_, err := db.Facts(context.Background(), operation.Question{OperatorID: operator.ID, Kind: operation.Activate, Mobile: "9811111111", PlanID: "BASIC-1"})
+			_, err := db.Snapshot(context.Background(), operation.SnapshotQuery{OperatorID: operator.ID, Kind: operation.Activate, Mobile: "9811111111", PlanID: "BASIC-1"})
 			return err
 		},
 		"several statements": func() error {

@@ -87,7 +87,7 @@ func renewing(b *testing.B, db *DB, c customer, round int64) error {
 	if err != nil || !admitted.Counted {
 		return fmt.Errorf("admitted %+v: %w", admitted, err)
 	}
-	facts, err := db.Facts(ctx, operation.Question{OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", IdempotencyKey: key, Provider: "test", DuplicatesSince: noon})
+	facts, err := db.Snapshot(ctx, operation.SnapshotQuery{OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", IdempotencyKey: key, Provider: "test", DuplicatesSince: noon})
 	if err != nil || facts.KnownID != "" {
 		return fmt.Errorf("known as %s: %w", facts.KnownID, err)
 	}

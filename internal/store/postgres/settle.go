@@ -120,7 +120,7 @@ const definiteAnswers = `
 func readAnswer(row scanner) (a operation.Answer, err error) {
 	var outcome string
 	err = row.Scan(&outcome, &a.Transaction, &a.Message)
-	a.Verdict = operation.VerdictOf(outcome)
+	a.Outcome = operation.ParseOutcome(outcome)
 	return a, err
 }
 

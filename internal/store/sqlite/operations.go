@@ -64,9 +64,9 @@ func oneOperation(from rowQuerier, condition string, args ...any) (operation.Ope
 	return op, true, nil
 }
 
-// Facts reads what a request is judged on, in one snapshot. Of a renewal that is,
+// Snapshot reads what a request is judged on, in one snapshot. Of a renewal that is,
 // all but a little, what its reservation and its settlement will change.
-func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+func (db *DB) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	facts, err := db.facts(ctx, q)
 	if err != nil || q.Kind != operation.Activate || facts.KnownID != "" ||
 		facts.Subscriber == nil && (q.SubscriberID == "" || facts.FreeID == q.SubscriberID) {
@@ -79,12 +79,12 @@ func (db *DB) Facts(ctx context.Context, q operation.Question) (operation.Facts,
 	return db.facts(ctx, q)
 }
 
-func (db *DB) facts(ctx context.Context, q operation.Question) (operation.Facts, error) {
+func (db *DB) facts(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	at := db.writer.ask
 	if q.Kind == operation.Activate {
 		at = db.snapshot // nobody else has to wait while a free id is searched for
 	}
-	var facts operation.Facts
+	var facts operation.Snapshot
 	err := at(ctx, func(from querier) error {
 		var balance int64
 		var known sql.NullString
@@ -115,7 +115,7 @@ func (db *DB) facts(ctx context.Context, q operation.Question) (operation.Facts,
 }
 
 // customerFacts reads what there is to know of the customer that a question names.
-func (db *DB) customerFacts(from querier, q operation.Question, facts *operation.Facts) (err error) {
+func (db *DB) customerFacts(from querier, q operation.SnapshotQuery, facts *operation.Snapshot) (err error) {
 	if q.Kind == operation.Activate {
 		// Whoever has the number, of any operator: it is unique in the service.
 		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
@@ -144,7 +144,7 @@ func (db *DB) customerFacts(from querier, q operation.Question, facts *operation
 // succeeded has made one, at the moment it was completed: they lie together, which
 // the subscriber's operations do not. All are looked at: the one that was bought last
 // need not have the latest moment, where clocks differ or are set.
-func duplicateOf(from querier, subscriberID string, q operation.Question) (string, error) {
+func duplicateOf(from querier, subscriberID string, q operation.SnapshotQuery) (string, error) {
 	var id string
 	err := from.queryRow(`
 		SELECT o.id FROM cycles c CROSS JOIN operations o ON o.id = c.operation_id

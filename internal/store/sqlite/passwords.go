@@ -68,7 +68,7 @@ func refuseReset(tx *tx, operator subscription.Operator, now time.Time) error {
 }
 
 // EndPasswordReset writes down what came of a reset.
-func (db *DB) EndPasswordReset(ctx context.Context, act admin.Act, reset admin.PasswordReset, verdict operation.Verdict) error {
+func (db *DB) EndPasswordReset(ctx context.Context, act admin.Act, reset admin.PasswordReset, verdict operation.Outcome) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		return logAct(tx, act, reset.OperatorID, reset.Subject(), reset.State("asked"), reset.State(verdict.String()))
 	})

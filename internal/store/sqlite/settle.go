@@ -106,7 +106,7 @@ func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement)
 	said, err := collect(rows, err, func(row scanner) (a operation.Answer, err error) {
 		var outcome string
 		err = row.Scan(&outcome, &a.Transaction, &a.Message)
-		a.Verdict = operation.VerdictOf(outcome)
+		a.Outcome = operation.ParseOutcome(outcome)
 		return a, err
 	})
 	if err != nil {
@@ -252,7 +252,7 @@ func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall
 		_, err := tx.exec(`
 			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
-			operationID, call.Reference, call.What, call.Component, call.Answer.Verdict.String(), textOrNull(call.Answer.Transaction),
+			operationID, call.Reference, call.What, call.Component, call.Answer.Outcome.String(), textOrNull(call.Answer.Transaction),
 			detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
 		if err != nil {
 			return fmt.Errorf("write down a provider call: %w", err)

@@ -161,7 +161,7 @@ func (g *ground) renew(n int) error {
 	if err != nil {
 		return err
 	}
-	facts, err := g.Facts(ctx, operation.Question{
+	facts, err := g.Snapshot(ctx, operation.SnapshotQuery{
 		OperatorID: operator.ID, IdempotencyKey: request, Kind: operation.Renew, PlanID: g.plan.ID, Provider: "test",
 		SubscriberID: g.subscriber(i, n/benchOperators%benchSubscribers), DuplicatesSince: now.Add(-2 * time.Minute),
 	})
@@ -183,7 +183,7 @@ func (g *ground) renew(n int) error {
 		OperationID: op.ID, Epoch: 1, To: operation.Success, At: now, Node: "node-1", Why: "the provider confirmed", ProviderTransaction: "P" + request,
 		Calls: []operation.ProviderCall{{
 			Reference: op.ID, What: "renew", Component: op.Main, AskedAt: now, AnsweredAt: now,
-			Answer: operation.Answer{Verdict: operation.Confirmed, Transaction: "P" + request},
+			Answer: operation.Answer{Outcome: operation.Confirmed, Transaction: "P" + request},
 		}},
 	})
 	if err == nil && !settled {

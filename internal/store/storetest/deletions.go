@@ -204,9 +204,9 @@ func (h *house) deletedShop() (gone, other *shop) {
 // afterwards is when what a deleted operator had is free again.
 var afterwards = noon.Add(30*24*time.Hour + 10*time.Minute)
 
-func (s *shop) wants(mobile, id string, now time.Time) operation.Facts {
+func (s *shop) wants(mobile, id string, now time.Time) operation.Snapshot {
 	s.Helper()
-	return s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: mobile, SubscriberID: id, PlanID: s.plan.ID, Now: now})
+	return s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: mobile, SubscriberID: id, PlanID: s.plan.ID, Now: now})
 }
 
 func numbersReleased(h *house) {
@@ -255,7 +255,7 @@ func releasedOnce(h *house) {
 	_, other := h.deletedShop()
 	var wins atomic.Int32
 	together(8, func(i int) {
-		facts, err := other.Facts(other.Context(), operation.Question{
+		facts, err := other.Snapshot(other.Context(), operation.SnapshotQuery{
 			OperatorID: other.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001", PlanID: other.plan.ID, Now: afterwards,
 		})
 		if err != nil {

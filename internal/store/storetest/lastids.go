@@ -36,7 +36,7 @@ func GivesOutEveryID(t *testing.T, store Store, assignIDsOf func(digits int) *su
 	ids := assignIDsOf(3)
 
 	sold := 0
-	question := operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, PlanID: s.plan.ID, Mobile: "9800000000"}
+	question := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, PlanID: s.plan.ID, Mobile: "9800000000"}
 	activate := func(when, want string) operation.Operation {
 		t.Helper()
 		id := s.facts(question).FreeID

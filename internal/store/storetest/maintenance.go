@@ -87,7 +87,7 @@ func maintenanceStopsReservations(h *house) {
 		s.Errorf("reserved in maintenance: %v; want %v", err, operation.ErrMoved)
 	}
 	for _, kind := range []operation.Kind{operation.Activate, operation.Renew} {
-		question := operation.Question{OperatorID: s.operator.ID, Kind: kind, Mobile: "9822222222", PlanID: s.plan.ID, Provider: "test"}
+		question := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: kind, Mobile: "9822222222", PlanID: s.plan.ID, Provider: "test"}
 		question.IdempotencyKey = "new"
 		if facts := s.facts(question); !facts.Maintenance || facts.KnownID != "" {
 			s.Errorf("%s: facts of a new key are %+v; want maintenance", kind, facts)

@@ -84,7 +84,7 @@ func (s *shop) activation(key, mobile, subscriberID string) operation.Draft {
 // renewal is a draft for a known customer, as it stands now.
 func (s *shop) renewal(key, subscriberID string) operation.Draft {
 	s.Helper()
-	facts := s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: subscriberID, PlanID: s.plan.ID})
+	facts := s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: subscriberID, PlanID: s.plan.ID})
 	if facts.Subscriber == nil {
 		s.Fatalf("there is no subscriber %s", subscriberID)
 	}
@@ -95,9 +95,9 @@ func (s *shop) renewal(key, subscriberID string) operation.Draft {
 	return d
 }
 
-func (s *shop) facts(q operation.Question) operation.Facts {
+func (s *shop) facts(q operation.SnapshotQuery) operation.Snapshot {
 	s.Helper()
-	facts, err := s.Facts(s.Context(), q)
+	facts, err := s.Snapshot(s.Context(), q)
 	s.must(err)
 	return facts
 }
@@ -251,7 +251,7 @@ func oneOpenOperation(h *house) {
 	if _, err := s.Reserve(s.Context(), s.renewal("late", "100001")); !errors.Is(err, operation.ErrMoved) {
 		s.Errorf("a second operation beside the open one: %v", err)
 	}
-	facts := s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"})
+	facts := s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"})
 	if open := facts.Subscriber.OpenOperation; open != winner.Load() {
 		s.Errorf("the customer's open operation is %q; want %v, which was reserved", open, winner.Load())
 	}
@@ -263,7 +263,7 @@ func openOperationFacts(h *house) {
 	s := h.shop("10000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	of := func(operatorID int64) operation.Subscriber {
-		return *s.facts(operation.Question{OperatorID: operatorID, Kind: operation.Activate, Mobile: "9800000001"}).Subscriber
+		return *s.facts(operation.SnapshotQuery{OperatorID: operatorID, Kind: operation.Activate, Mobile: "9800000001"}).Subscriber
 	}
 	for _, asks := range []int64{s.operator.ID, h.operator("other").ID} {
 		if got := of(asks); got.OpenOperation != op.ID || got.OperatorID != s.operator.ID {
@@ -324,7 +324,7 @@ func movedLeavesNoTrace(h *house) {
 	if _, found, err := s.OperationByKey(s.Context(), s.operator.ID, "key-1"); found || err != nil {
 		s.Errorf("the key is taken: %v, %v", found, err)
 	}
-	if facts := s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001"}); facts.Subscriber != nil || facts.FreeID != "100001" {
+	if facts := s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001"}); facts.Subscriber != nil || facts.FreeID != "100001" {
 		s.Errorf("the number or the id is taken: %+v", facts)
 	}
 	s.topUp(s.operator, "0.01")
@@ -359,7 +359,7 @@ func reservationReadBack(h *house) {
 
 func keyAndOffer(h *house) {
 	s := h.shop("1000")
-	question := operation.Question{
+	question := operation.SnapshotQuery{
 		OperatorID: s.operator.ID, IdempotencyKey: "key-1", Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001",
 		PlanID: s.plan.ID, Provider: "test",
 	}
@@ -409,12 +409,12 @@ func tenancy(h *house) {
 		if _, found, err := s.SubscriptionOf(s.Context(), stranger, by[0], by[1]); found || err != nil {
 			s.Errorf("subscription %v: %v, %v", by, found, err)
 		}
-		if facts := s.facts(operation.Question{OperatorID: stranger, Kind: operation.Renew, SubscriberID: by[0], Mobile: by[1]}); facts.Subscriber != nil {
+		if facts := s.facts(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Renew, SubscriberID: by[0], Mobile: by[1]}); facts.Subscriber != nil {
 			s.Errorf("facts %v show another operator's customer", by)
 		}
 	}
 	// The number is unique in the whole service, and an activation is told.
-	if facts := s.facts(operation.Question{OperatorID: stranger, Kind: operation.Activate, Mobile: "9800000001"}); facts.Subscriber == nil {
+	if facts := s.facts(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Activate, Mobile: "9800000001"}); facts.Subscriber == nil {
 		s.Error("an activation is not told that the number is taken")
 	}
 }
@@ -422,7 +422,7 @@ func tenancy(h *house) {
 func preferredID(h *house) {
 	s := h.shop("10000")
 	ask := func(preferred string) string {
-		return s.facts(operation.Question{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000009", SubscriberID: preferred}).FreeID
+		return s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000009", SubscriberID: preferred}).FreeID
 	}
 	if got := ask("123456"); got != "123456" {
 		s.Errorf("a free id: %s; want it given", got)
@@ -438,7 +438,7 @@ func preferredID(h *house) {
 func duplicates(h *house) {
 	s := h.shop("10000")
 	s.subscriber("100001", "9800000001")
-	question := operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: s.plan.ID, DuplicatesSince: noon}
+	question := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: s.plan.ID, DuplicatesSince: noon}
 	if got := s.facts(question).Duplicate; got != "" {
 		s.Errorf("an activation counts as a duplicate: %s", got)
 	}
@@ -495,7 +495,7 @@ func duplicateBehindAnother(h *house) {
 		{gold, noon.Add(20 * time.Second), ""},
 	} {
 		for _, kind := range []operation.Kind{operation.Renew, operation.AdvanceRenew} {
-			got := s.facts(operation.Question{
+			got := s.facts(operation.SnapshotQuery{
 				OperatorID: s.operator.ID, Kind: kind, SubscriberID: "100001", PlanID: row.plan.ID, DuplicatesSince: row.since,
 			}).Duplicate
 			if got != row.want {
@@ -505,7 +505,7 @@ func duplicateBehindAnother(h *house) {
 	}
 	// The last one to come was stamped by a clock that is behind.
 	s.renewedWith(gold, "renew-3", noon.Add(5*time.Second))
-	question := operation.Question{
+	question := operation.SnapshotQuery{
 		OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: gold.ID, DuplicatesSince: noon.Add(10 * time.Second),
 	}
 	if got := s.facts(question).Duplicate; got != second.ID {
@@ -522,7 +522,7 @@ func cyclesInFacts(h *house) {
 	s.renewedWith(s.plan, "renew-2", noon.Add(20*time.Second))
 	looked, _, err := s.SubscriptionOf(s.Context(), s.operator.ID, "100001", "")
 	s.must(err)
-	for _, who := range []operation.Question{{SubscriberID: "100001"}, {Mobile: "9800000001"}} {
+	for _, who := range []operation.SnapshotQuery{{SubscriberID: "100001"}, {Mobile: "9800000001"}} {
 		who.OperatorID, who.Kind, who.PlanID, who.DuplicatesSince = s.operator.ID, operation.AdvanceRenew, s.plan.ID, noon
 		got := s.facts(who).Cycles
 		var plans []string

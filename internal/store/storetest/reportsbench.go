@@ -124,7 +124,7 @@ func (s *shop) large() {
 // is left in review.
 func (s *shop) renewLong(n int) error {
 	at := noon.Add(-30*oneDay + time.Duration(n)*30*oneDay/largeOperations)
-	facts, err := s.Facts(s.Context(), operation.Question{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: largeID(n), PlanID: s.plan.ID})
+	facts, err := s.Snapshot(s.Context(), operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: largeID(n), PlanID: s.plan.ID})
 	if err != nil {
 		return err
 	}

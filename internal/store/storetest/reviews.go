@@ -302,9 +302,9 @@ func addonClaimedAway(h *house) {
 			a := hands[hand]
 			switch a.State = state; state {
 			case operation.AddonSuccess:
-				a.Calls[0].Answer.Verdict = operation.Confirmed
+				a.Calls[0].Answer.Outcome = operation.Confirmed
 			case operation.AddonFailed:
-				a.Calls[0].Answer.Verdict, a.Attempt = operation.Rejected, 1
+				a.Calls[0].Answer.Outcome, a.Attempt = operation.Rejected, 1
 			default:
 				a.NextAt = noon.Add(24 * time.Hour)
 			}
@@ -347,7 +347,7 @@ func lateChecks(h *house) {
 		s.Fatalf("claimed %v, %v", claimed, err)
 	}
 	stale := operation.LateCheck{OperationID: op.ID, Check: claimed[0].Checks, Again: noon.Add(time.Hour), Node: "node-1", Calls: []operation.ProviderCall{
-		{Reference: op.ID, What: "void", Answer: operation.Answer{Misfit: true, Detail: "of another"}, AskedAt: noon, AnsweredAt: noon},
+		{Reference: op.ID, What: "void", Answer: operation.Answer{Mismatch: true, Detail: "of another"}, AskedAt: noon, AnsweredAt: noon},
 	}}
 	again, err := s.ClaimLateChecks(s.Context(), claim(noon.Add(2*time.Minute)))
 	if err != nil || len(again) != 1 || again[0].Checks != 2 {
@@ -356,7 +356,7 @@ func lateChecks(h *house) {
 	check := operation.LateCheck{
 		OperationID: op.ID, Check: again[0].Checks, Node: "node-2",
 		Calls: []operation.ProviderCall{
-			{Reference: op.ID, What: "void", Answer: operation.Answer{Verdict: operation.Confirmed, Transaction: "P-late"}, AskedAt: noon, AnsweredAt: noon},
+			{Reference: op.ID, What: "void", Answer: operation.Answer{Outcome: operation.Confirmed, Transaction: "P-late"}, AskedAt: noon, AnsweredAt: noon},
 		},
 		Exception: &operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "it was", At: noon},
 	}
@@ -404,7 +404,7 @@ func (s *shop) exceptionsOf(id string) (kinds []operation.ExceptionKind) {
 func answered(op operation.Operation, to operation.State, transaction string) operation.Settlement {
 	st := settlement(op, to)
 	st.ProviderTransaction, st.Calls[0].Answer.Transaction = transaction, transaction
-	st.Calls[0].Answer.Verdict = map[operation.State]operation.Verdict{operation.Success: operation.Confirmed, operation.Failed: operation.Rejected}[to]
+	st.Calls[0].Answer.Outcome = map[operation.State]operation.Outcome{operation.Success: operation.Confirmed, operation.Failed: operation.Rejected}[to]
 	return st
 }
 
@@ -453,8 +453,8 @@ func lateWord(h *house) {
 		}
 		history, err := s.OperationHistory(s.Context(), op.ID)
 		s.must(err)
-		if last := history.Calls[len(history.Calls)-1]; last.Outcome != late.Calls[0].Answer.Verdict.String() {
-			s.Errorf("%s: the last call that is kept says %s; want %s", row.name, last.Outcome, late.Calls[0].Answer.Verdict)
+		if last := history.Calls[len(history.Calls)-1]; last.Outcome != late.Calls[0].Answer.Outcome.String() {
+			s.Errorf("%s: the last call that is kept says %s; want %s", row.name, last.Outcome, late.Calls[0].Answer.Outcome)
 		}
 	}
 }
@@ -476,7 +476,7 @@ func addonConfirmedLate(h *house) {
 	late := answered(op, operation.Success, "P-1")
 	late.AddonState = operation.AddonSuccess
 	late.Calls = append(late.Calls, operation.ProviderCall{
-		Reference: op.ID + "-2", What: "activate", Answer: operation.Answer{Verdict: operation.Confirmed}, AskedAt: noon, AnsweredAt: noon,
+		Reference: op.ID + "-2", What: "activate", Answer: operation.Answer{Outcome: operation.Confirmed}, AskedAt: noon, AnsweredAt: noon,
 	})
 	if now, settled, err := s.Settle(s.Context(), late); err != nil || settled || now.AddonState != operation.AddonClosed {
 		s.Errorf("settled %v with the add-on %s, %v", settled, now.AddonState, err)

@@ -237,9 +237,9 @@ func (w *walk) lookups() {
 	}
 }
 
-func (w *walk) facts(kind operation.Kind, id, mobile string) operation.Facts {
+func (w *walk) facts(kind operation.Kind, id, mobile string) operation.Snapshot {
 	w.Helper()
-	facts, err := w.Facts(w.Context(), operation.Question{
+	facts, err := w.Snapshot(w.Context(), operation.SnapshotQuery{
 		OperatorID: w.on.OperatorID, Kind: kind, SubscriberID: id, Mobile: mobile, PlanID: w.plan.ID, DuplicatesSince: w.on.Now.Add(-2 * time.Minute),
 	})
 	w.must(err)
@@ -328,7 +328,7 @@ func (w *walk) crowds() {
 // move makes a draft the neighbour's.
 func (w *walk) move(d *operation.Draft) {
 	w.Helper()
-	facts, err := w.Facts(w.Context(), operation.Question{
+	facts, err := w.Snapshot(w.Context(), operation.SnapshotQuery{
 		OperatorID: w.on.NeighbourID, Kind: d.Kind, SubscriberID: w.on.Neighbours[w.errand-1], PlanID: w.plan.ID, DuplicatesSince: w.on.Now,
 	})
 	w.must(err)
