@@ -57,9 +57,9 @@ type staffStore struct {
 }
 
 // atDesk opens the store as a member of staff, for the length of one act.
-func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Desk) error) error {
+func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Service) error) error {
 	return a.atStore(ctx, func(ctx context.Context, config server.Config, s staffStore) error {
-		return act(ctx, admin.NewDesk(s.store, s.vault, s.actor, a.now).BoundTerms(config.Plans.MaxMonths))
+		return act(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).BoundTerms(config.Plans.MaxMonths))
 	})
 }
 

@@ -30,7 +30,7 @@ func (a *app) keyIssue() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				issued, err := desk.IssueKey(ctx, id, permissions)
 				if err != nil {
 					return err
@@ -84,7 +84,7 @@ func (a *app) keyRotate() *cobra.Command {
 grace period, up to 72h, so that the operator's software can change over.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				issued, err := desk.RotateKey(ctx, id, grace)
 				if err != nil {
 					return err
@@ -105,7 +105,7 @@ func (a *app) keyRevoke() *cobra.Command {
 		Short: "End a key at once",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				if err := desk.RevokeKey(ctx, id); err != nil {
 					return err
 				}
@@ -129,7 +129,7 @@ func (a *app) keyPermit() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				if err := desk.PermitKey(ctx, id, permissions); err != nil {
 					return err
 				}
@@ -150,7 +150,7 @@ func (a *app) keyList() *cobra.Command {
 		Short: "List an operator's keys, ended ones too",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				keys, err := desk.Keys(ctx, id)
 				if err != nil {
 					return err

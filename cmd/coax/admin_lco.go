@@ -79,7 +79,7 @@ money (wallet topup), a key (key issue) and an address to call from (whitelist a
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				operator, err := desk.CreateOperator(ctx, name, change)
 				if err != nil {
 					return err
@@ -109,7 +109,7 @@ until they continue it. With --second-factor required its people must set up a s
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				operator, err := desk.ChangeOperator(ctx, id, change)
 				if err != nil {
 					return err
@@ -140,7 +140,7 @@ Its keys and logins stop working at once, its records stay. For 30 days it can b
 (lco undelete); its subscribers' mobile numbers and ids stay taken until then.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				if err := desk.DeleteOperator(ctx, id); err != nil {
 					return err
 				}
@@ -165,7 +165,7 @@ func (a *app) lcoUndelete() *cobra.Command {
 had; its keys, whitelist, logins and subscribers are as they were.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				operator, err := desk.UndeleteOperator(ctx, id)
 				if err != nil {
 					return err
@@ -184,7 +184,7 @@ func (a *app) lcoList() *cobra.Command {
 		Short: "List the operators",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				operators, err := desk.Operators(ctx)
 				if err != nil {
 					return err
@@ -206,7 +206,7 @@ func (a *app) lcoShow() *cobra.Command {
 		Short: "Show an operator with its wallet and whitelist",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				operator, err := desk.Operator(ctx, id)
 				if err != nil {
 					return err
@@ -245,19 +245,19 @@ func (a *app) whitelistCommand() *cobra.Command {
 	return group("whitelist", "Where an operator may call from",
 		`Where an operator may call from. An operator with an empty whitelist is blocked. An entry
 is an IPv4 or IPv6 address, or a range no wider than /24 or /48; at most 20 entries.`,
-		a.whitelistChange("add", "Let an operator call from an address or range", (*admin.Desk).AllowAddress),
-		a.whitelistChange("remove", "Take an address or range off the list", (*admin.Desk).DisallowAddress),
+		a.whitelistChange("add", "Let an operator call from an address or range", (*admin.Service).AllowAddress),
+		a.whitelistChange("remove", "Take an address or range off the list", (*admin.Service).DisallowAddress),
 		a.whitelistList())
 }
 
-func (a *app) whitelistChange(use, short string, change func(*admin.Desk, context.Context, int64, string) (netip.Prefix, error)) *cobra.Command {
+func (a *app) whitelistChange(use, short string, change func(*admin.Service, context.Context, int64, string) (netip.Prefix, error)) *cobra.Command {
 	var id int64
 	command := &cobra.Command{
 		Use:   use + " --lco ID CIDR_OR_ADDRESS",
 		Short: short,
 		Args:  wants(1, "one address or range, such as 203.0.113.7 or 203.0.113.0/24"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				if _, err := change(desk, ctx, id, args[0]); err != nil {
 					return err
 				}
@@ -269,7 +269,7 @@ func (a *app) whitelistChange(use, short string, change func(*admin.Desk, contex
 	return command
 }
 
-func (a *app) showWhitelist(ctx context.Context, desk *admin.Desk, id int64) error {
+func (a *app) showWhitelist(ctx context.Context, desk *admin.Service, id int64) error {
 	entries, err := desk.Whitelist(ctx, id)
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (a *app) whitelistList() *cobra.Command {
 		Short: "List an operator's whitelist",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				entries, err := desk.Whitelist(ctx, id)
 				if err != nil {
 					return err

@@ -45,7 +45,7 @@ the 10,000 most common ones, no simple sequence, and not made of the login's own
 					return err
 				}
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				person, password, err := desk.CreateLogin(ctx, asked)
 				if err != nil {
 					return err
@@ -121,7 +121,7 @@ func (a *app) loginList() *cobra.Command {
 			if staff {
 				filter.Realm = login.Staff
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				if filter.OperatorID != 0 {
 					if _, err := desk.Operator(ctx, filter.OperatorID); err != nil {
 						return err
@@ -146,11 +146,11 @@ func (a *app) loginList() *cobra.Command {
 }
 
 // onLogin is a command that acts on the login of a username.
-func (a *app) onLogin(command *cobra.Command, do func(context.Context, *cobra.Command, *admin.Desk, int64) error) *cobra.Command {
+func (a *app) onLogin(command *cobra.Command, do func(context.Context, *cobra.Command, *admin.Service, int64) error) *cobra.Command {
 	var username string
 	command.Args = cobra.NoArgs
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+		return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 			person, err := desk.LoginNamed(ctx, username)
 			if err != nil {
 				return err
@@ -168,7 +168,7 @@ func (a *app) loginSet() *cobra.Command {
 	command := a.onLogin(&cobra.Command{
 		Use:   "set --username NAME [--name TEXT] [--role ROLE] [--status enabled|disabled]",
 		Short: "Change a login; one that is disabled is signed out everywhere at once",
-	}, func(ctx context.Context, c *cobra.Command, desk *admin.Desk, id int64) error {
+	}, func(ctx context.Context, c *cobra.Command, desk *admin.Service, id int64) error {
 		var change admin.LoginChange
 		if c.Flags().Changed("name") {
 			change.Name = &name
@@ -200,7 +200,7 @@ func (a *app) loginResetPassword() *cobra.Command {
 	return a.onLogin(&cobra.Command{
 		Use:   "reset-password --username NAME",
 		Short: "Make up a new password, shown this once, and sign the person out everywhere",
-	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Desk, id int64) error {
+	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Service, id int64) error {
 		person, password, err := desk.ResetPassword(ctx, id)
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func (a *app) loginResetTOTP() *cobra.Command {
 	return a.onLogin(&cobra.Command{
 		Use:   "reset-totp --username NAME",
 		Short: "Take a second factor away that was lost, and sign the person out everywhere",
-	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Desk, id int64) error {
+	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Service, id int64) error {
 		person, err := desk.ResetTOTP(ctx, id)
 		if err != nil {
 			return err

@@ -26,7 +26,7 @@ operators to continue or stop them once maintenance is off. If it is on already,
 reason is changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.changeMaintenance(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.changeMaintenance(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				_, err := desk.StartMaintenance(ctx, reason)
 				return err
 			})
@@ -50,7 +50,7 @@ Nodes with the setting maintenance = true switch it on again when they start.`,
 			if accept && !c.Flags().Changed("reason") {
 				return usage("--accept needs --reason TEXT")
 			}
-			return a.changeMaintenance(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.changeMaintenance(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				return desk.EndMaintenance(ctx, accept, reason)
 			})
 		},
@@ -82,9 +82,9 @@ func (a *app) maintenanceShow() *cobra.Command {
 }
 
 // changeMaintenance changes the mode and prints how it is afterwards.
-func (a *app) changeMaintenance(ctx context.Context, change func(context.Context, *admin.Desk) error) error {
+func (a *app) changeMaintenance(ctx context.Context, change func(context.Context, *admin.Service) error) error {
 	return a.atStore(ctx, func(ctx context.Context, _ server.Config, s staffStore) error {
-		if err := change(ctx, admin.NewDesk(s.store, s.vault, s.actor, a.now)); err != nil {
+		if err := change(ctx, admin.NewService(s.store, s.vault, s.actor, a.now)); err != nil {
 			return err
 		}
 		return a.printMaintenance(ctx, s.store)

@@ -33,7 +33,7 @@ a command may be repeated when in doubt.`,
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				wallet, credited, err := desk.TopUp(ctx, admin.TopUp{OperatorID: id, Amount: value, Reference: reference})
 				if err != nil {
 					return err
@@ -69,7 +69,7 @@ touched. With a reference it is booked once, however often the command is repeat
 			if c.Flags().Changed("reference") && strings.TrimSpace(reference) == "" {
 				return admin.Refuse("--reference is empty: give the adjustment's own reference, or leave it out")
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				wallet, booked, err := desk.AdjustOnce(ctx, admin.Adjustment{OperatorID: id, Amount: value, Reference: reference}, reason)
 				if err != nil {
 					return err
@@ -97,7 +97,7 @@ func (a *app) walletShow() *cobra.Command {
 		Short: "Show a wallet's balance and what is held",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				wallet, err := desk.Wallet(ctx, id)
 				if err != nil {
 					return err
@@ -125,7 +125,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				return printList(a, flags, lister[admin.LedgerEntry]{
 					none: "The ledger is empty.",
 					page: func(most int, after *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
@@ -171,7 +171,7 @@ func (a *app) commissionCommand() *cobra.Command {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				return printList(a, flags, lister[admin.CommissionEntry]{
 					none: "Nothing has been earned yet.",
 					page: func(most int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
@@ -231,7 +231,7 @@ on every node; what was bought before is not touched. Components are the provide
 			if plan.Main, plan.Addon, err = readComponents(components); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				saved, err := desk.SetPlan(ctx, plan)
 				if err != nil {
 					return err
@@ -280,7 +280,7 @@ func (a *app) planRetire() *cobra.Command {
 		Short: "Take a plan out of the catalogue; what was bought runs on",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				if err := desk.RetirePlan(ctx, id); err != nil {
 					return err
 				}
@@ -299,7 +299,7 @@ func (a *app) planList() *cobra.Command {
 		Short: "List all plans, retired ones too",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
 				plans, err := desk.Plans(ctx)
 				if err != nil {
 					return err
@@ -335,18 +335,18 @@ func (a *app) logCommand() *cobra.Command {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Desk) error {
-				return printList(a, flags, lister[admin.LoggedAct]{
+			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
+				return printList(a, flags, lister[admin.AuditEntry]{
 					none: "Nothing has been done yet.",
-					page: func(most int, after *admin.LoggedAct) ([]admin.LoggedAct, error) {
+					page: func(most int, after *admin.AuditEntry) ([]admin.AuditEntry, error) {
 						query := flags.query(id, most)
 						if after != nil {
 							query.After.Number = after.ID
 						}
-						return desk.ActPage(ctx, query)
+						return desk.AuditPage(ctx, query)
 					},
 					row:  actObject,
-					at:   func(act admin.LoggedAct) time.Time { return act.At },
+					at:   func(act admin.AuditEntry) time.Time { return act.At },
 					text: actText,
 				})
 			})
@@ -357,7 +357,7 @@ func (a *app) logCommand() *cobra.Command {
 	return command
 }
 
-func actObject(act admin.LoggedAct) object {
+func actObject(act admin.AuditEntry) object {
 	return object{
 		{"id", act.ID}, {"at", at(act.At)}, {"actor", act.Actor}, {"action", act.Action}, {"lco_id", orNone(act.OperatorID)},
 		{"subject", act.Subject}, {"before", state(act.Before)}, {"after", state(act.After)}, {"reason", act.Reason},
@@ -366,7 +366,7 @@ func actObject(act admin.LoggedAct) object {
 }
 
 // actText writes an act for people: a line, with what changed below it.
-func actText(act admin.LoggedAct) string {
+func actText(act admin.AuditEntry) string {
 	text := fmt.Sprintf("%d  %s  %s  %s  %s\n", act.ID, stamp(act.At).zoned("2006-01-02 15:04:05 -07:00"), act.Actor, act.Action, act.Subject)
 	for _, line := range []struct{ name, text string }{{"reason", act.Reason}, {"from", act.Origin}, {"before", act.Before}, {"after", act.After}} {
 		if line.text != "" {

@@ -82,7 +82,7 @@ func (s *compareStore) furnish(ctx context.Context, config server.Config, size c
 	if err := store.RecordComparison(ctx, catalogue.Comparison{Provider: config.Provider.Name, At: now(), Components: components}); err != nil {
 		return err
 	}
-	s.crowd, err = crowd.Make(ctx, admin.NewDesk(store, vault, "bench", now), components[0].Code, size)
+	s.crowd, err = crowd.Make(ctx, admin.NewService(store, vault, "bench", now), components[0].Code, size)
 	return err
 }
 

@@ -41,7 +41,7 @@ func (a *app) benchStore(ctx context.Context, f benchFlags, given credentials, r
 	}
 	var grounds *bench.Grounds
 	var readers, renewers []bench.Source
-	err = a.atDesk(ctx, func(ctx context.Context, desk *admin.Desk) (err error) {
+	err = a.atDesk(ctx, func(ctx context.Context, desk *admin.Service) (err error) {
 		fmt.Fprintf(a.err, "preparing %s\n", counted(int64(f.subscribers), "subscriber"))
 		if grounds, err = bench.Prepare(ctx, desk, target, wishes, a.progress("imported")); err != nil {
 			return err

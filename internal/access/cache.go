@@ -29,7 +29,7 @@ func (s subject) known() bool { return s.record.Credential.ID != 0 }
 
 // read gets a key's record as it stands now. A malformed key needs no look: it
 // is nobody's.
-func (g *Gate) read(ctx context.Context, c claim) (subject, error) {
+func (g *Authorizer) read(ctx context.Context, c claim) (subject, error) {
 	if !wellFormedKey(c.key) {
 		return subject{fresh: true}, nil
 	}
@@ -46,7 +46,7 @@ func (g *Gate) read(ctx context.Context, c claim) (subject, error) {
 // remember keeps a record that was just read, its secret opened, for the
 // requests to come. That a key is nobody's is not remembered: it may be issued
 // the next moment, and a stranger could fill the cache with guesses.
-func (g *Gate) remember(hash KeyHash, record Record) subject {
+func (g *Authorizer) remember(hash KeyHash, record Record) subject {
 	who := subject{record: record, fresh: true}
 	if !who.known() {
 		g.cache.forget(hash)

@@ -126,7 +126,7 @@ func (s *fakeStore) change(hash KeyHash, edit func(*Record)) {
 // scene is an operator with a key in front of a gate.
 type scene struct {
 	t      testing.TB
-	gate   *Gate
+	gate   *Authorizer
 	store  *fakeStore
 	vault  *Vault
 	key    string
@@ -165,7 +165,7 @@ func newScene(t testing.TB) *scene {
 		},
 		Whitelist: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")},
 	}
-	s.gate = NewGate(s.store, s.vault, GateConfig{FailedAuthPerMinute: 5})
+	s.gate = NewAuthorizer(s.store, s.vault, AuthorizerConfig{FailedAuthPerMinute: 5})
 	return s
 }
 

@@ -59,9 +59,9 @@ type Rate struct {
 	ResetAt   time.Time
 }
 
-// GateConfig holds what may be tuned. The zero value is what the service ships
+// AuthorizerConfig holds what may be tuned. The zero value is what the service ships
 // with.
-type GateConfig struct {
+type AuthorizerConfig struct {
 	// FailedAuthPerMinute is how many failed authentications an address has
 	// in a minute before it is made to wait; 30 if zero.
 	FailedAuthPerMinute int
@@ -70,9 +70,9 @@ type GateConfig struct {
 	Throttling func(addr netip.Addr, failing FailingAddress)
 }
 
-// Gate is where every request is let in or turned away. It may be used by many
+// Authorizer is where every request is let in or turned away. It may be used by many
 // requests at once.
-type Gate struct {
+type Authorizer struct {
 	store    Store
 	vault    *Vault
 	cache    *cache
@@ -81,9 +81,9 @@ type Gate struct {
 	throttling func(addr netip.Addr, failing FailingAddress)
 }
 
-// NewGate returns a gate to what is in store, whose secrets are sealed in vault.
-func NewGate(store Store, vault *Vault, config GateConfig) *Gate {
-	return &Gate{
+// NewAuthorizer returns a gate to what is in store, whose secrets are sealed in vault.
+func NewAuthorizer(store Store, vault *Vault, config AuthorizerConfig) *Authorizer {
+	return &Authorizer{
 		store:      store,
 		vault:      vault,
 		cache:      newCache(),
@@ -94,7 +94,7 @@ func NewGate(store Store, vault *Vault, config GateConfig) *Gate {
 
 // Throttled refuses an address that failed to authenticate too often. It costs
 // next to nothing and comes before everything else about a request.
-func (g *Gate) Throttled(addr netip.Addr, now time.Time) error {
+func (g *Authorizer) Throttled(addr netip.Addr, now time.Time) error {
 	wait, throttled := g.throttle.Check(addr, now)
 	if !throttled {
 		return nil
@@ -104,7 +104,7 @@ func (g *Gate) Throttled(addr netip.Addr, now time.Time) error {
 
 // Authorize lets a request in, or says why not. A failure to authenticate is
 // held against the address it came from.
-func (g *Gate) Authorize(ctx context.Context, req Request) (Caller, error) {
+func (g *Authorizer) Authorize(ctx context.Context, req Request) (Caller, error) {
 	caller, err := g.decide(ctx, req)
 	if failedAuthentication(err) {
 		by := attempt{code: fault.CodeOf(err)}
@@ -120,7 +120,7 @@ func (g *Gate) Authorize(ctx context.Context, req Request) (Caller, error) {
 }
 
 // decide is the order of checks. Every later step rests on the earlier ones.
-func (g *Gate) decide(ctx context.Context, req Request) (caller Caller, err error) {
+func (g *Authorizer) decide(ctx context.Context, req Request) (caller Caller, err error) {
 	// Headers: all four, each once.
 	c, err := readClaim(req)
 	if err != nil {
@@ -158,7 +158,7 @@ func (g *Gate) decide(ctx context.Context, req Request) (caller Caller, err erro
 // attribute notes whose key a request named that did not have all four headers, so that
 // its failure counts under that key. The answer does not depend on it: if the key cannot be
 // read, nothing is noted.
-func (g *Gate) attribute(ctx context.Context, req Request, caller *Caller) {
+func (g *Authorizer) attribute(ctx context.Context, req Request, caller *Caller) {
 	if len(req.Key) != 1 || !wellFormedKey(req.Key[0]) {
 		return
 	}
@@ -175,14 +175,14 @@ func (g *Gate) attribute(ctx context.Context, req Request, caller *Caller) {
 // of the nonce on it. What is remembered can only be out of date: it may let a
 // caller go on, because admit asks for the record's version, but a refusal is
 // judged again on the record as it stands now before it is answered.
-func (g *Gate) identify(ctx context.Context, c claim) (subject, error) {
+func (g *Authorizer) identify(ctx context.Context, c claim) (subject, error) {
 	if who, found := g.cache.recall(c.hash); found && judgeIdentity(who, c) == nil {
 		return who, nil
 	}
 	return g.identifyAfresh(ctx, c)
 }
 
-func (g *Gate) identifyAfresh(ctx context.Context, c claim) (subject, error) {
+func (g *Authorizer) identifyAfresh(ctx context.Context, c claim) (subject, error) {
 	who, err := g.read(ctx, c)
 	if err != nil {
 		return who, err
@@ -196,7 +196,7 @@ func (g *Gate) identifyAfresh(ctx context.Context, c claim) (subject, error) {
 //
 // Account and address come after the nonce but decide whether the request is
 // counted, so they are judged before the store is asked and answered after.
-func (g *Gate) admit(ctx context.Context, c claim, who subject) (subject, Admitted, error) {
+func (g *Authorizer) admit(ctx context.Context, c claim, who subject) (subject, Admitted, error) {
 	if c.req.ID == "" {
 		// Requests without an id could not be told apart, and replays would pass.
 		return who, Admitted{}, fault.From(errors.New("admit a request that has no id"))

@@ -263,7 +263,7 @@ func TestAStoreThatFailsMakesTheServiceUnavailable(t *testing.T) {
 
 func TestASecretThatCannotBeOpenedIsOurOwnFault(t *testing.T) {
 	s := newScene(t)
-	s.gate = NewGate(s.store, newTestVault(t), GateConfig{})
+	s.gate = NewAuthorizer(s.store, newTestVault(t), AuthorizerConfig{})
 	for range 2 { // the second time as well: it is not remembered as good
 		_, err := s.send(s.draft())
 		refusal := expect(t, err, fault.InternalError)

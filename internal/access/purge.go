@@ -23,7 +23,7 @@ const (
 // Purge removes the nonces and rate counters that nobody asks for any more, in
 // small batches, until there are none left or ctx ends. It says how many rows
 // went, also beside an error.
-func (g *Gate) Purge(ctx context.Context, now time.Time) (removed int, err error) {
+func (g *Authorizer) Purge(ctx context.Context, now time.Time) (removed int, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return removed, fmt.Errorf("purge admissions: %w", err)

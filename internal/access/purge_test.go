@@ -44,7 +44,7 @@ func TestPurgeGoesOnUntilABatchComesBackShort(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			store := &purgeStore{rows: tt.rows}
-			removed, err := NewGate(store, nil, GateConfig{}).Purge(t.Context(), now)
+			removed, err := NewAuthorizer(store, nil, AuthorizerConfig{}).Purge(t.Context(), now)
 			if err != nil || removed != tt.rows || store.rows != 0 || store.batches != tt.batches {
 				t.Errorf("removed %d in %d batches, %v; want %d in %d", removed, store.batches, err, tt.rows, tt.batches)
 			}
@@ -65,7 +65,7 @@ func TestPurgeStopsBetweenBatchesWhenItIsTold(t *testing.T) {
 			cancel()
 		}
 	}}
-	removed, err := NewGate(store, nil, GateConfig{}).Purge(ctx, now)
+	removed, err := NewAuthorizer(store, nil, AuthorizerConfig{}).Purge(ctx, now)
 	if !errors.Is(err, context.Canceled) || removed != 2*purgeBatch || store.batches != 2 {
 		t.Errorf("removed %d in %d batches, %v; want it to stop after two", removed, store.batches, err)
 	}
@@ -73,7 +73,7 @@ func TestPurgeStopsBetweenBatchesWhenItIsTold(t *testing.T) {
 
 func TestPurgeTellsOfAStoreThatFails(t *testing.T) {
 	broken := errors.New("database is locked")
-	removed, err := NewGate(&purgeStore{err: broken}, nil, GateConfig{}).Purge(t.Context(), now)
+	removed, err := NewAuthorizer(&purgeStore{err: broken}, nil, AuthorizerConfig{}).Purge(t.Context(), now)
 	if !errors.Is(err, broken) || removed != 0 {
 		t.Errorf("Purge = %d, %v; want the store's error", removed, err)
 	}

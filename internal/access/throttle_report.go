@@ -97,14 +97,14 @@ type ThrottleReport struct {
 }
 
 // FailedAuthentications reports which addresses failed to authenticate and with which keys.
-func (g *Gate) FailedAuthentications(now time.Time) ThrottleReport {
+func (g *Authorizer) FailedAuthentications(now time.Time) ThrottleReport {
 	return g.throttle.reportAll(now)
 }
 
 // FailedAuthenticationsOf reports the same to one operator: of each address only the failures
 // with the operator's own keys. An address of its whitelist that has to wait is there even if
 // none of the failures were its own.
-func (g *Gate) FailedAuthenticationsOf(operatorID int64, whitelist []netip.Prefix, now time.Time) ThrottleReport {
+func (g *Authorizer) FailedAuthenticationsOf(operatorID int64, whitelist []netip.Prefix, now time.Time) ThrottleReport {
 	return g.throttle.reportTo(operatorID, whitelist, now)
 }
 

@@ -277,7 +277,7 @@ func TestAVaultHidesItselfHoweverItIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	vault := openTestVault(t, text)
-	gate := NewGate(nil, vault, GateConfig{})
+	gate := NewAuthorizer(nil, vault, AuthorizerConfig{})
 	var log bytes.Buffer
 	for _, value := range []any{vault, *vault} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {

@@ -81,8 +81,8 @@ func DoneAlready(err error) bool {
 	return errors.As(err, &refusal) && refusal.Form == RefuseVoucher("").Form
 }
 
-// LoggedAct is an act as it was written down, with what it changed.
-type LoggedAct struct {
+// AuditEntry is an act as it was written down, with what it changed.
+type AuditEntry struct {
 	ID int64
 	Act
 	// OperatorID is zero for acts that concern no single operator.
@@ -101,7 +101,7 @@ type LoggedAct struct {
 // the first. Every field is preceded by its length, so that no two different
 // acts can run together into the same bytes. The origin is part of it where there
 // is one: acts without have the hash that they had before there were any.
-func (a LoggedAct) ChainHash(previous []byte) []byte {
+func (a AuditEntry) ChainHash(previous []byte) []byte {
 	sum := sha256.New()
 	write := func(field []byte) {
 		var size [8]byte
@@ -122,8 +122,8 @@ func (a LoggedAct) ChainHash(previous []byte) []byte {
 	return sum.Sum(nil)
 }
 
-// ActQuery picks acts; a zero field picks all.
-type ActQuery struct {
+// AuditQuery picks acts; a zero field picks all.
+type AuditQuery struct {
 	OperatorID int64
 	Actor      string
 	Action     string
@@ -141,25 +141,25 @@ type ActQuery struct {
 	LookedAt int
 }
 
-// ActPage is some of what staff did, newest first.
-type ActPage struct {
-	Acts []LoggedAct
+// AuditPage is some of what staff did, newest first.
+type AuditPage struct {
+	Entries []AuditEntry
 	// SearchedTo is the number of the last act that was looked at, where the page ends
 	// because of that and not because it is full; zero otherwise.
 	SearchedTo int64
 }
 
-// actsLookedAt is the usual ActQuery.LookedAt.
+// actsLookedAt is the usual AuditQuery.LookedAt.
 const actsLookedAt = 10_000
 
 // passedByFew reports whether the acts have to be looked at one by one. An operator's
 // are found by the operator.
-func (q ActQuery) passedByFew() bool {
+func (q AuditQuery) passedByFew() bool {
 	return q.OperatorID == 0 && (q.Actor != "" || q.Action != "" || q.Search != "" || !q.From.IsZero() || !q.Before.IsZero())
 }
 
 // Top is the number that picked acts are below, for a store.
-func (q ActQuery) Top() int64 {
+func (q AuditQuery) Top() int64 {
 	if q.Below == 0 {
 		return math.MaxInt64
 	}

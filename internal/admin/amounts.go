@@ -37,8 +37,8 @@ func Person(actor string) string {
 	return strings.ToLower(actor)
 }
 
-// SecondNeeded is why an amount is not moved by one person alone.
-type SecondNeeded struct {
+// ApprovalNeeded is why an amount is not moved by one person alone.
+type ApprovalNeeded struct {
 	Amount, Limit money.Amount
 	Window        time.Duration
 	// Moved is what was moved alone within the window before: by Person, or else for
@@ -49,7 +49,7 @@ type SecondNeeded struct {
 }
 
 // Refusal is the text for somebody who tried to move the amount alone.
-func (s *SecondNeeded) Refusal() *Refusal {
+func (s *ApprovalNeeded) Refusal() *Refusal {
 	switch {
 	case s.Moved.IsZero():
 		return Refuse("%s is more than one person moves alone (%s): propose it, and let somebody else approve it", s.Amount, s.Limit)
@@ -61,22 +61,22 @@ func (s *SecondNeeded) Refusal() *Refusal {
 		s.Moved, s.OperatorID, s.Window, s.Amount, s.Limit)
 }
 
-func (s *SecondNeeded) Error() string { return s.Refusal().Error() }
-func (s *SecondNeeded) Unwrap() error { return s.Refusal() }
+func (s *ApprovalNeeded) Error() string { return s.Refusal().Error() }
+func (s *ApprovalNeeded) Unwrap() error { return s.Refusal() }
 
-func secondNeeded(err error) *SecondNeeded {
-	var why *SecondNeeded
+func secondNeeded(err error) *ApprovalNeeded {
+	var why *ApprovalNeeded
 	errors.As(err, &why)
 	return why
 }
 
 // Second returns why an amount for an operator takes a second person, after what was
 // moved alone within the window; nil if one person may move it.
-func (l Limits) Second(person string, operatorID int64, amount money.Amount, moved MovedAlone) *SecondNeeded {
+func (l Limits) Second(person string, operatorID int64, amount money.Amount, moved MovedAlone) *ApprovalNeeded {
 	if amount.IsNegative() {
 		amount = amount.Neg()
 	}
-	why := &SecondNeeded{Amount: amount, Limit: l.ApprovalAbove, Window: l.Window, Person: person, OperatorID: operatorID}
+	why := &ApprovalNeeded{Amount: amount, Limit: l.ApprovalAbove, Window: l.Window, Person: person, OperatorID: operatorID}
 	switch {
 	case l.ApprovalAbove.Less(amount):
 	case l.ApprovalAbove.Less(moved.ByPerson.Add(amount)):
@@ -107,7 +107,7 @@ func (a Act) MovedBefore(staff StaffAccess, operatorID int64) MovedQuery {
 	return q
 }
 
-// MovesAlone returns a *SecondNeeded if the actor may not move an amount alone, after
+// MovesAlone returns a *ApprovalNeeded if the actor may not move an amount alone, after
 // what MovedBefore found. A store asks in the transaction that moves the amount, where
 // no other staff action can come between.
 func (a Act) MovesAlone(operatorID int64, amount money.Amount, moved MovedAlone) error {
@@ -119,7 +119,7 @@ func (a Act) MovesAlone(operatorID int64, amount money.Amount, moved MovedAlone)
 
 // tooMuch returns why an amount, of either sign, is by itself more than this desk
 // moves alone; nil if it is not.
-func (d *Desk) tooMuch(amount money.Amount) *SecondNeeded {
+func (d *Service) tooMuch(amount money.Amount) *ApprovalNeeded {
 	if !d.limited {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (d *Desk) tooMuch(amount money.Amount) *SecondNeeded {
 }
 
 // alone refuses an amount that by itself takes a second person.
-func (d *Desk) alone(amount money.Amount) error {
+func (d *Service) alone(amount money.Amount) error {
 	if why := d.tooMuch(amount); why != nil {
 		return why
 	}
@@ -136,11 +136,11 @@ func (d *Desk) alone(amount money.Amount) error {
 
 // MovedAlone returns what counts now towards what the actor moves alone for an
 // operator.
-func (d *Desk) MovedAlone(ctx context.Context, operatorID int64) (MovedAlone, error) {
+func (d *Service) MovedAlone(ctx context.Context, operatorID int64) (MovedAlone, error) {
 	return d.movedAlone(ctx, d.actor, operatorID, d.now())
 }
 
-func (d *Desk) movedAlone(ctx context.Context, actor string, operatorID int64, at time.Time) (MovedAlone, error) {
+func (d *Service) movedAlone(ctx context.Context, actor string, operatorID int64, at time.Time) (MovedAlone, error) {
 	staff, err := d.store.StaffAccess(ctx)
 	if err != nil {
 		return MovedAlone{}, err
@@ -150,7 +150,7 @@ func (d *Desk) movedAlone(ctx context.Context, actor string, operatorID int64, a
 
 // Second returns why the actor would need a second person to move an amount for an
 // operator now; nil if they would not.
-func (d *Desk) Second(ctx context.Context, operatorID int64, amount money.Amount) (*SecondNeeded, error) {
+func (d *Service) Second(ctx context.Context, operatorID int64, amount money.Amount) (*ApprovalNeeded, error) {
 	moved, err := d.MovedAlone(ctx, operatorID)
 	if err != nil || !d.limited {
 		return nil, err
@@ -160,7 +160,7 @@ func (d *Desk) Second(ctx context.Context, operatorID int64, amount money.Amount
 
 // WhySecond returns why a proposal to move money needed a second person when it was
 // made, by the limits of today; nil for any other proposal.
-func (d *Desk) WhySecond(ctx context.Context, p Proposal) (*SecondNeeded, error) {
+func (d *Service) WhySecond(ctx context.Context, p Proposal) (*ApprovalNeeded, error) {
 	if p.Amount.IsZero() {
 		return nil, nil
 	}

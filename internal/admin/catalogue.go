@@ -35,12 +35,12 @@ type PlanVersion struct {
 }
 
 // CatalogueState reads what is known of a provider's catalogue.
-func (d *Desk) CatalogueState(ctx context.Context, provider string) (CatalogueState, error) {
+func (d *Service) CatalogueState(ctx context.Context, provider string) (CatalogueState, error) {
 	return d.store.CatalogueState(ctx, provider)
 }
 
 // PlanHistory lists every version of a plan, the newest first. A version has no
 // description: that is not kept.
-func (d *Desk) PlanHistory(ctx context.Context, id string) ([]PlanVersion, error) {
+func (d *Service) PlanHistory(ctx context.Context, id string) ([]PlanVersion, error) {
 	return d.store.PlanHistory(ctx, id)
 }

@@ -29,8 +29,8 @@ type Sealer interface {
 	Seal(secret access.Secret, operatorID int64, hash access.KeyHash) ([]byte, error)
 }
 
-// Desk is where a member of staff acts. Each Desk has one actor.
-type Desk struct {
+// Service is where a member of staff acts. Each Service has one actor.
+type Service struct {
 	store Store
 	vault Sealer
 	actor string
@@ -49,12 +49,12 @@ type Desk struct {
 	stale bool
 }
 
-// NewDesk returns the desk of one actor, who may do everything: see As and From.
-func NewDesk(store Store, vault Sealer, actor string, now func() time.Time) *Desk {
-	return &Desk{store: store, vault: vault, actor: actor, now: now}
+// NewService returns the desk of one actor, who may do everything: see As and From.
+func NewService(store Store, vault Sealer, actor string, now func() time.Time) *Service {
+	return &Service{store: store, vault: vault, actor: actor, now: now}
 }
 
-func (d *Desk) act(action Action) Act {
+func (d *Service) act(action Action) Act {
 	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, Within: d.within, barred: d.permit(action)}
 	act.Reason = act.noted("")
 	if d.limited {
@@ -67,7 +67,7 @@ func (d *Desk) act(action Action) Act {
 
 // CreateOperator opens an account with an empty wallet. It starts active, with
 // the API enabled, and blocked for everybody until an address is whitelisted.
-func (d *Desk) CreateOperator(ctx context.Context, name string, terms OperatorChange) (subscription.Operator, error) {
+func (d *Service) CreateOperator(ctx context.Context, name string, terms OperatorChange) (subscription.Operator, error) {
 	name = strings.TrimSpace(name)
 	if err := checkText("operator's name", name, 1, 100); err != nil {
 		return subscription.Operator{}, err
@@ -87,7 +87,7 @@ func (d *Desk) CreateOperator(ctx context.Context, name string, terms OperatorCh
 }
 
 // ChangeOperator changes the terms of an account; every node obeys at once.
-func (d *Desk) ChangeOperator(ctx context.Context, id int64, change OperatorChange) (subscription.Operator, error) {
+func (d *Service) ChangeOperator(ctx context.Context, id int64, change OperatorChange) (subscription.Operator, error) {
 	if change == (OperatorChange{}) {
 		return subscription.Operator{}, Refuse("nothing to change: give at least one setting")
 	}
@@ -156,13 +156,13 @@ func checkText(name Term, text string, least, most int) error {
 
 // DeleteOperator closes an account that has no money, no open operation and no
 // running bulk job. Its records stay, and for UndeleteWithin it can be undone.
-func (d *Desk) DeleteOperator(ctx context.Context, id int64) error {
+func (d *Service) DeleteOperator(ctx context.Context, id int64) error {
 	return d.store.DeleteOperator(ctx, d.act(OperatorDelete), id)
 }
 
 // UndeleteOperator opens a deleted account again as it was: status, keys, whitelist,
 // logins and subscribers.
-func (d *Desk) UndeleteOperator(ctx context.Context, id int64) (subscription.Operator, error) {
+func (d *Service) UndeleteOperator(ctx context.Context, id int64) (subscription.Operator, error) {
 	return d.store.UndeleteOperator(ctx, d.act(OperatorUndelete), id)
 }
 
@@ -216,7 +216,7 @@ func RefuseUndelete(o subscription.Operator) *Refusal {
 func stamp(t time.Time) string { return t.In(subscription.IST).Format("2006-01-02 15:04:05 -07:00") }
 
 // TopUp credits an operator's wallet with money that arrived outside the API.
-func (d *Desk) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
+func (d *Service) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
 	if topUp, err = checkTopUp(topUp); err != nil {
 		return wallet, false, err
 	}
@@ -235,14 +235,14 @@ func checkTopUp(topUp TopUp) (TopUp, error) {
 }
 
 // Adjust corrects a wallet by hand, up or down, for a reason that is kept.
-func (d *Desk) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
+func (d *Service) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
 	wallet, _, err := d.AdjustOnce(ctx, Adjustment{OperatorID: operatorID, Amount: amount}, reason)
 	return wallet, err
 }
 
 // AdjustOnce corrects a wallet as Adjust does, once per reference if there is one;
 // booked is false if it was done before.
-func (d *Desk) AdjustOnce(ctx context.Context, adjustment Adjustment, reason string) (wallet subscription.Wallet, booked bool, err error) {
+func (d *Service) AdjustOnce(ctx context.Context, adjustment Adjustment, reason string) (wallet subscription.Wallet, booked bool, err error) {
 	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
 		return wallet, false, err
@@ -264,22 +264,22 @@ func (d *Desk) AdjustOnce(ctx context.Context, adjustment Adjustment, reason str
 
 // Under is the desk for the one act that a voucher names: a form has one from the
 // moment it is shown, and so does what it is for once, however often it is sent.
-func (d *Desk) Under(voucher string) *Desk {
+func (d *Service) Under(voucher string) *Service {
 	bound := *d
 	bound.voucher = voucher
 	return &bound
 }
 
 // Done is the act that was done under the desk's voucher, if one was.
-func (d *Desk) Done(ctx context.Context) (act LoggedAct, found bool, err error) {
+func (d *Service) Done(ctx context.Context) (act AuditEntry, found bool, err error) {
 	if d.voucher == "" {
-		return LoggedAct{}, false, nil
+		return AuditEntry{}, false, nil
 	}
-	return d.store.ActUnder(ctx, d.voucher)
+	return d.store.AuditEntryByVoucher(ctx, d.voucher)
 }
 
 // RetirePlan takes a plan out of the catalogue. What was bought runs on.
-func (d *Desk) RetirePlan(ctx context.Context, id string) error {
+func (d *Service) RetirePlan(ctx context.Context, id string) error {
 	return d.store.RetirePlan(ctx, d.act(PlanRetire), id)
 }
 
@@ -291,7 +291,7 @@ type IssuedKey struct {
 }
 
 // IssueKey makes an API key for an operator.
-func (d *Desk) IssueKey(ctx context.Context, operatorID int64, permissions access.Permissions) (IssuedKey, error) {
+func (d *Service) IssueKey(ctx context.Context, operatorID int64, permissions access.Permissions) (IssuedKey, error) {
 	issued, credential, err := d.newKey(operatorID, permissions)
 	if err != nil {
 		return IssuedKey{}, err
@@ -303,7 +303,7 @@ func (d *Desk) IssueKey(ctx context.Context, operatorID int64, permissions acces
 
 // RotateKey replaces a key. The old one stays valid for the grace period; the
 // new one has the same permissions.
-func (d *Desk) RotateKey(ctx context.Context, id int64, grace time.Duration) (IssuedKey, error) {
+func (d *Service) RotateKey(ctx context.Context, id int64, grace time.Duration) (IssuedKey, error) {
 	if grace < 0 || grace > MaxGrace {
 		return IssuedKey{}, Refuse("a grace of %s is outside 0 to %s", grace, MaxGrace)
 	}
@@ -320,7 +320,7 @@ func (d *Desk) RotateKey(ctx context.Context, id int64, grace time.Duration) (Is
 	return issued, err
 }
 
-func (d *Desk) newKey(operatorID int64, permissions access.Permissions) (IssuedKey, access.Credential, error) {
+func (d *Service) newKey(operatorID int64, permissions access.Permissions) (IssuedKey, access.Credential, error) {
 	key, secret := access.NewKey()
 	hash := access.HashKey(key)
 	sealed, err := d.vault.Seal(secret, operatorID, hash)
@@ -338,12 +338,12 @@ func (d *Desk) newKey(operatorID int64, permissions access.Permissions) (IssuedK
 }
 
 // RevokeKey ends a key at once, grace or no grace.
-func (d *Desk) RevokeKey(ctx context.Context, id int64) error {
+func (d *Service) RevokeKey(ctx context.Context, id int64) error {
 	return d.store.RevokeKey(ctx, d.act(KeyRevoke), id)
 }
 
 // PermitKey replaces what a key may do.
-func (d *Desk) PermitKey(ctx context.Context, id int64, permissions access.Permissions) error {
+func (d *Service) PermitKey(ctx context.Context, id int64, permissions access.Permissions) error {
 	return d.store.PermitKey(ctx, d.act(KeyPermit), id, permissions)
 }
 
@@ -361,7 +361,7 @@ func parseEntry(text string) (netip.Prefix, error) {
 }
 
 // AllowAddress adds an address or range to an operator's whitelist.
-func (d *Desk) AllowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
+func (d *Service) AllowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
 	entry, err := parseEntry(text)
 	if err != nil {
 		return entry, err
@@ -370,7 +370,7 @@ func (d *Desk) AllowAddress(ctx context.Context, operatorID int64, text string) 
 }
 
 // DisallowAddress takes an entry off an operator's whitelist.
-func (d *Desk) DisallowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
+func (d *Service) DisallowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
 	entry, err := parseEntry(text)
 	if err != nil {
 		return entry, err
@@ -381,86 +381,88 @@ func (d *Desk) DisallowAddress(ctx context.Context, operatorID int64, text strin
 // Reads, so that whoever holds a desk needs nothing else.
 
 // Operator returns one operator's account.
-func (d *Desk) Operator(ctx context.Context, id int64) (subscription.Operator, error) {
+func (d *Service) Operator(ctx context.Context, id int64) (subscription.Operator, error) {
 	return d.store.Operator(ctx, id)
 }
 
 // Operators lists all accounts, deleted ones included.
-func (d *Desk) Operators(ctx context.Context) ([]subscription.Operator, error) {
+func (d *Service) Operators(ctx context.Context) ([]subscription.Operator, error) {
 	return d.store.Operators(ctx)
 }
 
 // Wallet returns an operator's balance and holds.
-func (d *Desk) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
+func (d *Service) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
 	return d.store.Wallet(ctx, operatorID)
 }
 
 // ListOperations lists operations, newest first.
-func (d *Desk) ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error) {
+func (d *Service) ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error) {
 	return d.store.ListOperations(ctx, filter)
 }
 
 // OperationHistory returns an operation with all that happened to it.
-func (d *Desk) OperationHistory(ctx context.Context, id string) (OperationHistory, error) {
+func (d *Service) OperationHistory(ctx context.Context, id string) (OperationHistory, error) {
 	return d.store.OperationHistory(ctx, id)
 }
 
 // FindSubscriber returns a subscriber of any operator.
-func (d *Desk) FindSubscriber(ctx context.Context, id string) (int64, operation.Subscription, error) {
+func (d *Service) FindSubscriber(ctx context.Context, id string) (int64, operation.Subscription, error) {
 	return d.store.FindSubscriber(ctx, id)
 }
 
 // LedgerPage lists some of an operator's books, oldest line first.
-func (d *Desk) LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error) {
+func (d *Service) LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error) {
 	return d.store.LedgerPage(ctx, query)
 }
 
 // CommissionPage lists some of what the MSO earned, in the order in which the
 // operations began.
-func (d *Desk) CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error) {
+func (d *Service) CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error) {
 	return d.store.CommissionPage(ctx, query)
 }
 
-// ActPage lists some of what staff did, oldest first.
-func (d *Desk) ActPage(ctx context.Context, query ListQuery) ([]LoggedAct, error) {
-	return d.store.ActPage(ctx, query)
+// AuditPage lists some of what staff did, oldest first.
+func (d *Service) AuditPage(ctx context.Context, query ListQuery) ([]AuditEntry, error) {
+	return d.store.AuditPage(ctx, query)
 }
 
 // SubscriberPage lists some of the subscribers, by id.
-func (d *Desk) SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error) {
+func (d *Service) SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error) {
 	query.Now = d.now()
 	return d.store.SubscriberPage(ctx, query)
 }
 
 // Plans lists all plans, retired ones included.
-func (d *Desk) Plans(ctx context.Context) ([]subscription.Plan, error) { return d.store.AllPlans(ctx) }
+func (d *Service) Plans(ctx context.Context) ([]subscription.Plan, error) {
+	return d.store.AllPlans(ctx)
+}
 
 // Keys lists an operator's keys, ended ones included.
-func (d *Desk) Keys(ctx context.Context, operatorID int64) ([]access.Credential, error) {
+func (d *Service) Keys(ctx context.Context, operatorID int64) ([]access.Credential, error) {
 	return d.store.Keys(ctx, operatorID)
 }
 
 // Whitelist lists the addresses an operator may call from.
-func (d *Desk) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
+func (d *Service) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
 	return d.store.Whitelist(ctx, operatorID)
 }
 
-// FindActs lists some of what staff did, newest first. Where it has looked at very many
+// FindAuditEntries lists some of what staff did, newest first. Where it has looked at very many
 // acts and found few, it says so instead of looking on.
-func (d *Desk) FindActs(ctx context.Context, query ActQuery) (ActPage, error) {
-	var page ActPage
+func (d *Service) FindAuditEntries(ctx context.Context, query AuditQuery) (AuditPage, error) {
+	var page AuditPage
 	if query.passedByFew() {
-		newest, err := d.store.FindActs(ctx, ActQuery{Most: 1})
+		newest, err := d.store.FindAuditEntries(ctx, AuditQuery{Most: 1})
 		if err != nil || len(newest) == 0 {
 			return page, err
 		}
 		query.Above = max(query.Above, min(query.Top(), newest[0].ID+1)-int64(cmp.Or(query.LookedAt, actsLookedAt))-1)
 	}
 	var err error
-	if page.Acts, err = d.store.FindActs(ctx, query); err != nil {
+	if page.Entries, err = d.store.FindAuditEntries(ctx, query); err != nil {
 		return page, err
 	}
-	if query.Above > 0 && len(page.Acts) < query.Most {
+	if query.Above > 0 && len(page.Entries) < query.Most {
 		page.SearchedTo = query.Above + 1
 	}
 	return page, nil

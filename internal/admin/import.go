@@ -33,8 +33,8 @@ type ImportRow struct {
 	Expires      time.Time
 }
 
-// ImportVerdict is what the store says of a row.
-type ImportVerdict struct {
+// ImportResult is what the store says of a row.
+type ImportResult struct {
 	// Known: this very subscriber is there already.
 	Known bool
 	// Problem is what stands in the way; empty if nothing does.
@@ -59,7 +59,7 @@ type ImportReport struct {
 // row's error is reported at once, and with one error nothing is imported. Rows
 // that are there already are passed over, so that a file can be given again.
 // With check set nothing is changed.
-func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool, progress func(done, total int)) (ImportReport, error) {
+func (d *Service) ImportSubscribers(ctx context.Context, file io.Reader, check bool, progress func(done, total int)) (ImportReport, error) {
 	lines, err := readImport(file)
 	if err != nil {
 		return ImportReport{}, err
@@ -113,7 +113,7 @@ func (d *Desk) ImportSubscribers(ctx context.Context, file io.Reader, check bool
 
 // importChunk brings rows in, with numbers and ids that deleted operators' subscribers
 // had long ago.
-func (d *Desk) importChunk(ctx context.Context, rows []ImportRow) (added int, err error) {
+func (d *Service) importChunk(ctx context.Context, rows []ImportRow) (added int, err error) {
 	claims := make([]subscription.Claim, len(rows))
 	for i, row := range rows {
 		claims[i] = subscription.Claim{Mobile: row.Mobile, SubscriberID: row.SubscriberID}

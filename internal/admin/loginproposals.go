@@ -67,7 +67,7 @@ func (p Proposal) CheckLogin(person login.Person) error {
 
 // SubmitLogin creates a login, or proposes to where that takes a second person. The
 // password is then made up at the approval.
-func (d *Desk) SubmitLogin(ctx context.Context, n NewLogin) (Outcome, error) {
+func (d *Service) SubmitLogin(ctx context.Context, n NewLogin) (Outcome, error) {
 	person, password, err := d.CreateLogin(ctx, n)
 	if !needsSecondPerson(err) {
 		return Outcome{Person: person, Password: password}, err
@@ -80,7 +80,7 @@ func (d *Desk) SubmitLogin(ctx context.Context, n NewLogin) (Outcome, error) {
 }
 
 // SubmitRole changes a login's role, or proposes to where that takes a second person.
-func (d *Desk) SubmitRole(ctx context.Context, id int64, role login.Role) (Outcome, error) {
+func (d *Service) SubmitRole(ctx context.Context, id int64, role login.Role) (Outcome, error) {
 	person, err := d.ChangeLogin(ctx, id, LoginChange{Role: &role})
 	if !needsSecondPerson(err) {
 		return Outcome{Person: person}, err
@@ -95,7 +95,7 @@ func (d *Desk) SubmitRole(ctx context.Context, id int64, role login.Role) (Outco
 
 // SubmitPasswordReset resets a password, or proposes to where that takes a second
 // person. It is then made up at the approval.
-func (d *Desk) SubmitPasswordReset(ctx context.Context, id int64) (Outcome, error) {
+func (d *Service) SubmitPasswordReset(ctx context.Context, id int64) (Outcome, error) {
 	person, password, err := d.ResetPassword(ctx, id)
 	if !needsSecondPerson(err) {
 		return Outcome{Person: person, Password: password}, err
@@ -108,7 +108,7 @@ func (d *Desk) SubmitPasswordReset(ctx context.Context, id int64) (Outcome, erro
 
 // SubmitTOTPReset takes all second factors away, or proposes to where that takes a second
 // person.
-func (d *Desk) SubmitTOTPReset(ctx context.Context, id int64) (Outcome, error) {
+func (d *Service) SubmitTOTPReset(ctx context.Context, id int64) (Outcome, error) {
 	person, err := d.ResetTOTP(ctx, id)
 	if !needsSecondPerson(err) {
 		return Outcome{Person: person}, err
@@ -127,7 +127,7 @@ func subjectOf(p login.Person) string { return fmt.Sprintf("login %d", p.ID) }
 
 // proposeLogin proposes something that there is one open proposal of at a time, with
 // or without a voucher.
-func (d *Desk) proposeLogin(ctx context.Context, kind ProposalKind, subject string, wanted LoginProposal) (Outcome, error) {
+func (d *Service) proposeLogin(ctx context.Context, kind ProposalKind, subject string, wanted LoginProposal) (Outcome, error) {
 	change, err := json.Marshal(wanted)
 	if err != nil {
 		return Outcome{}, err
@@ -160,13 +160,13 @@ func (a *Approval) makeUpPassword(ctx context.Context) (string, error) {
 
 // SecondPerson reports whether somebody else can approve what this desk's actor
 // proposes about a login, or about a new one if id is 0; where not, it is done at once.
-func (d *Desk) SecondPerson(ctx context.Context, id int64) (bool, error) {
+func (d *Service) SecondPerson(ctx context.Context, id int64) (bool, error) {
 	staff, err := d.store.StaffAccess(ctx)
 	return staff.SecondPerson(d.actor, id), err
 }
 
 // Approvable returns why this desk's actor cannot approve a proposal; nil if they can.
-func (d *Desk) Approvable(ctx context.Context) (func(Proposal) error, error) {
+func (d *Service) Approvable(ctx context.Context) (func(Proposal) error, error) {
 	staff, err := d.store.StaffAccess(ctx)
 	return func(p Proposal) error {
 		if err := d.permit(p.Kind.Action()); err != nil {

@@ -37,7 +37,7 @@ type LoginFilter struct {
 // CreateLogin makes a login. In the console it refuses one that may approve where that
 // takes a second person: see SubmitLogin. The password that it returns is the one that was made
 // up, shown this once; empty if one was given.
-func (d *Desk) CreateLogin(ctx context.Context, n NewLogin) (person login.Person, password string, err error) {
+func (d *Service) CreateLogin(ctx context.Context, n NewLogin) (person login.Person, password string, err error) {
 	account, err := n.account()
 	if err != nil {
 		return person, "", err
@@ -61,7 +61,7 @@ func (d *Desk) CreateLogin(ctx context.Context, n NewLogin) (person login.Person
 }
 
 // checkPassword refuses a password that somebody cannot have.
-func (d *Desk) checkPassword(ctx context.Context, password string, account login.Account) error {
+func (d *Service) checkPassword(ctx context.Context, password string, account login.Account) error {
 	names := []string{account.Username, account.Name}
 	if account.OperatorID != 0 {
 		operator, err := d.store.Operator(ctx, account.OperatorID)
@@ -110,7 +110,7 @@ func unknownRole(role login.Role) error {
 // ChangeLogin changes somebody's name or role, or switches their login off or on;
 // every node obeys at once. A role that takes a second person is refused: see
 // SubmitRole.
-func (d *Desk) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
+func (d *Service) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
 	if change == (LoginChange{}) {
 		return login.Person{}, Refuse("nothing to change: give at least one setting")
 	}
@@ -154,7 +154,7 @@ func (c LoginChange) Fits(p login.Person) error {
 // ResetPassword makes up a password for somebody who has lost theirs. It is shown
 // this once, and has to be replaced when they sign in. Of a login that may approve it
 // is refused where that takes a second person: see SubmitPasswordReset.
-func (d *Desk) ResetPassword(ctx context.Context, id int64) (person login.Person, password string, err error) {
+func (d *Service) ResetPassword(ctx context.Context, id int64) (person login.Person, password string, err error) {
 	password = login.NewPassword()
 	hash, err := login.HashPassword(ctx, password)
 	if err != nil {
@@ -169,17 +169,17 @@ func (d *Desk) ResetPassword(ctx context.Context, id int64) (person login.Person
 // ResetTOTP takes all second factors away from somebody who has lost theirs: codes,
 // passkeys and recovery codes. They are told when they next sign in. Of a login that
 // may approve it is refused where that takes a second person: see SubmitTOTPReset.
-func (d *Desk) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
+func (d *Service) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
 	return d.store.ResetTOTP(ctx, d.act(LoginResetTOTP), id)
 }
 
 // Login returns one login.
-func (d *Desk) Login(ctx context.Context, id int64) (login.Person, error) {
+func (d *Service) Login(ctx context.Context, id int64) (login.Person, error) {
 	return d.store.Login(ctx, id)
 }
 
 // LoginNamed returns the login of a username.
-func (d *Desk) LoginNamed(ctx context.Context, username string) (login.Person, error) {
+func (d *Service) LoginNamed(ctx context.Context, username string) (login.Person, error) {
 	folded, ok := login.FoldUsername(username)
 	if !ok {
 		return login.Person{}, Refuse("there is no login %s", username)
@@ -188,6 +188,6 @@ func (d *Desk) LoginNamed(ctx context.Context, username string) (login.Person, e
 }
 
 // Logins lists logins by their usernames, disabled ones included.
-func (d *Desk) Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error) {
+func (d *Service) Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error) {
 	return d.store.Logins(ctx, filter)
 }

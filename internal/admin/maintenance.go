@@ -36,7 +36,7 @@ func MaintenanceState(m Maintenance, accepted bool) map[string]any {
 // anything any more; operations under way are carried through. Bulk renewals that run
 // are interrupted until a person continues them. Where the mode is on already, only the
 // reason changes.
-func (d *Desk) StartMaintenance(ctx context.Context, reason string) (Maintenance, error) {
+func (d *Service) StartMaintenance(ctx context.Context, reason string) (Maintenance, error) {
 	act, err := d.reasoned(MaintenanceOn, reason)
 	if err != nil {
 		return Maintenance{}, err
@@ -46,7 +46,7 @@ func (d *Desk) StartMaintenance(ctx context.Context, reason string) (Maintenance
 
 // EndMaintenance switches maintenance mode off; where it is off, nothing happens. To
 // accept the store as it is takes a reason.
-func (d *Desk) EndMaintenance(ctx context.Context, accept bool, reason string) error {
+func (d *Service) EndMaintenance(ctx context.Context, accept bool, reason string) error {
 	act := d.act(MaintenanceOff)
 	if accept || strings.TrimSpace(reason) != "" {
 		var err error
@@ -59,6 +59,6 @@ func (d *Desk) EndMaintenance(ctx context.Context, accept bool, reason string) e
 }
 
 // Maintenance reads the maintenance mode.
-func (d *Desk) Maintenance(ctx context.Context) (Maintenance, error) {
+func (d *Service) Maintenance(ctx context.Context) (Maintenance, error) {
 	return d.store.Maintenance(ctx)
 }

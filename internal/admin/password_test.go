@@ -55,7 +55,7 @@ func newCounter(t *testing.T) *counter {
 		t.Fatal(err)
 	}
 	c := &counter{T: t, store: store, provider: provider, passwords: admin.NewPasswords(store, way, now)}
-	desk := admin.NewDesk(store, nil, "cli:test", now)
+	desk := admin.NewService(store, nil, "cli:test", now)
 	for _, name := range []string{"Asha Cable", "Other"} {
 		operator, err := desk.CreateOperator(t.Context(), name, admin.OperatorChange{})
 		if err != nil {
@@ -79,7 +79,7 @@ func newCounter(t *testing.T) *counter {
 // acts is the log of acts as text.
 func (c *counter) acts() string {
 	c.Helper()
-	acts, err := c.store.ActPage(c.Context(), admin.ListQuery{OperatorID: c.operator})
+	acts, err := c.store.AuditPage(c.Context(), admin.ListQuery{OperatorID: c.operator})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -200,7 +200,7 @@ type watch struct {
 	asked        int
 }
 
-func (w *watch) ResetPassword(ctx context.Context, reset operation.PasswordReset) operation.Answer {
+func (w *watch) ResetPassword(ctx context.Context, reset operation.PasswordReset) operation.Reply {
 	w.mu.Lock()
 	w.asked++
 	w.inside++

@@ -9,52 +9,52 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// OwnerDesk is where an operator's owner manages the operator's own logins, ends its
+// OwnerService is where an operator's owner manages the operator's own logins, ends its
 // keys and demands second factors. It acts on that one operator: staff logins and other
 // operators' logins and keys do not exist for it. While the operator is suspended, it
 // only reads.
-type OwnerDesk struct {
-	desk       *Desk
+type OwnerService struct {
+	desk       *Service
 	operatorID int64
 	ownerID    int64
 }
 
 // ForOwner is the desk of an operator's owner.
-func (d *Desk) ForOwner(owner login.Person) *OwnerDesk {
+func (d *Service) ForOwner(owner login.Person) *OwnerService {
 	own := *d
 	own.within = owner.OperatorID
 	if owner.Realm != login.Operator || owner.Role != login.Owner || owner.OperatorID == 0 {
 		own.within = nobody
 	}
-	return &OwnerDesk{desk: &own, operatorID: own.within, ownerID: owner.ID}
+	return &OwnerService{desk: &own, operatorID: own.within, ownerID: owner.ID}
 }
 
 // nobody is the id of no operator: whatever acts within it is refused.
 const nobody = -1
 
-// Under is the desk for the one act that a voucher names; see Desk.Under.
-func (o *OwnerDesk) Under(voucher string) *OwnerDesk {
+// Under is the desk for the one act that a voucher names; see Service.Under.
+func (o *OwnerService) Under(voucher string) *OwnerService {
 	bound := *o
 	bound.desk = o.desk.Under(voucher)
 	return &bound
 }
 
 // Done is the act that was done under the desk's voucher, if one was.
-func (o *OwnerDesk) Done(ctx context.Context) (act LoggedAct, found bool, err error) {
+func (o *OwnerService) Done(ctx context.Context) (act AuditEntry, found bool, err error) {
 	act, found, err = o.desk.Done(ctx)
 	if act.OperatorID != o.operatorID {
-		return LoggedAct{}, false, err
+		return AuditEntry{}, false, err
 	}
 	return act, found, err
 }
 
 // Logins lists the operator's logins by their usernames, disabled ones included.
-func (o *OwnerDesk) Logins(ctx context.Context) ([]login.Person, error) {
+func (o *OwnerService) Logins(ctx context.Context) ([]login.Person, error) {
 	return o.desk.Logins(ctx, LoginFilter{Realm: login.Operator, OperatorID: o.operatorID})
 }
 
 // Login returns one of the operator's logins. Any other is refused as if there were none.
-func (o *OwnerDesk) Login(ctx context.Context, id int64) (login.Person, error) {
+func (o *OwnerService) Login(ctx context.Context, id int64) (login.Person, error) {
 	person, err := o.desk.Login(ctx, id)
 	if err == nil && (person.Realm != login.Operator || person.OperatorID != o.operatorID) {
 		return login.Person{}, Refuse("there is no login %d", id)
@@ -63,7 +63,7 @@ func (o *OwnerDesk) Login(ctx context.Context, id int64) (login.Person, error) {
 }
 
 // CreateLogin makes a login of the operator; its password is made up and shown this once.
-func (o *OwnerDesk) CreateLogin(ctx context.Context, username, name string, role login.Role) (login.Person, string, error) {
+func (o *OwnerService) CreateLogin(ctx context.Context, username, name string, role login.Role) (login.Person, string, error) {
 	if !slices.Contains(login.Operator.Roles(), role) {
 		return login.Person{}, "", refuseOwnersRole(role)
 	}
@@ -77,7 +77,7 @@ func refuseOwnersRole(role login.Role) *Refusal {
 // ChangeLogin changes the name or the role of one of the operator's logins, or disables
 // or enables it. An owner does not change their own role, nor disable themself; and an
 // operator keeps at least one enabled owner.
-func (o *OwnerDesk) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
+func (o *OwnerService) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
 	if change.Role != nil && !slices.Contains(login.Operator.Roles(), *change.Role) {
 		return login.Person{}, refuseOwnersRole(*change.Role)
 	}
@@ -105,7 +105,7 @@ func (c LoginChange) TakesOwner(p login.Person) bool {
 }
 
 // ResetPassword makes up a password for one of the operator's people, shown this once.
-func (o *OwnerDesk) ResetPassword(ctx context.Context, id int64) (login.Person, string, error) {
+func (o *OwnerService) ResetPassword(ctx context.Context, id int64) (login.Person, string, error) {
 	if id == o.ownerID {
 		return login.Person{}, "", Refuse("your own password is changed on your account's page")
 	}
@@ -116,7 +116,7 @@ func (o *OwnerDesk) ResetPassword(ctx context.Context, id int64) (login.Person, 
 }
 
 // ResetTOTP takes the second factor away from one of the operator's people who lost it.
-func (o *OwnerDesk) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
+func (o *OwnerService) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
 	if id == o.ownerID {
 		return login.Person{}, Refuse("your own second factor is replaced on your account's page")
 	}
@@ -127,7 +127,7 @@ func (o *OwnerDesk) ResetTOTP(ctx context.Context, id int64) (login.Person, erro
 }
 
 // Key returns one of the operator's keys. Any other is refused as if there were none.
-func (o *OwnerDesk) Key(ctx context.Context, id int64) (access.Credential, error) {
+func (o *OwnerService) Key(ctx context.Context, id int64) (access.Credential, error) {
 	key, err := o.desk.store.Key(ctx, id)
 	if err == nil && key.OperatorID != o.operatorID {
 		return access.Credential{}, Refuse("there is no key %d", id)
@@ -135,8 +135,8 @@ func (o *OwnerDesk) Key(ctx context.Context, id int64) (access.Credential, error
 	return key, err
 }
 
-// RevokeKey ends one of the operator's keys at once, as Desk.RevokeKey does.
-func (o *OwnerDesk) RevokeKey(ctx context.Context, id int64) error {
+// RevokeKey ends one of the operator's keys at once, as Service.RevokeKey does.
+func (o *OwnerService) RevokeKey(ctx context.Context, id int64) error {
 	if _, err := o.Key(ctx, id); err != nil {
 		return err
 	}
@@ -144,13 +144,13 @@ func (o *OwnerDesk) RevokeKey(ctx context.Context, id int64) error {
 }
 
 // Operator returns the operator's account.
-func (o *OwnerDesk) Operator(ctx context.Context) (subscription.Operator, error) {
+func (o *OwnerService) Operator(ctx context.Context) (subscription.Operator, error) {
 	return o.desk.Operator(ctx, o.operatorID)
 }
 
 // RequireSecondFactor demands a second factor of all the operator's people. Only staff
 // can take that back: whoever gets hold of an owner's session must not.
-func (o *OwnerDesk) RequireSecondFactor(ctx context.Context) (subscription.Operator, error) {
+func (o *OwnerService) RequireSecondFactor(ctx context.Context) (subscription.Operator, error) {
 	required := true
 	return o.desk.ChangeOperator(ctx, o.operatorID, OperatorChange{SecondFactorRequired: &required})
 }

@@ -62,7 +62,7 @@ type ClosedPeriod struct {
 
 // ClosePeriod freezes the commission of a month that is over: of one operator, or
 // of all that are not closed yet if operatorID is zero. It cannot be undone.
-func (d *Desk) ClosePeriod(ctx context.Context, month Month, operatorID int64) ([]ClosedPeriod, error) {
+func (d *Service) ClosePeriod(ctx context.Context, month Month, operatorID int64) ([]ClosedPeriod, error) {
 	act := d.act(CommissionClose)
 	if opens := month.Ends().Add(closingGrace); act.At.Before(opens) {
 		return nil, Refuse("%s can be closed from %s on, when it is over", month, opens.In(subscription.IST).Format("2006-01-02 15:04"))
@@ -72,7 +72,7 @@ func (d *Desk) ClosePeriod(ctx context.Context, month Month, operatorID int64) (
 
 // ClosedPeriods lists what was closed, the latest month first; of one operator, or
 // of all if zero.
-func (d *Desk) ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error) {
+func (d *Service) ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error) {
 	return d.store.ClosedPeriods(ctx, operatorID)
 }
 

@@ -19,14 +19,14 @@ import (
 const mostMonths = 120
 
 // BoundTerms is the desk that sets no plan to a longer term than that.
-func (d *Desk) BoundTerms(months int) *Desk {
+func (d *Service) BoundTerms(months int) *Service {
 	bound := *d
 	bound.maxMonths = months
 	return &bound
 }
 
 // checkPlan refuses an invalid plan, from the command line, too.
-func (d *Desk) checkPlan(ctx context.Context, plan subscription.Plan) error {
+func (d *Service) checkPlan(ctx context.Context, plan subscription.Plan) error {
 	for _, text := range []struct {
 		name        Term
 		value       string
@@ -54,7 +54,7 @@ func (d *Desk) checkPlan(ctx context.Context, plan subscription.Plan) error {
 
 // checkTerm refuses a term beyond plans.max_months. A plan that is on sale with a
 // longer one keeps it, and can be changed otherwise.
-func (d *Desk) checkTerm(ctx context.Context, plan subscription.Plan) error {
+func (d *Service) checkTerm(ctx context.Context, plan subscription.Plan) error {
 	most := cmp.Or(d.maxMonths, mostMonths)
 	if plan.Months >= 1 && plan.Months <= most {
 		return nil
@@ -69,14 +69,14 @@ func (d *Desk) checkTerm(ctx context.Context, plan subscription.Plan) error {
 	return Refuse("a duration of %d months is outside 1 to %d (plans.max_months)", plan.Months, most)
 }
 
-// PlanSecondNeeded is why a plan is not made or changed by one person alone.
-type PlanSecondNeeded struct {
+// PlanApprovalNeeded is why a plan is not made or changed by one person alone.
+type PlanApprovalNeeded struct {
 	// Was is the plan as it is now; its version is zero if there is none.
 	Was subscription.Plan
 	*Refusal
 }
 
-func (s *PlanSecondNeeded) Unwrap() error { return s.Refusal }
+func (s *PlanApprovalNeeded) Unwrap() error { return s.Refusal }
 
 // PlanComparison is what a change of a plan is compared with.
 type PlanComparison struct {
@@ -89,7 +89,7 @@ type PlanComparison struct {
 	Staff StaffAccess
 }
 
-// SetsPlanAlone returns a *PlanSecondNeeded if the actor may not set a plan alone.
+// SetsPlanAlone returns a *PlanApprovalNeeded if the actor may not set a plan alone.
 // A store asks in the transaction that sets it, and gives it the plan as it was, which
 // has version zero if it was not there, and what there was to compare with.
 func (a Act) SetsPlanAlone(was, plan subscription.Plan, with PlanComparison) error {
@@ -97,14 +97,14 @@ func (a Act) SetsPlanAlone(was, plan subscription.Plan, with PlanComparison) err
 		return nil
 	}
 	if why := a.limits.secondForPlan(a.Actor, was, plan, with, a.At); why != nil {
-		return &PlanSecondNeeded{Was: was, Refusal: why}
+		return &PlanApprovalNeeded{Was: was, Refusal: why}
 	}
 	return nil
 }
 
 // PlanSecond returns why the actor would need a second person to set a plan now; nil
 // if they would not.
-func (d *Desk) PlanSecond(ctx context.Context, was, plan subscription.Plan) (*Refusal, error) {
+func (d *Service) PlanSecond(ctx context.Context, was, plan subscription.Plan) (*Refusal, error) {
 	with, err := d.store.PlanComparison(ctx, plan.ID)
 	if err != nil || !d.limited {
 		return nil, err
@@ -286,7 +286,7 @@ func planSubject(id string) string { return "plan " + id }
 
 // SetPlan makes a plan, or changes the one with that id. The new price holds
 // from the next reservation on, on every node.
-func (d *Desk) SetPlan(ctx context.Context, plan subscription.Plan) (subscription.Plan, error) {
+func (d *Service) SetPlan(ctx context.Context, plan subscription.Plan) (subscription.Plan, error) {
 	if err := d.checkPlan(ctx, plan); err != nil {
 		return plan, err
 	}
@@ -295,9 +295,9 @@ func (d *Desk) SetPlan(ctx context.Context, plan subscription.Plan) (subscriptio
 }
 
 // SubmitPlan makes or changes a plan, or proposes to where that takes a second person.
-func (d *Desk) SubmitPlan(ctx context.Context, plan subscription.Plan) (Outcome, error) {
+func (d *Service) SubmitPlan(ctx context.Context, plan subscription.Plan) (Outcome, error) {
 	set, err := d.SetPlan(ctx, plan)
-	var second *PlanSecondNeeded
+	var second *PlanApprovalNeeded
 	if !errors.As(err, &second) {
 		return Outcome{Plan: set}, err
 	}
@@ -311,7 +311,7 @@ func (d *Desk) SubmitPlan(ctx context.Context, plan subscription.Plan) (Outcome,
 
 // approvedPlan is what an approved proposal makes of a plan: what it wants, with the
 // version that it was shown from.
-func (d *Desk) approvedPlan(ctx context.Context, p Proposal, act Act) (subscription.Plan, error) {
+func (d *Service) approvedPlan(ctx context.Context, p Proposal, act Act) (subscription.Plan, error) {
 	change, err := p.PlanChange()
 	if err != nil {
 		return subscription.Plan{}, err
@@ -328,7 +328,7 @@ func RefusePlanMoved(id string) *Refusal {
 }
 
 // OpenPlanProposal finds the proposal that waits for a plan.
-func (d *Desk) OpenPlanProposal(ctx context.Context, planID string) (p Proposal, found bool, err error) {
+func (d *Service) OpenPlanProposal(ctx context.Context, planID string) (p Proposal, found bool, err error) {
 	open, err := d.Proposals(ctx, ProposalFilter{Open: true, Most: openPlanProposals})
 	for _, p := range open {
 		if p.Kind == ProposedPlan && p.Subject == planSubject(planID) {

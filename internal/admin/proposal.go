@@ -145,7 +145,7 @@ type Outcome struct {
 	// Already: it had been done, or proposed, before, and nothing has changed now.
 	Already bool
 	// Why a second person is needed to move money; nil where none was.
-	Why *SecondNeeded
+	Why *ApprovalNeeded
 	// What it left behind, where it was done: of a top-up or an adjustment the
 	// wallet, of a settlement the operation, of a plan the plan, of an action on a login
 	// the person.
@@ -161,7 +161,7 @@ type Outcome struct {
 func (o Outcome) Waits() bool { return o.Proposal.Status == ProposalOpen }
 
 // SubmitTopUp tops a wallet up, or proposes to where that takes a second person.
-func (d *Desk) SubmitTopUp(ctx context.Context, topUp TopUp) (Outcome, error) {
+func (d *Service) SubmitTopUp(ctx context.Context, topUp TopUp) (Outcome, error) {
 	topUp, err := checkTopUp(topUp)
 	if err != nil {
 		return Outcome{}, err
@@ -179,7 +179,7 @@ func (d *Desk) SubmitTopUp(ctx context.Context, topUp TopUp) (Outcome, error) {
 
 // SubmitAdjustment corrects a wallet, or proposes to where that takes a second
 // person.
-func (d *Desk) SubmitAdjustment(ctx context.Context, operatorID int64, amount money.Amount, reason string) (Outcome, error) {
+func (d *Service) SubmitAdjustment(ctx context.Context, operatorID int64, amount money.Amount, reason string) (Outcome, error) {
 	act, err := d.reasoned(WalletAdjust, reason)
 	if err != nil {
 		return Outcome{}, err
@@ -197,7 +197,7 @@ func (d *Desk) SubmitAdjustment(ctx context.Context, operatorID int64, amount mo
 
 // SubmitSettlement decides an operation in review, or proposes to where its amount
 // takes a second person.
-func (d *Desk) SubmitSettlement(ctx context.Context, transactionID string, confirm bool, reason string) (Outcome, error) {
+func (d *Service) SubmitSettlement(ctx context.Context, transactionID string, confirm bool, reason string) (Outcome, error) {
 	act, err := d.reasoned(ReviewSettle, reason)
 	if err != nil {
 		return Outcome{}, err
@@ -220,13 +220,13 @@ func (d *Desk) SubmitSettlement(ctx context.Context, transactionID string, confi
 }
 
 // proposeBecause proposes to move an amount, and says why that is necessary.
-func (d *Desk) proposeBecause(ctx context.Context, why *SecondNeeded, p Proposal) (Outcome, error) {
+func (d *Service) proposeBecause(ctx context.Context, why *ApprovalNeeded, p Proposal) (Outcome, error) {
 	outcome, err := d.propose(ctx, p)
 	outcome.Why = why
 	return outcome, err
 }
 
-func (d *Desk) propose(ctx context.Context, p Proposal) (Outcome, error) {
+func (d *Service) propose(ctx context.Context, p Proposal) (Outcome, error) {
 	if err := d.permit(p.Kind.Action()); err != nil {
 		return Outcome{}, err
 	}
@@ -240,7 +240,7 @@ func (d *Desk) propose(ctx context.Context, p Proposal) (Outcome, error) {
 }
 
 // Approve agrees to another person's proposal, which is carried out with that.
-func (d *Desk) Approve(ctx context.Context, id int64) (Outcome, error) {
+func (d *Service) Approve(ctx context.Context, id int64) (Outcome, error) {
 	p, err := d.openProposal(ctx, id)
 	if err != nil {
 		return Outcome{}, err
@@ -271,7 +271,7 @@ func (d *Desk) Approve(ctx context.Context, id int64) (Outcome, error) {
 }
 
 // Decline refuses another person's proposal, for a reason that is kept.
-func (d *Desk) Decline(ctx context.Context, id int64, reason string) (Proposal, error) {
+func (d *Service) Decline(ctx context.Context, id int64, reason string) (Proposal, error) {
 	act, err := d.reasoned(ProposalDecline, reason)
 	if err != nil {
 		return Proposal{}, err
@@ -287,7 +287,7 @@ func (d *Desk) Decline(ctx context.Context, id int64, reason string) (Proposal, 
 }
 
 // Withdraw takes one's own proposal back.
-func (d *Desk) Withdraw(ctx context.Context, id int64, reason string) (Proposal, error) {
+func (d *Service) Withdraw(ctx context.Context, id int64, reason string) (Proposal, error) {
 	act, err := d.reasoned(ProposalWithdraw, reason)
 	if err != nil {
 		return Proposal{}, err
@@ -303,7 +303,7 @@ func (d *Desk) Withdraw(ctx context.Context, id int64, reason string) (Proposal,
 }
 
 // openProposal reads a proposal that can still be decided.
-func (d *Desk) openProposal(ctx context.Context, id int64) (Proposal, error) {
+func (d *Service) openProposal(ctx context.Context, id int64) (Proposal, error) {
 	p, err := d.store.Proposal(ctx, id)
 	if err != nil {
 		return p, err
@@ -336,7 +336,7 @@ type ProposalFilter struct {
 }
 
 // Proposals lists proposals as they stand now, newest first.
-func (d *Desk) Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal, error) {
+func (d *Service) Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal, error) {
 	all, err := d.store.Proposals(ctx, filter)
 	now, listed := d.now(), all[:0]
 	for _, p := range all {
@@ -348,7 +348,7 @@ func (d *Desk) Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal
 }
 
 // Proposal reads one proposal as it stands now.
-func (d *Desk) Proposal(ctx context.Context, id int64) (Proposal, error) {
+func (d *Service) Proposal(ctx context.Context, id int64) (Proposal, error) {
 	p, err := d.store.Proposal(ctx, id)
 	return p.At(d.now()), err
 }

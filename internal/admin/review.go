@@ -9,7 +9,7 @@ import (
 )
 
 // reasoned is an act that needs a reason.
-func (d *Desk) reasoned(action Action, reason string) (Act, error) {
+func (d *Service) reasoned(action Action, reason string) (Act, error) {
 	act, reason := d.act(action), strings.TrimSpace(reason)
 	act.Reason = act.noted(reason)
 	return act, checkText("reason", reason, 1, 500)
@@ -17,7 +17,7 @@ func (d *Desk) reasoned(action Action, reason string) (Act, error) {
 
 // InReview lists the operations that are in review, those that wait for a person
 // among them.
-func (d *Desk) InReview(ctx context.Context) ([]operation.Operation, error) {
+func (d *Service) InReview(ctx context.Context) ([]operation.Operation, error) {
 	return d.store.ListOperations(ctx, OperationFilter{State: operation.NeedsReview, Most: 10_000})
 }
 
@@ -30,13 +30,13 @@ const overdueMost = 1000
 
 // OverdueReviews lists the operations that have been in review for ReviewDue or
 // longer, the oldest first.
-func (d *Desk) OverdueReviews(ctx context.Context, now time.Time) ([]operation.Operation, error) {
+func (d *Service) OverdueReviews(ctx context.Context, now time.Time) ([]operation.Operation, error) {
 	return d.store.OverdueReviews(ctx, now.Add(-ReviewDue), overdueMost)
 }
 
 // SettleReview decides an operation in review by a person's word: confirmed, it
 // is charged and the subscription runs; rejected, the money goes back.
-func (d *Desk) SettleReview(ctx context.Context, transactionID string, confirm bool, reason string) (operation.Operation, error) {
+func (d *Service) SettleReview(ctx context.Context, transactionID string, confirm bool, reason string) (operation.Operation, error) {
 	act, err := d.reasoned(ReviewSettle, reason)
 	if err != nil {
 		return operation.Operation{}, err
@@ -68,12 +68,12 @@ func settlementBy(act Act, transactionID string, confirm bool) operation.Settlem
 }
 
 // Exceptions lists what only a person can decide.
-func (d *Desk) Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error) {
+func (d *Service) Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error) {
 	return d.store.Exceptions(ctx, closed)
 }
 
 // CloseException notes that a person has dealt with an exception.
-func (d *Desk) CloseException(ctx context.Context, id int64, reason string) error {
+func (d *Service) CloseException(ctx context.Context, id int64, reason string) error {
 	act, err := d.reasoned(ExceptionClose, reason)
 	if err != nil {
 		return err
@@ -82,13 +82,13 @@ func (d *Desk) CloseException(ctx context.Context, id int64, reason string) erro
 }
 
 // MissingAddons lists the combos whose add-on is being followed up.
-func (d *Desk) MissingAddons(ctx context.Context) ([]operation.Operation, error) {
+func (d *Service) MissingAddons(ctx context.Context) ([]operation.Operation, error) {
 	return d.store.MissingAddons(ctx)
 }
 
 // CloseAddon ends the following up of an add-on. The operation keeps its
 // warning: the add-on was never had.
-func (d *Desk) CloseAddon(ctx context.Context, transactionID, reason string) error {
+func (d *Service) CloseAddon(ctx context.Context, transactionID, reason string) error {
 	act, err := d.reasoned(AddonClose, reason)
 	if err != nil {
 		return err

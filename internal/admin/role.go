@@ -143,7 +143,7 @@ type Limits struct {
 
 // As is the desk with the rights of a role and within limits. A desk is without
 // either until then: that is the command line, which is the root of an installation.
-func (d *Desk) As(role Role, limits Limits) *Desk {
+func (d *Service) As(role Role, limits Limits) *Service {
 	limited := *d
 	limited.role, limited.limits, limited.limited = role, limits, true
 	return &limited
@@ -151,7 +151,7 @@ func (d *Desk) As(role Role, limits Limits) *Desk {
 
 // From is the desk of somebody who acts from an address, which is written down
 // with every act.
-func (d *Desk) From(address netip.Addr) *Desk {
+func (d *Service) From(address netip.Addr) *Service {
 	there := *d
 	there.origin = ""
 	if address.IsValid() {
@@ -161,7 +161,7 @@ func (d *Desk) From(address netip.Addr) *Desk {
 }
 
 // permit refuses what the desk's role does not allow.
-func (d *Desk) permit(action Action) error {
+func (d *Service) permit(action Action) error {
 	if d.limited && !May(d.role, action) {
 		return Refuse("the role %q does not allow %q: ask somebody who may", d.role, action)
 	}

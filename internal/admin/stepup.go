@@ -49,7 +49,7 @@ func StepUpFor(action Action) StepUp { return stepUps[action].when }
 
 // Stale returns the desk of somebody whose password was given too long ago for what
 // widens access, moves money or makes a secret. It refuses that with ErrStepUp.
-func (d *Desk) Stale() *Desk {
+func (d *Service) Stale() *Service {
 	stale := *d
 	stale.stale = true
 	return &stale

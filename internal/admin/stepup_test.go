@@ -122,7 +122,7 @@ func TestStepUpFor_EveryActionUnlessListed(t *testing.T) {
 }
 
 func TestAct_StepUp(t *testing.T) {
-	fresh := NewDesk(nil, nil, "web:asha", func() time.Time { return time.Time{} }).As(Administrator, Limits{})
+	fresh := NewService(nil, nil, "web:asha", func() time.Time { return time.Time{} }).As(Administrator, Limits{})
 	stale := fresh.Stale()
 	for _, tt := range []struct {
 		name string

@@ -72,7 +72,7 @@ type Store interface {
 	// and subscribers by their ids.
 	LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error)
 	CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error)
-	ActPage(ctx context.Context, query ListQuery) ([]LoggedAct, error)
+	AuditPage(ctx context.Context, query ListQuery) ([]AuditEntry, error)
 	SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error)
 
 	// SetPlan makes or changes a plan. It refuses a component that the
@@ -150,12 +150,12 @@ type Store interface {
 	ReleaseLapsed(ctx context.Context, claims []subscription.Claim, now time.Time) (released int, err error)
 	// CheckImport says of each row what stands in the way of importing it, or
 	// that it is there already; nothing is changed.
-	CheckImport(ctx context.Context, rows []ImportRow, now time.Time) ([]ImportVerdict, error)
+	CheckImport(ctx context.Context, rows []ImportRow, now time.Time) ([]ImportResult, error)
 	// ImportSubscribers adds the rows that are not there yet, all or none.
 	ImportSubscribers(ctx context.Context, act Act, rows []ImportRow) (added int, err error)
 
-	// ActUnder reads the act that was done under a voucher.
-	ActUnder(ctx context.Context, voucher string) (act LoggedAct, found bool, err error)
+	// AuditEntryByVoucher reads the act that was done under a voucher.
+	AuditEntryByVoucher(ctx context.Context, voucher string) (act AuditEntry, found bool, err error)
 	// StartMaintenance switches maintenance mode on and interrupts the bulk renewals
 	// that run. Once it has returned, no reservation is made by any node. Where the mode
 	// is on, the reason is changed. EndMaintenance switches it off; false if it was off.
@@ -163,8 +163,8 @@ type Store interface {
 	EndMaintenance(ctx context.Context, act Act, accepted bool) (ended bool, err error)
 	Maintenance(ctx context.Context) (Maintenance, error)
 
-	// FindActs lists some of what staff did, newest first.
-	FindActs(ctx context.Context, query ActQuery) ([]LoggedAct, error)
+	// FindAuditEntries lists some of what staff did, newest first.
+	FindAuditEntries(ctx context.Context, query AuditQuery) ([]AuditEntry, error)
 }
 
 // OperatorChange names what is to change of an operator; nil leaves it alone.

@@ -27,8 +27,8 @@ func twoPeopleShop(t testing.TB) healthy {
 	s := openShop(t, closed.path)
 	closed.keys = maps.Clone(closed.keys) // the others' shops have them too
 	s.now, s.keys = closed.now, closed.keys
-	clerk := func(name string) *admin.Desk {
-		return admin.NewDesk(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
+	clerk := func(name string) *admin.Service {
+		return admin.NewService(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
 			As(admin.Finance, admin.Limits{ApprovalAbove: rupees("100")}).From(netip.MustParseAddr("192.0.2.7"))
 	}
 	for _, name := range []string{"asha", "binu"} {
@@ -52,7 +52,7 @@ func twoPeopleShop(t testing.TB) healthy {
 	for _, operator := range []int64{1, 2} {
 		must[[]admin.ClosedPeriod](s)(binu.ClosePeriod(ctx, admin.MonthOf(opening), operator))
 	}
-	for _, act := range must[[]admin.LoggedAct](s)(asha.ActPage(ctx, admin.ListQuery{OperatorID: 2})) {
+	for _, act := range must[[]admin.AuditEntry](s)(asha.AuditPage(ctx, admin.ListQuery{OperatorID: 2})) {
 		if act.Action == "proposal approve" && act.Subject == "proposal 1" {
 			s.keys["approval"] = fmt.Sprint(act.ID)
 		}
@@ -67,8 +67,8 @@ func twoPeopleShop(t testing.TB) healthy {
 func (s *shop) giveAccess() {
 	s.create("chitra", login.Administrator, 0)
 	s.create("deepa", login.Administrator, 0)
-	as := func(name string, role admin.Role) *admin.Desk {
-		return admin.NewDesk(s.store, nil, "web:"+name, s.clock).As(role, admin.Limits{})
+	as := func(name string, role admin.Role) *admin.Service {
+		return admin.NewService(s.store, nil, "web:"+name, s.clock).As(role, admin.Limits{})
 	}
 	chitra, deepa, ctx := as("chitra", admin.Administrator), as("deepa", admin.Administrator), s.Context()
 	agreed := func(wanted admin.Outcome, err error) admin.Outcome {
@@ -100,8 +100,8 @@ func plannedShop(t testing.TB) healthy {
 	s := openShop(t, closed.path)
 	closed.keys = maps.Clone(closed.keys)
 	s.now, s.keys = closed.now, closed.keys
-	clerk := func(name string) *admin.Desk {
-		return admin.NewDesk(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
+	clerk := func(name string) *admin.Service {
+		return admin.NewService(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
 			As(admin.Administrator, admin.Limits{ApprovalAbove: rupees("100"), Window: time.Hour, PriceChange: 20})
 	}
 	s.create("asha", login.Administrator, 0)
@@ -113,7 +113,7 @@ func plannedShop(t testing.TB) healthy {
 	wanted := must[admin.Outcome](s)(asha.SubmitPlan(ctx, plan))
 	must[admin.Outcome](s)(binu.Approve(ctx, wanted.Proposal.ID))
 	must[admin.Outcome](s)(asha.SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("99"), Reference: "NEFT-99"}))
-	acts := must[[]admin.LoggedAct](s)(asha.ActPage(ctx, admin.ListQuery{}))
+	acts := must[[]admin.AuditEntry](s)(asha.AuditPage(ctx, admin.ListQuery{}))
 	s.keys["topped"], s.keys["planned"] = fmt.Sprint(acts[len(acts)-1].ID), fmt.Sprint(acts[len(acts)-3].ID)
 	s.ok(s.store.Close())
 	return closed

@@ -78,9 +78,9 @@ func rehash(t *testing.T, db *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var acts []admin.LoggedAct
+	var acts []admin.AuditEntry
 	for rows.Next() {
-		var a admin.LoggedAct
+		var a admin.AuditEntry
 		var at int64
 		if err := rows.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Origin); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ type shop struct {
 	place     string
 	store     shopStore
 	vault     *access.Vault
-	desk      *admin.Desk
+	desk      *admin.Service
 	processor *operation.Processor
 
 	mu      sync.Mutex
@@ -55,7 +55,7 @@ func openShop(t testing.TB, path string) *shop {
 		t.Fatal(err)
 	}
 	s := &shop{TB: t, place: path, store: store, vault: vault, now: opening, keys: map[string]string{}}
-	s.desk = admin.NewDesk(store, vault, "cli:asha", s.clock)
+	s.desk = admin.NewService(store, vault, "cli:asha", s.clock)
 	s.processor = operation.NewProcessor(mortal{store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.ThirtyDays))
 	return s
 }
@@ -99,11 +99,11 @@ func (s *shop) pass(d time.Duration) {
 	s.now = s.now.Add(d)
 }
 
-func (s *shop) Apply(_ context.Context, order operation.Order) operation.Answer {
+func (s *shop) Apply(_ context.Context, order operation.Order) operation.Reply {
 	if s.tick == 0 {
 		s.pass(time.Second)
 	}
-	answer := operation.Answer{Outcome: s.verdict(order)}
+	answer := operation.Reply{Outcome: s.verdict(order)}
 	if answer.Outcome == operation.Confirmed {
 		answer.Transaction = "P-" + order.Reference
 	}
@@ -113,8 +113,8 @@ func (s *shop) Apply(_ context.Context, order operation.Order) operation.Answer 
 	return answer
 }
 
-func (s *shop) Status(context.Context, operation.Order) operation.Answer { return operation.Answer{} }
-func (s *shop) Void(context.Context, operation.Order) operation.Answer   { return operation.Answer{} }
+func (s *shop) Status(context.Context, operation.Order) operation.Reply { return operation.Reply{} }
+func (s *shop) Void(context.Context, operation.Order) operation.Reply   { return operation.Reply{} }
 
 func must[T any](s *shop) func(T, error) T {
 	return func(value T, err error) T {

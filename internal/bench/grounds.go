@@ -82,7 +82,7 @@ type Operator struct {
 
 // Prepare makes the grounds. What it has made it returns also if it fails, so
 // that it can be tidied up.
-func Prepare(ctx context.Context, desk *admin.Desk, target Target, wishes Wishes, progress func(done, total int)) (*Grounds, error) {
+func Prepare(ctx context.Context, desk *admin.Service, target Target, wishes Wishes, progress func(done, total int)) (*Grounds, error) {
 	g := &Grounds{wishes: wishes, target: target, Name: "Coax bench " + target.Now().In(subscription.IST).Format("2006-01-02 15:04:05")}
 	if err := g.makePlans(ctx, desk); err != nil {
 		return g, err
@@ -98,7 +98,7 @@ func Prepare(ctx context.Context, desk *admin.Desk, target Target, wishes Wishes
 
 // makePlans makes plans of a component that a plan on sale is made of: what the
 // provider sells is not ours to know.
-func (g *Grounds) makePlans(ctx context.Context, desk *admin.Desk) error {
+func (g *Grounds) makePlans(ctx context.Context, desk *admin.Service) error {
 	there, err := desk.Plans(ctx)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (g *Grounds) makePlans(ctx context.Context, desk *admin.Desk) error {
 	return nil
 }
 
-func (g *Grounds) makeOperator(ctx context.Context, desk *admin.Desk, i, subscribers int) error {
+func (g *Grounds) makeOperator(ctx context.Context, desk *admin.Service, i, subscribers int) error {
 	account, err := desk.CreateOperator(ctx, fmt.Sprintf("%s, operator %d", g.Name, i+1),
 		admin.OperatorChange{RateLimit: new(RateLimit), CommissionBPS: new(250)})
 	if err != nil {
@@ -155,7 +155,7 @@ func (g *Grounds) makeOperator(ctx context.Context, desk *admin.Desk, i, subscri
 
 // importSubscribers brings in subscribers with numbers that no Indian mobile has:
 // they begin with 1. A random block of them is as good as never taken.
-func (g *Grounds) importSubscribers(ctx context.Context, desk *admin.Desk, progress func(done, total int)) error {
+func (g *Grounds) importSubscribers(ctx context.Context, desk *admin.Service, progress func(done, total int)) error {
 	first := 1_000_000_000 + rand.IntN(1_000_000_000-g.wishes.Subscribers)
 	expires := g.target.Now().AddDate(0, 0, 30).In(subscription.IST).Format(time.DateTime)
 	var file bytes.Buffer
@@ -178,7 +178,7 @@ func (g *Grounds) importSubscribers(ctx context.Context, desk *admin.Desk, progr
 
 // Open makes sure that the server knows the operators and lets them in, and makes
 // the first renewals. It returns what the workers are to send.
-func (g *Grounds) Open(ctx context.Context, desk *admin.Desk) (readers, renewers []Source, err error) {
+func (g *Grounds) Open(ctx context.Context, desk *admin.Service) (readers, renewers []Source, err error) {
 	for _, operator := range g.Operators {
 		if err := g.letIn(ctx, desk, operator); err != nil {
 			return nil, nil, err
@@ -204,7 +204,7 @@ func (g *Grounds) Open(ctx context.Context, desk *admin.Desk) (readers, renewers
 
 // letIn reads a balance. The server may see us come from an address that is not
 // loopback: it says which, and that one is let in.
-func (g *Grounds) letIn(ctx context.Context, desk *admin.Desk, operator *Operator) error {
+func (g *Grounds) letIn(ctx context.Context, desk *admin.Service, operator *Operator) error {
 	for range 2 {
 		answer := Send(ctx, Shot{Client: operator.client, Method: http.MethodGet, Path: "/api/v1/balance"})
 		switch {
@@ -287,7 +287,7 @@ func (g *Grounds) Explain(phase *Phase, load Load) {
 // Tidy ends what the bench made: its keys are revoked, its plans retired, the
 // rest of its play money is taken back and its accounts are closed for business.
 // The records stay, as all records do.
-func (g *Grounds) Tidy(ctx context.Context, desk *admin.Desk) error {
+func (g *Grounds) Tidy(ctx context.Context, desk *admin.Service) error {
 	var problems []error
 	for _, operator := range g.Operators {
 		if operator.keyID != 0 {

@@ -15,7 +15,7 @@ func (r Row) MayTryAgain() bool {
 }
 
 // MayTryAgain reports whether a job is over and has rows that may be tried again.
-func (d *Desk) MayTryAgain(ctx context.Context, job Job) (bool, error) {
+func (d *Service) MayTryAgain(ctx context.Context, job Job) (bool, error) {
 	if job.State != Finished || job.Progress.Refused == 0 {
 		return false, nil
 	}
@@ -31,7 +31,7 @@ func (d *Desk) MayTryAgain(ctx context.Context, job Job) (bool, error) {
 // keeps that as a draft: nothing is charged before it is started. A subscriber who was
 // renewed meanwhile, or is just being renewed, is refused in it. The order says whose
 // the list is and what it is called; what is in it comes from the job.
-func (d *Desk) TryAgain(ctx context.Context, id string, o Order) (Job, error) {
+func (d *Service) TryAgain(ctx context.Context, id string, o Order) (Job, error) {
 	job, err := d.Job(ctx, o.OperatorID, id)
 	switch {
 	case err != nil:
@@ -59,7 +59,7 @@ func (d *Desk) TryAgain(ctx context.Context, id string, o Order) (Job, error) {
 
 // renewedSince refuses a row whose subscriber was renewed after a moment, or is being
 // renewed: what failed then has been made good otherwise.
-func (d *Desk) renewedSince(ctx context.Context, job Job, row *Row, moment time.Time) error {
+func (d *Service) renewedSince(ctx context.Context, job Job, row *Row, moment time.Time) error {
 	found, err := d.operations.Subscription(ctx, job.OperatorID, row.SubscriberID, row.Mobile)
 	if err != nil {
 		return row.judge(err)

@@ -34,16 +34,16 @@ type Operations interface {
 
 var _ Operations = (*operation.Processor)(nil)
 
-// Desk is where an operator's people make bulk renewals, start them and look at them.
-type Desk struct {
+// Service is where an operator's people make bulk renewals, start them and look at them.
+type Service struct {
 	store      Store
 	operations Operations
 	now        func() time.Time
 }
 
-// NewDesk returns a desk.
-func NewDesk(store Store, operations Operations, now func() time.Time) *Desk {
-	return &Desk{store: store, operations: operations, now: now}
+// NewService returns a desk.
+func NewService(store Store, operations Operations, now func() time.Time) *Service {
+	return &Service{store: store, operations: operations, now: now}
 }
 
 // Order is what somebody wants renewed.
@@ -74,7 +74,7 @@ func FromSubscribers(ids []string) []Wish {
 // refused for a reason of its own is refused from then on, and will not run; one that
 // only the moment stands in the way of, an empty wallet or a provider that is out,
 // is queued with that reason.
-func (d *Desk) Prepare(ctx context.Context, o Order) (Job, error) {
+func (d *Service) Prepare(ctx context.Context, o Order) (Job, error) {
 	switch {
 	case len(o.Wishes) == 0:
 		return Job{}, refuse("Choose at least one subscriber.")
@@ -112,7 +112,7 @@ func (d *Desk) Prepare(ctx context.Context, o Order) (Job, error) {
 }
 
 // check looks at all rows, a few at a time.
-func (d *Desk) check(ctx context.Context, job Job, o Order) ([]Row, error) {
+func (d *Service) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	rows, next := make([]Row, len(o.Wishes)), make(chan int)
@@ -146,7 +146,7 @@ func (d *Desk) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 }
 
 // checkRow finds out whom and what a row is about, and whether it would be refused.
-func (d *Desk) checkRow(ctx context.Context, job Job, row *Row, notSince time.Time) error {
+func (d *Service) checkRow(ctx context.Context, job Job, row *Row, notSince time.Time) error {
 	if !notSince.IsZero() {
 		if err := d.renewedSince(ctx, job, row, notSince); err != nil || row.State == RowRefused {
 			return err
@@ -244,7 +244,7 @@ type Check struct {
 }
 
 // Check reads a job and holds it against the wallet as it is now.
-func (d *Desk) Check(ctx context.Context, operatorID int64, id string) (Check, error) {
+func (d *Service) Check(ctx context.Context, operatorID int64, id string) (Check, error) {
 	job, err := d.Job(ctx, operatorID, id)
 	if err != nil {
 		return Check{}, err
@@ -261,7 +261,7 @@ func (d *Desk) Check(ctx context.Context, operatorID int64, id string) (Check, e
 }
 
 // Start lets workers have a draft. Starting one twice is the same as once.
-func (d *Desk) Start(ctx context.Context, operatorID int64, id string) (Job, error) {
+func (d *Service) Start(ctx context.Context, operatorID int64, id string) (Job, error) {
 	job, err := d.Job(ctx, operatorID, id)
 	if err != nil || job.State != Draft {
 		return job, err
@@ -281,7 +281,7 @@ func (d *Desk) Start(ctx context.Context, operatorID int64, id string) (Job, err
 
 // Continue lets a job go on that was interrupted. Continuing one that is not changes
 // nothing.
-func (d *Desk) Continue(ctx context.Context, operatorID int64, id, actor string) (Job, error) {
+func (d *Service) Continue(ctx context.Context, operatorID int64, id, actor string) (Job, error) {
 	if _, err := d.store.ContinueBulkJob(ctx, operatorID, id, actor, d.now()); err != nil {
 		return Job{}, refusedInMaintenance(err)
 	}
@@ -289,7 +289,7 @@ func (d *Desk) Continue(ctx context.Context, operatorID int64, id, actor string)
 }
 
 // Interrupted counts the jobs of an operator that wait for a person.
-func (d *Desk) Interrupted(ctx context.Context, operatorID int64) (waiting int, err error) {
+func (d *Service) Interrupted(ctx context.Context, operatorID int64) (waiting int, err error) {
 	jobs, err := d.store.InterruptedBulkJobs(ctx)
 	for _, job := range jobs {
 		if job.OperatorID == operatorID {
@@ -309,7 +309,7 @@ func refusedInMaintenance(err error) error {
 
 // Cancel stops what has not begun. What has is carried through. Cancelling twice, or
 // a job that is over, changes nothing.
-func (d *Desk) Cancel(ctx context.Context, operatorID int64, id string) (Job, error) {
+func (d *Service) Cancel(ctx context.Context, operatorID int64, id string) (Job, error) {
 	if _, err := d.store.CancelBulkJob(ctx, operatorID, id, d.now()); err != nil {
 		return Job{}, fmt.Errorf("cancel a bulk renewal: %w", err)
 	}
@@ -318,7 +318,7 @@ func (d *Desk) Cancel(ctx context.Context, operatorID int64, id string) (Job, er
 
 // Job reads one of an operator's jobs; ErrNoJob if there is none. Of one that is over,
 // every row is by then what its operation is.
-func (d *Desk) Job(ctx context.Context, operatorID int64, id string) (Job, error) {
+func (d *Service) Job(ctx context.Context, operatorID int64, id string) (Job, error) {
 	job, err := d.read(ctx, operatorID, id)
 	if err != nil || job.State != Finished {
 		return job, err
@@ -330,7 +330,7 @@ func (d *Desk) Job(ctx context.Context, operatorID int64, id string) (Job, error
 	return d.read(ctx, operatorID, id)
 }
 
-func (d *Desk) read(ctx context.Context, operatorID int64, id string) (Job, error) {
+func (d *Service) read(ctx context.Context, operatorID int64, id string) (Job, error) {
 	job, found, err := d.store.BulkJob(ctx, operatorID, id)
 	switch {
 	case err != nil:
@@ -342,23 +342,23 @@ func (d *Desk) read(ctx context.Context, operatorID int64, id string) (Job, erro
 }
 
 // Jobs reads an operator's latest jobs, the last one first. Drafts are not among them.
-func (d *Desk) Jobs(ctx context.Context, operatorID int64, most int) ([]Job, error) {
+func (d *Service) Jobs(ctx context.Context, operatorID int64, most int) ([]Job, error) {
 	return d.store.BulkJobs(ctx, operatorID, most)
 }
 
 // Rows reads a page of a job's rows.
-func (d *Desk) Rows(ctx context.Context, operatorID int64, id string, page Page) ([]Row, error) {
+func (d *Service) Rows(ctx context.Context, operatorID int64, id string, page Page) ([]Row, error) {
 	return d.store.BulkRows(ctx, operatorID, id, page)
 }
 
 // Results goes through all rows of a job, however many they are. It ends with the
 // first error.
-func (d *Desk) Results(ctx context.Context, operatorID int64, id string) iter.Seq2[Row, error] {
+func (d *Service) Results(ctx context.Context, operatorID int64, id string) iter.Seq2[Row, error] {
 	return d.each(ctx, operatorID, id, "")
 }
 
 // each goes through the rows of a state, or through all.
-func (d *Desk) each(ctx context.Context, operatorID int64, id string, state RowState) iter.Seq2[Row, error] {
+func (d *Service) each(ctx context.Context, operatorID int64, id string, state RowState) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		page := Page{State: state, Most: pageRows}
 		for {

@@ -172,7 +172,7 @@ func TestAListIsNotKeptThatCouldNotBeChecked(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		ids := w.subscribers(0, 0)
 		away := dyingAt(w.store, 1, false)
-		desk := bulk.NewDesk(away, w.processor(away), w.now)
+		desk := bulk.NewService(away, w.processor(away), w.now)
 		if _, err := desk.Prepare(t.Context(), w.order(ids...)); !fault.Is(err, fault.ServiceUnavailable) {
 			t.Errorf("with the store away: %v; want %s", err, fault.ServiceUnavailable)
 		}

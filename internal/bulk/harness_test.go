@@ -58,7 +58,7 @@ type world struct {
 	gateway   *gateway.Gateway
 	breaker   *operation.Breaker
 	operator  subscription.Operator
-	staff     *admin.Desk
+	staff     *admin.Service
 	passed    atomic.Int64
 	customers int
 }
@@ -107,7 +107,7 @@ func newWorld(t testing.TB, open func() (books, error)) *world {
 	components, err := w.gateway.Catalogue(t.Context())
 	w.must(err)
 	w.must(w.store.RecordComparison(t.Context(), catalogue.Comparison{Provider: "test", At: noon, Components: components}))
-	w.staff = admin.NewDesk(w.store, nil, "test", w.now)
+	w.staff = admin.NewService(w.store, nil, "test", w.now)
 	for id, rupees := range map[string]int64{"BASIC-1": 199, "FAMILY-1": 349} {
 		_, err := w.staff.SetPlan(t.Context(), subscription.Plan{ID: id, Name: id, Price: money.Paise(rupees * 100), Months: 1, Type: subscription.Standard, Main: "TV-BASIC"})
 		w.must(err)
@@ -160,7 +160,7 @@ func (w *world) processor(on operation.Store) *operation.Processor {
 	})
 }
 
-func (w *world) desk() *bulk.Desk { return bulk.NewDesk(w.store, w.processor(w.store), w.now) }
+func (w *world) desk() *bulk.Service { return bulk.NewService(w.store, w.processor(w.store), w.now) }
 
 func (w *world) worker(name string, on books) *bulk.Worker {
 	return bulk.NewWorker(on, w.processor(on), bulk.WorkerConfig{

@@ -116,7 +116,7 @@ func TestAJobThatDiesAtAnyStepIsTakenUpAndChargesNoRowTwice(t *testing.T) {
 				if step%5 == 0 {
 					w.must(w.store.Close())
 					w.store = w.reopen()
-					w.staff = admin.NewDesk(w.store, nil, "test", w.now)
+					w.staff = admin.NewService(w.store, nil, "test", w.now)
 				}
 				w.finish(job.ID, w.worker("heir", w.store))
 				for _, row := range w.rows(job.ID) {
@@ -185,7 +185,7 @@ func TestAJobWaitsForAProviderThatIsOut(t *testing.T) {
 		defer stop()
 		group.Go(func() { w.breaker.Run(ctx) })
 		w.control("status", `{"mode":"down"}`)
-		w.breaker.Record(operation.Answer{}) // somebody's order is in doubt, so it is probed
+		w.breaker.Record(operation.Reply{}) // somebody's order is in doubt, so it is probed
 		w.until("the outage is known", func() bool { return w.breaker.Allow() != nil })
 
 		worker := w.worker("node-1", w.store)
@@ -215,7 +215,7 @@ func TestCancellingStopsWhatHasCostNothing(t *testing.T) {
 		w.topUp(2000, "money")
 		job := w.started(w.subscribers(0, 0, 0, 0, 0, 0)...)
 		for range 3 {
-			w.breaker.Record(operation.Answer{Outcome: operation.Rejected, NotSent: true})
+			w.breaker.Record(operation.Reply{Outcome: operation.Rejected, NotSent: true})
 		}
 		worker := w.worker("node-1", w.store)
 		if _, err := worker.RunOnce(t.Context()); err != nil {
@@ -224,7 +224,7 @@ func TestCancellingStopsWhatHasCostNothing(t *testing.T) {
 		if job, err := w.desk().Cancel(t.Context(), w.operator.ID, job.ID); err != nil || job.Progress.Cancelled != 2 || job.Progress.Running != 4 {
 			t.Errorf("cancelled as %+v, %v", job, err)
 		}
-		w.breaker.Record(operation.Answer{Outcome: operation.Confirmed}) // it is back, and nothing may begin
+		w.breaker.Record(operation.Reply{Outcome: operation.Confirmed}) // it is back, and nothing may begin
 		w.advance(time.Minute)
 		if job := w.finish(job.ID, worker); job.Progress.Cancelled != 6 || len(w.simulator.Effects()) != 0 {
 			t.Errorf("in the end %+v, and %d effects; want all cancelled", job.Progress, len(w.simulator.Effects()))

@@ -23,7 +23,7 @@ func Furnish(ctx context.Context, n *server.Node, keptAt string) (Line, error) {
 }
 
 func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins beginning) (Line, error) {
-	desk := admin.NewDesk(n.Store, n.Vault, begins.actor, begins.Now)
+	desk := admin.NewService(n.Store, n.Vault, begins.actor, begins.Now)
 	operators, err := desk.Operators(ctx)
 	if err != nil {
 		return Line{}, err
@@ -61,7 +61,7 @@ func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins begi
 }
 
 // furnishTrade gives the operator what it needs to sell through the API.
-func furnishTrade(ctx context.Context, n *server.Node, desk *admin.Desk, operatorID int64, begins beginning, line *Line) error {
+func furnishTrade(ctx context.Context, n *server.Node, desk *admin.Service, operatorID int64, begins beginning, line *Line) error {
 	if err := furnishCatalogue(ctx, n, desk, begins.Now()); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func furnishTrade(ctx context.Context, n *server.Node, desk *admin.Desk, operato
 	return nil
 }
 
-func furnishCatalogue(ctx context.Context, n *server.Node, desk *admin.Desk, at time.Time) error {
+func furnishCatalogue(ctx context.Context, n *server.Node, desk *admin.Service, at time.Time) error {
 	if err := n.Store.RecordComparison(ctx, catalogue.Comparison{
 		Provider:   n.Config.Provider.Name,
 		At:         at,
@@ -110,7 +110,7 @@ func furnishCatalogue(ctx context.Context, n *server.Node, desk *admin.Desk, at 
 // furnishLogins makes the demo's three logins where the store has none of that name.
 // Their passwords are kept before they are used, so that a demo that is killed in
 // between knows them all the same. What a person has made of a login since is theirs.
-func furnishLogins(ctx context.Context, desk *admin.Desk, operatorID int64, keptAt string, line *Line) error {
+func furnishLogins(ctx context.Context, desk *admin.Service, operatorID int64, keptAt string, line *Line) error {
 	for _, one := range []struct {
 		kept *Login
 		made admin.NewLogin

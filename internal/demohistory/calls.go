@@ -120,7 +120,7 @@ func (c caller) mistakes(ends time.Time) []requestlog.Entry {
 		e.Status, e.Code = 401, code
 		nonce := e.RequestID[len("req_"):]
 		made := sha256.Sum256([]byte(nonce)) // signed with some other secret
-		e.Evidence = requestlog.NewEvidence(signing.Request{
+		e.Signature = requestlog.NewSignatureDetails(signing.Request{
 			Method: e.Method, Path: e.Path, Timestamp: fmt.Sprint(timestamp(at)), Nonce: nonce,
 		}.StringToSign(), spell(hex.EncodeToString(made[:])))
 		return e

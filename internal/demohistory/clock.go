@@ -46,7 +46,7 @@ var _ operation.Provider = (*latency)(nil)
 
 // Apply sends an order. Nobody sits through the whole silence after one that is
 // known not to be answered: only the clock does.
-func (l *latency) Apply(ctx context.Context, order operation.Order) operation.Answer {
+func (l *latency) Apply(ctx context.Context, order operation.Order) operation.Reply {
 	if l.silent[order.Mobile+order.Component] {
 		answer := l.impatient.Apply(ctx, order)
 		l.clock.pass(l.timeout)
@@ -58,14 +58,14 @@ func (l *latency) Apply(ctx context.Context, order operation.Order) operation.An
 }
 
 // Status asks what became of an order.
-func (l *latency) Status(ctx context.Context, order operation.Order) operation.Answer {
+func (l *latency) Status(ctx context.Context, order operation.Order) operation.Reply {
 	answer := l.provider.Status(ctx, order)
 	l.take()
 	return answer
 }
 
 // Void calls an order off.
-func (l *latency) Void(ctx context.Context, order operation.Order) operation.Answer {
+func (l *latency) Void(ctx context.Context, order operation.Order) operation.Reply {
 	answer := l.provider.Void(ctx, order)
 	l.take()
 	return answer

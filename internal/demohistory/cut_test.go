@@ -19,7 +19,7 @@ type cutting struct {
 	cut    func()
 }
 
-func (c *cutting) Apply(ctx context.Context, order operation.Order) operation.Answer {
+func (c *cutting) Apply(ctx context.Context, order operation.Order) operation.Reply {
 	answer := c.Provider.Apply(ctx, order)
 	if c.sent.Add(1) == int64(c.orders) {
 		c.cut()

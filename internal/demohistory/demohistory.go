@@ -105,7 +105,7 @@ func Examine(ctx context.Context, store admin.Store) (state State, begins time.T
 	if err != nil || len(operators) == 0 {
 		return Possible, begins, err
 	}
-	acts, err := store.ActPage(ctx, admin.ListQuery{OperatorID: operators[0].ID})
+	acts, err := store.AuditPage(ctx, admin.ListQuery{OperatorID: operators[0].ID})
 	if err != nil {
 		return Impossible, begins, err
 	}

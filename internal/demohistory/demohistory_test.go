@@ -51,7 +51,7 @@ func callsAreThere(w *world) {
 			if call.IdempotencyKey != "" {
 				orders[call.IdempotencyKey] = channels[call.FromPage()]
 			}
-			if call.Evidence != nil {
+			if call.Signature != nil {
 				refused++
 				if len(requestlog.Explain(call)) > 0 {
 					explained++
@@ -229,7 +229,7 @@ func canBeRenewed(w *world) {
 	if _, err := reviewer.RunOnce(w.Context()); err != nil {
 		w.Fatal(err)
 	}
-	desk := admin.NewDesk(w.store, w.config.Vault, "cli:test", w.config.Now)
+	desk := admin.NewService(w.store, w.config.Vault, "cli:test", w.config.Now)
 	waiting, err := desk.InReview(w.Context())
 	if err != nil || len(waiting) != 3 {
 		w.Fatalf("%d are in review once the provider was asked again (%v); want 3", len(waiting), err)

@@ -108,7 +108,7 @@ func (w *world) furnish(actor string) (begins time.Time) {
 	}); err != nil {
 		w.Fatal(err)
 	}
-	desk := admin.NewDesk(w.store, w.config.Vault, actor, func() time.Time { return begins })
+	desk := admin.NewService(w.store, w.config.Vault, actor, func() time.Time { return begins })
 	operator, err := desk.CreateOperator(w.Context(), "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
 	if err != nil {
 		w.Fatal(err)

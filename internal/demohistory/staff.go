@@ -28,34 +28,34 @@ func (t *teller) planStaff(ctx context.Context) {
 		days   int
 		actor  string
 		action string
-		do     func(*admin.Desk) error
+		do     func(*admin.Service) error
 	}{
-		{1, arjun, "key issue", func(desk *admin.Desk) error {
+		{1, arjun, "key issue", func(desk *admin.Service) error {
 			_, err := desk.IssueKey(ctx, first.id, access.AllPermissions)
 			return err
 		}},
-		{4, arjun, "whitelist add", func(desk *admin.Desk) error {
+		{4, arjun, "whitelist add", func(desk *admin.Service) error {
 			_, err := desk.AllowAddress(ctx, first.id, "203.0.113.24")
 			return err
 		}},
 		{20, meera, "plan set", t.price(ctx, money.Paise(329_00))},
-		{27, arjun, "key revoke", func(desk *admin.Desk) error { return t.revokeSpareKey(ctx, desk, first) }},
-		{33, arjun, "whitelist remove", func(desk *admin.Desk) error {
+		{27, arjun, "key revoke", func(desk *admin.Service) error { return t.revokeSpareKey(ctx, desk, first) }},
+		{33, arjun, "whitelist remove", func(desk *admin.Service) error {
 			_, err := desk.DisallowAddress(ctx, first.id, "203.0.113.24")
 			return err
 		}},
 		{50, meera, "plan set", t.price(ctx, money.Paise(349_00))},
-		{58, meera, "lco set", func(desk *admin.Desk) error {
+		{58, meera, "lco set", func(desk *admin.Service) error {
 			_, err := desk.ChangeOperator(ctx, t.operators[1].id, admin.OperatorChange{LowBalance: new(money.Paise(1_000_00))})
 			return err
 		}},
-		{70, arjun, "lco set", func(desk *admin.Desk) error {
+		{70, arjun, "lco set", func(desk *admin.Service) error {
 			_, err := desk.ChangeOperator(ctx, t.operators[2].id, admin.OperatorChange{
 				Status: new(subscription.OperatorInactive), API: new(subscription.APIDisabled),
 			})
 			return err
 		}},
-		{75, arjun, "exception close", func(desk *admin.Desk) error { return t.closeWrongAnswer(ctx, desk) }},
+		{75, arjun, "exception close", func(desk *admin.Service) error { return t.closeWrongAnswer(ctx, desk) }},
 	} {
 		t.duty(t.inOffice(duty.days), duty.actor, duty.action, duty.do)
 	}
@@ -68,7 +68,7 @@ func (t *teller) inOffice(days int) time.Time {
 
 // duty has an act of staff done at a moment, unless an earlier process has done
 // it.
-func (t *teller) duty(at time.Time, actor, action string, do func(*admin.Desk) error) {
+func (t *teller) duty(at time.Time, actor, action string, do func(*admin.Service) error) {
 	t.at(at, func() error {
 		if t.done[actor+" "+action] > 0 {
 			t.done[actor+" "+action]--
@@ -121,8 +121,8 @@ func (t *teller) neighbour(ctx context.Context, days int, n neighbour) {
 }
 
 // price changes what the family plan costs, and leaves the rest of it.
-func (t *teller) price(ctx context.Context, price money.Amount) func(*admin.Desk) error {
-	return func(desk *admin.Desk) error {
+func (t *teller) price(ctx context.Context, price money.Amount) func(*admin.Service) error {
+	return func(desk *admin.Service) error {
 		plans, err := desk.Plans(ctx)
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (t *teller) price(ctx context.Context, price money.Amount) func(*admin.Desk
 }
 
 // revokeSpareKey ends the key that was issued to try something with.
-func (t *teller) revokeSpareKey(ctx context.Context, desk *admin.Desk, o *operator) error {
+func (t *teller) revokeSpareKey(ctx context.Context, desk *admin.Service, o *operator) error {
 	keys, err := desk.Keys(ctx, o.id)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (t *teller) revokeSpareKey(ctx context.Context, desk *admin.Desk, o *operat
 }
 
 // closeWrongAnswer has somebody deal with the answer that was about another order.
-func (t *teller) closeWrongAnswer(ctx context.Context, desk *admin.Desk) error {
+func (t *teller) closeWrongAnswer(ctx context.Context, desk *admin.Service) error {
 	exceptions, err := desk.Exceptions(ctx, false)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (t *teller) closeWrongAnswer(ctx context.Context, desk *admin.Desk) error {
 // the order out: that is found out a little later, and is an exception.
 func (t *teller) settleHastily(ctx context.Context, op operation.Operation) {
 	decided := t.clock.Now().Add(4 * time.Minute)
-	t.duty(decided, meera, "review settle", func(desk *admin.Desk) error {
+	t.duty(decided, meera, "review settle", func(desk *admin.Service) error {
 		_, err := desk.SettleReview(ctx, op.ID, false, "The customer says that the channels are not there; refunded at the counter.")
 		return err
 	})

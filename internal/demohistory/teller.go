@@ -79,7 +79,7 @@ func (t *teller) remember(ctx context.Context) error {
 		first.keyID = keys[0].ID
 	}
 	t.operators = []*operator{first}
-	acts, err := t.Store.ActPage(ctx, admin.ListQuery{})
+	acts, err := t.Store.AuditPage(ctx, admin.ListQuery{})
 	if err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (t *teller) close(ctx context.Context) error {
 	return err
 }
 
-func (t *teller) desk(actor string) *admin.Desk {
-	return admin.NewDesk(t.Store, t.Vault, actor, t.clock.Now)
+func (t *teller) desk(actor string) *admin.Service {
+	return admin.NewService(t.Store, t.Vault, actor, t.clock.Now)
 }
 
 // event is something that happens at a moment.

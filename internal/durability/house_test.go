@@ -110,7 +110,7 @@ type house struct {
 	t         testing.TB
 	path      string
 	store     *sqlite.DB
-	desk      *admin.Desk
+	desk      *admin.Service
 	processor *operation.Processor
 	reviewer  *operation.Reviewer
 	wire      *switchboard
@@ -127,7 +127,7 @@ func (s *site) open(t testing.TB, path string, options sqlite.Options) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{site: s, t: t, path: path, store: store, desk: admin.NewDesk(store, s.vault, "test", s.now)}
+	h := &house{site: s, t: t, path: path, store: store, desk: admin.NewService(store, s.vault, "test", s.now)}
 	provider, err := gateway.New(gateway.Config{URL: s.providerURL, Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -196,15 +196,15 @@ func (w *switchboard) to(what string) operation.Provider {
 	return w.troubled
 }
 
-func (w *switchboard) Apply(ctx context.Context, order operation.Order) operation.Answer {
+func (w *switchboard) Apply(ctx context.Context, order operation.Order) operation.Reply {
 	return w.to("apply").Apply(ctx, order)
 }
 
-func (w *switchboard) Status(ctx context.Context, order operation.Order) operation.Answer {
+func (w *switchboard) Status(ctx context.Context, order operation.Order) operation.Reply {
 	return w.to("status").Status(ctx, order)
 }
 
-func (w *switchboard) Void(ctx context.Context, order operation.Order) operation.Answer {
+func (w *switchboard) Void(ctx context.Context, order operation.Order) operation.Reply {
 	return w.to("void").Void(ctx, order)
 }
 
@@ -213,9 +213,9 @@ func (h *house) serve(plans *catalogue.Catalogue) (shut func()) {
 	proxies, err := access.ParseTrustedProxies([]string{"127.0.0.1"})
 	h.ok(err)
 	log := slog.New(slog.DiscardHandler)
-	door := httpapi.NewFrontDoor(httpapi.FrontDoorConfig{
+	door := httpapi.NewServer(httpapi.ServerConfig{
 		Handler: httpapi.New(httpapi.Config{
-			Now: h.now, Gate: access.NewGate(h.store, h.vault, access.GateConfig{}), Proxies: proxies, Wallets: h.store, Plans: plans,
+			Now: h.now, Authorizer: access.NewAuthorizer(h.store, h.vault, access.AuthorizerConfig{}), Proxies: proxies, Wallets: h.store, Plans: plans,
 			Operations: h.processor, ProviderName: providerName, Log: log,
 		}),
 		Proxies: proxies, Log: log,

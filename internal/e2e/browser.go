@@ -208,7 +208,7 @@ func (w *Env) As(t testing.TB, who demo.Login) *Browser {
 func (w *Env) Person(t testing.TB, username string, role login.Role, operatorID int64) demo.Login {
 	t.Helper()
 	who := demo.Login{Username: username, Password: login.NewPassword()}
-	if _, _, err := w.Desk.CreateLogin(context.Background(), admin.NewLogin{
+	if _, _, err := w.Admin.CreateLogin(context.Background(), admin.NewLogin{
 		Username: username, Name: "Name of " + username, Role: role, OperatorID: operatorID, Password: who.Password,
 	}); err != nil {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func (p Page) Hidden() url.Values {
 // KeysOf are the keys of the demo's operator.
 func (w *Env) KeysOf(t *testing.T) []access.Credential {
 	t.Helper()
-	keys, err := w.Desk.Keys(t.Context(), w.Line.LCOID)
+	keys, err := w.Admin.Keys(t.Context(), w.Line.LCOID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,14 +320,14 @@ func (w *Env) Somethings(t testing.TB, panel *Browser) []something {
 	must(err)
 	operations, err := w.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: id, Most: 1})
 	must(err)
-	keys, err := w.Desk.Keys(ctx, id)
+	keys, err := w.Admin.Keys(ctx, id)
 	must(err)
 	w.Send(Call{As: w.DemoCaller(), Path: "/api/v1/balance"})
 	requests, err := w.Node.Requests.Search(ctx, id, requestlog.Query{Most: 1})
 	must(err)
-	staff, err := w.Desk.LoginNamed(ctx, w.Line.Admin.Username)
+	staff, err := w.Admin.LoginNamed(ctx, w.Line.Admin.Username)
 	must(err)
-	owner, err := w.Desk.LoginNamed(ctx, w.Line.Operator.Username)
+	owner, err := w.Admin.LoginNamed(ctx, w.Line.Operator.Username)
 	must(err)
 	form := url.Values{"within": {"7"}, "kind": {"renew"}}
 	for _, s := range subscribers {
@@ -359,22 +359,22 @@ func (w *Env) Somethings(t testing.TB, panel *Browser) []something {
 // narrowed down, with filters too that nothing passes.
 func (w *Env) WaysToAsk(subscriber string) map[web.Area][]string {
 	day := func(back int) string { return w.Now().AddDate(0, 0, -back).Format(time.DateOnly) }
-	behind := func(p report.Place) string { return url.QueryEscape(p.String()) }
+	behind := func(p report.Cursor) string { return url.QueryEscape(p.String()) }
 	long := w.Now().AddDate(0, 0, -60).UnixMilli()
 	return map[web.Area][]string{
 		web.Panel: {
 			"/panel/?figures=yes",
-			"/panel/subscribers?after=" + behind(report.Place{Text: "lakshmi devi", ID: "1"}),
+			"/panel/subscribers?after=" + behind(report.Cursor{Text: "lakshmi devi", ID: "1"}),
 			"/panel/subscribers?q=s", "/panel/subscribers?q=sha", "/panel/subscribers?q=asha+sh", "/panel/subscribers?q=zzz",
 			"/panel/subscribers?q=" + subscriber[:3], "/panel/subscribers?q=" + subscriber,
 			"/panel/subscribers?show=active", "/panel/subscribers?show=3", "/panel/subscribers?show=7", "/panel/subscribers?show=15",
 			"/panel/subscribers?show=expired", "/panel/subscribers?show=review", "/panel/subscribers?show=active&q=ra", "/panel/subscribers?show=expired&q=ra",
-			"/panel/subscribers?show=15&after=" + behind(report.Place{Number: w.Now().AddDate(0, 0, 9).UnixMilli(), ID: "1"}),
+			"/panel/subscribers?show=15&after=" + behind(report.Cursor{Number: w.Now().AddDate(0, 0, 9).UnixMilli(), ID: "1"}),
 			"/panel/bulk?within=7", "/panel/bulk?within=expired",
 			"/panel/statement?order=oldest", "/panel/statement?from=" + day(89) + "&until=" + day(0), "/panel/statement?from=" + day(60) + "&until=" + day(31),
-			"/panel/statement?from=" + day(89) + "&after=" + behind(report.Place{Number: 200}),
+			"/panel/statement?from=" + day(89) + "&after=" + behind(report.Cursor{Number: 200}),
 			"/panel/statement?from=" + day(89) + "&side=credit", "/panel/statement?from=" + day(89) + "&q=nothing", "/panel/statement?from=" + day(89) + "&q=renewal",
-			"/panel/transactions?after=" + behind(report.Place{Number: long, ID: "CX"}),
+			"/panel/transactions?after=" + behind(report.Cursor{Number: long, ID: "CX"}),
 			"/panel/transactions?state=failed", "/panel/transactions?state=needs_review", "/panel/transactions?state=processing",
 			"/panel/transactions?kind=advance_renew", "/panel/transactions?channel=web", "/panel/transactions?state=failed&channel=web&kind=advance_renew",
 			"/panel/transactions?from=" + day(40) + "&until=" + day(30), "/panel/transactions?subscriber=" + subscriber,

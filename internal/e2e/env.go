@@ -38,7 +38,7 @@ type Env struct {
 	TB     testing.TB
 	Folder string
 	Node   *server.Node
-	Desk   *admin.Desk
+	Admin  *admin.Service
 	Line   demo.Line
 	HTTP   *http.Client
 	Logged *LogBuffer
@@ -140,7 +140,7 @@ func (w *Env) Start(sets ...string) {
 	w.Line.BaseURL = "https://" + server.Reachable(w.Node.APIAddr) + "/api/v1"
 	w.Line.PlainURL = "http://" + server.Reachable(w.Node.PlainAddr)
 	w.Line.InternalURL = "http://" + server.Reachable(w.Node.InternalAddr)
-	w.Desk = admin.NewDesk(w.Node.Store, w.Node.Vault, "test", w.Now)
+	w.Admin = admin.NewService(w.Node.Store, w.Node.Vault, "test", w.Now)
 	w.HTTP = Trusting(w.TB, filepath.Join(w.Folder, "ca.pem"))
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -211,11 +211,11 @@ func (w *Env) DemoCaller() Caller {
 // NewOperator opens an account that may call from loopback, with a key.
 func (w *Env) NewOperator(name string, permissions access.Permissions) Caller {
 	w.TB.Helper()
-	operator, err := w.Desk.CreateOperator(context.Background(), name, admin.OperatorChange{})
+	operator, err := w.Admin.CreateOperator(context.Background(), name, admin.OperatorChange{})
 	if err != nil {
 		w.TB.Fatal(err)
 	}
-	if _, err := w.Desk.AllowAddress(context.Background(), operator.ID, "127.0.0.1"); err != nil {
+	if _, err := w.Admin.AllowAddress(context.Background(), operator.ID, "127.0.0.1"); err != nil {
 		w.TB.Fatal(err)
 	}
 	return w.NewKey(operator.ID, permissions)
@@ -223,7 +223,7 @@ func (w *Env) NewOperator(name string, permissions access.Permissions) Caller {
 
 func (w *Env) NewKey(operatorID int64, permissions access.Permissions) Caller {
 	w.TB.Helper()
-	issued, err := w.Desk.IssueKey(context.Background(), operatorID, permissions)
+	issued, err := w.Admin.IssueKey(context.Background(), operatorID, permissions)
 	if err != nil {
 		w.TB.Fatal(err)
 	}

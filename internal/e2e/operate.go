@@ -51,7 +51,7 @@ func (w *Env) Transaction(as Caller, key string) Answer {
 func (w *Env) Unlimited(as Caller) Caller {
 	w.TB.Helper()
 	limit := 1_000_000
-	if _, err := w.Desk.ChangeOperator(context.Background(), as.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
+	if _, err := w.Admin.ChangeOperator(context.Background(), as.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
 		w.TB.Fatal(err)
 	}
 	return as
@@ -70,7 +70,7 @@ func (w *Env) Rich(name, amount string) Caller {
 func (w *Env) TopUp(as Caller, amount string) {
 	w.TB.Helper()
 	w.paid++
-	_, _, err := w.Desk.TopUp(context.Background(), admin.TopUp{
+	_, _, err := w.Admin.TopUp(context.Background(), admin.TopUp{
 		OperatorID: as.OperatorID, Amount: Rupees(w.TB, amount), Reference: fmt.Sprintf("payment %d to %d", w.paid, as.OperatorID),
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func (w *Env) UntouchedBut(but []string, what string, run func()) {
 // Money is an operator's balance and holds, in paise.
 func (w *Env) Money(as Caller) [2]int64 {
 	w.TB.Helper()
-	wallet, err := w.Desk.Wallet(context.Background(), as.OperatorID)
+	wallet, err := w.Admin.Wallet(context.Background(), as.OperatorID)
 	if err != nil {
 		w.TB.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (b *books) furnish(ctx context.Context, store staffStore, masterKey []byte,
 		return nil, err
 	}
 	b.fingerprintKey = int64(vault.PrimaryID())
-	desk := admin.NewDesk(store, vault, "cli:growth", func() time.Time { return opening })
+	desk := admin.NewService(store, vault, "cli:growth", func() time.Time { return opening })
 	if err := makePlans(ctx, store, desk, opening); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (b *books) furnish(ctx context.Context, store staffStore, masterKey []byte,
 	return operators, nil
 }
 
-func makePlans(ctx context.Context, store staffStore, desk *admin.Desk, opening time.Time) error {
+func makePlans(ctx context.Context, store staffStore, desk *admin.Service, opening time.Time) error {
 	there, err := desk.Operators(ctx)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ const clerks = 16
 // has that much money, a key, the highest rate limit, and may come from this
 // machine. They are returned in the order of their ids; done is told of each one,
 // by many at once.
-func MakeOperators(ctx context.Context, desk *admin.Desk, count int, credit money.Amount, done func()) ([]Operator, error) {
+func MakeOperators(ctx context.Context, desk *admin.Service, count int, credit money.Amount, done func()) ([]Operator, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	numbers := make(chan int)
@@ -56,7 +56,7 @@ func MakeOperators(ctx context.Context, desk *admin.Desk, count int, credit mone
 	return operators, context.Cause(ctx)
 }
 
-func makeOperator(ctx context.Context, desk *admin.Desk, number int, credit money.Amount) (Operator, error) {
+func makeOperator(ctx context.Context, desk *admin.Service, number int, credit money.Amount) (Operator, error) {
 	account, err := desk.CreateOperator(ctx, fmt.Sprintf("Operator %d", number), admin.OperatorChange{RateLimit: new(rateLimit), CommissionBPS: new(commissionBPS)})
 	if err != nil {
 		return Operator{}, err

@@ -79,7 +79,7 @@ func TestABodyThatCannotBeReadIsABadRequest(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := build(t, func(_ *Config, door *FrontDoorConfig) { door.ReadTimeout = time.Second })
+			h := build(t, func(_ *Config, door *ServerConfig) { door.ReadTimeout = time.Second })
 			w := h.dialTLS()
 			w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\n%s", tt.rest)
 			g := w.expect(400, fault.BadRequest)
@@ -135,7 +135,7 @@ func TestWhoAsksWhetherToGoOnIsToldTo(t *testing.T) {
 
 // A client that waits to be told to go on sends no body: a refusal must not wait for it.
 func TestFrontDoor_RefusalDoesNotWaitForTheExpectedBody(t *testing.T) {
-	h := build(t, func(_ *Config, door *FrontDoorConfig) {
+	h := build(t, func(_ *Config, door *ServerConfig) {
 		door.ReadTimeout = time.Hour
 		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			access.Authenticated(r.Context()) // the second request is on a kept connection

@@ -19,7 +19,7 @@ import (
 type conn struct {
 	net.Conn          // TLS, or the bare socket
 	raw      net.Conn // the socket
-	door     *FrontDoor
+	door     *Server
 	peer     netip.Addr
 	secure   bool
 	place    place // in the door's table, which guards it

@@ -200,7 +200,7 @@ func (h *house) dialFrom(address, to string) *wire {
 
 func TestFrontDoor_SilentConnectionsGiveWay(t *testing.T) {
 	const most = 12
-	h := build(t, func(_ *Config, door *FrontDoorConfig) { door.MaxConnections = most })
+	h := build(t, func(_ *Config, door *ServerConfig) { door.MaxConnections = most })
 	kept := h.dialTLS()
 	kept.send(balanceRequest)
 	kept.expect(200, fault.OK)
@@ -258,7 +258,7 @@ func TestFrontDoor_SilentConnectionsGiveWay(t *testing.T) {
 // not handled once its connection was dropped.
 func TestFrontDoor_WholeRequestsAreNotCut(t *testing.T) {
 	entered, release := make(chan string), make(chan struct{})
-	h := build(t, func(_ *Config, door *FrontDoorConfig) {
+	h := build(t, func(_ *Config, door *ServerConfig) {
 		door.MaxConnections = 3
 		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			text, err := io.ReadAll(r.Body)
@@ -303,7 +303,7 @@ func TestFrontDoor_WholeRequestsAreNotCut(t *testing.T) {
 func TestFrontDoor_UnreadAnswersGiveWay(t *testing.T) {
 	const most = 4
 	writing, cut := make(chan struct{}), make(chan error, most)
-	h := build(t, func(_ *Config, door *FrontDoorConfig) {
+	h := build(t, func(_ *Config, door *ServerConfig) {
 		door.MaxConnections = most
 		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/large" {

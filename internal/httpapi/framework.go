@@ -19,7 +19,7 @@ var faultTexts = map[int]string{
 // records it. Plain HTTP comes first, as it does everywhere. A trusted proxy may
 // have taken the TLS off, and its word on that is in the message nobody could
 // read: so its callers are told what is wrong with the message.
-func (f *FrontDoor) fault(c *conn, status int) (reply, []byte) {
+func (f *Server) fault(c *conn, status int) (reply, []byte) {
 	answer := reply{
 		requestID: telemetry.NewRequestID(),
 		status:    status,

@@ -47,7 +47,7 @@ var faulty = []struct {
 }
 
 func TestFrameworkFaultsAreAnsweredInTheEnvelope(t *testing.T) {
-	trusting := func(api *Config, _ *FrontDoorConfig) {
+	trusting := func(api *Config, _ *ServerConfig) {
 		api.Proxies = access.TrustedProxies{netip.MustParsePrefix("127.0.0.0/8")}
 	}
 	h, behindProxy := build(t), build(t, trusting)

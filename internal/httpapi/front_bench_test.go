@@ -137,8 +137,8 @@ func signedBalance(b *testing.B) (*API, []byte) {
 	}
 	b.Cleanup(func() { file.Close() })
 	api := New(Config{
-		Now:  func() time.Time { return noon },
-		Gate: access.NewGate(store, vault, access.GateConfig{}),
+		Now:        func() time.Time { return noon },
+		Authorizer: access.NewAuthorizer(store, vault, access.AuthorizerConfig{}),
 		Wallets: walletFunc(func(_ context.Context, id int64) (subscription.Wallet, error) {
 			return subscription.Wallet{OperatorID: id, Balance: money.Paise(123_450), LowBelow: money.Paise(50_000)}, nil
 		}),
@@ -180,7 +180,7 @@ func listen(b *testing.B) net.Listener {
 
 // throughTheDoor hammers at a handler behind a front door.
 func throughTheDoor(b *testing.B, handler http.Handler, request []byte) {
-	door := NewFrontDoor(FrontDoorConfig{
+	door := NewServer(ServerConfig{
 		Handler:        handler,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil },
 	})

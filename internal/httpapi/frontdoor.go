@@ -24,9 +24,9 @@ type Pages interface {
 	http.Handler
 }
 
-// FrontDoorConfig says how a FrontDoor lets connections in. Handler is required,
+// ServerConfig says how a Server lets connections in. Handler is required,
 // and GetCertificate too if TLS is served; the rest has defaults.
-type FrontDoorConfig struct {
+type ServerConfig struct {
 	Handler http.Handler
 	// Pages may be left out; then every path is the handler's.
 	Pages          Pages
@@ -63,11 +63,11 @@ type FrontDoorConfig struct {
 	MaxHeaderBytes int
 }
 
-// FrontDoor lets connections in: it counts them, finds out whether they speak
+// Server lets connections in: it counts them, finds out whether they speak
 // TLS, and hands them to net/http. Whatever net/http would answer by itself, it
 // answers in the envelope. It serves any number of listeners, which share one
 // handler and one count.
-type FrontDoor struct {
+type Server struct {
 	handler     http.Handler
 	pages       Pages
 	tls         *tls.Config
@@ -95,9 +95,9 @@ type FrontDoor struct {
 	listeners map[net.Listener]struct{}
 }
 
-// NewFrontDoor returns a door that is open as soon as it is given a listener.
-func NewFrontDoor(config FrontDoorConfig) *FrontDoor {
-	f := &FrontDoor{
+// NewServer returns a door that is open as soon as it is given a listener.
+func NewServer(config ServerConfig) *Server {
+	f := &Server{
 		handler:     config.Handler,
 		pages:       config.Pages,
 		proxies:     config.Proxies,
@@ -145,15 +145,15 @@ func NewFrontDoor(config FrontDoorConfig) *FrontDoor {
 
 // ServeTLS lets in what comes to listener, until the door is shut; then it
 // returns nil. Who speaks plain HTTP there is heard, and told to use HTTPS.
-func (f *FrontDoor) ServeTLS(listener net.Listener) error { return f.serve(listener, f.greet) }
+func (f *Server) ServeTLS(listener net.Listener) error { return f.serve(listener, f.greet) }
 
 // ServePlain is for a listener without TLS, where a trusted proxy has taken it
 // off. To anybody else it says that HTTPS is required.
-func (f *FrontDoor) ServePlain(listener net.Listener) error {
+func (f *Server) ServePlain(listener net.Listener) error {
 	return f.serve(listener, func(context.Context, *conn) error { return nil })
 }
 
-func (f *FrontDoor) serve(listener net.Listener, greet func(context.Context, *conn) error) error {
+func (f *Server) serve(listener net.Listener, greet func(context.Context, *conn) error) error {
 	if !f.watch(listener) {
 		listener.Close()
 		return nil
@@ -192,7 +192,7 @@ func (f *FrontDoor) serve(listener net.Listener, greet func(context.Context, *co
 
 // watch makes Shutdown close the listener and wait for its loop. It reports
 // whether the door is still open.
-func (f *FrontDoor) watch(listener net.Listener) bool {
+func (f *Server) watch(listener net.Listener) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.opening.Err() != nil {
@@ -205,7 +205,7 @@ func (f *FrontDoor) watch(listener net.Listener) bool {
 
 // enter gives a new connection its place, or closes it if there is none. Nothing
 // is said to a connection too many: that would need the time we do not have.
-func (f *FrontDoor) enter(raw net.Conn) *conn {
+func (f *Server) enter(raw net.Conn) *conn {
 	c := &conn{Conn: raw, raw: raw, door: f, peer: peerOf(raw.RemoteAddr().String())}
 	drop, refused := f.table.enter(c, f.proxies.Trusts(c.peer))
 	if refused != "" {
@@ -223,7 +223,7 @@ func (f *FrontDoor) enter(raw net.Conn) *conn {
 }
 
 // leave gives up a connection's place.
-func (f *FrontDoor) leave(c *conn) {
+func (f *Server) leave(c *conn) {
 	if f.table.leave(c) {
 		f.record.metrics.ConnectionClosed()
 	}
@@ -231,7 +231,7 @@ func (f *FrontDoor) leave(c *conn) {
 
 // open greets a connection and hands it to net/http. Each is greeted in its own
 // goroutine, so that somebody who says nothing keeps nobody else waiting.
-func (f *FrontDoor) open(c *conn, greet func(context.Context, *conn) error) {
+func (f *Server) open(c *conn, greet func(context.Context, *conn) error) {
 	ctx, cancel := context.WithTimeout(f.opening, f.openTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { c.raw.Close() })
@@ -246,7 +246,7 @@ func (f *FrontDoor) open(c *conn, greet func(context.Context, *conn) error) {
 
 // greet finds out by the first byte whether the other end speaks TLS. A TLS
 // record that opens a handshake begins with 0x16, which no HTTP request does.
-func (f *FrontDoor) greet(ctx context.Context, c *conn) error {
+func (f *Server) greet(ctx context.Context, c *conn) error {
 	var first [1]byte
 	if _, err := io.ReadFull(c.raw, first[:]); err != nil {
 		return err
@@ -264,7 +264,7 @@ func (f *FrontDoor) greet(ctx context.Context, c *conn) error {
 }
 
 // handle stands between net/http and the handler.
-func (f *FrontDoor) handle(w http.ResponseWriter, r *http.Request) {
+func (f *Server) handle(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r.Context())
 	c.handling.Store(true)
 	c.served++
@@ -300,7 +300,7 @@ func (f *FrontDoor) handle(w http.ResponseWriter, r *http.Request) {
 
 // handlerOf tells pages from the API, by the path as it was sent. Over plain HTTP
 // everything is the API's, which refuses it whatever the path.
-func (f *FrontDoor) handlerOf(c *conn, r *http.Request) http.Handler {
+func (f *Server) handlerOf(c *conn, r *http.Request) http.Handler {
 	if f.pages == nil {
 		return f.handler
 	}
@@ -313,7 +313,7 @@ func (f *FrontDoor) handlerOf(c *conn, r *http.Request) http.Handler {
 
 // Shutdown lets nobody in any more, waits until the requests under way are
 // answered, and closes everything. When ctx ends first, they are cut off.
-func (f *FrontDoor) Shutdown(ctx context.Context) error {
+func (f *Server) Shutdown(ctx context.Context) error {
 	f.mu.Lock()
 	f.shut()
 	for listener := range f.listeners {

@@ -87,35 +87,35 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	const short = 500 * time.Millisecond
 	tests := []struct {
 		name   string
-		change func(*FrontDoorConfig)
+		change func(*ServerConfig)
 		dial   func(*house) *wire
 		send   string
 	}{
 		{
-			"who connects and says nothing", func(d *FrontDoorConfig) { d.OpenTimeout = short },
+			"who connects and says nothing", func(d *ServerConfig) { d.OpenTimeout = short },
 			func(h *house) *wire { return h.dialPlain(h.tls) }, "",
 		},
 		{
-			"who begins a handshake and stops", func(d *FrontDoorConfig) { d.OpenTimeout = short },
+			"who begins a handshake and stops", func(d *ServerConfig) { d.OpenTimeout = short },
 			func(h *house) *wire { return h.dialPlain(h.tls) }, "\x16\x03\x01\x02\x00\x01",
 		},
 		{
-			"who finishes the handshake and says nothing", func(d *FrontDoorConfig) { d.ReadHeaderTimeout = short },
+			"who finishes the handshake and says nothing", func(d *ServerConfig) { d.ReadHeaderTimeout = short },
 			(*house).dialTLS, "",
 		},
 		{
-			"who begins a head and stops", func(d *FrontDoorConfig) { d.ReadHeaderTimeout = short },
+			"who begins a head and stops", func(d *ServerConfig) { d.ReadHeaderTimeout = short },
 			(*house).dialTLS, "GET /api/v1/balance HTTP/1.1\r\nHost:",
 		},
 		{
-			"who does so on the plain port", func(d *FrontDoorConfig) { d.ReadHeaderTimeout = short },
+			"who does so on the plain port", func(d *ServerConfig) { d.ReadHeaderTimeout = short },
 			func(h *house) *wire { return h.dialPlain(h.plain) }, "GET / HTTP/1.1\r\nHost:",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := build(t, func(_ *Config, door *FrontDoorConfig) { tt.change(door) })
+			h := build(t, func(_ *Config, door *ServerConfig) { tt.change(door) })
 			w := tt.dial(h)
 			w.send("%s", tt.send)
 			w.expectClosed()
@@ -125,7 +125,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 
 // net/http takes a request line that stops for one that ends, and finds it wrong.
 func TestASlowRequestLineIsAFault(t *testing.T) {
-	h := build(t, func(_ *Config, door *FrontDoorConfig) { door.ReadHeaderTimeout = 500 * time.Millisecond })
+	h := build(t, func(_ *Config, door *ServerConfig) { door.ReadHeaderTimeout = 500 * time.Millisecond })
 	w := h.dialTLS()
 	w.send("GET /api")
 	w.expect(400, fault.BadRequest)
@@ -133,7 +133,7 @@ func TestASlowRequestLineIsAFault(t *testing.T) {
 }
 
 func TestAnIdleConnectionIsClosed(t *testing.T) {
-	h := build(t, func(_ *Config, door *FrontDoorConfig) { door.IdleTimeout = 50 * time.Millisecond })
+	h := build(t, func(_ *Config, door *ServerConfig) { door.IdleTimeout = 50 * time.Millisecond })
 	w := h.dialTLS()
 	w.send(balanceRequest)
 	w.expect(200, fault.OK)
@@ -141,7 +141,7 @@ func TestAnIdleConnectionIsClosed(t *testing.T) {
 }
 
 func TestConnectionsAreCounted(t *testing.T) {
-	trusting := func(api *Config, _ *FrontDoorConfig) {
+	trusting := func(api *Config, _ *ServerConfig) {
 		api.Proxies = access.TrustedProxies{netip.MustParsePrefix("127.0.0.1/32")}
 	}
 	tests := []struct {
@@ -151,16 +151,16 @@ func TestConnectionsAreCounted(t *testing.T) {
 		reason string
 	}{
 		{
-			"two from one address", []plan{func(_ *Config, d *FrontDoorConfig) { d.MaxPerAddress = 2 }},
+			"two from one address", []plan{func(_ *Config, d *ServerConfig) { d.MaxPerAddress = 2 }},
 			2, "address",
 		},
 		{
 			"a proxy speaks for many addresses, but the house has walls",
-			[]plan{trusting, func(_ *Config, d *FrontDoorConfig) { d.MaxPerAddress, d.MaxConnections = 2, 4 }},
+			[]plan{trusting, func(_ *Config, d *ServerConfig) { d.MaxPerAddress, d.MaxConnections = 2, 4 }},
 			4, "total",
 		},
 		{
-			"three in all", []plan{func(_ *Config, d *FrontDoorConfig) { d.MaxConnections = 3 }},
+			"three in all", []plan{func(_ *Config, d *ServerConfig) { d.MaxConnections = 3 }},
 			3, "total",
 		},
 	}
@@ -199,7 +199,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 
 func TestShutdownDrains(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
-	h := build(t, func(api *Config, _ *FrontDoorConfig) {
+	h := build(t, func(api *Config, _ *ServerConfig) {
 		wallets := api.Wallets
 		api.Wallets = walletFunc(func(ctx context.Context, id int64) (subscription.Wallet, error) {
 			close(entered)
@@ -243,7 +243,7 @@ func TestShutdownDrains(t *testing.T) {
 
 func TestShutdownCutsOffWhenTimeIsUp(t *testing.T) {
 	entered, cut := make(chan struct{}), make(chan struct{})
-	h := build(t, func(api *Config, _ *FrontDoorConfig) {
+	h := build(t, func(api *Config, _ *ServerConfig) {
 		api.Wallets = walletFunc(func(ctx context.Context, _ int64) (subscription.Wallet, error) {
 			close(entered)
 			<-ctx.Done()

@@ -121,14 +121,14 @@ type house struct {
 	gate    *fakeGate
 	journal *journal
 	metrics *telemetry.Metrics
-	door    *FrontDoor
+	door    *Server
 	tls     string // the address of the TLS port
 	plain   string // and of the plain one
 	served  sync.WaitGroup
 }
 
 // plan changes how a house is built.
-type plan func(*Config, *FrontDoorConfig)
+type plan func(*Config, *ServerConfig)
 
 // standing is how many houses there are.
 var standing atomic.Int64
@@ -145,8 +145,8 @@ func build(t *testing.T, plans ...plan) *house {
 	}}
 	log := telemetry.NewLogger(h.journal, slog.LevelInfo, "json")
 	api := Config{
-		Now:  func() time.Time { return noon },
-		Gate: h.gate,
+		Now:        func() time.Time { return noon },
+		Authorizer: h.gate,
 		Wallets: walletFunc(func(_ context.Context, id int64) (subscription.Wallet, error) {
 			return subscription.Wallet{OperatorID: id, Balance: money.Paise(123_450), LowBelow: money.Paise(50_000)}, nil
 		}),
@@ -155,7 +155,7 @@ func build(t *testing.T, plans ...plan) *house {
 		Log:          log,
 		Metrics:      h.metrics,
 	}
-	door := FrontDoorConfig{
+	door := ServerConfig{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil },
 		Log:            log,
 		Metrics:        h.metrics,
@@ -167,7 +167,7 @@ func build(t *testing.T, plans ...plan) *house {
 	if door.Handler == nil {
 		door.Handler = New(api)
 	}
-	h.door = NewFrontDoor(door)
+	h.door = NewServer(door)
 	h.tls = h.listen(h.door.ServeTLS)
 	h.plain = h.listen(h.door.ServePlain)
 	t.Cleanup(h.tearDown)

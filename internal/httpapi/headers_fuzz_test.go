@@ -50,7 +50,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add(four + strings.ToLower(four) + strings.ReplaceAll(four, "-", "_") + strings.ReplaceAll(four, ":", " :"))
 	gate, book := &fakeGate{}, &keyBook{}
 	api := New(Config{
-		Now: func() time.Time { return noon }, Gate: gate, Operations: book,
+		Now: func() time.Time { return noon }, Authorizer: gate, Operations: book,
 		Log: telemetry.NewLogger(io.Discard, slog.LevelInfo, "json"), Metrics: telemetry.NewMetrics(),
 	})
 	secure := context.WithValue(context.Background(), connKey{}, &conn{secure: true})

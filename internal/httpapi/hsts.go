@@ -20,7 +20,7 @@ func hstsValue(includeSubdomains bool) []string {
 // section 7.2, forbids it over plain HTTP. A browser that was told so of localhost would
 // refuse whatever else is developed on the same machine; addresses need no such
 // exception, as browsers keep the rule for names only.
-func (f *FrontDoor) setHSTS(header http.Header, c *conn, r *http.Request) {
+func (f *Server) setHSTS(header http.Header, c *conn, r *http.Request) {
 	if f.proxies.Secure(c.peer, c.secure, r.Header["X-Forwarded-Proto"]) && !namesLocalhost(r.Host) {
 		header[hstsHeader] = f.hsts
 	}

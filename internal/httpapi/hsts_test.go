@@ -28,10 +28,10 @@ func (w *wire) checkHSTS(g got) {
 
 func TestHSTS_ByTransportHostAndSetting(t *testing.T) {
 	const year = "max-age=31536000"
-	behindProxy := build(t, func(api *Config, _ *FrontDoorConfig) {
+	behindProxy := build(t, func(api *Config, _ *ServerConfig) {
 		api.Proxies = access.TrustedProxies{netip.MustParsePrefix("127.0.0.0/8")}
 	})
-	wide := build(t, func(_ *Config, door *FrontDoorConfig) { door.HSTSIncludeSubdomains = true })
+	wide := build(t, func(_ *Config, door *ServerConfig) { door.HSTSIncludeSubdomains = true })
 	ask := func(w *wire, host, more string) []string {
 		t.Helper()
 		if _, err := w.Conn.Write([]byte("GET /api/v1/balance HTTP/1.1\r\nHost: " + host + "\r\n" + more + "\r\n")); err != nil {

@@ -34,7 +34,7 @@ func TestBalance(t *testing.T) {
 }
 
 func TestBalanceBelowTheThresholdIsLow(t *testing.T) {
-	h := build(t, func(api *Config, _ *FrontDoorConfig) {
+	h := build(t, func(api *Config, _ *ServerConfig) {
 		api.Wallets = walletFunc(func(context.Context, int64) (subscription.Wallet, error) {
 			return subscription.Wallet{Balance: money.Paise(-5), LowBelow: money.Paise(0)}, nil
 		})
@@ -73,7 +73,7 @@ func TestPlans(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := build(t, func(api *Config, _ *FrontDoorConfig) { api.Plans = tt.sold })
+			h := build(t, func(api *Config, _ *ServerConfig) { api.Plans = tt.sold })
 			w := h.dialTLS()
 			w.send("GET /api/v1/plans HTTP/1.1\r\nHost: coax\r\n\r\n")
 			g := w.expect(200, fault.OK)
@@ -97,7 +97,7 @@ func TestALongAnswerPassesWhole(t *testing.T) {
 			Price: money.Paise(19_900), Months: 1, Type: subscription.Standard,
 		})
 	}
-	h := build(t, func(api *Config, _ *FrontDoorConfig) { api.Plans = sold })
+	h := build(t, func(api *Config, _ *ServerConfig) { api.Plans = sold })
 	w := h.dialTLS()
 	for range 3 {
 		w.send("GET /api/v1/plans HTTP/1.1\r\nHost: coax\r\n\r\n")
@@ -110,8 +110,8 @@ func TestALongAnswerPassesWhole(t *testing.T) {
 
 func BenchmarkBalance(b *testing.B) {
 	api := New(Config{
-		Now:  func() time.Time { return noon },
-		Gate: open{},
+		Now:        func() time.Time { return noon },
+		Authorizer: open{},
 		Wallets: walletFunc(func(context.Context, int64) (subscription.Wallet, error) {
 			return subscription.Wallet{Balance: money.Paise(123_450)}, nil
 		}),

@@ -79,13 +79,13 @@ func (rec record) request(r *http.Request, x *exchange, answer reply, cause erro
 		RequestID:      x.requestID,
 		Took:           took,
 		IdempotencyKey: idempotencyKey,
-		Evidence:       x.evidence,
+		Signature:      x.evidence,
 	})
 }
 
 // evidence keeps what a signature was judged on, where that is what was refused: a
 // caller who sees it finds out by themselves what they signed instead.
-func (rec record) evidence(asked access.Request, refusal error) *requestlog.Evidence {
+func (rec record) evidence(asked access.Request, refusal error) *requestlog.SignatureDetails {
 	if !rec.requests.On() {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (rec record) evidence(asked access.Request, refusal error) *requestlog.Evid
 		return nil
 	}
 	// The gate has seen to it that each of the headers is there, and once.
-	return requestlog.NewEvidence(signing.Request{
+	return requestlog.NewSignatureDetails(signing.Request{
 		Method:    asked.Method,
 		Path:      asked.Path,
 		RawQuery:  asked.RawQuery,

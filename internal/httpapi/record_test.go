@@ -63,7 +63,7 @@ func TestFailuresOfOurOwn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := build(t, func(api *Config, _ *FrontDoorConfig) { api.Wallets = tt.wallet })
+			h := build(t, func(api *Config, _ *ServerConfig) { api.Wallets = tt.wallet })
 			w := h.dialTLS()
 			w.send(balanceRequest)
 			g := w.expect(tt.status, tt.code)
@@ -86,9 +86,9 @@ func TestDataThatDoesNotEncodeIsOurFailure(t *testing.T) {
 	} {
 		j := &journal{}
 		api := New(Config{
-			Now:  func() time.Time { return noon },
-			Gate: &fakeGate{},
-			Log:  telemetry.NewLogger(j, slog.LevelInfo, "json"),
+			Now:        func() time.Time { return noon },
+			Authorizer: &fakeGate{},
+			Log:        telemetry.NewLogger(j, slog.LevelInfo, "json"),
 		})
 		api.byPath["/x"] = route{method: "GET", path: "/x", handle: func(context.Context, Call) (Answer, error) {
 			return Answer{Message: "here", Data: data}, nil
@@ -116,7 +116,7 @@ func overEncrypted(r *http.Request) *http.Request {
 
 func TestACallerWhoHangsUpIsNotOurFailure(t *testing.T) {
 	entered := make(chan struct{})
-	h := build(t, func(api *Config, _ *FrontDoorConfig) {
+	h := build(t, func(api *Config, _ *ServerConfig) {
 		api.Wallets = walletFunc(func(ctx context.Context, _ int64) (subscription.Wallet, error) {
 			close(entered)
 			<-ctx.Done()

@@ -34,7 +34,7 @@ func keepingRequests(t *testing.T, keep time.Duration) (*requestlog.Log, plan) {
 	t.Helper()
 	db := sqlitetest.New(t)
 	log := requestlog.New(db, requestlog.Config{Keep: keep})
-	return log, func(api *Config, _ *FrontDoorConfig) { api.Requests = log }
+	return log, func(api *Config, _ *ServerConfig) { api.Requests = log }
 }
 
 func TestAnOperatorFindsItsCallsInTheRequestLog(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAnOperatorFindsItsCallsInTheRequestLog(t *testing.T) {
 		if got != want {
 			t.Errorf("call %d = %s; want %s", i, got, want)
 		}
-		if c.CredentialID != 3 || c.KeyHint != "cxk_1a2b3c4d" || c.Address.String() != "127.0.0.1" || !c.At.Equal(noon) || c.Evidence != nil {
+		if c.CredentialID != 3 || c.KeyHint != "cxk_1a2b3c4d" || c.Address.String() != "127.0.0.1" || !c.At.Equal(noon) || c.Signature != nil {
 			t.Errorf("call %d = %+v", i, c)
 		}
 		if line := lines[1-i]; c.RequestID != line["request_id"] || c.Took <= 0 {
@@ -100,17 +100,17 @@ func TestARefusedSignatureLeavesWhatItWasJudgedOn(t *testing.T) {
 			w.expect(StatusOf(tt.code), tt.code)
 			call := callsOf(t, log, 1)[0]
 			if !tt.kept {
-				if call.Evidence != nil {
-					t.Errorf("evidence = %+v; want none", call.Evidence)
+				if call.Signature != nil {
+					t.Errorf("evidence = %+v; want none", call.Signature)
 				}
 				return
 			}
 			want := signing.Request{Method: "POST", Path: "/api/v1/activate", Timestamp: "1800000000", Nonce: "nonce-of-the-caller", Body: body}.StringToSign()
-			if call.Evidence == nil || call.Evidence.StringToSign != want {
-				t.Fatalf("evidence = %+v; want %q", call.Evidence, want)
+			if call.Signature == nil || call.Signature.StringToSign != want {
+				t.Fatalf("evidence = %+v; want %q", call.Signature, want)
 			}
-			if call.Evidence.SignatureStart != signature[:8] || call.Evidence.SignatureForm != requestlog.SixtyFourHex {
-				t.Errorf("of the signature %+v is kept; want its first 8 characters", call.Evidence)
+			if call.Signature.SignatureStart != signature[:8] || call.Signature.SignatureForm != requestlog.SixtyFourHex {
+				t.Errorf("of the signature %+v is kept; want its first 8 characters", call.Signature)
 			}
 		})
 	}

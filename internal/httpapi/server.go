@@ -16,9 +16,9 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// Gate decides who is calling and whether they may. Its Caller is filled as far
+// Authorizer decides who is calling and whether they may. Its Caller is filled as far
 // as it got, even beside an error.
-type Gate interface {
+type Authorizer interface {
 	// Throttled refuses an address that has failed to authenticate too often.
 	Throttled(address netip.Addr, now time.Time) error
 	// Authorize takes a request through every check from its headers to its
@@ -26,13 +26,13 @@ type Gate interface {
 	Authorize(ctx context.Context, request access.Request) (access.Caller, error)
 }
 
-var _ Gate = (*access.Gate)(nil)
+var _ Authorizer = (*access.Authorizer)(nil)
 
 // Config is what the API is made of. Only Proxies, Log, Metrics and Requests may be
 // left out: then nobody is trusted, and nobody is told.
 type Config struct {
 	Now          func() time.Time
-	Gate         Gate
+	Authorizer   Authorizer
 	Proxies      access.TrustedProxies
 	Wallets      Wallets
 	Plans        Plans
@@ -49,7 +49,7 @@ type Config struct {
 // trusted proxy vouches for counts as plain HTTP.
 type API struct {
 	now          func() time.Time
-	gate         Gate
+	gate         Authorizer
 	proxies      access.TrustedProxies
 	wallets      Wallets
 	catalogue    Plans
@@ -63,7 +63,7 @@ type API struct {
 func New(config Config) *API {
 	api := &API{
 		now:          config.Now,
-		gate:         config.Gate,
+		gate:         config.Authorizer,
 		proxies:      config.Proxies,
 		wallets:      config.Wallets,
 		catalogue:    config.Plans,
@@ -89,7 +89,7 @@ type exchange struct {
 	rawQuery  string
 	caller    access.Caller
 	unread    bool // there is, or may be, a body on the way that nobody has read
-	evidence  *requestlog.Evidence
+	evidence  *requestlog.SignatureDetails
 }
 
 // ServeHTTP answers one request and writes one line about it.

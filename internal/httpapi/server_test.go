@@ -205,7 +205,7 @@ func TestAWrongMethodIsToldTheRightOne(t *testing.T) {
 }
 
 func TestAProxysWordCountsWhereItIsTrusted(t *testing.T) {
-	localhost := func(api *Config, _ *FrontDoorConfig) {
+	localhost := func(api *Config, _ *ServerConfig) {
 		api.Proxies = access.TrustedProxies{netip.MustParsePrefix("127.0.0.1/32")}
 	}
 	tests := []struct {
@@ -248,7 +248,7 @@ func TestAProxysWordCountsWhereItIsTrusted(t *testing.T) {
 
 func TestServedWithoutAFrontDoorEverythingIsPlain(t *testing.T) {
 	w := httptest.NewRecorder()
-	api := New(Config{Now: func() time.Time { return noon }, Gate: &fakeGate{}})
+	api := New(Config{Now: func() time.Time { return noon }, Authorizer: &fakeGate{}})
 	api.ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/renew", strings.NewReader("{}")))
 	contracttest.Check(t, "POST", "/api/v1/renew", w.Code, w.Header(), w.Body.Bytes())
 	if w.Code != 403 {

@@ -72,8 +72,8 @@ type world struct {
 // node is what a process of the service is made of, without its doors.
 type node struct {
 	store      watched
-	desk       *admin.Desk
-	gate       *access.Gate
+	desk       *admin.Service
+	gate       *access.Authorizer
 	operations *operation.Processor
 	reviewer   *operation.Reviewer
 	now        func() time.Time
@@ -170,8 +170,8 @@ func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
 	})
 	prices := catalogue.New(store, patient, catalogue.Config{Now: n.now, Provider: "simulator", MaxAge: 100 * 365 * 24 * time.Hour})
 	must(t, prices.Compare(t.Context()))
-	n.desk = admin.NewDesk(n.store, w.vault, "cli:"+name, n.now)
-	n.gate = access.NewGate(n.store, w.vault, access.GateConfig{FailedAuthPerMinute: 1_000_000})
+	n.desk = admin.NewService(n.store, w.vault, "cli:"+name, n.now)
+	n.gate = access.NewAuthorizer(n.store, w.vault, access.AuthorizerConfig{FailedAuthPerMinute: 1_000_000})
 	n.operations = operation.NewProcessor(n.store, prices, provider, breaker, operation.Config{
 		Now: n.now, Node: name, ProviderName: "simulator", Timeout: callTimeout, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,

@@ -17,13 +17,13 @@ const (
 	deedRecoveryCodes = "recovery codes replace"
 )
 
-func (d *Desk) deed(p Person, action string, at time.Time) Deed {
-	return Deed{Actor: "web:" + p.Username, Action: action, At: at}
+func (d *Service) deed(p Person, action string, at time.Time) OwnAction {
+	return OwnAction{Actor: "web:" + p.Username, Action: action, At: at}
 }
 
 // ChangePassword gives somebody a password of their own choice and signs them out
 // everywhere else: whoever had the old one has lost it.
-func (d *Desk) ChangePassword(ctx context.Context, token, old, new string, address netip.Addr) (fresh string, s Session, err error) {
+func (d *Service) ChangePassword(ctx context.Context, token, old, new string, address netip.Addr) (fresh string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -42,7 +42,7 @@ func (d *Desk) ChangePassword(ctx context.Context, token, old, new string, addre
 	return fresh, s, err
 }
 
-func (d *Desk) changePassword(ctx context.Context, token string, record Record, old, new string, now time.Time) (string, Session, error) {
+func (d *Service) changePassword(ctx context.Context, token string, record Record, old, new string, now time.Time) (string, Session, error) {
 	if err := d.demandPassword(ctx, record.Account, old); err != nil {
 		return "", Session{}, err
 	}
@@ -71,7 +71,7 @@ func (d *Desk) changePassword(ctx context.Context, token string, record Record, 
 }
 
 // SetLanguage chooses what the pages speak; anything they do not speak is English.
-func (d *Desk) SetLanguage(ctx context.Context, token, language string) error {
+func (d *Service) SetLanguage(ctx context.Context, token, language string) error {
 	record, err := d.open(ctx, token, d.config.Now())
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (d *Desk) SetLanguage(ctx context.Context, token, language string) error {
 }
 
 // Sessions lists where a person is signed in, the last used first.
-func (d *Desk) Sessions(ctx context.Context, personID int64) ([]Session, error) {
+func (d *Service) Sessions(ctx context.Context, personID int64) ([]Session, error) {
 	records, err := d.store.SessionsOf(ctx, personID)
 	if err != nil {
 		return nil, fmt.Errorf("list the sessions of login %d: %w", personID, err)
@@ -103,7 +103,7 @@ func (d *Desk) Sessions(ctx context.Context, personID int64) ([]Session, error) 
 
 // EndSession ends one of a person's sessions, by its public name. Somebody else's is
 // not touched, whatever its name.
-func (d *Desk) EndSession(ctx context.Context, personID int64, id string) error {
+func (d *Service) EndSession(ctx context.Context, personID int64, id string) error {
 	records, err := d.store.SessionsOf(ctx, personID)
 	if err != nil {
 		return fmt.Errorf("list the sessions of login %d: %w", personID, err)
@@ -126,7 +126,7 @@ const purgeBatch = 500
 // Purge removes sessions that are over and counters of tries that are too old to
 // count, in small batches, until there are none left or ctx ends. A session that has come
 // to its absolute end is not used any more, and so is soon idle, too.
-func (d *Desk) Purge(ctx context.Context, now time.Time) (removed int, err error) {
+func (d *Service) Purge(ctx context.Context, now time.Time) (removed int, err error) {
 	sessions := func() (int, error) { return d.store.PurgeSessions(ctx, now.Add(-d.config.Idle), purgeBatch) }
 	tries := func() (int, error) { return d.store.PurgeTries(ctx, now.Add(-2*tryWindow), purgeBatch) }
 	for _, purge := range []func() (int, error){sessions, tries} {

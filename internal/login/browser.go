@@ -72,7 +72,7 @@ func readMarks(brought string) (marks []browserMark) {
 
 // sign is the MAC of a mark for an account as it is now; false where the master key no
 // longer has the mark's key.
-func (d *Desk) sign(m browserMark, account Account) (mac [sha256.Size]byte, ok bool) {
+func (d *Service) sign(m browserMark, account Account) (mac [sha256.Size]byte, ok bool) {
 	key, ok := d.browserKeys[m.key]
 	if !ok {
 		return mac, false
@@ -87,7 +87,7 @@ func (d *Desk) sign(m browserMark, account Account) (mac [sha256.Size]byte, ok b
 
 // browserOf is the name of the browser if it is known to have signed in to the account
 // before; empty if it is not.
-func (d *Desk) browserOf(account Account, brought string, now time.Time) string {
+func (d *Service) browserOf(account Account, brought string, now time.Time) string {
 	for _, m := range readMarks(brought) {
 		mac, ok := d.sign(m, account)
 		if ok && hmac.Equal(mac[:], m.mac[:]) && account.ID != 0 && m.loginID == account.ID && !account.Disabled &&
@@ -101,7 +101,7 @@ func (d *Desk) browserOf(account Account, brought string, now time.Time) string 
 // RememberBrowser returns what a browser is to bring next time, when its session's
 // person has proved everything that is asked of them; brought is what it brought now.
 // Before that it returns an empty text.
-func (d *Desk) RememberBrowser(ctx context.Context, token, brought string) (string, error) {
+func (d *Service) RememberBrowser(ctx context.Context, token, brought string) (string, error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {

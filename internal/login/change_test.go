@@ -317,7 +317,7 @@ func TestRecoveryCodes_OfAnOlderReleaseStayGood(t *testing.T) {
 	_, recovery, token := o.enrol(token)
 	hash := login.OldRecoveryHash("abcd-efgh-jkmn-pqrs")
 	account := o.account("asha")
-	o.must(o.store.ChangeFactors(t.Context(), login.Deed{Actor: "web:asha", Action: "test", At: o.now}, login.FactorChange{
+	o.must(o.store.ChangeFactors(t.Context(), login.OwnAction{Actor: "web:asha", Action: "test", At: o.now}, login.FactorChange{
 		PersonID: account.ID, Version: account.Version, Old: login.HashToken(token), New: login.HashToken("x"), At: o.now,
 		RecoveryCodes: &login.RecoveryCodes{Hashes: [][]byte{hash}},
 	}))

@@ -27,8 +27,8 @@ type office struct {
 	*testing.T
 	store *sqlite.DB
 	vault *access.Vault
-	desk  *login.Desk
-	staff *admin.Desk
+	desk  *login.Service
+	staff *admin.Service
 	now   time.Time
 	// pauses are by how much answers were delayed.
 	pauses []time.Duration
@@ -52,7 +52,7 @@ func newOffice(t *testing.T, config login.Config) *office {
 		return nil
 	}
 	o.desk = login.New(o.store, o.vault, config)
-	o.staff = admin.NewDesk(o.store, o.vault, "cli:test", config.Now)
+	o.staff = admin.NewService(o.store, o.vault, "cli:test", config.Now)
 	return o
 }
 

@@ -57,7 +57,7 @@ type Event struct {
 }
 
 // observe tells whoever listens.
-func (d *Desk) observe(ctx context.Context, e Event) {
+func (d *Service) observe(ctx context.Context, e Event) {
 	if d.config.Observe != nil {
 		d.config.Observe(ctx, e)
 	}
@@ -78,7 +78,7 @@ func reasonOf(err error) string {
 
 // observeProof tells what came of proving oneself in a session; a success only if passed
 // names it.
-func (d *Desk) observeProof(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, err error) {
+func (d *Service) observeProof(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, err error) {
 	e := Event{Kind: passed, Person: record.Account.Person, SessionID: record.ID, Factor: factor, Address: address, Agent: record.Agent}
 	if err != nil {
 		if e.Kind, e.Reason = failed, reasonOf(err); e.Reason == "" {

@@ -37,7 +37,7 @@ const challengeFor = 10 * time.Minute
 
 // counted makes an attempt to prove oneself in a session, within the limits that step-up
 // has. Wrong ones are told as failed.
-func (d *Desk) counted(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, attempt func() error) error {
+func (d *Service) counted(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, attempt func() error) error {
 	err := d.proveInSession(ctx, record, d.config.Now(), attempt)
 	d.observeProof(ctx, record, address, passed, failed, factor, err)
 	return err
@@ -45,7 +45,7 @@ func (d *Desk) counted(ctx context.Context, record Record, address netip.Addr, p
 
 // secondProof reads what was shown of the second factor. Whether it was used before is the
 // store's to say.
-func (d *Desk) secondProof(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
+func (d *Service) secondProof(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
 	if given.Passkey != nil && record.Account.SecondFactor() {
 		return d.passkeyProof(ctx, record, given.Passkey, address, now)
 	}
@@ -61,7 +61,7 @@ func spent(proof Proof) *Refusal {
 }
 
 // prove demands the password and, where there is one, a second factor.
-func (d *Desk) prove(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
+func (d *Service) prove(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
 	if err := d.demandPassword(ctx, record.Account, given.Password); err != nil {
 		return Proof{}, err
 	}
@@ -70,7 +70,7 @@ func (d *Desk) prove(ctx context.Context, record Record, given Credentials, addr
 
 // begin starts a change of second factors that takes two forms: whoever has proved
 // themselves gets a ticket for the second. state is what is kept until then.
-func (d *Desk) begin(ctx context.Context, token string, given Credentials, address netip.Addr, kind ChallengeKind,
+func (d *Service) begin(ctx context.Context, token string, given Credentials, address netip.Addr, kind ChallengeKind,
 	state func(Record) ([]byte, error)) (ticket, fresh string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
@@ -104,7 +104,7 @@ func (d *Desk) begin(ctx context.Context, token string, given Credentials, addre
 }
 
 // finish reads what begin kept, for whoever has its ticket.
-func (d *Desk) finish(ctx context.Context, token, ticket string, kind ChallengeKind) (Record, Challenge, error) {
+func (d *Service) finish(ctx context.Context, token, ticket string, kind ChallengeKind) (Record, Challenge, error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -125,7 +125,7 @@ func (d *Desk) finish(ctx context.Context, token, ticket string, kind ChallengeK
 }
 
 // change makes a change of second factors in a session, which gets another token.
-func (d *Desk) change(ctx context.Context, token string, record Record, action string, c FactorChange, notice FactorNotice) (fresh string, s Session, err error) {
+func (d *Service) change(ctx context.Context, token string, record Record, action string, c FactorChange, notice FactorNotice) (fresh string, s Session, err error) {
 	notice.At, notice.Session = c.At, record.ID
 	if c.Notice, err = AddNotice(record.Account.FactorNotice, notice); err != nil {
 		return "", s, err
@@ -162,7 +162,7 @@ func provedBy(account Account, given Credentials) string {
 
 // changeAtOnce makes a change of second factors that takes one form. Of whoever has proved
 // themselves, wanted says what it is, or why it is not possible.
-func (d *Desk) changeAtOnce(ctx context.Context, token string, given Credentials, address netip.Addr, action string,
+func (d *Service) changeAtOnce(ctx context.Context, token string, given Credentials, address netip.Addr, action string,
 	wanted func(Record) (FactorChange, FactorNotice, error)) (fresh string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
@@ -197,7 +197,7 @@ type Offer struct {
 
 // BeginTOTP offers somebody codes of an app as a second factor. It takes effect when a code
 // of it comes back with the ticket; until then nothing changes but the session's token.
-func (d *Desk) BeginTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (offer Offer, fresh string, s Session, err error) {
+func (d *Service) BeginTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (offer Offer, fresh string, s Session, err error) {
 	secret := newTOTPSecret()
 	offer.Ticket, fresh, s, err = d.begin(ctx, token, given, address, ChallengeTOTP, func(record Record) ([]byte, error) {
 		offer.Enrolment = enrolment(secret, record.Account.Username)
@@ -215,7 +215,7 @@ func (d *Desk) BeginTOTP(ctx context.Context, token string, given Credentials, a
 
 // ConfirmTOTP sets up the codes that were offered, for whoever has the ticket and a code.
 // The recovery codes are shown this once.
-func (d *Desk) ConfirmTOTP(ctx context.Context, token, ticket, code string, address netip.Addr) (codes []string, fresh string, s Session, err error) {
+func (d *Service) ConfirmTOTP(ctx context.Context, token, ticket, code string, address netip.Addr) (codes []string, fresh string, s Session, err error) {
 	now := d.config.Now()
 	record, challenge, err := d.finish(ctx, token, ticket, ChallengeTOTP)
 	if err != nil {
@@ -251,7 +251,7 @@ func (d *Desk) ConfirmTOTP(ctx context.Context, token, ticket, code string, addr
 
 // RemoveTOTP takes the codes of an app away, from whoever may do without. The recovery
 // codes go with the last second factor.
-func (d *Desk) RemoveTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (fresh string, s Session, err error) {
+func (d *Service) RemoveTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (fresh string, s Session, err error) {
 	return d.changeAtOnce(ctx, token, given, address, deedNoTOTP, func(record Record) (FactorChange, FactorNotice, error) {
 		p := record.Account.Person
 		c := FactorChange{DropTOTP: true}
@@ -269,7 +269,7 @@ func (d *Desk) RemoveTOTP(ctx context.Context, token string, given Credentials, 
 
 // ReplaceRecoveryCodes makes new recovery codes, which are shown this once. The old ones
 // are worth nothing from then on.
-func (d *Desk) ReplaceRecoveryCodes(ctx context.Context, token string, given Credentials, address netip.Addr) (codes []string, fresh string, s Session, err error) {
+func (d *Service) ReplaceRecoveryCodes(ctx context.Context, token string, given Credentials, address netip.Addr) (codes []string, fresh string, s Session, err error) {
 	fresh, s, err = d.changeAtOnce(ctx, token, given, address, deedRecoveryCodes, func(record Record) (FactorChange, FactorNotice, error) {
 		if !record.Account.SecondFactor() {
 			return FactorChange{}, FactorNotice{}, refuse(OutOfTurn, noFactorText)

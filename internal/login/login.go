@@ -123,7 +123,7 @@ func (s Session) Fresh(now time.Time) bool {
 	return !s.SteppedUpAt.IsZero() && now.Sub(s.SteppedUpAt) < freshFor
 }
 
-// What a Desk goes by unless it is told otherwise.
+// What a Service goes by unless it is told otherwise.
 const (
 	DefaultIdle     = 30 * time.Minute
 	DefaultAbsolute = 12 * time.Hour
@@ -141,7 +141,7 @@ const (
 	agentMost = 200
 )
 
-// Config is what a Desk can be told.
+// Config is what a Service can be told.
 type Config struct {
 	Now func() time.Time
 	// Idle is for how long a session outlives its last use, Absolute for how long
@@ -155,8 +155,8 @@ type Config struct {
 	Observe func(context.Context, Event)
 }
 
-// Desk is where people prove who they are.
-type Desk struct {
+// Service is where people prove who they are.
+type Service struct {
 	store       Store
 	vault       Vault
 	config      Config
@@ -166,7 +166,7 @@ type Desk struct {
 }
 
 // New returns a desk.
-func New(store Store, vault Vault, config Config) *Desk {
+func New(store Store, vault Vault, config Config) *Service {
 	if config.Idle <= 0 {
 		config.Idle = DefaultIdle
 	}
@@ -176,14 +176,14 @@ func New(store Store, vault Vault, config Config) *Desk {
 	if config.Pause == nil {
 		config.Pause = pause
 	}
-	return &Desk{
+	return &Service{
 		store: store, vault: vault, config: config,
 		tryKey: vault.Derive("sign-in tries")[vault.PrimaryID()], browserKeys: vault.Derive("known browsers"),
 	}
 }
 
 // Requires reports whether a person must have a second factor.
-func (d *Desk) Requires(p Person) bool {
+func (d *Service) Requires(p Person) bool {
 	if p.Realm == Operator {
 		return p.OperatorRequiresTOTP
 	}
@@ -193,7 +193,7 @@ func (d *Desk) Requires(p Person) bool {
 // session is a record as it stands now. The stage is not kept: it follows from what
 // the person's row says at this moment, so that a role that grows, or a password
 // that is reset, counts at once and on every node.
-func (d *Desk) session(r Record) Session {
+func (d *Service) session(r Record) Session {
 	s := Session{
 		ID: r.ID, Person: r.Account.Person, CreatedAt: r.CreatedAt, SeenAt: r.SeenAt, SteppedUpAt: r.SteppedUpAt,
 		Address: r.Address, Agent: r.Agent, Stage: Whole, Changes: noticesFor(r.Account.FactorNotice, r.ID),
@@ -211,7 +211,7 @@ func (d *Desk) session(r Record) Session {
 
 // alive reports whether a session is still one. Its last use is known to a minute,
 // so that it may end that much early, never late.
-func (d *Desk) alive(r Record, now time.Time) bool {
+func (d *Service) alive(r Record, now time.Time) bool {
 	switch {
 	case r.Account.Disabled || r.Account.OperatorDeleted:
 		return false

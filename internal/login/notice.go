@@ -70,7 +70,7 @@ func noticesFor(kept, sessionID string) (shown []FactorNotice) {
 
 // TakeNotice forgets the changes that a session has shown. Those that were made in it stay
 // for the next one: whoever made them must not be able to hide them.
-func (d *Desk) TakeNotice(ctx context.Context, token string) error {
+func (d *Service) TakeNotice(ctx context.Context, token string) error {
 	record, err := d.open(ctx, token, d.config.Now())
 	if err != nil {
 		return err

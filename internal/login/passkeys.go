@@ -54,7 +54,7 @@ func userOf(p Person) passkey.User {
 }
 
 // Passkeys lists a person's passkeys, the oldest first.
-func (d *Desk) Passkeys(ctx context.Context, personID int64) ([]Passkey, error) {
+func (d *Service) Passkeys(ctx context.Context, personID int64) ([]Passkey, error) {
 	all, err := d.store.Passkeys(ctx, personID)
 	if err != nil {
 		return nil, fmt.Errorf("list the passkeys of login %d: %w", personID, err)
@@ -63,7 +63,7 @@ func (d *Desk) Passkeys(ctx context.Context, personID int64) ([]Passkey, error) 
 }
 
 // RecoveryCodesLeft counts a person's recovery codes that were not used.
-func (d *Desk) RecoveryCodesLeft(ctx context.Context, personID int64) (int, error) {
+func (d *Service) RecoveryCodesLeft(ctx context.Context, personID int64) (int, error) {
 	left, err := d.store.RecoveryCodesLeft(ctx, personID)
 	if err != nil {
 		return 0, fmt.Errorf("count the recovery codes of login %d: %w", personID, err)
@@ -72,7 +72,7 @@ func (d *Desk) RecoveryCodesLeft(ctx context.Context, personID int64) (int, erro
 }
 
 // passkeysAt are a person's passkeys of a site.
-func (d *Desk) passkeysAt(ctx context.Context, personID int64, siteID string) (here []Passkey, keys []passkey.Key, elsewhere []string, err error) {
+func (d *Service) passkeysAt(ctx context.Context, personID int64, siteID string) (here []Passkey, keys []passkey.Key, elsewhere []string, err error) {
 	all, err := d.Passkeys(ctx, personID)
 	for _, p := range all {
 		if p.SiteID != siteID {
@@ -86,7 +86,7 @@ func (d *Desk) passkeysAt(ctx context.Context, personID int64, siteID string) (h
 
 // ChallengePasskey makes a challenge for the passkeys of whoever a session is of, in place of
 // an earlier one. It is good once, and for a few minutes.
-func (d *Desk) ChallengePasskey(ctx context.Context, token string, site Site) (PasskeyChallenge, error) {
+func (d *Service) ChallengePasskey(ctx context.Context, token string, site Site) (PasskeyChallenge, error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil || record.Account.Passkeys == 0 {
@@ -111,7 +111,7 @@ func (d *Desk) ChallengePasskey(ctx context.Context, token string, site Site) (P
 
 // passkeyProof checks a passkey's answer to the session's challenge. One whose counter went
 // back is refused: it may be a copy.
-func (d *Desk) passkeyProof(ctx context.Context, record Record, answer []byte, address netip.Addr, now time.Time) (Proof, error) {
+func (d *Service) passkeyProof(ctx context.Context, record Record, answer []byte, address netip.Addr, now time.Time) (Proof, error) {
 	challenge, found, err := d.store.ChallengeOf(ctx, record.ID, ChallengeUse)
 	if err != nil {
 		return Proof{}, fmt.Errorf("read a challenge: %w", err)
@@ -148,19 +148,19 @@ func (d *Desk) passkeyProof(ctx context.Context, record Record, answer []byte, a
 }
 
 // GivePasskey is the second half of signing in, by a passkey.
-func (d *Desk) GivePasskey(ctx context.Context, token string, answer []byte, address netip.Addr, browsers string) (fresh string, s Session, err error) {
+func (d *Service) GivePasskey(ctx context.Context, token string, answer []byte, address netip.Addr, browsers string) (fresh string, s Session, err error) {
 	return d.giveFactor(ctx, token, Credentials{Passkey: answer}, address, browsers)
 }
 
 // StepUpPasskey has somebody who is signed in prove themselves again, by the password and a
 // passkey.
-func (d *Desk) StepUpPasskey(ctx context.Context, token, password string, answer []byte, address netip.Addr) (fresh string, s Session, err error) {
+func (d *Service) StepUpPasskey(ctx context.Context, token, password string, answer []byte, address netip.Addr) (fresh string, s Session, err error) {
 	return d.stepUp(ctx, token, Credentials{Password: password, Passkey: answer}, address)
 }
 
 // BeginPasskey offers to add a passkey under a name. It is added when the browser's answer
 // comes back with the ticket.
-func (d *Desk) BeginPasskey(ctx context.Context, token string, site Site, name string, given Credentials, address netip.Addr) (offer PasskeyOffer, fresh string, s Session, err error) {
+func (d *Service) BeginPasskey(ctx context.Context, token string, site Site, name string, given Credentials, address netip.Addr) (offer PasskeyOffer, fresh string, s Session, err error) {
 	name = strings.TrimSpace(name)
 	if n := utf8.RuneCountInString(name); n == 0 || n > PasskeyNameMost || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return offer, "", s, refuse(Unsuitable, nameText)
@@ -191,7 +191,7 @@ func (d *Desk) BeginPasskey(ctx context.Context, token string, site Site, name s
 
 // FinishPasskey adds the passkey that the browser has made. Recovery codes come with the
 // first second factor, and are shown this once.
-func (d *Desk) FinishPasskey(ctx context.Context, token, ticket string, answer []byte, address netip.Addr) (codes []string, fresh string, s Session, err error) {
+func (d *Service) FinishPasskey(ctx context.Context, token, ticket string, answer []byte, address netip.Addr) (codes []string, fresh string, s Session, err error) {
 	record, challenge, err := d.finish(ctx, token, ticket, ChallengeAdd)
 	if err != nil {
 		return nil, "", s, err
@@ -227,7 +227,7 @@ func (d *Desk) FinishPasskey(ctx context.Context, token, ticket string, answer [
 
 // RemovePasskey takes a passkey away, from whoever may do without. The recovery codes go
 // with the last second factor.
-func (d *Desk) RemovePasskey(ctx context.Context, token string, id int64, given Credentials, address netip.Addr) (fresh string, s Session, err error) {
+func (d *Service) RemovePasskey(ctx context.Context, token string, id int64, given Credentials, address netip.Addr) (fresh string, s Session, err error) {
 	return d.changeAtOnce(ctx, token, given, address, deedNoPasskey, func(record Record) (FactorChange, FactorNotice, error) {
 		p := record.Account.Person
 		c := FactorChange{DropPasskey: id}

@@ -34,7 +34,7 @@ func newRecoveryCodes(ctx context.Context) (codes []string, kept RecoveryCodes, 
 
 // recoveryProof hashes a recovery code as the person's codes are. Those from before they
 // were hashed slowly have no salt and stay good until they are used or replaced.
-func (d *Desk) recoveryProof(ctx context.Context, account Account, plain string) (Proof, error) {
+func (d *Service) recoveryProof(ctx context.Context, account Account, plain string) (Proof, error) {
 	encoded, err := d.store.RecoverySalt(ctx, account.ID)
 	if err != nil {
 		return Proof{}, fmt.Errorf("read how the recovery codes of login %d are hashed: %w", account.ID, err)

@@ -28,7 +28,7 @@ type Attempt struct {
 
 // SignIn begins a session for whoever knows the password. What it answers to a wrong
 // one does not tell, in words or in time, whether the username is anybody's.
-func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, err error) {
+func (d *Service) SignIn(ctx context.Context, a Attempt) (token string, s Session, err error) {
 	seen := Event{Kind: SignInFailed, Factor: factorPassword, Address: a.Address, Agent: ShortenAgent(a.Agent)}
 	token, s, err = d.signIn(ctx, a, &seen)
 	switch {
@@ -45,7 +45,7 @@ func (d *Desk) SignIn(ctx context.Context, a Attempt) (token string, s Session, 
 	return token, s, err
 }
 
-func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string, s Session, err error) {
+func (d *Service) signIn(ctx context.Context, a Attempt, seen *Event) (token string, s Session, err error) {
 	now := d.config.Now()
 	username, _ := FoldUsername(a.Username)
 	// Also for what is no username at all: it must cost the same.
@@ -121,11 +121,11 @@ func (d *Desk) signIn(ctx context.Context, a Attempt, seen *Event) (token string
 
 // GiveCode is the second half of signing in, for those who have set one up: a code of
 // their app, or a recovery code. browsers is as in Attempt.
-func (d *Desk) GiveCode(ctx context.Context, token, code string, address netip.Addr, browsers string) (newToken string, s Session, err error) {
+func (d *Service) GiveCode(ctx context.Context, token, code string, address netip.Addr, browsers string) (newToken string, s Session, err error) {
 	return d.giveFactor(ctx, token, Credentials{Code: code}, address, browsers)
 }
 
-func (d *Desk) giveFactor(ctx context.Context, token string, given Credentials, address netip.Addr, browsers string) (newToken string, s Session, err error) {
+func (d *Service) giveFactor(ctx context.Context, token string, given Credentials, address netip.Addr, browsers string) (newToken string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -151,11 +151,11 @@ func (d *Desk) giveFactor(ctx context.Context, token string, given Credentials, 
 
 // StepUp has somebody who is signed in prove themselves again, by the password and, where
 // there is a second factor, a code.
-func (d *Desk) StepUp(ctx context.Context, token, password, code string, address netip.Addr) (newToken string, s Session, err error) {
+func (d *Service) StepUp(ctx context.Context, token, password, code string, address netip.Addr) (newToken string, s Session, err error) {
 	return d.stepUp(ctx, token, Credentials{Password: password, Code: code}, address)
 }
 
-func (d *Desk) stepUp(ctx context.Context, token string, given Credentials, address netip.Addr) (newToken string, s Session, err error) {
+func (d *Service) stepUp(ctx context.Context, token string, given Credentials, address netip.Addr) (newToken string, s Session, err error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -175,7 +175,7 @@ func (d *Desk) stepUp(ctx context.Context, token string, given Credentials, addr
 }
 
 // demandPassword refuses whoever is signed in and does not know the password.
-func (d *Desk) demandPassword(ctx context.Context, account Account, password string) error {
+func (d *Service) demandPassword(ctx context.Context, account Account, password string) error {
 	same, _, err := matches(ctx, account.PasswordHash, password)
 	if err != nil {
 		return busy(err)
@@ -188,7 +188,7 @@ func (d *Desk) demandPassword(ctx context.Context, account Account, password str
 
 // raise uses a code up, if one is set up, and gives the session another token: one
 // that was seen before the rise is worth nothing after it.
-func (d *Desk) raise(ctx context.Context, token string, record Record, given Credentials, address netip.Addr, now time.Time, signingIn bool) (string, Session, error) {
+func (d *Service) raise(ctx context.Context, token string, record Record, given Credentials, address netip.Addr, now time.Time, signingIn bool) (string, Session, error) {
 	proof, err := d.secondProof(ctx, record, given, address, now)
 	if err != nil {
 		return "", Session{}, err
@@ -208,7 +208,7 @@ func (d *Desk) raise(ctx context.Context, token string, record Record, given Cre
 }
 
 // proofOf reads a code. Whether it was used before is the store's to say.
-func (d *Desk) proofOf(ctx context.Context, account Account, code string, now time.Time) (Proof, error) {
+func (d *Service) proofOf(ctx context.Context, account Account, code string, now time.Time) (Proof, error) {
 	if !account.SecondFactor() {
 		return Proof{}, nil
 	}
@@ -232,7 +232,7 @@ func (d *Desk) proofOf(ctx context.Context, account Account, code string, now ti
 
 // Resume says whose session a token opens. It reads the person's row each time: who
 // was disabled a moment ago, on whatever node, is signed out.
-func (d *Desk) Resume(ctx context.Context, token string) (Session, error) {
+func (d *Service) Resume(ctx context.Context, token string) (Session, error) {
 	now := d.config.Now()
 	record, err := d.open(ctx, token, now)
 	if err != nil {
@@ -248,7 +248,7 @@ func (d *Desk) Resume(ctx context.Context, token string) (Session, error) {
 }
 
 // SignOut ends the session of a token; there need not be one.
-func (d *Desk) SignOut(ctx context.Context, token string) error {
+func (d *Service) SignOut(ctx context.Context, token string) error {
 	record, err := d.open(ctx, token, d.config.Now())
 	if err != nil && !errors.Is(err, ErrSignedOut) {
 		return err
@@ -263,7 +263,7 @@ func (d *Desk) SignOut(ctx context.Context, token string) error {
 }
 
 // open reads the session of a token, if it is still one.
-func (d *Desk) open(ctx context.Context, token string, now time.Time) (Record, error) {
+func (d *Service) open(ctx context.Context, token string, now time.Time) (Record, error) {
 	if len(token) != tokenLen {
 		return Record{}, ErrSignedOut
 	}
@@ -278,7 +278,7 @@ func (d *Desk) open(ctx context.Context, token string, now time.Time) (Record, e
 }
 
 // reread is a session as it is after it was changed.
-func (d *Desk) reread(ctx context.Context, token string) (string, Session, error) {
+func (d *Service) reread(ctx context.Context, token string) (string, Session, error) {
 	record, err := d.open(ctx, token, d.config.Now())
 	if err != nil {
 		return "", Session{}, err

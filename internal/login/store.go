@@ -63,8 +63,8 @@ type Record struct {
 	Account   Account
 }
 
-// Deed is what somebody did to their own login, for the log of acts.
-type Deed struct {
+// OwnAction is what somebody did to their own login, for the log of acts.
+type OwnAction struct {
 	// Actor is the person and the door they came through, such as web:asha.
 	Actor, Action string
 	At            time.Time
@@ -100,11 +100,11 @@ type Store interface {
 
 	// ChangePassword replaces a password, ends the person's other sessions and gives
 	// this one another token.
-	ChangePassword(ctx context.Context, deed Deed, change PasswordChange) error
+	ChangePassword(ctx context.Context, deed OwnAction, change PasswordChange) error
 	// ChangeFactors changes a person's second factors, ends their other sessions and gives
 	// this one another token. ErrSpent if the proof or the challenge was used before,
 	// ErrKnown if the passkey is somebody's already.
-	ChangeFactors(ctx context.Context, deed Deed, change FactorChange) error
+	ChangeFactors(ctx context.Context, deed OwnAction, change FactorChange) error
 	// KeepChallenge keeps a challenge of a session, in place of an earlier one of its kind.
 	KeepChallenge(ctx context.Context, challenge Challenge) error
 	// ChallengeOf reads the challenge of a kind that a session has.

@@ -81,7 +81,7 @@ const (
 	ofPasskeysAndNetwork = "passkeys and network"
 )
 
-func (d *Desk) counter(limit int, kind string, parts ...string) TryCounter {
+func (d *Service) counter(limit int, kind string, parts ...string) TryCounter {
 	mac := hmac.New(sha256.New, d.tryKey)
 	for _, part := range append([]string{kind}, parts...) {
 		fmt.Fprintf(mac, "%d:%s", len(part), part)
@@ -93,7 +93,7 @@ func (d *Desk) counter(limit int, kind string, parts ...string) TryCounter {
 // own, which nobody else's tries count under. An empty username is nobody's, and only
 // its address counts. A username counts whether or not it is anybody's, so that being
 // refused tells nothing.
-func (d *Desk) signInCounters(username string, address netip.Addr, browser string) []TryCounter {
+func (d *Service) signInCounters(username string, address netip.Addr, browser string) []TryCounter {
 	if browser != "" {
 		return []TryCounter{d.counter(triesPerBrowser, ofBrowser, browser)}
 	}
@@ -109,7 +109,7 @@ func (d *Desk) signInCounters(username string, address netip.Addr, browser strin
 // factorCounters are those of a second factor, by somebody who has given the password. A
 // passkey cannot be guessed: it is not refused because of wrong codes, nor of what comes from
 // other networks.
-func (d *Desk) factorCounters(account Account, given Credentials, address netip.Addr, browser string) []TryCounter {
+func (d *Service) factorCounters(account Account, given Credentials, address netip.Addr, browser string) []TryCounter {
 	if browser != "" {
 		return []TryCounter{d.counter(triesPerBrowser, ofBrowser, browser)}
 	}
@@ -127,12 +127,12 @@ func (d *Desk) factorCounters(account Account, given Credentials, address netip.
 // not to be a wrong guess: checking a password takes long enough for a thousand others
 // to begin meanwhile.
 type countedTry struct {
-	desk   *Desk
+	desk   *Service
 	counts []TryCount
 }
 
 // beginTry counts a try, or refuses it.
-func (d *Desk) beginTry(ctx context.Context, now time.Time, counters []TryCounter) (countedTry, error) {
+func (d *Service) beginTry(ctx context.Context, now time.Time, counters []TryCounter) (countedTry, error) {
 	counts, counted, err := d.store.CountTries(ctx, now, tryWindow, counters)
 	if err != nil {
 		return countedTry{}, fmt.Errorf("count a try to sign in: %w", err)
@@ -172,7 +172,7 @@ func wrongGuess(err error) bool {
 // delay holds the answer back as long as the tries of the username ask for. Nothing is
 // held meanwhile but the connection. It comes before the password is checked, so that
 // the right one takes as long as a wrong one.
-func (d *Desk) delay(ctx context.Context, counters []TryCounter, t countedTry) error {
+func (d *Service) delay(ctx context.Context, counters []TryCounter, t countedTry) error {
 	var wait time.Duration
 	for i, count := range t.counts {
 		if counters[i].Limit == 0 {
@@ -193,7 +193,7 @@ func (d *Desk) delay(ctx context.Context, counters []TryCounter, t countedTry) e
 // proveInSession has somebody who is signed in prove themselves with what check looks at. The
 // session has a counter of its own; when that is used up the session ends, because
 // whoever guesses in it may have found it open.
-func (d *Desk) proveInSession(ctx context.Context, record Record, now time.Time, check func() error) error {
+func (d *Service) proveInSession(ctx context.Context, record Record, now time.Time, check func() error) error {
 	counters := []TryCounter{d.counter(triesPerSession, ofSession, record.ID)}
 	t, err := d.beginTry(ctx, now, counters)
 	var refusal *Refusal
@@ -212,7 +212,7 @@ func (d *Desk) proveInSession(ctx context.Context, record Record, now time.Time,
 }
 
 // endGuessed ends a session in which there were too many wrong guesses.
-func (d *Desk) endGuessed(ctx context.Context, record Record) error {
+func (d *Service) endGuessed(ctx context.Context, record Record) error {
 	if err := d.store.CloseSessionOf(context.WithoutCancel(ctx), record.Account.ID, record.ID); err != nil {
 		return fmt.Errorf("end a session: %w", err)
 	}
@@ -233,7 +233,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // SetPause replaces the timer by which answers are delayed. It is called before the desk
 // is used, by tests that have a clock of their own.
-func (d *Desk) SetPause(pause func(context.Context, time.Duration) error) { d.config.Pause = pause }
+func (d *Service) SetPause(pause func(context.Context, time.Duration) error) { d.config.Pause = pause }
 
 // network is the /24 of an IPv4 address or the /64 of an IPv6 address: what one line,
 // or one provider's customers of a street, have.

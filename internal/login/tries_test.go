@@ -269,11 +269,11 @@ func TestTries_HoldOnAllNodesAndAreRemovedWhenOld(t *testing.T) {
 	o := newOffice(t, login.Config{})
 	second := login.New(o.store, o.vault, login.Config{Now: func() time.Time { return o.now }})
 	for i := range 10 {
-		desk := []*login.Desk{o.desk, second}[i%2]
+		desk := []*login.Service{o.desk, second}[i%2]
 		_, _, err := desk.SignIn(t.Context(), login.Attempt{Username: "asha", Password: wrong, Address: here})
 		o.refused("a try", err, login.Wrong)
 	}
-	for _, desk := range []*login.Desk{o.desk, second} {
+	for _, desk := range []*login.Service{o.desk, second} {
 		_, _, err := desk.SignIn(t.Context(), login.Attempt{Username: "asha", Password: wrong, Address: here})
 		o.refused("the next on either node", err, login.Throttled)
 	}

@@ -46,7 +46,7 @@ func (b *Breaker) Allow() error {
 }
 
 // Record takes in how a call ended.
-func (b *Breaker) Record(answer Answer) {
+func (b *Breaker) Record(answer Reply) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

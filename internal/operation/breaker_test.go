@@ -21,14 +21,14 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 			t.Errorf("%s: %v; want closed %v", what, err, want)
 		}
 	}
-	never := Answer{Outcome: Rejected, NotSent: true}
+	never := Reply{Outcome: Rejected, NotSent: true}
 
 	b.probeOnce(t.Context())
 	if probes != 0 {
 		t.Error("a provider nobody doubts was probed")
 	}
 	for range 100 {
-		b.Record(Answer{})
+		b.Record(Reply{})
 	}
 	closed("after a hundred unknown outcomes", true)
 	b.probeOnce(t.Context())
@@ -36,7 +36,7 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 
 	b.Record(never)
 	b.Record(never)
-	b.Record(Answer{Outcome: Rejected})
+	b.Record(Reply{Outcome: Rejected})
 	b.Record(never)
 	b.Record(never)
 	closed("after two in a row that never left, twice", true)
@@ -46,7 +46,7 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 	closed("after a probe that is answered", true)
 
 	down = errors.New("no answer")
-	b.Record(Answer{})
+	b.Record(Reply{})
 	b.probeOnce(t.Context())
 	b.probeOnce(t.Context())
 	closed("after two probes that failed", true)
@@ -75,7 +75,7 @@ func TestASilentProviderIsNoticedInSecondsAndItsReturnAtOnce(t *testing.T) {
 			return ctx.Err()
 		})
 		go b.Run(ctx)
-		b.Record(Answer{}) // an outcome that nobody knows makes it look
+		b.Record(Reply{}) // an outcome that nobody knows makes it look
 		until := func(open bool) time.Duration {
 			start := time.Now()
 			for ; (b.Allow() != nil) != open; time.Sleep(10 * time.Millisecond) {

@@ -24,7 +24,7 @@ type PasswordReset struct {
 // Where the answer is Unknown, either password may hold; the customer can try,
 // and another reset has a reference of its own.
 type PasswordResetter interface {
-	ResetPassword(ctx context.Context, reset PasswordReset) Answer
+	ResetPassword(ctx context.Context, reset PasswordReset) Reply
 }
 
 // NewPasswordReset is a reset with a reference of its own, and with a new password

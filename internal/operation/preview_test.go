@@ -118,7 +118,7 @@ func TestAPreviewSaysThatTheProviderIsOut(t *testing.T) {
 	s := newShop(t)
 	breaker := operation.NewBreaker(func(context.Context) error { return errors.New("nobody is there") })
 	for range 3 {
-		breaker.Record(operation.Answer{Outcome: operation.Rejected, NotSent: true})
+		breaker.Record(operation.Reply{Outcome: operation.Rejected, NotSent: true})
 	}
 	now := func() time.Time { return noon }
 	processor := operation.NewProcessor(s.store, catalogue.New(s.store.DB, nil, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour}), s.provider, breaker,
@@ -132,7 +132,7 @@ func TestAPreviewSaysThatTheProviderIsOut(t *testing.T) {
 
 func (s *shop) addPlan(t *testing.T, id string, paise int64) {
 	t.Helper()
-	desk := admin.NewDesk(s.store.DB, nil, "test", func() time.Time { return noon })
+	desk := admin.NewService(s.store.DB, nil, "test", func() time.Time { return noon })
 	_, err := desk.SetPlan(t.Context(), subscription.Plan{ID: id, Name: id, Price: money.Paise(paise), Months: 1, Type: subscription.Standard, Main: "TV"})
 	if err != nil {
 		t.Fatal(err)

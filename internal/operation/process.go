@@ -322,8 +322,8 @@ func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settl
 	}
 }
 
-func (p *Processor) apply(ctx context.Context, order Order) (Answer, ProviderCall) {
-	answer, call := asked(p.config.Now, string(order.Kind), order, func() Answer { return p.provider.Apply(ctx, order) })
+func (p *Processor) apply(ctx context.Context, order Order) (Reply, ProviderCall) {
+	answer, call := asked(p.config.Now, string(order.Kind), order, func() Reply { return p.provider.Apply(ctx, order) })
 	p.breaker.Record(answer)
 	return answer, call
 }

@@ -27,42 +27,42 @@ type willing struct {
 	// during is what happens while an order is under way; status answers what is
 	// asked about one, in turn.
 	during func(operation.Order)
-	status []operation.Answer
+	status []operation.Reply
 	asked  int
 	silent bool // it carries out nothing, and says nothing
 	reject bool // it carries out nothing, and says so
 	misfit bool // it answers about something else
-	void   *operation.Answer
+	void   *operation.Reply
 	voids  int
 }
 
-func (p *willing) Apply(_ context.Context, order operation.Order) operation.Answer {
+func (p *willing) Apply(_ context.Context, order operation.Order) operation.Reply {
 	if p.during != nil {
 		p.during(order)
 	}
 	if p.silent {
-		return operation.Answer{}
+		return operation.Reply{}
 	}
 	if p.misfit {
-		return operation.Answer{Mismatch: true, Detail: "it is about CX-OTHER"}
+		return operation.Reply{Mismatch: true, Detail: "it is about CX-OTHER"}
 	}
 	if p.reject {
-		return operation.Answer{Outcome: operation.Rejected, Message: "No."}
+		return operation.Reply{Outcome: operation.Rejected, Message: "No."}
 	}
-	return operation.Answer{Outcome: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
+	return operation.Reply{Outcome: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
 }
 
-func (p *willing) Status(context.Context, operation.Order) operation.Answer {
+func (p *willing) Status(context.Context, operation.Order) operation.Reply {
 	p.asked++
 	return p.status[min(p.asked, len(p.status))-1]
 }
 
-func (p *willing) Void(context.Context, operation.Order) operation.Answer {
+func (p *willing) Void(context.Context, operation.Order) operation.Reply {
 	p.voids++
 	if p.void != nil {
 		return *p.void
 	}
-	return operation.Answer{Outcome: operation.Rejected}
+	return operation.Reply{Outcome: operation.Rejected}
 }
 
 // troubled is a real store whose commits can be told to lose their answer, before
@@ -205,7 +205,7 @@ func newShop(t *testing.T) *shop {
 	t.Cleanup(func() { _ = db.Close() })
 	store, provider := &troubled{DB: db}, &willing{}
 	now := func() time.Time { return noon.Add(store.late) }
-	desk := admin.NewDesk(db, nil, "test", now)
+	desk := admin.NewService(db, nil, "test", now)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -289,7 +289,7 @@ func TestPricesThatHadToBeVerifiedAreJudgedWithFactsOfTheSameMoment(t *testing.T
 	s := newShop(t)
 	s.store.late = 2 * time.Hour // the last comparison is too old
 	now := func() time.Time { return noon.Add(s.store.late) }
-	desk := admin.NewDesk(s.store.DB, nil, "test", now)
+	desk := admin.NewService(s.store.DB, nil, "test", now)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -389,7 +389,7 @@ func TestAReservationThatOutlastsItsLeaseIsConfirmedFirst(t *testing.T) {
 					return
 				}
 				later := noon.Add(s.store.late)
-				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Most: 1})
+				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Limit: 1})
 				if err != nil || len(claimed) != 1 {
 					t.Errorf("claimed %v, %v", claimed, err)
 				}
@@ -456,7 +456,7 @@ func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
 			s.provider.reject = row.reject
 			s.provider.during = func(order operation.Order) {
 				later := noon.Add(time.Hour)
-				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Most: 1})
+				claimed, err := s.store.ClaimReviews(t.Context(), operation.Claim{Now: later, Node: "other", Until: later.Add(time.Minute), Limit: 1})
 				if err != nil || len(claimed) != 1 {
 					t.Fatalf("claimed %v, %v", claimed, err)
 				}
@@ -495,15 +495,15 @@ func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
 // it does; one that keeps not knowing is believed after the set time, and told
 // never to carry it out before the refund.
 func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
-	unknown := operation.Answer{NotFound: true}
+	unknown := operation.Reply{NotFound: true}
 	for name, row := range map[string]struct {
-		answers []operation.Answer
+		answers []operation.Reply
 		want    operation.State
 		checks  int
 	}{
-		"not known, then carried out": {[]operation.Answer{unknown, unknown, {Outcome: operation.Confirmed, Transaction: "P-9"}}, operation.Success, 3},
-		"never known":                 {[]operation.Answer{unknown}, operation.Failed, 4},
-		"silent, then rejected":       {[]operation.Answer{{}, {Outcome: operation.Rejected, Message: "No."}}, operation.Failed, 2},
+		"not known, then carried out": {[]operation.Reply{unknown, unknown, {Outcome: operation.Confirmed, Transaction: "P-9"}}, operation.Success, 3},
+		"never known":                 {[]operation.Reply{unknown}, operation.Failed, 4},
+		"silent, then rejected":       {[]operation.Reply{{}, {Outcome: operation.Rejected, Message: "No."}}, operation.Failed, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t)

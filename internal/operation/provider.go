@@ -12,13 +12,13 @@ import (
 type Provider interface {
 	// Apply asks for an order to be carried out, once, and never asks again by
 	// itself.
-	Apply(ctx context.Context, order Order) Answer
+	Apply(ctx context.Context, order Order) Reply
 	// Status asks what became of a reference.
-	Status(ctx context.Context, order Order) Answer
+	Status(ctx context.Context, order Order) Reply
 	// Void tells the provider never to carry out a reference. Confirmed then
 	// means that it had been carried out before, Rejected that it never was
 	// and never will be.
-	Void(ctx context.Context, order Order) Answer
+	Void(ctx context.Context, order Order) Reply
 }
 
 // Order is what the provider is asked to do.
@@ -72,8 +72,8 @@ func ParseOutcome(text string) Outcome {
 	return Unknown
 }
 
-// Answer is what came back, judged strictly.
-type Answer struct {
+// Reply is what came back, judged strictly.
+type Reply struct {
 	Outcome Outcome
 	// NotSent: not a byte of the request reached the provider, so that it
 	// cannot have done anything. The verdict is then Rejected.

@@ -36,8 +36,8 @@ type queue struct {
 func (q *queue) take(ctx context.Context, c Claim) ([]Operation, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c.Most, c.PerOperator, c.Held, c.After = q.workers-q.busy, q.perOperator, q.held, q.after
-	if c.Most == 0 {
+	c.Limit, c.PerOperator, c.Held, c.After = q.workers-q.busy, q.perOperator, q.held, q.after
+	if c.Limit == 0 {
 		return nil, nil
 	}
 	claimed, err := q.claim(ctx, c)

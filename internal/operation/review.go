@@ -170,18 +170,18 @@ func (r *Reviewer) review(ctx context.Context, op Operation) error {
 
 // question asks for the status. A provider that has not known the operation for
 // long enough is told never to carry it out, before anything is refunded.
-func (r *Reviewer) question(ctx context.Context, op Operation) (Answer, []ProviderCall) {
+func (r *Reviewer) question(ctx context.Context, op Operation) (Reply, []ProviderCall) {
 	order := orderOf(op)
-	answer, call := asked(r.config.Now, "status", order, func() Answer { return r.provider.Status(ctx, order) })
+	answer, call := asked(r.config.Now, "status", order, func() Reply { return r.provider.Status(ctx, order) })
 	calls := []ProviderCall{call}
 	if !answer.NotFound || r.config.Now().Before(op.ReviewSince.Add(r.config.RefundAfter)) {
 		return answer, calls
 	}
-	answer, call = asked(r.config.Now, "void", order, func() Answer { return r.provider.Void(ctx, order) })
+	answer, call = asked(r.config.Now, "void", order, func() Reply { return r.provider.Void(ctx, order) })
 	return answer, append(calls, call)
 }
 
-func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer Answer, reason Reason, why string, calls []ProviderCall) error {
+func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer Reply, reason Reason, why string, calls []ProviderCall) error {
 	now := r.config.Now()
 	s := Settlement{
 		OperationID: op.ID, Epoch: op.Epoch, To: to, At: now, Node: r.config.Node, Why: why, Reason: reason,
@@ -204,7 +204,7 @@ func (r *Reviewer) settle(ctx context.Context, op Operation, to State, answer An
 
 // postpone waits twice as long as before. An operation whose outcome stays
 // unknowable is put on the list for a person; it is asked about all the same.
-func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Answer, calls []ProviderCall) error {
+func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Reply, calls []ProviderCall) error {
 	now := r.config.Now()
 	_, err := r.store.Postpone(ctx, Postponement{
 		OperationID: op.ID, Epoch: op.Epoch, NextCheckAt: now.Add(r.backoff(op.Checks)),
@@ -222,22 +222,22 @@ func (r *Reviewer) postpone(ctx context.Context, op Operation, answer Answer, ca
 func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 	s := AddonSettlement{OperationID: op.ID, Epoch: op.AddonEpoch, Attempt: op.AddonAttempt, Node: r.config.Node}
 	order := addonOrderOf(op)
-	var answer Answer
+	var answer Reply
 	var call ProviderCall
 	send := op.AddonState == AddonFailed
 	if !send {
-		answer, call = asked(r.config.Now, "status", order, func() Answer { return r.provider.Status(ctx, order) })
+		answer, call = asked(r.config.Now, "status", order, func() Reply { return r.provider.Status(ctx, order) })
 		s.Calls = append(s.Calls, call)
 		send = answer.NotFound
 	}
 	if send {
-		answer, call = asked(r.config.Now, string(order.Kind), order, func() Answer { return r.provider.Apply(ctx, order) })
+		answer, call = asked(r.config.Now, string(order.Kind), order, func() Reply { return r.provider.Apply(ctx, order) })
 		s.Calls = append(s.Calls, call)
 		if answer.NotSent {
 			// That this call did not leave says nothing of an earlier one with
 			// the same reference.
 			answer.Outcome = Unknown
-			s.Calls[len(s.Calls)-1].Answer.Outcome = Unknown
+			s.Calls[len(s.Calls)-1].Reply.Outcome = Unknown
 		}
 	}
 	switch answer.Outcome {
@@ -276,7 +276,7 @@ const lateChecks = 3
 // if the provider never says that it was not, a person decides.
 func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 	order := orderOf(op)
-	answer, call := asked(r.config.Now, "void", order, func() Answer { return r.provider.Void(ctx, order) })
+	answer, call := asked(r.config.Now, "void", order, func() Reply { return r.provider.Void(ctx, order) })
 	now := r.config.Now()
 	check := LateCheck{OperationID: op.ID, Check: op.Checks, Node: r.config.Node, Calls: []ProviderCall{call}}
 	switch e, contradicts := contradiction(op, answer, now); {
@@ -297,7 +297,7 @@ func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
 // contradiction is the exception that there is where a definite answer of the
 // provider goes against what has been settled: it carried out what was refunded, did
 // not carry out what was charged, or carried it out under another number.
-func contradiction(op Operation, answer Answer, now time.Time) (e Exception, contradicts bool) {
+func contradiction(op Operation, answer Reply, now time.Time) (e Exception, contradicts bool) {
 	e = Exception{OperationID: op.ID, At: now}
 	switch {
 	case answer.Outcome == Confirmed && op.State == Failed:
@@ -319,11 +319,11 @@ func contradiction(op Operation, answer Answer, now time.Time) (e Exception, con
 }
 
 // asked puts one question and writes down what came of it.
-func asked(now func() time.Time, what string, order Order, ask func() Answer) (Answer, ProviderCall) {
+func asked(now func() time.Time, what string, order Order, ask func() Reply) (Reply, ProviderCall) {
 	at := now()
 	answer := ask()
 	return answer, ProviderCall{
-		Reference: order.Reference, What: what, Component: order.Component, Answer: answer, AskedAt: at, AnsweredAt: now(),
+		Reference: order.Reference, What: what, Component: order.Component, Reply: answer, AskedAt: at, AnsweredAt: now(),
 	}
 }
 

@@ -14,19 +14,19 @@ import (
 // money stays where it is.
 func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 	for name, row := range map[string]struct {
-		void    operation.Answer
+		void    operation.Reply
 		want    operation.State
 		reason  operation.Reason
 		balance string
 		person  bool
 	}{
-		"it never was and never will be": {operation.Answer{Outcome: operation.Rejected}, operation.Failed, operation.NotConfirmed, "1000.00 held 0.00", false},
-		"it had been carried out":        {operation.Answer{Outcome: operation.Confirmed, Transaction: "P-9"}, operation.Success, "", "801.00 held 0.00", false},
-		"no answer":                      {operation.Answer{}, operation.NeedsReview, "", "801.00 held 199.00", true},
+		"it never was and never will be": {operation.Reply{Outcome: operation.Rejected}, operation.Failed, operation.NotConfirmed, "1000.00 held 0.00", false},
+		"it had been carried out":        {operation.Reply{Outcome: operation.Confirmed, Transaction: "P-9"}, operation.Success, "", "801.00 held 0.00", false},
+		"no answer":                      {operation.Reply{}, operation.NeedsReview, "", "801.00 held 199.00", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t)
-			s.provider.silent, s.provider.status, s.provider.void = true, []operation.Answer{{NotFound: true}}, &row.void
+			s.provider.silent, s.provider.status, s.provider.void = true, []operation.Reply{{NotFound: true}}, &row.void
 			result, err := s.Process(t.Context(), s.request(operation.Activate, "void-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
 			if err != nil || result.State != operation.NeedsReview {
 				t.Fatalf("%s, %v; want it in review", result.State, err)
@@ -64,25 +64,25 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 type silence struct {
 	status, apply, void int
 	// voids are what it says to voids, the last one for good.
-	voids []operation.Answer
+	voids []operation.Reply
 }
 
-func (s *silence) Apply(context.Context, operation.Order) operation.Answer {
+func (s *silence) Apply(context.Context, operation.Order) operation.Reply {
 	s.apply++
-	return operation.Answer{}
+	return operation.Reply{}
 }
 
-func (s *silence) Status(context.Context, operation.Order) operation.Answer {
+func (s *silence) Status(context.Context, operation.Order) operation.Reply {
 	s.status++
-	return operation.Answer{}
+	return operation.Reply{}
 }
 
-func (s *silence) Void(context.Context, operation.Order) operation.Answer {
+func (s *silence) Void(context.Context, operation.Order) operation.Reply {
 	s.void++
 	if len(s.voids) > 0 {
 		return s.voids[min(s.void, len(s.voids))-1]
 	}
-	return operation.Answer{}
+	return operation.Reply{}
 }
 
 // follow runs a reviewer once a second for as long as it is told.
@@ -130,21 +130,21 @@ func TestReviewer_UnknownAddonBacksOffAndIsListed(t *testing.T) {
 
 // Every void after a refund is in the operation's record; there are three at most.
 func TestReviewer_LateChecksAreRecordedAndBounded(t *testing.T) {
-	confirmed := operation.Answer{Outcome: operation.Confirmed, Transaction: "P-9"}
-	rejected := operation.Answer{Outcome: operation.Rejected}
-	misfit := operation.Answer{Mismatch: true, Detail: "it is about CX-OTHER"}
+	confirmed := operation.Reply{Outcome: operation.Confirmed, Transaction: "P-9"}
+	rejected := operation.Reply{Outcome: operation.Rejected}
+	misfit := operation.Reply{Mismatch: true, Detail: "it is about CX-OTHER"}
 	for _, row := range []struct {
 		name     string
 		reason   operation.Reason
-		voids    []operation.Answer
+		voids    []operation.Reply
 		outcomes string
 		want     string // exceptions
 	}{
 		{"never answered, refunded by a person", operation.RejectedByReview, nil, "[unknown unknown unknown]", "[VOID_UNANSWERED]"},
 		{"never answered, voided before", operation.NotConfirmed, nil, "[unknown unknown unknown]", "[]"},
-		{"answered at last", operation.RejectedByReview, []operation.Answer{{}, rejected}, "[unknown rejected]", "[]"},
-		{"carried out", operation.NotConfirmed, []operation.Answer{confirmed}, "[confirmed]", "[LATE_SUCCESS]"},
-		{"answered about something else first", operation.RejectedByReview, []operation.Answer{misfit, confirmed}, "[unknown confirmed]", "[WRONG_ANSWER LATE_SUCCESS]"},
+		{"answered at last", operation.RejectedByReview, []operation.Reply{{}, rejected}, "[unknown rejected]", "[]"},
+		{"carried out", operation.NotConfirmed, []operation.Reply{confirmed}, "[confirmed]", "[LATE_SUCCESS]"},
+		{"answered about something else first", operation.RejectedByReview, []operation.Reply{misfit, confirmed}, "[unknown confirmed]", "[WRONG_ANSWER LATE_SUCCESS]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f, provider := newReviewFixture(t), &silence{voids: row.voids}

@@ -24,7 +24,7 @@ import (
 type reviewFixture struct {
 	testing.TB
 	db      *sqlite.DB
-	desk    *admin.Desk
+	desk    *admin.Service
 	plan    subscription.Plan
 	made    int
 	settled chan struct{}
@@ -34,7 +34,7 @@ type reviewFixture struct {
 func newReviewFixture(t testing.TB) *reviewFixture {
 	t.Helper()
 	db := sqlitetest.New(t)
-	f := &reviewFixture{TB: t, db: db, desk: admin.NewDesk(db, nil, "test", f0), settled: make(chan struct{}, 100_000), byID: map[string]operation.Operation{}}
+	f := &reviewFixture{TB: t, db: db, desk: admin.NewService(db, nil, "test", f0), settled: make(chan struct{}, 100_000), byID: map[string]operation.Operation{}}
 	f.must(db.RecordComparison(t.Context(), catalogue.Comparison{
 		Provider: "test", At: noon, Components: []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}, {Code: "OTT", Name: "OTT", Role: catalogue.Addon}},
 	}))
@@ -215,13 +215,13 @@ func TestReviewer_HangingQuestionsStopNoOthers(t *testing.T) {
 // instant confirms everything at once.
 type instant struct{}
 
-func (instant) Apply(_ context.Context, order operation.Order) operation.Answer {
-	return operation.Answer{Outcome: operation.Confirmed, Transaction: "P-" + order.Reference}
+func (instant) Apply(_ context.Context, order operation.Order) operation.Reply {
+	return operation.Reply{Outcome: operation.Confirmed, Transaction: "P-" + order.Reference}
 }
-func (i instant) Status(ctx context.Context, order operation.Order) operation.Answer {
+func (i instant) Status(ctx context.Context, order operation.Order) operation.Reply {
 	return i.Apply(ctx, order)
 }
-func (i instant) Void(ctx context.Context, order operation.Order) operation.Answer {
+func (i instant) Void(ctx context.Context, order operation.Order) operation.Reply {
 	return i.Apply(ctx, order)
 }
 

@@ -94,7 +94,7 @@ type Claim struct {
 	Node string
 	// Until is when the work is anybody's again if nothing is heard.
 	Until time.Time
-	Most  int
+	Limit int
 	// PerOperator bounds what is in hand of one operator, Held included; zero
 	// is no bound. Held are the ids in hand by operator: they are not claimed
 	// again, even if the clock has leapt past the end of their lease.
@@ -107,9 +107,9 @@ type Claim struct {
 // Room is how many operations of an operator the claim may take.
 func (c Claim) Room(operatorID int64) int {
 	if c.PerOperator == 0 {
-		return c.Most
+		return c.Limit
 	}
-	return min(c.Most, max(0, c.PerOperator-len(c.Held[operatorID])))
+	return min(c.Limit, max(0, c.PerOperator-len(c.Held[operatorID])))
 }
 
 // Postponement puts an operation in review off.
@@ -363,7 +363,7 @@ func (s Settlement) Repeats(op Operation) bool { return op.Epoch == s.Epoch && o
 // the evidence down writes this beside it, in the same commit: a node that died
 // between the two would leave a contradiction that nobody is told of.
 func (s Settlement) Contradicts(op Operation) (all []Exception) {
-	said := Answer{Transaction: s.ProviderTransaction, Message: s.ProviderMessage}
+	said := Reply{Transaction: s.ProviderTransaction, Message: s.ProviderMessage}
 	switch s.To {
 	case Success:
 		said.Outcome = Confirmed
@@ -383,7 +383,7 @@ func (s Settlement) Contradicts(op Operation) (all []Exception) {
 // Contradictions are the exceptions that there are where the provider had said
 // something definite of the main component before, to a node that could no longer
 // settle the operation, and it is now settled otherwise.
-func (s Settlement) Contradictions(settled Operation, said []Answer) (all []Exception) {
+func (s Settlement) Contradictions(settled Operation, said []Reply) (all []Exception) {
 	for _, answer := range said {
 		if e, contradicts := contradiction(settled, answer, s.At); contradicts {
 			all = append(all, e)
@@ -397,7 +397,7 @@ type ProviderCall struct {
 	Reference  string
 	What       string // activate, renew, advance_renew, status, void
 	Component  string
-	Answer     Answer
+	Reply      Reply
 	AskedAt    time.Time
 	AnsweredAt time.Time
 }
@@ -405,8 +405,8 @@ type ProviderCall struct {
 // Mismatch is the exception that there is where the provider answered about something
 // else: whatever it mixed up, somebody should ask them.
 func (c ProviderCall) Mismatch(operationID string) (e Exception, mismatch bool) {
-	if !c.Answer.Mismatch {
+	if !c.Reply.Mismatch {
 		return e, false
 	}
-	return Exception{OperationID: operationID, Kind: WrongAnswer, Detail: c.Reference + ": " + c.Answer.Detail, At: c.AnsweredAt}, true
+	return Exception{OperationID: operationID, Kind: WrongAnswer, Detail: c.Reference + ": " + c.Reply.Detail, At: c.AnsweredAt}, true
 }

@@ -85,7 +85,7 @@ func stretchesOf(from, before, now time.Time) []stretch {
 
 // Commission adds up the commission of an Indian month, by operator and plan; of one
 // operator, or of all if operatorID is zero.
-func (d *Desk) Commission(ctx context.Context, operatorID int64, month time.Time) ([]CommissionSum, error) {
+func (d *Service) Commission(ctx context.Context, operatorID int64, month time.Time) ([]CommissionSum, error) {
 	from := Month(month)
 	before, now, sums := from.AddDate(0, 1, 0), d.now(), []CommissionSum{}
 	err := d.eachAccount(ctx, operatorID, func(a Account) error {
@@ -120,7 +120,7 @@ const accountsAtOnce = 50
 
 // CommissionIsQuick reports whether the commission of an Indian month is known, or can
 // be added up while a page waits for it.
-func (d *Desk) CommissionIsQuick(ctx context.Context, operatorID int64, month time.Time) (bool, error) {
+func (d *Service) CommissionIsQuick(ctx context.Context, operatorID int64, month time.Time) (bool, error) {
 	from, now := Month(month), d.now()
 	before := from.AddDate(0, 1, 0)
 	accounts, lines := 0, int64(0)
@@ -156,7 +156,7 @@ func (s CommissionSum) after(earlier CommissionSum) CommissionSum {
 
 // EachCommission gives the commissions of an Indian month one by one, by operator and
 // in the order of the ledger; of one operator, or of all if operatorID is zero.
-func (d *Desk) EachCommission(ctx context.Context, operatorID int64, month time.Time, each func(CommissionLine) error) error {
+func (d *Service) EachCommission(ctx context.Context, operatorID int64, month time.Time, each func(CommissionLine) error) error {
 	from := Month(month)
 	return d.eachAccount(ctx, operatorID, func(a Account) error {
 		q := CommissionQuery{OperatorID: a.ID, From: from, Before: from.AddDate(0, 1, 0), Most: mostRows}
@@ -177,7 +177,7 @@ func (d *Desk) EachCommission(ctx context.Context, operatorID int64, month time.
 }
 
 // eachAccount gives one operator, or all, by id.
-func (d *Desk) eachAccount(ctx context.Context, operatorID int64, each func(Account) error) error {
+func (d *Service) eachAccount(ctx context.Context, operatorID int64, each func(Account) error) error {
 	q := AccountQuery{Most: mostRows}
 	if operatorID != 0 {
 		q.After, q.Most = operatorID-1, 1

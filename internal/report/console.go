@@ -44,9 +44,9 @@ type AccountPage struct {
 }
 
 // Accounts reads a page of the operators.
-func (d *Desk) Accounts(ctx context.Context, f AccountFilter) (AccountPage, error) {
+func (d *Service) Accounts(ctx context.Context, f AccountFilter) (AccountPage, error) {
 	var found AccountPage
-	after, err := ParsePlace(f.After)
+	after, err := ParseCursor(f.After)
 	if err != nil {
 		return found, err
 	}
@@ -55,7 +55,7 @@ func (d *Desk) Accounts(ctx context.Context, f AccountFilter) (AccountPage, erro
 	if err != nil {
 		return found, fmt.Errorf("list the operators: %w", err)
 	}
-	found.Rows, found.Next = page(rows, most, func(a Account) Place { return Place{Number: a.ID} })
+	found.Rows, found.Next = page(rows, most, func(a Account) Cursor { return Cursor{Number: a.ID} })
 	if !f.Counted {
 		return found, nil
 	}
@@ -88,13 +88,13 @@ type Totals struct {
 const totalsKept = 15 * time.Second
 
 // Totals counts what there is.
-func (d *Desk) Totals(ctx context.Context) (Totals, error) {
+func (d *Service) Totals(ctx context.Context) (Totals, error) {
 	return d.totals.recall("", d.now(), totalsKept, func() (Totals, error) { return d.store.SystemTotals(ctx) })
 }
 
 // PlanSubscribers counts the subscribers of the whole service whose active plan it is:
 // those who renew at its price unless they choose another.
-func (d *Desk) PlanSubscribers(ctx context.Context, planID string) (int, error) {
+func (d *Service) PlanSubscribers(ctx context.Context, planID string) (int, error) {
 	now := d.now()
 	return d.planSubscribers.recall(planID, now, totalsKept, func() (int, error) { return d.store.CountPlanSubscribers(ctx, planID, now) })
 }
@@ -112,6 +112,6 @@ func (r Review) Age(now time.Time) time.Duration { return now.Sub(r.ReviewSince)
 func (r Review) Overdue(now time.Time) bool { return r.Age(now) > day }
 
 // Reviews reads what is in review, longest there first.
-func (d *Desk) Reviews(ctx context.Context, most int) ([]Review, error) {
+func (d *Service) Reviews(ctx context.Context, most int) ([]Review, error) {
 	return d.store.ReviewQueue(ctx, rowsAsked(most))
 }

@@ -35,8 +35,8 @@ type Forecast struct {
 // Covered reports whether the balance covers everything in sight.
 func (f Forecast) Covered() bool { return f.LastsUntil.IsZero() }
 
-// Foresee works out how far a balance goes. Dues come in the order of their days.
-func Foresee(balance money.Amount, dues []Due, now time.Time) Forecast {
+// NewForecast works out how far a balance goes. Dues come in the order of their days.
+func NewForecast(balance money.Amount, dues []Due, now time.Time) Forecast {
 	f := Forecast{Days: dues, Week: Due{Day: Day(now)}, Month: Due{Day: Day(now)}}
 	// The days are whole: the seventh from today is the last of the week.
 	week := Day(now).Add(7 * day)
@@ -63,7 +63,7 @@ const duesKept = 5 * time.Minute
 
 // Forecast works out how far an operator's wallet goes, from dues of the last few
 // minutes and from the balance as it is.
-func (d *Desk) Forecast(ctx context.Context, operatorID int64, balance money.Amount) (Forecast, error) {
+func (d *Service) Forecast(ctx context.Context, operatorID int64, balance money.Amount) (Forecast, error) {
 	now := d.now()
 	dues, err := d.dues.recall(operatorID, now, duesKept, func() ([]Due, error) {
 		return d.store.DueByDay(ctx, operatorID, now, Day(now).Add(ForecastDays*day-time.Millisecond))
@@ -71,5 +71,5 @@ func (d *Desk) Forecast(ctx context.Context, operatorID int64, balance money.Amo
 	if err != nil {
 		return Forecast{}, fmt.Errorf("add up what falls due for operator %d: %w", operatorID, err)
 	}
-	return Foresee(balance, dues, now), nil
+	return NewForecast(balance, dues, now), nil
 }

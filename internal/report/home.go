@@ -56,7 +56,7 @@ const (
 
 // Daily adds up the trade of the last so many Indian days, today the last of them;
 // of all operators if operatorID is zero.
-func (d *Desk) Daily(ctx context.Context, operatorID int64, days int) ([]DayTrade, error) {
+func (d *Service) Daily(ctx context.Context, operatorID int64, days int) ([]DayTrade, error) {
 	now := d.now()
 	all := make([]DayTrade, 0, days)
 	for back := days - 1; back >= 0; back-- {
@@ -70,7 +70,7 @@ func (d *Desk) Daily(ctx context.Context, operatorID int64, days int) ([]DayTrad
 }
 
 // trade adds up the day that was so many days back.
-func (d *Desk) trade(ctx context.Context, operatorID int64, now time.Time, back int) (DayTrade, error) {
+func (d *Service) trade(ctx context.Context, operatorID int64, now time.Time, back int) (DayTrade, error) {
 	from, keep := dayBack(now, back)
 	trades, err := d.days.recall(dayOf{operatorID, from.Unix()}, now, keep, func() ([]Trade, error) {
 		return d.store.TradeBetween(ctx, operatorID, from, from.Add(day))
@@ -115,7 +115,7 @@ type Figures struct {
 
 // Home reads what an operator sees first. The figures of a large operator are left
 // out, unless they are known from a while ago, or whoever asks can wait for them.
-func (d *Desk) Home(ctx context.Context, operatorID int64, wait bool) (Home, error) {
+func (d *Service) Home(ctx context.Context, operatorID int64, wait bool) (Home, error) {
 	var h Home
 	var err error
 	if h.Wallet, err = d.store.Wallet(ctx, operatorID); err != nil {
@@ -142,7 +142,7 @@ func (d *Desk) Home(ctx context.Context, operatorID int64, wait bool) (Home, err
 	return h, err
 }
 
-func (d *Desk) figures(ctx context.Context, operatorID int64, wallet subscription.Wallet) (*Figures, error) {
+func (d *Service) figures(ctx context.Context, operatorID int64, wallet subscription.Wallet) (*Figures, error) {
 	forecast, err := d.Forecast(ctx, operatorID, wallet.Balance)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (d *Desk) figures(ctx context.Context, operatorID int64, wallet subscriptio
 }
 
 // knowsFigures reports whether an operator's figures are at hand.
-func (d *Desk) knowsFigures(operatorID int64, now time.Time) bool {
+func (d *Service) knowsFigures(operatorID int64, now time.Time) bool {
 	for back := 1; back < HomeDays; back++ {
 		from, keep := dayBack(now, back)
 		if !d.days.knows(dayOf{operatorID, from.Unix()}, now, keep) {

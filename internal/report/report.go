@@ -17,7 +17,7 @@ import (
 // somebody waits for every answer: each question is answered by an index, and what
 // has to be counted up is bounded by one operator's day, or said otherwise.
 //
-// A page begins behind a Place, the last row of the page before, and has at most so
+// A page begins behind a Cursor, the last row of the page before, and has at most so
 // many rows. An operator who has nothing, or is not there, has empty pages.
 type Store interface {
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
@@ -28,7 +28,7 @@ type Store interface {
 	// PassTerms finds the term that has so many before it, from where a page begins
 	// that looks for subscribers by a term or sorts them by their names; false if the
 	// terms end before that.
-	PassTerms(ctx context.Context, q SubscriberQuery, many int) (last Place, found bool, err error)
+	PassTerms(ctx context.Context, q SubscriberQuery, many int) (last Cursor, found bool, err error)
 	// CountSubscribers counts all of an operator's subscribers.
 	CountSubscribers(ctx context.Context, operatorID int64, now time.Time) (SubscriberCounts, error)
 	// SubscriberTimeline reads all operations on one of an operator's subscribers,
@@ -57,7 +57,7 @@ type Store interface {
 	// PassOperations finds the operation that has so many of an operator's before it,
 	// from where a page begins, whatever it asks for but its days; false if they end
 	// before that.
-	PassOperations(ctx context.Context, q OperationQuery, many int) (last Place, found bool, err error)
+	PassOperations(ctx context.Context, q OperationQuery, many int) (last Cursor, found bool, err error)
 
 	// ListAccounts reads a page of the operators, by id.
 	ListAccounts(ctx context.Context, q AccountQuery) ([]Account, error)
@@ -87,8 +87,8 @@ type Config struct {
 	AddedUpAtOnce int
 }
 
-// Desk answers what pages ask.
-type Desk struct {
+// Service answers what pages ask.
+type Service struct {
 	store Store
 	now   func() time.Time
 	// These are Config's.
@@ -104,8 +104,8 @@ type Desk struct {
 }
 
 // New makes a desk.
-func New(store Store, config Config) *Desk {
-	return &Desk{
+func New(store Store, config Config) *Service {
+	return &Service{
 		store: store, now: config.Now, lookedAt: cmp.Or(config.LookedAt, lookedAt), addedUpAtOnce: cmp.Or(config.AddedUpAtOnce, addedUpAtOnce),
 		dues: newMemory[int64, []Due](), days: newMemory[dayOf, []Trade](), counts: newMemory[int64, SubscriberCounts](),
 		totals: newMemory[string, Totals](), earned: newMemory[periodOf, []CommissionSum](),
@@ -135,7 +135,7 @@ func rowsAsked(most int) int {
 }
 
 // page cuts off the row that was read beyond a page, which says that there is more.
-func page[Row any](rows []Row, most int, place func(Row) Place) (kept []Row, next string) {
+func page[Row any](rows []Row, most int, place func(Row) Cursor) (kept []Row, next string) {
 	if len(rows) <= most {
 		return rows, ""
 	}

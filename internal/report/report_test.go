@@ -28,7 +28,7 @@ func TestTheWalletLastsUntilADayThatItDoesNotCover(t *testing.T) {
 	}{
 		{0, 0, 1000}, {99, 0, 901}, {100, 3, 900}, {299, 3, 701}, {300, 6, 700}, {400, 29, 600}, {999, 29, 1}, {1000, -1, 0}, {5000, -1, 0},
 	} {
-		f := Foresee(rupees(tt.balance), dues, noon)
+		f := NewForecast(rupees(tt.balance), dues, noon)
 		if tt.lasts < 0 && !f.Covered() || tt.lasts >= 0 && !f.LastsUntil.Equal(in(tt.lasts)) {
 			t.Errorf("%d last until %s; want day %d", tt.balance, f.LastsUntil, tt.lasts)
 		}
@@ -39,7 +39,7 @@ func TestTheWalletLastsUntilADayThatItDoesNotCover(t *testing.T) {
 			t.Errorf("the week is %+v and the month %+v", f.Week, f.Month)
 		}
 	}
-	if f := Foresee(rupees(0), nil, noon); !f.Covered() || !f.Week.Amount.IsZero() || !f.Missing.IsZero() {
+	if f := NewForecast(rupees(0), nil, noon); !f.Covered() || !f.Week.Amount.IsZero() || !f.Missing.IsZero() {
 		t.Errorf("with nothing due: %+v", f)
 	}
 }
@@ -74,14 +74,14 @@ func TestASearchIsTakenApartLikeANameAndTheLongestWordLeads(t *testing.T) {
 }
 
 func TestAPlaceReadsBackAndNothingElseDoes(t *testing.T) {
-	for _, p := range []Place{{}, {Number: 7}, {Text: "शर्मा", ID: "100001"}, {Number: -1, Text: "a\"b", ID: "x"}} {
-		if got, err := ParsePlace(p.String()); err != nil || got != p {
+	for _, p := range []Cursor{{}, {Number: 7}, {Text: "शर्मा", ID: "100001"}, {Number: -1, Text: "a\"b", ID: "x"}} {
+		if got, err := ParseCursor(p.String()); err != nil || got != p {
 			t.Errorf("%+v reads back as %+v, %v", p, got, err)
 		}
 	}
 	for _, text := range []string{"!", "AAAA", "e30=", "WzFd"} {
-		if p, err := ParsePlace(text); !errors.Is(err, ErrPlace) {
-			t.Errorf("%q is %+v, %v; want %v", text, p, err, ErrPlace)
+		if p, err := ParseCursor(text); !errors.Is(err, ErrCursor) {
+			t.Errorf("%q is %+v, %v; want %v", text, p, err, ErrCursor)
 		}
 	}
 }

@@ -84,9 +84,9 @@ type Statement struct {
 func (s Statement) Net() money.Amount { return s.Closing.Sub(s.Opening) }
 
 // Statement reads a page of an operator's books.
-func (d *Desk) Statement(ctx context.Context, operatorID int64, f StatementFilter) (Statement, error) {
+func (d *Service) Statement(ctx context.Context, operatorID int64, f StatementFilter) (Statement, error) {
 	s := Statement{From: Day(f.From), Until: Day(f.Until)}
-	after, err := ParsePlace(f.After)
+	after, err := ParseCursor(f.After)
 	if err != nil {
 		return s, err
 	}
@@ -108,7 +108,7 @@ func (d *Desk) Statement(ctx context.Context, operatorID int64, f StatementFilte
 	default:
 		q.After = max(q.After, after.Number)
 	}
-	var further Place
+	var further Cursor
 	if !f.Whole && (q.Side != Both || q.Text != "") {
 		further = q.lookLess(int64(d.lookedAt))
 	}
@@ -116,8 +116,8 @@ func (d *Desk) Statement(ctx context.Context, operatorID int64, f StatementFilte
 	if err != nil {
 		return s, fmt.Errorf("read the ledger of operator %d: %w", operatorID, err)
 	}
-	s.Rows, s.Next = page(rows, most, func(l LedgerLine) Place { return Place{Number: l.Line} })
-	if s.Next == "" && further != (Place{}) {
+	s.Rows, s.Next = page(rows, most, func(l LedgerLine) Cursor { return Cursor{Number: l.Line} })
+	if s.Next == "" && further != (Cursor{}) {
 		s.Next, s.Cut = further.String(), true
 	}
 	return s, nil
@@ -126,22 +126,22 @@ func (d *Desk) Statement(ctx context.Context, operatorID int64, f StatementFilte
 // lookLess cuts a stretch down to so many lines, and returns the place where the next
 // page goes on; none if the stretch is not longer. Whoever names a transaction is not
 // cut short: the line is found by it.
-func (q *LedgerQuery) lookLess(lines int64) (further Place) {
+func (q *LedgerQuery) lookLess(lines int64) (further Cursor) {
 	switch {
 	case q.TransactionID != "" || q.Last-q.After <= lines:
-		return Place{}
+		return Cursor{}
 	case q.NewestFirst:
 		q.After = q.Last - lines
-		return Place{Number: q.After + 1}
+		return Cursor{Number: q.After + 1}
 	}
 	q.Last = q.After + lines
-	return Place{Number: q.Last}
+	return Cursor{Number: q.Last}
 }
 
 // EachLine gives all lines of a statement one by one, and what the statement says of
 // itself first. They are read in pages, so that however long the other side takes, no
 // reading of the store is left standing.
-func (d *Desk) EachLine(ctx context.Context, operatorID int64, f StatementFilter, begin func(Statement) error, each func(LedgerLine) error) error {
+func (d *Service) EachLine(ctx context.Context, operatorID int64, f StatementFilter, begin func(Statement) error, each func(LedgerLine) error) error {
 	f.Most, f.After = mostRows, ""
 	for begun := false; ; begun = true {
 		s, err := d.Statement(ctx, operatorID, f)
@@ -173,6 +173,6 @@ func eachRow[Row any](rows []Row, each func(Row) error) error {
 const holdRows = 200
 
 // Holds reads the operations that hold an operator's money, oldest first.
-func (d *Desk) Holds(ctx context.Context, operatorID int64) ([]operation.Operation, error) {
+func (d *Service) Holds(ctx context.Context, operatorID int64) ([]operation.Operation, error) {
 	return d.store.OpenOperations(ctx, operatorID, holdRows)
 }

@@ -62,8 +62,8 @@ type SubscriberQuery struct {
 	// Until is the latest expiry of who is expiring.
 	Until time.Time
 	Order Order
-	After Place
-	Last  Place // the last term that is looked at; zero is the end
+	After Cursor
+	Last  Cursor // the last term that is looked at; zero is the end
 	Most  int
 }
 
@@ -91,8 +91,8 @@ func (s Subscriber) Status(now time.Time) subscription.SubscriberStatus {
 func (s Subscriber) DaysLeft(now time.Time) int { return subscription.DaysRemaining(s.Expires, now) }
 
 // place is where the subscriber stands in a list.
-func (s Subscriber) place() Place {
-	p := Place{Text: s.Term, ID: s.ID}
+func (s Subscriber) place() Cursor {
+	p := Cursor{Text: s.Term, ID: s.ID}
 	if !s.Expires.IsZero() {
 		p.Number = s.Expires.UnixMilli()
 	}
@@ -119,8 +119,8 @@ type SubscriberCounts struct {
 const day = 24 * time.Hour
 
 // Subscribers reads a page of an operator's subscribers.
-func (d *Desk) Subscribers(ctx context.Context, operatorID int64, f SubscriberFilter) (SubscriberPage, error) {
-	after, err := ParsePlace(f.After)
+func (d *Service) Subscribers(ctx context.Context, operatorID int64, f SubscriberFilter) (SubscriberPage, error) {
+	after, err := ParseCursor(f.After)
 	if err != nil {
 		return SubscriberPage{}, err
 	}
@@ -161,7 +161,7 @@ func (q SubscriberQuery) passedByFew() bool {
 const countsKept = time.Minute
 
 // Counts counts an operator's subscribers, of very many to the minute.
-func (d *Desk) Counts(ctx context.Context, operatorID int64) (SubscriberCounts, error) {
+func (d *Service) Counts(ctx context.Context, operatorID int64) (SubscriberCounts, error) {
 	now := d.now()
 	found, err := d.counts.recall(operatorID, now, countsKept, func() (SubscriberCounts, error) {
 		return d.store.CountSubscribers(ctx, operatorID, now)
@@ -184,7 +184,7 @@ type SubscriberDetail struct {
 }
 
 // Subscriber reads one of an operator's subscribers.
-func (d *Desk) Subscriber(ctx context.Context, operatorID int64, id string) (SubscriberDetail, bool, error) {
+func (d *Service) Subscriber(ctx context.Context, operatorID int64, id string) (SubscriberDetail, bool, error) {
 	var detail SubscriberDetail
 	found, is, err := d.store.SubscriptionOf(ctx, operatorID, id, "")
 	if err != nil || !is {

@@ -31,8 +31,8 @@ type OperationQuery struct {
 	Subscriber string
 	From       time.Time // zero is the beginning
 	Before     time.Time // zero is the end
-	After      Place     // the moment in Number, the id in ID
-	Last       Place     // the last one that is looked at; zero is the end
+	After      Cursor    // the moment in Number, the id in ID
+	Last       Cursor    // the last one that is looked at; zero is the end
 	Most       int
 }
 
@@ -52,9 +52,9 @@ func (f TransactionFilter) passedByFew() bool {
 }
 
 // Transactions reads a page of an operator's operations, newest first.
-func (d *Desk) Transactions(ctx context.Context, operatorID int64, f TransactionFilter) (TransactionPage, error) {
+func (d *Service) Transactions(ctx context.Context, operatorID int64, f TransactionFilter) (TransactionPage, error) {
 	var found TransactionPage
-	after, err := ParsePlace(f.After)
+	after, err := ParseCursor(f.After)
 	if err != nil {
 		return found, err
 	}
@@ -79,7 +79,7 @@ func (d *Desk) Transactions(ctx context.Context, operatorID int64, f Transaction
 	if err != nil {
 		return found, fmt.Errorf("list the transactions of operator %d: %w", operatorID, err)
 	}
-	found.Rows, found.Next = page(rows, most, func(o operation.Operation) Place { return Place{Number: o.CreatedAt.UnixMilli(), ID: o.ID} })
+	found.Rows, found.Next = page(rows, most, func(o operation.Operation) Cursor { return Cursor{Number: o.CreatedAt.UnixMilli(), ID: o.ID} })
 	if cut && found.Next == "" {
 		found.Next, found.SearchedTo = q.Last.String(), time.UnixMilli(q.Last.Number).UTC()
 	}
@@ -87,7 +87,7 @@ func (d *Desk) Transactions(ctx context.Context, operatorID int64, f Transaction
 }
 
 // EachTransaction gives all operations that a filter picks one by one, read in pages.
-func (d *Desk) EachTransaction(ctx context.Context, operatorID int64, f TransactionFilter, each func(operation.Operation) error) error {
+func (d *Service) EachTransaction(ctx context.Context, operatorID int64, f TransactionFilter, each func(operation.Operation) error) error {
 	f.Most, f.After = mostRows, ""
 	for {
 		found, err := d.Transactions(ctx, operatorID, f)

@@ -80,13 +80,13 @@ func appendEntry(b []byte, e *Entry) []byte {
 	b = appendHex(b, e.RequestID, requestPrefix)
 	b = binary.AppendUvarint(b, uint64(max(0, e.Took.Microseconds())))
 	b = appendText(b, e.IdempotencyKey)
-	if e.Evidence == nil {
+	if e.Signature == nil {
 		return append(b, 0)
 	}
 	b = append(b, 1)
-	b = appendText(b, e.Evidence.StringToSign)
-	b = appendText(b, e.Evidence.SignatureStart)
-	return appendText(b, string(e.Evidence.SignatureForm))
+	b = appendText(b, e.Signature.StringToSign)
+	b = appendText(b, e.Signature.SignatureStart)
+	return appendText(b, string(e.Signature.SignatureForm))
 }
 
 const (
@@ -188,7 +188,7 @@ func (r *unpacker) entry() Entry {
 	e.Took = time.Duration(r.uvarint()) * time.Microsecond
 	e.IdempotencyKey = r.text()
 	if r.uvarint() == 1 {
-		e.Evidence = &Evidence{StringToSign: r.text(), SignatureStart: r.text(), SignatureForm: SignatureForm(r.text())}
+		e.Signature = &SignatureDetails{StringToSign: r.text(), SignatureStart: r.text(), SignatureForm: SignatureForm(r.text())}
 	}
 	return e
 }

@@ -195,7 +195,7 @@ func TestARefusedCallIsExplainedByItself(t *testing.T) {
 		{"a short nonce", fault.InvalidNonce, with(text, nonceLine, "short"), lower, NonceForm, "5 characters"},
 		{"a used nonce", fault.ReplayDetected, text, lower, NonceUsed, "nonce-0123456789"},
 	} {
-		hints := Explain(Entry{At: at, Code: tt.code, Evidence: NewEvidence(tt.text, tt.signature)})
+		hints := Explain(Entry{At: at, Code: tt.code, Signature: NewSignatureDetails(tt.text, tt.signature)})
 		if tt.want == "" {
 			if len(hints) != 0 {
 				t.Errorf("%s: %v; want no hint", tt.name, hints)

@@ -39,12 +39,12 @@ type Entry struct {
 	Took         time.Duration
 	// IdempotencyKey is as it was sent; empty where none was.
 	IdempotencyKey string
-	// Evidence is there where the signature, or what goes into it, was refused.
-	Evidence *Evidence
+	// SignatureDetails is there where the signature, or what goes into it, was refused.
+	Signature *SignatureDetails
 }
 
-// Evidence is what a signature was judged on.
-type Evidence struct {
+// SignatureDetails is what a signature was judged on.
+type SignatureDetails struct {
 	// StringToSign has the six lines that the server computed from what arrived.
 	StringToSign string
 	// SignatureStart is the beginning of the signature that was sent.
@@ -76,10 +76,10 @@ const (
 	longestString = 4 << 10
 )
 
-// NewEvidence keeps of a string to sign, and of the signature that was sent with
+// NewSignatureDetails keeps of a string to sign, and of the signature that was sent with
 // it, what may be kept.
-func NewEvidence(stringToSign, signature string) *Evidence {
-	e := &Evidence{
+func NewSignatureDetails(stringToSign, signature string) *SignatureDetails {
+	e := &SignatureDetails{
 		StringToSign:   cut(maskQuery(telemetry.Scrub(stringToSign)), longestString),
 		SignatureStart: cut(signature, signatureKept),
 		SignatureForm:  formOf(signature),

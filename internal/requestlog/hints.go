@@ -214,14 +214,14 @@ func (s sides) bodyHint(server, theirs string) *Hint {
 // Explain says what is wrong with a refused call, as far as it shows without the
 // caller's own string. It says nothing if that is needed.
 func Explain(e Entry) (found []Hint) {
-	if e.Evidence == nil {
+	if e.Signature == nil {
 		return nil
 	}
-	lines := strings.Split(e.Evidence.StringToSign, "\n")
+	lines := strings.Split(e.Signature.StringToSign, "\n")
 	timestamp, nonce := at(lines, timestampLine), at(lines, nonceLine)
 	switch e.Code {
 	case fault.InvalidSignature:
-		found = signatureHints(e.Evidence.SignatureForm)
+		found = signatureHints(e.Signature.SignatureForm)
 	case fault.TimestampExpired:
 		found = clockHints(timestamp, e)
 	case fault.InvalidNonce:

@@ -70,7 +70,7 @@ func sample(n int) Entry {
 
 func TestACallIsUnpackedAsItWasPacked(t *testing.T) {
 	full := sample(1)
-	full.Evidence = NewEvidence("GET\n/api/v1/balance\n\n1800000000\nnonce\nhash", strings.Repeat("0a", 32))
+	full.Signature = NewSignatureDetails("GET\n/api/v1/balance\n\n1800000000\nnonce\nhash", strings.Repeat("0a", 32))
 	for name, e := range map[string]Entry{
 		"an ordinary one":       sample(0),
 		"with evidence":         full,
@@ -218,7 +218,7 @@ func TestWhatCannotBeKeptIsCounted(t *testing.T) {
 	missed = &counter{}
 	log = New(store, Config{Keep: time.Hour, Metrics: missed})
 	large := sample(1)
-	large.Evidence = NewEvidence(strings.Repeat("x", longestString), "")
+	large.Signature = NewSignatureDetails(strings.Repeat("x", longestString), "")
 	sent := 0
 	for missed.dropped == 0 {
 		log.Record(large)
@@ -312,9 +312,9 @@ func TestNothingSecretIsKept(t *testing.T) {
 	log := New(store, Config{Keep: time.Hour})
 	e := sample(1)
 	e.IdempotencyKey = secret
-	e.Evidence = NewEvidence("GET\n/api/v1/balance\na=1&app_password=hunter2&password=hunter3&token=t0ken\n"+secret+"\n"+secret+"\nhash", secret)
+	e.Signature = NewSignatureDetails("GET\n/api/v1/balance\na=1&app_password=hunter2&password=hunter3&token=t0ken\n"+secret+"\n"+secret+"\nhash", secret)
 	log.Record(e)
-	e.Evidence = NewEvidence(strings.Repeat("x", 1<<20), strings.Repeat("ab", 32))
+	e.Signature = NewSignatureDetails(strings.Repeat("x", 1<<20), strings.Repeat("ab", 32))
 	log.Record(e)
 	if err := log.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -322,8 +322,8 @@ func TestNothingSecretIsKept(t *testing.T) {
 	kept := store.calls(t)
 	var text string
 	for _, call := range kept {
-		evidence := *call.Evidence
-		call.Evidence = nil // %+v would print its address, which may hold any four digits
+		evidence := *call.Signature
+		call.Signature = nil // %+v would print its address, which may hold any four digits
 		text += fmt.Sprintf("%+v %+v\n", call, evidence)
 	}
 	for _, part := range []string{"0011", "hunter", "t0ken", "abababababab"} {
@@ -336,7 +336,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 			t.Errorf("%s is missing in %.2000s", part, text)
 		}
 	}
-	if got := len(kept[1].Evidence.StringToSign); got != longestString {
+	if got := len(kept[1].Signature.StringToSign); got != longestString {
 		t.Errorf("%d bytes of evidence; want %d at most", got, longestString)
 	}
 }

@@ -20,7 +20,7 @@ const settingActor = "setting:maintenance"
 func enterMaintenance(ctx context.Context, store admin.Store, config Config, log *slog.Logger, now func() time.Time) error {
 	mode, err := store.Maintenance(ctx)
 	if err == nil && config.Maintenance && !mode.On {
-		mode, err = admin.NewDesk(store, nil, settingActor, now).StartMaintenance(ctx, "a node was started with maintenance = true")
+		mode, err = admin.NewService(store, nil, settingActor, now).StartMaintenance(ctx, "a node was started with maintenance = true")
 	}
 	if err != nil {
 		return fmt.Errorf("maintenance: %w", err)

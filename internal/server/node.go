@@ -49,17 +49,17 @@ const purgeEvery = time.Minute
 
 // Node is one running service: its store, its doors and what runs beside them.
 type Node struct {
-	name    string
-	started time.Time
-	Config  Config
-	Now     func() time.Time
-	log     *slog.Logger
-	Store   Store
-	Vault   *access.Vault
-	Gate    *access.Gate
-	Logins  *login.Desk
-	metrics *telemetry.Metrics
-	heads   *telemetry.HeadMetrics
+	name       string
+	started    time.Time
+	Config     Config
+	Now        func() time.Time
+	log        *slog.Logger
+	Store      Store
+	Vault      *access.Vault
+	Authorizer *access.Authorizer
+	Logins     *login.Service
+	metrics    *telemetry.Metrics
+	heads      *telemetry.HeadMetrics
 	// Security is where security events go.
 	Security *telemetry.Security
 	// Requests is the log that operators search for their calls.
@@ -77,7 +77,7 @@ type Node struct {
 
 	certificate *certificate
 	Site        *web.Site
-	door        *httpapi.FrontDoor
+	door        *httpapi.Server
 	internal    *httpapi.Internal
 	private     *http.Server
 
@@ -189,7 +189,7 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 		name:     name, started: now(), Config: config, Now: now, log: log, Store: store, Vault: vault, metrics: metrics, ClockWatch: watch,
 		heads:      metrics.Heads(),
 		AuditWatch: newAuditWatch(config, AuditKeys(vault), log, now, metrics),
-		Gate: access.NewGate(store, vault, access.GateConfig{
+		Authorizer: access.NewAuthorizer(store, vault, access.AuthorizerConfig{
 			FailedAuthPerMinute: config.Limits.FailedAuthPerMinute, Throttling: throttlingTo(security),
 		}),
 		Logins: login.New(store, vault, login.Config{
@@ -280,7 +280,7 @@ func (n *Node) Listen() error {
 	}
 	api := httpapi.New(httpapi.Config{
 		Now:          n.Now,
-		Gate:         n.Gate,
+		Authorizer:   n.Authorizer,
 		Proxies:      n.Config.Server.TrustedProxies,
 		Wallets:      n.Store,
 		Plans:        n.Catalogue,
@@ -293,7 +293,7 @@ func (n *Node) Listen() error {
 	if n.Site, err = n.pages(); err != nil {
 		return err
 	}
-	n.door = httpapi.NewFrontDoor(httpapi.FrontDoorConfig{
+	n.door = httpapi.NewServer(httpapi.ServerConfig{
 		Handler:        api,
 		Pages:          n.Site,
 		GetCertificate: n.certificate.get,
@@ -432,7 +432,7 @@ func (n *Node) sweep(ctx context.Context) {
 	ticker := time.NewTicker(purgeEvery)
 	defer ticker.Stop()
 	for {
-		removed, err := n.Gate.Purge(ctx, n.Now())
+		removed, err := n.Authorizer.Purge(ctx, n.Now())
 		n.metrics.RowsPurged(removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)

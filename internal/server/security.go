@@ -51,11 +51,11 @@ func appendTo(path string) (*os.File, error) {
 
 // actedTo writes staff actions, and what people did to their own logins, to the security
 // log.
-func actedTo(security *telemetry.Security) func(context.Context, admin.LoggedAct) {
+func actedTo(security *telemetry.Security) func(context.Context, admin.AuditEntry) {
 	if security == nil {
 		return nil
 	}
-	return func(ctx context.Context, act admin.LoggedAct) {
+	return func(ctx context.Context, act admin.AuditEntry) {
 		for _, e := range securityEvents(act) {
 			e.Visitor = telemetry.VisitorOf(ctx)
 			e.Actor, e.Outcome, e.Action = act.Actor, telemetry.SecurityDone, act.Action
@@ -105,7 +105,7 @@ var shownChanges = []string{
 // securityEvents are what a staff action comes to. Left out are the reason, which is
 // anything that a person typed, and the subject of an action that has no event of its
 // own: it may be a customer.
-func securityEvents(act admin.LoggedAct) []telemetry.SecurityEvent {
+func securityEvents(act admin.AuditEntry) []telemetry.SecurityEvent {
 	before, after := stateOf(act.Before), stateOf(act.After)
 	e := telemetry.SecurityEvent{Subject: act.Subject}
 	var changes []any

@@ -51,7 +51,7 @@ func TestAPersonDecidesWhileAQuestionIsUnderWay(t *testing.T) {
 func TestHeldRowsDelayNoOtherOperator(t *testing.T) {
 	tellOnce(t, scenario{name: "the rows of one operator are held", ways: map[string][]string{"the-order": {"slow"}}, tell: func(t teller) {
 		theirs := map[string]string{"subscriber_id": customerID(1, 0), "plan_id": "FAMILY-3"}
-		t.staff("top up", func(ctx context.Context, desk *admin.Desk) error {
+		t.staff("top up", func(ctx context.Context, desk *admin.Service) error {
 			_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: 2, Amount: paise(1_000_000), Reference: "more"})
 			return err
 		})
@@ -98,7 +98,7 @@ func hangSome(t *testing.T, hanging, all int) {
 	}
 	s.tell = func(t teller) {
 		for operator := range int64(2) {
-			t.staff("prepare", func(ctx context.Context, desk *admin.Desk) error {
+			t.staff("prepare", func(ctx context.Context, desk *admin.Service) error {
 				if _, err := desk.ChangeOperator(ctx, operator+1, admin.OperatorChange{RateLimit: new(1000)}); err != nil {
 					return err
 				}

@@ -35,7 +35,7 @@ func newQuestions() *questions {
 }
 
 // ask puts a question about an operation, and may have staff decide meanwhile.
-func (l line) ask(ctx context.Context, what string, o operation.Order, put func() operation.Answer) operation.Answer {
+func (l line) ask(ctx context.Context, what string, o operation.Order, put func() operation.Reply) operation.Reply {
 	l.wait(ctx, what, o.Reference)
 	if strings.Contains(o.Reference, "-2") {
 		return put()

@@ -128,9 +128,9 @@ func (n *node) start() error {
 		Now: n.now, Node: l.name(), Timeout: timeout, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
 		Problem: func(error) {},
 	})
-	gate := access.NewGate(kept, vault, access.GateConfig{FailedAuthPerMinute: failedAuthLimit})
+	gate := access.NewAuthorizer(kept, vault, access.AuthorizerConfig{FailedAuthPerMinute: failedAuthLimit})
 	l.api = httpapi.New(httpapi.Config{
-		Now: n.now, Gate: gate, Proxies: access.TrustedProxies{proxy}, Wallets: kept, Plans: prices, Operations: operations,
+		Now: n.now, Authorizer: gate, Proxies: access.TrustedProxies{proxy}, Wallets: kept, Plans: prices, Operations: operations,
 		ProviderName: providerName, Log: slog.New(slog.DiscardHandler),
 	})
 
@@ -230,17 +230,17 @@ func (l line) wait(ctx context.Context, what, reference string) {
 	l.w.gates.pass(who, "ask "+what, l.life, false)
 }
 
-func (l line) Apply(ctx context.Context, o operation.Order) operation.Answer {
+func (l line) Apply(ctx context.Context, o operation.Order) operation.Reply {
 	l.wait(ctx, "order", o.Reference)
 	return l.gateway.Apply(ctx, o)
 }
 
-func (l line) Status(ctx context.Context, o operation.Order) operation.Answer {
-	return l.ask(ctx, "status", o, func() operation.Answer { return l.gateway.Status(ctx, o) })
+func (l line) Status(ctx context.Context, o operation.Order) operation.Reply {
+	return l.ask(ctx, "status", o, func() operation.Reply { return l.gateway.Status(ctx, o) })
 }
 
-func (l line) Void(ctx context.Context, o operation.Order) operation.Answer {
-	return l.ask(ctx, "void", o, func() operation.Answer { return l.gateway.Void(ctx, o) })
+func (l line) Void(ctx context.Context, o operation.Order) operation.Reply {
+	return l.ask(ctx, "void", o, func() operation.Reply { return l.gateway.Void(ctx, o) })
 }
 
 func (l line) Catalogue(ctx context.Context) ([]catalogue.Component, error) {

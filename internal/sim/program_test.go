@@ -50,7 +50,7 @@ var planIDs = []string{"BASIC-1", "FAMILY-3", "COMBO-1", "ODD-1"}
 
 func (w *world) furnish() error {
 	ctx, c := context.Background(), w.chance
-	w.desk = admin.NewDesk(w.db, vault, "cli:asha", func() time.Time { return w.now().UTC().Truncate(time.Millisecond) })
+	w.desk = admin.NewService(w.db, vault, "cli:asha", func() time.Time { return w.now().UTC().Truncate(time.Millisecond) })
 	var components []catalogue.Component
 	for _, s := range sold {
 		components = append(components, catalogue.Component{Code: s.code, Name: s.code, Role: catalogue.Role(s.role)})

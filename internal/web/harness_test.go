@@ -90,7 +90,7 @@ func newHouse(t *testing.T) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := admin.NewDesk(store, vault, "test", h.now).CreateLogin(t.Context(), admin.NewLogin{
+	if _, _, err := admin.NewService(store, vault, "test", h.now).CreateLogin(t.Context(), admin.NewLogin{
 		Username: "asha", Name: "Asha", Role: login.Finance, Password: password,
 	}); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ type OperatorNames interface {
 
 // Config is what a Site is made of. Login, Now and Pages are required.
 type Config struct {
-	Login *login.Desk
+	Login *login.Service
 	Now   func() time.Time
 	// Routes are those of panel and console; the site has its own besides. Pages
 	// are what they show, from ReadPages.
@@ -65,7 +65,7 @@ type Config struct {
 
 // Site answers for every page.
 type Site struct {
-	login     *login.Desk
+	login     *login.Service
 	now       func() time.Time
 	look      *look.Look
 	static    http.Handler

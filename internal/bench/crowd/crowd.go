@@ -49,7 +49,7 @@ const (
 )
 
 // Make makes plans of a component that the provider sells, operators and keys.
-func Make(ctx context.Context, desk *admin.Desk, component string, size Size) (Crowd, error) {
+func Make(ctx context.Context, desk *admin.Service, component string, size Size) (Crowd, error) {
 	var c Crowd
 	for i := range size.Plans {
 		plan, err := desk.SetPlan(ctx, subscription.Plan{
@@ -111,11 +111,11 @@ const term = 30 * 24 * time.Hour
 
 // acts are staff's word for where the subscribers came from, each chained to the
 // one before it: without them an audit would find strangers.
-func (c Crowd) acts(previous []byte, now time.Time) []admin.LoggedAct {
+func (c Crowd) acts(previous []byte, now time.Time) []admin.AuditEntry {
 	accounts := c.everybody()
-	acts := make([]admin.LoggedAct, len(accounts))
+	acts := make([]admin.AuditEntry, len(accounts))
 	for i, account := range accounts {
-		acts[i] = admin.LoggedAct{
+		acts[i] = admin.AuditEntry{
 			Act:        admin.Act{Actor: "bench", Action: "subscriber import", At: now},
 			OperatorID: account.OperatorID, Subject: fmt.Sprintf("subscribers of lco %d", account.OperatorID),
 			After: fmt.Sprintf(`{"imported":%d}`, len(account.Subscribers)),

@@ -141,7 +141,7 @@ func TestTheThrottleSlidesOverAMinute(t *testing.T) {
 func TestARotatedKeyLivesUntilItsGraceEnds(t *testing.T) {
 	w := e2e.NewEnv(t)
 	old := w.NewOperator("one", access.PermissionsOf(access.CheckBalance))
-	issued, err := w.Desk.RotateKey(t.Context(), old.ID, 72*time.Hour)
+	issued, err := w.Admin.RotateKey(t.Context(), old.ID, 72*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestARotatedKeyLivesUntilItsGraceEnds(t *testing.T) {
 	w.Pass(time.Millisecond)
 	w.Expect("the old key at 72 hours", e2e.Call{As: old, Path: e2e.Balance}, fault.CredentialExpired)
 	w.Expect("the new key still", e2e.Call{As: fresh, Path: e2e.Balance}, fault.OK)
-	if err := w.Desk.RevokeKey(t.Context(), old.ID); err != nil {
+	if err := w.Admin.RevokeKey(t.Context(), old.ID); err != nil {
 		t.Fatal(err)
 	}
 	w.Expect("revoked is said before expired", e2e.Call{As: old, Path: e2e.Balance}, fault.CredentialRevoked)
@@ -169,7 +169,7 @@ func TestOnlyATrustedProxyIsBelieved(t *testing.T) {
 
 	w.Stop()
 	w.Start("server.trusted_proxies=127.0.0.1/32,10.0.0.0/8")
-	if _, err := w.Desk.AllowAddress(t.Context(), me.OperatorID, "192.0.2.9"); err != nil {
+	if _, err := w.Admin.AllowAddress(t.Context(), me.OperatorID, "192.0.2.9"); err != nil {
 		t.Fatal(err)
 	}
 	rows := []struct {
@@ -209,7 +209,7 @@ func TestARestartForgetsNoNonceNoCountAndNoRevocation(t *testing.T) {
 	me, revoked := w.NewOperator("one", access.AllPermissions), w.NewOperator("two", access.AllPermissions)
 	nonce := client.NewNonce()
 	before := w.Expect("before", e2e.Call{As: me, Path: e2e.Balance, Nonce: nonce}, fault.OK)
-	if err := w.Desk.RevokeKey(t.Context(), revoked.ID); err != nil {
+	if err := w.Admin.RevokeKey(t.Context(), revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	w.Restart()
@@ -281,7 +281,7 @@ func TestUsedNoncesArePurgedAfterADay(t *testing.T) {
 		want fault.Code
 	}{{24 * time.Hour, fault.ReplayDetected}, {time.Millisecond, fault.OK}} {
 		w.Pass(later.pass)
-		if _, err := w.Node.Gate.Purge(t.Context(), w.Now()); err != nil {
+		if _, err := w.Node.Authorizer.Purge(t.Context(), w.Now()); err != nil {
 			t.Fatal(err)
 		}
 		w.Expect("after "+later.pass.String()+" more", e2e.Call{As: me, Path: e2e.Balance, Nonce: nonce}, later.want)
@@ -294,7 +294,7 @@ func TestUsedNoncesArePurgedAfterADay(t *testing.T) {
 func TestAnotherOperatorsKeyAndIdOpenNothing(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, other := w.NewOperator("me", access.AllPermissions), w.NewOperator("other", access.AllPermissions)
-	if _, _, err := w.Desk.TopUp(t.Context(), admin.TopUp{OperatorID: other.OperatorID, Amount: e2e.Rupees(t, "77.00"), Reference: "r"}); err != nil {
+	if _, _, err := w.Admin.TopUp(t.Context(), admin.TopUp{OperatorID: other.OperatorID, Amount: e2e.Rupees(t, "77.00"), Reference: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	w.Expect("another operator's key", e2e.Call{As: e2e.Caller{Key: other.Key, Secret: me.Secret}, Path: e2e.Balance}, fault.InvalidSignature)
@@ -343,10 +343,10 @@ func TestNothingSecretIsWrittenDown(t *testing.T) {
 	w.Send(e2e.Call{As: me, Path: e2e.Balance, Signature: me.Secret})
 	w.Send(e2e.Call{As: e2e.Caller{Key: me.Secret, Secret: me.Secret}, Path: e2e.Balance})
 	w.Send(e2e.Call{As: me, Path: e2e.Balance, Nonce: "planted " + me.Secret})
-	if err := w.Desk.RevokeKey(context.Background(), me.ID); err != nil {
+	if err := w.Admin.RevokeKey(context.Background(), me.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Desk.RevokeKey(context.Background(), me.ID); err == nil {
+	if err := w.Admin.RevokeKey(context.Background(), me.ID); err == nil {
 		t.Error("revoked twice")
 	}
 

@@ -140,7 +140,7 @@ func bizFreeKeys(t *testing.T, b *biz) {
 
 func bizRateLimited(t *testing.T, b *biz) {
 	me, limit := b.Rich("limited", "1000"), 1
-	if _, err := b.Desk.ChangeOperator(context.Background(), me.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
+	if _, err := b.Admin.ChangeOperator(context.Background(), me.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	key, body := b.key(), b.good("activate").json()

@@ -274,11 +274,11 @@ func (o *bizOrder) try(endpoint string, w bizWrongs) e2e.Answer {
 // maintain is maintenance mode until what it returns is called.
 func (o *bizOrder) maintain() (undo func()) {
 	o.TB.Helper()
-	if _, err := o.Desk.StartMaintenance(context.Background(), "a test"); err != nil {
+	if _, err := o.Admin.StartMaintenance(context.Background(), "a test"); err != nil {
 		o.TB.Fatal(err)
 	}
 	return func() {
-		if err := o.Desk.EndMaintenance(context.Background(), false, ""); err != nil {
+		if err := o.Admin.EndMaintenance(context.Background(), false, ""); err != nil {
 			o.TB.Fatal(err)
 		}
 	}
@@ -308,11 +308,11 @@ func (o *bizOrder) breakDown() (undo func()) {
 	o.TB.Helper()
 	o.Steer("status", `{"mode":"down"}`)
 	for range 3 {
-		o.Node.Breaker.Record(operation.Answer{NotSent: true})
+		o.Node.Breaker.Record(operation.Reply{NotSent: true})
 	}
 	return func() {
 		o.Steer("status", `{"mode":"up"}`)
-		o.Node.Breaker.Record(operation.Answer{Outcome: operation.Confirmed})
+		o.Node.Breaker.Record(operation.Reply{Outcome: operation.Confirmed})
 	}
 }
 

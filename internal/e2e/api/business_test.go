@@ -326,7 +326,7 @@ func bizMessages(t *testing.T, b *biz) {
 	dear := b.must("at the new price", b.post(b.me, "activate", b.key(), b.good("activate").with("plan_id", "ODD").json()), fault.OK)
 	b.mustShow("at the new price", dear, map[string]string{"amount": "1234.05", "wallet.charged": "1234.05"})
 
-	lines, err := b.Desk.LedgerPage(context.Background(), admin.ListQuery{OperatorID: b.me.OperatorID})
+	lines, err := b.Admin.LedgerPage(context.Background(), admin.ListQuery{OperatorID: b.me.OperatorID})
 	if err != nil {
 		t.Fatal(err)
 	}

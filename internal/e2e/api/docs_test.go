@@ -218,7 +218,7 @@ func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 			}
 		case strings.HasPrefix(want, "stays in review"):
 			w.Until("a person is wanted for "+row[1], func() bool {
-				waiting, err := w.Desk.InReview(t.Context())
+				waiting, err := w.Admin.InReview(t.Context())
 				return err == nil && len(waiting) == 1 && waiting[0].NeedsPerson
 			})
 		case !strings.HasPrefix(want, "success"):

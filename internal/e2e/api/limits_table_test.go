@@ -59,7 +59,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 	"entries of a whitelist": func(t *testing.T, l lines, n []int) {
 		me := l.NewOperator("listed", access.AllPermissions) // with one entry
 		for i := range n[0] {
-			_, err := l.Desk.AllowAddress(context.Background(), me.OperatorID, fmt.Sprintf("192.0.2.%d", i+1))
+			_, err := l.Admin.AllowAddress(context.Background(), me.OperatorID, fmt.Sprintf("192.0.2.%d", i+1))
 			if got, want := err != nil, i+2 > n[0]; got != want {
 				t.Errorf("entry %d: %v; want it refused: %v", i+2, err, want)
 			}
@@ -70,7 +70,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 	"the grace of a key that is replaced": func(t *testing.T, l lines, n []int) {
 		grace := time.Duration(n[0]) * time.Hour
 		for _, tried := range []time.Duration{grace + time.Second, grace} {
-			_, err := l.Desk.RotateKey(context.Background(), l.NewKey(l.me.OperatorID, access.AllPermissions).ID, tried)
+			_, err := l.Admin.RotateKey(context.Background(), l.NewKey(l.me.OperatorID, access.AllPermissions).ID, tried)
 			if got, want := err != nil, tried > grace; got != want {
 				t.Errorf("a grace of %s: %v; want it refused: %v", tried, err, want)
 			}
@@ -122,7 +122,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 func (l lines) width(t *testing.T, form string, bits int) {
 	t.Helper()
 	for _, tried := range []int{bits, bits - 1} {
-		_, err := l.Desk.AllowAddress(context.Background(), l.me.OperatorID, fmt.Sprintf(form, tried))
+		_, err := l.Admin.AllowAddress(context.Background(), l.me.OperatorID, fmt.Sprintf(form, tried))
 		if got, want := err != nil, tried < bits; got != want {
 			t.Errorf("/%d: %v; want it refused: %v", tried, err, want)
 		}

@@ -20,7 +20,7 @@ func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 	}
 	review := b.key()
 	b.InReview(b.me, "activate", "timeout_applied", "9876500001", review)
-	if _, err := b.Desk.StartMaintenance(t.Context(), "restore"); err != nil {
+	if _, err := b.Admin.StartMaintenance(t.Context(), "restore"); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.Metric("coax_maintenance"); got != 1 {
@@ -48,7 +48,7 @@ func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 	if got := b.Settled(b.me, review); got.Text("status") != "success" {
 		t.Errorf("what was in review came to %s; want success in maintenance, too", got.Raw)
 	}
-	if err := b.Desk.EndMaintenance(t.Context(), false, ""); err != nil {
+	if err := b.Admin.EndMaintenance(t.Context(), false, ""); err != nil {
 		t.Fatal(err)
 	}
 	b.must("after maintenance", b.post(b.me, "activate", later, fresh.json()), fault.OK)

@@ -139,10 +139,10 @@ func (m *matrix) callerFor(w wrongs) e2e.Caller {
 	if w.rate {
 		limit = 1
 	}
-	operator, err := m.Desk.CreateOperator(ctx, name, admin.OperatorChange{RateLimit: &limit})
+	operator, err := m.Admin.CreateOperator(ctx, name, admin.OperatorChange{RateLimit: &limit})
 	must(err)
 	for i := range 20 {
-		_, err := m.Desk.AllowAddress(ctx, operator.ID, fmt.Sprintf("10.0.%d.0/24", i))
+		_, err := m.Admin.AllowAddress(ctx, operator.ID, fmt.Sprintf("10.0.%d.0/24", i))
 		must(err)
 	}
 	permissions := access.AllPermissions
@@ -154,11 +154,11 @@ func (m *matrix) callerFor(w wrongs) e2e.Caller {
 		m.burn(made, "rate-"+client.NewNonce(), true)
 	}
 	if w.expired {
-		_, err := m.Desk.RotateKey(ctx, made.ID, 0)
+		_, err := m.Admin.RotateKey(ctx, made.ID, 0)
 		must(err)
 	}
 	if w.revoked {
-		must(m.Desk.RevokeKey(ctx, made.ID))
+		must(m.Admin.RevokeKey(ctx, made.ID))
 	}
 	change := admin.OperatorChange{}
 	if w.api != "" {
@@ -169,11 +169,11 @@ func (m *matrix) callerFor(w wrongs) e2e.Caller {
 		change.Status = &status
 	}
 	if change != (admin.OperatorChange{}) {
-		_, err := m.Desk.ChangeOperator(ctx, operator.ID, change)
+		_, err := m.Admin.ChangeOperator(ctx, operator.ID, change)
 		must(err)
 	}
 	if w.deleted {
-		must(m.Desk.DeleteOperator(ctx, operator.ID))
+		must(m.Admin.DeleteOperator(ctx, operator.ID))
 	}
 	m.callers[name] = made
 	return made

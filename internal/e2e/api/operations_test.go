@@ -173,7 +173,7 @@ func TestAnUnknownOutcomeIsHeldAndAnsweredAsPending(t *testing.T) {
 			}
 		}
 		// An answer about something else is for a person to see; silence is not.
-		entries, err := w.Desk.Exceptions(t.Context(), false)
+		entries, err := w.Admin.Exceptions(t.Context(), false)
 		if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "another reference") {
 			t.Errorf("exceptions %+v, %v; want one, for the wrong reference", entries, err)
 		}
@@ -255,13 +255,13 @@ func TestAPriceChangeActsAtOnceAndAClientsPriceNever(t *testing.T) {
 	if first.Text("amount") != "199" {
 		t.Errorf("with a price of the client's own: %s", first.Raw)
 	}
-	plans, err := w.Desk.Plans(t.Context())
+	plans, err := w.Admin.Plans(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	basic := plans[slices.IndexFunc(plans, func(p subscription.Plan) bool { return p.ID == "BASIC-1" })]
 	basic.Price = e2e.Rupees(t, "209.50")
-	if _, err := w.Desk.SetPlan(t.Context(), basic); err != nil {
+	if _, err := w.Admin.SetPlan(t.Context(), basic); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.Operate(me, "renew", "new-price-1", e2e.Order{"mobile": "9811111111", "plan_id": "BASIC-1"}); got.Text("amount") != "209.5" {

@@ -56,7 +56,7 @@ func (b *biz) sentBack(what string, got e2e.Answer, sent bizBody) {
 	if sent["address"] == nil {
 		return
 	}
-	_, kept, err := b.Desk.FindSubscriber(context.Background(), got.Text("customer.subscriber_id"))
+	_, kept, err := b.Admin.FindSubscriber(context.Background(), got.Text("customer.subscriber_id"))
 	if err != nil || kept.Address != want("address") {
 		b.TB.Errorf("%s: the address %q is kept as %q, %v", what, want("address"), kept.Address, err)
 	}

@@ -239,12 +239,12 @@ func (b *biz) settle(as e2e.Caller, transaction string, to operation.State) {
 		b.TB.Fatalf("the operation to settle: %v, %v", found, err)
 	}
 	outcome := operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: to, At: b.Now(), Node: "test", Why: "the test said so"}
-	answer := operation.Answer{Outcome: operation.Confirmed}
+	answer := operation.Reply{Outcome: operation.Confirmed}
 	if to == operation.Failed {
 		answer.Outcome = operation.Rejected
 		outcome.Reason, outcome.ProviderMessage = operation.NotConfirmed, "It was not carried out."
 	}
-	outcome.Calls = []operation.ProviderCall{{Reference: op.ID, What: "status", Component: op.Main, Answer: answer, AskedAt: b.Now(), AnsweredAt: b.Now()}}
+	outcome.Calls = []operation.ProviderCall{{Reference: op.ID, What: "status", Component: op.Main, Reply: answer, AskedAt: b.Now(), AnsweredAt: b.Now()}}
 	if _, settled, err := b.Node.Store.Settle(context.Background(), outcome); err != nil || !settled {
 		b.TB.Fatalf("settle %s: %v, %v", transaction, settled, err)
 	}
@@ -253,7 +253,7 @@ func (b *biz) settle(as e2e.Caller, transaction string, to operation.State) {
 // plan puts a plan on sale.
 func (b *biz) plan(id, price string, months int) string {
 	b.TB.Helper()
-	_, err := b.Desk.SetPlan(context.Background(), subscription.Plan{
+	_, err := b.Admin.SetPlan(context.Background(), subscription.Plan{
 		ID: id, Name: "Plan " + id[:min(len(id), 20)], Price: e2e.Rupees(b.TB, price), Months: months, Type: subscription.Standard, Main: "TV-BASIC",
 	})
 	if err != nil {
@@ -264,7 +264,7 @@ func (b *biz) plan(id, price string, months int) string {
 
 func (b *biz) retire(plan string) {
 	b.TB.Helper()
-	if err := b.Desk.RetirePlan(context.Background(), plan); err != nil {
+	if err := b.Admin.RetirePlan(context.Background(), plan); err != nil {
 		b.TB.Fatal(err)
 	}
 }
@@ -272,7 +272,7 @@ func (b *biz) retire(plan string) {
 // leave takes money out of a wallet until so much is left.
 func (b *biz) leave(as e2e.Caller, amount string) {
 	b.TB.Helper()
-	wallet, err := b.Desk.Wallet(context.Background(), as.OperatorID)
+	wallet, err := b.Admin.Wallet(context.Background(), as.OperatorID)
 	if err != nil {
 		b.TB.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func (b *biz) leave(as e2e.Caller, amount string) {
 	if change.IsZero() {
 		return
 	}
-	if _, err := b.Desk.Adjust(context.Background(), as.OperatorID, change, "for a test"); err != nil {
+	if _, err := b.Admin.Adjust(context.Background(), as.OperatorID, change, "for a test"); err != nil {
 		b.TB.Fatal(err)
 	}
 }
@@ -288,7 +288,7 @@ func (b *biz) leave(as e2e.Caller, amount string) {
 // permit gives a key other permissions.
 func (b *biz) permit(as e2e.Caller, permissions access.Permissions) {
 	b.TB.Helper()
-	if err := b.Desk.PermitKey(context.Background(), as.ID, permissions); err != nil {
+	if err := b.Admin.PermitKey(context.Background(), as.ID, permissions); err != nil {
 		b.TB.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // bulkDesk is a desk in this process beside a node in another one.
-func bulkDesk(t *testing.T, configFile string) *bulk.Desk {
+func bulkDesk(t *testing.T, configFile string) *bulk.Service {
 	t.Helper()
 	config, err := server.LoadConfig(server.Sources{File: configFile, Environ: []string{}})
 	if err != nil {
@@ -39,7 +39,7 @@ func bulkDesk(t *testing.T, configFile string) *bulk.Desk {
 		Now: now, ProviderName: config.Provider.Name, ActivationTerm: subscription.ThirtyDays,
 		Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("unused")}, Current: 1},
 	})
-	return bulk.NewDesk(store, operations, now)
+	return bulk.NewService(store, operations, now)
 }
 
 // The process is killed in the middle of a bulk renewal, at each of the points that an

@@ -87,7 +87,7 @@ func (c *cluster) furnish() {
 	if c.Line, err = demo.Furnish(c.TB.Context(), beside, filepath.Join(c.Folder, "demo.json")); err != nil {
 		c.TB.Fatal(err)
 	}
-	c.Desk = admin.NewDesk(beside.Store, beside.Vault, "test", server.Clock(0))
+	c.Admin = admin.NewService(beside.Store, beside.Vault, "test", server.Clock(0))
 	c.Unlimited(c.DemoCaller())
 }
 
@@ -152,7 +152,7 @@ func (n *clusterNode) about(request string) string {
 func (c *cluster) in(t testing.TB) *cluster {
 	return &cluster{
 		Env: &e2e.Env{
-			TB: t, Folder: c.Folder, Desk: c.Desk, Line: c.Line, HTTP: c.HTTP, Simulator: c.Simulator,
+			TB: t, Folder: c.Folder, Admin: c.Admin, Line: c.Line, HTTP: c.HTTP, Simulator: c.Simulator,
 		},
 		address: c.address, config: c.config, nodes: c.nodes,
 	}

@@ -247,7 +247,7 @@ func TestAChangeHoldsOnEveryNodeForEveryRequestThatBeginsAfterIt(t *testing.T) {
 		me := c.Unlimited(c.NewOperator("one", access.AllPermissions))
 		second := c.NewKey(me.OperatorID, access.AllPermissions)
 		l.current.Store(begin(me))
-		for _, step := range liveSteps(c.Desk, me, second) {
+		for _, step := range liveSteps(c.Admin, me, second) {
 			if step.as.Key != l.current.Load().as.Key {
 				l.current.Store(begin(step.as))
 			}
@@ -278,7 +278,7 @@ type liveStep struct {
 
 // liveSteps is every kind of change to one operator, first with one of its keys
 // and then, when that one is gone, with the other.
-func liveSteps(desk *admin.Desk, me, second e2e.Caller) []liveStep {
+func liveSteps(desk *admin.Service, me, second e2e.Caller) []liveStep {
 	const all, fewer = "OK 1000000", "OK 900000"
 	ctx := context.Background()
 	operator := func(change admin.OperatorChange) func() error {

@@ -39,7 +39,7 @@ func TestMaintenance_HoldsOnEveryNodeAtOnce(t *testing.T) {
 		})
 	}
 	<-enough
-	if _, err := c.Desk.StartMaintenance(t.Context(), "a test"); err != nil {
+	if _, err := c.Admin.StartMaintenance(t.Context(), "a test"); err != nil {
 		t.Fatal(err)
 	}
 	balance := func() string {
@@ -56,7 +56,7 @@ func TestMaintenance_HoldsOnEveryNodeAtOnce(t *testing.T) {
 			t.Errorf("node %d answers a known key with %s", node, got.Raw)
 		}
 	}
-	if err := c.Desk.EndMaintenance(t.Context(), false, ""); err != nil {
+	if err := c.Admin.EndMaintenance(t.Context(), false, ""); err != nil {
 		t.Fatal(err)
 	}
 	for node := range 3 {

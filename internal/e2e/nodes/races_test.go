@@ -167,7 +167,7 @@ func nodesOneLimit(t *testing.T, c *cluster) {
 	for range 3 {
 		me := c.NewOperator("one limit", access.AllPermissions)
 		most := limit
-		if _, err := c.Desk.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{RateLimit: &most}); err != nil {
+		if _, err := c.Admin.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{RateLimit: &most}); err != nil {
 			t.Fatal(err)
 		}
 		_, answers := c.Race(3*limit, func(i int) e2e.Answer { return c.at(i, e2e.Call{As: me, Path: e2e.Balance}) })

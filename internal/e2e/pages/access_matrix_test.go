@@ -193,7 +193,7 @@ func (m *accessMatrix) makeVisitors() {
 		}
 		username := "a-" + strings.ReplaceAll(name, "+", "-")
 		if stage == login.NeedsPassword {
-			_, _, err := m.Desk.CreateLogin(context.Background(), admin.NewLogin{Username: username, Name: "New", Role: role, OperatorID: operatorID})
+			_, _, err := m.Admin.CreateLogin(context.Background(), admin.NewLogin{Username: username, Name: "New", Role: role, OperatorID: operatorID})
 			m.must(err)
 		} else {
 			m.Person(m.t, username, role, operatorID)
@@ -257,7 +257,7 @@ func (m *accessMatrix) enrol(v matrixVisitor) (passkeyID int64) {
 	sealed, err := m.Node.Vault.SealTOTP([]byte("a secret of twenty b"), account.ID)
 	m.must(err)
 	token := m.open(v, false)
-	m.must(m.Node.Store.ChangeFactors(context.Background(), login.Deed{Actor: "web:" + v.username, Action: "totp set", At: m.Now()}, login.FactorChange{
+	m.must(m.Node.Store.ChangeFactors(context.Background(), login.OwnAction{Actor: "web:" + v.username, Action: "totp set", At: m.Now()}, login.FactorChange{
 		PersonID: account.ID, Version: account.Version, Old: login.HashToken(token), New: login.HashToken(token + "x"), At: m.Now(), SetTOTP: &login.NewTOTP{Sealed: sealed},
 		AddPasskey: &login.Passkey{Name: "Phone", SiteID: "panel.example.com", CreatedAt: m.Now(), Key: passkey.Key{CredentialID: []byte(v.username), PublicKey: []byte("none")}},
 	}))
@@ -283,21 +283,21 @@ func (m *accessMatrix) makeAttempts() {
 
 	m.subject = m.NewOperator("Sagar Cable", access.AllPermissions).OperatorID
 	key, revoked := m.NewKey(m.subject, access.AllPermissions), m.NewKey(m.subject, access.AllPermissions)
-	m.must(m.Desk.RevokeKey(ctx, revoked.ID))
-	m.must(m.Desk.RetirePlan(ctx, "COMBO-1"))
-	owner, _, err := m.Desk.CreateLogin(ctx, admin.NewLogin{Username: "sagar", Name: "Sagar", Role: login.Owner, OperatorID: m.subject})
+	m.must(m.Admin.RevokeKey(ctx, revoked.ID))
+	m.must(m.Admin.RetirePlan(ctx, "COMBO-1"))
+	owner, _, err := m.Admin.CreateLogin(ctx, admin.NewLogin{Username: "sagar", Name: "Sagar", Role: login.Owner, OperatorID: m.subject})
 	m.must(err)
-	staff, _, err := m.Desk.CreateLogin(ctx, admin.NewLogin{Username: "clerk", Name: "Clerk", Role: login.Viewer})
+	staff, _, err := m.Admin.CreateLogin(ctx, admin.NewLogin{Username: "clerk", Name: "Clerk", Role: login.Viewer})
 	m.must(err)
 
 	own := m.NewKey(m.limited, access.AllPermissions)
-	m.must(m.Desk.RevokeKey(ctx, own.ID))
-	colleague, _, err := m.Desk.CreateLogin(ctx, admin.NewLogin{Username: "colleague", Name: "Colleague", Role: login.Owner, OperatorID: m.limited})
+	m.must(m.Admin.RevokeKey(ctx, own.ID))
+	colleague, _, err := m.Admin.CreateLogin(ctx, admin.NewLogin{Username: "colleague", Name: "Colleague", Role: login.Owner, OperatorID: m.limited})
 	m.must(err)
 
 	// Proposals that are declined: to approve one of them says so.
-	desk := func(who string) *admin.Desk {
-		return admin.NewDesk(m.Node.Store, m.Node.Vault, "web:"+who, m.Now).As(admin.Finance, admin.Limits{})
+	desk := func(who string) *admin.Service {
+		return admin.NewService(m.Node.Store, m.Node.Vault, "web:"+who, m.Now).As(admin.Finance, admin.Limits{})
 	}
 	declined := func(outcome admin.Outcome, err error) int64 {
 		m.must(err)
@@ -439,18 +439,18 @@ func (m *accessMatrix) operatorIs(status subscription.OperatorStatus, api subscr
 		change.RateLimit = &rate
 	}
 	return func() {
-		_, err := m.Desk.ChangeOperator(context.Background(), m.subject, change)
+		_, err := m.Admin.ChangeOperator(context.Background(), m.subject, change)
 		m.must(err)
 	}
 }
 
 func (m *accessMatrix) keyMay(id int64, permissions ...access.Permission) func() {
-	return func() { m.must(m.Desk.PermitKey(context.Background(), id, access.PermissionsOf(permissions...))) }
+	return func() { m.must(m.Admin.PermitKey(context.Background(), id, access.PermissionsOf(permissions...))) }
 }
 
 func (m *accessMatrix) loginIs(id int64, disabled bool) func() {
 	return func() {
-		_, err := m.Desk.ChangeLogin(context.Background(), id, admin.LoginChange{Disabled: &disabled})
+		_, err := m.Admin.ChangeLogin(context.Background(), id, admin.LoginChange{Disabled: &disabled})
 		m.must(err)
 	}
 }
@@ -515,7 +515,7 @@ func (m *accessMatrix) arrange(s situation) {
 	if s.suspended {
 		status = subscription.OperatorInactive
 	}
-	_, err := m.Desk.ChangeOperator(context.Background(), m.limited, admin.OperatorChange{Status: &status})
+	_, err := m.Admin.ChangeOperator(context.Background(), m.limited, admin.OperatorChange{Status: &status})
 	m.must(err)
 	maintain(m.t, m.Env, s.maintenance)
 }

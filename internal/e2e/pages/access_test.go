@@ -33,7 +33,7 @@ func (a *accessEnv) proposes(b *e2e.Browser, reference string) string {
 	a.t.Helper()
 	wallet := a.OperatorPage("/wallet")
 	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"900000"}, "reference": {reference}}).Sends(a.t, wallet)
-	open, err := a.Desk.Proposals(a.t.Context(), admin.ProposalFilter{Open: true, Most: 1})
+	open, err := a.Admin.Proposals(a.t.Context(), admin.ProposalFilter{Open: true, Most: 1})
 	if err != nil || len(open) != 1 || open[0].Reference != reference {
 		a.t.Fatalf("open are %+v, %v", open, err)
 	}
@@ -94,7 +94,7 @@ func (a *accessEnv) refuses(b *e2e.Browser, proposal, why string) {
 
 func (a *accessEnv) page(username string) string {
 	a.t.Helper()
-	person, err := a.Desk.LoginNamed(a.t.Context(), username)
+	person, err := a.Admin.LoginNamed(a.t.Context(), username)
 	if err != nil {
 		a.t.Fatal(err)
 	}

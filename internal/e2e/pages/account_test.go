@@ -17,7 +17,7 @@ import (
 func TestSomebodyElsesPasswordIsReplacedFirst(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	_, made, err := w.Desk.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha", Role: login.Viewer})
+	_, made, err := w.Admin.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha", Role: login.Viewer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +118,11 @@ func TestADisabledLoginIsOutAtOnce(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.As(t, w.Line.Operator)
-	person, err := w.Desk.LoginNamed(context.Background(), w.Line.Operator.Username)
+	person, err := w.Admin.LoginNamed(context.Background(), w.Line.Operator.Username)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Desk.ChangeLogin(context.Background(), person.ID, admin.LoginChange{Disabled: new(true)}); err != nil {
+	if _, err := w.Admin.ChangeLogin(context.Background(), person.ID, admin.LoginChange{Disabled: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	b.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")

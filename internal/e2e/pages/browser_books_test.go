@@ -206,7 +206,7 @@ func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
 	if err != nil || len(entry.Entries) != 1 {
 		t.Fatalf("%v, %v", entry, err)
 	}
-	server := entry.Entries[0].Evidence.StringToSign
+	server := entry.Entries[0].Signature.StringToSign
 	tab.Fill("The string that your program signs", strings.Replace(server, "GET", "get", 1))
 	tab.Press("Compare")
 	tab.Sees("The method has to be in upper case: GET.")

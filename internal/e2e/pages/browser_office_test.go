@@ -118,7 +118,7 @@ func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
 	tab.Check("console-plan-retire")
 	tab.Press("Retire it")
 	tab.Sees("The plan is retired.")
-	if plans, err := w.Desk.PlanHistory(t.Context(), "SPORTS-1"); err != nil || len(plans) != 3 || !plans[0].Retired || plans[0].By != "web:admin" {
+	if plans, err := w.Admin.PlanHistory(t.Context(), "SPORTS-1"); err != nil || len(plans) != 3 || !plans[0].Retired || plans[0].By != "web:admin" {
 		t.Errorf("the plan's history is %+v, %v", plans, err)
 	}
 }
@@ -129,7 +129,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	me := w.Rich("Sagar Cable", "5000")
 	rate := 250
-	if _, err := w.Desk.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{CommissionBPS: &rate}); err != nil {
+	if _, err := w.Admin.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{CommissionBPS: &rate}); err != nil {
 		t.Fatal(err)
 	}
 	w.Activated(me, "9800000001", "FAMILY-1")
@@ -150,7 +150,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 	tab.Sees("is closed: ₹8.73.")
 	tab.Sees("is closed already.")
 	tab.Check("console-commission-closed")
-	if closed, err := w.Desk.ClosedPeriods(t.Context(), me.OperatorID); err != nil || len(closed) != 1 || closed[0].ClosedBy != "web:admin" {
+	if closed, err := w.Admin.ClosedPeriods(t.Context(), me.OperatorID); err != nil || len(closed) != 1 || closed[0].ClosedBy != "web:admin" {
 		t.Errorf("closed are %+v, %v", closed, err)
 	}
 

@@ -17,7 +17,7 @@ func TestStepUp_InABrowser(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	clerk, _, err := w.Desk.CreateLogin(t.Context(), admin.NewLogin{Username: "clerk", Name: "Meena Patil", Role: login.Viewer})
+	clerk, _, err := w.Admin.CreateLogin(t.Context(), admin.NewLogin{Username: "clerk", Name: "Meena Patil", Role: login.Viewer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestADayAtTheDoorInABrowser(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
-	_, made, err := w.Desk.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha Rao", Role: login.Administrator})
+	_, made, err := w.Admin.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha Rao", Role: login.Administrator})
 	if err != nil {
 		t.Fatal(err)
 	}

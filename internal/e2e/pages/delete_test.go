@@ -27,7 +27,7 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	id := strconv.FormatInt(me.OperatorID, 10)
 	page := "/console/operators/" + id
 	status := func() subscription.OperatorStatus {
-		operator, err := w.Desk.Operator(t.Context(), me.OperatorID)
+		operator, err := w.Admin.Operator(t.Context(), me.OperatorID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	b.Post("/step-up", url.Values{"to": {page + "/delete"}, "password": {administrator.Password}, "form.form": {"delete"}, "form.operator": {id}}).
 		Shows(t, http.StatusOK, `value="`+id+`"`)
 	b.Post(page+"/delete", confirmed).Shows(t, http.StatusUnprocessableEntity, "its wallet has ₹500.00", "--amount=-500.00")
-	if _, err := w.Desk.Adjust(t.Context(), me.OperatorID, money.Paise(-500_00), "paid out"); err != nil {
+	if _, err := w.Admin.Adjust(t.Context(), me.OperatorID, money.Paise(-500_00), "paid out"); err != nil {
 		t.Fatal(err)
 	}
 	b.Post(page+"/delete", confirmed).Sends(t, page)
@@ -80,7 +80,7 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 		t.Errorf("its owner gets %d to %q; want to be signed out", got.Status, got.Location)
 	}
 	w.Expect("its key", e2e.Call{As: me, Path: e2e.Balance}, fault.LCONotFound)
-	acts, err := w.Desk.ActPage(t.Context(), admin.ListQuery{OperatorID: me.OperatorID})
+	acts, err := w.Admin.AuditPage(t.Context(), admin.ListQuery{OperatorID: me.OperatorID})
 	if last := acts[len(acts)-1]; err != nil || last.Action != "lco delete" || last.Actor != "web:"+administrator.Username || last.Origin == "" {
 		t.Errorf("the last act is %+v, %v", last, err)
 	}

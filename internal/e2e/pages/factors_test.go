@@ -111,7 +111,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 		other.Get("/account/").Shows(t, http.StatusOK, "Since you last signed in, how you sign in was changed.", "Codes from an app were set up on", "The passkey Phone &lt;1&gt; was added on")
 		thief = copied(t, other)
 		attack(t, other, who.Password, remove)
-		person, err := w.Desk.LoginNamed(context.Background(), who.Username)
+		person, err := w.Admin.LoginNamed(context.Background(), who.Username)
 		if err != nil || !person.TOTP || person.Passkeys != 1 {
 			t.Fatalf("after the attack the login is %+v, %v", person, err)
 		}
@@ -137,7 +137,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 		page = other.Get(remove).Shows(t, http.StatusOK, "Phone &lt;1&gt;")
 		other.Post(remove, url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}}).Sends(t, "/account/")
 		other.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {code()}}).Sends(t, "/account/")
-		if person, err := w.Desk.LoginNamed(context.Background(), who.Username); err != nil || person.SecondFactor() {
+		if person, err := w.Admin.LoginNamed(context.Background(), who.Username); err != nil || person.SecondFactor() {
 			t.Errorf("removed, the login is %+v, %v", person, err)
 		}
 		// The session that made the changes cannot hide them.
@@ -159,7 +159,7 @@ func TestSecondFactor_ResetTakesPasskeysAndIsTold(t *testing.T) {
 	form := offer.Hidden()
 	form.Set("credential", string(device.Create(options(t, offer))))
 	b.Post("/account/passkeys", form).Shows(t, http.StatusOK, "Keep your recovery codes")
-	person, err := w.Desk.LoginNamed(t.Context(), "meena")
+	person, err := w.Admin.LoginNamed(t.Context(), "meena")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestFailedAuthentication_ShowsWhoseFailures(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=6", "server.trusted_proxies=127.0.0.1/32", "log.security_file=")
 	broken, neighbour := w.DemoCaller(), w.NewOperator("Neighbour Cable", access.AllPermissions)
-	if _, err := w.Desk.AllowAddress(t.Context(), neighbour.OperatorID, "2001:db8:7::9"); err != nil {
+	if _, err := w.Admin.AllowAddress(t.Context(), neighbour.OperatorID, "2001:db8:7::9"); err != nil {
 		t.Fatal(err)
 	}
 	staff, owner := w.As(t, w.Line.Admin), w.As(t, w.Line.Operator)

@@ -52,7 +52,7 @@ func TestPagesBehindAProxy(t *testing.T) {
 	}
 	b := w.Browser(t)
 	b.Send(through(http.Header{"X-Forwarded-Proto": {"https"}, "X-Forwarded-For": {"198.51.100.9, 203.0.113.7"}})).Sends(t, "/")
-	person, err := w.Desk.LoginNamed(t.Context(), w.Line.Operator.Username)
+	person, err := w.Admin.LoginNamed(t.Context(), w.Line.Operator.Username)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ import (
 
 func maintain(t *testing.T, w *e2e.Env, on bool) {
 	t.Helper()
-	err := w.Desk.EndMaintenance(t.Context(), false, "")
+	err := w.Admin.EndMaintenance(t.Context(), false, "")
 	if on {
-		_, err = w.Desk.StartMaintenance(t.Context(), "Restore of the store")
+		_, err = w.Admin.StartMaintenance(t.Context(), "Restore of the store")
 	}
 	if err != nil {
 		t.Fatal(err)

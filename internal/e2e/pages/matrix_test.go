@@ -65,7 +65,7 @@ func visitors(t *testing.T, w *e2e.Env) []visitor {
 		if role == login.Owner {
 			made.OperatorID = w.Line.LCOID
 		}
-		_, password, err := w.Desk.CreateLogin(context.Background(), made)
+		_, password, err := w.Admin.CreateLogin(context.Background(), made)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 	create.Set("role", "owner")
 	b.Post(w.OperatorPage("/logins"), create).Shows(t, http.StatusOK, "This is shown once.")
 	done(b.Post(w.OperatorPage("/logins"), create), linkToLogin)
-	meera, err := w.Desk.LoginNamed(t.Context(), "meera")
+	meera, err := w.Admin.LoginNamed(t.Context(), "meera")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 	first := b.Post("/console/new-operator", made)
 	b.Post("/console/new-operator", made).Sends(t, first.Location)
 	b.Get(first.Location).Shows(t, http.StatusOK, "It was not made twice.")
-	operators, err := w.Desk.Operators(t.Context())
+	operators, err := w.Admin.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,9 +143,9 @@ func TestAPasswordIsReplacedOnceBySendingTheFormTwice(t *testing.T) {
 		t.Error("another password is shown")
 	}
 	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
-	acts, err := w.Desk.FindActs(t.Context(), admin.ActQuery{Action: admin.CustomerPasswordReset, Most: 10})
-	if err != nil || len(acts.Acts) != 1 {
-		t.Errorf("the password was replaced %d times, %v; want once", len(acts.Acts), err)
+	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{Action: admin.CustomerPasswordReset, Most: 10})
+	if err != nil || len(acts.Entries) != 1 {
+		t.Errorf("the password was replaced %d times, %v; want once", len(acts.Entries), err)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
 		t.Errorf("the wallet holds %v after one activation", got)
 	}
 	id := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9812345678"}).Text("customer.subscriber_id")
-	if _, found, err := w.Desk.FindSubscriber(t.Context(), id); err != nil || found.Address != "12 Lake Road\nKochi" {
+	if _, found, err := w.Admin.FindSubscriber(t.Context(), id); err != nil || found.Address != "12 Lake Road\nKochi" {
 		t.Errorf("the address is kept as %q, %v; want two lines", found.Address, err)
 	}
 	b.Get("/panel/subscribers/"+id).Shows(t, http.StatusOK, "12 Lake Road\nKochi")
@@ -117,7 +117,7 @@ func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
 		b.Post(renew, unsold).Shows(t, http.StatusUnprocessableEntity, "This plan is not on sale.")
 	})
 	status := subscription.OperatorInactive
-	if _, err := w.Desk.ChangeOperator(context.Background(), me.OperatorID, admin.OperatorChange{Status: &status}); err != nil {
+	if _, err := w.Admin.ChangeOperator(context.Background(), me.OperatorID, admin.OperatorChange{Status: &status}); err != nil {
 		t.Fatal(err)
 	}
 	w.Untouched("a renewal by an account that is suspended", func() {

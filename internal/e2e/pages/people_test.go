@@ -18,7 +18,7 @@ import (
 
 func setStatus(t *testing.T, w *e2e.Env, operatorID int64, status subscription.OperatorStatus) {
 	t.Helper()
-	if _, err := w.Desk.ChangeOperator(t.Context(), operatorID, admin.OperatorChange{Status: &status}); err != nil {
+	if _, err := w.Admin.ChangeOperator(t.Context(), operatorID, admin.OperatorChange{Status: &status}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -26,7 +26,7 @@ func setStatus(t *testing.T, w *e2e.Env, operatorID int64, status subscription.O
 // loginID finds a login by its username.
 func loginID(t *testing.T, w *e2e.Env, username string) int64 {
 	t.Helper()
-	person, err := w.Desk.LoginNamed(t.Context(), username)
+	person, err := w.Admin.LoginNamed(t.Context(), username)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,12 +216,12 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	w.Pass(6 * time.Minute)
 	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).Sends(t, ravi)
 	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).Shows(t, http.StatusForbidden, `action="/step-up"`)
-	acts, err := w.Desk.FindActs(t.Context(), admin.ActQuery{OperatorID: w.Line.LCOID, Actor: "web:" + w.Line.Operator.Username, Most: 100})
+	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{OperatorID: w.Line.LCOID, Actor: "web:" + w.Line.Operator.Username, Most: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := map[string]int{}
-	for _, act := range acts.Acts {
+	for _, act := range acts.Entries {
 		done[act.Action]++
 		if act.Origin == "" {
 			t.Errorf("%s was written down without where it came from", act.Action)
@@ -306,7 +306,7 @@ func TestConsole_MakesOperatorRoles(t *testing.T) {
 	staff.Post(w.OperatorPage("/logins"), form).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.")
 	form.Set("role", "readonly")
 	staff.Post(w.OperatorPage("/logins"), form).Shows(t, http.StatusOK, "This is shown once.")
-	person, err := w.Desk.LoginNamed(t.Context(), "ravi")
+	person, err := w.Admin.LoginNamed(t.Context(), "ravi")
 	if err != nil || person.Role != login.ReadOnly || person.OperatorID != w.Line.LCOID {
 		t.Errorf("ravi is %+v, %v", person, err)
 	}

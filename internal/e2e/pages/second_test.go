@@ -17,7 +17,7 @@ func TestRollingSum_FourTimesTheLimitWaits(t *testing.T) {
 	maker, checker := w.As(t, w.Person(t, "maker", login.Finance, 0)), w.As(t, w.Person(t, "checker", login.Finance, 0))
 	var wallets []string
 	for _, name := range []string{"One Cable", "Two Cable", "Three Cable", "Four Cable"} {
-		operator, err := w.Desk.CreateOperator(t.Context(), name, admin.OperatorChange{})
+		operator, err := w.Admin.CreateOperator(t.Context(), name, admin.OperatorChange{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -161,7 +161,7 @@ func TestSecurityLog_SignIns(t *testing.T) {
 		t.Fatal(err)
 	}
 	yes := true
-	if _, err := w.Desk.ChangeLogin(t.Context(), people.ID, admin.LoginChange{Disabled: &yes}); err != nil {
+	if _, err := w.Admin.ChangeLogin(t.Context(), people.ID, admin.LoginChange{Disabled: &yes}); err != nil {
 		t.Fatal(err)
 	}
 	log.next(fields{"event": "login_disabled", "outcome": "done"})
@@ -209,19 +209,19 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	key, err := w.Desk.IssueKey(ctx, lco, access.AllPermissions)
+	key, err := w.Admin.IssueKey(ctx, lco, access.AllPermissions)
 	do("issue", err)
 	log.next(fields{"event": "key_issued", "outcome": "done", "operator": float64(lco), "ip": nil})
-	do("permit", w.Desk.PermitKey(ctx, key.ID, 1))
+	do("permit", w.Admin.PermitKey(ctx, key.ID, 1))
 	log.next(fields{"event": "key_permissions_changed"})
-	rotated, err := w.Desk.RotateKey(ctx, key.ID, time.Hour)
+	rotated, err := w.Admin.RotateKey(ctx, key.ID, time.Hour)
 	do("rotate", err)
 	log.next(fields{"event": "key_rotated"}) // the old key,
 	log.next(fields{"event": "key_rotated"}) // and the new one
-	do("revoke", w.Desk.RevokeKey(ctx, rotated.ID))
+	do("revoke", w.Admin.RevokeKey(ctx, rotated.ID))
 	log.next(fields{"event": "key_revoked"})
 
-	person, password, err := w.Desk.CreateLogin(ctx, admin.NewLogin{Username: "ravi", Name: "Ravi", Role: login.Viewer})
+	person, password, err := w.Admin.CreateLogin(ctx, admin.NewLogin{Username: "ravi", Name: "Ravi", Role: login.Viewer})
 	do("create", err)
 	log.next(fields{"event": "login_created", "change.role.to": "viewer"})
 	finance, off, on := login.Finance, true, false
@@ -234,11 +234,11 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 		{admin.LoginChange{Disabled: &on}, fields{"event": "login_enabled"}},
 		{admin.LoginChange{Name: new("Ravi K")}, fields{"event": "login_changed"}},
 	} {
-		_, err := w.Desk.ChangeLogin(ctx, person.ID, step.change)
+		_, err := w.Admin.ChangeLogin(ctx, person.ID, step.change)
 		do("change", err)
 		log.next(step.want)
 	}
-	_, reset, err := w.Desk.ResetPassword(ctx, person.ID)
+	_, reset, err := w.Admin.ResetPassword(ctx, person.ID)
 	do("reset", err)
 	log.next(fields{"event": "password_reset"})
 	factor := w.Person(t, "factor", login.Viewer, 0)
@@ -246,12 +246,12 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	enrolled, err := w.Node.Store.LoginNamed(ctx, "factor")
 	do("find", err)
 	log.skip()
-	_, err = w.Desk.ResetTOTP(ctx, enrolled.ID)
+	_, err = w.Admin.ResetTOTP(ctx, enrolled.ID)
 	do("reset", err)
 	log.next(fields{"event": "second_factor_reset", "change.totp.to": "false"})
 
 	inactive, active, blocked := subscription.OperatorInactive, subscription.OperatorActive, subscription.APIBlocked
-	other, err := w.Desk.CreateOperator(ctx, "Other", admin.OperatorChange{})
+	other, err := w.Admin.CreateOperator(ctx, "Other", admin.OperatorChange{})
 	do("create", err)
 	log.next(fields{"event": "operator_created"})
 	for _, step := range []struct {
@@ -263,17 +263,17 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 		{admin.OperatorChange{API: &blocked}, fields{"event": "operator_api_changed", "change.api.to": "blocked"}},
 		{admin.OperatorChange{RateLimit: new(77)}, fields{"event": "operator_changed", "change.rate_limit.to": "77"}},
 	} {
-		_, err := w.Desk.ChangeOperator(ctx, other.ID, step.change)
+		_, err := w.Admin.ChangeOperator(ctx, other.ID, step.change)
 		do("change", err)
 		log.next(step.want)
 	}
-	do("delete", w.Desk.DeleteOperator(ctx, other.ID))
+	do("delete", w.Admin.DeleteOperator(ctx, other.ID))
 	log.next(fields{"event": "operator_deleted"})
-	_, err = w.Desk.UndeleteOperator(ctx, other.ID)
+	_, err = w.Admin.UndeleteOperator(ctx, other.ID)
 	do("undelete", err)
 	log.next(fields{"event": "operator_undeleted"})
 	// What is refused has changed nothing, and is no event.
-	if err := w.Desk.RevokeKey(ctx, 4711); err == nil {
+	if err := w.Admin.RevokeKey(ctx, 4711); err == nil {
 		t.Error("a key that is not there was revoked")
 	}
 	log.none("a refusal")
@@ -287,7 +287,7 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	if added["session"] == nil || added["request_id"] == nil {
 		t.Errorf("it lacks the session or the request: %v", added)
 	}
-	if _, err := w.Desk.DisallowAddress(ctx, lco, "203.0.113.7"); err != nil {
+	if _, err := w.Admin.DisallowAddress(ctx, lco, "203.0.113.7"); err != nil {
 		t.Fatal(err)
 	}
 	log.next(fields{"event": "whitelist_removed"})
@@ -309,10 +309,10 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	maker.Post("/console/approvals/3/withdraw", url.Values{"reason": {"typed wrongly"}})
 	log.next(fields{"event": "proposal_withdrawn"})
 
-	_, err = w.Desk.StartMaintenance(ctx, "drill")
+	_, err = w.Admin.StartMaintenance(ctx, "drill")
 	do("maintenance on", err)
 	log.next(fields{"event": "maintenance_on"})
-	do("maintenance off", w.Desk.EndMaintenance(ctx, false, ""))
+	do("maintenance off", w.Admin.EndMaintenance(ctx, false, ""))
 	log.next(fields{"event": "maintenance_off"})
 
 	// Turned away.

@@ -110,7 +110,7 @@ func TestStepUp_TenWrongTriesEndTheSession(t *testing.T) {
 func TestTemporaryPassword_EndsAndSaysSoOnlyToWhoHasIt(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	made, password, err := w.Desk.CreateLogin(t.Context(), admin.NewLogin{Username: "ravi", Name: "Ravi", Role: login.Counter, OperatorID: w.Line.LCOID})
+	made, password, err := w.Admin.CreateLogin(t.Context(), admin.NewLogin{Username: "ravi", Name: "Ravi", Role: login.Counter, OperatorID: w.Line.LCOID})
 	if err != nil {
 		t.Fatal(err)
 	}

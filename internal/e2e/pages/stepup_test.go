@@ -28,12 +28,12 @@ func TestStepUp_WideningAccess(t *testing.T) {
 		}
 	}
 	me := w.NewOperator("Sagar Cable", access.AllPermissions)
-	gone, err := w.Desk.CreateOperator(ctx, "Nadi Cable", admin.OperatorChange{})
+	gone, err := w.Admin.CreateOperator(ctx, "Nadi Cable", admin.OperatorChange{})
 	must(err)
-	must(w.Desk.DeleteOperator(ctx, gone.ID))
-	clerk, _, err := w.Desk.CreateLogin(ctx, admin.NewLogin{Username: "clerk", Name: "Clerk", Role: login.Viewer})
+	must(w.Admin.DeleteOperator(ctx, gone.ID))
+	clerk, _, err := w.Admin.CreateLogin(ctx, admin.NewLogin{Username: "clerk", Name: "Clerk", Role: login.Viewer})
 	must(err)
-	owner, _, err := w.Desk.CreateLogin(ctx, admin.NewLogin{Username: "sagar", Name: "Sagar", Role: login.Owner, OperatorID: me.OperatorID})
+	owner, _, err := w.Admin.CreateLogin(ctx, admin.NewLogin{Username: "sagar", Name: "Sagar", Role: login.Owner, OperatorID: me.OperatorID})
 	must(err)
 
 	// state is all that the forms below can change.
@@ -45,25 +45,25 @@ func TestStepUp_WideningAccess(t *testing.T) {
 	}
 	now := func() (s state) {
 		t.Helper()
-		operator, err := w.Desk.Operator(ctx, me.OperatorID)
+		operator, err := w.Admin.Operator(ctx, me.OperatorID)
 		must(err)
 		s.operator = fmt.Sprint(operator.Status, operator.API, operator.RateLimit, operator.CommissionBPS)
-		other, err := w.Desk.Operator(ctx, gone.ID)
+		other, err := w.Admin.Operator(ctx, gone.ID)
 		must(err)
 		s.gone = string(other.Status)
 		for id, text := range map[int64]*string{clerk.ID: &s.clerk, owner.ID: &s.owner} {
-			person, err := w.Desk.Login(ctx, id)
+			person, err := w.Admin.Login(ctx, id)
 			must(err)
 			*text = fmt.Sprint(person.Role, person.Disabled)
 		}
-		keys, err := w.Desk.Keys(ctx, me.OperatorID)
+		keys, err := w.Admin.Keys(ctx, me.OperatorID)
 		must(err)
 		s.permissions = keys[0].Permissions
 		var list []netip.Prefix
-		list, err = w.Desk.Whitelist(ctx, me.OperatorID)
+		list, err = w.Admin.Whitelist(ctx, me.OperatorID)
 		must(err)
 		s.whitelist = fmt.Sprint(list)
-		all, err := w.Desk.Operators(ctx)
+		all, err := w.Admin.Operators(ctx)
 		must(err)
 		s.operators = len(all)
 		return s

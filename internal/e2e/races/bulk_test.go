@@ -22,7 +22,7 @@ func TestABulkRenewalIsRunByTheNodeAndGoesOnAfterARestart(t *testing.T) {
 		w.Script(mobile, "slow")
 	}
 	before := w.Money(me)
-	desk := func() *bulk.Desk { return bulk.NewDesk(w.Node.Store, w.Node.Operations, w.Now) }
+	desk := func() *bulk.Service { return bulk.NewService(w.Node.Store, w.Node.Operations, w.Now) }
 	job, err := desk().Prepare(t.Context(), bulk.Order{
 		OperatorID: me.OperatorID, Actor: "web:asha", Title: "list", Kind: operation.Renew, Wishes: bulk.FromSubscribers(ids),
 	})

@@ -18,7 +18,7 @@ func TestAChangeByTheCommandLineHoldsForEveryRequestThatBeginsAfterIt(t *testing
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1000000", "log.level=error")
 	limit := 1_000_000
 	me := w.NewOperator("one", access.AllPermissions)
-	if _, err := w.Desk.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
+	if _, err := w.Admin.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
 		t.Fatal(err)
 	}
 	lco, key := fmt.Sprint(me.OperatorID), fmt.Sprint(me.ID)

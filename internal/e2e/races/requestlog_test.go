@@ -33,16 +33,16 @@ func TestCallsAreFoundInTheRequestLogAfterARestart(t *testing.T) {
 	for _, e := range page.Entries {
 		found[e.Code] = e
 	}
-	if e := found[fault.OK]; e.Path != e2e.Balance || e.Status != 200 || e.KeyHint != access.Hint(mine.Key) || e.Evidence != nil {
+	if e := found[fault.OK]; e.Path != e2e.Balance || e.Status != 200 || e.KeyHint != access.Hint(mine.Key) || e.Signature != nil {
 		t.Errorf("the balance was kept as %+v", e)
 	}
 	e := found[fault.InvalidSignature]
-	if e.RequestID != refused.ID || e.Evidence == nil {
+	if e.RequestID != refused.ID || e.Signature == nil {
 		t.Fatalf("the refusal was kept as %+v; want the request %s with its evidence", e, refused.ID)
 	}
 	want := strings.Join([]string{"GET", "/api/v1/subscription", "mobile=9876543210", signed.Get("X-Timestamp"), signed.Get("X-Nonce"), ""}, "\n")
-	if !strings.HasPrefix(e.Evidence.StringToSign, want) {
-		t.Errorf("the server computed %q; want %q and the hash of nothing", e.Evidence.StringToSign, want)
+	if !strings.HasPrefix(e.Signature.StringToSign, want) {
+		t.Errorf("the server computed %q; want %q and the hash of nothing", e.Signature.StringToSign, want)
 	}
 	if hints := requestlog.Explain(e); len(hints) != 1 || hints[0].Cause != requestlog.UpperCaseSignature {
 		t.Errorf("explained by %v; want %s", hints, requestlog.UpperCaseSignature)

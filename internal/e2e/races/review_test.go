@@ -91,16 +91,16 @@ func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
 			id := first.Text("transaction_id")
 			w.Until(what+" is on the list for a person", func() bool {
 				w.Pass(time.Minute)
-				operations, err := w.Desk.InReview(t.Context())
+				operations, err := w.Admin.InReview(t.Context())
 				return err == nil && len(operations) == 1 && operations[0].ID == id && operations[0].NeedsPerson
 			})
 			if got := w.Transaction(me, key); got.Text("status") != "needs_review" || got.Text("wallet.held") != "true" {
 				t.Errorf("%s: meanwhile it is %s", what, got.Raw)
 			}
-			if _, err := w.Desk.SettleReview(t.Context(), id, confirm, "asked them on the phone"); err != nil {
+			if _, err := w.Admin.SettleReview(t.Context(), id, confirm, "asked them on the phone"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.Desk.SettleReview(t.Context(), id, !confirm, "changed my mind"); err == nil {
+			if _, err := w.Admin.SettleReview(t.Context(), id, !confirm, "changed my mind"); err == nil {
 				t.Errorf("%s: settled twice", what)
 			}
 			want, reason := fault.OK, ""
@@ -124,26 +124,26 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1h")
 	me := w.Rich("me", "1000")
 	_, first := w.InReview(me, "activate", "timeout_applied", "9811111111", "late-success")
-	if _, err := w.Desk.SettleReview(t.Context(), first.Text("transaction_id"), false, "they said no"); err != nil {
+	if _, err := w.Admin.SettleReview(t.Context(), first.Text("transaction_id"), false, "they said no"); err != nil {
 		t.Fatal(err)
 	}
 	money := w.Money(me)
 	w.Pass(11 * time.Minute)
 	w.Until("the exception is raised", func() bool {
-		entries, err := w.Desk.Exceptions(t.Context(), false)
+		entries, err := w.Admin.Exceptions(t.Context(), false)
 		return err == nil && len(entries) == 1 && entries[0].TransactionID == first.Text("transaction_id") && entries[0].Kind == "LATE_SUCCESS"
 	})
 	if got := w.Transaction(me, "late-success"); got.Text("status") != "failed" || w.Money(me) != money || money != [2]int64{1000_00, 0} {
 		t.Errorf("the money moved: %s, %v", got.Raw, w.Money(me))
 	}
-	entries, err := w.Desk.Exceptions(t.Context(), false)
+	entries, err := w.Admin.Exceptions(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Desk.CloseException(t.Context(), entries[0].ID, "charged by hand"); err != nil {
+	if err := w.Admin.CloseException(t.Context(), entries[0].ID, "charged by hand"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Desk.CloseException(t.Context(), entries[0].ID, "again"); err == nil {
+	if err := w.Admin.CloseException(t.Context(), entries[0].ID, "again"); err == nil {
 		t.Error("closed twice")
 	}
 	w.Audited()
@@ -156,7 +156,7 @@ func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1m")
 	me := w.Rich("me", "1000")
 	voids := func(id string) int {
-		history, err := w.Desk.OperationHistory(t.Context(), id)
+		history, err := w.Admin.OperationHistory(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 		_, first := w.InReview(me, "activate", "gateway_error", mobile, key)
 		id := first.Text("transaction_id")
 		w.Steer("status", `{"mode":"down"}`)
-		if _, err := w.Desk.SettleReview(t.Context(), id, false, "they said no"); err != nil {
+		if _, err := w.Admin.SettleReview(t.Context(), id, false, "they said no"); err != nil {
 			t.Fatal(err)
 		}
 		return id
@@ -187,7 +187,7 @@ func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 	id = refund("9833333333", "refunded-unheard")
 	w.Until("a person is told", func() bool {
 		w.Pass(2 * time.Minute)
-		entries, err := w.Desk.Exceptions(t.Context(), false)
+		entries, err := w.Admin.Exceptions(t.Context(), false)
 		return err == nil && len(entries) == 1 && entries[0].TransactionID == id && entries[0].Kind == "VOID_UNANSWERED"
 	})
 	if got := voids(id); got != 3 {
@@ -243,7 +243,7 @@ func TestAMissingAddonIsFollowedUp(t *testing.T) {
 		}
 	}
 
-	entries, err := w.Desk.Exceptions(t.Context(), false)
+	entries, err := w.Admin.Exceptions(t.Context(), false)
 	if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "-2.1: ") {
 		t.Errorf("exceptions %+v, %v; want one, for the answer about something else", entries, err)
 	}
@@ -251,10 +251,10 @@ func TestAMissingAddonIsFollowedUp(t *testing.T) {
 	w.Script("9690000000", "success", "reject", "reject", "reject", "reject", "reject", "reject")
 	closed := w.Operate(me, "activate", "addon-closed", e2e.Order{"full_name": "Asha", "mobile": "9690000000", "plan_id": "COMBO-1"})
 	id := closed.Text("transaction_id")
-	if err := w.Desk.CloseAddon(t.Context(), id, "the customer does not want it"); err != nil {
+	if err := w.Admin.CloseAddon(t.Context(), id, "the customer does not want it"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Desk.CloseAddon(t.Context(), id, "again"); err == nil {
+	if err := w.Admin.CloseAddon(t.Context(), id, "again"); err == nil {
 		t.Error("closed twice")
 	}
 	asked := len(w.Simulator.Calls("9690000000"))

@@ -60,7 +60,7 @@ func FuzzProviderAnswer(f *testing.F) {
 		defer response.Body.Close()
 		got, failed := read(response)
 		for question, meanings := range map[string]map[string]meaning{"apply": applyAnswers, "status": statusAnswers, "void": voidAnswers} {
-			var answer operation.Answer
+			var answer operation.Reply
 			if failed != nil {
 				answer = failed.judged().answer
 			} else {

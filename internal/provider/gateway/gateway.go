@@ -97,7 +97,7 @@ func (g *Gateway) Close() { g.transport.CloseIdleConnections() }
 
 // Apply sends an order, once. A caller who hangs up does not stop it: from the
 // first byte on, the order may be carried out.
-func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.Answer {
+func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.Reply {
 	ctx, cancel := g.detached(ctx)
 	defer cancel()
 
@@ -105,7 +105,7 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.An
 	if !known || order.Reference == "" {
 		return g.conclude(string(order.Kind), judged{
 			cause: Unreachable,
-			answer: operation.Answer{
+			answer: operation.Reply{
 				Outcome: operation.Rejected,
 				NotSent: true,
 				Detail:  "the order was not sent: it has no reference, or is of no kind the provider knows",
@@ -126,7 +126,7 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.An
 }
 
 // ResetPassword asks for a customer's app password to be replaced, once.
-func (g *Gateway) ResetPassword(ctx context.Context, reset operation.PasswordReset) operation.Answer {
+func (g *Gateway) ResetPassword(ctx context.Context, reset operation.PasswordReset) operation.Reply {
 	ctx, cancel := g.detached(ctx)
 	defer cancel()
 
@@ -143,7 +143,7 @@ func (g *Gateway) ResetPassword(ctx context.Context, reset operation.PasswordRes
 }
 
 // Status asks what became of a reference.
-func (g *Gateway) Status(ctx context.Context, order operation.Order) operation.Answer {
+func (g *Gateway) Status(ctx context.Context, order operation.Order) operation.Reply {
 	ctx, cancel := g.detached(ctx)
 	defer cancel()
 
@@ -155,7 +155,7 @@ func (g *Gateway) Status(ctx context.Context, order operation.Order) operation.A
 }
 
 // Void asks for a reference never to be carried out.
-func (g *Gateway) Void(ctx context.Context, order operation.Order) operation.Answer {
+func (g *Gateway) Void(ctx context.Context, order operation.Order) operation.Reply {
 	ctx, cancel := g.detached(ctx)
 	defer cancel()
 
@@ -217,7 +217,7 @@ func (g *Gateway) detached(ctx context.Context) (context.Context, context.Cancel
 }
 
 // conclude reports a call and hands its answer on.
-func (g *Gateway) conclude(what string, result judged) operation.Answer {
+func (g *Gateway) conclude(what string, result judged) operation.Reply {
 	g.observe(Observation{What: what, Cause: result.cause, Verdict: result.answer.Outcome})
 	return result.answer
 }

@@ -65,7 +65,7 @@ func (g *Gateway) judge(got reply, order operation.Order, meanings map[string]me
 	case said.status == "rejected" && tidy(said.message) == "":
 		return violation("status %q without a message", said.status).judged()
 	}
-	result := judged{cause: Answered, answer: operation.Answer{
+	result := judged{cause: Answered, answer: operation.Reply{
 		Outcome:     means.verdict,
 		NotFound:    means.notFound,
 		Transaction: said.transaction,

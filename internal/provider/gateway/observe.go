@@ -46,10 +46,10 @@ func violation(format string, args ...any) *failure {
 // judged is an answer with its cause.
 type judged struct {
 	cause  Cause
-	answer operation.Answer
+	answer operation.Reply
 }
 
 // judged is what a failure means for an order: nothing is known.
 func (f *failure) judged() judged {
-	return judged{cause: f.cause, answer: operation.Answer{Detail: f.detail}}
+	return judged{cause: f.cause, answer: operation.Reply{Detail: f.detail}}
 }

@@ -89,7 +89,7 @@ func TestProbeBelievesOnlyAnAnswer(t *testing.T) {
 // more. A void is none, however much is said beside it.
 func TestWhatIsSaidBesideAVoidIsNoRejection(t *testing.T) {
 	g := open(t, Config{URL: answering(t, 200, `{"reference":"`+order.Reference+`","status":"voided","message":"Cancelled."}`).URL})
-	for name, ask := range map[string]func(context.Context, operation.Order) operation.Answer{"status": g.Status, "void": g.Void} {
+	for name, ask := range map[string]func(context.Context, operation.Order) operation.Reply{"status": g.Status, "void": g.Void} {
 		if got := ask(t.Context(), order); got.Outcome != operation.Rejected || got.Message != "" || got.Detail == "" {
 			t.Errorf("%s = %+v; want it rejected, what was said kept for staff alone", name, got)
 		}

@@ -24,7 +24,7 @@ import (
 // leave says nothing.
 func checkNothingSent(t *testing.T, provider operation.Provider) {
 	t.Helper()
-	answers := atOnce(len(questions), func(i int) operation.Answer {
+	answers := atOnce(len(questions), func(i int) operation.Reply {
 		return questions[i].ask(provider, sample(questions[i].kind, "CX1", "9812345678"))
 	})
 	for i, q := range questions {

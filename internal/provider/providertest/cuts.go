@@ -63,7 +63,7 @@ func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
 		length = answered
 	}
 	next := 1
-	ask := func() (operation.Order, operation.Answer) {
+	ask := func() (operation.Order, operation.Reply) {
 		next++
 		o := order(next)
 		return o, q.ask(provider, o)
@@ -91,7 +91,7 @@ func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
 	}
 }
 
-func (way cutting) check(t *testing.T, s *server, q question, order operation.Order, got operation.Answer, after, length int) {
+func (way cutting) check(t *testing.T, s *server, q question, order operation.Order, got operation.Reply, after, length int) {
 	t.Helper()
 	wanted := unknown
 	if q.name == "status" && way.reused && got.Outcome == operation.Confirmed {

@@ -54,7 +54,7 @@ func voidFirst(h *house) {
 func sameReferenceAtOnce(h *house) {
 	for i, kind := range kinds {
 		order := sample(kind, fmt.Sprintf("CX%d", i), "9812345678")
-		answers := atOnce(32, func(int) operation.Answer { return apply(h, order) })
+		answers := atOnce(32, func(int) operation.Reply { return apply(h, order) })
 		h.effects(order.Reference, 1)
 
 		settled := status(h, order)
@@ -75,7 +75,7 @@ func voidRaces(h *house) {
 		if i%2 == 0 {
 			h.Script(h.T, order.Mobile, "slow")
 		}
-		answers := atOnce(2, func(n int) operation.Answer {
+		answers := atOnce(2, func(n int) operation.Reply {
 			if n == 0 {
 				return apply(h, order)
 			}
@@ -167,8 +167,8 @@ func scriptOrder(h *house) {
 }
 
 // atOnce asks several times at once.
-func atOnce(times int, ask func(int) operation.Answer) []operation.Answer {
-	answers := make([]operation.Answer, times)
+func atOnce(times int, ask func(int) operation.Reply) []operation.Reply {
+	answers := make([]operation.Reply, times)
 	var all sync.WaitGroup
 	start := make(chan struct{})
 	for i := range answers {

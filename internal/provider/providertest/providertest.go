@@ -121,7 +121,7 @@ func (w want) String() string {
 
 // mismatch says what is wrong with an answer; empty if nothing is. Beside what
 // is wanted it looks after what holds for every answer.
-func (w want) mismatch(got operation.Answer) string {
+func (w want) mismatch(got operation.Reply) string {
 	came := want{got.Outcome, got.NotFound, got.NotSent}
 	switch {
 	case came != w:
@@ -136,7 +136,7 @@ func (w want) mismatch(got operation.Answer) string {
 	return ""
 }
 
-func (w want) check(t testing.TB, doing string, got operation.Answer) {
+func (w want) check(t testing.TB, doing string, got operation.Reply) {
 	t.Helper()
 	if wrong := w.mismatch(got); wrong != "" {
 		t.Errorf("%s: %s", doing, wrong)
@@ -147,7 +147,7 @@ func (w want) check(t testing.TB, doing string, got operation.Answer) {
 type question struct {
 	name string
 	kind operation.Kind
-	ask  func(operation.Provider, operation.Order) operation.Answer
+	ask  func(operation.Provider, operation.Order) operation.Reply
 }
 
 // questions are the three orders, and what recovery asks later.
@@ -161,15 +161,15 @@ var questions = []question{
 
 func (q question) isOrder() bool { return q.name != "status" && q.name != "void" }
 
-func apply(p operation.Provider, order operation.Order) operation.Answer {
+func apply(p operation.Provider, order operation.Order) operation.Reply {
 	return p.Apply(context.Background(), order)
 }
 
-func status(p operation.Provider, order operation.Order) operation.Answer {
+func status(p operation.Provider, order operation.Order) operation.Reply {
 	return p.Status(context.Background(), order)
 }
 
-func void(p operation.Provider, order operation.Order) operation.Answer {
+func void(p operation.Provider, order operation.Order) operation.Reply {
 	return p.Void(context.Background(), order)
 }
 

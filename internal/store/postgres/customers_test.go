@@ -62,7 +62,7 @@ func confirmed(op operation.Operation) operation.Settlement {
 		Why: "the provider confirmed", ProviderTransaction: "P-" + op.ID,
 		Calls: []operation.ProviderCall{{
 			Reference: op.ID, What: "renew", Component: "TV", AskedAt: noon, AnsweredAt: noon,
-			Answer: operation.Answer{Outcome: operation.Confirmed, Transaction: "P-" + op.ID},
+			Reply: operation.Reply{Outcome: operation.Confirmed, Transaction: "P-" + op.ID},
 		}},
 	}
 }

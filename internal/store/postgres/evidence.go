@@ -61,10 +61,10 @@ func writeCalls(batch *pgx.Batch, all []callOf) {
 		column(all, func(c callOf) string { return c.Reference }),
 		column(all, func(c callOf) string { return c.What }),
 		column(all, func(c callOf) string { return c.Component }),
-		column(all, func(c callOf) string { return c.Answer.Outcome.String() }),
-		column(all, func(c callOf) *string { return possibleText(c.Answer.Transaction) }),
+		column(all, func(c callOf) string { return c.Reply.Outcome.String() }),
+		column(all, func(c callOf) *string { return possibleText(c.Reply.Transaction) }),
 		// Our own word for staff, or else the provider's for people.
-		column(all, func(c callOf) string { return cmp.Or(c.Answer.Detail, c.Answer.Message) }),
+		column(all, func(c callOf) string { return cmp.Or(c.Reply.Detail, c.Reply.Message) }),
 		column(all, func(c callOf) string { return c.node }),
 		column(all, func(c callOf) int64 { return c.AskedAt.UnixMilli() }),
 		column(all, func(c callOf) *int64 { return possibleMillis(c.AnsweredAt) }))

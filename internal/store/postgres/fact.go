@@ -22,7 +22,7 @@ const factTries = 10
 // durable, was refused, or failed; the caller's hanging up counts only until a
 // connection is there. The fact may run several times, each from the beginning.
 func (db *DB) do(ctx context.Context, run func(*tx) error) error {
-	var acts []admin.LoggedAct
+	var acts []admin.AuditEntry
 	err := db.locks.persevere(ctx, func() error {
 		return db.repeat(ctx, func(conn *pgxpool.Conn) error {
 			return try(ctx, conn, db.locks.solo, func(tx *tx) error {

@@ -12,7 +12,7 @@ import (
 
 // ChangeFactors changes a person's second factors and ends every session but the one that it
 // was done in.
-func (db *DB) ChangeFactors(ctx context.Context, deed login.Deed, c login.FactorChange) error {
+func (db *DB) ChangeFactors(ctx context.Context, deed login.OwnAction, c login.FactorChange) error {
 	return db.ownLogin(ctx, deed, c.PersonID, c.Version, func(tx *tx) error {
 		err := spend(tx, login.Rise{PersonID: c.PersonID, Version: c.Version, Proof: c.Proof, SteppedUpAt: c.At})
 		if err != nil {

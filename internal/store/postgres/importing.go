@@ -16,8 +16,8 @@ import (
 
 // CheckImport judges rows against what is there. Numbers and ids that can be released
 // at that moment are free.
-func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow, now time.Time) ([]admin.ImportVerdict, error) {
-	verdicts := make([]admin.ImportVerdict, len(rows))
+func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow, now time.Time) ([]admin.ImportResult, error) {
+	verdicts := make([]admin.ImportResult, len(rows))
 	err := db.snapshot(ctx, func(from querier) error {
 		for i, row := range rows {
 			var err error
@@ -32,7 +32,7 @@ func (db *DB) CheckImport(ctx context.Context, rows []admin.ImportRow, now time.
 
 // judgeImport says everything that stands in the way of a row. What the row does
 // not have is not looked for.
-func judgeImport(from querier, row admin.ImportRow, now time.Time) (admin.ImportVerdict, error) {
+func judgeImport(from querier, row admin.ImportRow, now time.Time) (admin.ImportResult, error) {
 	var problems []string
 	if row.OperatorID != 0 {
 		operator, err := operatorByID(from, row.OperatorID)
@@ -41,7 +41,7 @@ func judgeImport(from querier, row admin.ImportRow, now time.Time) (admin.Import
 		case errors.As(err, &refusal):
 			problems = append(problems, refusal.Reason)
 		case err != nil:
-			return admin.ImportVerdict{}, err
+			return admin.ImportResult{}, err
 		case operator.Status == subscription.OperatorDeleted:
 			problems = append(problems, fmt.Sprintf("operator %d was deleted", row.OperatorID))
 		}
@@ -49,7 +49,7 @@ func judgeImport(from querier, row admin.ImportRow, now time.Time) (admin.Import
 	if row.PlanID != "" {
 		var known bool
 		if err := from.queryRow(`SELECT EXISTS (SELECT 1 FROM plans WHERE id = $1)`, row.PlanID).Scan(&known); err != nil {
-			return admin.ImportVerdict{}, fmt.Errorf("look up plan %s: %w", row.PlanID, err)
+			return admin.ImportResult{}, fmt.Errorf("look up plan %s: %w", row.PlanID, err)
 		}
 		if !known {
 			problems = append(problems, fmt.Sprintf("there is no plan %s", row.PlanID))
@@ -57,9 +57,9 @@ func judgeImport(from querier, row admin.ImportRow, now time.Time) (admin.Import
 	}
 	found, known, err := foundForImport(from, row, now)
 	if err != nil {
-		return admin.ImportVerdict{}, err
+		return admin.ImportResult{}, err
 	}
-	return admin.ImportVerdict{Known: known, Problem: strings.Join(append(problems, found...), "; ")}, nil
+	return admin.ImportResult{Known: known, Problem: strings.Join(append(problems, found...), "; ")}, nil
 }
 
 // foundForImport looks for who has the row's id or number and keeps it.
@@ -75,25 +75,25 @@ func foundForImport(from querier, row admin.ImportRow, now time.Time) (problems 
 		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
 		  FROM subscribers s LEFT JOIN cycles c ON c.subscriber_id = s.id AND c.seq = 1 AND c.operation_id IS NULL
 		 WHERE s.id = $1 OR s.mobile = $2`, row.SubscriberID, row.Mobile)
-	verdicts, err := collect(found, err, func(r scanner) (admin.ImportVerdict, error) {
+	verdicts, err := collect(found, err, func(r scanner) (admin.ImportResult, error) {
 		var id, mobile, name, plan string
 		var operatorID int64
 		var ends sql.NullInt64
 		if err := r.Scan(&id, &mobile, &operatorID, &name, &plan, &ends); err != nil {
-			return admin.ImportVerdict{}, err
+			return admin.ImportResult{}, err
 		}
 		same := id == row.SubscriberID && mobile == row.Mobile && operatorID == row.OperatorID
 		switch {
 		case slices.ContainsFunc(free, func(l lapsed) bool { return l.id == id }):
-			return admin.ImportVerdict{}, nil
+			return admin.ImportResult{}, nil
 		case same && name == row.Name && plan == row.PlanID && moment(ends).Equal(row.Expires):
-			return admin.ImportVerdict{Known: true}, nil
+			return admin.ImportResult{Known: true}, nil
 		case same:
-			return admin.ImportVerdict{Problem: fmt.Sprintf("subscriber %s is there already, with another name, plan or expiry", id)}, nil
+			return admin.ImportResult{Problem: fmt.Sprintf("subscriber %s is there already, with another name, plan or expiry", id)}, nil
 		case id == row.SubscriberID:
-			return admin.ImportVerdict{Problem: fmt.Sprintf("subscriber_id %s belongs to another subscriber", id)}, nil
+			return admin.ImportResult{Problem: fmt.Sprintf("subscriber_id %s belongs to another subscriber", id)}, nil
 		}
-		return admin.ImportVerdict{Problem: fmt.Sprintf("mobile %s belongs to another subscriber", mobile)}, nil
+		return admin.ImportResult{Problem: fmt.Sprintf("mobile %s belongs to another subscriber", mobile)}, nil
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("look for subscriber %s: %w", row.SubscriberID, err)

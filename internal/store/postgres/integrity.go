@@ -48,7 +48,7 @@ func (db *DB) UseIntegrityKeys(ctx context.Context, keys *integrity.Keys, now ti
 
 // signAction makes the MAC of a staff action, and says under which key. Both are nil in
 // a store whose actions are not keyed: previous is nil.
-func signAction(tx *tx, previous []byte, a admin.LoggedAct) (code []byte, key any, err error) {
+func signAction(tx *tx, previous []byte, a admin.AuditEntry) (code []byte, key any, err error) {
 	if previous == nil {
 		return nil, nil, nil
 	}

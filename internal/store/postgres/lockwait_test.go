@@ -349,7 +349,7 @@ func TestClaims_SkipLockedOperations(t *testing.T) {
 	}
 	release := f.lock(`SELECT FROM operations WHERE operator_id = $1 FOR UPDATE`, ours[0].OperatorID)
 	defer release()
-	claim := operation.Claim{Now: noon.Add(time.Hour), Node: "node-1", Until: noon.Add(2 * time.Hour), Most: 8}
+	claim := operation.Claim{Now: noon.Add(time.Hour), Node: "node-1", Until: noon.Add(2 * time.Hour), Limit: 8}
 	for i, claims := range []func(context.Context, operation.Claim) ([]operation.Operation, error){f.db.ClaimReviews, f.db.ClaimAddons, f.db.ClaimLateChecks} {
 		claimed, err := claims(t.Context(), claim)
 		if err != nil || len(claimed) != 1 || claimed[0].ID != theirs[i].ID {

@@ -48,7 +48,7 @@ type Options struct {
 	Observe Observer
 	// Acted is told of every staff action, and of what people did to their own logins,
 	// once it is committed, with the context of whoever did it. Nil tells nobody.
-	Acted func(context.Context, admin.LoggedAct)
+	Acted func(context.Context, admin.AuditEntry)
 	// Begin is asked before a node begins a store, or opens one that has no operators
 	// yet; an error keeps it from doing so. Nil allows it.
 	Begin func() error
@@ -80,7 +80,7 @@ type DB struct {
 	primaries atomic.Int64
 	broken    chan struct{} // never closed: another primary may come
 	ids       *subscription.IDs
-	acted     func(context.Context, admin.LoggedAct)
+	acted     func(context.Context, admin.AuditEntry)
 	// keys sign staff actions and digests; nil until UseIntegrityKeys.
 	keys atomic.Pointer[integrity.Keys]
 }

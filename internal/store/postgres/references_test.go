@@ -37,9 +37,9 @@ func TestReferences_ProposalOfAnOlderBinaryIsInTheWay(t *testing.T) {
 	address := migrated(t)
 	db := open(t, address)
 	now := func() time.Time { return time.UnixMilli(1_800_000_000_000) }
-	operator, err := admin.NewDesk(db, nil, "cli:asha", now).CreateOperator(t.Context(), "one", admin.OperatorChange{})
+	operator, err := admin.NewService(db, nil, "cli:asha", now).CreateOperator(t.Context(), "one", admin.OperatorChange{})
 	ok(t, err)
-	asha := admin.NewDesk(db, nil, "web:asha", now).As(admin.Finance, admin.Limits{ApprovalAbove: money.Paise(100)})
+	asha := admin.NewService(db, nil, "web:asha", now).As(admin.Finance, admin.Limits{ApprovalAbove: money.Paise(100)})
 	exec(t, raw(t, address), `
 		INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status)
 		SELECT 'topup', id, 90000000, '123456', '', 0, '', 'topup 123456', 'web:binu', 1800000000000, 'open' FROM operators`)
@@ -56,7 +56,7 @@ func TestReferences_OlderNodeBesideTheFirstOfThisRelease(t *testing.T) {
 	address := migrated(t)
 	older, db, conn := open(t, address), open(t, address), raw(t, address)
 	now := func() time.Time { return time.UnixMilli(1_800_000_000_000) }
-	desk := func(db *DB) *admin.Desk { return admin.NewDesk(db, nil, "cli:asha", now) }
+	desk := func(db *DB) *admin.Service { return admin.NewService(db, nil, "cli:asha", now) }
 	var operators [2]int64
 	for i := range operators {
 		operator, err := desk(older).CreateOperator(t.Context(), "operator", admin.OperatorChange{})

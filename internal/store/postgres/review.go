@@ -119,10 +119,10 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 	}
 	var claimed []operation.Operation
 	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
-		if len(claimed) == c.Most || part[0] == part[1] {
+		if len(claimed) == c.Limit || part[0] == part[1] {
 			break
 		}
-		rows, err := tx.query(statement, c.Now.UnixMilli(), c.Most-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0), inHand)
+		rows, err := tx.query(statement, c.Now.UnixMilli(), c.Limit-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0), inHand)
 		some, err := collect(rows, err, readOperation)
 		if err != nil {
 			return nil, fmt.Errorf("claim what is due: %w", err)

@@ -184,7 +184,7 @@ func closeOthers(tx *tx, personID int64, but login.TokenHash) error {
 
 // ownLogin makes a change that somebody makes to their own login, with its row in the
 // log of acts, unless the login has moved since they were asked to prove themselves.
-func (db *DB) ownLogin(ctx context.Context, deed login.Deed, personID, version int64, change func(*tx) error) error {
+func (db *DB) ownLogin(ctx context.Context, deed login.OwnAction, personID, version int64, change func(*tx) error) error {
 	return db.do(ctx, func(tx *tx) error {
 		before, err := lockAccount(tx, personID)
 		if err != nil {
@@ -206,7 +206,7 @@ func (db *DB) ownLogin(ctx context.Context, deed login.Deed, personID, version i
 
 // ChangePassword replaces a password, and ends every session but the one that it was
 // done in.
-func (db *DB) ChangePassword(ctx context.Context, deed login.Deed, c login.PasswordChange) error {
+func (db *DB) ChangePassword(ctx context.Context, deed login.OwnAction, c login.PasswordChange) error {
 	return db.ownLogin(ctx, deed, c.PersonID, c.Version, func(tx *tx) error {
 		err := changeLogin(tx, c.PersonID, `password_hash = $2, password_changed_at = $3, must_change_password = 0, browser_epoch = browser_epoch + 1`, c.Hash, deed.At.UnixMilli())
 		if err != nil {

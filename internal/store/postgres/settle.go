@@ -81,7 +81,7 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 				op, err = readOperation(row)
 				return err
 			})
-		var said []operation.Answer
+		var said []operation.Reply
 		looking.Queue(definiteAnswers, s.OperationID).Query(func(rows pgx.Rows) (err error) {
 			said, err = collect(rows, nil, readAnswer)
 			return err
@@ -117,7 +117,7 @@ const definiteAnswers = `
 	SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
 	 WHERE operation_id = $1 AND reference = $1 AND outcome <> 'unknown' ORDER BY id`
 
-func readAnswer(row scanner) (a operation.Answer, err error) {
+func readAnswer(row scanner) (a operation.Reply, err error) {
 	var outcome string
 	err = row.Scan(&outcome, &a.Transaction, &a.Message)
 	a.Outcome = operation.ParseOutcome(outcome)

@@ -176,13 +176,13 @@ func (w *wording) stretch(q report.OperationQuery) {
 		moment, both = `created_at + 0`, `(created_at + 0, id)` // it has been found by something else
 	}
 	switch {
-	case q.Last != (report.Place{}):
+	case q.Last != (report.Cursor{}):
 		w.says(` AND `+both+` >= (?, ?)`, q.Last.Number, q.Last.ID)
 	case !q.From.IsZero():
 		w.says(` AND `+moment+` >= ?`, q.From.UnixMilli())
 	}
 	switch {
-	case q.After != (report.Place{}):
+	case q.After != (report.Cursor{}):
 		w.says(` AND `+both+` < (?, ?)`, q.After.Number, q.After.ID)
 	case !q.Before.IsZero():
 		w.says(` AND `+moment+` < ?`, q.Before.UnixMilli())
@@ -190,13 +190,13 @@ func (w *wording) stretch(q report.OperationQuery) {
 }
 
 // PassOperations finds the operation with so many before it, in an index alone.
-func (db *DB) PassOperations(ctx context.Context, q report.OperationQuery, many int) (last report.Place, found bool, err error) {
+func (db *DB) PassOperations(ctx context.Context, q report.OperationQuery, many int) (last report.Cursor, found bool, err error) {
 	var ask wording
 	ask.says(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
 	ask.stretch(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
 	ask.says(` ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`, many)
-	places, err := paged(ctx, db, ask, func(row scanner) (report.Place, error) {
-		var p report.Place
+	places, err := paged(ctx, db, ask, func(row scanner) (report.Cursor, error) {
+		var p report.Cursor
 		err := row.Scan(&p.Number, &p.ID)
 		return p, err
 	})

@@ -19,7 +19,7 @@ type tx struct {
 	ctx   context.Context
 	begun pgx.Tx
 	// acts are the staff actions that were written down.
-	acts []admin.LoggedAct
+	acts []admin.AuditEntry
 	// keys sign staff actions and digests; nil in a store that was given none.
 	keys *integrity.Keys
 }

@@ -21,7 +21,7 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 	if !act.Covers(operatorID) {
 		return fmt.Errorf("%s of operator %d acts on %s of operator %d", act.Actor, act.Within, subject, operatorID)
 	}
-	logged := admin.LoggedAct{Act: act, OperatorID: operatorID, Subject: subject}
+	logged := admin.AuditEntry{Act: act, OperatorID: operatorID, Subject: subject}
 	for _, state := range []struct {
 		value any
 		text  *string
@@ -71,15 +71,15 @@ func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, aft
 	return nil
 }
 
-// ActUnder reads the act that was done under a voucher.
-func (db *DB) ActUnder(ctx context.Context, voucher string) (admin.LoggedAct, bool, error) {
+// AuditEntryByVoucher reads the act that was done under a voucher.
+func (db *DB) AuditEntryByVoucher(ctx context.Context, voucher string) (admin.AuditEntry, bool, error) {
 	return actUnder(db.read(ctx), voucher)
 }
 
 // actUnder finds the act by how its reason ends, which is indexed.
-func actUnder(q querier, voucher string) (admin.LoggedAct, bool, error) {
+func actUnder(q querier, voucher string) (admin.AuditEntry, bool, error) {
 	if len(voucher) != admin.VoucherLength {
-		return admin.LoggedAct{}, false, fmt.Errorf("voucher %q has not %d characters", voucher, admin.VoucherLength)
+		return admin.AuditEntry{}, false, fmt.Errorf("voucher %q has not %d characters", voucher, admin.VoucherLength)
 	}
 	act, err := readAct(q.queryRow(`
 		SELECT `+actColumns+` FROM staff_acts 
@@ -93,9 +93,9 @@ func actUnder(q querier, voucher string) (admin.LoggedAct, bool, error) {
 	return act, true, nil
 }
 
-// FindActs reads what staff did, newest first: an operator's by an index, and all
+// FindAuditEntries reads what staff did, newest first: an operator's by an index, and all
 // others one after the other, down to where it is told to look.
-func (db *DB) FindActs(ctx context.Context, q admin.ActQuery) ([]admin.LoggedAct, error) {
+func (db *DB) FindAuditEntries(ctx context.Context, q admin.AuditQuery) ([]admin.AuditEntry, error) {
 	var ask wording
 	ask.says(`SELECT `+actColumns+` FROM staff_acts WHERE id < ? AND id > ?`, q.Top(), q.Above)
 	if q.OperatorID != 0 {
@@ -121,8 +121,8 @@ func (db *DB) FindActs(ctx context.Context, q admin.ActQuery) ([]admin.LoggedAct
 	return collect(rows, err, readAct)
 }
 
-func readAct(row scanner) (admin.LoggedAct, error) {
-	var a admin.LoggedAct
+func readAct(row scanner) (admin.AuditEntry, error) {
+	var a admin.AuditEntry
 	var at sql.NullInt64
 	err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash, &a.Origin)
 	a.At = moment(at)

@@ -86,8 +86,8 @@ func (db *DB) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin.Co
 	})
 }
 
-// ActPage reads some of what staff did, oldest first.
-func (db *DB) ActPage(ctx context.Context, q admin.ListQuery) ([]admin.LoggedAct, error) {
+// AuditPage reads some of what staff did, oldest first.
+func (db *DB) AuditPage(ctx context.Context, q admin.ListQuery) ([]admin.AuditEntry, error) {
 	if err := db.known(ctx, q.OperatorID); err != nil {
 		return nil, err
 	}

@@ -134,7 +134,7 @@ func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err er
 		   AND EXISTS (SELECT 1 FROM operations o INDEXED BY ` + kind.index + ` WHERE o.operator_id = queue.operator_id AND ` + kind.member + ` AND ` + kind.due + ` <= ?1)
 		 LIMIT ?4`
 	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
-		rows, err := tx.query(operators, c.Now.UnixMilli(), part[0], part[1], c.Most-len(ids)+len(c.Held))
+		rows, err := tx.query(operators, c.Now.UnixMilli(), part[0], part[1], c.Limit-len(ids)+len(c.Held))
 		due, err := collect(rows, err, func(row scanner) (id int64, err error) {
 			err = row.Scan(&id)
 			return id, err
@@ -143,7 +143,7 @@ func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err er
 			return nil, err
 		}
 		for _, operatorID := range due {
-			held, room := c.Held[operatorID], min(c.Room(operatorID), c.Most-len(ids))
+			held, room := c.Held[operatorID], min(c.Room(operatorID), c.Limit-len(ids))
 			if room == 0 {
 				continue
 			}
@@ -156,7 +156,7 @@ func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err er
 				return nil, err
 			}
 			some = slices.DeleteFunc(some, func(id string) bool { return slices.Contains(held, id) })
-			if ids = append(ids, some[:min(room, len(some))]...); len(ids) == c.Most {
+			if ids = append(ids, some[:min(room, len(some))]...); len(ids) == c.Limit {
 				return ids, nil
 			}
 		}

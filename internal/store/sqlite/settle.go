@@ -103,7 +103,7 @@ func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement)
 	rows, err := tx.query(`
 		SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
 		 WHERE operation_id = ?1 AND reference = ?1 AND outcome <> 'unknown' ORDER BY id`, op.ID)
-	said, err := collect(rows, err, func(row scanner) (a operation.Answer, err error) {
+	said, err := collect(rows, err, func(row scanner) (a operation.Reply, err error) {
 		var outcome string
 		err = row.Scan(&outcome, &a.Transaction, &a.Message)
 		a.Outcome = operation.ParseOutcome(outcome)
@@ -245,14 +245,14 @@ func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall) error {
 	for _, call := range calls {
 		// Our own word for staff, or else the provider's for people.
-		detail := call.Answer.Detail
+		detail := call.Reply.Detail
 		if detail == "" {
-			detail = call.Answer.Message
+			detail = call.Reply.Message
 		}
 		_, err := tx.exec(`
 			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
-			operationID, call.Reference, call.What, call.Component, call.Answer.Outcome.String(), textOrNull(call.Answer.Transaction),
+			operationID, call.Reference, call.What, call.Component, call.Reply.Outcome.String(), textOrNull(call.Reply.Transaction),
 			detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
 		if err != nil {
 			return fmt.Errorf("write down a provider call: %w", err)

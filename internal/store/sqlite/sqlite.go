@@ -40,7 +40,7 @@ type Options struct {
 	Observe Observer
 	// Acted is told of every staff action, and of what people did to their own logins,
 	// once it is committed, with the context of whoever did it. Nil tells nobody.
-	Acted func(context.Context, admin.LoggedAct)
+	Acted func(context.Context, admin.AuditEntry)
 	// Before is called before every batch with the writer's pragmas, for tests of
 	// a disk that fills up. Nil does nothing.
 	Before func(pragma func(text string) (int64, error))

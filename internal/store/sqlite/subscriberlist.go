@@ -126,14 +126,14 @@ func namedSubscribers(ask *wording, q report.SubscriberQuery) {
 }
 
 // PassTerms finds the term with so many before it, in an index alone.
-func (db *DB) PassTerms(ctx context.Context, q report.SubscriberQuery, many int) (last report.Place, found bool, err error) {
+func (db *DB) PassTerms(ctx context.Context, q report.SubscriberQuery, many int) (last report.Cursor, found bool, err error) {
 	var ask wording
 	ask.says(`SELECT t.term, t.subscriber_id FROM subscriber_terms t`)
 	termsWithin(&ask, q)
 	ask.says(` ORDER BY t.term, t.subscriber_id LIMIT 1 OFFSET ?`, many)
 	err = db.read(ctx).queryRow(ask.text, ask.args...).Scan(&last.Text, &last.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return report.Place{}, false, nil
+		return report.Cursor{}, false, nil
 	}
 	return last, err == nil, err
 }
@@ -144,14 +144,14 @@ func termsWithin(ask *wording, q report.SubscriberQuery) {
 	if len(q.Terms) > 0 {
 		prefix := q.Terms[0]
 		if q.After.Text < prefix {
-			q.After = report.Place{Text: prefix}
+			q.After = report.Cursor{Text: prefix}
 		}
 		ask.says(` WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ?`,
 			q.OperatorID, q.After.Text, q.After.ID, report.PastPrefix(prefix))
 	} else {
 		ask.says(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?)`, q.OperatorID, q.After.Text, q.After.ID)
 	}
-	if q.Last != (report.Place{}) {
+	if q.Last != (report.Cursor{}) {
 		ask.says(` AND (t.term, t.subscriber_id) <= (?, ?)`, q.Last.Text, q.Last.ID)
 	}
 }
@@ -159,10 +159,10 @@ func termsWithin(ask *wording, q report.SubscriberQuery) {
 func expiringSubscribers(ask *wording, q report.SubscriberQuery) {
 	subscriberRow(ask, `''`, `subscribers s`, q)
 	// The border is a place too: everybody who expires now has expired.
-	border := report.Place{Number: q.Now.UnixMilli(), ID: report.PastPrefix("")}
+	border := report.Cursor{Number: q.Now.UnixMilli(), ID: report.PastPrefix("")}
 	from := q.After
 	if q.Standing == report.Expired {
-		if from == (report.Place{}) || from.Number > border.Number {
+		if from == (report.Cursor{}) || from.Number > border.Number {
 			from = border
 		}
 		ask.says(` WHERE s.operator_id = ? AND (s.expires_at, s.id) < (?, ?) ORDER BY s.expires_at DESC, s.id DESC`, q.OperatorID, from.Number, from.ID)

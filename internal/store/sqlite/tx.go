@@ -19,7 +19,7 @@ type tx struct {
 	nonces nonces
 	places places
 	// acts are the staff actions that the current write has logged.
-	acts []admin.LoggedAct
+	acts []admin.AuditEntry
 	// keys sign staff actions and digests; nil in a store that was given none.
 	keys atomic.Pointer[integrity.Keys]
 }

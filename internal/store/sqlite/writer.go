@@ -40,7 +40,7 @@ type writer struct {
 	log      *checkpoints // nil for a tool, which leaves the log to SQLite
 	turn     turnstile
 	observe  Observer
-	acted    func(context.Context, admin.LoggedAct)
+	acted    func(context.Context, admin.AuditEntry)
 	before   func(pragma func(text string) (int64, error))
 	around   func(commit func() error) error
 	queue    chan *fact
@@ -56,8 +56,8 @@ type writer struct {
 // out of the waiting state.
 type fact struct {
 	run   func(*tx) error
-	asks  *question         // instead, if it only reads
-	acts  []admin.LoggedAct // that it has written down
+	asks  *question          // instead, if it only reads
+	acts  []admin.AuditEntry // that it has written down
 	err   error
 	state atomic.Int32
 	done  chan struct{}

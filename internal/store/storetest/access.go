@@ -70,7 +70,7 @@ func (s *shop) canApprove(checker string, p admin.Proposal, at time.Time) {
 }
 
 // administrator is the desk of one in the console.
-func (h *house) administrator(name string, at time.Time) *admin.Desk {
+func (h *house) administrator(name string, at time.Time) *admin.Service {
 	h.hire(name, admin.Administrator)
 	return h.deskOf(name, admin.Administrator, at)
 }
@@ -93,19 +93,19 @@ var sponsorships = []struct {
 	what string
 	// hire makes the login on the command line, if it is there before.
 	hire func(h *house, name string)
-	give func(d *admin.Desk, h *house, name string) (admin.Outcome, error)
+	give func(d *admin.Service, h *house, name string) (admin.Outcome, error)
 	told string
 }{
-	{"created", func(*house, string) {}, func(d *admin.Desk, h *house, name string) (admin.Outcome, error) {
+	{"created", func(*house, string) {}, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
 		return d.SubmitLogin(h.Context(), created(name, login.Finance))
 	}, "created your login"},
-	{"password", func(h *house, name string) { h.hire(name, admin.Finance) }, func(d *admin.Desk, h *house, name string) (admin.Outcome, error) {
+	{"password", func(h *house, name string) { h.hire(name, admin.Finance) }, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
 		return d.SubmitPasswordReset(h.Context(), h.known(name).ID)
 	}, "reset your password"},
-	{"totp", func(h *house, name string) { h.hire(name, admin.Finance); h.withTOTP(name) }, func(d *admin.Desk, h *house, name string) (admin.Outcome, error) {
+	{"totp", func(h *house, name string) { h.hire(name, admin.Finance); h.withTOTP(name) }, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
 		return d.SubmitTOTPReset(h.Context(), h.known(name).ID)
 	}, "reset your second factor"},
-	{"role", func(h *house, name string) { h.hire(name, admin.Viewer) }, func(d *admin.Desk, h *house, name string) (admin.Outcome, error) {
+	{"role", func(h *house, name string) { h.hire(name, admin.Viewer) }, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
 		return d.SubmitRole(h.Context(), h.known(name).ID, login.Finance)
 	}, "gave you your role"},
 }
@@ -195,7 +195,7 @@ func newLoginsWait(h *house) {
 	_, err := asha.SubmitLogin(s.Context(), created("eager", login.Finance))
 	s.must(err)
 	p := s.proposedBy("third", noon, "eager")
-	eager := admin.NewDesk(s.Store, sealer{}, "web:eager", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
+	eager := admin.NewService(s.Store, sealer{}, "web:eager", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
 	_, err = eager.Approve(s.Context(), p.ID)
 	s.must(err)
 }
@@ -268,17 +268,17 @@ func handedOnRefused(h *house) {
 	s.hire("binu", admin.Administrator)
 	s.hire("chitra", admin.Finance)
 	binu, chitra := s.known("binu").ID, s.known("chitra").ID
-	at := func(d *admin.Desk, submit func(*admin.Desk) (admin.Outcome, error)) {
+	at := func(d *admin.Service, submit func(*admin.Service) (admin.Outcome, error)) {
 		s.Helper()
 		if outcome, err := submit(d); err != nil || outcome.Waits() {
 			s.Fatalf("%+v, %v; want it done at once", outcome, err)
 		}
 	}
-	reset := func(id int64) func(*admin.Desk) (admin.Outcome, error) {
-		return func(d *admin.Desk) (admin.Outcome, error) { return d.SubmitPasswordReset(s.Context(), id) }
+	reset := func(id int64) func(*admin.Service) (admin.Outcome, error) {
+		return func(d *admin.Service) (admin.Outcome, error) { return d.SubmitPasswordReset(s.Context(), id) }
 	}
-	role := func(role login.Role) func(*admin.Desk) (admin.Outcome, error) {
-		return func(d *admin.Desk) (admin.Outcome, error) { return d.SubmitRole(s.Context(), chitra, role) }
+	role := func(role login.Role) func(*admin.Service) (admin.Outcome, error) {
+		return func(d *admin.Service) (admin.Outcome, error) { return d.SubmitRole(s.Context(), chitra, role) }
 	}
 	at(asha, reset(binu)) // binu is the only one who could agree, and it is about binu
 	asBinu := s.deskOf("binu", admin.Administrator, noon)
@@ -299,7 +299,7 @@ func handedOnRefused(h *house) {
 func shownBothRefused(h *house) {
 	s := h.shop("0")
 	asha, chitra, dev := s.administrator("asha", noon), s.administrator("chitra", noon), s.administrator("dev", noon)
-	agree := func(by *admin.Desk, name string) {
+	agree := func(by *admin.Service, name string) {
 		outcome, err := asha.SubmitLogin(s.Context(), created(name, login.Finance))
 		s.must(err)
 		s.must(first(by.Approve(s.Context(), outcome.Proposal.ID)))
@@ -314,7 +314,7 @@ func shownBothRefused(h *house) {
 func commandLineIsExempt(h *house) {
 	s := h.shop("0")
 	asha := s.administrator("asha", noon)
-	cli := admin.NewDesk(s.Store, sealer{}, "cli:root", func() time.Time { return noon })
+	cli := admin.NewService(s.Store, sealer{}, "cli:root", func() time.Time { return noon })
 	for _, name := range []string{"binu", "chitra"} {
 		made, _, err := cli.CreateLogin(s.Context(), created(name, login.Administrator))
 		s.must(err)

@@ -26,29 +26,29 @@ func actsAreFound(h *house) {
 
 	for _, tt := range []struct {
 		what  string
-		query admin.ActQuery
+		query admin.AuditQuery
 		want  []int64
 	}{
-		{"all", admin.ActQuery{}, []int64{5, 4, 3, 2, 1}},
-		{"the newest two", admin.ActQuery{Most: 2}, []int64{5, 4}},
-		{"those before the fourth", admin.ActQuery{Below: 4}, []int64{3, 2, 1}},
-		{"an operator's", admin.ActQuery{OperatorID: second.ID}, []int64{5, 4, 2}},
-		{"a person's", admin.ActQuery{Actor: "web:asha"}, []int64{5, 3}},
-		{"half a name", admin.ActQuery{Actor: "web:as"}, nil},
-		{"of a kind", admin.ActQuery{Action: "lco create"}, []int64{2, 1}},
-		{"on something, however it is written", admin.ActQuery{Search: "neft"}, []int64{4, 3}},
-		{"on something with the signs of a pattern", admin.ActQuery{Search: "0%_o"}, []int64{5}},
-		{"a sign of a pattern that nothing has", admin.ActQuery{Search: "N%T"}, nil},
-		{"from a moment on", admin.ActQuery{From: noon.Add(2 * time.Hour)}, []int64{5, 4}},
-		{"until before a moment", admin.ActQuery{Before: noon.Add(2 * time.Hour)}, []int64{3, 2, 1}},
-		{"by everything at once", admin.ActQuery{
+		{"all", admin.AuditQuery{}, []int64{5, 4, 3, 2, 1}},
+		{"the newest two", admin.AuditQuery{Most: 2}, []int64{5, 4}},
+		{"those before the fourth", admin.AuditQuery{Below: 4}, []int64{3, 2, 1}},
+		{"an operator's", admin.AuditQuery{OperatorID: second.ID}, []int64{5, 4, 2}},
+		{"a person's", admin.AuditQuery{Actor: "web:asha"}, []int64{5, 3}},
+		{"half a name", admin.AuditQuery{Actor: "web:as"}, nil},
+		{"of a kind", admin.AuditQuery{Action: "lco create"}, []int64{2, 1}},
+		{"on something, however it is written", admin.AuditQuery{Search: "neft"}, []int64{4, 3}},
+		{"on something with the signs of a pattern", admin.AuditQuery{Search: "0%_o"}, []int64{5}},
+		{"a sign of a pattern that nothing has", admin.AuditQuery{Search: "N%T"}, nil},
+		{"from a moment on", admin.AuditQuery{From: noon.Add(2 * time.Hour)}, []int64{5, 4}},
+		{"until before a moment", admin.AuditQuery{Before: noon.Add(2 * time.Hour)}, []int64{3, 2, 1}},
+		{"by everything at once", admin.AuditQuery{
 			OperatorID: second.ID, Actor: "web:ravi", Action: "wallet topup", Search: "NEFT", From: noon, Before: noon.Add(3 * time.Hour), Below: 5,
 		}, []int64{4}},
 	} {
 		if tt.query.Most == 0 {
 			tt.query.Most = 100
 		}
-		found, err := h.FindActs(h.Context(), tt.query)
+		found, err := h.FindAuditEntries(h.Context(), tt.query)
 		h.must(err)
 		var got []int64
 		for _, one := range found {
@@ -60,7 +60,7 @@ func actsAreFound(h *house) {
 	}
 	all := h.acts()
 	slices.Reverse(all)
-	found, err := h.FindActs(h.Context(), admin.ActQuery{Most: 100})
+	found, err := h.FindAuditEntries(h.Context(), admin.AuditQuery{Most: 100})
 	h.must(err)
 	if fmt.Sprint(found) != fmt.Sprint(all) {
 		h.Errorf("found %v; want the same acts as in the whole log, %v", found, all)
@@ -96,12 +96,12 @@ func actsUnderVouchers(h *house) {
 	if issued.Load() != 1 || len(keys) != 1 {
 		h.Fatalf("%d keys were issued under one voucher, and there are %d; want 1", issued.Load(), len(keys))
 	}
-	first, found, err := h.ActUnder(h.Context(), once)
+	first, found, err := h.AuditEntryByVoucher(h.Context(), once)
 	h.must(err)
 	if !found || first.Action != "key issue" || first.Subject != fmt.Sprintf("key %d", keys[0].ID) || first.OperatorID != operator.ID {
 		h.Errorf("under the voucher was done %+v, %v", first, found)
 	}
-	_, found, err = h.ActUnder(h.Context(), other)
+	_, found, err = h.AuditEntryByVoucher(h.Context(), other)
 	h.must(err)
 	if found {
 		h.Error("something was done under a voucher that nobody used")
@@ -114,7 +114,7 @@ func actsUnderVouchers(h *house) {
 	// A rotation is one act, though it is written down for both keys.
 	successor, err := h.RotateKey(h.Context(), under("key rotate", other), keys[0].ID, noon, newCredential(operator.ID))
 	h.must(err)
-	last, found, err := h.ActUnder(h.Context(), other)
+	last, found, err := h.AuditEntryByVoucher(h.Context(), other)
 	h.must(err)
 	if !found || last.Subject != fmt.Sprintf("key %d", successor.ID) {
 		h.Errorf("the rotation is found as %+v, %v", last, found)

@@ -33,13 +33,13 @@ var amountTests = []test{
 var split = admin.Limits{ApprovalAbove: rupees("50000"), Window: 24 * time.Hour, PriceChange: 20}
 
 // teller is the desk of somebody in the console, within the limits of split.
-func (h *house) teller(name string, now time.Time) *admin.Desk {
+func (h *house) teller(name string, now time.Time) *admin.Service {
 	h.hire(name, admin.Finance)
-	return admin.NewDesk(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Finance, split)
+	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Finance, split)
 }
 
 // tops has somebody top up an operator, and demands whether that waits.
-func (s *shop) tops(desk *admin.Desk, operator subscription.Operator, amount, reference string, waits bool) admin.Outcome {
+func (s *shop) tops(desk *admin.Service, operator subscription.Operator, amount, reference string, waits bool) admin.Outcome {
 	s.Helper()
 	outcome, err := desk.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: reference})
 	s.must(err)
@@ -56,7 +56,7 @@ func sumPerPerson(h *house) {
 	s.tops(asha, s.operator, "50000", "NEFT-1", false)
 	for i, other := range others {
 		outcome := s.tops(asha, other, "50000", name("NEFT", i), true)
-		want := admin.SecondNeeded{Amount: rupees("50000"), Limit: rupees("50000"), Window: 24 * time.Hour, Moved: rupees("50000"), Person: "asha", OperatorID: other.ID}
+		want := admin.ApprovalNeeded{Amount: rupees("50000"), Limit: rupees("50000"), Window: 24 * time.Hour, Moved: rupees("50000"), Person: "asha", OperatorID: other.ID}
 		if outcome.Why == nil || *outcome.Why != want {
 			s.Errorf("it waits because of %+v; want %+v", outcome.Why, want)
 		}
@@ -111,7 +111,7 @@ func sumWindow(h *house) {
 func sumCommandLine(h *house) {
 	s := h.shop("0")
 	other := h.operator("other")
-	root := admin.NewDesk(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
+	root := admin.NewService(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
 	for i := range 4 {
 		_, _, err := root.TopUp(s.Context(), s.paid("50000", name("NEFT", i)))
 		s.must(err)
@@ -131,8 +131,8 @@ func sumCommandLine(h *house) {
 
 func sumKinds(h *house) {
 	s := h.shop("100000")
-	desk := func(name string, above string) *admin.Desk {
-		return admin.NewDesk(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(48 * time.Hour) }).
+	desk := func(name string, above string) *admin.Service {
+		return admin.NewService(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(48 * time.Hour) }).
 			As(admin.Finance, admin.Limits{ApprovalAbove: rupees(above), Window: time.Hour})
 	}
 	_, err := desk("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("-600"), "counted wrongly")
@@ -241,15 +241,15 @@ func sumRepeats(h *house) {
 
 func sumZeroLimit(h *house) {
 	s := h.shop("0")
-	always := admin.NewDesk(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{Window: time.Hour})
+	always := admin.NewService(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{Window: time.Hour})
 	s.tops(always, s.operator, "0.01", "NEFT-1", true)
 	_, _, err := s.Store.TopUp(s.Context(), act("wallet topup"), s.paid("1", "NEFT-2"))
 	s.must(err)
-	var why *admin.SecondNeeded
+	var why *admin.ApprovalNeeded
 	if _, _, err := always.TopUp(s.Context(), s.paid("0.01", "NEFT-3")); !errors.As(err, &why) {
 		s.Errorf("one paisa alone: %v; want a second person", err)
 	}
-	if got := s.acts(); slices.ContainsFunc(got, func(a admin.LoggedAct) bool { return a.Actor == "web:asha" && a.Action == "wallet topup" }) {
+	if got := s.acts(); slices.ContainsFunc(got, func(a admin.AuditEntry) bool { return a.Actor == "web:asha" && a.Action == "wallet topup" }) {
 		s.Error("asha topped up alone")
 	}
 }
@@ -259,7 +259,7 @@ func sumZeroLimit(h *house) {
 func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
 	h := newHouse(t, place)
 	s := h.shop("0")
-	root := admin.NewDesk(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
+	root := admin.NewService(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
 	_, _, err := root.TopUp(s.Context(), s.paid("60000.01", "NEFT-1"))
 	s.must(err)
 	_, err = root.Adjust(s.Context(), s.operator.ID, rupees("-0.07"), "counted wrongly")
@@ -293,8 +293,8 @@ func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
 func sumAcrossLogins(h *house) {
 	s := h.shop("0")
 	h.hire("asha", admin.Administrator)
-	in := func(name string, role admin.Role) *admin.Desk {
-		return admin.NewDesk(h.Store, sealer{}, "web:"+name, func() time.Time { return noon }).As(role, split)
+	in := func(name string, role admin.Role) *admin.Service {
+		return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return noon }).As(role, split)
 	}
 	for _, name := range []string{"one", "two"} {
 		made, err := in("asha", admin.Administrator).SubmitLogin(h.Context(), admin.NewLogin{Username: name, Name: name, Role: login.Finance})

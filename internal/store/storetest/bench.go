@@ -183,7 +183,7 @@ func (g *ground) renew(n int) error {
 		OperationID: op.ID, Epoch: 1, To: operation.Success, At: now, Node: "node-1", Why: "the provider confirmed", ProviderTransaction: "P" + request,
 		Calls: []operation.ProviderCall{{
 			Reference: op.ID, What: "renew", Component: op.Main, AskedAt: now, AnsweredAt: now,
-			Answer: operation.Answer{Outcome: operation.Confirmed, Transaction: "P" + request},
+			Reply: operation.Reply{Outcome: operation.Confirmed, Transaction: "P" + request},
 		}},
 	})
 	if err == nil && !settled {

@@ -26,11 +26,13 @@ func (sealer) Seal(access.Secret, int64, access.KeyHash) ([]byte, error) {
 }
 
 // clerk is the desk of somebody in the console, at noon.
-func (h *house) clerk(name string, role admin.Role) *admin.Desk { return h.clerkAt(name, role, noon) }
+func (h *house) clerk(name string, role admin.Role) *admin.Service {
+	return h.clerkAt(name, role, noon)
+}
 
 // clerkAt is the desk of somebody in the console. Who may propose has a login, which
 // the command line made.
-func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Desk {
+func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Service {
 	if admin.May(role, admin.ProposalMake) {
 		h.hire(name, role)
 	}
@@ -38,8 +40,8 @@ func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Desk
 }
 
 // deskOf is the desk of somebody in the console, with a login or without.
-func (h *house) deskOf(name string, role admin.Role, now time.Time) *admin.Desk {
-	desk := admin.NewDesk(h.Store, sealer{}, "web:"+name, func() time.Time { return now })
+func (h *house) deskOf(name string, role admin.Role, now time.Time) *admin.Service {
+	desk := admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now })
 	return desk.As(role, limits).From(netip.MustParseAddr("192.0.2.7"))
 }
 
@@ -85,17 +87,17 @@ func rolesHold(h *house) {
 	for _, row := range []struct {
 		what string
 		role admin.Role
-		do   func(*admin.Desk) error
+		do   func(*admin.Service) error
 	}{
-		{"a viewer's whitelist", admin.Viewer, func(d *admin.Desk) error {
+		{"a viewer's whitelist", admin.Viewer, func(d *admin.Service) error {
 			return first(d.AllowAddress(s.Context(), s.operator.ID, "192.0.2.1"))
 		}},
-		{"support's top-up", admin.Support, func(d *admin.Desk) error { return first(d.SubmitTopUp(s.Context(), s.paid("5", "r"))) }},
-		{"support's proposal", admin.Support, func(d *admin.Desk) error { return first(d.SubmitTopUp(s.Context(), s.paid("5000", "r"))) }},
-		{"finance's key", admin.Finance, func(d *admin.Desk) error {
+		{"support's top-up", admin.Support, func(d *admin.Service) error { return first(d.SubmitTopUp(s.Context(), s.paid("5", "r"))) }},
+		{"support's proposal", admin.Support, func(d *admin.Service) error { return first(d.SubmitTopUp(s.Context(), s.paid("5000", "r"))) }},
+		{"finance's key", admin.Finance, func(d *admin.Service) error {
 			return first(d.IssueKey(s.Context(), s.operator.ID, access.AllPermissions))
 		}},
-		{"a deletion without a role", "", func(d *admin.Desk) error { return d.DeleteOperator(s.Context(), s.operator.ID) }},
+		{"a deletion without a role", "", func(d *admin.Service) error { return d.DeleteOperator(s.Context(), s.operator.ID) }},
 	} {
 		err := row.do(s.clerk("asha", row.role))
 		s.refused(row.what, err)

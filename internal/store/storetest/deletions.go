@@ -279,8 +279,8 @@ func releasedOnce(h *house) {
 
 func importReleases(h *house) {
 	_, other := h.deletedShop()
-	desk := func(now time.Time) *admin.Desk {
-		return admin.NewDesk(h, nil, "test:asha", func() time.Time { return now })
+	desk := func(now time.Time) *admin.Service {
+		return admin.NewService(h, nil, "test:asha", func() time.Time { return now })
 	}
 	file := fmt.Sprintf("lco,subscriber_id,mobile,name,plan_id,expiry\n%d,100001,9800000001,Asha,%s,2027-12-31\n", other.operator.ID, other.plan.ID)
 	none := func(int, int) {}

@@ -30,7 +30,7 @@ var integrityTests = []test{
 }
 
 // nextMAC is what the MAC of an action must be.
-func nextMAC(previous []byte, a admin.LoggedAct) string {
+func nextMAC(previous []byte, a admin.AuditEntry) string {
 	return string(testKeys(1, 1).SignAction(previous, integrity.Action{
 		ID: a.ID, OperatorID: a.OperatorID, At: a.At.UnixMilli(), Actor: a.Actor, Action: a.Action, Subject: a.Subject,
 		Before: a.Before, After: a.After, Reason: a.Reason, Origin: a.Origin,

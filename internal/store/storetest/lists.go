@@ -123,15 +123,15 @@ func listPages(h *house) {
 		commissions, err := s.CommissionPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
 		s.must(err)
 		s.same("commissions", h.commissionLines(admin.ListQuery{OperatorID: operatorID}), ids(commissions, commissionID))
-		acts, err := s.Store.ActPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
+		acts, err := s.Store.AuditPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
 		s.must(err)
-		actID := func(a admin.LoggedAct) string { return fmt.Sprint(a.ID) }
-		s.same("acts", paged(h, func(most int, last *admin.LoggedAct) ([]admin.LoggedAct, error) {
+		actID := func(a admin.AuditEntry) string { return fmt.Sprint(a.ID) }
+		s.same("acts", paged(h, func(most int, last *admin.AuditEntry) ([]admin.AuditEntry, error) {
 			q := admin.ListQuery{OperatorID: operatorID, Most: most}
 			if last != nil {
 				q.After.Number = last.ID
 			}
-			return s.ActPage(s.Context(), q)
+			return s.AuditPage(s.Context(), q)
 		}, actID), ids(acts, actID))
 		operations, err := s.ListOperations(s.Context(), admin.OperationFilter{OperatorID: operatorID, Most: 100})
 		s.must(err)
@@ -167,7 +167,7 @@ func listBounds(h *house) {
 		s.Errorf("the ledger has %q; want two lines", got)
 	}
 	s.same("subscribers", h.subscriberLines(q), []string{"100002 9800000002 BASIC-1", "100003 9800000003 BASIC-1"})
-	if acts, err := s.ActPage(s.Context(), admin.ListQuery{From: from, Most: 10}); err != nil || len(acts) != 0 {
+	if acts, err := s.AuditPage(s.Context(), admin.ListQuery{From: from, Most: 10}); err != nil || len(acts) != 0 {
 		s.Errorf("%d acts since then, %v; want none", len(acts), err)
 	}
 }

@@ -70,8 +70,8 @@ func (h *house) session(token login.TokenHash) (record login.Record, found bool)
 	return record, found
 }
 
-func ownDeed(action string) login.Deed {
-	return login.Deed{Actor: "web:asha", Action: action, At: noon}
+func ownDeed(action string) login.OwnAction {
+	return login.OwnAction{Actor: "web:asha", Action: action, At: noon}
 }
 
 var loginTests = []test{

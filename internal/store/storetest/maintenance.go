@@ -63,7 +63,7 @@ func maintenanceSwitched(h *house) {
 	if mode, err := h.Maintenance(h.Context()); err != nil || mode.On {
 		h.Errorf("it is %+v, %v after it was switched off", mode, err)
 	}
-	acts, err := h.ActPage(h.Context(), admin.ListQuery{})
+	acts, err := h.AuditPage(h.Context(), admin.ListQuery{})
 	h.must(err)
 	var told []string
 	for _, act := range acts {

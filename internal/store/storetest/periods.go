@@ -23,7 +23,7 @@ var periodTests = []test{
 var march = admin.MonthOf(noon)
 
 // april is the desk of finance when March is over.
-func (h *house) april(name string) *admin.Desk {
+func (h *house) april(name string) *admin.Service {
 	return h.clerkAt(name, admin.Finance, march.Ends().Add(time.Hour))
 }
 

@@ -25,9 +25,9 @@ var planChangeTests = []test{
 }
 
 // planner is the desk of an administrator in the console, within the limits of split.
-func (h *house) planner(name string, now time.Time) *admin.Desk {
+func (h *house) planner(name string, now time.Time) *admin.Service {
 	h.hire(name, admin.Administrator)
-	return admin.NewDesk(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Administrator, split).BoundTerms(24)
+	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Administrator, split).BoundTerms(24)
 }
 
 // shelf makes plans from the command line, at a moment.
@@ -48,7 +48,7 @@ func months(p subscription.Plan, n int) subscription.Plan {
 }
 
 // sets has somebody set a plan, and demands whether that waits.
-func (h *house) sets(desk *admin.Desk, p subscription.Plan, waits bool) admin.Outcome {
+func (h *house) sets(desk *admin.Service, p subscription.Plan, waits bool) admin.Outcome {
 	h.Helper()
 	outcome, err := desk.SubmitPlan(h.Context(), p)
 	h.must(err)
@@ -272,7 +272,7 @@ func planChangedMeanwhile(h *house) {
 func planRights(h *house) {
 	h.shelf(dayBefore, plan("BASIC-1", "200", "TV-BASIC"))
 	wanted := plan("BASIC-1", "20", "TV-BASIC")
-	finance := admin.NewDesk(h.Store, sealer{}, "web:fina", func() time.Time { return noon }).As(admin.Finance, split)
+	finance := admin.NewService(h.Store, sealer{}, "web:fina", func() time.Time { return noon }).As(admin.Finance, split)
 	_, err := finance.SubmitPlan(h.Context(), wanted)
 	h.refused("propose without the right to set plans", err)
 	p := h.sets(h.planner("asha", noon), wanted, true).Proposal
@@ -294,7 +294,7 @@ func planRights(h *house) {
 
 func planTerms(h *house) {
 	h.shelf(dayBefore, months(plan("LONG-1", "6000", "TV-BASIC"), 60))
-	root := admin.NewDesk(h.Store, sealer{}, "cli:asha", func() time.Time { return noon }).BoundTerms(24)
+	root := admin.NewService(h.Store, sealer{}, "cli:asha", func() time.Time { return noon }).BoundTerms(24)
 	for _, p := range []subscription.Plan{months(plan("NEW-1", "2500", "TV-BASIC"), 25), months(plan("NEW-1", "100", "TV-BASIC"), 0), months(plan("LONG-1", "4800", "TV-BASIC"), 48)} {
 		_, err := root.SetPlan(h.Context(), p)
 		h.refused(fmt.Sprint(p.Months, " months"), err)
@@ -304,7 +304,7 @@ func planTerms(h *house) {
 	}
 	renamed := months(plan("LONG-1", "6100", "TV-BASIC"), 60)
 	renamed.Name = "Five years"
-	for _, desk := range []*admin.Desk{root, h.planner("asha", noon)} {
+	for _, desk := range []*admin.Service{root, h.planner("asha", noon)} {
 		_, err := desk.SetPlan(h.Context(), renamed)
 		h.must(err)
 		renamed.Price = rupees("6200")
@@ -312,7 +312,7 @@ func planTerms(h *house) {
 	h.planAt("LONG-1", "6200", 60)
 	_, err := root.SetPlan(h.Context(), months(plan("NEW-2", "2400", "TV-BASIC"), 24))
 	h.must(err)
-	var second *admin.PlanSecondNeeded
+	var second *admin.PlanApprovalNeeded
 	if _, err := h.planner("asha", noon).SubmitPlan(h.Context(), months(plan("NEW-3", "1", "TV-BASIC"), 120)); err == nil || errors.As(err, &second) {
 		h.Errorf("120 months in the console: %v; want a refusal", err)
 	}

@@ -103,7 +103,7 @@ func smallMovesAtOnce(h *house) {
 	s.refused("a large top-up alone", err)
 	_, err = asha.Adjust(s.Context(), s.operator.ID, rupees("-1000.01"), "because")
 	s.refused("a large adjustment alone", err)
-	always := admin.NewDesk(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
+	always := admin.NewService(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
 	if outcome, err := always.SubmitTopUp(s.Context(), s.paid("0.01", "NEFT-3")); err != nil || !outcome.Waits() {
 		s.Errorf("without any limit: %+v, %v; want every amount to wait", outcome, err)
 	}
@@ -275,9 +275,9 @@ func approvalRefused(h *house) {
 func settledByTwo(h *house) {
 	s := h.shop("10000")
 	op := s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview)
-	strict := func(name string) *admin.Desk {
+	strict := func(name string) *admin.Service {
 		s.hire(name, admin.Finance)
-		return admin.NewDesk(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(time.Hour) }).
+		return admin.NewService(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(time.Hour) }).
 			As(admin.Finance, admin.Limits{ApprovalAbove: rupees("198.99")})
 	}
 	asha, binu := strict("asha"), strict("binu")

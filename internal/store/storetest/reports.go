@@ -30,7 +30,7 @@ var reportTests = []test{
 const oneDay = 24 * time.Hour
 
 // desk is a desk of reports on the house's store, at a moment.
-func (h *house) desk(now time.Time) *report.Desk {
+func (h *house) desk(now time.Time) *report.Service {
 	return report.New(h.Store, report.Config{Now: func() time.Time { return now }})
 }
 
@@ -108,8 +108,8 @@ func searches(h *house) {
 	s.listed("of who is active", report.SubscriberFilter{Search: "ash", Standing: report.Active}, "100001", "ASHRAM")
 	s.listed("of who has expired", report.SubscriberFilter{Search: "ash", Standing: report.Expired}, "100002")
 	s.listed("nothing but signs is no search", report.SubscriberFilter{Search: " . "}, "100002", "100001", "100003", "100005", "ASHRAM")
-	if _, err := s.desk(noon).Subscribers(s.Context(), s.operator.ID, report.SubscriberFilter{After: "!!"}); err != report.ErrPlace {
-		s.Errorf("a place that is none: %v; want %v", err, report.ErrPlace)
+	if _, err := s.desk(noon).Subscribers(s.Context(), s.operator.ID, report.SubscriberFilter{After: "!!"}); err != report.ErrCursor {
+		s.Errorf("a place that is none: %v; want %v", err, report.ErrCursor)
 	}
 }
 

@@ -47,7 +47,7 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 		{"trade of a day", func() error { return first(h.TradeBetween(ctx, id, report.Day(now).Add(-oneDay), report.Day(now))) }},
 		{"count", func() error { return first(h.CountSubscribers(ctx, id, now)) }},
 		{"by expiry", s.asking(report.SubscriberFilter{})},
-		{"by expiry, in the middle", s.asking(report.SubscriberFilter{After: report.Place{Number: now.Add(15 * oneDay).UnixMilli(), ID: "1"}.String()})},
+		{"by expiry, in the middle", s.asking(report.SubscriberFilter{After: report.Cursor{Number: now.Add(15 * oneDay).UnixMilli(), ID: "1"}.String()})},
 		{"by name", s.asking(report.SubscriberFilter{Order: report.ByName})},
 		{"active by name", s.asking(report.SubscriberFilter{Order: report.ByName, Standing: report.Active})},
 		{"expiring in 7 days", s.asking(report.SubscriberFilter{Standing: report.Expiring, Within: 7})},

@@ -181,7 +181,7 @@ func reportTenancy(h *house) {
 		for _, search := range []string{"", "a", "asha", "98", "2", "200001", "9800000002", "asha sharma"} {
 			for _, order := range []report.Order{report.ByExpiry, report.ByName} {
 				f := report.SubscriberFilter{Standing: standing, Search: search, Order: order, Within: 15}
-				for _, after := range []string{"", report.Place{Number: 1, Text: "a", ID: "1"}.String()} {
+				for _, after := range []string{"", report.Cursor{Number: 1, Text: "a", ID: "1"}.String()} {
 					f.After = after
 					page, err := desk.Subscribers(ctx, id, f)
 					s.must(err)
@@ -214,7 +214,7 @@ func reportTenancy(h *house) {
 	}
 	for filter, want := range map[report.TransactionFilter]int{
 		{}: 2, {State: operation.NeedsReview}: 1, {Subscriber: "200001"}: 0, {Subscriber: "100001"}: 1, {PlanID: s.plan.ID}: 2, {Kind: operation.Renew}: 1,
-		{After: report.Place{Number: noon.Add(oneDay).UnixMilli(), ID: "CX"}.String()}: 2,
+		{After: report.Cursor{Number: noon.Add(oneDay).UnixMilli(), ID: "CX"}.String()}: 2,
 	} {
 		page, err := desk.Transactions(ctx, id, filter)
 		ops(fmt.Sprintf("%+v", filter), page.Rows, err, want)

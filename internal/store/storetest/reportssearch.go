@@ -26,7 +26,7 @@ var searchTests = []test{
 }
 
 // looking is a desk whose pages look at so many rows.
-func (h *house) looking(rows int) *report.Desk {
+func (h *house) looking(rows int) *report.Service {
 	return report.New(h.Store, report.Config{Now: func() time.Time { return noon }, LookedAt: rows})
 }
 
@@ -178,22 +178,22 @@ func actsInParts(h *house) {
 		h.must(err)
 	}
 	desk := h.clerk("asha", admin.Administrator)
-	for what, q := range map[string]admin.ActQuery{
+	for what, q := range map[string]admin.AuditQuery{
 		"a person's": {Actor: "web:ravi"}, "a kind": {Action: "lco create"}, "a subject": {Search: "neft-007"}, "some hours": {From: noon.Add(2 * time.Hour), Before: noon.Add(4 * time.Hour)},
 		"an operator's": {OperatorID: two.ID, Actor: "web:asha"}, "nothing": {Search: "nothing"}, "all": {},
 	} {
 		read := func(looked, most int) (ids []int64) {
 			q.Below, q.Most, q.LookedAt = 0, most, looked
 			for pages := 0; pages < 50; pages++ {
-				found, err := desk.FindActs(h.Context(), q)
+				found, err := desk.FindAuditEntries(h.Context(), q)
 				h.must(err)
-				for _, one := range found.Acts {
+				for _, one := range found.Entries {
 					ids = append(ids, one.ID)
 				}
 				switch {
-				case found.SearchedTo != 0 && len(found.Acts) < most:
+				case found.SearchedTo != 0 && len(found.Entries) < most:
 					q.Below = found.SearchedTo
-				case found.SearchedTo == 0 && len(found.Acts) == most:
+				case found.SearchedTo == 0 && len(found.Entries) == most:
 					q.Below = ids[len(ids)-1]
 				case found.SearchedTo == 0:
 					return ids

@@ -71,18 +71,18 @@ func callFoundAgain(h *house) {
 	sent := refusedCall(operator, 1, fault.InvalidSignature, 401)
 	sent.Method, sent.Path, sent.IdempotencyKey = "POST", "/api/v1/renew", "order-77"
 	sent.Address = netip.MustParseAddr("2001:db8::7")
-	sent.Evidence = requestlog.NewEvidence("POST\n/api/v1/renew\n\n1800000000\nnonce\nhash", "0123456789abcdef")
+	sent.Signature = requestlog.NewSignatureDetails("POST\n/api/v1/renew\n\n1800000000\nnonce\nhash", "0123456789abcdef")
 	log.Record(sent)
 	found := h.search(log, operator, requestlog.Query{}).Entries
-	if len(found) != 1 || found[0].Evidence == nil || found[0].ID == "" {
+	if len(found) != 1 || found[0].Signature == nil || found[0].ID == "" {
 		h.Fatalf("found %+v; want the one call with its evidence", found)
 	}
 	got, want := found[0], sent
-	if *got.Evidence != *want.Evidence {
-		h.Errorf("evidence = %+v; want %+v", *got.Evidence, *want.Evidence)
+	if *got.Signature != *want.Signature {
+		h.Errorf("evidence = %+v; want %+v", *got.Signature, *want.Signature)
 	}
 	id := got.ID
-	got.Evidence, want.Evidence, got.ID = nil, nil, ""
+	got.Signature, want.Signature, got.ID = nil, nil, ""
 	if got != want {
 		h.Errorf("found %+v; want %+v", got, want)
 	}

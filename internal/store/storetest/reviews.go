@@ -27,7 +27,7 @@ var reviewTests = []test{
 }
 
 func claim(now time.Time) operation.Claim {
-	return operation.Claim{Now: now, Node: "node-2", Until: now.Add(time.Minute), Most: 8}
+	return operation.Claim{Now: now, Node: "node-2", Until: now.Add(time.Minute), Limit: 8}
 }
 
 func (s *shop) due(what string, now time.Time, want bool) {
@@ -167,7 +167,7 @@ func claimsInTurn(h *house) {
 			{"nothing", 4, 0, nil, 0, 0, 0},
 		} {
 			c := claim(noon.Add(10 * time.Second))
-			c.Most, c.PerOperator, c.Held, c.After = row.most, row.perOperator, row.held, row.after
+			c.Limit, c.PerOperator, c.Held, c.After = row.most, row.perOperator, row.held, row.after
 			ops, err := claims(s.Context(), c)
 			s.must(err)
 			count := map[int64]int{}
@@ -180,10 +180,10 @@ func claimsInTurn(h *house) {
 		}
 		// The clock leaps past every lease: what is in hand is not claimed again.
 		leapt := claim(noon.Add(24 * time.Hour))
-		leapt.Most, leapt.PerOperator = 3, 4
+		leapt.Limit, leapt.PerOperator = 3, 4
 		inHand, err := claims(s.Context(), leapt)
 		s.must(err)
-		leapt.Now, leapt.Until, leapt.Most, leapt.Held = leapt.Now.Add(24*time.Hour), leapt.Until.Add(24*time.Hour), 8, map[int64][]string{}
+		leapt.Now, leapt.Until, leapt.Limit, leapt.Held = leapt.Now.Add(24*time.Hour), leapt.Until.Add(24*time.Hour), 8, map[int64][]string{}
 		for _, op := range inHand {
 			leapt.Held[op.OperatorID] = append(leapt.Held[op.OperatorID], op.ID)
 		}
@@ -302,9 +302,9 @@ func addonClaimedAway(h *house) {
 			a := hands[hand]
 			switch a.State = state; state {
 			case operation.AddonSuccess:
-				a.Calls[0].Answer.Outcome = operation.Confirmed
+				a.Calls[0].Reply.Outcome = operation.Confirmed
 			case operation.AddonFailed:
-				a.Calls[0].Answer.Outcome, a.Attempt = operation.Rejected, 1
+				a.Calls[0].Reply.Outcome, a.Attempt = operation.Rejected, 1
 			default:
 				a.NextAt = noon.Add(24 * time.Hour)
 			}
@@ -347,7 +347,7 @@ func lateChecks(h *house) {
 		s.Fatalf("claimed %v, %v", claimed, err)
 	}
 	stale := operation.LateCheck{OperationID: op.ID, Check: claimed[0].Checks, Again: noon.Add(time.Hour), Node: "node-1", Calls: []operation.ProviderCall{
-		{Reference: op.ID, What: "void", Answer: operation.Answer{Mismatch: true, Detail: "of another"}, AskedAt: noon, AnsweredAt: noon},
+		{Reference: op.ID, What: "void", Reply: operation.Reply{Mismatch: true, Detail: "of another"}, AskedAt: noon, AnsweredAt: noon},
 	}}
 	again, err := s.ClaimLateChecks(s.Context(), claim(noon.Add(2*time.Minute)))
 	if err != nil || len(again) != 1 || again[0].Checks != 2 {
@@ -356,7 +356,7 @@ func lateChecks(h *house) {
 	check := operation.LateCheck{
 		OperationID: op.ID, Check: again[0].Checks, Node: "node-2",
 		Calls: []operation.ProviderCall{
-			{Reference: op.ID, What: "void", Answer: operation.Answer{Outcome: operation.Confirmed, Transaction: "P-late"}, AskedAt: noon, AnsweredAt: noon},
+			{Reference: op.ID, What: "void", Reply: operation.Reply{Outcome: operation.Confirmed, Transaction: "P-late"}, AskedAt: noon, AnsweredAt: noon},
 		},
 		Exception: &operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "it was", At: noon},
 	}
@@ -403,8 +403,8 @@ func (s *shop) exceptionsOf(id string) (kinds []operation.ExceptionKind) {
 // answered is a settlement on a definite answer of the provider.
 func answered(op operation.Operation, to operation.State, transaction string) operation.Settlement {
 	st := settlement(op, to)
-	st.ProviderTransaction, st.Calls[0].Answer.Transaction = transaction, transaction
-	st.Calls[0].Answer.Outcome = map[operation.State]operation.Outcome{operation.Success: operation.Confirmed, operation.Failed: operation.Rejected}[to]
+	st.ProviderTransaction, st.Calls[0].Reply.Transaction = transaction, transaction
+	st.Calls[0].Reply.Outcome = map[operation.State]operation.Outcome{operation.Success: operation.Confirmed, operation.Failed: operation.Rejected}[to]
 	return st
 }
 
@@ -453,8 +453,8 @@ func lateWord(h *house) {
 		}
 		history, err := s.OperationHistory(s.Context(), op.ID)
 		s.must(err)
-		if last := history.Calls[len(history.Calls)-1]; last.Outcome != late.Calls[0].Answer.Outcome.String() {
-			s.Errorf("%s: the last call that is kept says %s; want %s", row.name, last.Outcome, late.Calls[0].Answer.Outcome)
+		if last := history.Calls[len(history.Calls)-1]; last.Outcome != late.Calls[0].Reply.Outcome.String() {
+			s.Errorf("%s: the last call that is kept says %s; want %s", row.name, last.Outcome, late.Calls[0].Reply.Outcome)
 		}
 	}
 }
@@ -476,7 +476,7 @@ func addonConfirmedLate(h *house) {
 	late := answered(op, operation.Success, "P-1")
 	late.AddonState = operation.AddonSuccess
 	late.Calls = append(late.Calls, operation.ProviderCall{
-		Reference: op.ID + "-2", What: "activate", Answer: operation.Answer{Outcome: operation.Confirmed}, AskedAt: noon, AnsweredAt: noon,
+		Reference: op.ID + "-2", What: "activate", Reply: operation.Reply{Outcome: operation.Confirmed}, AskedAt: noon, AnsweredAt: noon,
 	})
 	if now, settled, err := s.Settle(s.Context(), late); err != nil || settled || now.AddonState != operation.AddonClosed {
 		s.Errorf("settled %v with the add-on %s, %v", settled, now.AddonState, err)

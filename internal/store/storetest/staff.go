@@ -79,7 +79,7 @@ func operatorRefusals(h *house) {
 	h.refused("keys", err)
 	_, err = h.Whitelist(h.Context(), 4711)
 	h.refused("whitelist", err)
-	_, err = h.Store.ActPage(h.Context(), admin.ListQuery{OperatorID: 4711})
+	_, err = h.Store.AuditPage(h.Context(), admin.ListQuery{OperatorID: 4711})
 	h.refused("log", err)
 	if after := h.acts(); len(after) != len(before) {
 		h.Errorf("%d acts were logged for what was refused", len(after)-len(before))
@@ -401,9 +401,9 @@ var actTests = []test{
 	{"what is asked for under a voucher is done once, however many ask at once", actsUnderVouchers},
 }
 
-func (h *house) acts() []admin.LoggedAct {
+func (h *house) acts() []admin.AuditEntry {
 	h.Helper()
-	acts, err := h.Store.ActPage(h.Context(), admin.ListQuery{})
+	acts, err := h.Store.AuditPage(h.Context(), admin.ListQuery{})
 	h.must(err)
 	return acts
 }
@@ -467,7 +467,7 @@ func everyChangeIsLogged(h *house) {
 			}
 		}
 	}
-	of, err := h.Store.ActPage(h.Context(), admin.ListQuery{OperatorID: operator.ID})
+	of, err := h.Store.AuditPage(h.Context(), admin.ListQuery{OperatorID: operator.ID})
 	h.must(err)
 	if len(of) != len(wants)-3 {
 		h.Errorf("%d acts concern the operator; want all but the three on plans", len(of))

@@ -340,7 +340,7 @@ func badImports(h *house) {
 	for _, row := range rows {
 		verdicts, err := s.CheckImport(s.Context(), []admin.ImportRow{row.row}, noon)
 		s.must(err)
-		if want := (admin.ImportVerdict{Known: row.known, Problem: row.problem}); verdicts[0] != want {
+		if want := (admin.ImportResult{Known: row.known, Problem: row.problem}); verdicts[0] != want {
 			s.Errorf("line %d: %+v; want %+v", row.row.Line, verdicts[0], want)
 		}
 		if row.problem == "" {

@@ -26,16 +26,16 @@ func staleDeskNarrows(h *house) {
 	stale := fresh.Stale()
 	ctx := h.Context()
 
-	set := func(change admin.OperatorChange) func(*admin.Desk) error {
-		return func(d *admin.Desk) error { return first(d.ChangeOperator(ctx, operator.ID, change)) }
+	set := func(change admin.OperatorChange) func(*admin.Service) error {
+		return func(d *admin.Service) error { return first(d.ChangeOperator(ctx, operator.ID, change)) }
 	}
-	switched := func(disabled bool) func(*admin.Desk) error {
-		return func(d *admin.Desk) error {
+	switched := func(disabled bool) func(*admin.Service) error {
+		return func(d *admin.Service) error {
 			return first(d.ChangeLogin(ctx, person.ID, admin.LoginChange{Disabled: &disabled}))
 		}
 	}
-	permit := func(permissions ...access.Permission) func(*admin.Desk) error {
-		return func(d *admin.Desk) error { return d.PermitKey(ctx, key.ID, access.PermissionsOf(permissions...)) }
+	permit := func(permissions ...access.Permission) func(*admin.Service) error {
+		return func(d *admin.Service) error { return d.PermitKey(ctx, key.ID, access.PermissionsOf(permissions...)) }
 	}
 	active, inactive := subscription.OperatorActive, subscription.OperatorInactive
 	enabled, blocked := subscription.APIEnabled, subscription.APIBlocked
@@ -43,25 +43,25 @@ func staleDeskNarrows(h *house) {
 	support := login.Support
 	for _, step := range []struct {
 		what          string
-		narrow, widen func(*admin.Desk) error
+		narrow, widen func(*admin.Service) error
 	}{
 		{"status", set(admin.OperatorChange{Status: &inactive}), set(admin.OperatorChange{Status: &active})},
 		{"API", set(admin.OperatorChange{API: &blocked}), set(admin.OperatorChange{API: &enabled})},
 		{"rate limit", set(admin.OperatorChange{RateLimit: &low}), set(admin.OperatorChange{RateLimit: &high})},
 		{"commission", nil, set(admin.OperatorChange{CommissionBPS: &rate})},
 		{"login", switched(true), switched(false)},
-		{"role", nil, func(d *admin.Desk) error {
+		{"role", nil, func(d *admin.Service) error {
 			return first(d.ChangeLogin(ctx, person.ID, admin.LoginChange{Role: &support}))
 		}},
 		{"permissions", permit(access.Renew), permit(access.Renew, access.Activate)},
 		{
 			"whitelist",
 			nil,
-			func(d *admin.Desk) error { return first(d.AllowAddress(ctx, operator.ID, "192.0.2.1")) },
+			func(d *admin.Service) error { return first(d.AllowAddress(ctx, operator.ID, "192.0.2.1")) },
 		},
-		{"key", nil, func(d *admin.Desk) error { return first(d.IssueKey(ctx, operator.ID, access.AllPermissions)) }},
-		{"revocation", func(d *admin.Desk) error { return d.RevokeKey(ctx, key.ID) }, nil},
-		{"removal", func(d *admin.Desk) error { return first(d.DisallowAddress(ctx, operator.ID, "192.0.2.1")) }, nil},
+		{"key", nil, func(d *admin.Service) error { return first(d.IssueKey(ctx, operator.ID, access.AllPermissions)) }},
+		{"revocation", func(d *admin.Service) error { return d.RevokeKey(ctx, key.ID) }, nil},
+		{"removal", func(d *admin.Service) error { return first(d.DisallowAddress(ctx, operator.ID, "192.0.2.1")) }, nil},
 	} {
 		if step.narrow != nil {
 			if err := step.narrow(stale); err != nil {

@@ -117,7 +117,7 @@ var ways = []way{
 	{"KeyUses", func(w *walk) { w.must(first(w.KeyUses(w.Context(), w.on.OperatorID))) }},
 	{"PurgeRequests", func(w *walk) { w.must(first(w.PurgeRequests(w.Context(), w.on.Now.Add(time.Minute), 10))) }},
 	{"FindActs", (*walk).actSearch},
-	{"ActUnder", func(w *walk) { w.must(second(w.ActUnder(w.Context(), "AAAA2222BBBB"))) }},
+	{"ActUnder", func(w *walk) { w.must(second(w.AuditEntryByVoucher(w.Context(), "AAAA2222BBBB"))) }},
 	{"KeepBulkJob", (*walk).bulkDrafts},
 	{"StartBulkJob", (*walk).bulkStart},
 	{"BulkJobsDue", func(w *walk) { w.must(first(w.BulkJobsDue(w.Context(), w.on.Now))) }},
@@ -363,7 +363,7 @@ func (w *walk) takeOver() {
 }
 
 func (w *walk) claim() operation.Claim {
-	return operation.Claim{Now: w.on.Now.Add(time.Minute), Node: "node-2", Until: w.on.Now.Add(2 * time.Minute), Most: 10}
+	return operation.Claim{Now: w.on.Now.Add(time.Minute), Node: "node-2", Until: w.on.Now.Add(2 * time.Minute), Limit: 10}
 }
 
 // reviews claims one that was left behind, and one whose time has come.
@@ -468,7 +468,7 @@ func (w *walk) requestSearch() {
 
 // actSearch asks for acts by each filter.
 func (w *walk) actSearch() {
-	for _, q := range []admin.ActQuery{
+	for _, q := range []admin.AuditQuery{
 		{},
 		{Below: 100, Above: 50},
 		{OperatorID: w.on.OperatorID},
@@ -479,6 +479,6 @@ func (w *walk) actSearch() {
 		{From: w.on.Now, Before: w.on.Now.Add(oneDay)},
 	} {
 		q.Most = 20
-		w.must(first(w.FindActs(w.Context(), q)))
+		w.must(first(w.FindAuditEntries(w.Context(), q)))
 	}
 }

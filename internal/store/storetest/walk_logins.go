@@ -78,7 +78,7 @@ func (w *walk) someoneHasATelephone() {
 		}
 		return login.HashToken(fmt.Sprintf("%s-%d", record.ID, n))
 	}
-	deed := login.Deed{Actor: "web:walker", Action: "walk", At: w.on.Now}
+	deed := login.OwnAction{Actor: "web:walker", Action: "walk", At: w.on.Now}
 	change := func(c login.FactorChange) {
 		w.Helper()
 		c.PersonID, c.Version, c.Old, c.New, c.At = p, version, token(tokens), token(tokens+1), w.on.Now

@@ -36,7 +36,7 @@ var reportWays = []way{
 	{"OpenOperations", func(w *walk) { w.must(first(w.OpenOperations(w.Context(), w.on.OperatorID, 10))) }},
 	{"PageOperations", (*walk).operationPages},
 	{"PassOperations", func(w *walk) {
-		for _, q := range []report.OperationQuery{{}, {From: w.on.Now.Add(-oneDay), Before: w.on.Now, After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}}} {
+		for _, q := range []report.OperationQuery{{}, {From: w.on.Now.Add(-oneDay), Before: w.on.Now, After: report.Cursor{Number: w.on.Now.UnixMilli(), ID: "CX"}}} {
 			q.OperatorID = w.on.OperatorID
 			w.must(second(w.PassOperations(w.Context(), q, 20)))
 		}
@@ -68,7 +68,7 @@ func (w *walk) subscriberLists() {
 			for _, q.Terms = range [][]string{nil, {"98"}, {w.on.Subscribers[0], "a"}} {
 				w.must(first(w.ListSubscribers(w.Context(), q)))
 				cut := q
-				cut.Last = report.Place{Text: "zzz", ID: "1"}
+				cut.Last = report.Cursor{Text: "zzz", ID: "1"}
 				w.must(first(w.ListSubscribers(w.Context(), cut)))
 			}
 		}
@@ -89,12 +89,12 @@ func (w *walk) ledgerLists() {
 func (w *walk) operationPages() {
 	for _, q := range []report.OperationQuery{
 		{},
-		{After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}},
+		{After: report.Cursor{Number: w.on.Now.UnixMilli(), ID: "CX"}},
 		{From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(time.Hour)},
 		{State: operation.Success, Kind: operation.Renew, Channel: operation.API, PlanID: w.plan.ID},
-		{Last: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}, Kind: operation.AdvanceRenew},
+		{Last: report.Cursor{Number: w.on.Now.UnixMilli(), ID: "CX"}, Kind: operation.AdvanceRenew},
 		{State: operation.NeedsReview, From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(time.Hour)},
-		{State: operation.Processing, After: report.Place{Number: w.on.Now.UnixMilli(), ID: "CX"}},
+		{State: operation.Processing, After: report.Cursor{Number: w.on.Now.UnixMilli(), ID: "CX"}},
 		{Subscriber: w.on.Subscribers[0]},
 	} {
 		q.OperatorID, q.Most = w.on.OperatorID, 20

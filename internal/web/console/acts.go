@@ -11,7 +11,7 @@ import (
 
 // shownAct is an act of staff as a page about its subject shows it: what changed,
 // and not all that stayed as it was.
-type shownAct struct{ admin.LoggedAct }
+type shownAct struct{ admin.AuditEntry }
 
 // By is who did it.
 func (a shownAct) By() string { return who(a.Actor) }

@@ -256,11 +256,11 @@ func (c console) carryOut(v *web.Visit, id int64) (admin.Outcome, error) {
 var formVerb = regexp.MustCompile(`%[a-z]`)
 
 func (c console) decline(v *web.Visit) error {
-	return c.dismiss(v, "decline", (*admin.Desk).Decline, func() *look.Notice { return v.Good("Declined. Nothing was done.") })
+	return c.dismiss(v, "decline", (*admin.Service).Decline, func() *look.Notice { return v.Good("Declined. Nothing was done.") })
 }
 
 func (c console) withdraw(v *web.Visit) error {
-	return c.dismiss(v, "withdraw", (*admin.Desk).Withdraw, func() *look.Notice { return v.Good("Withdrawn. Nothing was done.") })
+	return c.dismiss(v, "withdraw", (*admin.Service).Withdraw, func() *look.Notice { return v.Good("Withdrawn. Nothing was done.") })
 }
 
 // undecided shows the list again with the reason why a proposal stays as it was.
@@ -272,7 +272,7 @@ func (c console) undecided(v *web.Visit, f *form, err error) error {
 }
 
 // dismiss ends a proposal without carrying it out, for a reason that is kept.
-func (c console) dismiss(v *web.Visit, name string, end func(*admin.Desk, context.Context, int64, string) (admin.Proposal, error), done func() *look.Notice) error {
+func (c console) dismiss(v *web.Visit, name string, end func(*admin.Service, context.Context, int64, string) (admin.Proposal, error), done func() *look.Notice) error {
 	id, err := pathID(v, "proposal")
 	if err != nil {
 		return err

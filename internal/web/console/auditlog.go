@@ -94,11 +94,11 @@ func (c console) showAuditLog(v *web.Visit) error {
 		page.Actions = append(page.Actions, look.Choice{Value: action, Text: actName(v, action)})
 	}
 	slices.SortFunc(page.Actions[1:], func(a, b look.Choice) int { return strings.Compare(a.Text, b.Text) })
-	found, err := c.desk(v).FindActs(v.Context(), query)
+	found, err := c.desk(v).FindAuditEntries(v.Context(), query)
 	if err != nil {
 		return err
 	}
-	acts, next := found.Acts, found.SearchedTo
+	acts, next := found.Entries, found.SearchedTo
 	page.Cut = next != 0
 	if len(acts) > actsShown {
 		acts = acts[:actsShown]
@@ -125,7 +125,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 // chainOf verifies the chain of the shown acts. A break is told whether or not anybody
 // asked; that all is well, only to who did. Where filters leave acts that lie far
 // apart, it takes somebody to ask.
-func (c console) chainOf(v *web.Visit, acts []admin.LoggedAct) (*chainState, error) {
+func (c console) chainOf(v *web.Visit, acts []admin.AuditEntry) (*chainState, error) {
 	if len(acts) == 0 {
 		return nil, nil
 	}
@@ -141,11 +141,11 @@ func (c console) chainOf(v *web.Visit, acts []admin.LoggedAct) (*chainState, err
 }
 
 // actsAsked reads the filters. A day that is none is told, and left out.
-func (c console) actsAsked(v *web.Visit) (admin.ActQuery, auditLogPage, error) {
+func (c console) actsAsked(v *web.Visit) (admin.AuditQuery, auditLogPage, error) {
 	page := auditLogPage{
 		Actor: v.Query("actor"), Action: v.Query("action"), Search: v.Query("q"), Operator: v.Query("operator"), From: v.Query("from"), Until: v.Query("until"),
 	}
-	query := admin.ActQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Most: actsShown + 1}
+	query := admin.AuditQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Most: actsShown + 1}
 	for _, number := range []struct {
 		text string
 		to   *int64
@@ -183,13 +183,13 @@ func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, erro
 	// One more than the range, to hold its first act against. Numbers have no gaps;
 	// where there is one, more is read, and the chain shows it.
 	most := min(last-first+2, chainMost+1)
-	found, err := c.desk(v).FindActs(v.Context(), admin.ActQuery{Below: last + 1, Most: int(most)})
+	found, err := c.desk(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: last + 1, Most: int(most)})
 	if err != nil {
 		return nil, err
 	}
-	acts := found.Acts
+	acts := found.Entries
 	slices.Reverse(acts)
-	begin := slices.IndexFunc(acts, func(a admin.LoggedAct) bool { return a.ID >= first })
+	begin := slices.IndexFunc(acts, func(a admin.AuditEntry) bool { return a.ID >= first })
 	var previous []byte
 	switch {
 	case begin < 0: // it was there a moment ago

@@ -28,14 +28,14 @@ func (c console) showAct(v *web.Visit) error {
 	if err != nil || id < 1 {
 		return web.NotFound()
 	}
-	found, err := c.desk(v).FindActs(v.Context(), admin.ActQuery{Below: id + 1, Most: 1})
+	found, err := c.desk(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: id + 1, Most: 1})
 	if err != nil {
 		return err
 	}
-	if len(found.Acts) == 0 || found.Acts[0].ID != id {
+	if len(found.Entries) == 0 || found.Entries[0].ID != id {
 		return web.NotFound()
 	}
-	act := auditedAct{shownAct: shownAct{found.Acts[0]}}
+	act := auditedAct{shownAct: shownAct{found.Entries[0]}}
 	if act.OperatorID != 0 {
 		operator, err := c.desk(v).Operator(v.Context(), act.OperatorID)
 		if err != nil && !refused(err) {

@@ -39,7 +39,7 @@ type Config struct {
 	Limits admin.Limits
 	// MaxMonths is the longest term that a plan is set to.
 	MaxMonths int
-	Reports   *report.Desk
+	Reports   *report.Service
 	// Requests knows when a key was used last, and who was refused.
 	Requests *requestlog.Log
 	// Provider is whose catalogue plans are made of.
@@ -110,8 +110,8 @@ func guarded(action admin.Action, path, form string, handle func(*web.Visit) err
 
 // desk is where the visitor acts: in their own name, with their role, from where
 // they are.
-func (c console) desk(v *web.Visit) *admin.Desk {
-	desk := admin.NewDesk(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
+func (c console) desk(v *web.Visit) *admin.Service {
+	desk := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
 	if !v.Session.Fresh(v.Now) {
 		desk = desk.Stale()
 	}

@@ -28,7 +28,7 @@ func (f *form) once() string {
 // undone takes an error of an act under a voucher. If the form was sent before and
 // did then what it is for, that is what the visitor is told, whatever the second one
 // stumbled over. Otherwise the form is shown again with what can be mended.
-func (c console) undone(v *web.Visit, desk *admin.Desk, f *form, err error, show func() error) error {
+func (c console) undone(v *web.Visit, desk *admin.Service, f *form, err error, show func() error) error {
 	if !refused(err) {
 		return err
 	}
@@ -55,7 +55,7 @@ type donePage struct {
 // showDone leads to what the form did when it was first sent. What was shown then and
 // cannot be shown again is said to be so: neither is a second secret made, nor is the
 // first one passed over.
-func (c console) showDone(v *web.Visit, first admin.LoggedAct) error {
+func (c console) showDone(v *web.Visit, first admin.AuditEntry) error {
 	_, id, _ := strings.Cut(first.Subject, " ")
 	page := donePage{Act: auditedAct{shownAct: shownAct{first}}}
 	switch admin.Action(first.Action) {

@@ -48,7 +48,7 @@ func (c console) operators(v *web.Visit) error {
 	found, err := c.Reports.Accounts(v.Context(), report.AccountFilter{
 		Search: data.Search, Status: subscription.OperatorStatus(data.Status), Counted: true, After: v.Query("after"), Most: accountRows,
 	})
-	if errors.Is(err, report.ErrPlace) {
+	if errors.Is(err, report.ErrCursor) {
 		return web.NotFound()
 	}
 	if err != nil {
@@ -118,11 +118,11 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
 		return err
 	}
-	recent, err := desk.FindActs(v.Context(), admin.ActQuery{OperatorID: head.ID, Most: recentActs})
+	recent, err := desk.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Most: recentActs})
 	if err != nil {
 		return err
 	}
-	for _, act := range recent.Acts {
+	for _, act := range recent.Entries {
 		data.Acts = append(data.Acts, shownAct{act})
 	}
 	if !f.ok() {

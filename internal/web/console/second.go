@@ -14,7 +14,7 @@ import (
 
 // whyText says why an amount takes a second person, in a sentence; empty if it does
 // not.
-func whyText(v *web.Visit, why *admin.SecondNeeded) string {
+func whyText(v *web.Visit, why *admin.ApprovalNeeded) string {
 	switch {
 	case why == nil:
 		return ""

@@ -56,20 +56,20 @@ func (c console) whitelistPage(v *web.Visit, f *form) error {
 }
 
 func (c console) allowAddress(v *web.Visit) error {
-	return c.changeWhitelist(v, "add", (*admin.Desk).AllowAddress, func(entry string) *look.Notice {
+	return c.changeWhitelist(v, "add", (*admin.Service).AllowAddress, func(entry string) *look.Notice {
 		return v.Good("Calls from %s are let in from now on.", entry)
 	})
 }
 
 func (c console) disallowAddress(v *web.Visit) error {
-	return c.changeWhitelist(v, "remove", (*admin.Desk).DisallowAddress, func(entry string) *look.Notice {
+	return c.changeWhitelist(v, "remove", (*admin.Service).DisallowAddress, func(entry string) *look.Notice {
 		return v.Good("Calls from %s are refused from now on.", entry)
 	})
 }
 
 // changeWhitelist does one thing to the list of the operator in the address.
 func (c console) changeWhitelist(
-	v *web.Visit, name string, do func(*admin.Desk, context.Context, int64, string) (netip.Prefix, error), done func(entry string) *look.Notice,
+	v *web.Visit, name string, do func(*admin.Service, context.Context, int64, string) (netip.Prefix, error), done func(entry string) *look.Notice,
 ) error {
 	operator, err := c.operator(v)
 	if err != nil {

@@ -39,13 +39,13 @@ type Histories interface {
 
 // Config is what the panel reads, and what it acts through.
 type Config struct {
-	Report     *report.Desk
+	Report     *report.Service
 	Operations *operation.Processor
 	Plans      *catalogue.Catalogue
 	Passwords  *admin.Passwords
 	Operators  Operators
 	Histories  Histories
-	Bulk       *bulk.Desk
+	Bulk       *bulk.Service
 	Requests   *requestlog.Log
 	// StatusOf is what the API answers with, for orders that are in the request log
 	// beside the API's.

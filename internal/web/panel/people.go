@@ -41,8 +41,8 @@ func (p panel) peopleRoutes() []web.Route {
 
 // desk is where an owner acts: in their own name, on their own operator, from where they
 // are.
-func (p panel) desk(v *web.Visit) *admin.OwnerDesk {
-	desk := admin.NewDesk(p.Store, nil, v.Actor(), p.Now).From(v.Address)
+func (p panel) desk(v *web.Visit) *admin.OwnerService {
+	desk := admin.NewService(p.Store, nil, v.Actor(), p.Now).From(v.Address)
 	if !v.Session.Fresh(v.Now) {
 		desk = desk.Stale()
 	}
@@ -196,7 +196,7 @@ func (p panel) createPerson(v *web.Visit) error {
 
 // undone takes an error of an action under a voucher: a form that was sent before is told
 // so, and any other refusal is shown with the form.
-func (p panel) undone(v *web.Visit, desk *admin.OwnerDesk, err error, show func(why string) error) error {
+func (p panel) undone(v *web.Visit, desk *admin.OwnerService, err error, show func(why string) error) error {
 	why := told(v, err)
 	if why == "" {
 		return err

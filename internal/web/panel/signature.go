@@ -47,9 +47,9 @@ func (p panel) loggedCall(v *web.Visit) (page requestPage, err error) {
 		return page, err
 	}
 	page = requestPage{Entry: callRow{entry}, Meaning: meanings[entry.Code]}
-	if entry.Evidence != nil {
+	if entry.Signature != nil {
 		// Held against itself, a string shows its lines with their names.
-		for _, line := range requestlog.Compare(entry.Evidence.StringToSign, entry.Evidence.StringToSign).Lines {
+		for _, line := range requestlog.Compare(entry.Signature.StringToSign, entry.Signature.StringToSign).Lines {
 			page.Lines = append(page.Lines, signedLine{line.Name, line.Server.String()})
 		}
 	}
@@ -89,7 +89,7 @@ func (p panel) compareRequest(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	if page.Entry.Evidence == nil {
+	if page.Entry.Signature == nil {
 		return web.NotFound()
 	}
 	// A browser sends the lines of a text field with CR LF, whatever was typed; a
@@ -108,7 +108,7 @@ func (p panel) compareRequest(v *web.Visit) error {
 		v.Status = http.StatusUnprocessableEntity
 		return v.Show("panel/request", page)
 	}
-	found := requestlog.CompareWithBody(page.Entry.Evidence.StringToSign, page.Theirs, page.Body)
+	found := requestlog.CompareWithBody(page.Entry.Signature.StringToSign, page.Theirs, page.Body)
 	page.Result = &comparison{found, hintTexts(v, found.Hints)}
 	return v.Show("panel/request", page)
 }
@@ -161,7 +161,7 @@ func (p panel) showSignature(v *web.Visit) error {
 		return err
 	}
 	for _, entry := range found.Entries {
-		if entry.Evidence != nil && len(page.Latest) < explained {
+		if entry.Signature != nil && len(page.Latest) < explained {
 			page.Latest = append(page.Latest, callRow{entry})
 		}
 	}

@@ -149,7 +149,7 @@ func (p panel) showStatement(v *web.Visit) error {
 
 func (p panel) statement(v *web.Visit, f report.StatementFilter, d period) (page statementPage, err error) {
 	s, err := p.Report.Statement(v.Context(), v.Operator(), f)
-	if errors.Is(err, report.ErrPlace) {
+	if errors.Is(err, report.ErrCursor) {
 		return page, web.NotFound()
 	}
 	if err != nil {

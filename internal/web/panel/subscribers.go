@@ -107,7 +107,7 @@ func (p panel) subscribers(v *web.Visit) error {
 		return web.NotFound()
 	}
 	found, err := p.Report.Subscribers(v.Context(), v.Operator(), filter)
-	if errors.Is(err, report.ErrPlace) {
+	if errors.Is(err, report.ErrCursor) {
 		return web.NotFound()
 	}
 	if err != nil {

@@ -43,7 +43,7 @@ func transactionFilter(v *web.Visit) (report.TransactionFilter, period) {
 func (p panel) showTransactions(v *web.Visit) error {
 	f, d := transactionFilter(v)
 	found, err := p.Report.Transactions(v.Context(), v.Operator(), f)
-	if errors.Is(err, report.ErrPlace) {
+	if errors.Is(err, report.ErrCursor) {
 		return web.NotFound()
 	}
 	if err != nil {
