@@ -14,7 +14,7 @@ import (
 )
 
 // checkPy runs contract/vectors/check.py, the second reading of the rules, and
-// returns what it prints. Without Python the test is skipped on a desk and fails
+// returns what it prints. Without Python the test is skipped on a service and fails
 // in CI, where a skipped comparison would look like agreement.
 func checkPy(t *testing.T, stdin []byte, args ...string) string {
 	t.Helper()

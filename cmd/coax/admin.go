@@ -56,14 +56,14 @@ type staffStore struct {
 	actor string
 }
 
-// atDesk opens the store as a member of staff, for the length of one act.
-func (a *app) atDesk(ctx context.Context, act func(context.Context, *admin.Service) error) error {
+// withService opens the store as a member of staff, for the length of one act.
+func (a *app) withService(ctx context.Context, act func(context.Context, *admin.Service) error) error {
 	return a.atStore(ctx, func(ctx context.Context, config server.Config, s staffStore) error {
 		return act(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).BoundTerms(config.Plans.MaxMonths))
 	})
 }
 
-// atStore does so for an act that needs more than a desk.
+// atStore does so for an act that needs more than a service.
 func (a *app) atStore(ctx context.Context, act func(context.Context, server.Config, staffStore) error) error {
 	config, err := a.config()
 	if err != nil {

@@ -30,8 +30,8 @@ func (a *app) keyIssue() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				issued, err := desk.IssueKey(ctx, id, permissions)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				issued, err := service.IssueKey(ctx, id, permissions)
 				if err != nil {
 					return err
 				}
@@ -84,8 +84,8 @@ func (a *app) keyRotate() *cobra.Command {
 grace period, up to 72h, so that the operator's software can change over.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				issued, err := desk.RotateKey(ctx, id, grace)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				issued, err := service.RotateKey(ctx, id, grace)
 				if err != nil {
 					return err
 				}
@@ -105,8 +105,8 @@ func (a *app) keyRevoke() *cobra.Command {
 		Short: "End a key at once",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				if err := desk.RevokeKey(ctx, id); err != nil {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				if err := service.RevokeKey(ctx, id); err != nil {
 					return err
 				}
 				return a.show(object{{"key_id", id}, {"status", "revoked"}})
@@ -129,8 +129,8 @@ func (a *app) keyPermit() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				if err := desk.PermitKey(ctx, id, permissions); err != nil {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				if err := service.PermitKey(ctx, id, permissions); err != nil {
 					return err
 				}
 				return a.show(object{{"key_id", id}, {"permissions", permissionNames(permissions)}})
@@ -150,8 +150,8 @@ func (a *app) keyList() *cobra.Command {
 		Short: "List an operator's keys, ended ones too",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				keys, err := desk.Keys(ctx, id)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				keys, err := service.Keys(ctx, id)
 				if err != nil {
 					return err
 				}

@@ -79,8 +79,8 @@ money (wallet topup), a key (key issue) and an address to call from (whitelist a
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				operator, err := desk.CreateOperator(ctx, name, change)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				operator, err := service.CreateOperator(ctx, name, change)
 				if err != nil {
 					return err
 				}
@@ -109,8 +109,8 @@ until they continue it. With --second-factor required its people must set up a s
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				operator, err := desk.ChangeOperator(ctx, id, change)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				operator, err := service.ChangeOperator(ctx, id, change)
 				if err != nil {
 					return err
 				}
@@ -140,11 +140,11 @@ Its keys and logins stop working at once, its records stay. For 30 days it can b
 (lco undelete); its subscribers' mobile numbers and ids stay taken until then.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				if err := desk.DeleteOperator(ctx, id); err != nil {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				if err := service.DeleteOperator(ctx, id); err != nil {
 					return err
 				}
-				operator, err := desk.Operator(ctx, id)
+				operator, err := service.Operator(ctx, id)
 				if err != nil {
 					return err
 				}
@@ -165,8 +165,8 @@ func (a *app) lcoUndelete() *cobra.Command {
 had; its keys, whitelist, logins and subscribers are as they were.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				operator, err := desk.UndeleteOperator(ctx, id)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				operator, err := service.UndeleteOperator(ctx, id)
 				if err != nil {
 					return err
 				}
@@ -184,8 +184,8 @@ func (a *app) lcoList() *cobra.Command {
 		Short: "List the operators",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				operators, err := desk.Operators(ctx)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				operators, err := service.Operators(ctx)
 				if err != nil {
 					return err
 				}
@@ -206,16 +206,16 @@ func (a *app) lcoShow() *cobra.Command {
 		Short: "Show an operator with its wallet and whitelist",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				operator, err := desk.Operator(ctx, id)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				operator, err := service.Operator(ctx, id)
 				if err != nil {
 					return err
 				}
-				wallet, err := desk.Wallet(ctx, id)
+				wallet, err := service.Wallet(ctx, id)
 				if err != nil {
 					return err
 				}
-				entries, err := desk.Whitelist(ctx, id)
+				entries, err := service.Whitelist(ctx, id)
 				if err != nil {
 					return err
 				}
@@ -257,11 +257,11 @@ func (a *app) whitelistChange(use, short string, change func(*admin.Service, con
 		Short: short,
 		Args:  wants(1, "one address or range, such as 203.0.113.7 or 203.0.113.0/24"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				if _, err := change(desk, ctx, id, args[0]); err != nil {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				if _, err := change(service, ctx, id, args[0]); err != nil {
 					return err
 				}
-				return a.showWhitelist(ctx, desk, id)
+				return a.showWhitelist(ctx, service, id)
 			})
 		},
 	}
@@ -269,8 +269,8 @@ func (a *app) whitelistChange(use, short string, change func(*admin.Service, con
 	return command
 }
 
-func (a *app) showWhitelist(ctx context.Context, desk *admin.Service, id int64) error {
-	entries, err := desk.Whitelist(ctx, id)
+func (a *app) showWhitelist(ctx context.Context, service *admin.Service, id int64) error {
+	entries, err := service.Whitelist(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -284,8 +284,8 @@ func (a *app) whitelistList() *cobra.Command {
 		Short: "List an operator's whitelist",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				entries, err := desk.Whitelist(ctx, id)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				entries, err := service.Whitelist(ctx, id)
 				if err != nil {
 					return err
 				}

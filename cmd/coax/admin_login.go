@@ -45,8 +45,8 @@ the 10,000 most common ones, no simple sequence, and not made of the login's own
 					return err
 				}
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				person, password, err := desk.CreateLogin(ctx, asked)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				person, password, err := service.CreateLogin(ctx, asked)
 				if err != nil {
 					return err
 				}
@@ -121,13 +121,13 @@ func (a *app) loginList() *cobra.Command {
 			if staff {
 				filter.Realm = login.Staff
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				if filter.OperatorID != 0 {
-					if _, err := desk.Operator(ctx, filter.OperatorID); err != nil {
+					if _, err := service.Operator(ctx, filter.OperatorID); err != nil {
 						return err
 					}
 				}
-				people, err := desk.Logins(ctx, filter)
+				people, err := service.Logins(ctx, filter)
 				if err != nil {
 					return err
 				}
@@ -150,12 +150,12 @@ func (a *app) onLogin(command *cobra.Command, do func(context.Context, *cobra.Co
 	var username string
 	command.Args = cobra.NoArgs
 	command.RunE = func(c *cobra.Command, _ []string) error {
-		return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-			person, err := desk.LoginNamed(ctx, username)
+		return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+			person, err := service.LoginNamed(ctx, username)
 			if err != nil {
 				return err
 			}
-			return do(ctx, c, desk, person.ID)
+			return do(ctx, c, service, person.ID)
 		})
 	}
 	command.Flags().StringVar(&username, "username", "", "whose login")
@@ -168,7 +168,7 @@ func (a *app) loginSet() *cobra.Command {
 	command := a.onLogin(&cobra.Command{
 		Use:   "set --username NAME [--name TEXT] [--role ROLE] [--status enabled|disabled]",
 		Short: "Change a login; one that is disabled is signed out everywhere at once",
-	}, func(ctx context.Context, c *cobra.Command, desk *admin.Service, id int64) error {
+	}, func(ctx context.Context, c *cobra.Command, service *admin.Service, id int64) error {
 		var change admin.LoginChange
 		if c.Flags().Changed("name") {
 			change.Name = &name
@@ -184,7 +184,7 @@ func (a *app) loginSet() *cobra.Command {
 			}
 			change.Disabled = &disabled
 		}
-		person, err := desk.ChangeLogin(ctx, id, change)
+		person, err := service.ChangeLogin(ctx, id, change)
 		if err != nil {
 			return err
 		}
@@ -200,8 +200,8 @@ func (a *app) loginResetPassword() *cobra.Command {
 	return a.onLogin(&cobra.Command{
 		Use:   "reset-password --username NAME",
 		Short: "Make up a new password, shown this once, and sign the person out everywhere",
-	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Service, id int64) error {
-		person, password, err := desk.ResetPassword(ctx, id)
+	}, func(ctx context.Context, _ *cobra.Command, service *admin.Service, id int64) error {
+		person, password, err := service.ResetPassword(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -213,8 +213,8 @@ func (a *app) loginResetTOTP() *cobra.Command {
 	return a.onLogin(&cobra.Command{
 		Use:   "reset-totp --username NAME",
 		Short: "Take a second factor away that was lost, and sign the person out everywhere",
-	}, func(ctx context.Context, _ *cobra.Command, desk *admin.Service, id int64) error {
-		person, err := desk.ResetTOTP(ctx, id)
+	}, func(ctx context.Context, _ *cobra.Command, service *admin.Service, id int64) error {
+		person, err := service.ResetTOTP(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ operators to continue or stop them once maintenance is off. If it is on already,
 reason is changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.changeMaintenance(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				_, err := desk.StartMaintenance(ctx, reason)
+			return a.changeMaintenance(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				_, err := service.StartMaintenance(ctx, reason)
 				return err
 			})
 		},
@@ -50,8 +50,8 @@ Nodes with the setting maintenance = true switch it on again when they start.`,
 			if accept && !c.Flags().Changed("reason") {
 				return usage("--accept needs --reason TEXT")
 			}
-			return a.changeMaintenance(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				return desk.EndMaintenance(ctx, accept, reason)
+			return a.changeMaintenance(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				return service.EndMaintenance(ctx, accept, reason)
 			})
 		},
 	}

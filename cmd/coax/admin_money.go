@@ -33,8 +33,8 @@ a command may be repeated when in doubt.`,
 			if err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				wallet, credited, err := desk.TopUp(ctx, admin.TopUp{OperatorID: id, Amount: value, Reference: reference})
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				wallet, credited, err := service.TopUp(ctx, admin.TopUp{OperatorID: id, Amount: value, Reference: reference})
 				if err != nil {
 					return err
 				}
@@ -69,8 +69,8 @@ touched. With a reference it is booked once, however often the command is repeat
 			if c.Flags().Changed("reference") && strings.TrimSpace(reference) == "" {
 				return admin.Refuse("--reference is empty: give the adjustment's own reference, or leave it out")
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				wallet, booked, err := desk.AdjustOnce(ctx, admin.Adjustment{OperatorID: id, Amount: value, Reference: reference}, reason)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				wallet, booked, err := service.AdjustOnce(ctx, admin.Adjustment{OperatorID: id, Amount: value, Reference: reference}, reason)
 				if err != nil {
 					return err
 				}
@@ -97,8 +97,8 @@ func (a *app) walletShow() *cobra.Command {
 		Short: "Show a wallet's balance and what is held",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				wallet, err := desk.Wallet(ctx, id)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				wallet, err := service.Wallet(ctx, id)
 				if err != nil {
 					return err
 				}
@@ -125,7 +125,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.LedgerEntry]{
 					none: "The ledger is empty.",
 					page: func(most int, after *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
@@ -133,7 +133,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 						if after != nil {
 							query.After.Number = after.Line
 						}
-						return desk.LedgerPage(ctx, query)
+						return service.LedgerPage(ctx, query)
 					},
 					row: ledgerObject,
 					at:  func(line admin.LedgerEntry) time.Time { return line.CreatedAt },
@@ -171,7 +171,7 @@ func (a *app) commissionCommand() *cobra.Command {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.CommissionEntry]{
 					none: "Nothing has been earned yet.",
 					page: func(most int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
@@ -179,7 +179,7 @@ func (a *app) commissionCommand() *cobra.Command {
 						if after != nil {
 							query.After = admin.Cursor{At: after.BegunAt, ID: after.TransactionID}
 						}
-						return desk.CommissionPage(ctx, query)
+						return service.CommissionPage(ctx, query)
 					},
 					row: func(entry admin.CommissionEntry) object {
 						return object{
@@ -231,8 +231,8 @@ on every node; what was bought before is not touched. Components are the provide
 			if plan.Main, plan.Addon, err = readComponents(components); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				saved, err := desk.SetPlan(ctx, plan)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				saved, err := service.SetPlan(ctx, plan)
 				if err != nil {
 					return err
 				}
@@ -280,8 +280,8 @@ func (a *app) planRetire() *cobra.Command {
 		Short: "Take a plan out of the catalogue; what was bought runs on",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				if err := desk.RetirePlan(ctx, id); err != nil {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				if err := service.RetirePlan(ctx, id); err != nil {
 					return err
 				}
 				return a.show(object{{"id", id}, {"retired", true}})
@@ -299,8 +299,8 @@ func (a *app) planList() *cobra.Command {
 		Short: "List all plans, retired ones too",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				plans, err := desk.Plans(ctx)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				plans, err := service.Plans(ctx)
 				if err != nil {
 					return err
 				}
@@ -335,7 +335,7 @@ func (a *app) logCommand() *cobra.Command {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.AuditEntry]{
 					none: "Nothing has been done yet.",
 					page: func(most int, after *admin.AuditEntry) ([]admin.AuditEntry, error) {
@@ -343,7 +343,7 @@ func (a *app) logCommand() *cobra.Command {
 						if after != nil {
 							query.After.Number = after.ID
 						}
-						return desk.AuditPage(ctx, query)
+						return service.AuditPage(ctx, query)
 					},
 					row:  actObject,
 					at:   func(act admin.AuditEntry) time.Time { return act.At },

@@ -35,8 +35,8 @@ func (a *app) operationList() *cobra.Command {
 				return err
 			}
 			filter.From, filter.To = flags.From, flags.To
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				return printList(a, flags, listOperations(ctx, desk, filter, "There is no such operation.", operationRow))
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				return printList(a, flags, listOperations(ctx, service, filter, "There is no such operation.", operationRow))
 			})
 		},
 	}
@@ -51,7 +51,7 @@ func (a *app) operationList() *cobra.Command {
 }
 
 // listOperations lists what a filter picks.
-func listOperations(ctx context.Context, desk *admin.Service, filter admin.OperationFilter, none string, row func(operation.Operation) object) lister[operation.Operation] {
+func listOperations(ctx context.Context, service *admin.Service, filter admin.OperationFilter, none string, row func(operation.Operation) object) lister[operation.Operation] {
 	return lister[operation.Operation]{
 		none: none,
 		page: func(most int, after *operation.Operation) ([]operation.Operation, error) {
@@ -59,7 +59,7 @@ func listOperations(ctx context.Context, desk *admin.Service, filter admin.Opera
 			if after != nil {
 				filter.After = admin.Cursor{At: after.CreatedAt, ID: after.ID}
 			}
-			return desk.ListOperations(ctx, filter)
+			return service.ListOperations(ctx, filter)
 		},
 		row:         row,
 		at:          func(op operation.Operation) time.Time { return op.CreatedAt },
@@ -94,8 +94,8 @@ func (a *app) operationShow() *cobra.Command {
 		Short: "Show an operation: its states, and what the provider was asked and said",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				history, err := desk.OperationHistory(ctx, id)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				history, err := service.OperationHistory(ctx, id)
 				if err != nil {
 					return err
 				}

@@ -24,13 +24,13 @@ If the provider does not answer, nobody knows which password holds: have the cus
 new one, and reset it again if that does not work.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atStore(c.Context(), func(ctx context.Context, config server.Config, desk staffStore) error {
+			return a.atStore(c.Context(), func(ctx context.Context, config server.Config, service staffStore) error {
 				provider, err := server.OpenProvider(config, nil)
 				if err != nil {
 					return err
 				}
 				defer provider.Close()
-				got, err := admin.NewPasswords(desk.store, provider, a.now).Reset(ctx, desk.actor, operatorID, id, "")
+				got, err := admin.NewPasswords(service.store, provider, a.now).Reset(ctx, service.actor, operatorID, id, "")
 				if err != nil && !errors.Is(err, admin.ErrNotLogged) {
 					return err
 				}

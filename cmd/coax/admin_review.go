@@ -27,8 +27,8 @@ listed, oldest first: they are what somebody has to look at.`,
 				return err
 			}
 			filter := admin.OperationFilter{State: operation.NeedsReview, OldestFirst: flags.limit > 0, From: flags.From, To: flags.To}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				return printList(a, flags, listOperations(ctx, desk, filter, "No operation is in review.", func(op operation.Operation) object {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				return printList(a, flags, listOperations(ctx, service, filter, "No operation is in review.", func(op operation.Operation) object {
 					return append(operationRow(op),
 						field{"in_review_since", at(op.ReviewSince)}, field{"checks", op.Checks}, field{"next_check_at", at(op.NextCheckAt)}, field{"needs_person", op.NeedsPerson})
 				}))
@@ -53,8 +53,8 @@ If a rejected one turns out to have been carried out, that becomes an exception.
 			if confirm == reject {
 				return usage("give either --confirm or --reject")
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				op, err := desk.SettleReview(ctx, id, confirm, reason)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				op, err := service.SettleReview(ctx, id, confirm, reason)
 				if err != nil {
 					return err
 				}
@@ -92,8 +92,8 @@ func (a *app) exceptionList() *cobra.Command {
 		Short: "List the exceptions that are open",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				entries, err := desk.Exceptions(ctx, all)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				entries, err := service.Exceptions(ctx, all)
 				if err != nil {
 					return err
 				}
@@ -120,8 +120,8 @@ func (a *app) exceptionClose() *cobra.Command {
 		Short: "Note that an exception was dealt with",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				if err := desk.CloseException(ctx, id, reason); err != nil {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				if err := service.CloseException(ctx, id, reason); err != nil {
 					return err
 				}
 				return a.show(object{{"id", id}, {"status", "closed"}})
@@ -146,8 +146,8 @@ func (a *app) addonList() *cobra.Command {
 		Short: "List the add-ons that are being followed up",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				operations, err := desk.MissingAddons(ctx)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				operations, err := service.MissingAddons(ctx)
 				if err != nil {
 					return err
 				}
@@ -171,8 +171,8 @@ func (a *app) addonClose() *cobra.Command {
 		Short: "Stop following an add-on up",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				if err := desk.CloseAddon(ctx, id, reason); err != nil {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				if err := service.CloseAddon(ctx, id, reason); err != nil {
 					return err
 				}
 				return a.show(object{{"transaction_id", id}, {"addon_status", operation.AddonClosed}})

@@ -37,8 +37,8 @@ that are there already are passed over, so a file can safely be given again.`,
 				return err
 			}
 			defer file.Close()
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				report, err := desk.ImportSubscribers(ctx, file, check, a.progress("imported"))
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				report, err := service.ImportSubscribers(ctx, file, check, a.progress("imported"))
 				if err != nil {
 					return err
 				}
@@ -113,7 +113,7 @@ func (a *app) subscriberList() *cobra.Command {
 			if err := flags.read(a, c); err != nil {
 				return err
 			}
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.SubscriberEntry]{
 					none: "There is no such subscriber.",
 					page: func(most int, after *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
@@ -121,7 +121,7 @@ func (a *app) subscriberList() *cobra.Command {
 						if after != nil {
 							query.After.ID = after.ID
 						}
-						return desk.SubscriberPage(ctx, query)
+						return service.SubscriberPage(ctx, query)
 					},
 					row: func(s admin.SubscriberEntry) object {
 						return object{
@@ -145,8 +145,8 @@ func (a *app) subscriberShow() *cobra.Command {
 		Short: "Show a subscriber with its cycles and what is under way",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atDesk(c.Context(), func(ctx context.Context, desk *admin.Service) error {
-				operatorID, found, err := desk.FindSubscriber(ctx, id)
+			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
+				operatorID, found, err := service.FindSubscriber(ctx, id)
 				if err != nil {
 					return err
 				}

@@ -62,7 +62,7 @@ func (c *comparison) prepareStore(ctx context.Context, name string, settings map
 	return s, err
 }
 
-// furnish makes plans and operators at the desk.
+// furnish makes plans and operators at the service.
 func (s *compareStore) furnish(ctx context.Context, config server.Config, size crowd.Size) (err error) {
 	now := server.Clock(0)
 	vault, err := server.OpenVault(config, nil)

@@ -41,12 +41,12 @@ func (a *app) benchStore(ctx context.Context, f benchFlags, given credentials, r
 	}
 	var grounds *bench.Grounds
 	var readers, renewers []bench.Source
-	err = a.atDesk(ctx, func(ctx context.Context, desk *admin.Service) (err error) {
+	err = a.withService(ctx, func(ctx context.Context, service *admin.Service) (err error) {
 		fmt.Fprintf(a.err, "preparing %s\n", counted(int64(f.subscribers), "subscriber"))
-		if grounds, err = bench.Prepare(ctx, desk, target, wishes, a.progress("imported")); err != nil {
+		if grounds, err = bench.Prepare(ctx, service, target, wishes, a.progress("imported")); err != nil {
 			return err
 		}
-		readers, renewers, err = grounds.Open(ctx, desk)
+		readers, renewers, err = grounds.Open(ctx, service)
 		return err
 	})
 	if err == nil {
@@ -57,7 +57,7 @@ func (a *app) benchStore(ctx context.Context, f benchFlags, given credentials, r
 	// A server of our own is about to be removed with all of it.
 	if grounds != nil && !report.Server.Started {
 		fmt.Fprintln(a.err, "tidying up")
-		if problem := a.atDesk(context.WithoutCancel(ctx), grounds.Tidy); problem != nil {
+		if problem := a.withService(context.WithoutCancel(ctx), grounds.Tidy); problem != nil {
 			// Said at once: what comes after it may not say it again.
 			fmt.Fprintln(a.err, problem)
 			err = errors.Join(err, problem)

@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// Act is who does what, why and when.
-type Act struct {
+// StaffAction is who does what, why and when.
+type StaffAction struct {
 	// Actor is the person and the door they came through, such as cli:asha.
 	Actor  string
 	Action string
@@ -43,13 +43,13 @@ type Act struct {
 // Permitted refuses an act that its actor has no right to, or has to step up for. A
 // store asks when it writes the act down, which every change ends with: whatever was
 // changed is taken back then, and no way to a change leads past it.
-func (a Act) Permitted() error {
+func (a StaffAction) Permitted() error {
 	return a.CheckStepUp(StepUpFor(Action(a.Action)) == StepUpAlways)
 }
 
 // Covers reports whether the act may change what belongs to an operator; 0 is what
 // belongs to none.
-func (a Act) Covers(operatorID int64) bool { return a.Within == 0 || a.Within == operatorID }
+func (a StaffAction) Covers(operatorID int64) bool { return a.Within == 0 || a.Within == operatorID }
 
 // VoucherLength is how many characters a voucher has. Stores find it by how much of a
 // reason its note takes.
@@ -64,10 +64,12 @@ func VoucherNote(voucher string) string {
 }
 
 // VoucherNote is how the act's reason names its voucher; empty without one.
-func (a Act) VoucherNote() string { return VoucherNote(a.Voucher) }
+func (a StaffAction) VoucherNote() string { return VoucherNote(a.Voucher) }
 
 // noted is a reason that names the act's voucher, too.
-func (a Act) noted(reason string) string { return strings.TrimSpace(reason + " " + a.VoucherNote()) }
+func (a StaffAction) noted(reason string) string {
+	return strings.TrimSpace(reason + " " + a.VoucherNote())
+}
 
 // RefuseVoucher refuses an act that was done already.
 func RefuseVoucher(voucher string) *Refusal {
@@ -84,7 +86,7 @@ func DoneAlready(err error) bool {
 // AuditEntry is an act as it was written down, with what it changed.
 type AuditEntry struct {
 	ID int64
-	Act
+	StaffAction
 	// OperatorID is zero for acts that concern no single operator.
 	OperatorID int64
 	// Subject is what was acted on, such as plan FAMILY-1.
@@ -136,7 +138,7 @@ type AuditQuery struct {
 	Below, Above int64
 	// Most is how many are listed.
 	Most int
-	// LookedAt is how many acts a desk looks at for that, where only few may fit;
+	// LookedAt is how many acts a service looks at for that, where only few may fit;
 	// zero is as many as nobody minds to wait for.
 	LookedAt int
 }

@@ -95,11 +95,11 @@ func (l Limits) query(people []string, operatorID int64, at time.Time) MovedQuer
 }
 
 // Limited reports whether the actor has limits; the command line has none.
-func (a Act) Limited() bool { return a.limits != nil }
+func (a StaffAction) Limited() bool { return a.limits != nil }
 
 // MovedBefore asks for what counts towards the actor's limits when they move money of
 // an operator. What another node's clock has ahead of this act counts, too.
-func (a Act) MovedBefore(staff StaffAccess, operatorID int64) MovedQuery {
+func (a StaffAction) MovedBefore(staff StaffAccess, operatorID int64) MovedQuery {
 	q := a.limits.query(staff.Together(a.Actor), operatorID, a.At)
 	if a.limits.Window > 0 {
 		q.Until = a.At.Add(a.limits.Window)
@@ -110,14 +110,14 @@ func (a Act) MovedBefore(staff StaffAccess, operatorID int64) MovedQuery {
 // MovesAlone returns a *ApprovalNeeded if the actor may not move an amount alone, after
 // what MovedBefore found. A store asks in the transaction that moves the amount, where
 // no other staff action can come between.
-func (a Act) MovesAlone(operatorID int64, amount money.Amount, moved MovedAlone) error {
+func (a StaffAction) MovesAlone(operatorID int64, amount money.Amount, moved MovedAlone) error {
 	if why := a.limits.Second(Person(a.Actor), operatorID, amount, moved); why != nil {
 		return why
 	}
 	return nil
 }
 
-// tooMuch returns why an amount, of either sign, is by itself more than this desk
+// tooMuch returns why an amount, of either sign, is by itself more than this service
 // moves alone; nil if it is not.
 func (d *Service) tooMuch(amount money.Amount) *ApprovalNeeded {
 	if !d.limited {

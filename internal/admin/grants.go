@@ -28,7 +28,7 @@ type Grant struct {
 	What    GrantKind
 	Actor   string
 	// Alone: nobody else agreed to it. Otherwise there are two grants, one of who
-	// proposed it and one of who approved it. See Act.Grants for further ones.
+	// proposed it and one of who approved it. See StaffAction.Grants for further ones.
 	Alone bool
 	// SawPassword: the login's current temporary password was shown to the actor.
 	SawPassword bool
@@ -39,7 +39,7 @@ type Grant struct {
 // kind. proposer is who proposed it; empty if nobody had to. Everybody who
 // controls the login of one of the two (see origins) gets a grant, too: otherwise somebody
 // could take a login over and grant access through it.
-func (a Act) Grants(staff StaffAccess, to login.Person, what GrantKind, proposer string) []Grant {
+func (a StaffAction) Grants(staff StaffAccess, to login.Person, what GrantKind, proposer string) []Grant {
 	if !a.Limited() {
 		return nil
 	}

@@ -158,14 +158,14 @@ func (a *Approval) makeUpPassword(ctx context.Context) (string, error) {
 	return password, nil
 }
 
-// SecondPerson reports whether somebody else can approve what this desk's actor
+// SecondPerson reports whether somebody else can approve what this service's actor
 // proposes about a login, or about a new one if id is 0; where not, it is done at once.
 func (d *Service) SecondPerson(ctx context.Context, id int64) (bool, error) {
 	staff, err := d.store.StaffAccess(ctx)
 	return staff.SecondPerson(d.actor, id), err
 }
 
-// Approvable returns why this desk's actor cannot approve a proposal; nil if they can.
+// Approvable returns why this service's actor cannot approve a proposal; nil if they can.
 func (d *Service) Approvable(ctx context.Context) (func(Proposal) error, error) {
 	staff, err := d.store.StaffAccess(ctx)
 	return func(p Proposal) error {

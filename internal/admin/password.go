@@ -26,9 +26,9 @@ type PasswordStore interface {
 	// subscriber of anybody else, and one whose activation is not settled. Where the
 	// operator's own people ask, it also refuses a suspended operator, and one whose
 	// ResetsAMinute are used up, with a *TooManyResets.
-	BeginPasswordReset(ctx context.Context, act Act, reset PasswordReset) (mobile string, err error)
+	BeginPasswordReset(ctx context.Context, act StaffAction, reset PasswordReset) (mobile string, err error)
 	// EndPasswordReset writes down what came of it.
-	EndPasswordReset(ctx context.Context, act Act, reset PasswordReset, verdict operation.Outcome) error
+	EndPasswordReset(ctx context.Context, act StaffAction, reset PasswordReset, verdict operation.Outcome) error
 }
 
 // PasswordReset is a reset as the log of acts knows it.
@@ -127,7 +127,7 @@ func (p *Passwords) reset(ctx context.Context, voucher, actor string, logged Pas
 	reset := operation.NewPasswordReset(logged.SubscriberID, password, p.now())
 	logged.Reference = reset.Reference
 	// Before anything is sent, so that no password is ever changed by nobody.
-	act := Act{Actor: actor, Action: CustomerPasswordReset, At: p.now(), Voucher: voucher}
+	act := StaffAction{Actor: actor, Action: CustomerPasswordReset, At: p.now(), Voucher: voucher}
 	act.Reason = act.noted("")
 	mobile, err := p.store.BeginPasswordReset(ctx, act, logged)
 	if err != nil {
@@ -140,7 +140,7 @@ func (p *Passwords) reset(ctx context.Context, voucher, actor string, logged Pas
 	if answer.Outcome == operation.Rejected {
 		result.Password = ""
 	}
-	err = p.store.EndPasswordReset(ctx, Act{Actor: actor, Action: CustomerPasswordAnswered, At: p.now()}, logged, answer.Outcome)
+	err = p.store.EndPasswordReset(ctx, StaffAction{Actor: actor, Action: CustomerPasswordAnswered, At: p.now()}, logged, answer.Outcome)
 	if err != nil {
 		// The customer needs the password all the same: it is set and shown
 		// nowhere else. That it was asked for stands in the log.

@@ -55,9 +55,9 @@ func newCounter(t *testing.T) *counter {
 		t.Fatal(err)
 	}
 	c := &counter{T: t, store: store, provider: provider, passwords: admin.NewPasswords(store, way, now)}
-	desk := admin.NewService(store, nil, "cli:test", now)
+	service := admin.NewService(store, nil, "cli:test", now)
 	for _, name := range []string{"Asha Cable", "Other"} {
-		operator, err := desk.CreateOperator(t.Context(), name, admin.OperatorChange{})
+		operator, err := service.CreateOperator(t.Context(), name, admin.OperatorChange{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +65,10 @@ func newCounter(t *testing.T) *counter {
 			c.operator = operator.ID
 		}
 	}
-	if _, err := desk.SetPlan(t.Context(), subscription.Plan{ID: "BASIC-1", Name: "Basic", Price: subscription.MinPrice, Months: 1, Type: subscription.Standard, Main: "TV-BASIC"}); err != nil {
+	if _, err := service.SetPlan(t.Context(), subscription.Plan{ID: "BASIC-1", Name: "Basic", Price: subscription.MinPrice, Months: 1, Type: subscription.Standard, Main: "TV-BASIC"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.ImportSubscribers(t.Context(), admin.Act{Actor: "cli:test", Action: "subscriber import", At: noon}, []admin.ImportRow{{
+	if _, err := store.ImportSubscribers(t.Context(), admin.StaffAction{Actor: "cli:test", Action: "subscriber import", At: noon}, []admin.ImportRow{{
 		Line: 1, OperatorID: c.operator, SubscriberID: "100001", Mobile: customerMobile, Name: "Anita Desai", PlanID: "BASIC-1", Expires: noon.Add(48 * time.Hour),
 	}}); err != nil {
 		t.Fatal(err)

@@ -14,34 +14,34 @@ import (
 // operators' logins and keys do not exist for it. While the operator is suspended, it
 // only reads.
 type OwnerService struct {
-	desk       *Service
+	service    *Service
 	operatorID int64
 	ownerID    int64
 }
 
-// ForOwner is the desk of an operator's owner.
+// ForOwner is the service of an operator's owner.
 func (d *Service) ForOwner(owner login.Person) *OwnerService {
 	own := *d
 	own.within = owner.OperatorID
 	if owner.Realm != login.Operator || owner.Role != login.Owner || owner.OperatorID == 0 {
 		own.within = nobody
 	}
-	return &OwnerService{desk: &own, operatorID: own.within, ownerID: owner.ID}
+	return &OwnerService{service: &own, operatorID: own.within, ownerID: owner.ID}
 }
 
 // nobody is the id of no operator: whatever acts within it is refused.
 const nobody = -1
 
-// Under is the desk for the one act that a voucher names; see Service.Under.
+// Under is the service for the one act that a voucher names; see Service.Under.
 func (o *OwnerService) Under(voucher string) *OwnerService {
 	bound := *o
-	bound.desk = o.desk.Under(voucher)
+	bound.service = o.service.Under(voucher)
 	return &bound
 }
 
-// Done is the act that was done under the desk's voucher, if one was.
+// Done is the act that was done under the service's voucher, if one was.
 func (o *OwnerService) Done(ctx context.Context) (act AuditEntry, found bool, err error) {
-	act, found, err = o.desk.Done(ctx)
+	act, found, err = o.service.Done(ctx)
 	if act.OperatorID != o.operatorID {
 		return AuditEntry{}, false, err
 	}
@@ -50,12 +50,12 @@ func (o *OwnerService) Done(ctx context.Context) (act AuditEntry, found bool, er
 
 // Logins lists the operator's logins by their usernames, disabled ones included.
 func (o *OwnerService) Logins(ctx context.Context) ([]login.Person, error) {
-	return o.desk.Logins(ctx, LoginFilter{Realm: login.Operator, OperatorID: o.operatorID})
+	return o.service.Logins(ctx, LoginFilter{Realm: login.Operator, OperatorID: o.operatorID})
 }
 
 // Login returns one of the operator's logins. Any other is refused as if there were none.
 func (o *OwnerService) Login(ctx context.Context, id int64) (login.Person, error) {
-	person, err := o.desk.Login(ctx, id)
+	person, err := o.service.Login(ctx, id)
 	if err == nil && (person.Realm != login.Operator || person.OperatorID != o.operatorID) {
 		return login.Person{}, Refuse("there is no login %d", id)
 	}
@@ -67,7 +67,7 @@ func (o *OwnerService) CreateLogin(ctx context.Context, username, name string, r
 	if !slices.Contains(login.Operator.Roles(), role) {
 		return login.Person{}, "", refuseOwnersRole(role)
 	}
-	return o.desk.CreateLogin(ctx, NewLogin{Username: username, Name: name, Role: role, OperatorID: o.operatorID})
+	return o.service.CreateLogin(ctx, NewLogin{Username: username, Name: name, Role: role, OperatorID: o.operatorID})
 }
 
 func refuseOwnersRole(role login.Role) *Refusal {
@@ -90,7 +90,7 @@ func (o *OwnerService) ChangeLogin(ctx context.Context, id int64, change LoginCh
 	case id == o.ownerID && change.Disabled != nil && *change.Disabled:
 		return person, Refuse("nobody switches their own login off")
 	}
-	return o.desk.ChangeLogin(ctx, id, change)
+	return o.service.ChangeLogin(ctx, id, change)
 }
 
 // RefuseLastOwner refuses to leave an operator without an enabled owner.
@@ -112,7 +112,7 @@ func (o *OwnerService) ResetPassword(ctx context.Context, id int64) (login.Perso
 	if person, err := o.Login(ctx, id); err != nil {
 		return person, "", err
 	}
-	return o.desk.ResetPassword(ctx, id)
+	return o.service.ResetPassword(ctx, id)
 }
 
 // ResetTOTP takes the second factor away from one of the operator's people who lost it.
@@ -123,12 +123,12 @@ func (o *OwnerService) ResetTOTP(ctx context.Context, id int64) (login.Person, e
 	if person, err := o.Login(ctx, id); err != nil {
 		return person, err
 	}
-	return o.desk.ResetTOTP(ctx, id)
+	return o.service.ResetTOTP(ctx, id)
 }
 
 // Key returns one of the operator's keys. Any other is refused as if there were none.
 func (o *OwnerService) Key(ctx context.Context, id int64) (access.Credential, error) {
-	key, err := o.desk.store.Key(ctx, id)
+	key, err := o.service.store.Key(ctx, id)
 	if err == nil && key.OperatorID != o.operatorID {
 		return access.Credential{}, Refuse("there is no key %d", id)
 	}
@@ -140,17 +140,17 @@ func (o *OwnerService) RevokeKey(ctx context.Context, id int64) error {
 	if _, err := o.Key(ctx, id); err != nil {
 		return err
 	}
-	return o.desk.RevokeKey(ctx, id)
+	return o.service.RevokeKey(ctx, id)
 }
 
 // Operator returns the operator's account.
 func (o *OwnerService) Operator(ctx context.Context) (subscription.Operator, error) {
-	return o.desk.Operator(ctx, o.operatorID)
+	return o.service.Operator(ctx, o.operatorID)
 }
 
 // RequireSecondFactor demands a second factor of all the operator's people. Only staff
 // can take that back: whoever gets hold of an owner's session must not.
 func (o *OwnerService) RequireSecondFactor(ctx context.Context) (subscription.Operator, error) {
 	required := true
-	return o.desk.ChangeOperator(ctx, o.operatorID, OperatorChange{SecondFactorRequired: &required})
+	return o.service.ChangeOperator(ctx, o.operatorID, OperatorChange{SecondFactorRequired: &required})
 }

@@ -18,7 +18,7 @@ import (
 // mostMonths is the longest term that plans.max_months can be set to.
 const mostMonths = 120
 
-// BoundTerms is the desk that sets no plan to a longer term than that.
+// BoundTerms is the service that sets no plan to a longer term than that.
 func (d *Service) BoundTerms(months int) *Service {
 	bound := *d
 	bound.maxMonths = months
@@ -92,7 +92,7 @@ type PlanComparison struct {
 // SetsPlanAlone returns a *PlanApprovalNeeded if the actor may not set a plan alone.
 // A store asks in the transaction that sets it, and gives it the plan as it was, which
 // has version zero if it was not there, and what there was to compare with.
-func (a Act) SetsPlanAlone(was, plan subscription.Plan, with PlanComparison) error {
+func (a StaffAction) SetsPlanAlone(was, plan subscription.Plan, with PlanComparison) error {
 	if a.limits == nil {
 		return nil
 	}
@@ -311,7 +311,7 @@ func (d *Service) SubmitPlan(ctx context.Context, plan subscription.Plan) (Outco
 
 // approvedPlan is what an approved proposal makes of a plan: what it wants, with the
 // version that it was shown from.
-func (d *Service) approvedPlan(ctx context.Context, p Proposal, act Act) (subscription.Plan, error) {
+func (d *Service) approvedPlan(ctx context.Context, p Proposal, act StaffAction) (subscription.Plan, error) {
 	change, err := p.PlanChange()
 	if err != nil {
 		return subscription.Plan{}, err

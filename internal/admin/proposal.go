@@ -121,10 +121,10 @@ func (p Proposal) LapsedWithMaker() bool {
 
 // Approval is a second person's yes, with what is carried out because of it.
 type Approval struct {
-	Act      Act
+	Act      StaffAction
 	Proposal Proposal
 	// CarryOut is the act that was proposed, which is now the checker's own.
-	CarryOut Act
+	CarryOut StaffAction
 	// Settlement is what a settlement comes to.
 	Settlement operation.Settlement
 	// Account is the login that a proposal to create one comes to, and PasswordHash what

@@ -9,7 +9,7 @@ import (
 )
 
 // reasoned is an act that needs a reason.
-func (d *Service) reasoned(action Action, reason string) (Act, error) {
+func (d *Service) reasoned(action Action, reason string) (StaffAction, error) {
 	act, reason := d.act(action), strings.TrimSpace(reason)
 	act.Reason = act.noted(reason)
 	return act, checkText("reason", reason, 1, 500)
@@ -54,7 +54,7 @@ func (d *Service) SettleReview(ctx context.Context, transactionID string, confir
 }
 
 // settlementBy is what a person's word makes of an operation in review.
-func settlementBy(act Act, transactionID string, confirm bool) operation.Settlement {
+func settlementBy(act StaffAction, transactionID string, confirm bool) operation.Settlement {
 	s := operation.Settlement{
 		OperationID: transactionID, To: operation.Success, At: act.At, Actor: act.Actor, Why: act.Reason, AddonNextAt: act.At,
 	}

@@ -141,7 +141,7 @@ type Limits struct {
 	PriceChange int
 }
 
-// As is the desk with the rights of a role and within limits. A desk is without
+// As is the service with the rights of a role and within limits. A service is without
 // either until then: that is the command line, which is the root of an installation.
 func (d *Service) As(role Role, limits Limits) *Service {
 	limited := *d
@@ -149,7 +149,7 @@ func (d *Service) As(role Role, limits Limits) *Service {
 	return &limited
 }
 
-// From is the desk of somebody who acts from an address, which is written down
+// From is the service of somebody who acts from an address, which is written down
 // with every act.
 func (d *Service) From(address netip.Addr) *Service {
 	there := *d
@@ -160,7 +160,7 @@ func (d *Service) From(address netip.Addr) *Service {
 	return &there
 }
 
-// permit refuses what the desk's role does not allow.
+// permit refuses what the service's role does not allow.
 func (d *Service) permit(action Action) error {
 	if d.limited && !May(d.role, action) {
 		return Refuse("the role %q does not allow %q: ask somebody who may", d.role, action)

@@ -12,7 +12,7 @@ import (
 )
 
 // declared are the actions of this package by the names of their constants, and
-// used are those that a desk acts under: a constant's name, or a text in quotes.
+// used are those that a service acts under: a constant's name, or a text in quotes.
 func declaredAndUsed(t *testing.T) (declared map[string]Action, used []string) {
 	t.Helper()
 	declared = map[string]Action{}
@@ -78,7 +78,7 @@ func TestEveryActHasARowThatSaysWhoMayDoIt(t *testing.T) {
 			action, known = Action(text), true
 		}
 		if !known || len(rights[action]) == 0 {
-			t.Errorf("a desk acts as %s, which has no row in rights: say who may do it", name)
+			t.Errorf("a service acts as %s, which has no row in rights: say who may do it", name)
 		}
 	}
 }

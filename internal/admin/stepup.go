@@ -47,7 +47,7 @@ var stepUps = map[Action]struct {
 // StepUpFor returns when an action needs a step-up.
 func StepUpFor(action Action) StepUp { return stepUps[action].when }
 
-// Stale returns the desk of somebody whose password was given too long ago for what
+// Stale returns the service of somebody whose password was given too long ago for what
 // widens access, moves money or makes a secret. It refuses that with ErrStepUp.
 func (d *Service) Stale() *Service {
 	stale := *d
@@ -55,10 +55,10 @@ func (d *Service) Stale() *Service {
 	return &stale
 }
 
-// CheckStepUp refuses the act of a stale desk if the act needs a step-up. A store calls
+// CheckStepUp refuses the act of a stale service if the act needs a step-up. A store calls
 // it before it carries out a StepUpIfWidening action, and says whether that widens
 // access; Permitted does for all others.
-func (a Act) CheckStepUp(needed bool) error {
+func (a StaffAction) CheckStepUp(needed bool) error {
 	if a.barred != nil {
 		return a.barred
 	}

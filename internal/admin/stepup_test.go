@@ -136,7 +136,7 @@ func TestAct_StepUp(t *testing.T) {
 		{"stale, depends", stale.act(OperatorSet).Permitted(), nil},
 		{"stale, widening", stale.act(OperatorSet).CheckStepUp(true), ErrStepUp},
 		{"stale, narrowing", stale.act(OperatorSet).CheckStepUp(false), nil},
-		{"the desk that it came from", fresh.act(KeyIssue).Permitted(), nil},
+		{"the service that it came from", fresh.act(KeyIssue).Permitted(), nil},
 	} {
 		if !errors.Is(tt.err, tt.want) {
 			t.Errorf("%s: %v; want %v", tt.name, tt.err, tt.want)

@@ -230,11 +230,11 @@ func TestAnAuditBesideANodeAtWorkFindsNothingWrong(t *testing.T) {
 					_, _ = s.processor.Process(t.Context(), request(operation.API, operator, wish.kind, customer+"-"+string(wish.kind), wish.plan, customer))
 				}
 				if round%5 == 0 {
-					_, _, err := s.desk.TopUp(t.Context(), admin.TopUp{OperatorID: operator, Amount: rupees("5"), Reference: customer})
+					_, _, err := s.service.TopUp(t.Context(), admin.TopUp{OperatorID: operator, Amount: rupees("5"), Reference: customer})
 					s.ok(err)
-					_, err = s.desk.ChangeOperator(t.Context(), operator, admin.OperatorChange{CommissionBPS: new(100 + round)})
+					_, err = s.service.ChangeOperator(t.Context(), operator, admin.OperatorChange{CommissionBPS: new(100 + round)})
 					s.ok(err)
-					_, err = s.desk.SetPlan(t.Context(), subscription.Plan{
+					_, err = s.service.SetPlan(t.Context(), subscription.Plan{
 						ID: "BASIC-1", Name: "Basic", Price: rupees(fmt.Sprintf("%d", 100+round)), Months: 1, Type: subscription.Standard, Main: "TV",
 					})
 					s.ok(err)

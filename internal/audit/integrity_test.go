@@ -42,9 +42,9 @@ func signedShop(t testing.TB) healthy {
 		t.Fatalf("sealed %d, %v, %v; want the staff actions that were there", sealed, started, err)
 	}
 	s.topUp(2, "60", "NEFT-99") // signed action 1
-	_, err = s.desk.StartMaintenance(ctx, "a test")
+	_, err = s.service.StartMaintenance(ctx, "a test")
 	s.ok(err)
-	s.ok(s.desk.EndMaintenance(ctx, false, "over"))
+	s.ok(s.service.EndMaintenance(ctx, false, "over"))
 	s.topUp(3, "70", "NEFT-98") // 4
 	closed.keys["unsigned"] = fmt.Sprint(sealed)
 	for n := range int64(5) {
@@ -324,7 +324,7 @@ func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
 		s.ok(s.store.CheckMasterKeys(t.Context(), derive(ids...)("proof"), s.now))
 		_, _, err := s.store.UseIntegrityKeys(t.Context(), integrity.NewKeys(current, derive(ids...)), s.now)
 		s.ok(err)
-		must[subscription.Operator](s)(s.desk.CreateOperator(t.Context(), fmt.Sprintf("Operator %d", current), admin.OperatorChange{}))
+		must[subscription.Operator](s)(s.service.CreateOperator(t.Context(), fmt.Sprintf("Operator %d", current), admin.OperatorChange{}))
 		s.topUp(1, "10", fmt.Sprint("NEFT-", s.now.Unix()))
 		s.pass(24 * time.Hour)
 		must[int](s)(integrity.Seal(t.Context(), s.store, s.now.Add(time.Hour), integrity.Watch{}))

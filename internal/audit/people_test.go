@@ -30,10 +30,10 @@ func (s *shop) hire() {
 	s.enrol("ravi", madeUp)
 	s.enrol("uma", madeUp)
 	ctx := s.Context()
-	_, _, err := s.desk.ResetPassword(ctx, 2)
+	_, _, err := s.service.ResetPassword(ctx, 2)
 	s.ok(err)
-	must[login.Person](s)(s.desk.ChangeLogin(ctx, 3, admin.LoginChange{Role: new(login.Viewer), Disabled: new(true)}))
-	must[login.Person](s)(s.desk.ResetTOTP(ctx, 4))
+	must[login.Person](s)(s.service.ChangeLogin(ctx, 3, admin.LoginChange{Role: new(login.Viewer), Disabled: new(true)}))
+	must[login.Person](s)(s.service.ResetTOTP(ctx, 4))
 	s.pass(time.Hour)
 }
 
@@ -41,7 +41,7 @@ const madeUp, chosen = "made up for them", "chosen by themselves"
 
 func (s *shop) create(username string, role login.Role, operator int64) {
 	s.Helper()
-	_, _, err := s.desk.CreateLogin(s.Context(), admin.NewLogin{Username: username, Name: "Name of " + username, Role: role, OperatorID: operator, Password: madeUp})
+	_, _, err := s.service.CreateLogin(s.Context(), admin.NewLogin{Username: username, Name: "Name of " + username, Role: role, OperatorID: operator, Password: madeUp})
 	s.ok(err)
 }
 
@@ -165,7 +165,7 @@ func TestALoginThatWasMendedAfterwardsIsStillTold(t *testing.T) {
 	damage{sql: `UPDATE logins SET role = 'administrator' WHERE id = 1`}.plant(t, place)
 	s := openShop(t, place.path)
 	s.now = place.now
-	must[login.Person](s)(s.desk.ChangeLogin(t.Context(), 1, admin.LoginChange{Role: new(login.Finance)}))
+	must[login.Person](s)(s.service.ChangeLogin(t.Context(), 1, admin.LoginChange{Role: new(login.Finance)}))
 	s.ok(s.store.Close())
 	report, err := audited(t, place.path, place.now)
 	if err != nil || len(report.Violations) != 1 || !strings.Contains(report.Violations[0].Detail, `found it changed by nobody: role is "administrator"; expected "finance"`) {
@@ -177,7 +177,7 @@ func TestALoginThatWasMendedAfterwardsIsStillTold(t *testing.T) {
 func TestAStoreFromBeforeThereWereLoginsIsProved(t *testing.T) {
 	s := openShop(t, newPlace(t))
 	place := healthy{path: s.place, now: s.now}
-	_, err := s.desk.CreateOperator(t.Context(), "Asha Cable", admin.OperatorChange{})
+	_, err := s.service.CreateOperator(t.Context(), "Asha Cable", admin.OperatorChange{})
 	s.ok(err)
 	s.ok(s.store.Close())
 	migration := "5"

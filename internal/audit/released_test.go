@@ -16,7 +16,7 @@ func TestAudit_ReleasedNumberIsClean(t *testing.T) {
 	s.now = shop.now
 	s.topUp(3, "219", "rest")
 	s.order(3, operation.Activate, "first-owner", "BASIC-1", "500001", "success")
-	s.ok(s.desk.DeleteOperator(s.Context(), 3))
+	s.ok(s.service.DeleteOperator(s.Context(), 3))
 	s.pass(subscription.UndeleteWithin + time.Hour)
 	s.order(1, operation.Activate, "second-owner", "BASIC-1", "500001", "success")
 	s.order(1, operation.Renew, "second-renewed", "BASIC-1", "500001", "success")

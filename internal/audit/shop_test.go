@@ -22,14 +22,14 @@ import (
 // opening is when every shop opens.
 var opening = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
 
-// shop is a store at work: a real one, the real processor, the real desk of
+// shop is a store at work: a real one, the real processor, the real service of
 // staff. Only the provider and the clock are the test's own.
 type shop struct {
 	testing.TB
 	place     string
 	store     shopStore
 	vault     *access.Vault
-	desk      *admin.Service
+	service   *admin.Service
 	processor *operation.Processor
 
 	mu      sync.Mutex
@@ -55,7 +55,7 @@ func openShop(t testing.TB, path string) *shop {
 		t.Fatal(err)
 	}
 	s := &shop{TB: t, place: path, store: store, vault: vault, now: opening, keys: map[string]string{}}
-	s.desk = admin.NewService(store, vault, "cli:asha", s.clock)
+	s.service = admin.NewService(store, vault, "cli:asha", s.clock)
 	s.processor = operation.NewProcessor(mortal{store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.ThirtyDays))
 	return s
 }
@@ -183,7 +183,7 @@ func request(channel operation.Channel, operator int64, kind operation.Kind, key
 // settle has a person end what was in review.
 func (s *shop) settle(key string, confirm bool) {
 	s.Helper()
-	must[operation.Operation](s)(s.desk.SettleReview(s.Context(), s.keys[key], confirm, "a person looked"))
+	must[operation.Operation](s)(s.service.SettleReview(s.Context(), s.keys[key], confirm, "a person looked"))
 	s.pass(time.Minute)
 }
 

@@ -24,40 +24,40 @@ func (s *shop) furnish() {
 	combo := plan("COMBO-1", "499", 1)
 	combo.Type, combo.Addon = subscription.Combo, "OTT"
 	for _, p := range []subscription.Plan{plan("BASIC-1", "199", 1), plan("FAMILY-3", "999.99", 3), combo, plan("OLD-1", "99", 1)} {
-		must[subscription.Plan](s)(s.desk.SetPlan(ctx, p))
+		must[subscription.Plan](s)(s.service.SetPlan(ctx, p))
 	}
 	s.pass(time.Minute)
-	s.ok(s.desk.RetirePlan(ctx, "OLD-1"))
+	s.ok(s.service.RetirePlan(ctx, "OLD-1"))
 
 	for i, name := range []string{"Asha Cable", "Binu Net", "Chandra", "Devi", "Esha"} {
-		must[subscription.Operator](s)(s.desk.CreateOperator(ctx, name, admin.OperatorChange{CommissionBPS: new(250 * i)}))
+		must[subscription.Operator](s)(s.service.CreateOperator(ctx, name, admin.OperatorChange{CommissionBPS: new(250 * i)}))
 	}
 	s.topUp(1, "20000", "NEFT-1")
 	s.topUp(2, "9000.50", "NEFT-2")
 	s.topUp(2, "500", "UPI 77")
 	s.topUp(3, "10", "cash")
-	must[subscription.Wallet](s)(s.desk.Adjust(ctx, 2, rupees("-250.25"), "entered twice"))
-	must[subscription.Wallet](s)(s.desk.Adjust(ctx, 1, rupees("12.34"), "rounding"))
-	must[subscription.Operator](s)(s.desk.ChangeOperator(ctx, 2, admin.OperatorChange{CommissionBPS: new(1333), RateLimit: new(600)}))
-	must[subscription.Operator](s)(s.desk.ChangeOperator(ctx, 4, admin.OperatorChange{Status: new(subscription.OperatorInactive)}))
-	s.ok(s.desk.DeleteOperator(ctx, 4))
-	must[subscription.Operator](s)(s.desk.UndeleteOperator(ctx, 4))
-	s.ok(s.desk.DeleteOperator(ctx, 5))
+	must[subscription.Wallet](s)(s.service.Adjust(ctx, 2, rupees("-250.25"), "entered twice"))
+	must[subscription.Wallet](s)(s.service.Adjust(ctx, 1, rupees("12.34"), "rounding"))
+	must[subscription.Operator](s)(s.service.ChangeOperator(ctx, 2, admin.OperatorChange{CommissionBPS: new(1333), RateLimit: new(600)}))
+	must[subscription.Operator](s)(s.service.ChangeOperator(ctx, 4, admin.OperatorChange{Status: new(subscription.OperatorInactive)}))
+	s.ok(s.service.DeleteOperator(ctx, 4))
+	must[subscription.Operator](s)(s.service.UndeleteOperator(ctx, 4))
+	s.ok(s.service.DeleteOperator(ctx, 5))
 
-	first := must[admin.IssuedKey](s)(s.desk.IssueKey(ctx, 1, access.AllPermissions))
-	second := must[admin.IssuedKey](s)(s.desk.IssueKey(ctx, 2, access.PermissionsOf(access.Renew, access.CheckBalance)))
-	must[admin.IssuedKey](s)(s.desk.RotateKey(ctx, first.ID, time.Hour))
-	s.ok(s.desk.PermitKey(ctx, second.ID, access.PermissionsOf(access.Renew)))
-	s.ok(s.desk.RevokeKey(ctx, second.ID))
+	first := must[admin.IssuedKey](s)(s.service.IssueKey(ctx, 1, access.AllPermissions))
+	second := must[admin.IssuedKey](s)(s.service.IssueKey(ctx, 2, access.PermissionsOf(access.Renew, access.CheckBalance)))
+	must[admin.IssuedKey](s)(s.service.RotateKey(ctx, first.ID, time.Hour))
+	s.ok(s.service.PermitKey(ctx, second.ID, access.PermissionsOf(access.Renew)))
+	s.ok(s.service.RevokeKey(ctx, second.ID))
 	for _, address := range []string{"203.0.113.7", "198.51.100.0/24", "2001:db8::/48"} {
-		_, err := s.desk.AllowAddress(ctx, 1, address)
+		_, err := s.service.AllowAddress(ctx, 1, address)
 		s.ok(err)
 	}
-	_, err := s.desk.DisallowAddress(ctx, 1, "198.51.100.0/24")
+	_, err := s.service.DisallowAddress(ctx, 1, "198.51.100.0/24")
 	s.ok(err)
-	_, err = s.desk.AllowAddress(ctx, 2, "192.0.2.1")
+	_, err = s.service.AllowAddress(ctx, 2, "192.0.2.1")
 	s.ok(err)
-	_, err = s.desk.DisallowAddress(ctx, 2, "192.0.2.1")
+	_, err = s.service.DisallowAddress(ctx, 2, "192.0.2.1")
 	s.ok(err)
 	s.hire()
 	s.pass(time.Hour)
@@ -65,7 +65,7 @@ func (s *shop) furnish() {
 
 func (s *shop) topUp(operator int64, amount, reference string) {
 	s.Helper()
-	_, credited, err := s.desk.TopUp(s.Context(), admin.TopUp{OperatorID: operator, Amount: rupees(amount), Reference: reference})
+	_, credited, err := s.service.TopUp(s.Context(), admin.TopUp{OperatorID: operator, Amount: rupees(amount), Reference: reference})
 	if err != nil || !credited {
 		s.Fatalf("top up: %v, %v", credited, err)
 	}
@@ -98,19 +98,19 @@ func (s *shop) trade() {
 	s.order(2, advance, "advance-3", "FAMILY-3", "100005", "review")
 	s.settle("advance-3", true)
 
-	plan := must[[]subscription.Plan](s)(s.desk.Plans(s.Context()))[0]
+	plan := must[[]subscription.Plan](s)(s.service.Plans(s.Context()))[0]
 	plan.Price = rupees("229")
-	must[subscription.Plan](s)(s.desk.SetPlan(s.Context(), plan))
+	must[subscription.Plan](s)(s.service.SetPlan(s.Context(), plan))
 	s.pass(40 * 24 * time.Hour)
 	s.order(1, renew, "renew-5", "BASIC-1", "100002", "success")      // at the new price, expired
 	s.order(1, advance, "advance-4", "FAMILY-3", "100007", "success") // expired: from today
-	must[subscription.Operator](s)(s.desk.ChangeOperator(s.Context(), 1, admin.OperatorChange{CommissionBPS: new(175)}))
+	must[subscription.Operator](s)(s.service.ChangeOperator(s.Context(), 1, admin.OperatorChange{CommissionBPS: new(175)}))
 	s.order(1, renew, "renew-6", "BASIC-1", "100008", "success") // at the new rate
 
 	csv := "lco,subscriber_id,mobile,name,plan_id,expiry\n" +
 		"1,200001,9811100001,Imported One,BASIC-1,2027-06-01 00:00:00\n" +
 		"2,200002,9811100002,Imported Two,FAMILY-3,2026-01-01 00:00:00\n"
-	report, err := s.desk.ImportSubscribers(s.Context(), strings.NewReader(csv), false, func(int, int) {})
+	report, err := s.service.ImportSubscribers(s.Context(), strings.NewReader(csv), false, func(int, int) {})
 	if err != nil || report.Added != 2 {
 		s.Fatalf("import: %+v, %v", report, err)
 	}
@@ -136,14 +136,14 @@ func (s *shop) trade() {
 // work, and one of two contradictions.
 func (s *shop) decide() {
 	ctx := s.Context()
-	s.ok(s.desk.CloseAddon(ctx, s.keys["activate-5"], "it is not sold there"))
+	s.ok(s.service.CloseAddon(ctx, s.keys["activate-5"], "it is not sold there"))
 	for _, key := range []string{"activate-9", "renew-3"} {
 		s.ok(s.store.CloseLateCheck(ctx, operation.LateCheck{OperationID: s.keys[key], Node: "node-1", Exception: &operation.Exception{
 			OperationID: s.keys[key], Kind: operation.LateSuccess, Detail: "carried out after all", At: s.clock(),
 		}}))
 	}
-	exceptions := must[[]admin.ExceptionEntry](s)(s.desk.Exceptions(ctx, false))
-	s.ok(s.desk.CloseException(ctx, exceptions[0].ID, "settled with the operator"))
+	exceptions := must[[]admin.ExceptionEntry](s)(s.service.Exceptions(ctx, false))
+	s.ok(s.service.CloseException(ctx, exceptions[0].ID, "settled with the operator"))
 	s.pass(time.Minute)
 }
 

@@ -82,24 +82,24 @@ type Operator struct {
 
 // Prepare makes the grounds. What it has made it returns also if it fails, so
 // that it can be tidied up.
-func Prepare(ctx context.Context, desk *admin.Service, target Target, wishes Wishes, progress func(done, total int)) (*Grounds, error) {
+func Prepare(ctx context.Context, service *admin.Service, target Target, wishes Wishes, progress func(done, total int)) (*Grounds, error) {
 	g := &Grounds{wishes: wishes, target: target, Name: "Coax bench " + target.Now().In(subscription.IST).Format("2006-01-02 15:04:05")}
-	if err := g.makePlans(ctx, desk); err != nil {
+	if err := g.makePlans(ctx, service); err != nil {
 		return g, err
 	}
 	operators := min(maxOperators, wishes.Connections, wishes.Subscribers)
 	for i := range operators {
-		if err := g.makeOperator(ctx, desk, i, wishes.Subscribers/operators+1); err != nil {
+		if err := g.makeOperator(ctx, service, i, wishes.Subscribers/operators+1); err != nil {
 			return g, err
 		}
 	}
-	return g, g.importSubscribers(ctx, desk, progress)
+	return g, g.importSubscribers(ctx, service, progress)
 }
 
 // makePlans makes plans of a component that a plan on sale is made of: what the
 // provider sells is not ours to know.
-func (g *Grounds) makePlans(ctx context.Context, desk *admin.Service) error {
-	there, err := desk.Plans(ctx)
+func (g *Grounds) makePlans(ctx context.Context, service *admin.Service) error {
+	there, err := service.Plans(ctx)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (g *Grounds) makePlans(ctx context.Context, desk *admin.Service) error {
 	}
 	mark := strconv.FormatUint(rand.Uint64N(1<<32), 36)
 	for i := range PlanCount {
-		plan, err := desk.SetPlan(ctx, subscription.Plan{
+		plan, err := service.SetPlan(ctx, subscription.Plan{
 			ID: fmt.Sprintf("BENCH-%s-%d", mark, i+1), Name: fmt.Sprintf("%s, plan %d", g.Name, i+1),
 			Description: "Made by coax bench; retired when it ends", Price: price, Months: 1, Type: subscription.Standard, Main: there[on].Main,
 		})
@@ -121,8 +121,8 @@ func (g *Grounds) makePlans(ctx context.Context, desk *admin.Service) error {
 	return nil
 }
 
-func (g *Grounds) makeOperator(ctx context.Context, desk *admin.Service, i, subscribers int) error {
-	account, err := desk.CreateOperator(ctx, fmt.Sprintf("%s, operator %d", g.Name, i+1),
+func (g *Grounds) makeOperator(ctx context.Context, service *admin.Service, i, subscribers int) error {
+	account, err := service.CreateOperator(ctx, fmt.Sprintf("%s, operator %d", g.Name, i+1),
 		admin.OperatorChange{RateLimit: new(RateLimit), CommissionBPS: new(250)})
 	if err != nil {
 		return fmt.Errorf("make an operator: %w", err)
@@ -133,16 +133,16 @@ func (g *Grounds) makeOperator(ctx context.Context, desk *admin.Service, i, subs
 	// Each pair of subscriber and plan is bought at most once in each rest.
 	rounds := int64(g.wishes.Loading/RestPeriod) + 2
 	credit := money.Paise(price.Paise() * rounds * int64(subscribers) * PlanCount)
-	if _, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: credit, Reference: fmt.Sprintf("%s, play money %d", g.Name, i+1)}); err != nil {
+	if _, _, err := service.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: credit, Reference: fmt.Sprintf("%s, play money %d", g.Name, i+1)}); err != nil {
 		return fmt.Errorf("top up operator %d with %s: %w", operator.ID, credit, err)
 	}
 	operator.Credited = credit
 	for _, address := range []string{"127.0.0.1", "::1"} {
-		if _, err := desk.AllowAddress(ctx, operator.ID, address); err != nil {
+		if _, err := service.AllowAddress(ctx, operator.ID, address); err != nil {
 			return err
 		}
 	}
-	key, err := desk.IssueKey(ctx, operator.ID, access.AllPermissions)
+	key, err := service.IssueKey(ctx, operator.ID, access.AllPermissions)
 	if err != nil {
 		return fmt.Errorf("issue a key to operator %d: %w", operator.ID, err)
 	}
@@ -155,7 +155,7 @@ func (g *Grounds) makeOperator(ctx context.Context, desk *admin.Service, i, subs
 
 // importSubscribers brings in subscribers with numbers that no Indian mobile has:
 // they begin with 1. A random block of them is as good as never taken.
-func (g *Grounds) importSubscribers(ctx context.Context, desk *admin.Service, progress func(done, total int)) error {
+func (g *Grounds) importSubscribers(ctx context.Context, service *admin.Service, progress func(done, total int)) error {
 	first := 1_000_000_000 + rand.IntN(1_000_000_000-g.wishes.Subscribers)
 	expires := g.target.Now().AddDate(0, 0, 30).In(subscription.IST).Format(time.DateTime)
 	var file bytes.Buffer
@@ -166,7 +166,7 @@ func (g *Grounds) importSubscribers(ctx context.Context, desk *admin.Service, pr
 		operator.Subscribers = append(operator.Subscribers, number)
 		fmt.Fprintf(&file, "%d,%s,%s,Bench %s,%s,%s\n", operator.ID, number, number, number, g.PlanIDs[0], expires)
 	}
-	report, err := desk.ImportSubscribers(ctx, &file, false, progress)
+	report, err := service.ImportSubscribers(ctx, &file, false, progress)
 	switch {
 	case err != nil:
 		return fmt.Errorf("import the subscribers: %w", err)
@@ -178,9 +178,9 @@ func (g *Grounds) importSubscribers(ctx context.Context, desk *admin.Service, pr
 
 // Open makes sure that the server knows the operators and lets them in, and makes
 // the first renewals. It returns what the workers are to send.
-func (g *Grounds) Open(ctx context.Context, desk *admin.Service) (readers, renewers []Source, err error) {
+func (g *Grounds) Open(ctx context.Context, service *admin.Service) (readers, renewers []Source, err error) {
 	for _, operator := range g.Operators {
-		if err := g.letIn(ctx, desk, operator); err != nil {
+		if err := g.letIn(ctx, service, operator); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -204,7 +204,7 @@ func (g *Grounds) Open(ctx context.Context, desk *admin.Service) (readers, renew
 
 // letIn reads a balance. The server may see us come from an address that is not
 // loopback: it says which, and that one is let in.
-func (g *Grounds) letIn(ctx context.Context, desk *admin.Service, operator *Operator) error {
+func (g *Grounds) letIn(ctx context.Context, service *admin.Service, operator *Operator) error {
 	for range 2 {
 		answer := Send(ctx, Shot{Client: operator.client, Method: http.MethodGet, Path: "/api/v1/balance"})
 		switch {
@@ -219,7 +219,7 @@ func (g *Grounds) letIn(ctx context.Context, desk *admin.Service, operator *Oper
 		if err := json.Unmarshal(answer.Body, &seen); err != nil {
 			return fmt.Errorf("read which address the server sees: %w", err)
 		}
-		if _, err := desk.AllowAddress(ctx, operator.ID, seen.Data.IP); err != nil {
+		if _, err := service.AllowAddress(ctx, operator.ID, seen.Data.IP); err != nil {
 			return fmt.Errorf("whitelist %s, where the server sees the bench: %w", seen.Data.IP, err)
 		}
 	}
@@ -287,22 +287,22 @@ func (g *Grounds) Explain(phase *Phase, load Load) {
 // Tidy ends what the bench made: its keys are revoked, its plans retired, the
 // rest of its play money is taken back and its accounts are closed for business.
 // The records stay, as all records do.
-func (g *Grounds) Tidy(ctx context.Context, desk *admin.Service) error {
+func (g *Grounds) Tidy(ctx context.Context, service *admin.Service) error {
 	var problems []error
 	for _, operator := range g.Operators {
 		if operator.keyID != 0 {
-			problems = append(problems, desk.RevokeKey(ctx, operator.keyID))
+			problems = append(problems, service.RevokeKey(ctx, operator.keyID))
 		}
-		wallet, err := desk.Wallet(ctx, operator.ID)
+		wallet, err := service.Wallet(ctx, operator.ID)
 		if err == nil && wallet.Balance.IsPositive() {
-			_, err = desk.Adjust(ctx, operator.ID, wallet.Balance.Neg(), "the bench is over: its play money is taken back")
+			_, err = service.Adjust(ctx, operator.ID, wallet.Balance.Neg(), "the bench is over: its play money is taken back")
 		}
 		problems = append(problems, err)
-		_, err = desk.ChangeOperator(ctx, operator.ID, admin.OperatorChange{Status: new(subscription.OperatorInactive)})
+		_, err = service.ChangeOperator(ctx, operator.ID, admin.OperatorChange{Status: new(subscription.OperatorInactive)})
 		problems = append(problems, err)
 	}
 	for _, plan := range g.PlanIDs {
-		problems = append(problems, desk.RetirePlan(ctx, plan))
+		problems = append(problems, service.RetirePlan(ctx, plan))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return fmt.Errorf("tidy up: %w", err)

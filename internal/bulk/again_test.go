@@ -13,7 +13,7 @@ import (
 
 // again is what the page asks for when somebody wants the failed rows tried again.
 func (w *world) again(id string) (bulk.Job, error) {
-	return w.desk().TryAgain(w.Context(), id, bulk.Order{OperatorID: w.operator.ID, Actor: "web:ravi", Title: "again"})
+	return w.service().TryAgain(w.Context(), id, bulk.Order{OperatorID: w.operator.ID, Actor: "web:ravi", Title: "again"})
 }
 
 // The provider refuses one row and the wallet another. Both are tried again as a list of
@@ -24,12 +24,12 @@ func TestRowsThatFailedAreTriedAgainThroughTheOrdinaryCheck(t *testing.T) {
 		ids := w.subscribers(0, 1, 0, 0, 0) // the second is refused by the provider, if the money lasts that long
 		order := w.order(ids...)
 		order.Wishes = append(order.Wishes, bulk.Wish{SubscriberID: "999999"})
-		job, err := w.desk().Prepare(t.Context(), order)
+		job, err := w.service().Prepare(t.Context(), order)
 		w.must(err)
 		if _, err := w.again(job.ID); refusalText(err) == "" {
 			t.Errorf("a draft is tried again: %v; want a refusal", err)
 		}
-		_, err = w.desk().Start(t.Context(), w.operator.ID, job.ID)
+		_, err = w.service().Start(t.Context(), w.operator.ID, job.ID)
 		w.must(err)
 		job = w.finish(job.ID, w.worker("node-1", w.store))
 		if job.Progress.Done != 3 || job.Progress.Refused != 3 {
@@ -41,7 +41,7 @@ func TestRowsThatFailedAreTriedAgainThroughTheOrdinaryCheck(t *testing.T) {
 				left = append(left, row.SubscriberID)
 			}
 		}
-		may, err := w.desk().MayTryAgain(t.Context(), job)
+		may, err := w.service().MayTryAgain(t.Context(), job)
 		if err != nil || !may || len(left) != 2 {
 			t.Fatalf("may be tried again: %v, %v, %v; want two", may, left, err)
 		}
@@ -86,7 +86,7 @@ func TestWhatFailedForAReasonThatHasPassedIsDoneAtTheSecondTry(t *testing.T) {
 		w.advance(time.Minute)
 		second, err := w.again(job.ID)
 		w.must(err)
-		_, err = w.desk().Start(t.Context(), w.operator.ID, second.ID)
+		_, err = w.service().Start(t.Context(), w.operator.ID, second.ID)
 		w.must(err)
 		if second = w.finish(second.ID, worker); second.Progress.Done != 2 {
 			t.Errorf("the second try: %s; want both done", story(w.rows(second.ID)))
@@ -95,17 +95,17 @@ func TestWhatFailedForAReasonThatHasPassedIsDoneAtTheSecondTry(t *testing.T) {
 		w.advance(time.Minute)
 		third, err := w.again(job.ID)
 		w.must(err)
-		if _, err := w.desk().Start(t.Context(), w.operator.ID, third.ID); refusalText(err) == "" || third.Progress.Queued != 0 {
+		if _, err := w.service().Start(t.Context(), w.operator.ID, third.ID); refusalText(err) == "" || third.Progress.Queued != 0 {
 			t.Errorf("the third try is %+v, started: %v; want nothing to be left", third.Progress, err)
 		}
-		if may, err := w.desk().MayTryAgain(t.Context(), w.job(second.ID)); err != nil || may {
+		if may, err := w.service().MayTryAgain(t.Context(), w.job(second.ID)); err != nil || may {
 			t.Errorf("a job of which all is done may be tried again: %v, %v", may, err)
 		}
 		_, err = w.again(second.ID)
 		if refusalText(err) == "" {
 			t.Errorf("a job of which all is done is tried again: %v; want a refusal", err)
 		}
-		if _, err := w.desk().TryAgain(t.Context(), job.ID, bulk.Order{OperatorID: w.operator.ID + 1}); !errors.Is(err, bulk.ErrNoJob) {
+		if _, err := w.service().TryAgain(t.Context(), job.ID, bulk.Order{OperatorID: w.operator.ID + 1}); !errors.Is(err, bulk.ErrNoJob) {
 			t.Errorf("by another operator: %v; want that there is none", err)
 		}
 		w.balanced(money.Paise(1000_00), job.ID, second.ID)

@@ -160,7 +160,7 @@ func (w *world) processor(on operation.Store) *operation.Processor {
 	})
 }
 
-func (w *world) desk() *bulk.Service { return bulk.NewService(w.store, w.processor(w.store), w.now) }
+func (w *world) service() *bulk.Service { return bulk.NewService(w.store, w.processor(w.store), w.now) }
 
 func (w *world) worker(name string, on books) *bulk.Worker {
 	return bulk.NewWorker(on, w.processor(on), bulk.WorkerConfig{
@@ -175,23 +175,23 @@ func (w *world) order(ids ...string) bulk.Order {
 // started is a job of renewals that runs as soon as a worker does.
 func (w *world) started(ids ...string) bulk.Job {
 	w.Helper()
-	job, err := w.desk().Prepare(w.Context(), w.order(ids...))
+	job, err := w.service().Prepare(w.Context(), w.order(ids...))
 	w.must(err)
-	job, err = w.desk().Start(w.Context(), w.operator.ID, job.ID)
+	job, err = w.service().Start(w.Context(), w.operator.ID, job.ID)
 	w.must(err)
 	return job
 }
 
 func (w *world) job(id string) bulk.Job {
 	w.Helper()
-	job, err := w.desk().Job(w.Context(), w.operator.ID, id)
+	job, err := w.service().Job(w.Context(), w.operator.ID, id)
 	w.must(err)
 	return job
 }
 
 func (w *world) rows(id string) (rows []bulk.Row) {
 	w.Helper()
-	for row, err := range w.desk().Results(w.Context(), w.operator.ID, id) {
+	for row, err := range w.service().Results(w.Context(), w.operator.ID, id) {
 		w.must(err)
 		rows = append(rows, row)
 	}

@@ -76,7 +76,7 @@ func TestWorker_MaintenanceInterruptsAJob(t *testing.T) {
 		if !job.Waits() || job.Interrupted != bulk.ByMaintenance || renewed != reservedBefore {
 			w.Fatalf("in maintenance: %+v; want it interrupted with the first %d rows renewed", job, reservedBefore)
 		}
-		if _, err := w.desk().Continue(w.Context(), w.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrMaintenance) {
+		if _, err := w.service().Continue(w.Context(), w.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrMaintenance) {
 			w.Errorf("continued in maintenance: %v; want %v", err, bulk.ErrMaintenance)
 		}
 		w.maintenanceOff()
@@ -84,10 +84,10 @@ func TestWorker_MaintenanceInterruptsAJob(t *testing.T) {
 		if job = w.job(job.ID); !job.Waits() || job.Progress.Done != renewed {
 			w.Fatalf("after maintenance, before anybody continued it: %+v", job)
 		}
-		if waiting, err := w.desk().Interrupted(w.Context(), w.operator.ID); err != nil || waiting != 1 {
+		if waiting, err := w.service().Interrupted(w.Context(), w.operator.ID); err != nil || waiting != 1 {
 			w.Errorf("%d jobs wait, %v; want 1", waiting, err)
 		}
-		job, err := w.desk().Continue(w.Context(), w.operator.ID, job.ID, "web:binu")
+		job, err := w.service().Continue(w.Context(), w.operator.ID, job.ID, "web:binu")
 		w.must(err)
 		if job.Waits() || job.ContinuedBy != "web:binu" {
 			w.Errorf("continued as %+v", job)
@@ -124,7 +124,7 @@ func TestWorker_SettlesBegunRowsOfAnInterruptedJob(t *testing.T) {
 		if got, want := story(w.rows(job.ID)), "done OK, running, queued"; got != want {
 			w.Errorf("in maintenance: %s; want %s", got, want)
 		}
-		if _, err := w.desk().Cancel(w.Context(), w.operator.ID, job.ID); err != nil {
+		if _, err := w.service().Cancel(w.Context(), w.operator.ID, job.ID); err != nil {
 			w.Fatal(err)
 		}
 		w.finish(job.ID, w.worker("node-2", w.store))
@@ -138,17 +138,17 @@ func TestDesk_RefusesListsInMaintenance(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		w.topUp(2000, "money")
 		ids := w.subscribers(0, 0)
-		draft, err := w.desk().Prepare(w.Context(), w.order(ids[0]))
+		draft, err := w.service().Prepare(w.Context(), w.order(ids[0]))
 		w.must(err)
 		w.maintenanceOn()
-		if _, err := w.desk().Prepare(w.Context(), w.order(ids[1])); !errors.Is(err, bulk.ErrMaintenance) {
+		if _, err := w.service().Prepare(w.Context(), w.order(ids[1])); !errors.Is(err, bulk.ErrMaintenance) {
 			w.Errorf("prepare: %v; want %v", err, bulk.ErrMaintenance)
 		}
-		if _, err := w.desk().Start(w.Context(), w.operator.ID, draft.ID); !errors.Is(err, bulk.ErrMaintenance) {
+		if _, err := w.service().Start(w.Context(), w.operator.ID, draft.ID); !errors.Is(err, bulk.ErrMaintenance) {
 			w.Errorf("start: %v; want %v", err, bulk.ErrMaintenance)
 		}
 		w.maintenanceOff()
-		if job, err := w.desk().Start(w.Context(), w.operator.ID, draft.ID); err != nil || job.State != bulk.Running {
+		if job, err := w.service().Start(w.Context(), w.operator.ID, draft.ID); err != nil || job.State != bulk.Running {
 			w.Errorf("start after maintenance: %+v, %v; want the same draft to run", job, err)
 		}
 	})

@@ -58,7 +58,7 @@ func (w *world) charged(scenario int) (job bulk.Job, heir *bulk.Worker) {
 	return job, heir
 }
 
-// kept reads a row past the desk, which mends what it shows.
+// kept reads a row past the service, which mends what it shows.
 func (w *world) kept(job bulk.Job, number int) bulk.Row {
 	w.Helper()
 	rows, err := w.store.BulkRows(w.Context(), w.operator.ID, job.ID, bulk.Page{After: number - 1, Most: 1})

@@ -28,7 +28,7 @@ func TestWorker_SuspensionInterruptsAJob(t *testing.T) {
 		if job = w.job(job.ID); !job.Waits() || job.Interrupted != bulk.BySuspension || job.Progress.Queued != 3 {
 			w.Fatalf("while suspended: %+v; want it interrupted with nothing begun", job)
 		}
-		if _, err := w.desk().Continue(w.Context(), w.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrSuspended) {
+		if _, err := w.service().Continue(w.Context(), w.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrSuspended) {
 			w.Errorf("continued while suspended: %v; want %v", err, bulk.ErrSuspended)
 		}
 		w.status(subscription.OperatorActive)
@@ -36,7 +36,7 @@ func TestWorker_SuspensionInterruptsAJob(t *testing.T) {
 		if job = w.job(job.ID); !job.Waits() || job.Progress.Queued != 3 {
 			w.Fatalf("after reactivation, before anybody continued it: %+v", job)
 		}
-		_, err := w.desk().Continue(w.Context(), w.operator.ID, job.ID, "web:asha")
+		_, err := w.service().Continue(w.Context(), w.operator.ID, job.ID, "web:asha")
 		w.must(err)
 		if job = w.finish(job.ID, worker); job.Progress.Done != 3 || job.ContinuedBy != "web:asha" {
 			w.Errorf("in the end %+v; want all rows renewed", job)
@@ -49,13 +49,13 @@ func TestDesk_RefusesListsOfASuspendedOperator(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		w.topUp(2000, "money")
 		ids := w.subscribers(0, 0)
-		draft, err := w.desk().Prepare(w.Context(), w.order(ids[0]))
+		draft, err := w.service().Prepare(w.Context(), w.order(ids[0]))
 		w.must(err)
 		w.status(subscription.OperatorInactive)
-		if _, err := w.desk().Prepare(w.Context(), w.order(ids[1])); !errors.Is(err, bulk.ErrSuspended) {
+		if _, err := w.service().Prepare(w.Context(), w.order(ids[1])); !errors.Is(err, bulk.ErrSuspended) {
 			w.Errorf("prepare: %v; want %v", err, bulk.ErrSuspended)
 		}
-		if _, err := w.desk().Start(w.Context(), w.operator.ID, draft.ID); !errors.Is(err, bulk.ErrSuspended) {
+		if _, err := w.service().Start(w.Context(), w.operator.ID, draft.ID); !errors.Is(err, bulk.ErrSuspended) {
 			w.Errorf("start: %v; want %v", err, bulk.ErrSuspended)
 		}
 		w.status(subscription.OperatorActive)

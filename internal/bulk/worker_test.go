@@ -73,13 +73,13 @@ func TestRowsThatTheWalletDoesNotCoverAreRefusedAndOthersGoOn(t *testing.T) {
 		order := w.order(ids...)
 		order.PlanID = "FAMILY-1"
 		order.Wishes[5].PlanID = "BASIC-1"
-		job, err := w.desk().Prepare(t.Context(), order)
+		job, err := w.service().Prepare(t.Context(), order)
 		w.must(err)
-		check, err := w.desk().Check(t.Context(), w.operator.ID, job.ID)
+		check, err := w.service().Check(t.Context(), w.operator.ID, job.ID)
 		if err != nil || check.Wallet != money.Paise(700_00) || check.Shortfall != money.Paise(5*349_00+199_00-700_00) {
 			t.Errorf("checked as %+v, %v", check, err)
 		}
-		if _, err := w.desk().Start(t.Context(), w.operator.ID, job.ID); err != nil {
+		if _, err := w.service().Start(t.Context(), w.operator.ID, job.ID); err != nil {
 			t.Fatal(err)
 		}
 		job = w.finish(job.ID, w.worker("node-1", w.store))
@@ -221,7 +221,7 @@ func TestCancellingStopsWhatHasCostNothing(t *testing.T) {
 		if _, err := worker.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if job, err := w.desk().Cancel(t.Context(), w.operator.ID, job.ID); err != nil || job.Progress.Cancelled != 2 || job.Progress.Running != 4 {
+		if job, err := w.service().Cancel(t.Context(), w.operator.ID, job.ID); err != nil || job.Progress.Cancelled != 2 || job.Progress.Running != 4 {
 			t.Errorf("cancelled as %+v, %v", job, err)
 		}
 		w.breaker.Record(operation.Reply{Outcome: operation.Confirmed}) // it is back, and nothing may begin

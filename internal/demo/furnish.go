@@ -23,8 +23,8 @@ func Furnish(ctx context.Context, n *server.Node, keptAt string) (Line, error) {
 }
 
 func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins beginning) (Line, error) {
-	desk := admin.NewService(n.Store, n.Vault, begins.actor, begins.Now)
-	operators, err := desk.Operators(ctx)
+	service := admin.NewService(n.Store, n.Vault, begins.actor, begins.Now)
+	operators, err := service.Operators(ctx)
 	if err != nil {
 		return Line{}, err
 	}
@@ -32,7 +32,7 @@ func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins begi
 	if len(operators) > 0 {
 		operatorID = operators[0].ID
 	} else {
-		operator, err := desk.CreateOperator(ctx, "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
+		operator, err := service.CreateOperator(ctx, "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
 		if err != nil {
 			return Line{}, err
 		}
@@ -50,35 +50,35 @@ func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins begi
 		return line, err
 	}
 	if !known {
-		if err := furnishTrade(ctx, n, desk, operatorID, begins, &line); err != nil {
+		if err := furnishTrade(ctx, n, service, operatorID, begins, &line); err != nil {
 			return line, err
 		}
 		if err := KeepLine(keptAt, line); err != nil {
 			return line, err
 		}
 	}
-	return line, furnishLogins(ctx, desk, operatorID, keptAt, &line)
+	return line, furnishLogins(ctx, service, operatorID, keptAt, &line)
 }
 
 // furnishTrade gives the operator what it needs to sell through the API.
-func furnishTrade(ctx context.Context, n *server.Node, desk *admin.Service, operatorID int64, begins beginning, line *Line) error {
-	if err := furnishCatalogue(ctx, n, desk, begins.Now()); err != nil {
+func furnishTrade(ctx context.Context, n *server.Node, service *admin.Service, operatorID int64, begins beginning, line *Line) error {
+	if err := furnishCatalogue(ctx, n, service, begins.Now()); err != nil {
 		return err
 	}
 	// What a history begins and ends with is the history's own.
 	if !begins.History {
-		if _, _, err := desk.TopUp(ctx, admin.TopUp{
+		if _, _, err := service.TopUp(ctx, admin.TopUp{
 			OperatorID: operatorID, Amount: money.Paise(10_000_00), Reference: "demo opening balance",
 		}); err != nil {
 			return err
 		}
 	}
 	for _, address := range []string{"127.0.0.1", "::1"} {
-		if _, err := desk.AllowAddress(ctx, operatorID, address); err != nil {
+		if _, err := service.AllowAddress(ctx, operatorID, address); err != nil {
 			return err
 		}
 	}
-	issued, err := desk.IssueKey(ctx, operatorID, access.AllPermissions)
+	issued, err := service.IssueKey(ctx, operatorID, access.AllPermissions)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func furnishTrade(ctx context.Context, n *server.Node, desk *admin.Service, oper
 	return nil
 }
 
-func furnishCatalogue(ctx context.Context, n *server.Node, desk *admin.Service, at time.Time) error {
+func furnishCatalogue(ctx context.Context, n *server.Node, service *admin.Service, at time.Time) error {
 	if err := n.Store.RecordComparison(ctx, catalogue.Comparison{
 		Provider:   n.Config.Provider.Name,
 		At:         at,
@@ -100,7 +100,7 @@ func furnishCatalogue(ctx context.Context, n *server.Node, desk *admin.Service, 
 		{ID: "FAMILY-3", Name: "Family, 3 months", Description: "240 channels, a quarter at once", Price: money.Paise(999_00), Months: 3, Type: subscription.Standard, Main: "TV-FAMILY"},
 		{ID: "COMBO-1", Name: "Family and streaming, 1 month", Description: "240 channels and the streaming pack", Price: money.Paise(499_00), Months: 1, Type: subscription.Combo, Main: "TV-FAMILY", Addon: "OTT-PLUS"},
 	} {
-		if _, err := desk.SetPlan(ctx, plan); err != nil {
+		if _, err := service.SetPlan(ctx, plan); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func furnishCatalogue(ctx context.Context, n *server.Node, desk *admin.Service, 
 // furnishLogins makes the demo's three logins where the store has none of that name.
 // Their passwords are kept before they are used, so that a demo that is killed in
 // between knows them all the same. What a person has made of a login since is theirs.
-func furnishLogins(ctx context.Context, desk *admin.Service, operatorID int64, keptAt string, line *Line) error {
+func furnishLogins(ctx context.Context, service *admin.Service, operatorID int64, keptAt string, line *Line) error {
 	for _, one := range []struct {
 		kept *Login
 		made admin.NewLogin
@@ -119,7 +119,7 @@ func furnishLogins(ctx context.Context, desk *admin.Service, operatorID int64, k
 		{&line.Operator, admin.NewLogin{Username: "operator", Name: "Demo Operator", Role: login.Owner, OperatorID: operatorID}},
 		{&line.Finance, admin.NewLogin{Username: "finance", Name: "Demo Finance", Role: login.Finance}},
 	} {
-		person, err := desk.LoginNamed(ctx, one.made.Username)
+		person, err := service.LoginNamed(ctx, one.made.Username)
 		var none *admin.Refusal
 		switch {
 		case err == nil && one.kept.Password != "":
@@ -127,7 +127,7 @@ func furnishLogins(ctx context.Context, desk *admin.Service, operatorID int64, k
 		case err == nil:
 			// Somebody has removed what was kept, and nobody else can say it again.
 			one.kept.Username = one.made.Username
-			if _, one.kept.Password, err = desk.ResetPassword(ctx, person.ID); err != nil {
+			if _, one.kept.Password, err = service.ResetPassword(ctx, person.ID); err != nil {
 				return err
 			}
 			if err := KeepLine(keptAt, *line); err != nil {
@@ -144,7 +144,7 @@ func furnishLogins(ctx context.Context, desk *admin.Service, operatorID int64, k
 			}
 		}
 		one.made.Password = one.kept.Password
-		if _, _, err := desk.CreateLogin(ctx, one.made); err != nil {
+		if _, _, err := service.CreateLogin(ctx, one.made); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
 // Package demohistory gives a demo a past: three months in which made-up people
 // were activated and renewed, mostly with success, so that every page has
 // something to show. Nothing is written by hand. Each operation goes through the
-// same processor, reviewer and desk as a real one, with a clock that is moved
+// same processor, reviewer and service as a real one, with a clock that is moved
 // through the three months and the simulator as the provider, so that the books
 // are right because they were kept right. It refuses to add to a life that has
 // begun without it.

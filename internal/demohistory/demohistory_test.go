@@ -229,13 +229,13 @@ func canBeRenewed(w *world) {
 	if _, err := reviewer.RunOnce(w.Context()); err != nil {
 		w.Fatal(err)
 	}
-	desk := admin.NewService(w.store, w.config.Vault, "cli:test", w.config.Now)
-	waiting, err := desk.InReview(w.Context())
+	service := admin.NewService(w.store, w.config.Vault, "cli:test", w.config.Now)
+	waiting, err := service.InReview(w.Context())
 	if err != nil || len(waiting) != 3 {
 		w.Fatalf("%d are in review once the provider was asked again (%v); want 3", len(waiting), err)
 	}
 	for i, op := range waiting {
-		if _, err := desk.SettleReview(w.Context(), op.ID, i > 0, "decided by a test"); err != nil {
+		if _, err := service.SettleReview(w.Context(), op.ID, i > 0, "decided by a test"); err != nil {
 			w.Error(err)
 		}
 	}

@@ -108,8 +108,8 @@ func (w *world) furnish(actor string) (begins time.Time) {
 	}); err != nil {
 		w.Fatal(err)
 	}
-	desk := admin.NewService(w.store, w.config.Vault, actor, func() time.Time { return begins })
-	operator, err := desk.CreateOperator(w.Context(), "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
+	service := admin.NewService(w.store, w.config.Vault, actor, func() time.Time { return begins })
+	operator, err := service.CreateOperator(w.Context(), "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -119,11 +119,11 @@ func (w *world) furnish(actor string) (begins time.Time) {
 		{ID: quarter, Name: "Family, 3 months", Price: money.Paise(999_00), Months: 3, Type: subscription.Standard, Main: "TV-FAMILY"},
 		{ID: combo, Name: "Combo", Price: money.Paise(499_00), Months: 1, Type: subscription.Combo, Main: "TV-FAMILY", Addon: "OTT-PLUS"},
 	} {
-		if _, err := desk.SetPlan(w.Context(), plan); err != nil {
+		if _, err := service.SetPlan(w.Context(), plan); err != nil {
 			w.Fatal(err)
 		}
 	}
-	if _, err := desk.IssueKey(w.Context(), operator.ID, access.AllPermissions); err != nil {
+	if _, err := service.IssueKey(w.Context(), operator.ID, access.AllPermissions); err != nil {
 		w.Fatal(err)
 	}
 	return begins

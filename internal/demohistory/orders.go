@@ -90,7 +90,7 @@ func (t *teller) provide(ctx context.Context, o *operator) error {
 	}
 	t.topUps[o.id]++
 	reference := fmt.Sprintf("NEFT DEMO %03d%05d", o.id, t.topUps[o.id])
-	_, _, err = t.desk(meera).TopUp(ctx, admin.TopUp{OperatorID: o.id, Amount: amount, Reference: reference})
+	_, _, err = t.service(meera).TopUp(ctx, admin.TopUp{OperatorID: o.id, Amount: amount, Reference: reference})
 	t.clock.pass(40 * time.Second)
 	return err
 }

@@ -30,32 +30,32 @@ func (t *teller) planStaff(ctx context.Context) {
 		action string
 		do     func(*admin.Service) error
 	}{
-		{1, arjun, "key issue", func(desk *admin.Service) error {
-			_, err := desk.IssueKey(ctx, first.id, access.AllPermissions)
+		{1, arjun, "key issue", func(service *admin.Service) error {
+			_, err := service.IssueKey(ctx, first.id, access.AllPermissions)
 			return err
 		}},
-		{4, arjun, "whitelist add", func(desk *admin.Service) error {
-			_, err := desk.AllowAddress(ctx, first.id, "203.0.113.24")
+		{4, arjun, "whitelist add", func(service *admin.Service) error {
+			_, err := service.AllowAddress(ctx, first.id, "203.0.113.24")
 			return err
 		}},
 		{20, meera, "plan set", t.price(ctx, money.Paise(329_00))},
-		{27, arjun, "key revoke", func(desk *admin.Service) error { return t.revokeSpareKey(ctx, desk, first) }},
-		{33, arjun, "whitelist remove", func(desk *admin.Service) error {
-			_, err := desk.DisallowAddress(ctx, first.id, "203.0.113.24")
+		{27, arjun, "key revoke", func(service *admin.Service) error { return t.revokeSpareKey(ctx, service, first) }},
+		{33, arjun, "whitelist remove", func(service *admin.Service) error {
+			_, err := service.DisallowAddress(ctx, first.id, "203.0.113.24")
 			return err
 		}},
 		{50, meera, "plan set", t.price(ctx, money.Paise(349_00))},
-		{58, meera, "lco set", func(desk *admin.Service) error {
-			_, err := desk.ChangeOperator(ctx, t.operators[1].id, admin.OperatorChange{LowBalance: new(money.Paise(1_000_00))})
+		{58, meera, "lco set", func(service *admin.Service) error {
+			_, err := service.ChangeOperator(ctx, t.operators[1].id, admin.OperatorChange{LowBalance: new(money.Paise(1_000_00))})
 			return err
 		}},
-		{70, arjun, "lco set", func(desk *admin.Service) error {
-			_, err := desk.ChangeOperator(ctx, t.operators[2].id, admin.OperatorChange{
+		{70, arjun, "lco set", func(service *admin.Service) error {
+			_, err := service.ChangeOperator(ctx, t.operators[2].id, admin.OperatorChange{
 				Status: new(subscription.OperatorInactive), API: new(subscription.APIDisabled),
 			})
 			return err
 		}},
-		{75, arjun, "exception close", func(desk *admin.Service) error { return t.closeWrongAnswer(ctx, desk) }},
+		{75, arjun, "exception close", func(service *admin.Service) error { return t.closeWrongAnswer(ctx, service) }},
 	} {
 		t.duty(t.inOffice(duty.days), duty.actor, duty.action, duty.do)
 	}
@@ -74,7 +74,7 @@ func (t *teller) duty(at time.Time, actor, action string, do func(*admin.Service
 			t.done[actor+" "+action]--
 			return nil
 		}
-		if err := do(t.desk(actor)); err != nil {
+		if err := do(t.service(actor)); err != nil {
 			return fmt.Errorf("%s, %s: %w", actor, action, err)
 		}
 		return nil
@@ -106,7 +106,7 @@ func (t *teller) neighbour(ctx context.Context, days int, n neighbour) {
 			}
 		}
 		if account.id == 0 {
-			made, err := t.desk(arjun).CreateOperator(ctx, n.name, admin.OperatorChange{CommissionBPS: &n.bps})
+			made, err := t.service(arjun).CreateOperator(ctx, n.name, admin.OperatorChange{CommissionBPS: &n.bps})
 			if err != nil {
 				return err
 			}
@@ -122,8 +122,8 @@ func (t *teller) neighbour(ctx context.Context, days int, n neighbour) {
 
 // price changes what the family plan costs, and leaves the rest of it.
 func (t *teller) price(ctx context.Context, price money.Amount) func(*admin.Service) error {
-	return func(desk *admin.Service) error {
-		plans, err := desk.Plans(ctx)
+	return func(service *admin.Service) error {
+		plans, err := service.Plans(ctx)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (t *teller) price(ctx context.Context, price money.Amount) func(*admin.Serv
 				continue
 			}
 			plan.Price = price
-			if _, err := desk.SetPlan(ctx, plan); err != nil {
+			if _, err := service.SetPlan(ctx, plan); err != nil {
 				return err
 			}
 		}
@@ -141,28 +141,28 @@ func (t *teller) price(ctx context.Context, price money.Amount) func(*admin.Serv
 }
 
 // revokeSpareKey ends the key that was issued to try something with.
-func (t *teller) revokeSpareKey(ctx context.Context, desk *admin.Service, o *operator) error {
-	keys, err := desk.Keys(ctx, o.id)
+func (t *teller) revokeSpareKey(ctx context.Context, service *admin.Service, o *operator) error {
+	keys, err := service.Keys(ctx, o.id)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
 		if key.CreatedAt.After(t.begins.Add(day)) && key.RevokedAt.IsZero() {
-			return desk.RevokeKey(ctx, key.ID)
+			return service.RevokeKey(ctx, key.ID)
 		}
 	}
 	return nil
 }
 
 // closeWrongAnswer has somebody deal with the answer that was about another order.
-func (t *teller) closeWrongAnswer(ctx context.Context, desk *admin.Service) error {
-	exceptions, err := desk.Exceptions(ctx, false)
+func (t *teller) closeWrongAnswer(ctx context.Context, service *admin.Service) error {
+	exceptions, err := service.Exceptions(ctx, false)
 	if err != nil {
 		return err
 	}
 	for _, e := range exceptions {
 		if e.Kind == operation.WrongAnswer {
-			return desk.CloseException(ctx, e.ID, "Asked the provider: a fault in their gateway, mended the same day. The renewal itself is right.")
+			return service.CloseException(ctx, e.ID, "Asked the provider: a fault in their gateway, mended the same day. The renewal itself is right.")
 		}
 	}
 	return nil
@@ -172,8 +172,8 @@ func (t *teller) closeWrongAnswer(ctx context.Context, desk *admin.Service) erro
 // the order out: that is found out a little later, and is an exception.
 func (t *teller) settleHastily(ctx context.Context, op operation.Operation) {
 	decided := t.clock.Now().Add(4 * time.Minute)
-	t.duty(decided, meera, "review settle", func(desk *admin.Service) error {
-		_, err := desk.SettleReview(ctx, op.ID, false, "The customer says that the channels are not there; refunded at the counter.")
+	t.duty(decided, meera, "review settle", func(service *admin.Service) error {
+		_, err := service.SettleReview(ctx, op.ID, false, "The customer says that the channels are not there; refunded at the counter.")
 		return err
 	})
 	t.at(decided.Add(time.Minute), func() error {

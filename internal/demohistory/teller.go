@@ -155,7 +155,7 @@ func (t *teller) report() {
 // close leaves the first operator's wallet with what a demo's wallet has.
 func (t *teller) close(ctx context.Context) error {
 	first := t.operators[0]
-	desk := t.desk(meera)
+	service := t.service(meera)
 	wallet, err := t.Store.Wallet(ctx, first.id)
 	if err != nil {
 		return err
@@ -163,17 +163,17 @@ func (t *teller) close(ctx context.Context) error {
 	missing := Closing.Sub(wallet.Balance)
 	if !missing.IsPositive() {
 		too := wallet.Balance.Sub(Closing).Add(smallTopUp)
-		if _, err := desk.Adjust(ctx, first.id, too.Neg(), "A payment of another operator was credited here by mistake."); err != nil {
+		if _, err := service.Adjust(ctx, first.id, too.Neg(), "A payment of another operator was credited here by mistake."); err != nil {
 			return err
 		}
 		missing = smallTopUp
 	}
-	_, _, err = desk.TopUp(ctx, admin.TopUp{OperatorID: first.id, Amount: missing, Reference: closingReference})
+	_, _, err = service.TopUp(ctx, admin.TopUp{OperatorID: first.id, Amount: missing, Reference: closingReference})
 	t.Progress(Progress{Days: int(Length / day), Of: int(Length / day), Operations: t.operations})
 	return err
 }
 
-func (t *teller) desk(actor string) *admin.Service {
+func (t *teller) service(actor string) *admin.Service {
 	return admin.NewService(t.Store, t.Vault, actor, t.clock.Now)
 }
 

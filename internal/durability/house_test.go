@@ -110,7 +110,7 @@ type house struct {
 	t         testing.TB
 	path      string
 	store     *sqlite.DB
-	desk      *admin.Service
+	service   *admin.Service
 	processor *operation.Processor
 	reviewer  *operation.Reviewer
 	wire      *switchboard
@@ -127,7 +127,7 @@ func (s *site) open(t testing.TB, path string, options sqlite.Options) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{site: s, t: t, path: path, store: store, desk: admin.NewService(store, s.vault, "test", s.now)}
+	h := &house{site: s, t: t, path: path, store: store, service: admin.NewService(store, s.vault, "test", s.now)}
 	provider, err := gateway.New(gateway.Config{URL: s.providerURL, Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -242,12 +242,12 @@ func (h *house) serve(plans *catalogue.Catalogue) (shut func()) {
 func (h *house) furnish() {
 	h.t.Helper()
 	ctx := context.Background()
-	operator, err := h.desk.CreateOperator(ctx, "Cable", admin.OperatorChange{CommissionBPS: new(250), RateLimit: new(1_000_000)})
+	operator, err := h.service.CreateOperator(ctx, "Cable", admin.OperatorChange{CommissionBPS: new(250), RateLimit: new(1_000_000)})
 	h.ok(err)
 	h.operatorID = operator.ID
-	_, err = h.desk.AllowAddress(ctx, operator.ID, "127.0.0.1")
+	_, err = h.service.AllowAddress(ctx, operator.ID, "127.0.0.1")
 	h.ok(err)
-	_, _, err = h.desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(10_000_000_00), Reference: "opening"})
+	_, _, err = h.service.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(10_000_000_00), Reference: "opening"})
 	h.ok(err)
 	h.ok(h.store.RecordComparison(ctx, catalogue.Comparison{Provider: providerName, At: h.now(), Components: simulator.Components()}))
 	for _, plan := range []subscription.Plan{
@@ -255,10 +255,10 @@ func (h *house) furnish() {
 		{ID: "FAMILY-3", Name: "Family", Price: money.Paise(999_00), Months: 3, Type: subscription.Standard, Main: "TV-FAMILY"},
 		{ID: "COMBO-1", Name: "Combo", Price: money.Paise(499_00), Months: 1, Type: subscription.Combo, Main: "TV-FAMILY", Addon: "OTT-PLUS"},
 	} {
-		_, err := h.desk.SetPlan(ctx, plan)
+		_, err := h.service.SetPlan(ctx, plan)
 		h.ok(err)
 	}
-	issued, err := h.desk.IssueKey(ctx, operator.ID, access.AllPermissions)
+	issued, err := h.service.IssueKey(ctx, operator.ID, access.AllPermissions)
 	h.ok(err)
 	h.keyID, h.key, h.secret = issued.ID, issued.Key, issued.Secret.Reveal()
 }

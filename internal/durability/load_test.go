@@ -87,7 +87,7 @@ func (l load) run() {
 		for i := range l.customers {
 			reference, amount := fmt.Sprintf("payment %d of %d", i, l.seed), int64(100_00+i)
 			l.persist("top up", func() bool {
-				_, _, err := l.desk.TopUp(context.Background(), admin.TopUp{OperatorID: l.operatorID, Amount: money.Paise(amount), Reference: reference})
+				_, _, err := l.service.TopUp(context.Background(), admin.TopUp{OperatorID: l.operatorID, Amount: money.Paise(amount), Reference: reference})
 				return err == nil
 			})
 			l.witness.note(fact{topUp: reference, paise: amount})

@@ -172,7 +172,7 @@ func (b befall) script(outcome string) {
 
 func (b befall) balance() int64 {
 	b.t.Helper()
-	wallet, err := b.desk.Wallet(context.Background(), b.operatorID)
+	wallet, err := b.service.Wallet(context.Background(), b.operatorID)
 	b.ok(err)
 	return wallet.Balance.Paise()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// staffStore is what the desk of staff needs of a store.
+// staffStore is what the service of staff needs of a store.
 type staffStore interface {
 	admin.Store
 	catalogue.Store
@@ -37,11 +37,11 @@ func (b *books) furnish(ctx context.Context, store staffStore, masterKey []byte,
 		return nil, err
 	}
 	b.fingerprintKey = int64(vault.PrimaryID())
-	desk := admin.NewService(store, vault, "cli:growth", func() time.Time { return opening })
-	if err := makePlans(ctx, store, desk, opening); err != nil {
+	service := admin.NewService(store, vault, "cli:growth", func() time.Time { return opening })
+	if err := makePlans(ctx, store, service, opening); err != nil {
 		return nil, err
 	}
-	operators, err := MakeOperators(ctx, desk, b.operators, money.Paise(b.credit()), func() { done(1) })
+	operators, err := MakeOperators(ctx, service, b.operators, money.Paise(b.credit()), func() { done(1) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (b *books) furnish(ctx context.Context, store staffStore, masterKey []byte,
 	return operators, nil
 }
 
-func makePlans(ctx context.Context, store staffStore, desk *admin.Service, opening time.Time) error {
-	there, err := desk.Operators(ctx)
+func makePlans(ctx context.Context, store staffStore, service *admin.Service, opening time.Time) error {
+	there, err := service.Operators(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func makePlans(ctx context.Context, store staffStore, desk *admin.Service, openi
 		return err
 	}
 	for _, p := range plans {
-		_, err := desk.SetPlan(ctx, subscription.Plan{
+		_, err := service.SetPlan(ctx, subscription.Plan{
 			ID: p.id, Name: p.name, Price: money.Paise(p.price), Months: 1, Type: subscription.Standard, Main: p.main,
 		})
 		if err != nil {

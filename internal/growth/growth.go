@@ -4,7 +4,7 @@
 // rows past the store's own methods, and refuses a place where anything is yet.
 //
 // What is in such a store is a function of its shape alone. Operators, plans, keys
-// and top-ups are made at the desk of staff, with all their acts; everything else
+// and top-ups are made at the service of staff, with all their acts; everything else
 // is counted out. Subscribers belong to the operators in turn; each is activated
 // once and renewed every thirty days, with one of eight plans, until the moment of
 // filling. Every forty-ninth purchase of an operator's fails at first,

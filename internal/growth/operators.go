@@ -24,11 +24,11 @@ type Operator struct {
 // store can do that.
 const clerks = 16
 
-// MakeOperators makes operators at the desk of staff who can be loaded with: each
+// MakeOperators makes operators at the service of staff who can be loaded with: each
 // has that much money, a key, the highest rate limit, and may come from this
 // machine. They are returned in the order of their ids; done is told of each one,
 // by many at once.
-func MakeOperators(ctx context.Context, desk *admin.Service, count int, credit money.Amount, done func()) ([]Operator, error) {
+func MakeOperators(ctx context.Context, service *admin.Service, count int, credit money.Amount, done func()) ([]Operator, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	numbers := make(chan int)
@@ -38,7 +38,7 @@ func MakeOperators(ctx context.Context, desk *admin.Service, count int, credit m
 		working.Go(func() {
 			for i := range numbers {
 				var err error
-				if operators[i], err = makeOperator(ctx, desk, i+1, credit); err != nil {
+				if operators[i], err = makeOperator(ctx, service, i+1, credit); err != nil {
 					cancel(fmt.Errorf("make operator %d: %w", i+1, err))
 				}
 				done()
@@ -56,18 +56,18 @@ func MakeOperators(ctx context.Context, desk *admin.Service, count int, credit m
 	return operators, context.Cause(ctx)
 }
 
-func makeOperator(ctx context.Context, desk *admin.Service, number int, credit money.Amount) (Operator, error) {
-	account, err := desk.CreateOperator(ctx, fmt.Sprintf("Operator %d", number), admin.OperatorChange{RateLimit: new(rateLimit), CommissionBPS: new(commissionBPS)})
+func makeOperator(ctx context.Context, service *admin.Service, number int, credit money.Amount) (Operator, error) {
+	account, err := service.CreateOperator(ctx, fmt.Sprintf("Operator %d", number), admin.OperatorChange{RateLimit: new(rateLimit), CommissionBPS: new(commissionBPS)})
 	if err != nil {
 		return Operator{}, err
 	}
-	if _, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: account.ID, Amount: credit, Reference: fmt.Sprintf("all at once, operator %d", account.ID)}); err != nil {
+	if _, _, err := service.TopUp(ctx, admin.TopUp{OperatorID: account.ID, Amount: credit, Reference: fmt.Sprintf("all at once, operator %d", account.ID)}); err != nil {
 		return Operator{}, err
 	}
-	if _, err := desk.AllowAddress(ctx, account.ID, "127.0.0.1"); err != nil {
+	if _, err := service.AllowAddress(ctx, account.ID, "127.0.0.1"); err != nil {
 		return Operator{}, err
 	}
-	key, err := desk.IssueKey(ctx, account.ID, access.AllPermissions)
+	key, err := service.IssueKey(ctx, account.ID, access.AllPermissions)
 	if err != nil {
 		return Operator{}, err
 	}

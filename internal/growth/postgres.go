@@ -81,7 +81,7 @@ func (b *books) loadPostgres(ctx context.Context, conn *pgx.Conn, telling *telle
 			return fmt.Errorf("write %s: %w", t.name, err)
 		}
 	}
-	// The desk's own rows come back, and the wallets are set.
+	// The service's own rows come back, and the wallets are set.
 	if err := execAll(ctx, begun, append(restoring, b.wallets()...)); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func filled() (names []string) {
 	return names
 }
 
-// What the desk has written in those tables is kept meanwhile. Exceptions refer to
+// What the service has written in those tables is kept meanwhile. Exceptions refer to
 // operations, and there are none yet.
 var (
 	keptTables = []string{"wallet_entries", "ledger"}

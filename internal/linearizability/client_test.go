@@ -135,7 +135,7 @@ func (c *client) look(ctx context.Context, n *node) {
 
 func (c *client) readWallet(ctx context.Context, n *node, operator int64) error {
 	begun := c.now()
-	wallet, err := n.desk.Wallet(ctx, operator)
+	wallet, err := n.service.Wallet(ctx, operator)
 	if err == nil {
 		note(c.record, &c.read, readWallet{c.span(begun), operator, wallet.Balance.Paise(), wallet.Held.Paise()})
 	}
@@ -150,7 +150,7 @@ func (c *client) topUp(ctx context.Context, n *node) {
 	ctx, done := c.begin(ctx, "", atCredit)
 	defer done()
 	begun := c.now()
-	wallet, isNew, err := n.desk.TopUp(ctx, admin.TopUp{OperatorID: cr.operator, Amount: money.Paise(cr.amount), Reference: cr.reference})
+	wallet, isNew, err := n.service.TopUp(ctx, admin.TopUp{OperatorID: cr.operator, Amount: money.Paise(cr.amount), Reference: cr.reference})
 	cr.span = c.span(begun)
 	c.noteCredit(cr, wallet, isNew, err)
 }
@@ -165,7 +165,7 @@ func (c *client) adjust(ctx context.Context, n *node) {
 	ctx, done := c.begin(ctx, "", atCredit)
 	defer done()
 	begun := c.now()
-	wallet, err := n.desk.Adjust(ctx, cr.operator, money.Paise(amount), cr.reference)
+	wallet, err := n.service.Adjust(ctx, cr.operator, money.Paise(amount), cr.reference)
 	cr.span = c.span(begun)
 	c.noteCredit(cr, wallet, true, err)
 }
@@ -199,11 +199,11 @@ func (c *client) decide(ctx context.Context, n *node) {
 	confirm, which := c.random.IntN(2) == 0, c.random.IntN(1000)
 	ctx, done := c.begin(ctx, "", atSettle)
 	defer done()
-	waiting, err := n.desk.InReview(ctx)
+	waiting, err := n.service.InReview(ctx)
 	if err != nil || len(waiting) == 0 {
 		return
 	}
-	_, _ = n.desk.SettleReview(ctx, waiting[which%len(waiting)].ID, confirm, "a person knows")
+	_, _ = n.service.SettleReview(ctx, waiting[which%len(waiting)].ID, confirm, "a person knows")
 }
 
 // knock comes to the gate, at times with a nonce that somebody else has.
@@ -232,7 +232,7 @@ func (c *client) changeTerms(ctx context.Context, n *node) {
 		access = subscription.APIBlocked
 	}
 	begun := c.now()
-	_, err := n.desk.ChangeOperator(ctx, c.door, admin.OperatorChange{RateLimit: &limit, API: &access})
+	_, err := n.service.ChangeOperator(ctx, c.door, admin.OperatorChange{RateLimit: &limit, API: &access})
 	if err != nil {
 		panic(err) // nothing stands in its way
 	}

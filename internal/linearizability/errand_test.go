@@ -141,7 +141,7 @@ func (w watched) ClaimReviews(ctx context.Context, c operation.Claim) (claimed [
 	return claimed, err
 }
 
-func (w watched) SettleReview(ctx context.Context, act admin.Act, s operation.Settlement) (op operation.Operation, err error) {
+func (w watched) SettleReview(ctx context.Context, act admin.StaffAction, s operation.Settlement) (op operation.Operation, err error) {
 	err = through(ctx, atSettle, func() (err error) {
 		op, err = w.Store.SettleReview(ctx, act, s)
 		return err
@@ -168,7 +168,7 @@ func (w watched) Admit(ctx context.Context, a access.Admission) (admitted access
 	return admitted, err
 }
 
-func (w watched) TopUp(ctx context.Context, act admin.Act, topUp admin.TopUp) (wallet subscription.Wallet, credited bool, err error) {
+func (w watched) TopUp(ctx context.Context, act admin.StaffAction, topUp admin.TopUp) (wallet subscription.Wallet, credited bool, err error) {
 	err = through(ctx, atCredit, func() (err error) {
 		wallet, credited, err = w.Store.TopUp(ctx, act, topUp)
 		return err
@@ -176,7 +176,7 @@ func (w watched) TopUp(ctx context.Context, act admin.Act, topUp admin.TopUp) (w
 	return wallet, credited, err
 }
 
-func (w watched) Adjust(ctx context.Context, act admin.Act, adjustment admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
+func (w watched) Adjust(ctx context.Context, act admin.StaffAction, adjustment admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
 	err = through(ctx, atCredit, func() (err error) {
 		wallet, booked, err = w.Store.Adjust(ctx, act, adjustment)
 		return err

@@ -100,24 +100,24 @@ func (w *world) prepare(t testing.TB, number int, seed uint64) *history {
 
 func (h *history) openAccount(t testing.TB, balance int64) int64 {
 	t.Helper()
-	desk := h.nodes[0].desk
-	operator, err := desk.CreateOperator(t.Context(), "Account", admin.OperatorChange{})
+	service := h.nodes[0].service
+	operator, err := service.CreateOperator(t.Context(), "Account", admin.OperatorChange{})
 	must(t, err)
 	ctx := (&errand{record: h.record}).in(t.Context())
-	_, _, err = desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(balance), Reference: fmt.Sprintf("to begin account %d with", operator.ID)})
+	_, _, err = service.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(balance), Reference: fmt.Sprintf("to begin account %d with", operator.ID)})
 	must(t, err)
 	return operator.ID
 }
 
 func (h *history) openDoor(t testing.TB) {
 	t.Helper()
-	desk := h.nodes[0].desk
-	operator, err := desk.CreateOperator(t.Context(), "At the gate", admin.OperatorChange{RateLimit: &h.limit})
+	service := h.nodes[0].service
+	operator, err := service.CreateOperator(t.Context(), "At the gate", admin.OperatorChange{RateLimit: &h.limit})
 	must(t, err)
-	_, err = desk.AllowAddress(t.Context(), operator.ID, callersAddress.String())
+	_, err = service.AllowAddress(t.Context(), operator.ID, callersAddress.String())
 	must(t, err)
 	h.door = operator.ID
-	h.caller, err = desk.IssueKey(t.Context(), operator.ID, access.AllPermissions)
+	h.caller, err = service.IssueKey(t.Context(), operator.ID, access.AllPermissions)
 	must(t, err)
 }
 
@@ -143,7 +143,7 @@ func (h *history) importCustomers(t testing.TB, operator int64, mobiles []string
 		})
 		h.imported[mobile] = operator
 	}
-	act := admin.Act{Actor: "cli:test", Action: "subscriber import", At: h.nodes[0].now()}
+	act := admin.StaffAction{Actor: "cli:test", Action: "subscriber import", At: h.nodes[0].now()}
 	_, err := h.nodes[0].store.ImportSubscribers(t.Context(), act, rows)
 	must(t, err)
 }
@@ -220,7 +220,7 @@ func (h *history) drain(t testing.TB) {
 		for _, op := range open {
 			if op.State == operation.NeedsReview {
 				// Review may have been quicker; the next round sees.
-				_, _ = h.nodes[round%2].desk.SettleReview(ctx, op.ID, round%3 == 0, "nobody will ever know")
+				_, _ = h.nodes[round%2].service.SettleReview(ctx, op.ID, round%3 == 0, "nobody will ever know")
 			}
 		}
 	}

@@ -72,7 +72,7 @@ type world struct {
 // node is what a process of the service is made of, without its doors.
 type node struct {
 	store      watched
-	desk       *admin.Service
+	service    *admin.Service
 	gate       *access.Authorizer
 	operations *operation.Processor
 	reviewer   *operation.Reviewer
@@ -170,7 +170,7 @@ func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
 	})
 	prices := catalogue.New(store, patient, catalogue.Config{Now: n.now, Provider: "simulator", MaxAge: 100 * 365 * 24 * time.Hour})
 	must(t, prices.Compare(t.Context()))
-	n.desk = admin.NewService(n.store, w.vault, "cli:"+name, n.now)
+	n.service = admin.NewService(n.store, w.vault, "cli:"+name, n.now)
 	n.gate = access.NewAuthorizer(n.store, w.vault, access.AuthorizerConfig{FailedAuthPerMinute: 1_000_000})
 	n.operations = operation.NewProcessor(n.store, prices, provider, breaker, operation.Config{
 		Now: n.now, Node: name, ProviderName: "simulator", Timeout: callTimeout, FirstCheck: firstCheck,
@@ -186,7 +186,7 @@ func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
 func (w *world) furnish(t testing.TB) {
 	t.Helper()
 	for _, plan := range plans {
-		_, err := w.nodes[0].desk.SetPlan(t.Context(), subscription.Plan{
+		_, err := w.nodes[0].service.SetPlan(t.Context(), subscription.Plan{
 			ID: plan.id, Name: plan.id, Price: money.Paise(plan.price), Months: 1, Type: subscription.Standard, Main: plan.main,
 		})
 		must(t, err)

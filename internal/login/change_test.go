@@ -18,9 +18,9 @@ func (o *office) addPasskey(token, name string, given login.Credentials) (device
 	o.Helper()
 	site, _ := login.SiteOf(origin)
 	device = passkeytest.New(o, origin)
-	offer, begun, _, err := o.desk.BeginPasskey(o.Context(), token, site, name, given, here)
+	offer, begun, _, err := o.service.BeginPasskey(o.Context(), token, site, name, given, here)
 	o.must(err)
-	recovery, fresh, s, err := o.desk.FinishPasskey(o.Context(), begun, offer.Ticket, device.Create(offer.Options), here)
+	recovery, fresh, s, err := o.service.FinishPasskey(o.Context(), begun, offer.Ticket, device.Create(offer.Options), here)
 	o.must(err)
 	if s.Stage != login.Whole || s.Person.Passkeys == 0 {
 		o.Fatalf("with a passkey, the session is %+v", s)
@@ -32,7 +32,7 @@ func (o *office) addPasskey(token, name string, given login.Credentials) (device
 func (o *office) challenge(token string) string {
 	o.Helper()
 	site, _ := login.SiteOf(origin)
-	c, err := o.desk.ChallengePasskey(o.Context(), token, site)
+	c, err := o.service.ChallengePasskey(o.Context(), token, site)
 	o.must(err)
 	return c.Options
 }
@@ -47,23 +47,23 @@ func TestFactorChange_NeedsPasswordAndPresentFactor(t *testing.T) {
 	ctx := t.Context()
 	ways := map[string]func(token string, given login.Credentials) error{
 		"set codes up": func(token string, given login.Credentials) error {
-			_, _, _, err := o.desk.BeginTOTP(ctx, token, given, here)
+			_, _, _, err := o.service.BeginTOTP(ctx, token, given, here)
 			return err
 		},
 		"add a passkey": func(token string, given login.Credentials) error {
-			_, _, _, err := o.desk.BeginPasskey(ctx, token, site, "Key", given, here)
+			_, _, _, err := o.service.BeginPasskey(ctx, token, site, "Key", given, here)
 			return err
 		},
 		"remove codes": func(token string, given login.Credentials) error {
-			_, _, err := o.desk.RemoveTOTP(ctx, token, given, here)
+			_, _, err := o.service.RemoveTOTP(ctx, token, given, here)
 			return err
 		},
 		"remove a passkey": func(token string, given login.Credentials) error {
-			_, _, err := o.desk.RemovePasskey(ctx, token, 1, given, here)
+			_, _, err := o.service.RemovePasskey(ctx, token, 1, given, here)
 			return err
 		},
 		"new recovery codes": func(token string, given login.Credentials) error {
-			_, _, _, err := o.desk.ReplaceRecoveryCodes(ctx, token, given, here)
+			_, _, _, err := o.service.ReplaceRecoveryCodes(ctx, token, given, here)
 			return err
 		},
 	}
@@ -76,7 +76,7 @@ func TestFactorChange_NeedsPasswordAndPresentFactor(t *testing.T) {
 	o.now = o.now.Add(time.Minute)
 	device, _, token := o.addPasskey(token, "Phone", login.Credentials{Password: password, Code: codeOf()})
 	o.now = o.now.Add(time.Minute)
-	token, s, err := o.desk.StepUp(ctx, token, password, codeOf(), here)
+	token, s, err := o.service.StepUp(ctx, token, password, codeOf(), here)
 	o.must(err)
 	if !s.Fresh(o.now) {
 		t.Fatalf("the session is %+v; want it fresh, so that its age cannot be what refuses", s)
@@ -103,20 +103,20 @@ func TestFactorChange_NeedsPasswordAndPresentFactor(t *testing.T) {
 	}
 	// A ticket is good once and in its own session, and the cookie alone is not enough.
 	o.now = o.now.Add(time.Minute)
-	offer, token, _, err := o.desk.BeginTOTP(ctx, token, login.Credentials{Password: password, Passkey: device.Use(o.challenge(token))}, here)
+	offer, token, _, err := o.service.BeginTOTP(ctx, token, login.Credentials{Password: password, Passkey: device.Use(o.challenge(token))}, here)
 	o.must(err)
-	_, _, _, err = o.desk.ConfirmTOTP(ctx, token, "", login.CodeAt(offer.Secret, o.now), here)
+	_, _, _, err = o.service.ConfirmTOTP(ctx, token, "", login.CodeAt(offer.Secret, o.now), here)
 	o.refused("without the ticket", err, login.OutOfTurn)
-	_, _, _, err = o.desk.ConfirmTOTP(ctx, token, offer.Ticket, "000000", here)
+	_, _, _, err = o.service.ConfirmTOTP(ctx, token, offer.Ticket, "000000", here)
 	o.refused("a wrong code", err, login.WrongCode)
-	_, fresh, _, err := o.desk.ConfirmTOTP(ctx, token, offer.Ticket, login.CodeAt(offer.Secret, o.now), here)
+	_, fresh, _, err := o.service.ConfirmTOTP(ctx, token, offer.Ticket, login.CodeAt(offer.Secret, o.now), here)
 	o.must(err)
-	_, _, _, err = o.desk.ConfirmTOTP(ctx, fresh, offer.Ticket, login.CodeAt(offer.Secret, o.now), here)
+	_, _, _, err = o.service.ConfirmTOTP(ctx, fresh, offer.Ticket, login.CodeAt(offer.Secret, o.now), here)
 	o.refused("once more", err, login.OutOfTurn)
-	offer, late, _, err := o.desk.BeginTOTP(ctx, fresh, login.Credentials{Password: password, Passkey: device.Use(o.challenge(fresh))}, here)
+	offer, late, _, err := o.service.BeginTOTP(ctx, fresh, login.Credentials{Password: password, Passkey: device.Use(o.challenge(fresh))}, here)
 	o.must(err)
 	o.now = o.now.Add(10 * time.Minute)
-	_, _, _, err = o.desk.ConfirmTOTP(ctx, late, offer.Ticket, login.CodeAt(offer.Secret, o.now), here)
+	_, _, _, err = o.service.ConfirmTOTP(ctx, late, offer.Ticket, login.CodeAt(offer.Secret, o.now), here)
 	o.refused("after ten minutes", err, login.OutOfTurn)
 
 	// Guessing there ends the session, as in a step-up.
@@ -148,7 +148,7 @@ func TestFactorChange_EndsOtherSessionsAndIsToldAtTheNextSignIn(t *testing.T) {
 	o.now = o.now.Add(time.Hour / 4)
 	in := func() string {
 		half, _ := o.signIn("asha", password)
-		whole, _, err := o.desk.GivePasskey(t.Context(), half, device.Use(o.challenge(half)), here, "")
+		whole, _, err := o.service.GivePasskey(t.Context(), half, device.Use(o.challenge(half)), here, "")
 		o.must(err)
 		return whole
 	}
@@ -157,16 +157,16 @@ func TestFactorChange_EndsOtherSessionsAndIsToldAtTheNextSignIn(t *testing.T) {
 	if len(s.Changes) != 1 || s.Changes[0].What != login.PasskeyAdded || s.Changes[0].Name != "Phone" || !s.Changes[0].At.Equal(at) {
 		t.Errorf("the next sign-in is told of %+v; want the passkey, and when", s.Changes)
 	}
-	o.must(o.desk.TakeNotice(t.Context(), next))
+	o.must(o.service.TakeNotice(t.Context(), next))
 	if s := o.stage(next, login.Whole); len(s.Changes) != 0 {
 		t.Errorf("after it took notice, the session is told of %+v", s.Changes)
 	}
-	codes, next, _, err := o.desk.ReplaceRecoveryCodes(t.Context(), next, login.Credentials{Password: password, Code: recovery[0]}, here)
+	codes, next, _, err := o.service.ReplaceRecoveryCodes(t.Context(), next, login.Credentials{Password: password, Code: recovery[0]}, here)
 	o.must(err)
 	half, _ := o.signIn("asha", password)
-	_, _, err = o.desk.GiveCode(t.Context(), half, recovery[1], here, "")
+	_, _, err = o.service.GiveCode(t.Context(), half, recovery[1], here, "")
 	o.refused("a recovery code that was replaced", err, login.WrongCode)
-	_, _, err = o.desk.GiveCode(t.Context(), half, codes[0], here, "")
+	_, _, err = o.service.GiveCode(t.Context(), half, codes[0], here, "")
 	o.must(err)
 	o.stage(next, login.Whole)
 
@@ -177,7 +177,7 @@ func TestFactorChange_EndsOtherSessionsAndIsToldAtTheNextSignIn(t *testing.T) {
 	if last := s.Changes[len(s.Changes)-1]; s.Stage != login.Whole || s.Person.SecondFactor() || last.What != login.FactorsReset || last.By != "cli:test" {
 		t.Errorf("after the reset the session is %+v", s)
 	}
-	if all, err := o.desk.Passkeys(t.Context(), asha.ID); err != nil || len(all) != 0 {
+	if all, err := o.service.Passkeys(t.Context(), asha.ID); err != nil || len(all) != 0 {
 		t.Errorf("passkeys %+v, %v; want none", all, err)
 	}
 }
@@ -188,20 +188,20 @@ func TestTakeNotice_KeepsWhatTheSessionItselfChanged(t *testing.T) {
 	o.person("asha", login.Viewer, 0)
 	token, _ := o.signIn("asha", password)
 	codeOf, recovery, token := o.enrol(token)
-	o.must(o.desk.TakeNotice(t.Context(), token))
+	o.must(o.service.TakeNotice(t.Context(), token))
 	o.now = o.now.Add(time.Minute)
 	half, _ := o.signIn("asha", password)
-	next, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
+	next, _, err := o.service.GiveCode(t.Context(), half, codeOf(), here, "")
 	o.must(err)
-	_, next, _, err = o.desk.ReplaceRecoveryCodes(t.Context(), next, login.Credentials{Password: password, Code: recovery[0]}, here)
+	_, next, _, err = o.service.ReplaceRecoveryCodes(t.Context(), next, login.Credentials{Password: password, Code: recovery[0]}, here)
 	o.must(err)
 	if s := o.stage(next, login.Whole); len(s.Changes) != 1 || s.Changes[0].What != login.TOTPSet {
 		t.Errorf("another session is told of %+v; want the codes that were set up", s.Changes)
 	}
-	o.must(o.desk.TakeNotice(t.Context(), next))
+	o.must(o.service.TakeNotice(t.Context(), next))
 	o.now = o.now.Add(time.Minute)
 	half, _ = o.signIn("asha", password)
-	last, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
+	last, _, err := o.service.GiveCode(t.Context(), half, codeOf(), here, "")
 	o.must(err)
 	if s := o.stage(last, login.Whole); len(s.Changes) != 1 || s.Changes[0].What != login.RecoveryCodesChanged {
 		t.Errorf("the last session is told of %+v; want the new recovery codes alone", s.Changes)
@@ -223,10 +223,10 @@ func TestPasskey_SignsInAndStepsUp(t *testing.T) {
 	if s.Stage != login.NeedsCode || s.Fresh(o.now) {
 		t.Fatalf("by the password alone the session is %+v", s)
 	}
-	_, _, err := o.desk.GiveCode(t.Context(), half, "123456", here, "")
+	_, _, err := o.service.GiveCode(t.Context(), half, "123456", here, "")
 	o.refused("a code of an app that is not set up", err, login.WrongCode)
 	answer := device.Use(o.challenge(half))
-	whole, s, err := o.desk.GivePasskey(t.Context(), half, answer, here, "")
+	whole, s, err := o.service.GivePasskey(t.Context(), half, answer, here, "")
 	o.must(err)
 	if s.Stage != login.Whole || !s.Fresh(o.now) || !s.Person.LastSignIn.Equal(o.now) {
 		t.Errorf("the session is %+v", s)
@@ -234,7 +234,7 @@ func TestPasskey_SignsInAndStepsUp(t *testing.T) {
 	if e := events[len(events)-1]; e.Kind != login.SignedIn || e.Factor != "password, passkey" {
 		t.Errorf("the last event is %+v", e)
 	}
-	used, err := o.desk.Passkeys(t.Context(), asha.ID)
+	used, err := o.service.Passkeys(t.Context(), asha.ID)
 	o.must(err)
 	if !used[0].LastUsedAt.Equal(o.now) || used[0].Name != "Key" {
 		t.Errorf("the passkey is %+v", used[0])
@@ -242,26 +242,26 @@ func TestPasskey_SignsInAndStepsUp(t *testing.T) {
 
 	// An answer is good once, in its own session, for its own challenge.
 	again, _ := o.signIn("asha", password)
-	_, _, err = o.desk.GivePasskey(t.Context(), again, answer, here, "")
+	_, _, err = o.service.GivePasskey(t.Context(), again, answer, here, "")
 	o.refused("an answer to another session's challenge", err, login.WrongPasskey)
 	stale := device.Use(o.challenge(again))
 	o.challenge(again)
-	_, _, err = o.desk.GivePasskey(t.Context(), again, stale, here, "")
+	_, _, err = o.service.GivePasskey(t.Context(), again, stale, here, "")
 	o.refused("an answer to the challenge before", err, login.WrongPasskey)
 	late := device.Use(o.challenge(again))
 	o.now = o.now.Add(10*time.Minute - time.Second)
 	o.stage(whole, login.Whole)
-	_, _, err = o.desk.StepUpPasskey(t.Context(), whole, "wrong horse battery", device.Use(o.challenge(whole)), here)
+	_, _, err = o.service.StepUpPasskey(t.Context(), whole, "wrong horse battery", device.Use(o.challenge(whole)), here)
 	o.refused("a step-up without the password", err, login.WrongPassword)
-	_, _, err = o.desk.StepUpPasskey(t.Context(), whole, password, late, here)
+	_, _, err = o.service.StepUpPasskey(t.Context(), whole, password, late, here)
 	o.refused("a step-up with another session's answer", err, login.WrongPasskey)
-	up, s, err := o.desk.StepUpPasskey(t.Context(), whole, password, device.Use(o.challenge(whole)), here)
+	up, s, err := o.service.StepUpPasskey(t.Context(), whole, password, device.Use(o.challenge(whole)), here)
 	o.must(err)
 	if !s.Fresh(o.now) {
 		t.Errorf("the session is %+v", s)
 	}
 	site, _ := login.SiteOf("https://other.example.com")
-	elsewhere, err := o.desk.ChallengePasskey(t.Context(), up, site)
+	elsewhere, err := o.service.ChallengePasskey(t.Context(), up, site)
 	o.must(err)
 	if elsewhere.Options != "" || !slices.Equal(elsewhere.Elsewhere, []string{"panel.example.com"}) {
 		t.Errorf("at another site the challenge is %+v; want none", elsewhere)
@@ -270,12 +270,12 @@ func TestPasskey_SignsInAndStepsUp(t *testing.T) {
 	// A counter that went back may be a copy's.
 	copied := *device
 	copied.Count = 2
-	_, _, err = o.desk.StepUpPasskey(t.Context(), up, password, copied.Use(o.challenge(up)), here)
+	_, _, err = o.service.StepUpPasskey(t.Context(), up, password, copied.Use(o.challenge(up)), here)
 	o.refused("a copy", err, login.PasskeyCopied)
 	if !slices.ContainsFunc(events, func(e login.Event) bool { return e.Kind == login.PasskeyWentBack && e.Person.ID == asha.ID }) {
 		t.Error("nobody was told of the copy")
 	}
-	_, _, err = o.desk.RemovePasskey(t.Context(), up, used[0].ID, login.Credentials{Password: password, Passkey: device.Use(o.challenge(up))}, here)
+	_, _, err = o.service.RemovePasskey(t.Context(), up, used[0].ID, login.Credentials{Password: password, Passkey: device.Use(o.challenge(up))}, here)
 	o.refused("the last one where one is required", err, login.Required)
 }
 
@@ -285,26 +285,26 @@ func TestPasskeys_AreBoundedAndNamed(t *testing.T) {
 	token, _ := o.signIn("asha", password)
 	site, _ := login.SiteOf(origin)
 	for _, name := range []string{"", "  ", "a\x00b", "a name that is much too long for anybody to read"} {
-		_, _, _, err := o.desk.BeginPasskey(t.Context(), token, site, name, login.Credentials{Password: password}, here)
+		_, _, _, err := o.service.BeginPasskey(t.Context(), token, site, name, login.Credentials{Password: password}, here)
 		o.refused("the name "+name, err, login.Unsuitable)
 	}
-	_, _, _, err := o.desk.BeginPasskey(t.Context(), token, login.Site{}, "Key", login.Credentials{Password: password}, here)
+	_, _, _, err := o.service.BeginPasskey(t.Context(), token, login.Site{}, "Key", login.Credentials{Password: password}, here)
 	o.refused("at an address that is a number", err, login.Unsuitable)
 	device, _, token := o.addPasskey(token, "first", login.Credentials{Password: password})
 	for range login.PasskeysMost - 1 {
 		_, _, token = o.addPasskey(token, "another", login.Credentials{Password: password, Passkey: device.Use(o.challenge(token))})
 	}
-	_, _, _, err = o.desk.BeginPasskey(t.Context(), token, site, "one more", login.Credentials{Password: password, Passkey: device.Use(o.challenge(token))}, here)
+	_, _, _, err = o.service.BeginPasskey(t.Context(), token, site, "one more", login.Credentials{Password: password, Passkey: device.Use(o.challenge(token))}, here)
 	o.refused("an eleventh", err, login.Unsuitable)
-	all, err := o.desk.Passkeys(t.Context(), asha.ID)
+	all, err := o.service.Passkeys(t.Context(), asha.ID)
 	o.must(err)
 	for i, p := range slices.Backward(all) {
-		token, _, err = o.desk.RemovePasskey(t.Context(), token, p.ID, login.Credentials{Password: password, Passkey: device.Use(o.challenge(token))}, here)
+		token, _, err = o.service.RemovePasskey(t.Context(), token, p.ID, login.Credentials{Password: password, Passkey: device.Use(o.challenge(token))}, here)
 		if o.must(err); i == 0 {
 			break
 		}
 	}
-	if left, err := o.desk.RecoveryCodesLeft(t.Context(), asha.ID); err != nil || left != 0 || o.account("asha").SecondFactor() {
+	if left, err := o.service.RecoveryCodesLeft(t.Context(), asha.ID); err != nil || left != 0 || o.account("asha").SecondFactor() {
 		t.Errorf("%d recovery codes are left, %v; want none without a second factor", left, err)
 	}
 }
@@ -322,8 +322,8 @@ func TestRecoveryCodes_OfAnOlderReleaseStayGood(t *testing.T) {
 		RecoveryCodes: &login.RecoveryCodes{Hashes: [][]byte{hash}},
 	}))
 	half, _ := o.signIn("asha", password)
-	_, _, err := o.desk.GiveCode(t.Context(), half, recovery[0], here, "")
+	_, _, err := o.service.GiveCode(t.Context(), half, recovery[0], here, "")
 	o.refused("a code that was replaced", err, login.WrongCode)
-	_, _, err = o.desk.GiveCode(t.Context(), half, "ABCD EFGH JKMN PQRS", here, "")
+	_, _, err = o.service.GiveCode(t.Context(), half, "ABCD EFGH JKMN PQRS", here, "")
 	o.must(err)
 }

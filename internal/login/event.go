@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// EventKind names what somebody did at the desk.
+// EventKind names what somebody did at the service.
 type EventKind string
 
 // The kinds of events. Changes of a password or of a second factor that were made are
@@ -38,7 +38,7 @@ const (
 	reasonChanged         = "changed meanwhile"
 )
 
-// Event is something that happened at the desk. What the person is told may be less:
+// Event is something that happened at the service. What the person is told may be less:
 // that a name is nobody's is said here only. It has no password and no code, and no
 // name that is nobody's, which may be a password in the wrong field.
 type Event struct {

@@ -24,40 +24,40 @@ func TestWithASecondFactorThePasswordAloneIsNotEnough(t *testing.T) {
 		t.Errorf("by the password alone the session is %+v", s)
 	}
 	// Nothing can be done with it.
-	_, _, err := o.desk.ChangePassword(t.Context(), half, password, "another long one", here)
+	_, _, err := o.service.ChangePassword(t.Context(), half, password, "another long one", here)
 	o.refused("a new password", err, login.OutOfTurn)
-	_, _, err = o.desk.StepUp(t.Context(), half, password, codeOf(), here)
+	_, _, err = o.service.StepUp(t.Context(), half, password, codeOf(), here)
 	o.refused("a step up", err, login.OutOfTurn)
 	all := login.Credentials{Password: password, Code: codeOf()}
-	_, _, _, err = o.desk.BeginTOTP(t.Context(), half, all, here)
+	_, _, _, err = o.service.BeginTOTP(t.Context(), half, all, here)
 	o.refused("another second factor", err, login.OutOfTurn)
-	_, _, _, err = o.desk.ConfirmTOTP(t.Context(), half, "", codeOf(), here)
+	_, _, _, err = o.service.ConfirmTOTP(t.Context(), half, "", codeOf(), here)
 	o.refused("another second factor, at once", err, login.OutOfTurn)
-	_, _, err = o.desk.RemoveTOTP(t.Context(), half, all, here)
+	_, _, err = o.service.RemoveTOTP(t.Context(), half, all, here)
 	o.refused("no second factor", err, login.OutOfTurn)
 
 	for _, code := range []string{"", "000000", "abcd-efgh-jkmn-pqrs"} {
-		_, _, err := o.desk.GiveCode(t.Context(), half, code, here, "")
+		_, _, err := o.service.GiveCode(t.Context(), half, code, here, "")
 		o.refused("code "+code, err, login.WrongCode)
 	}
 	code := codeOf()
-	whole, s, err := o.desk.GiveCode(t.Context(), half, code[:3]+" "+code[3:], here, "")
+	whole, s, err := o.service.GiveCode(t.Context(), half, code[:3]+" "+code[3:], here, "")
 	o.must(err)
 	if s.Stage != login.Whole || !s.Fresh(o.now) || !s.Person.LastSignIn.Equal(o.now) || whole == half {
 		t.Errorf("the session is %+v", s)
 	}
 	o.signedOut("the token by the password alone", half)
-	_, _, err = o.desk.GiveCode(t.Context(), whole, code, here, "")
+	_, _, err = o.service.GiveCode(t.Context(), whole, code, here, "")
 	o.refused("once more", err, login.OutOfTurn)
 
 	// A code that was used is worth nothing, a recovery code works once.
 	half, _ = o.signIn("asha", password)
-	_, _, err = o.desk.GiveCode(t.Context(), half, code, here, "")
+	_, _, err = o.service.GiveCode(t.Context(), half, code, here, "")
 	o.refused("a used code", err, login.WrongCode)
-	_, _, err = o.desk.GiveCode(t.Context(), half, strings.ToUpper(recovery[3]), here, "")
+	_, _, err = o.service.GiveCode(t.Context(), half, strings.ToUpper(recovery[3]), here, "")
 	o.must(err)
 	half, _ = o.signIn("asha", password)
-	_, _, err = o.desk.GiveCode(t.Context(), half, recovery[3], here, "")
+	_, _, err = o.service.GiveCode(t.Context(), half, recovery[3], here, "")
 	o.refused("a used recovery code", err, login.WrongCode)
 
 	// Lost altogether, staff takes it away.
@@ -91,15 +91,15 @@ func TestCodesCannotBeGuessedBySigningInAgain(t *testing.T) {
 	o.now = o.now.Add(time.Minute)
 	for range 10 {
 		half, _ := o.signIn("asha", password) // which succeeds, and clears nothing
-		_, _, err := o.desk.GiveCode(t.Context(), half, "000000", here, "")
+		_, _, err := o.service.GiveCode(t.Context(), half, "000000", here, "")
 		o.refused("a guess", err, login.WrongCode)
 	}
 	half, _ := o.signIn("asha", password)
-	_, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
+	_, _, err := o.service.GiveCode(t.Context(), half, codeOf(), here, "")
 	o.refused("after ten guesses", err, login.Throttled)
 	o.now = o.now.Add(15 * time.Minute)
 	half, _ = o.signIn("asha", password)
-	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
+	_, _, err = o.service.GiveCode(t.Context(), half, codeOf(), here, "")
 	o.must(err)
 }
 
@@ -115,9 +115,9 @@ func TestAStepUpTakesPasswordAndCodeAndIsFreshForFiveMinutes(t *testing.T) {
 	if o.stage(token, login.Whole).Fresh(o.now) {
 		t.Error("a sign-in is fresh for longer than five minutes")
 	}
-	_, _, err := o.desk.StepUp(t.Context(), token, "wrong horse battery", "", here)
+	_, _, err := o.service.StepUp(t.Context(), token, "wrong horse battery", "", here)
 	o.refused("a wrong password", err, login.WrongPassword)
-	fresh, up, err := o.desk.StepUp(t.Context(), token, password, "", here)
+	fresh, up, err := o.service.StepUp(t.Context(), token, password, "", here)
 	o.must(err)
 	if !up.Fresh(o.now) || up.ID != s.ID || !up.CreatedAt.Equal(s.CreatedAt) {
 		t.Errorf("the session is %+v", up)
@@ -126,11 +126,11 @@ func TestAStepUpTakesPasswordAndCodeAndIsFreshForFiveMinutes(t *testing.T) {
 
 	codeOf, _, fresh := o.enrol(fresh)
 	o.now = o.now.Add(10 * time.Minute)
-	_, _, err = o.desk.StepUp(t.Context(), fresh, password, "", here)
+	_, _, err = o.service.StepUp(t.Context(), fresh, password, "", here)
 	o.refused("without the code", err, login.WrongCode)
-	_, _, err = o.desk.StepUp(t.Context(), fresh, "wrong horse battery", codeOf(), here)
+	_, _, err = o.service.StepUp(t.Context(), fresh, "wrong horse battery", codeOf(), here)
 	o.refused("without the password", err, login.WrongPassword)
-	again, up, err := o.desk.StepUp(t.Context(), fresh, password, codeOf(), here)
+	again, up, err := o.service.StepUp(t.Context(), fresh, password, codeOf(), here)
 	o.must(err)
 	if !up.Fresh(o.now) {
 		t.Errorf("the session is %+v", up)
@@ -144,7 +144,7 @@ func TestANewPasswordIsNoCode(t *testing.T) {
 	token, _ := o.signIn("asha", password)
 	_, _, token = o.enrol(token)
 	o.now = o.now.Add(10 * time.Minute)
-	_, s, err := o.desk.ChangePassword(t.Context(), token, password, "another long one", here)
+	_, s, err := o.service.ChangePassword(t.Context(), token, password, "another long one", here)
 	o.must(err)
 	if s.Fresh(o.now) || s.Stage != login.Whole {
 		t.Errorf("the session is %+v; want it whole, and its step-up as old as it was", s)
@@ -191,7 +191,7 @@ func TestRequiredSecondFactor_OfAnOperatorsPeople(t *testing.T) {
 	_, recovery, token := o.enrol(token)
 	o.stage(token, login.Whole)
 	remove := func() (err error) {
-		_, _, err = o.desk.RemoveTOTP(t.Context(), token, login.Credentials{Password: password, Code: recovery[0]}, here)
+		_, _, err = o.service.RemoveTOTP(t.Context(), token, login.Credentials{Password: password, Code: recovery[0]}, here)
 		return err
 	}
 	o.refused("to do without", remove(), login.Required)

@@ -165,7 +165,7 @@ type Service struct {
 	slowed      slowed
 }
 
-// New returns a desk.
+// New returns a service.
 func New(store Store, vault Vault, config Config) *Service {
 	if config.Idle <= 0 {
 		config.Idle = DefaultIdle

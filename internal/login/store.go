@@ -11,7 +11,7 @@ import (
 )
 
 // Vault seals the secrets of second factors so that only the service can open them
-// again, each for its own person only, and has keys for what the desk signs.
+// again, each for its own person only, and has keys for what the service signs.
 type Vault interface {
 	SealTOTP(secret []byte, personID int64) ([]byte, error)
 	OpenTOTP(sealed []byte, personID int64) ([]byte, error)
@@ -80,7 +80,7 @@ var (
 	ErrKnown = errors.New("the passkey was added before")
 )
 
-// Store is what the desk needs kept. Each method is one transaction, and each that
+// Store is what the service needs kept. Each method is one transaction, and each that
 // follows from a proof names the account's version that was proved against: a
 // password that was reset meanwhile opens nothing.
 type Store interface {

@@ -127,8 +127,8 @@ func (d *Service) factorCounters(account Account, given Credentials, address net
 // not to be a wrong guess: checking a password takes long enough for a thousand others
 // to begin meanwhile.
 type countedTry struct {
-	desk   *Service
-	counts []TryCount
+	service *Service
+	counts  []TryCount
 }
 
 // beginTry counts a try, or refuses it.
@@ -138,7 +138,7 @@ func (d *Service) beginTry(ctx context.Context, now time.Time, counters []TryCou
 		return countedTry{}, fmt.Errorf("count a try to sign in: %w", err)
 	}
 	if counted {
-		return countedTry{desk: d, counts: counts}, nil
+		return countedTry{service: d, counts: counts}, nil
 	}
 	var wait time.Duration
 	for i, count := range counts {
@@ -152,7 +152,7 @@ func (d *Service) beginTry(ctx context.Context, now time.Time, counters []TryCou
 // takeBack uncounts a try. That fails only where the store does; the count is then one
 // too many for a quarter of an hour.
 func (t countedTry) takeBack(ctx context.Context) {
-	_ = t.desk.store.TakeBackTries(context.WithoutCancel(ctx), t.counts)
+	_ = t.service.store.TakeBackTries(context.WithoutCancel(ctx), t.counts)
 }
 
 // end leaves a try counted only if it was a wrong guess. What went wrong on our side is
@@ -231,7 +231,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// SetPause replaces the timer by which answers are delayed. It is called before the desk
+// SetPause replaces the timer by which answers are delayed. It is called before the service
 // is used, by tests that have a clock of their own.
 func (d *Service) SetPause(pause func(context.Context, time.Duration) error) { d.config.Pause = pause }
 

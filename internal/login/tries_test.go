@@ -21,14 +21,14 @@ func elsewhere(n int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, byte(
 
 // at is a try from an address, by a browser that brought something along.
 func (o *office) at(address netip.Addr, username, password, browsers string) (string, error) {
-	token, _, err := o.desk.SignIn(o.Context(), login.Attempt{Username: username, Password: password, Address: address, Browsers: browsers})
+	token, _, err := o.service.SignIn(o.Context(), login.Attempt{Username: username, Password: password, Address: address, Browsers: browsers})
 	return token, err
 }
 
 // remembered is what a browser keeps that signs in with a session's token.
 func (o *office) remembered(token, brought string) string {
 	o.Helper()
-	marks, err := o.desk.RememberBrowser(o.Context(), token, brought)
+	marks, err := o.service.RememberBrowser(o.Context(), token, brought)
 	o.must(err)
 	return marks
 }
@@ -159,7 +159,7 @@ func TestKnownBrowser_EndsWithThePasswordAndWhenDisabled(t *testing.T) {
 
 	token, _ = o.signIn("asha", password)
 	secret = "nine tall kites"
-	token, _, err = o.desk.ChangePassword(t.Context(), token, password, secret, here)
+	token, _, err = o.service.ChangePassword(t.Context(), token, password, secret, here)
 	o.must(err)
 	knows("from before the password was changed", browser, false)
 	browser = o.remembered(token, browser)
@@ -189,7 +189,7 @@ func TestKnownBrowser_AfterTheSecondFactorAndForAYear(t *testing.T) {
 	if marks := o.remembered(half, ""); marks != "" {
 		t.Errorf("whoever has only the password gets %q", marks)
 	}
-	whole, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, "")
+	whole, _, err := o.service.GiveCode(t.Context(), half, codeOf(), here, "")
 	o.must(err)
 	browser := o.remembered(whole, "")
 
@@ -197,15 +197,15 @@ func TestKnownBrowser_AfterTheSecondFactorAndForAYear(t *testing.T) {
 	for n := range 30 {
 		half, err := o.at(elsewhere(n), "asha", password, "")
 		o.must(err)
-		_, _, err = o.desk.GiveCode(t.Context(), half, "000000", elsewhere(n), "")
+		_, _, err = o.service.GiveCode(t.Context(), half, "000000", elsewhere(n), "")
 		o.refused("a guess", err, login.WrongCode)
 	}
 	o.now = o.now.Add(time.Minute)
 	half, err = o.at(elsewhere(40), "asha", password, "")
 	o.must(err)
-	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), elsewhere(40), "")
+	_, _, err = o.service.GiveCode(t.Context(), half, codeOf(), elsewhere(40), "")
 	o.refused("the next network", err, login.Throttled)
-	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), elsewhere(40), browser)
+	_, _, err = o.service.GiveCode(t.Context(), half, codeOf(), elsewhere(40), browser)
 	o.must(err)
 
 	for days, want := range map[int]bool{364: true, 366: false} {
@@ -231,12 +231,12 @@ func TestKnownBrowser_EndsWithAChangeOfFactors(t *testing.T) {
 	o.now = o.now.Add(time.Minute)
 	half, _ := o.signIn("asha", password)
 	for range 10 {
-		_, _, err := o.desk.GiveCode(t.Context(), half, "000000", here, "")
+		_, _, err := o.service.GiveCode(t.Context(), half, "000000", here, "")
 		o.refused("a guess", err, login.WrongCode)
 	}
-	_, _, err := o.desk.GiveCode(t.Context(), half, codeOf(), here, before)
+	_, _, err := o.service.GiveCode(t.Context(), half, codeOf(), here, before)
 	o.refused("from a browser that was known before", err, login.Throttled)
-	_, _, err = o.desk.GiveCode(t.Context(), half, codeOf(), here, browser)
+	_, _, err = o.service.GiveCode(t.Context(), half, codeOf(), here, browser)
 	o.must(err)
 }
 
@@ -248,19 +248,19 @@ func TestStepUp_CountsWrongTriesPerSessionAndEndsIt(t *testing.T) {
 	for range 11 { // somebody who knows the name
 		_, _ = o.at(here, "asha", wrong, "")
 	}
-	fresh, _, err := o.desk.StepUp(t.Context(), token, password, "", here)
+	fresh, _, err := o.service.StepUp(t.Context(), token, password, "", here)
 	o.must(err)
 	for range 9 {
-		_, _, err := o.desk.StepUp(t.Context(), fresh, wrong, "", here)
+		_, _, err := o.service.StepUp(t.Context(), fresh, wrong, "", here)
 		o.refused("a guess", err, login.WrongPassword)
 	}
-	_, _, err = o.desk.ChangePassword(t.Context(), fresh, password, "short", here)
+	_, _, err = o.service.ChangePassword(t.Context(), fresh, password, "short", here)
 	o.refused("a weak password is no guess", err, login.WeakPassword)
-	_, _, err = o.desk.ChangePassword(t.Context(), fresh, wrong, "nine tall kites", here)
+	_, _, err = o.service.ChangePassword(t.Context(), fresh, wrong, "nine tall kites", here)
 	o.refused("the tenth", err, login.SessionOver)
 	o.signedOut("after ten guesses", fresh)
 	o.stage(other, login.Whole)
-	if _, _, err := o.desk.StepUp(t.Context(), other, password, "", here); err != nil {
+	if _, _, err := o.service.StepUp(t.Context(), other, password, "", here); err != nil {
 		t.Errorf("in another session: %v", err)
 	}
 }
@@ -269,16 +269,16 @@ func TestTries_HoldOnAllNodesAndAreRemovedWhenOld(t *testing.T) {
 	o := newOffice(t, login.Config{})
 	second := login.New(o.store, o.vault, login.Config{Now: func() time.Time { return o.now }})
 	for i := range 10 {
-		desk := []*login.Service{o.desk, second}[i%2]
-		_, _, err := desk.SignIn(t.Context(), login.Attempt{Username: "asha", Password: wrong, Address: here})
+		service := []*login.Service{o.service, second}[i%2]
+		_, _, err := service.SignIn(t.Context(), login.Attempt{Username: "asha", Password: wrong, Address: here})
 		o.refused("a try", err, login.Wrong)
 	}
-	for _, desk := range []*login.Service{o.desk, second} {
-		_, _, err := desk.SignIn(t.Context(), login.Attempt{Username: "asha", Password: wrong, Address: here})
+	for _, service := range []*login.Service{o.service, second} {
+		_, _, err := service.SignIn(t.Context(), login.Attempt{Username: "asha", Password: wrong, Address: here})
 		o.refused("the next on either node", err, login.Throttled)
 	}
 	o.now = o.now.Add(30 * time.Minute)
-	if removed, err := o.desk.Purge(t.Context(), o.now); err != nil || removed != 3 {
+	if removed, err := o.service.Purge(t.Context(), o.now); err != nil || removed != 3 {
 		t.Errorf("%d rows were purged, %v; want the three counters", removed, err)
 	}
 }
@@ -318,7 +318,7 @@ func TestSignIn_KnownAndUnknownNamesTakeTheSameWork(t *testing.T) {
 	browser := o.known("asha")
 
 	counting := &countingStore{Store: o.store}
-	desk := login.New(counting, o.vault, login.Config{Now: func() time.Time { return o.now }, Pause: func(_ context.Context, d time.Duration) error {
+	service := login.New(counting, o.vault, login.Config{Now: func() time.Time { return o.now }, Pause: func(_ context.Context, d time.Duration) error {
 		o.pauses = append(o.pauses, d)
 		return nil
 	}})
@@ -330,7 +330,7 @@ func TestSignIn_KnownAndUnknownNamesTakeTheSameWork(t *testing.T) {
 	}
 	workOf := func(username string, address netip.Addr) work {
 		*hashes, counting.asked, o.pauses = nil, nil, nil
-		_, _, err := desk.SignIn(t.Context(), login.Attempt{Username: username, Password: wrong, Address: address, Browsers: browser[:len(browser)-1]})
+		_, _, err := service.SignIn(t.Context(), login.Attempt{Username: username, Password: wrong, Address: address, Browsers: browser[:len(browser)-1]})
 		var refusal *login.Refusal
 		if !errors.As(err, &refusal) {
 			t.Fatalf("%s: %v", username, err)
@@ -380,7 +380,7 @@ func TestTemporaryPassword_EndsAfter72Hours(t *testing.T) {
 		t.Errorf("the next ends at %s", person.PasswordEnds)
 	}
 	token, _ := o.signIn("asha", made)
-	_, s, err := o.desk.ChangePassword(t.Context(), token, made, password, here)
+	_, s, err := o.service.ChangePassword(t.Context(), token, made, password, here)
 	o.must(err)
 	if !s.Person.PasswordEnds.IsZero() {
 		t.Errorf("one of her own ends at %s", s.Person.PasswordEnds)

@@ -132,8 +132,8 @@ func TestAPreviewSaysThatTheProviderIsOut(t *testing.T) {
 
 func (s *shop) addPlan(t *testing.T, id string, paise int64) {
 	t.Helper()
-	desk := admin.NewService(s.store.DB, nil, "test", func() time.Time { return noon })
-	_, err := desk.SetPlan(t.Context(), subscription.Plan{ID: id, Name: id, Price: money.Paise(paise), Months: 1, Type: subscription.Standard, Main: "TV"})
+	service := admin.NewService(s.store.DB, nil, "test", func() time.Time { return noon })
+	_, err := service.SetPlan(t.Context(), subscription.Plan{ID: id, Name: id, Price: money.Paise(paise), Months: 1, Type: subscription.Standard, Main: "TV"})
 	if err != nil {
 		t.Fatal(err)
 	}

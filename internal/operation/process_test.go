@@ -205,7 +205,7 @@ func newShop(t *testing.T) *shop {
 	t.Cleanup(func() { _ = db.Close() })
 	store, provider := &troubled{DB: db}, &willing{}
 	now := func() time.Time { return noon.Add(store.late) }
-	desk := admin.NewService(db, nil, "test", now)
+	service := admin.NewService(db, nil, "test", now)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -215,11 +215,11 @@ func newShop(t *testing.T) *shop {
 	must(db.RecordComparison(t.Context(), catalogue.Comparison{
 		Provider: "test", At: noon, Components: []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}},
 	}))
-	_, err = desk.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(19900), Months: 1, Type: subscription.Standard, Main: "TV"})
+	_, err = service.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(19900), Months: 1, Type: subscription.Standard, Main: "TV"})
 	must(err)
-	operator, err := desk.CreateOperator(t.Context(), "shop", admin.OperatorChange{})
+	operator, err := service.CreateOperator(t.Context(), "shop", admin.OperatorChange{})
 	must(err)
-	_, _, err = desk.TopUp(t.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1000_00), Reference: "r"})
+	_, _, err = service.TopUp(t.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1000_00), Reference: "r"})
 	must(err)
 	prices := catalogue.New(db, nil, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour})
 	return &shop{
@@ -289,19 +289,19 @@ func TestPricesThatHadToBeVerifiedAreJudgedWithFactsOfTheSameMoment(t *testing.T
 	s := newShop(t)
 	s.store.late = 2 * time.Hour // the last comparison is too old
 	now := func() time.Time { return noon.Add(s.store.late) }
-	desk := admin.NewService(s.store.DB, nil, "test", now)
+	service := admin.NewService(s.store.DB, nil, "test", now)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := desk.Adjust(t.Context(), s.operator, money.Paise(-850_00), "all but 150")
+	_, err := service.Adjust(t.Context(), s.operator, money.Paise(-850_00), "all but 150")
 	must(err)
 	prices := catalogue.New(s.store.DB, source{func() {
-		_, err := desk.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(300_00), Months: 1, Type: subscription.Standard, Main: "TV"})
+		_, err := service.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(300_00), Months: 1, Type: subscription.Standard, Main: "TV"})
 		must(err)
-		_, _, err = desk.TopUp(t.Context(), admin.TopUp{OperatorID: s.operator, Amount: money.Paise(200_00), Reference: "more"})
+		_, _, err = service.TopUp(t.Context(), admin.TopUp{OperatorID: s.operator, Amount: money.Paise(200_00), Reference: "more"})
 		must(err)
 	}}, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour})
 	processor := operation.NewProcessor(s.store, prices, s.provider, operation.NewBreaker(nil), operation.Config{

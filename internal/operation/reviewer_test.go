@@ -24,7 +24,7 @@ import (
 type reviewFixture struct {
 	testing.TB
 	db      *sqlite.DB
-	desk    *admin.Service
+	service *admin.Service
 	plan    subscription.Plan
 	made    int
 	settled chan struct{}
@@ -34,12 +34,12 @@ type reviewFixture struct {
 func newReviewFixture(t testing.TB) *reviewFixture {
 	t.Helper()
 	db := sqlitetest.New(t)
-	f := &reviewFixture{TB: t, db: db, desk: admin.NewService(db, nil, "test", f0), settled: make(chan struct{}, 100_000), byID: map[string]operation.Operation{}}
+	f := &reviewFixture{TB: t, db: db, service: admin.NewService(db, nil, "test", f0), settled: make(chan struct{}, 100_000), byID: map[string]operation.Operation{}}
 	f.must(db.RecordComparison(t.Context(), catalogue.Comparison{
 		Provider: "test", At: noon, Components: []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}, {Code: "OTT", Name: "OTT", Role: catalogue.Addon}},
 	}))
 	var err error
-	f.plan, err = f.desk.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(100), Months: 1, Type: subscription.Standard, Main: "TV"})
+	f.plan, err = f.service.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(100), Months: 1, Type: subscription.Standard, Main: "TV"})
 	f.must(err)
 	return f
 }
@@ -55,9 +55,9 @@ func (f *reviewFixture) must(err error) {
 
 func (f *reviewFixture) operator(name string) int64 {
 	f.Helper()
-	operator, err := f.desk.CreateOperator(f.Context(), name, admin.OperatorChange{})
+	operator, err := f.service.CreateOperator(f.Context(), name, admin.OperatorChange{})
 	f.must(err)
-	_, _, err = f.desk.TopUp(f.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1_000_000), Reference: "opening of " + name})
+	_, _, err = f.service.TopUp(f.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1_000_000), Reference: "opening of " + name})
 	f.must(err)
 	return operator.ID
 }

@@ -75,7 +75,7 @@ type Store interface {
 	ListCommissions(ctx context.Context, q CommissionQuery) ([]CommissionLine, error)
 }
 
-// Config is what a desk is told.
+// Config is what a service is told.
 type Config struct {
 	Now func() time.Time
 	// LookedAt is how many rows a page looks at whose filter only few of them may
@@ -103,7 +103,7 @@ type Service struct {
 	planSubscribers *memory[string, int]
 }
 
-// New makes a desk.
+// New makes a service.
 func New(store Store, config Config) *Service {
 	return &Service{
 		store: store, now: config.Now, lookedAt: cmp.Or(config.LookedAt, lookedAt), addedUpAtOnce: cmp.Or(config.AddedUpAtOnce, addedUpAtOnce),
@@ -120,7 +120,7 @@ const (
 	mostRows = 1000
 )
 
-// These are a desk's usual Config. To look at so many rows takes some twenty
+// These are a service's usual Config. To look at so many rows takes some twenty
 // milliseconds; so does it to add up so many subscribers.
 const (
 	lookedAt      = 10_000

@@ -185,7 +185,7 @@ func textOf(field json.RawMessage) string {
 	return string(field)
 }
 
-// loginEvents are the names of what people do at the login desk.
+// loginEvents are the names of what people do at the login service.
 var loginEvents = map[login.EventKind]string{
 	login.SignedIn: "signed_in", login.PasswordAccepted: "sign_in_password_accepted", login.SignInFailed: "sign_in_failed",
 	login.SignedOut: "signed_out", login.SessionEnded: "session_ended", login.SteppedUp: "step_up_passed", login.StepUpFailed: "step_up_failed",

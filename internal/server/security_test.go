@@ -15,7 +15,7 @@ func TestSecurityEvents_EveryActionHasAnEvent(t *testing.T) {
 	}
 	for _, action := range actions {
 		generic := slices.Contains(genericActions, action)
-		for _, e := range securityEvents(admin.AuditEntry{Act: admin.Act{Action: action}, Subject: "something"}) {
+		for _, e := range securityEvents(admin.AuditEntry{StaffAction: admin.StaffAction{Action: action}, Subject: "something"}) {
 			if !slices.Contains(telemetry.SecurityEvents, e.Event) {
 				t.Errorf("%s has the event %s, which is not listed", action, e.Event)
 			}
@@ -31,7 +31,7 @@ func TestSecurityEvents_EveryActionHasAnEvent(t *testing.T) {
 
 func TestSecurityEvents_OperatorSecondFactor(t *testing.T) {
 	events := securityEvents(admin.AuditEntry{
-		Act: admin.Act{Action: string(admin.OperatorSet)}, Before: `{"second_factor_required":true,"api":"enabled"}`, After: `{"second_factor_required":false,"api":"enabled"}`,
+		StaffAction: admin.StaffAction{Action: string(admin.OperatorSet)}, Before: `{"second_factor_required":true,"api":"enabled"}`, After: `{"second_factor_required":false,"api":"enabled"}`,
 	})
 	if len(events) != 1 || events[0].Event != "operator_second_factor_changed" || len(events[0].Details) != 1 {
 		t.Errorf("%+v; want that the second factor became optional", events)

@@ -51,8 +51,8 @@ func TestAPersonDecidesWhileAQuestionIsUnderWay(t *testing.T) {
 func TestHeldRowsDelayNoOtherOperator(t *testing.T) {
 	tellOnce(t, scenario{name: "the rows of one operator are held", ways: map[string][]string{"the-order": {"slow"}}, tell: func(t teller) {
 		theirs := map[string]string{"subscriber_id": customerID(1, 0), "plan_id": "FAMILY-3"}
-		t.staff("top up", func(ctx context.Context, desk *admin.Service) error {
-			_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: 2, Amount: paise(1_000_000), Reference: "more"})
+		t.staff("top up", func(ctx context.Context, service *admin.Service) error {
+			_, _, err := service.TopUp(ctx, admin.TopUp{OperatorID: 2, Amount: paise(1_000_000), Reference: "more"})
 			return err
 		})
 		t.together(func() { t.ask("one", "renew", "the-order", first) }, func() {
@@ -98,11 +98,11 @@ func hangSome(t *testing.T, hanging, all int) {
 	}
 	s.tell = func(t teller) {
 		for operator := range int64(2) {
-			t.staff("prepare", func(ctx context.Context, desk *admin.Service) error {
-				if _, err := desk.ChangeOperator(ctx, operator+1, admin.OperatorChange{RateLimit: new(1000)}); err != nil {
+			t.staff("prepare", func(ctx context.Context, service *admin.Service) error {
+				if _, err := service.ChangeOperator(ctx, operator+1, admin.OperatorChange{RateLimit: new(1000)}); err != nil {
 					return err
 				}
-				_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: operator + 1, Amount: paise(int64(all) * 100_000), Reference: fmt.Sprintf("for all of operator %d", operator+1)})
+				_, _, err := service.TopUp(ctx, admin.TopUp{OperatorID: operator + 1, Amount: paise(int64(all) * 100_000), Reference: fmt.Sprintf("for all of operator %d", operator+1)})
 				return err
 			})
 		}

@@ -95,7 +95,7 @@ func (w *world) decideMeanwhile(id, n string) {
 }
 
 func (w *world) settleMeanwhile(id string, confirm bool) {
-	if _, err := w.desk.SettleReview(context.Background(), id, confirm, "asked them by phone"); err != nil {
+	if _, err := w.service.SettleReview(context.Background(), id, confirm, "asked them by phone"); err != nil {
 		return // review was first, or the store failed
 	}
 	w.questions.mu.Lock()

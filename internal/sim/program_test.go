@@ -50,7 +50,7 @@ var planIDs = []string{"BASIC-1", "FAMILY-3", "COMBO-1", "ODD-1"}
 
 func (w *world) furnish() error {
 	ctx, c := context.Background(), w.chance
-	w.desk = admin.NewService(w.db, vault, "cli:asha", func() time.Time { return w.now().UTC().Truncate(time.Millisecond) })
+	w.service = admin.NewService(w.db, vault, "cli:asha", func() time.Time { return w.now().UTC().Truncate(time.Millisecond) })
 	var components []catalogue.Component
 	for _, s := range sold {
 		components = append(components, catalogue.Component{Code: s.code, Name: s.code, Role: catalogue.Role(s.role)})
@@ -59,7 +59,7 @@ func (w *world) furnish() error {
 		return err
 	}
 	for i, id := range planIDs {
-		if _, err := w.desk.SetPlan(ctx, w.planOf(id, c.below(40_000, "price", id)+1+i)); err != nil {
+		if _, err := w.service.SetPlan(ctx, w.planOf(id, c.below(40_000, "price", id)+1+i)); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (w *world) furnish() error {
 			RateLimit:     new(pick(c, []int{6, 60, 600, 600, 600, 600}, "limit", o)),
 			CommissionBPS: new(w.openingRate(o)),
 		}
-		operator, err := w.desk.CreateOperator(ctx, "Operator "+o, terms)
+		operator, err := w.service.CreateOperator(ctx, "Operator "+o, terms)
 		if err != nil {
 			return err
 		}
@@ -80,11 +80,11 @@ func (w *world) furnish() error {
 			}
 		}
 		for _, entry := range []string{home, "198.51.100.0/24"} {
-			if _, err := w.desk.AllowAddress(ctx, operator.ID, entry); err != nil {
+			if _, err := w.service.AllowAddress(ctx, operator.ID, entry); err != nil {
 				return err
 			}
 		}
-		if _, _, err := w.desk.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 2_000_000, 6_000_000}, "purse", o), "wallet", o) + 1)), Reference: fmt.Sprintf("opening %d", operator.ID)}); err != nil {
+		if _, _, err := w.service.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 2_000_000, 6_000_000}, "purse", o), "wallet", o) + 1)), Reference: fmt.Sprintf("opening %d", operator.ID)}); err != nil {
 			return err
 		}
 		for k := range customersPerWorld {
@@ -94,7 +94,7 @@ func (w *world) furnish() error {
 				pick(c, planIDs, "has", n), expiry.Format("2006-01-02 15:04:05"))
 		}
 	}
-	report, err := w.desk.ImportSubscribers(ctx, strings.NewReader(csv), false, func(int, int) {})
+	report, err := w.service.ImportSubscribers(ctx, strings.NewReader(csv), false, func(int, int) {})
 	if err == nil && report.Added != operatorsPerWorld*customersPerWorld {
 		err = fmt.Errorf("the customers were not brought in: %+v", report)
 	}
@@ -137,7 +137,7 @@ func (w *world) oddPrice(price int) int {
 func paise(n int64) money.Amount { return money.Paise(n) }
 
 func (w *world) issueKey(operator int64) error {
-	issued, err := w.desk.IssueKey(context.Background(), operator, access.AllPermissions)
+	issued, err := w.service.IssueKey(context.Background(), operator, access.AllPermissions)
 	if err == nil {
 		w.addKey(&apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal()})
 	}

@@ -92,7 +92,7 @@ func openRealWorld(c chance, plan program, address string) (*world, *record, err
 		}
 		return db, func() { _ = db.Close() }, nil
 	}
-	db, err := postgres.Open(context.Background(), named(address, "desk"), postgres.Options{Role: postgres.Tool})
+	db, err := postgres.Open(context.Background(), named(address, "service"), postgres.Options{Role: postgres.Tool})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -81,11 +81,11 @@ func (t teller) together(tell ...func()) {
 	}
 }
 
-// staff does something at the desk until it is done.
-func (t teller) staff(what string, do func(ctx context.Context, desk *admin.Service) error) {
+// staff does something at the service until it is done.
+func (t teller) staff(what string, do func(ctx context.Context, service *admin.Service) error) {
 	for range 4 {
 		t.w.gates.pass("staff", what, nil, false)
-		if err := do(context.Background(), t.w.desk); err == nil {
+		if err := do(context.Background(), t.w.service); err == nil {
 			return
 		}
 	}
@@ -147,26 +147,26 @@ var others = []scenario{
 		t.together(func() { t.askAt("one", 0, "activate", "the-order", newcomer) }, func() { t.askAt("two", 1, "activate", "the-other", newcomer) })
 	}},
 	{name: "a wallet for one of two", money: true, tell: func(t teller) {
-		t.staff("drain", func(ctx context.Context, desk *admin.Service) error {
-			wallet, err := desk.Wallet(ctx, 1)
+		t.staff("drain", func(ctx context.Context, service *admin.Service) error {
+			wallet, err := service.Wallet(ctx, 1)
 			if err == nil && wallet.Balance.Paise() > 40_000 {
-				_, err = desk.Adjust(ctx, 1, paise(40_000-wallet.Balance.Paise()), "drained")
+				_, err = service.Adjust(ctx, 1, paise(40_000-wallet.Balance.Paise()), "drained")
 			}
 			return err
 		})
 		t.together(func() { t.askAt("one", 0, "renew", "the-order", first) }, func() { t.askAt("two", 1, "renew", "the-other", second) })
 	}},
 	{name: "short of money, topped up, the same key again", money: true, tell: func(t teller) {
-		t.staff("drain", func(ctx context.Context, desk *admin.Service) error {
-			wallet, err := desk.Wallet(ctx, 1)
+		t.staff("drain", func(ctx context.Context, service *admin.Service) error {
+			wallet, err := service.Wallet(ctx, 1)
 			if err == nil && wallet.Balance.Paise() > 10 {
-				_, err = desk.Adjust(ctx, 1, paise(10-wallet.Balance.Paise()), "drained")
+				_, err = service.Adjust(ctx, 1, paise(10-wallet.Balance.Paise()), "drained")
 			}
 			return err
 		})
 		t.ask("one", "renew", "the-order", first)
-		t.staff("top up", func(ctx context.Context, desk *admin.Service) error {
-			_, _, err := desk.TopUp(ctx, admin.TopUp{OperatorID: 1, Amount: paise(50_000), Reference: "more"})
+		t.staff("top up", func(ctx context.Context, service *admin.Service) error {
+			_, _, err := service.TopUp(ctx, admin.TopUp{OperatorID: 1, Amount: paise(50_000), Reference: "more"})
 			return err
 		})
 		t.ask("two", "renew", "the-order", first)
@@ -190,8 +190,8 @@ var others = []scenario{
 		t.together(
 			func() { t.ask("one", "renew", "the-order", first) },
 			func() {
-				t.staff("price", func(ctx context.Context, desk *admin.Service) error {
-					_, err := desk.SetPlan(ctx, t.w.planOf("FAMILY-3", 777))
+				t.staff("price", func(ctx context.Context, service *admin.Service) error {
+					_, err := service.SetPlan(ctx, t.w.planOf("FAMILY-3", 777))
 					return err
 				})
 			})
@@ -232,8 +232,8 @@ func (t teller) awaitSettled(key string, fields map[string]string) {
 func (t teller) decide(confirm bool) {
 	t.ask("one", "renew", "the-order", first)
 	if id := t.inReview("the-order"); id != "" {
-		t.staff("settle", func(ctx context.Context, desk *admin.Service) error {
-			_, err := desk.SettleReview(ctx, id, confirm, "asked them by phone")
+		t.staff("settle", func(ctx context.Context, service *admin.Service) error {
+			_, err := service.SettleReview(ctx, id, confirm, "asked them by phone")
 			if op := t.w.model.operations[id]; terminal(op.state) {
 				return nil // it was, whoever did it
 			}

@@ -29,7 +29,7 @@ func (a action) doStaff() {
 		amount := int64(a.below(60_000, "amount") + 1)
 		topUp := admin.TopUp{OperatorID: operator, Amount: paise(amount), Reference: "top up " + a.label}
 		for range 3 { // the same reference twice credits once
-			if _, _, err = w.desk.TopUp(ctx, topUp); err == nil {
+			if _, _, err = w.service.TopUp(ctx, topUp); err == nil {
 				break
 			}
 		}
@@ -38,29 +38,29 @@ func (a action) doStaff() {
 			w.witness.toppedUp(operator, topUp.Reference, amount)
 		}
 	case "adjust":
-		_, err = w.desk.Adjust(ctx, operator, paise(int64(a.below(2_000, "amount")-1_000)), "counted again")
+		_, err = w.service.Adjust(ctx, operator, paise(int64(a.below(2_000, "amount")-1_000)), "counted again")
 	case "price":
 		id := pick(w.chance, planIDs, a.label, "plan")
-		_, err = w.desk.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
+		_, err = w.service.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
 	case "retire":
 		id := pick(w.chance, planIDs, a.label, "plan")
-		if err = w.desk.RetirePlan(ctx, id); err == nil {
+		if err = w.service.RetirePlan(ctx, id); err == nil {
 			w.gates.pass(a.label, "retired", nil, false)
-			_, err = w.desk.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
+			_, err = w.service.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
 		}
 	case "issue":
 		err = w.issueKey(operator)
 	case "rotate", "revoke", "permit":
 		err = a.changeKey(ctx, what)
 	case "whitelist":
-		if _, err = w.desk.DisallowAddress(ctx, operator, home); err == nil {
+		if _, err = w.service.DisallowAddress(ctx, operator, home); err == nil {
 			w.gates.pass(a.label, "disallowed", nil, false)
-			_, err = w.desk.AllowAddress(ctx, operator, home)
+			_, err = w.service.AllowAddress(ctx, operator, home)
 		}
 	case "limit":
-		_, err = w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{RateLimit: new(pick(w.chance, []int{8, 60, 600, 600, 600}, a.label, "limit"))})
+		_, err = w.service.ChangeOperator(ctx, operator, admin.OperatorChange{RateLimit: new(pick(w.chance, []int{8, 60, 600, 600, 600}, a.label, "limit"))})
 	case "commission":
-		_, err = w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{CommissionBPS: new(a.below(10_001, "bps"))})
+		_, err = w.service.ChangeOperator(ctx, operator, admin.OperatorChange{CommissionBPS: new(a.below(10_001, "bps"))})
 	case "block":
 		a.block(ctx, operator)
 	case "settle":
@@ -77,20 +77,20 @@ func (a action) doStaff() {
 // closeAccount pays an operator's balance out and deletes it. It is refused where an
 // operation is open; some of the deleted are opened again.
 func (a action) closeAccount(ctx context.Context, operator int64) error {
-	wallet, err := a.w.desk.Wallet(ctx, operator)
+	wallet, err := a.w.service.Wallet(ctx, operator)
 	if err != nil {
 		return err
 	}
 	if wallet.Balance.IsPositive() {
-		if _, err := a.w.desk.Adjust(ctx, operator, wallet.Balance.Neg(), "paid out"); err != nil {
+		if _, err := a.w.service.Adjust(ctx, operator, wallet.Balance.Neg(), "paid out"); err != nil {
 			return err
 		}
 	}
-	if err := a.w.desk.DeleteOperator(ctx, operator); err != nil || a.below(4, "undelete") > 0 {
+	if err := a.w.service.DeleteOperator(ctx, operator); err != nil || a.below(4, "undelete") > 0 {
 		return err
 	}
 	a.w.gates.pass(a.label, "deleted", nil, false)
-	_, err = a.w.desk.UndeleteOperator(ctx, operator)
+	_, err = a.w.service.UndeleteOperator(ctx, operator)
 	return err
 }
 
@@ -100,25 +100,25 @@ func (a action) changeKey(ctx context.Context, what string) error {
 	key := ring[a.below(len(ring), "which key")]
 	switch what {
 	case "rotate":
-		issued, err := w.desk.RotateKey(ctx, key.id, a.between(0, 72*time.Hour, "grace"))
+		issued, err := w.service.RotateKey(ctx, key.id, a.between(0, 72*time.Hour, "grace"))
 		if err == nil {
 			w.addKey(&apiKey{id: issued.ID, operator: key.operator, key: issued.Key, secret: issued.Secret.Reveal()})
 		}
 		return err
 	case "revoke":
-		if err := w.desk.RevokeKey(ctx, key.id); err != nil {
+		if err := w.service.RevokeKey(ctx, key.id); err != nil {
 			return err
 		}
 		return w.issueKey(key.operator)
 	}
 	allowed := access.PermissionsOf(access.Renew, access.CheckBalance)
-	if err := w.desk.PermitKey(ctx, key.id, allowed); err != nil {
+	if err := w.service.PermitKey(ctx, key.id, allowed); err != nil {
 		return err
 	}
 	w.background.Go(func() {
 		w.sleep(a.between(0, 5*time.Second, "restricted"))
 		w.gates.pass(a.label, "permit again", nil, false)
-		_ = w.desk.PermitKey(ctx, key.id, access.AllPermissions)
+		_ = w.service.PermitKey(ctx, key.id, access.AllPermissions)
 	})
 	return nil
 }
@@ -128,14 +128,14 @@ func (a action) block(ctx context.Context, operator int64) {
 	change := pick(a.w.chance, []admin.OperatorChange{
 		{Status: new(subscription.OperatorInactive)}, {API: new(subscription.APIDisabled)}, {API: new(subscription.APIBlocked)},
 	}, a.label, "how")
-	if _, err := a.w.desk.ChangeOperator(ctx, operator, change); err != nil {
+	if _, err := a.w.service.ChangeOperator(ctx, operator, change); err != nil {
 		return
 	}
 	a.w.background.Go(func() {
 		a.w.sleep(a.between(0, 5*time.Second, "blocked"))
 		a.w.gates.pass(a.label, "unblock", nil, false)
 		for range 3 {
-			_, err := a.w.desk.ChangeOperator(ctx, operator, admin.OperatorChange{Status: new(subscription.OperatorActive), API: new(subscription.APIEnabled)})
+			_, err := a.w.service.ChangeOperator(ctx, operator, admin.OperatorChange{Status: new(subscription.OperatorActive), API: new(subscription.APIEnabled)})
 			if err == nil {
 				break
 			}
@@ -146,7 +146,7 @@ func (a action) block(ctx context.Context, operator int64) {
 // settle is a person's word on an operation in review.
 func (a action) settle(ctx context.Context) {
 	if id := a.w.witness.inReview(); id != "" {
-		_, _ = a.w.desk.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
+		_, _ = a.w.service.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
 	}
 }
 

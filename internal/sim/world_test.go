@@ -44,7 +44,7 @@ type world struct {
 	questions *questions
 	trace     *trace
 	nodes     []*node
-	desk      *admin.Service
+	service   *admin.Service
 	// openStore opens the store for a process, and says how to close it.
 	openStore func(life string) (db backend, closeStore func(), err error)
 

@@ -1,5 +1,5 @@
 // Package crowd fills an empty store with the many operators and subscribers that
-// a load is carried by. Staff's own desk makes the plans, the operators and their
+// a load is carried by. Staff's own service makes the plans, the operators and their
 // keys; the subscribers, who are a hundred for each operator, are written past it,
 // for only their number makes it slow.
 package crowd
@@ -49,10 +49,10 @@ const (
 )
 
 // Make makes plans of a component that the provider sells, operators and keys.
-func Make(ctx context.Context, desk *admin.Service, component string, size Size) (Crowd, error) {
+func Make(ctx context.Context, service *admin.Service, component string, size Size) (Crowd, error) {
 	var c Crowd
 	for i := range size.Plans {
-		plan, err := desk.SetPlan(ctx, subscription.Plan{
+		plan, err := service.SetPlan(ctx, subscription.Plan{
 			ID: fmt.Sprintf("BENCH-%d", i+1), Name: fmt.Sprintf("Bench, plan %d", i+1), Price: money.Paise(price), Months: 1,
 			Type: subscription.Standard, Main: component,
 		})
@@ -61,7 +61,7 @@ func Make(ctx context.Context, desk *admin.Service, component string, size Size)
 		}
 		c.Plans = append(c.Plans, plan.ID)
 	}
-	operators, err := growth.MakeOperators(ctx, desk, size.Operators+inDoubtOperators, money.Paise(price*purchases), func() {})
+	operators, err := growth.MakeOperators(ctx, service, size.Operators+inDoubtOperators, money.Paise(price*purchases), func() {})
 	if err != nil {
 		return c, err
 	}
@@ -116,8 +116,8 @@ func (c Crowd) acts(previous []byte, now time.Time) []admin.AuditEntry {
 	acts := make([]admin.AuditEntry, len(accounts))
 	for i, account := range accounts {
 		acts[i] = admin.AuditEntry{
-			Act:        admin.Act{Actor: "bench", Action: "subscriber import", At: now},
-			OperatorID: account.OperatorID, Subject: fmt.Sprintf("subscribers of lco %d", account.OperatorID),
+			StaffAction: admin.StaffAction{Actor: "bench", Action: "subscriber import", At: now},
+			OperatorID:  account.OperatorID, Subject: fmt.Sprintf("subscribers of lco %d", account.OperatorID),
 			After: fmt.Sprintf(`{"imported":%d}`, len(account.Subscribers)),
 		}
 		previous = acts[i].ChainHash(previous)

@@ -35,7 +35,7 @@ func TestTheFieldsOfAPost(t *testing.T) {
 }
 
 // sentBack demands that what an activation was given comes back in the answer,
-// in both look-ups and, for what no answer shows, from the desk.
+// in both look-ups and, for what no answer shows, from the service.
 func (b *biz) sentBack(what string, got e2e.Answer, sent bizBody) {
 	b.TB.Helper()
 	if got.Code != fault.OK {

@@ -16,7 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// bulkDesk is a desk in this process beside a node in another one.
+// bulkDesk is a service in this process beside a node in another one.
 func bulkDesk(t *testing.T, configFile string) *bulk.Service {
 	t.Helper()
 	config, err := server.LoadConfig(server.Sources{File: configFile, Environ: []string{}})
@@ -67,10 +67,10 @@ func TestABulkRenewalOfAKilledProcessChargesNoRowTwice(t *testing.T) {
 				t.Fatalf("import: %s", got)
 			}
 
-			desk := bulkDesk(t, p.Line.Config)
-			job, err := desk.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
+			service := bulkDesk(t, p.Line.Config)
+			job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
 			if err == nil {
-				_, err = desk.Start(t.Context(), 1, job.ID)
+				_, err = service.Start(t.Context(), 1, job.ID)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -84,7 +84,7 @@ func TestABulkRenewalOfAKilledProcessChargesNoRowTwice(t *testing.T) {
 			p = startBreakable(t, folder, provider.URL, "", sets...)
 			w := e2e.Remote(t, p)
 			w.Until("every row is settled", func() bool {
-				job, err = desk.Job(t.Context(), 1, job.ID)
+				job, err = service.Job(t.Context(), 1, job.ID)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -119,10 +119,10 @@ func copied(t *testing.T) *restored {
 	if got := r.process.Install(t).Admin("subscriber", "import", e2e.CSV(t, file)); got.Code != e2e.ExitDone {
 		t.Fatalf("import: %s", got)
 	}
-	desk := bulkDesk(t, r.process.Line.Config)
-	job, err := desk.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Title: "march", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
+	service := bulkDesk(t, r.process.Line.Config)
+	job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Title: "march", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
 	if err == nil {
-		_, err = desk.Start(t.Context(), 1, job.ID)
+		_, err = service.Start(t.Context(), 1, job.ID)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // provider is outside of them, and survives them. Everybody has the machine's
 // clock.
 type cluster struct {
-	*e2e.Env // whose desk works on the store beside the nodes
+	*e2e.Env // whose service works on the store beside the nodes
 	address  string
 	config   string
 	nodes    []*clusterNode
@@ -71,7 +71,7 @@ func clusterOn(t testing.TB, database string, settings ...string) *cluster {
 	return c
 }
 
-// furnish gives the store the demo's operator and catalogue, and the test a desk.
+// furnish gives the store the demo's operator and catalogue, and the test a service.
 // What it works through opens the store as a node does, and never serves.
 func (c *cluster) furnish() {
 	c.TB.Helper()

@@ -278,17 +278,17 @@ type liveStep struct {
 
 // liveSteps is every kind of change to one operator, first with one of its keys
 // and then, when that one is gone, with the other.
-func liveSteps(desk *admin.Service, me, second e2e.Caller) []liveStep {
+func liveSteps(service *admin.Service, me, second e2e.Caller) []liveStep {
 	const all, fewer = "OK 1000000", "OK 900000"
 	ctx := context.Background()
 	operator := func(change admin.OperatorChange) func() error {
-		return func() error { _, err := desk.ChangeOperator(ctx, me.OperatorID, change); return err }
+		return func() error { _, err := service.ChangeOperator(ctx, me.OperatorID, change); return err }
 	}
 	api := func(to subscription.APIAccess) func() error { return operator(admin.OperatorChange{API: &to}) }
 	status := func(to subscription.OperatorStatus) func() error { return operator(admin.OperatorChange{Status: &to}) }
 	limit := func(to int) func() error { return operator(admin.OperatorChange{RateLimit: &to}) }
 	permit := func(key e2e.Caller, may access.Permission) func() error {
-		return func() error { return desk.PermitKey(ctx, key.ID, access.PermissionsOf(may)) }
+		return func() error { return service.PermitKey(ctx, key.ID, access.PermissionsOf(may)) }
 	}
 	return []liveStep{
 		{me, "block", "API_ACCESS_BLOCKED", api(subscription.APIBlocked)},
@@ -297,19 +297,19 @@ func liveSteps(desk *admin.Service, me, second e2e.Caller) []liveStep {
 		{me, "enable", all, api(subscription.APIEnabled)},
 		{me, "deactivate", "LCO_INACTIVE", status(subscription.OperatorInactive)},
 		{me, "activate", all, status(subscription.OperatorActive)},
-		{me, "whitelist remove", "IP_NOT_WHITELISTED", func() error { _, err := desk.DisallowAddress(ctx, me.OperatorID, "127.0.0.1"); return err }},
-		{me, "whitelist add", all, func() error { _, err := desk.AllowAddress(ctx, me.OperatorID, "127.0.0.1"); return err }},
+		{me, "whitelist remove", "IP_NOT_WHITELISTED", func() error { _, err := service.DisallowAddress(ctx, me.OperatorID, "127.0.0.1"); return err }},
+		{me, "whitelist add", all, func() error { _, err := service.AllowAddress(ctx, me.OperatorID, "127.0.0.1"); return err }},
 		{me, "forbid", "PERMISSION_DENIED", permit(me, access.GetPlans)},
 		{me, "permit", all, permit(me, access.CheckBalance)},
 		{me, "lower the limit", fewer, limit(900_000)},
 		{me, "raise the limit", all, limit(1_000_000)},
-		{me, "rotate without grace", "CREDENTIAL_EXPIRED", func() error { _, err := desk.RotateKey(ctx, me.ID, 0); return err }},
-		{me, "revoke", "CREDENTIAL_REVOKED", func() error { return desk.RevokeKey(ctx, me.ID) }},
+		{me, "rotate without grace", "CREDENTIAL_EXPIRED", func() error { _, err := service.RotateKey(ctx, me.ID, 0); return err }},
+		{me, "revoke", "CREDENTIAL_REVOKED", func() error { return service.RevokeKey(ctx, me.ID) }},
 		{second, "lower the limit", fewer, limit(900_000)},
 		{second, "forbid", "PERMISSION_DENIED", permit(second, access.GetPlans)},
 		{second, "permit", fewer, permit(second, access.CheckBalance)},
 		{second, "block", "API_ACCESS_BLOCKED", api(subscription.APIBlocked)},
 		{second, "unblock", fewer, api(subscription.APIEnabled)},
-		{second, "delete", "LCO_NOT_FOUND", func() error { return desk.DeleteOperator(ctx, me.OperatorID) }},
+		{second, "delete", "LCO_NOT_FOUND", func() error { return service.DeleteOperator(ctx, me.OperatorID) }},
 	}
 }

@@ -296,17 +296,17 @@ func (m *accessMatrix) makeAttempts() {
 	m.must(err)
 
 	// Proposals that are declined: to approve one of them says so.
-	desk := func(who string) *admin.Service {
+	service := func(who string) *admin.Service {
 		return admin.NewService(m.Node.Store, m.Node.Vault, "web:"+who, m.Now).As(admin.Finance, admin.Limits{})
 	}
 	declined := func(outcome admin.Outcome, err error) int64 {
 		m.must(err)
-		_, err = desk("checker").Decline(ctx, outcome.Proposal.ID, "For the matrix.")
+		_, err = service("checker").Decline(ctx, outcome.Proposal.ID, "For the matrix.")
 		m.must(err)
 		return outcome.Proposal.ID
 	}
-	settlement := declined(desk("maker").SubmitSettlement(ctx, reviewed, false, "For the matrix."))
-	topUp := declined(desk("maker").SubmitTopUp(ctx, admin.TopUp{OperatorID: m.subject, Amount: e2e.Rupees(m.t, "1.00"), Reference: "R-1"}))
+	settlement := declined(service("maker").SubmitSettlement(ctx, reviewed, false, "For the matrix."))
+	topUp := declined(service("maker").SubmitTopUp(ctx, admin.TopUp{OperatorID: m.subject, Amount: e2e.Rupees(m.t, "1.00"), Reference: "R-1"}))
 
 	// Lists that were checked, one for each thing that can be done with one.
 	ownerToken := m.open(m.visitor("owner"), false)

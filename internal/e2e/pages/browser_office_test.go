@@ -34,7 +34,7 @@ func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	tab.Sees("No answer that counts")
 	tab.Check("console-review-operation")
 	tab.Set("What the provider did", "confirmed")
-	tab.Fill("How you know", "Their desk sees it under the customer's number.")
+	tab.Fill("How you know", "Their service sees it under the customer's number.")
 	tab.Press("Propose it")
 	tab.Sees("Your proposal waits for a second person.")
 	tab.Sees("Take it back")
@@ -49,7 +49,7 @@ func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	second.Open(w.At("/console/review"))
 	second.Sees("Waits for a second person")
 	second.Open(w.At(reviewed(id)))
-	second.Sees("Their desk sees it under the customer's number.")
+	second.Sees("Their service sees it under the customer's number.")
 	w.Pass(6 * time.Minute)
 	second.Press("Approve and settle")
 	second.Sees("Is it still you?")
@@ -185,7 +185,7 @@ func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
 	b.Get(reviewed("CX0000")).Shows(t, http.StatusNotFound)
 
 	before := w.Money(me)
-	say := url.Values{"verdict": {"rejected"}, "reason": {"Their desk knows nothing of it."}}
+	say := url.Values{"verdict": {"rejected"}, "reason": {"Their service knows nothing of it."}}
 	b.Post(page+"/settle", say).Sends(t, page)
 	b.Get(page).Shows(t, http.StatusOK, "the money went back")
 	b.Post(page+"/settle", say).Sends(t, page)
@@ -201,5 +201,5 @@ func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
 	}
 	b.Get("/console/audit-log?q=nothing+has+this").Shows(t, http.StatusOK, "No act fits")
 	b.Get("/console/audit-log?from=yesterday").Shows(t, http.StatusOK, "Write days as 2027-03-31.")
-	b.Get("/console/audit-log?action=review+settle&actor=web:asha&verify=yes").Shows(t, http.StatusOK, "Their desk knows nothing of it.", "The chain is whole here.")
+	b.Get("/console/audit-log?action=review+settle&actor=web:asha&verify=yes").Shows(t, http.StatusOK, "Their service knows nothing of it.", "The chain is whole here.")
 }

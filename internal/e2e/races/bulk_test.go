@@ -22,18 +22,18 @@ func TestABulkRenewalIsRunByTheNodeAndGoesOnAfterARestart(t *testing.T) {
 		w.Script(mobile, "slow")
 	}
 	before := w.Money(me)
-	desk := func() *bulk.Service { return bulk.NewService(w.Node.Store, w.Node.Operations, w.Now) }
-	job, err := desk().Prepare(t.Context(), bulk.Order{
+	service := func() *bulk.Service { return bulk.NewService(w.Node.Store, w.Node.Operations, w.Now) }
+	job, err := service().Prepare(t.Context(), bulk.Order{
 		OperatorID: me.OperatorID, Actor: "web:asha", Title: "list", Kind: operation.Renew, Wishes: bulk.FromSubscribers(ids),
 	})
 	if err == nil {
-		_, err = desk().Start(t.Context(), me.OperatorID, job.ID)
+		_, err = service().Start(t.Context(), me.OperatorID, job.ID)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	progress := func() bulk.Job {
-		job, err := desk().Job(t.Context(), me.OperatorID, job.ID)
+		job, err := service().Job(t.Context(), me.OperatorID, job.ID)
 		if err != nil {
 			t.Fatal(err)
 		}

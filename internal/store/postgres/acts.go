@@ -14,14 +14,14 @@ const actColumns = `id, operator_id, actor, action, subject, before_state, after
 
 // logAct writes an act of staff down beside what it changed. The states are nil
 // where nothing was there before, or is there after.
-func logAct(tx *tx, act admin.Act, operatorID int64, subject string, before, after any) error {
+func logAct(tx *tx, act admin.StaffAction, operatorID int64, subject string, before, after any) error {
 	if err := act.Permitted(); err != nil {
 		return err
 	}
 	if !act.Covers(operatorID) {
 		return fmt.Errorf("%s of operator %d acts on %s of operator %d", act.Actor, act.Within, subject, operatorID)
 	}
-	logged := admin.AuditEntry{Act: act, OperatorID: operatorID, Subject: subject}
+	logged := admin.AuditEntry{StaffAction: act, OperatorID: operatorID, Subject: subject}
 	for _, state := range []struct {
 		value any
 		text  *string

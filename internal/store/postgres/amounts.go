@@ -30,7 +30,7 @@ func movedAlone(from querier, q admin.MovedQuery) (admin.MovedAlone, error) {
 // whose lock on the end of the chain makes staff actions follow each other: nobody else
 // adds to the sums between the check and the commit, and the last staff action is the
 // one that moved the amount.
-func countAlone(tx *tx, act admin.Act, operatorID int64, amount money.Amount) error {
+func countAlone(tx *tx, act admin.StaffAction, operatorID int64, amount money.Amount) error {
 	if amount.IsNegative() {
 		amount = amount.Neg()
 	}

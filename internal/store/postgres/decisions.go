@@ -13,7 +13,7 @@ import (
 )
 
 // SettleReview settles an operation in review by a person's word, with its act.
-func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settlement) (operation.Operation, error) {
+func (db *DB) SettleReview(ctx context.Context, act admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
 	var op operation.Operation
 	err := db.do(ctx, func(tx *tx) (err error) {
 		if op, err = settleReview(tx, act, s); err != nil {
@@ -26,7 +26,7 @@ func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settl
 
 // settleReview lets whoever was looking at the operation find another epoch, and
 // settle nothing.
-func settleReview(tx *tx, act admin.Act, s operation.Settlement) (operation.Operation, error) {
+func settleReview(tx *tx, act admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
 	before, err := inReview(tx, s.OperationID)
 	if err != nil {
 		return before, err
@@ -89,7 +89,7 @@ func (db *DB) Exceptions(ctx context.Context, closed bool) ([]admin.ExceptionEnt
 }
 
 // CloseException notes who dealt with an exception, and why.
-func (db *DB) CloseException(ctx context.Context, act admin.Act, id int64) error {
+func (db *DB) CloseException(ctx context.Context, act admin.StaffAction, id int64) error {
 	return db.do(ctx, func(tx *tx) error {
 		var operationID, kind string
 		var operatorID int64
@@ -127,7 +127,7 @@ func (db *DB) MissingAddons(ctx context.Context) ([]operation.Operation, error) 
 }
 
 // CloseAddon ends the following up of an add-on.
-func (db *DB) CloseAddon(ctx context.Context, act admin.Act, id string) error {
+func (db *DB) CloseAddon(ctx context.Context, act admin.StaffAction, id string) error {
 	return db.do(ctx, func(tx *tx) error {
 		before, found, err := oneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, id)
 		if err != nil {

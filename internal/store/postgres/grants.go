@@ -44,7 +44,7 @@ func staffAccess(from querier) (staff admin.StaffAccess, err error) {
 
 // refuseAlone refuses to give a login, or a new one, access that may approve, where an act of the
 // console has to be agreed to by a second person and was not.
-func refuseAlone(tx *tx, act admin.Act, about int64, proposer string) error {
+func refuseAlone(tx *tx, act admin.StaffAction, about int64, proposer string) error {
 	if !act.Limited() || proposer != "" {
 		return nil
 	}
@@ -59,7 +59,7 @@ func refuseAlone(tx *tx, act admin.Act, about int64, proposer string) error {
 }
 
 // grant keeps who gave a staff login its access, in place of who did before.
-func grant(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, proposer string) error {
+func grant(tx *tx, act admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
 	if person.Realm != login.Staff {
 		return nil
 	}
@@ -91,7 +91,7 @@ func grant(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, pro
 }
 
 // lapseProposals lets the open proposals lapse that their maker may no longer make.
-func lapseProposals(tx *tx, act admin.Act, maker login.Person) error {
+func lapseProposals(tx *tx, act admin.StaffAction, maker login.Person) error {
 	rows, err := tx.query(`SELECT `+proposalColumns+` FROM proposals WHERE maker = $1 AND status = 'open' ORDER BY id`, admin.ConsoleActor(maker))
 	open, err := collect(rows, err, readProposal)
 	if err != nil {

@@ -109,7 +109,7 @@ func foundForImport(from querier, row admin.ImportRow, now time.Time) (problems 
 
 // ImportSubscribers adds the rows that are not there yet, all or none: what has
 // come in the way since the check undoes the whole batch.
-func (db *DB) ImportSubscribers(ctx context.Context, act admin.Act, rows []admin.ImportRow) (int, error) {
+func (db *DB) ImportSubscribers(ctx context.Context, act admin.StaffAction, rows []admin.ImportRow) (int, error) {
 	for try := 1; ; try++ {
 		added, err := db.importSubscribers(ctx, act, rows)
 		if try == factTries || !violates(err) {
@@ -120,7 +120,7 @@ func (db *DB) ImportSubscribers(ctx context.Context, act admin.Act, rows []admin
 	}
 }
 
-func (db *DB) importSubscribers(ctx context.Context, act admin.Act, rows []admin.ImportRow) (int, error) {
+func (db *DB) importSubscribers(ctx context.Context, act admin.StaffAction, rows []admin.ImportRow) (int, error) {
 	added := 0
 	err := db.do(ctx, func(tx *tx) error {
 		added = 0
@@ -177,7 +177,7 @@ func lockOperators(tx *tx, rows []admin.ImportRow) error {
 	return nil
 }
 
-func addImported(tx *tx, act admin.Act, row admin.ImportRow) error {
+func addImported(tx *tx, act admin.StaffAction, row admin.ImportRow) error {
 	now, expires := act.At.UnixMilli(), row.Expires.UnixMilli()
 	_, err := tx.exec(`
 		INSERT INTO subscribers (id, operator_id, mobile, name, connection_type, expires_at, activated_at, created_at)

@@ -53,7 +53,7 @@ func keyWhere(from querier, condition string, id int64) (access.Credential, erro
 }
 
 // IssueKey writes a new key.
-func (db *DB) IssueKey(ctx context.Context, act admin.Act, key access.Credential) (access.Credential, error) {
+func (db *DB) IssueKey(ctx context.Context, act admin.StaffAction, key access.Credential) (access.Credential, error) {
 	err := db.do(ctx, func(tx *tx) error {
 		if _, err := livingOperator(tx, key.OperatorID); err != nil {
 			return err
@@ -81,7 +81,7 @@ func insertKey(tx *tx, key access.Credential) (access.Credential, error) {
 }
 
 // RotateKey writes the successor and ends the old key's time, in one fact.
-func (db *DB) RotateKey(ctx context.Context, act admin.Act, oldID int64, oldExpires time.Time, successor access.Credential) (access.Credential, error) {
+func (db *DB) RotateKey(ctx context.Context, act admin.StaffAction, oldID int64, oldExpires time.Time, successor access.Credential) (access.Credential, error) {
 	err := db.do(ctx, func(tx *tx) error {
 		old, err := lockKey(tx, oldID)
 		if err != nil {
@@ -116,7 +116,7 @@ func (db *DB) RotateKey(ctx context.Context, act admin.Act, oldID int64, oldExpi
 }
 
 // RevokeKey ends a key at once.
-func (db *DB) RevokeKey(ctx context.Context, act admin.Act, id int64) error {
+func (db *DB) RevokeKey(ctx context.Context, act admin.StaffAction, id int64) error {
 	return db.actOnKey(ctx, act, id, func(tx *tx, before access.Credential) (access.Credential, error) {
 		if !before.RevokedAt.IsZero() {
 			return before, admin.Refuse("key %d was revoked already", id)
@@ -126,7 +126,7 @@ func (db *DB) RevokeKey(ctx context.Context, act admin.Act, id int64) error {
 }
 
 // PermitKey replaces what a key may do.
-func (db *DB) PermitKey(ctx context.Context, act admin.Act, id int64, permissions access.Permissions) error {
+func (db *DB) PermitKey(ctx context.Context, act admin.StaffAction, id int64, permissions access.Permissions) error {
 	return db.actOnKey(ctx, act, id, func(tx *tx, before access.Credential) (access.Credential, error) {
 		if !before.RevokedAt.IsZero() {
 			return before, admin.Refuse("key %d was revoked: its permissions no longer matter", id)
@@ -138,7 +138,7 @@ func (db *DB) PermitKey(ctx context.Context, act admin.Act, id int64, permission
 	})
 }
 
-func (db *DB) actOnKey(ctx context.Context, act admin.Act, id int64, change func(*tx, access.Credential) (access.Credential, error)) error {
+func (db *DB) actOnKey(ctx context.Context, act admin.StaffAction, id int64, change func(*tx, access.Credential) (access.Credential, error)) error {
 	return db.do(ctx, func(tx *tx) error {
 		if err := guardOwner(tx, act); err != nil {
 			return err

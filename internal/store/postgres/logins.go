@@ -75,7 +75,7 @@ func accountWhere(from querier, condition string, id int64) (login.Account, erro
 }
 
 // CreateLogin writes a new login; that its username is nobody's is the index's to say.
-func (db *DB) CreateLogin(ctx context.Context, act admin.Act, account login.Account) (made login.Person, err error) {
+func (db *DB) CreateLogin(ctx context.Context, act admin.StaffAction, account login.Account) (made login.Person, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		made, err = createLogin(tx, act, account, "")
 		return err
@@ -84,7 +84,7 @@ func (db *DB) CreateLogin(ctx context.Context, act admin.Act, account login.Acco
 }
 
 // createLogin writes a new login, which proposer proposed if that was needed.
-func createLogin(tx *tx, act admin.Act, account login.Account, proposer string) (login.Person, error) {
+func createLogin(tx *tx, act admin.StaffAction, account login.Account, proposer string) (login.Person, error) {
 	if err := guardOwner(tx, act); err != nil {
 		return account.Person, err
 	}
@@ -122,7 +122,7 @@ func createLogin(tx *tx, act admin.Act, account login.Account, proposer string) 
 }
 
 // logLogin writes an act on a login down.
-func logLogin(tx *tx, act admin.Act, before *login.Account, after login.Account) error {
+func logLogin(tx *tx, act admin.StaffAction, before *login.Account, after login.Account) error {
 	var was any
 	if before != nil {
 		was = admin.LoginState(*before)
@@ -132,7 +132,7 @@ func logLogin(tx *tx, act admin.Act, before *login.Account, after login.Account)
 
 // ChangeLogin changes a login's terms. One that is disabled is signed out everywhere, and
 // the browsers that it was known by are known no longer.
-func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change admin.LoginChange) (after login.Person, err error) {
+func (db *DB) ChangeLogin(ctx context.Context, act admin.StaffAction, id int64, change admin.LoginChange) (after login.Person, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		after, err = changeTerms(tx, act, id, change, "")
 		return err
@@ -141,7 +141,7 @@ func (db *DB) ChangeLogin(ctx context.Context, act admin.Act, id int64, change a
 }
 
 // changeTerms changes a login as proposer proposed, if that was needed.
-func changeTerms(tx *tx, act admin.Act, id int64, change admin.LoginChange, proposer string) (login.Person, error) {
+func changeTerms(tx *tx, act admin.StaffAction, id int64, change admin.LoginChange, proposer string) (login.Person, error) {
 	return actOnLogin(tx, act, id, func(before login.Account) error {
 		if err := act.CheckStepUp(change.Widens(before.Person)); err != nil {
 			return err
@@ -178,7 +178,7 @@ func changeTerms(tx *tx, act admin.Act, id int64, change admin.LoginChange, prop
 
 // ResetPassword gives a login a password that its person has to replace, and signs
 // them out everywhere.
-func (db *DB) ResetPassword(ctx context.Context, act admin.Act, id int64, hash string) (after login.Person, err error) {
+func (db *DB) ResetPassword(ctx context.Context, act admin.StaffAction, id int64, hash string) (after login.Person, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		after, err = resetPassword(tx, act, id, hash, "")
 		return err
@@ -186,7 +186,7 @@ func (db *DB) ResetPassword(ctx context.Context, act admin.Act, id int64, hash s
 	return after, err
 }
 
-func resetPassword(tx *tx, act admin.Act, id int64, hash, proposer string) (login.Person, error) {
+func resetPassword(tx *tx, act admin.StaffAction, id int64, hash, proposer string) (login.Person, error) {
 	return actOnLogin(tx, act, id, func(before login.Account) error {
 		if err := resetAccess(tx, act, before.Person, admin.GrantedPassword, proposer); err != nil {
 			return err
@@ -200,7 +200,7 @@ func resetPassword(tx *tx, act admin.Act, id int64, hash, proposer string) (logi
 
 // ResetTOTP takes away all second factors of somebody who lost them, and signs them out
 // everywhere.
-func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (after login.Person, err error) {
+func (db *DB) ResetTOTP(ctx context.Context, act admin.StaffAction, id int64) (after login.Person, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		after, err = resetTOTP(tx, act, id, "")
 		return err
@@ -208,7 +208,7 @@ func (db *DB) ResetTOTP(ctx context.Context, act admin.Act, id int64) (after log
 	return after, err
 }
 
-func resetTOTP(tx *tx, act admin.Act, id int64, proposer string) (login.Person, error) {
+func resetTOTP(tx *tx, act admin.StaffAction, id int64, proposer string) (login.Person, error) {
 	return actOnLogin(tx, act, id, func(before login.Account) error {
 		if !before.SecondFactor() {
 			return admin.Refuse("login %s has no second factor", before.Username)
@@ -224,7 +224,7 @@ func resetTOTP(tx *tx, act admin.Act, id int64, proposer string) (login.Person, 
 }
 
 // dropFactors takes all second factors of somebody away, and leaves word of who did it.
-func dropFactors(tx *tx, act admin.Act, before login.Account) error {
+func dropFactors(tx *tx, act admin.StaffAction, before login.Account) error {
 	notice, err := login.AddNotice(before.FactorNotice, login.FactorNotice{What: login.FactorsReset, At: act.At, By: act.Actor})
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func dropFactors(tx *tx, act admin.Act, before login.Account) error {
 
 // resetAccess keeps who resets a login's password or second factor, and refuses where
 // that takes a second person.
-func resetAccess(tx *tx, act admin.Act, person login.Person, what admin.GrantKind, proposer string) error {
+func resetAccess(tx *tx, act admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
 	if admin.Approves(person.Role) {
 		if err := refuseAlone(tx, act, person.ID, proposer); err != nil {
 			return err
@@ -249,7 +249,7 @@ func resetAccess(tx *tx, act admin.Act, person login.Person, what admin.GrantKin
 	return grant(tx, act, person, what, proposer)
 }
 
-func actOnLogin(tx *tx, act admin.Act, id int64, change func(login.Account) error) (login.Person, error) {
+func actOnLogin(tx *tx, act admin.StaffAction, id int64, change func(login.Account) error) (login.Person, error) {
 	if err := guardOwner(tx, act); err != nil {
 		return login.Person{}, err
 	}

@@ -67,7 +67,7 @@ func readMaintenance(from querier) (m admin.Maintenance, err error) {
 }
 
 // StartMaintenance switches the mode on, or changes its reason.
-func (db *DB) StartMaintenance(ctx context.Context, act admin.Act) (now admin.Maintenance, err error) {
+func (db *DB) StartMaintenance(ctx context.Context, act admin.StaffAction) (now admin.Maintenance, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		if err := lockMaintenance(tx); err != nil {
 			return fmt.Errorf("lock the maintenance mode: %w", err)
@@ -98,7 +98,7 @@ func (db *DB) StartMaintenance(ctx context.Context, act admin.Act) (now admin.Ma
 }
 
 // EndMaintenance switches the mode off; false if it was off.
-func (db *DB) EndMaintenance(ctx context.Context, act admin.Act, accepted bool) (ended bool, err error) {
+func (db *DB) EndMaintenance(ctx context.Context, act admin.StaffAction, accepted bool) (ended bool, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		ended = false
 		if err := lockMaintenance(tx); err != nil {

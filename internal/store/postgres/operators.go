@@ -59,7 +59,7 @@ func livingOperator(tx *tx, id int64) (subscription.Operator, error) {
 }
 
 // CreateOperator opens an account and its empty wallet.
-func (db *DB) CreateOperator(ctx context.Context, act admin.Act, o subscription.Operator) (subscription.Operator, error) {
+func (db *DB) CreateOperator(ctx context.Context, act admin.StaffAction, o subscription.Operator) (subscription.Operator, error) {
 	err := db.do(ctx, func(tx *tx) error {
 		err := tx.queryRow(`
 			INSERT INTO operators (name, status, api, rate_limit, commission_bps, low_balance_paise, created_at, second_factor_required)
@@ -82,7 +82,7 @@ func (db *DB) CreateOperator(ctx context.Context, act admin.Act, o subscription.
 }
 
 // ChangeOperator changes an account's terms; the version tells every node.
-func (db *DB) ChangeOperator(ctx context.Context, act admin.Act, id int64, change admin.OperatorChange) (subscription.Operator, error) {
+func (db *DB) ChangeOperator(ctx context.Context, act admin.StaffAction, id int64, change admin.OperatorChange) (subscription.Operator, error) {
 	var after subscription.Operator
 	err := db.do(ctx, func(tx *tx) error {
 		if err := guardOwner(tx, act); err != nil {
@@ -111,7 +111,7 @@ func (db *DB) ChangeOperator(ctx context.Context, act admin.Act, id int64, chang
 
 // DeleteOperator closes an account that is not in use. The row stays, so that its
 // keys are known.
-func (db *DB) DeleteOperator(ctx context.Context, act admin.Act, id int64) error {
+func (db *DB) DeleteOperator(ctx context.Context, act admin.StaffAction, id int64) error {
 	return db.do(ctx, func(tx *tx) error {
 		before, err := livingOperator(tx, id)
 		if err != nil {
@@ -152,7 +152,7 @@ func refuseInUse(tx *tx, id int64) error {
 // UndeleteOperator gives a deleted operator its former status back. An operator
 // that an older release deleted beside this one has none recorded, and comes back
 // suspended.
-func (db *DB) UndeleteOperator(ctx context.Context, act admin.Act, id int64) (subscription.Operator, error) {
+func (db *DB) UndeleteOperator(ctx context.Context, act admin.StaffAction, id int64) (subscription.Operator, error) {
 	var after subscription.Operator
 	err := db.do(ctx, func(tx *tx) error {
 		before, err := lockOperator(tx, id)
@@ -199,7 +199,7 @@ func (db *DB) Operators(ctx context.Context) ([]subscription.Operator, error) {
 }
 
 // AllowAddress adds an entry to the whitelist where there is room for it.
-func (db *DB) AllowAddress(ctx context.Context, act admin.Act, operatorID int64, entry netip.Prefix, most int) error {
+func (db *DB) AllowAddress(ctx context.Context, act admin.StaffAction, operatorID int64, entry netip.Prefix, most int) error {
 	return db.changeWhitelist(ctx, act, operatorID, func(tx *tx, before []netip.Prefix) (changed int64, err error) {
 		changed, err = tx.exec(`
 			INSERT INTO whitelist (operator_id, entry, created_at)
@@ -218,7 +218,7 @@ func (db *DB) AllowAddress(ctx context.Context, act admin.Act, operatorID int64,
 }
 
 // DisallowAddress takes an entry off the whitelist.
-func (db *DB) DisallowAddress(ctx context.Context, act admin.Act, operatorID int64, entry netip.Prefix) error {
+func (db *DB) DisallowAddress(ctx context.Context, act admin.StaffAction, operatorID int64, entry netip.Prefix) error {
 	return db.changeWhitelist(ctx, act, operatorID, func(tx *tx, _ []netip.Prefix) (int64, error) {
 		changed, err := tx.exec(`DELETE FROM whitelist WHERE operator_id = $1 AND entry = $2`, operatorID, entry.String())
 		if err == nil && changed == 0 {
@@ -228,7 +228,7 @@ func (db *DB) DisallowAddress(ctx context.Context, act admin.Act, operatorID int
 	})
 }
 
-func (db *DB) changeWhitelist(ctx context.Context, act admin.Act, operatorID int64, change func(*tx, []netip.Prefix) (int64, error)) error {
+func (db *DB) changeWhitelist(ctx context.Context, act admin.StaffAction, operatorID int64, change func(*tx, []netip.Prefix) (int64, error)) error {
 	return db.do(ctx, func(tx *tx) error {
 		if _, err := livingOperator(tx, operatorID); err != nil {
 			return err

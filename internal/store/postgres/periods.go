@@ -14,7 +14,7 @@ import (
 // What the month came to is read beforehand, in a transaction of its own: a month that is
 // over and has nothing open any more does not change, and the chain of acts is not
 // locked while it is added up.
-func (db *DB) ClosePeriod(ctx context.Context, act admin.Act, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
+func (db *DB) ClosePeriod(ctx context.Context, act admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
 	var periods, closed []admin.ClosedPeriod
 	err := db.snapshot(ctx, func(from querier) (err error) {
 		periods, err = periodsToClose(from, act, month, operatorID)
@@ -57,7 +57,7 @@ func (db *DB) ClosePeriod(ctx context.Context, act admin.Act, month admin.Month,
 
 // periodsToClose adds up what each operator earned the MSO in a month. Whose
 // account was opened later had no such month.
-func periodsToClose(from querier, act admin.Act, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
+func periodsToClose(from querier, act admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
 	if operatorID != 0 {
 		if _, err := operatorByID(from, operatorID); err != nil {
 			return nil, err

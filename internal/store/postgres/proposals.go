@@ -24,7 +24,7 @@ func readProposal(row scanner) (admin.Proposal, error) {
 }
 
 // Propose keeps what one person wants and another has to agree to.
-func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kept admin.Proposal, known bool, err error) {
+func (db *DB) Propose(ctx context.Context, act admin.StaffAction, p admin.Proposal) (kept admin.Proposal, known bool, err error) {
 	err = db.do(ctx, func(tx *tx) error {
 		kept, known = admin.Proposal{}, false
 		if err := makerStands(tx, p); err != nil {
@@ -79,7 +79,7 @@ func (db *DB) Propose(ctx context.Context, act admin.Act, p admin.Proposal) (kep
 }
 
 // sweepProposals writes down what has lapsed, so that it can be proposed again.
-func sweepProposals(tx *tx, act admin.Act, operatorID int64) error {
+func sweepProposals(tx *tx, act admin.StaffAction, operatorID int64) error {
 	_, err := tx.exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + $3
 		 WHERE operator_id = $1 AND status = 'open' AND made_at + $3 <= $2`,
@@ -203,7 +203,7 @@ func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
 }
 
 // DismissProposal decides a proposal that is not to be carried out.
-func (db *DB) DismissProposal(ctx context.Context, act admin.Act, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
+func (db *DB) DismissProposal(ctx context.Context, act admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
 	var decided admin.Proposal
 	err := db.do(ctx, func(tx *tx) error {
 		before, err := decidable(tx, act, id)
@@ -231,7 +231,7 @@ func lockOwner(tx *tx, operatorID int64) error {
 
 // decidable reads a proposal that can be decided at the moment of the act. What it
 // is about never changes; what became of it is read once it is locked.
-func decidable(tx *tx, act admin.Act, id int64) (admin.Proposal, error) {
+func decidable(tx *tx, act admin.StaffAction, id int64) (admin.Proposal, error) {
 	p, err := proposalByID(tx, id)
 	if err != nil {
 		return p, err
@@ -245,7 +245,7 @@ func decidable(tx *tx, act admin.Act, id int64) (admin.Proposal, error) {
 	return p, p.At(act.At).Decidable()
 }
 
-func decideProposal(tx *tx, act admin.Act, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
+func decideProposal(tx *tx, act admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
 	decided, err := readProposal(tx.queryRow(`
 		UPDATE proposals SET status = $2, checker = $3, decided_at = $4, answer = $5 WHERE id = $1 AND status = 'open'
 		RETURNING `+proposalColumns, id, as, act.Actor, act.At.UnixMilli(), act.Reason))
@@ -255,7 +255,7 @@ func decideProposal(tx *tx, act admin.Act, id int64, as admin.ProposalStatus) (a
 	return decided, nil
 }
 
-func logDecision(tx *tx, act admin.Act, before, after admin.Proposal) error {
+func logDecision(tx *tx, act admin.StaffAction, before, after admin.Proposal) error {
 	return logAct(tx, act, after.OperatorID, fmt.Sprintf("proposal %d", after.ID), admin.ProposalState(before), admin.ProposalState(after))
 }
 
@@ -286,7 +286,7 @@ func (db *DB) Proposals(ctx context.Context, filter admin.ProposalFilter) ([]adm
 
 // refuseProposed keeps a top-up from being made past a proposal of the same
 // reference.
-func refuseProposed(tx *tx, act admin.Act, paid admin.TopUp) error {
+func refuseProposed(tx *tx, act admin.StaffAction, paid admin.TopUp) error {
 	wanted := admin.Proposal{Kind: admin.ProposedTopUp, OperatorID: paid.OperatorID, Reference: paid.Reference}
 	open, found, err := openProposal(tx, wanted)
 	if err != nil || !found || open.At(act.At).Status != admin.ProposalOpen {

@@ -22,7 +22,7 @@ func TestAReadThatWasGivenUpForAMigrationIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	operator, err := db.CreateOperator(t.Context(), admin.Act{Actor: "test", Action: "lco create", At: time.Now()}, subscription.Operator{
+	operator, err := db.CreateOperator(t.Context(), admin.StaffAction{Actor: "test", Action: "lco create", At: time.Now()}, subscription.Operator{
 		Name: "one", Status: subscription.OperatorActive, API: subscription.APIEnabled, RateLimit: 60, CreatedAt: time.Now(),
 	})
 	if err != nil {

@@ -67,7 +67,7 @@ func referenceKey(p admin.Proposal) any {
 }
 
 // sweepReference writes down that another operator's proposal of the reference has lapsed.
-func sweepReference(tx *tx, act admin.Act, p admin.Proposal) error {
+func sweepReference(tx *tx, act admin.StaffAction, p admin.Proposal) error {
 	_, err := tx.exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + $3
 		 WHERE reference_key = $1 AND status = 'open' AND made_at + $3 <= $2`,

@@ -56,19 +56,19 @@ func TestReferences_OlderNodeBesideTheFirstOfThisRelease(t *testing.T) {
 	address := migrated(t)
 	older, db, conn := open(t, address), open(t, address), raw(t, address)
 	now := func() time.Time { return time.UnixMilli(1_800_000_000_000) }
-	desk := func(db *DB) *admin.Service { return admin.NewService(db, nil, "cli:asha", now) }
+	service := func(db *DB) *admin.Service { return admin.NewService(db, nil, "cli:asha", now) }
 	var operators [2]int64
 	for i := range operators {
-		operator, err := desk(older).CreateOperator(t.Context(), "operator", admin.OperatorChange{})
+		operator, err := service(older).CreateOperator(t.Context(), "operator", admin.OperatorChange{})
 		ok(t, err)
 		operators[i] = operator.ID
 	}
 	topUp := func(db *DB, operatorID int64, reference string) error {
-		_, _, err := desk(db).TopUp(t.Context(), admin.TopUp{OperatorID: operatorID, Amount: money.Paise(100), Reference: reference})
+		_, _, err := service(db).TopUp(t.Context(), admin.TopUp{OperatorID: operatorID, Amount: money.Paise(100), Reference: reference})
 		return err
 	}
 	ok(t, topUp(older, operators[0], "NEFT-1"))
-	_, _, err := desk(older).AdjustOnce(t.Context(), admin.Adjustment{OperatorID: operators[0], Amount: money.Paise(100), Reference: "R-1"}, "counted")
+	_, _, err := service(older).AdjustOnce(t.Context(), admin.Adjustment{OperatorID: operators[0], Amount: money.Paise(100), Reference: "R-1"}, "counted")
 	ok(t, err)
 	exec(t, conn, `DELETE FROM credited_references`)
 

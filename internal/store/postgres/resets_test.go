@@ -27,7 +27,9 @@ func TestPasswordResets_BoundHoldsOnTwoNodes(t *testing.T) {
 		nodes[i] = node
 	}
 	noon := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
-	act := func(action string) admin.Act { return admin.Act{Actor: "web:asha", Action: action, At: noon} }
+	act := func(action string) admin.StaffAction {
+		return admin.StaffAction{Actor: "web:asha", Action: action, At: noon}
+	}
 	err := nodes[0].RecordComparison(t.Context(), catalogue.Comparison{Provider: "test", At: noon, Components: []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}}})
 	if err != nil {
 		t.Fatal(err)

@@ -200,7 +200,7 @@ func (db *DB) ownLogin(ctx context.Context, deed login.OwnAction, personID, vers
 		if err != nil {
 			return err
 		}
-		return logLogin(tx, admin.Act{Actor: deed.Actor, Action: deed.Action, At: deed.At}, &before, after)
+		return logLogin(tx, admin.StaffAction{Actor: deed.Actor, Action: deed.Action, At: deed.At}, &before, after)
 	})
 }
 

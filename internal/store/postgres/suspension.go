@@ -15,7 +15,7 @@ import (
 
 // guardOwner refuses an action of an operator's owner unless the operator is active. The
 // operator is locked, so that what its owners do comes one after the other.
-func guardOwner(tx *tx, act admin.Act) error {
+func guardOwner(tx *tx, act admin.StaffAction) error {
 	if act.Within == 0 {
 		return nil
 	}

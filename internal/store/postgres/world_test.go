@@ -55,8 +55,8 @@ func openAsProcess(address string) int {
 
 var noon = time.Date(2027, 3, 1, 6, 30, 0, 0, time.UTC)
 
-func act(action string) admin.Act {
-	return admin.Act{Actor: "test:asha", Action: action, Reason: "because", At: noon}
+func act(action string) admin.StaffAction {
+	return admin.StaffAction{Actor: "test:asha", Action: action, Reason: "because", At: noon}
 }
 
 // unhurried is an address where nobody is sent away who stands still for some seconds,

@@ -33,7 +33,7 @@ func movedAlone(from rowQuerier, q admin.MovedQuery) (admin.MovedAlone, error) {
 // countAlone adds an amount that was moved without a second person to the sums, and
 // returns an error where they are above the actor's limit. It is called after logAct:
 // the last staff action is the one that moved the amount.
-func countAlone(tx *tx, act admin.Act, operatorID int64, amount money.Amount) error {
+func countAlone(tx *tx, act admin.StaffAction, operatorID int64, amount money.Amount) error {
 	if amount.IsNegative() {
 		amount = amount.Neg()
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // SettleReview settles an operation in review by a person's word, with its act.
-func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settlement) (operation.Operation, error) {
+func (db *DB) SettleReview(ctx context.Context, act admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
 	var op operation.Operation
 	err := db.writer.do(ctx, func(tx *tx) (err error) {
 		if op, err = settleReview(tx, act, s); err != nil {
@@ -24,7 +24,7 @@ func (db *DB) SettleReview(ctx context.Context, act admin.Act, s operation.Settl
 
 // settleReview lets whoever was looking at the operation find another epoch, and
 // settle nothing.
-func settleReview(tx *tx, act admin.Act, s operation.Settlement) (op operation.Operation, err error) {
+func settleReview(tx *tx, act admin.StaffAction, s operation.Settlement) (op operation.Operation, err error) {
 	before, err := inReview(tx, s.OperationID)
 	if err != nil {
 		return before, err
@@ -77,7 +77,7 @@ func (db *DB) Exceptions(ctx context.Context, closed bool) ([]admin.ExceptionEnt
 }
 
 // CloseException notes who dealt with an exception, and why.
-func (db *DB) CloseException(ctx context.Context, act admin.Act, id int64) error {
+func (db *DB) CloseException(ctx context.Context, act admin.StaffAction, id int64) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		var operationID, kind string
 		var operatorID int64
@@ -115,7 +115,7 @@ func (db *DB) MissingAddons(ctx context.Context) ([]operation.Operation, error) 
 }
 
 // CloseAddon ends the following up of an add-on.
-func (db *DB) CloseAddon(ctx context.Context, act admin.Act, id string) error {
+func (db *DB) CloseAddon(ctx context.Context, act admin.StaffAction, id string) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		before, found, err := oneOperation(tx, `id = ?1`, id)
 		if err != nil {

@@ -93,15 +93,15 @@ func stopsAtOne(statement string) bool {
 
 // ofStaff are the places whose statements no request and no worker causes.
 var ofStaff = map[string]string{
-	"release": "once for a number that a deleted operator had", "decisions.go": "the desk of staff", "history.go": "the desk of staff", "lists.go": "the desk of staff", "importing.go": "the desk of staff",
-	"keys.go": "the desk of staff", "logins.go": "the desk of staff", "operators.go": "the desk of staff", "wallets.go": "the desk of staff",
-	"proposals.go": "the desk of staff", "references.go": "a start, and the desk of staff", "grants.go": "the desk of staff", "periods.go": "the desk of staff", "overview.go": "the desk of staff, but for the count of what is overdue",
-	"passwords.go": "the desk of staff", "refuseLastOwner": "an owner's page of people",
-	"countAlone": "the desk of staff", "setPlan": "the desk of staff", "RetirePlan": "the desk of staff", "recordPlan": "the desk of staff", "checkComponent": "the desk of staff",
-	"refuseComponent": "the desk of staff", "planByID": "the desk of staff", "AllPlans": "the desk of staff",
+	"release": "once for a number that a deleted operator had", "decisions.go": "the service of staff", "history.go": "the service of staff", "lists.go": "the service of staff", "importing.go": "the service of staff",
+	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
+	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue",
+	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
+	"countAlone": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
+	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
 	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "doubt.go": "a start after the disk has failed",
 	"startOver": "a start that finds the nonces counted anew", "purge": "a purge after a clock that was ahead",
-	"StartMaintenance": "the desk of staff", "EndMaintenance": "the desk of staff",
+	"StartMaintenance": "the service of staff", "EndMaintenance": "the service of staff",
 	"Ready": "a look at the schema, which is one row",
 }
 

@@ -14,7 +14,7 @@ import (
 
 // BeginPasswordReset finds the mobile of an operator's own subscriber, and writes
 // down who is about to reset the app password.
-func (db *DB) BeginPasswordReset(ctx context.Context, act admin.Act, reset admin.PasswordReset) (string, error) {
+func (db *DB) BeginPasswordReset(ctx context.Context, act admin.StaffAction, reset admin.PasswordReset) (string, error) {
 	var mobile string
 	err := db.writer.do(ctx, func(tx *tx) error {
 		operator, err := livingOperator(tx, reset.OperatorID)
@@ -68,7 +68,7 @@ func refuseReset(tx *tx, operator subscription.Operator, now time.Time) error {
 }
 
 // EndPasswordReset writes down what came of a reset.
-func (db *DB) EndPasswordReset(ctx context.Context, act admin.Act, reset admin.PasswordReset, verdict operation.Outcome) error {
+func (db *DB) EndPasswordReset(ctx context.Context, act admin.StaffAction, reset admin.PasswordReset, verdict operation.Outcome) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		return logAct(tx, act, reset.OperatorID, reset.Subject(), reset.State("asked"), reset.State(verdict.String()))
 	})

@@ -29,7 +29,7 @@ func readPlan(row scanner) (subscription.Plan, error) {
 }
 
 // SetPlan makes or changes a plan and keeps the price it had.
-func (db *DB) SetPlan(ctx context.Context, act admin.Act, plan subscription.Plan) (subscription.Plan, error) {
+func (db *DB) SetPlan(ctx context.Context, act admin.StaffAction, plan subscription.Plan) (subscription.Plan, error) {
 	var written subscription.Plan
 	err := db.writer.do(ctx, func(tx *tx) (err error) {
 		before, _, err := planByID(tx, plan.ID)
@@ -50,7 +50,7 @@ func (db *DB) SetPlan(ctx context.Context, act admin.Act, plan subscription.Plan
 
 // changePlan does what was approved, if the plan still has the version that it was
 // approved from.
-func changePlan(tx *tx, act admin.Act, plan subscription.Plan) (subscription.Plan, error) {
+func changePlan(tx *tx, act admin.StaffAction, plan subscription.Plan) (subscription.Plan, error) {
 	before, _, err := planByID(tx, plan.ID)
 	if err != nil {
 		return plan, err
@@ -62,7 +62,7 @@ func changePlan(tx *tx, act admin.Act, plan subscription.Plan) (subscription.Pla
 }
 
 // setPlan writes a plan, given what it was before; version zero if it is new.
-func setPlan(tx *tx, act admin.Act, before, plan subscription.Plan) (subscription.Plan, error) {
+func setPlan(tx *tx, act admin.StaffAction, before, plan subscription.Plan) (subscription.Plan, error) {
 	if err := checkComponent(tx, plan.Main, catalogue.Main); err != nil {
 		return plan, err
 	}
@@ -114,7 +114,7 @@ func planComparison(from querier, id string) (admin.PlanComparison, error) {
 }
 
 // RetirePlan takes a plan out of the catalogue.
-func (db *DB) RetirePlan(ctx context.Context, act admin.Act, id string) error {
+func (db *DB) RetirePlan(ctx context.Context, act admin.StaffAction, id string) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		before, known, err := planByID(tx, id)
 		if err != nil {
@@ -139,7 +139,7 @@ func (db *DB) RetirePlan(ctx context.Context, act admin.Act, id string) error {
 }
 
 // recordPlan keeps the plan's new version in its history and the act beside it.
-func recordPlan(tx *tx, act admin.Act, before subscription.Plan, known bool, after subscription.Plan) error {
+func recordPlan(tx *tx, act admin.StaffAction, before subscription.Plan, known bool, after subscription.Plan) error {
 	_, err := tx.exec(`
 		INSERT INTO plan_history (plan_id, version, name, price_paise, months, type, main, addon, retired, since)
 		SELECT id, version, name, price_paise, months, type, main, addon, retired, updated_at FROM plans WHERE id = ?1`, after.ID)

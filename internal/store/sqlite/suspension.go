@@ -14,7 +14,7 @@ import (
 )
 
 // guardOwner refuses an action of an operator's owner unless the operator is active.
-func guardOwner(tx *tx, act admin.Act) error {
+func guardOwner(tx *tx, act admin.StaffAction) error {
 	if act.Within == 0 {
 		return nil
 	}

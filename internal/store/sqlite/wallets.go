@@ -12,7 +12,7 @@ import (
 )
 
 // TopUp credits a wallet, once per reference.
-func (db *DB) TopUp(ctx context.Context, act admin.Act, paid admin.TopUp) (subscription.Wallet, bool, error) {
+func (db *DB) TopUp(ctx context.Context, act admin.StaffAction, paid admin.TopUp) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
 	credited := false
 	err := db.writer.do(ctx, func(tx *tx) (err error) {
@@ -24,7 +24,7 @@ func (db *DB) TopUp(ctx context.Context, act admin.Act, paid admin.TopUp) (subsc
 	return wallet, credited && err == nil, err
 }
 
-func topUp(tx *tx, act admin.Act, paid admin.TopUp) (wallet subscription.Wallet, credited bool, err error) {
+func topUp(tx *tx, act admin.StaffAction, paid admin.TopUp) (wallet subscription.Wallet, credited bool, err error) {
 	if _, err := livingOperator(tx, paid.OperatorID); err != nil {
 		return wallet, false, err
 	}
@@ -79,7 +79,7 @@ func sameTopUp(tx *tx, topUp admin.TopUp) (bool, error) {
 
 // Adjust corrects a wallet by hand. What is held is not touched, so that the
 // balance alone must stay above zero.
-func (db *DB) Adjust(ctx context.Context, act admin.Act, a admin.Adjustment) (subscription.Wallet, bool, error) {
+func (db *DB) Adjust(ctx context.Context, act admin.StaffAction, a admin.Adjustment) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
 	booked := false
 	err := db.writer.do(ctx, func(tx *tx) (err error) {
@@ -91,7 +91,7 @@ func (db *DB) Adjust(ctx context.Context, act admin.Act, a admin.Adjustment) (su
 	return wallet, booked && err == nil, err
 }
 
-func adjust(tx *tx, act admin.Act, a admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
+func adjust(tx *tx, act admin.StaffAction, a admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
 	if _, err := livingOperator(tx, a.OperatorID); err != nil {
 		return wallet, false, err
 	}
@@ -166,7 +166,7 @@ type movement struct {
 }
 
 // moveMoney writes a movement: the wallet, its chain of entries, and the ledger.
-func moveMoney(tx *tx, act admin.Act, m movement) error {
+func moveMoney(tx *tx, act admin.StaffAction, m movement) error {
 	var balance, ledgerSum, seq, line int64
 	err := tx.queryRow(`
 		UPDATE wallets

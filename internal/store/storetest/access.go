@@ -69,7 +69,7 @@ func (s *shop) canApprove(checker string, p admin.Proposal, at time.Time) {
 	}
 }
 
-// administrator is the desk of one in the console.
+// administrator is the service of one in the console.
 func (h *house) administrator(name string, at time.Time) *admin.Service {
 	h.hire(name, admin.Administrator)
 	return h.deskOf(name, admin.Administrator, at)

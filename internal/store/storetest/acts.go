@@ -71,7 +71,7 @@ func actsAreFound(h *house) {
 // is impatient do on several nodes.
 func actsUnderVouchers(h *house) {
 	operator := h.operator("one")
-	under := func(action, voucher string) admin.Act {
+	under := func(action, voucher string) admin.StaffAction {
 		done := act(action)
 		done.Voucher = voucher
 		done.Reason = done.VoucherNote()

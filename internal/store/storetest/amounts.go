@@ -32,16 +32,16 @@ var amountTests = []test{
 // split are the limits that four top-ups of 50,000.00 do not get past.
 var split = admin.Limits{ApprovalAbove: rupees("50000"), Window: 24 * time.Hour, PriceChange: 20}
 
-// teller is the desk of somebody in the console, within the limits of split.
+// teller is the service of somebody in the console, within the limits of split.
 func (h *house) teller(name string, now time.Time) *admin.Service {
 	h.hire(name, admin.Finance)
 	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Finance, split)
 }
 
 // tops has somebody top up an operator, and demands whether that waits.
-func (s *shop) tops(desk *admin.Service, operator subscription.Operator, amount, reference string, waits bool) admin.Outcome {
+func (s *shop) tops(service *admin.Service, operator subscription.Operator, amount, reference string, waits bool) admin.Outcome {
 	s.Helper()
-	outcome, err := desk.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: reference})
+	outcome, err := service.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: reference})
 	s.must(err)
 	if outcome.Waits() != waits || (outcome.Why != nil) != waits {
 		s.Errorf("%s of %s for %s: waits %v because of %+v; want %v", reference, amount, operator.Name, outcome.Waits(), outcome.Why, waits)
@@ -131,34 +131,34 @@ func sumCommandLine(h *house) {
 
 func sumKinds(h *house) {
 	s := h.shop("100000")
-	desk := func(name string, above string) *admin.Service {
+	service := func(name string, above string) *admin.Service {
 		return admin.NewService(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(48 * time.Hour) }).
 			As(admin.Finance, admin.Limits{ApprovalAbove: rupees(above), Window: time.Hour})
 	}
-	_, err := desk("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("-600"), "counted wrongly")
+	_, err := service("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("-600"), "counted wrongly")
 	s.must(err)
-	outcome, err := desk("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("600"), "counted wrongly again")
+	outcome, err := service("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("600"), "counted wrongly again")
 	s.must(err)
 	if !outcome.Waits() || outcome.Why.Moved != rupees("600") {
 		s.Errorf("an adjustment back: %+v; want it to wait, because signs do not cancel out", outcome)
 	}
-	_, err = desk("asha", "1000").Adjust(s.Context(), s.operator.ID, rupees("600"), "alone")
+	_, err = service("asha", "1000").Adjust(s.Context(), s.operator.ID, rupees("600"), "alone")
 	s.refused("an adjustment back, alone", err)
 	for i, confirm := range []bool{true, false} {
 		op := s.settle(s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i+1), fmt.Sprintf("10000%d", i+1))), operation.NeedsReview)
-		_, err := desk("binu", "2000").SettleReview(s.Context(), op.ID, confirm, "asked them")
+		_, err := service("binu", "2000").SettleReview(s.Context(), op.ID, confirm, "asked them")
 		s.must(err)
 	}
-	if moved, err := desk("binu", "1").MovedAlone(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("398") || moved.ForOperator != rupees("998") {
+	if moved, err := service("binu", "1").MovedAlone(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("398") || moved.ForOperator != rupees("998") {
 		s.Errorf("binu moved %+v, %v; want both operations", moved, err)
 	}
 	op := s.settle(s.reserve(s.activation("key-9", "9800000009", "100009")), operation.NeedsReview)
-	settled, err := desk("chitra", "1000").SubmitSettlement(s.Context(), op.ID, true, "asked them")
+	settled, err := service("chitra", "1000").SubmitSettlement(s.Context(), op.ID, true, "asked them")
 	s.must(err)
 	if !settled.Waits() || settled.Why.Moved != rupees("998") {
 		s.Errorf("a third settlement: %+v; want it to wait for what was moved for the operator", settled)
 	}
-	_, err = desk("chitra", "1000").SettleReview(s.Context(), op.ID, true, "asked them")
+	_, err = service("chitra", "1000").SettleReview(s.Context(), op.ID, true, "asked them")
 	s.refused("a third settlement, alone", err)
 }
 

@@ -25,12 +25,12 @@ func (sealer) Seal(access.Secret, int64, access.KeyHash) ([]byte, error) {
 	return []byte("sealed"), nil
 }
 
-// clerk is the desk of somebody in the console, at noon.
+// clerk is the service of somebody in the console, at noon.
 func (h *house) clerk(name string, role admin.Role) *admin.Service {
 	return h.clerkAt(name, role, noon)
 }
 
-// clerkAt is the desk of somebody in the console. Who may propose has a login, which
+// clerkAt is the service of somebody in the console. Who may propose has a login, which
 // the command line made.
 func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Service {
 	if admin.May(role, admin.ProposalMake) {
@@ -39,10 +39,10 @@ func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Serv
 	return h.deskOf(name, role, now)
 }
 
-// deskOf is the desk of somebody in the console, with a login or without.
+// deskOf is the service of somebody in the console, with a login or without.
 func (h *house) deskOf(name string, role admin.Role, now time.Time) *admin.Service {
-	desk := admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now })
-	return desk.As(role, limits).From(netip.MustParseAddr("192.0.2.7"))
+	service := admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now })
+	return service.As(role, limits).From(netip.MustParseAddr("192.0.2.7"))
 }
 
 // hire makes a login on the command line, unless there is one.

@@ -166,7 +166,7 @@ func undeleteRefused(h *house) {
 	late.At = noon.Add(30 * 24 * time.Hour)
 	for _, row := range []struct {
 		id   int64
-		act  admin.Act
+		act  admin.StaffAction
 		says string
 	}{
 		{living.ID, act("lco undelete"), "not deleted"},
@@ -279,23 +279,23 @@ func releasedOnce(h *house) {
 
 func importReleases(h *house) {
 	_, other := h.deletedShop()
-	desk := func(now time.Time) *admin.Service {
+	service := func(now time.Time) *admin.Service {
 		return admin.NewService(h, nil, "test:asha", func() time.Time { return now })
 	}
 	file := fmt.Sprintf("lco,subscriber_id,mobile,name,plan_id,expiry\n%d,100001,9800000001,Asha,%s,2027-12-31\n", other.operator.ID, other.plan.ID)
 	none := func(int, int) {}
-	report, err := desk(noon).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
+	report, err := service(noon).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
 	if err != nil || len(report.Problems) != 1 || report.Added != 0 {
 		h.Errorf("at once: %+v, %v; want the line refused", report, err)
 	}
-	report, err = desk(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), true, none)
+	report, err = service(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), true, none)
 	if err != nil || len(report.Problems) != 0 {
 		h.Errorf("checked after 30 days: %+v, %v; want no problem", report, err)
 	}
 	if _, old, err := h.FindSubscriber(h.Context(), "100001"); err != nil || old.Mobile != "9800000001" {
 		h.Errorf("a check has changed the old subscriber to %+v, %v", old.Subscriber, err)
 	}
-	report, err = desk(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
+	report, err = service(afterwards).ImportSubscribers(h.Context(), strings.NewReader(file), false, none)
 	if err != nil || report.Added != 1 {
 		h.Errorf("after 30 days: %+v, %v; want it imported", report, err)
 	}

@@ -22,7 +22,7 @@ var factorTests = []test{
 	{"recovery codes of an older release have no salt", oldRecoveryCodes},
 }
 
-// newPasskey is a passkey as the desk would write it.
+// newPasskey is a passkey as the service would write it.
 func newPasskey(credential string) login.Passkey {
 	p := login.Passkey{Name: "Key " + credential, CreatedAt: noon, SiteID: "panel.example.com"}
 	p.Key.CredentialID, p.Key.PublicKey = []byte(credential), []byte("public key of "+credential)

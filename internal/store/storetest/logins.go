@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// newAccount is a member of staff as the desk would write it.
+// newAccount is a member of staff as the service would write it.
 func newAccount(username string) login.Account {
 	return login.Account{
 		Person: login.Person{

@@ -23,8 +23,8 @@ var maintenanceTests = []test{
 	{"an interrupted job with nothing left to begin is finished", interruptedJobFinishes},
 }
 
-func maintenanceAct(action admin.Action, at time.Time, reason string) admin.Act {
-	return admin.Act{Actor: "cli:asha", Action: string(action), Reason: reason, At: at}
+func maintenanceAct(action admin.Action, at time.Time, reason string) admin.StaffAction {
+	return admin.StaffAction{Actor: "cli:asha", Action: string(action), Reason: reason, At: at}
 }
 
 func (h *house) maintenanceOn() {

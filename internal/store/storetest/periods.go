@@ -22,7 +22,7 @@ var periodTests = []test{
 
 var march = admin.MonthOf(noon)
 
-// april is the desk of finance when March is over.
+// april is the service of finance when March is over.
 func (h *house) april(name string) *admin.Service {
 	return h.clerkAt(name, admin.Finance, march.Ends().Add(time.Hour))
 }
@@ -183,7 +183,7 @@ func overdueReviews(h *house) {
 		ids = append(ids, op.ID)
 	}
 	s.reserve(s.activation("key-9", "9800000009", "100009"))
-	desk := s.clerk("asha", admin.Viewer)
+	service := s.clerk("asha", admin.Viewer)
 	for _, row := range []struct {
 		now  time.Time
 		want []string
@@ -192,7 +192,7 @@ func overdueReviews(h *house) {
 		{noon.Add(time.Hour + admin.ReviewDue), []string{ids[1]}},
 		{noon.Add(9*time.Hour + admin.ReviewDue), []string{ids[1], ids[0], ids[2]}},
 	} {
-		ops, err := desk.OverdueReviews(s.Context(), row.now)
+		ops, err := service.OverdueReviews(s.Context(), row.now)
 		s.must(err)
 		var got []string
 		for _, op := range ops {

@@ -24,7 +24,7 @@ var planChangeTests = []test{
 	{"a plan's active subscribers are counted", planSubscribers},
 }
 
-// planner is the desk of an administrator in the console, within the limits of split.
+// planner is the service of an administrator in the console, within the limits of split.
 func (h *house) planner(name string, now time.Time) *admin.Service {
 	h.hire(name, admin.Administrator)
 	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Administrator, split).BoundTerms(24)
@@ -48,9 +48,9 @@ func months(p subscription.Plan, n int) subscription.Plan {
 }
 
 // sets has somebody set a plan, and demands whether that waits.
-func (h *house) sets(desk *admin.Service, p subscription.Plan, waits bool) admin.Outcome {
+func (h *house) sets(service *admin.Service, p subscription.Plan, waits bool) admin.Outcome {
 	h.Helper()
-	outcome, err := desk.SubmitPlan(h.Context(), p)
+	outcome, err := service.SubmitPlan(h.Context(), p)
 	h.must(err)
 	if outcome.Waits() != waits {
 		h.Errorf("%s at %s for %d months: %+v; want it to wait: %v", p.ID, p.Price, p.Months, outcome, waits)
@@ -304,8 +304,8 @@ func planTerms(h *house) {
 	}
 	renamed := months(plan("LONG-1", "6100", "TV-BASIC"), 60)
 	renamed.Name = "Five years"
-	for _, desk := range []*admin.Service{root, h.planner("asha", noon)} {
-		_, err := desk.SetPlan(h.Context(), renamed)
+	for _, service := range []*admin.Service{root, h.planner("asha", noon)} {
+		_, err := service.SetPlan(h.Context(), renamed)
 		h.must(err)
 		renamed.Price = rupees("6200")
 	}

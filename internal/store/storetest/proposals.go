@@ -166,10 +166,10 @@ func ownProposals(h *house) {
 	s.refused("withdraw another's", err)
 	_, err = binu.Decline(s.Context(), first.ID, " ")
 	s.refused("decline without a reason", err)
-	// Whoever comes past the desk meets the store's own rule.
+	// Whoever comes past the service meets the store's own rule.
 	if _, err := s.ApproveProposal(s.Context(), admin.Approval{
-		Act: admin.Act{Actor: "web:asha", Action: "proposal approve", At: noon}, Proposal: first,
-		CarryOut: admin.Act{Actor: "web:asha", Action: "wallet topup", At: noon},
+		Act: admin.StaffAction{Actor: "web:asha", Action: "proposal approve", At: noon}, Proposal: first,
+		CarryOut: admin.StaffAction{Actor: "web:asha", Action: "wallet topup", At: noon},
 	}); err == nil {
 		s.Error("the store let its maker approve a proposal")
 	}
@@ -326,12 +326,12 @@ func lapsedProposals(h *house) {
 	}
 	_, err := binu.Approve(s.Context(), p.ID)
 	s.refused("approve what has lapsed", err)
-	// The desk is not the only one who looks at the clock.
+	// The service is not the only one who looks at the clock.
 	_, err = s.ApproveProposal(s.Context(), admin.Approval{
-		Act: admin.Act{Actor: "web:binu", Action: "proposal approve", At: late}, Proposal: p,
-		CarryOut: admin.Act{Actor: "web:binu", Action: "wallet topup", At: late},
+		Act: admin.StaffAction{Actor: "web:binu", Action: "proposal approve", At: late}, Proposal: p,
+		CarryOut: admin.StaffAction{Actor: "web:binu", Action: "wallet topup", At: late},
 	})
-	s.refused("approve it past the desk", err)
+	s.refused("approve it past the service", err)
 	again, err := binu.SubmitTopUp(s.Context(), s.paid("6000", "NEFT-1"))
 	if err != nil || !again.Waits() || again.Already || again.Proposal.ID == p.ID {
 		s.Errorf("proposed again: %+v, %v", again, err)

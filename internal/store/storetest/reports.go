@@ -29,8 +29,8 @@ var reportTests = []test{
 
 const oneDay = 24 * time.Hour
 
-// desk is a desk of reports on the house's store, at a moment.
-func (h *house) desk(now time.Time) *report.Service {
+// service is a service of reports on the house's store, at a moment.
+func (h *house) service(now time.Time) *report.Service {
 	return report.New(h.Store, report.Config{Now: func() time.Time { return now }})
 }
 
@@ -57,7 +57,7 @@ func (s *shop) pages(f report.SubscriberFilter, most int) (ids []string) {
 	s.Helper()
 	f.Most = most
 	for {
-		found, err := s.desk(noon).Subscribers(s.Context(), s.operator.ID, f)
+		found, err := s.service(noon).Subscribers(s.Context(), s.operator.ID, f)
 		s.must(err)
 		for _, row := range found.Rows {
 			ids = append(ids, row.ID)
@@ -108,7 +108,7 @@ func searches(h *house) {
 	s.listed("of who is active", report.SubscriberFilter{Search: "ash", Standing: report.Active}, "100001", "ASHRAM")
 	s.listed("of who has expired", report.SubscriberFilter{Search: "ash", Standing: report.Expired}, "100002")
 	s.listed("nothing but signs is no search", report.SubscriberFilter{Search: " . "}, "100002", "100001", "100003", "100005", "ASHRAM")
-	if _, err := s.desk(noon).Subscribers(s.Context(), s.operator.ID, report.SubscriberFilter{After: "!!"}); err != report.ErrCursor {
+	if _, err := s.service(noon).Subscribers(s.Context(), s.operator.ID, report.SubscriberFilter{After: "!!"}); err != report.ErrCursor {
 		s.Errorf("a place that is none: %v; want %v", err, report.ErrCursor)
 	}
 }
@@ -143,7 +143,7 @@ func standings(h *house) {
 	if want := (report.SubscriberCounts{All: 7, Active: 4, Expired: 2, In3: 2, In7: 2, In15: 3}); counts != want {
 		s.Errorf("counted %+v; want %+v", counts, want)
 	}
-	rows, err := s.desk(noon).Subscribers(s.Context(), s.operator.ID, report.SubscriberFilter{Order: report.ByName})
+	rows, err := s.service(noon).Subscribers(s.Context(), s.operator.ID, report.SubscriberFilter{Order: report.ByName})
 	s.must(err)
 	alpha, asha, foxtrot := rows.Rows[0], rows.Rows[1], rows.Rows[6]
 	if alpha.Name != "Alpha" || alpha.Mobile != "9800000004" || alpha.PlanName != s.plan.Name || alpha.PlanID != s.plan.ID ||
@@ -156,7 +156,7 @@ func standings(h *house) {
 	if foxtrot.Open != operation.NeedsReview || foxtrot.OpenTransaction != renewal.ID {
 		s.Errorf("who is being renewed is %+v", foxtrot)
 	}
-	detail, found, err := s.desk(noon).Subscriber(s.Context(), s.operator.ID, "100006")
+	detail, found, err := s.service(noon).Subscriber(s.Context(), s.operator.ID, "100006")
 	s.must(err)
 	if !found || detail.PlanID != s.plan.ID || detail.Status != subscription.SubscriberExpired || detail.DaysLeft != 0 ||
 		len(detail.Timeline) != 1 || detail.Timeline[0].ID != renewal.ID || len(detail.Pending) != 1 || len(detail.Cycles) != 1 {
@@ -206,7 +206,7 @@ func dues(h *house) {
 	if !slices.Equal(lines, want) {
 		s.Errorf("due are %q; want %q", lines, want)
 	}
-	home, err := s.desk(noon).Home(s.Context(), s.operator.ID, false)
+	home, err := s.service(noon).Home(s.Context(), s.operator.ID, false)
 	s.must(err)
 	if home.Wallet.Balance != rupees("9500") || home.Figures == nil || home.Figures.Forecast.Month.Amount != rupees("1197") ||
 		home.Figures.Forecast.Week.Amount != rupees("597") || !home.Figures.Forecast.Covered() ||

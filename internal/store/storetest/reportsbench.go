@@ -38,9 +38,9 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 		ask  func() error
 	}{
 		{"home, kept", func() func() error {
-			desk := h.desk(now)
-			s.must(first(desk.Home(ctx, id, true)))
-			return func() error { return first(desk.Home(ctx, id, true)) }
+			service := h.service(now)
+			s.must(first(service.Home(ctx, id, true)))
+			return func() error { return first(service.Home(ctx, id, true)) }
 		}()},
 		{"wallet", func() error { return first(h.Wallet(ctx, id)) }},
 		{"due in 30 days", func() error { return first(h.DueByDay(ctx, id, now, now.Add(30*oneDay))) }},
@@ -58,18 +58,18 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 		{"search of two words", s.asking(report.SubscriberFilter{Search: "asha kumar"})},
 		{"search of a mobile", s.asking(report.SubscriberFilter{Search: "98000555"})},
 		{"search of nobody", s.asking(report.SubscriberFilter{Search: "zzz"})},
-		{"subscriber", func() error { return second(h.desk(now).Subscriber(ctx, id, largeID(4711))) }},
+		{"subscriber", func() error { return second(h.service(now).Subscriber(ctx, id, largeID(4711))) }},
 		{"statement of a month", func() error {
-			return first(h.desk(now).Statement(ctx, id, report.StatementFilter{From: now.Add(-30 * oneDay), Until: now}))
+			return first(h.service(now).Statement(ctx, id, report.StatementFilter{From: now.Add(-30 * oneDay), Until: now}))
 		}},
 		{"statement, newest first", func() error {
-			return first(h.desk(now).Statement(ctx, id, report.StatementFilter{From: now.Add(-30 * oneDay), Until: now, NewestFirst: true}))
+			return first(h.service(now).Statement(ctx, id, report.StatementFilter{From: now.Add(-30 * oneDay), Until: now, NewestFirst: true}))
 		}},
-		{"transactions", func() error { return first(h.desk(now).Transactions(ctx, id, report.TransactionFilter{})) }},
+		{"transactions", func() error { return first(h.service(now).Transactions(ctx, id, report.TransactionFilter{})) }},
 		{"transactions of a day", func() error {
-			return first(h.desk(now).Transactions(ctx, id, report.TransactionFilter{From: now.Add(-9 * oneDay), Until: now.Add(-9 * oneDay), State: operation.Success}))
+			return first(h.service(now).Transactions(ctx, id, report.TransactionFilter{From: now.Add(-9 * oneDay), Until: now.Add(-9 * oneDay), State: operation.Success}))
 		}},
-		{"holds", func() error { return first(h.desk(now).Holds(ctx, id)) }},
+		{"holds", func() error { return first(h.service(now).Holds(ctx, id)) }},
 		{"accounts", func() error { return first(h.ListAccounts(ctx, report.AccountQuery{Most: 50})) }},
 		{"totals", func() error { return first(h.SystemTotals(ctx)) }},
 		{"reviews", func() error { return first(h.ReviewQueue(ctx, 50)) }},
@@ -86,7 +86,7 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 }
 
 func (s *shop) asking(f report.SubscriberFilter) func() error {
-	return func() error { return first(s.desk(noon).Subscribers(s.Context(), s.operator.ID, f)) }
+	return func() error { return first(s.service(noon).Subscribers(s.Context(), s.operator.ID, f)) }
 }
 
 func largeID(n int) string { return fmt.Sprintf("%06d", 100_000+n) }

@@ -31,7 +31,7 @@ func accounts(h *house) {
 			var got []int64
 			f := tt.filter
 			for f.Most = most; ; {
-				found, err := s.desk(noon).Accounts(s.Context(), f)
+				found, err := s.service(noon).Accounts(s.Context(), f)
 				s.must(err)
 				for _, account := range found.Rows {
 					got = append(got, account.ID)
@@ -45,7 +45,7 @@ func accounts(h *house) {
 			}
 		}
 	}
-	found, err := s.desk(noon).Accounts(s.Context(), report.AccountFilter{Counted: true, Most: 1})
+	found, err := s.service(noon).Accounts(s.Context(), report.AccountFilter{Counted: true, Most: 1})
 	s.must(err)
 	if one := found.Rows[0]; one.Operator != s.operator || one.Wallet.Balance != rupees("801") || one.Wallet.Held != rupees("199") ||
 		one.Wallet.LowBelow != s.operator.LowBalance || one.Counts.All != 2 || one.Counts.Active != 1 {
@@ -109,7 +109,7 @@ func commissionReports(h *house) {
 		"June":         {0, may.AddDate(0, 1, 0), nil, nil},
 		"of nobody":    {4711, noon, nil, nil},
 	} {
-		sums, err := s.desk(may).Commission(s.Context(), tt.operatorID, tt.month)
+		sums, err := s.service(may).Commission(s.Context(), tt.operatorID, tt.month)
 		s.must(err)
 		var got []string
 		for _, sum := range sums {
@@ -119,7 +119,7 @@ func commissionReports(h *house) {
 			s.Errorf("%s: %q; want %q", what, got, tt.want)
 		}
 		var ids []string
-		s.must(s.desk(may).EachCommission(s.Context(), tt.operatorID, tt.month, func(l report.CommissionLine) error {
+		s.must(s.service(may).EachCommission(s.Context(), tt.operatorID, tt.month, func(l report.CommissionLine) error {
 			ids = append(ids, l.TransactionID)
 			if l.Sale != rupees("199") || l.Commission != rupees("4.98") || l.RateBPS != 250 || l.PlanName != s.plan.Name {
 				s.Errorf("a line is %+v", l)
@@ -149,7 +149,7 @@ func reviewQueues(h *house) {
 		s.must(err)
 		want = append([]string{op.ID}, want...)
 	}
-	queue, err := s.desk(noon).Reviews(s.Context(), 10)
+	queue, err := s.service(noon).Reviews(s.Context(), 10)
 	s.must(err)
 	var got []string
 	for _, r := range queue {
@@ -176,14 +176,14 @@ func reportTenancy(h *house) {
 		who.settle(who.reserve(who.renewal("review-"+mark, mark+"00001")), operation.NeedsReview)
 	}
 	theirs := func(id string) bool { return strings.HasPrefix(id, "2") }
-	desk, ctx, id := s.desk(noon), s.Context(), s.operator.ID
+	service, ctx, id := s.service(noon), s.Context(), s.operator.ID
 	for _, standing := range []report.Standing{report.Everybody, report.Active, report.Expiring, report.Expired, report.InReview} {
 		for _, search := range []string{"", "a", "asha", "98", "2", "200001", "9800000002", "asha sharma"} {
 			for _, order := range []report.Order{report.ByExpiry, report.ByName} {
 				f := report.SubscriberFilter{Standing: standing, Search: search, Order: order, Within: 15}
 				for _, after := range []string{"", report.Cursor{Number: 1, Text: "a", ID: "1"}.String()} {
 					f.After = after
-					page, err := desk.Subscribers(ctx, id, f)
+					page, err := service.Subscribers(ctx, id, f)
 					s.must(err)
 					for _, row := range page.Rows {
 						if theirs(row.ID) || strings.HasSuffix(row.OpenTransaction, "-2") {
@@ -194,7 +194,7 @@ func reportTenancy(h *house) {
 			}
 		}
 	}
-	if detail, found, err := desk.Subscriber(ctx, id, "200001"); err != nil || found {
+	if detail, found, err := service.Subscriber(ctx, id, "200001"); err != nil || found {
 		s.Errorf("their subscriber is %v, %+v, %v", found, detail, err)
 	}
 	if timeline, err := s.SubscriberTimeline(ctx, id, "200001"); err != nil || len(timeline) != 0 {
@@ -216,14 +216,14 @@ func reportTenancy(h *house) {
 		{}: 2, {State: operation.NeedsReview}: 1, {Subscriber: "200001"}: 0, {Subscriber: "100001"}: 1, {PlanID: s.plan.ID}: 2, {Kind: operation.Renew}: 1,
 		{After: report.Cursor{Number: noon.Add(oneDay).UnixMilli(), ID: "CX"}.String()}: 2,
 	} {
-		page, err := desk.Transactions(ctx, id, filter)
+		page, err := service.Transactions(ctx, id, filter)
 		ops(fmt.Sprintf("%+v", filter), page.Rows, err, want)
 	}
-	holds, err := desk.Holds(ctx, id)
+	holds, err := service.Holds(ctx, id)
 	ops("holds", holds, err, 1)
 	for _, filter := range []report.StatementFilter{{}, {TransactionID: "CXact-200003"}, {Text: "200003"}, {Text: "activation"}, {NewestFirst: true}} {
 		filter.From, filter.Until = noon.Add(-oneDay), noon.Add(oneDay)
-		st, err := desk.Statement(ctx, id, filter)
+		st, err := service.Statement(ctx, id, filter)
 		s.must(err)
 		for _, line := range st.Rows {
 			if strings.Contains(line.Description, "200003") || line.TransactionID == "CXact-200003" {
@@ -231,12 +231,12 @@ func reportTenancy(h *house) {
 			}
 		}
 	}
-	home, err := desk.Home(ctx, id, false)
+	home, err := service.Home(ctx, id, false)
 	s.must(err)
 	if count, amount := home.Today.Sum(); count != 2 || amount != rupees("398") || home.Counts.All != 3 || home.Figures.Forecast.Month.Subscribers != 1 || len(home.Soon) != 2 {
 		s.Errorf("at home %d operations for %s, %+v, %+v", count, amount, home.Counts, home.Figures)
 	}
-	sums, err := desk.Commission(ctx, id, noon)
+	sums, err := service.Commission(ctx, id, noon)
 	s.must(err)
 	if len(sums) != 1 || sums[0].Count != 1 {
 		s.Errorf("commission is %+v", sums)

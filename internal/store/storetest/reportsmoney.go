@@ -70,7 +70,7 @@ func statements(h *house) {
 		f.NewestFirst = newest
 		var lines []int64
 		opening := money.Amount{}
-		s.must(s.desk(noon).EachLine(s.Context(), s.operator.ID, f, func(st report.Statement) error {
+		s.must(s.service(noon).EachLine(s.Context(), s.operator.ID, f, func(st report.Statement) error {
 			opening = st.Opening
 			return nil
 		}, func(l report.LedgerLine) error {
@@ -85,10 +85,10 @@ func statements(h *house) {
 			s.Errorf("newest first %v: lines %v from %s; want %v from 6", newest, lines, opening, want)
 		}
 		f.Most, f.After = 4, ""
-		page, err := s.desk(noon).Statement(s.Context(), s.operator.ID, f)
+		page, err := s.service(noon).Statement(s.Context(), s.operator.ID, f)
 		s.must(err)
 		f.After = page.Next
-		rest, err := s.desk(noon).Statement(s.Context(), s.operator.ID, f)
+		rest, err := s.service(noon).Statement(s.Context(), s.operator.ID, f)
 		s.must(err)
 		if len(page.Rows) != 4 || len(rest.Rows) != 2 || rest.Next != "" || rest.Opening != page.Opening || rest.Rows[0].Line != want[4] {
 			s.Errorf("newest first %v: %d rows, then %d", newest, len(page.Rows), len(rest.Rows))
@@ -116,7 +116,7 @@ func ledgerFilters(h *house) {
 	} {
 		changed := f
 		tt.change(&changed)
-		st, err := s.desk(noon).Statement(s.Context(), s.operator.ID, changed)
+		st, err := s.service(noon).Statement(s.Context(), s.operator.ID, changed)
 		s.must(err)
 		var got []string
 		for _, line := range st.Rows {
@@ -126,7 +126,7 @@ func ledgerFilters(h *house) {
 			s.Errorf("%s: %q; want %q", what, got, tt.want)
 		}
 	}
-	st, err := s.desk(noon).Statement(s.Context(), s.operator.ID, f)
+	st, err := s.service(noon).Statement(s.Context(), s.operator.ID, f)
 	s.must(err)
 	if st.Opening != rupees("0") || st.Closing != rupees("9602") || st.Net() != rupees("9602") || st.Wallet.Held != rupees("199") || st.Wallet.Balance != rupees("9403") {
 		s.Errorf("the statement is %+v", st)
@@ -135,7 +135,7 @@ func ledgerFilters(h *house) {
 		line.Description != one.LedgerText() {
 		s.Errorf("a line is %+v", line)
 	}
-	holds, err := s.desk(noon).Holds(s.Context(), s.operator.ID)
+	holds, err := s.service(noon).Holds(s.Context(), s.operator.ID)
 	s.must(err)
 	if len(holds) != 1 || holds[0].ID != held.ID {
 		s.Errorf("holds are %+v", holds)
@@ -172,7 +172,7 @@ func transactions(h *house) {
 			var got []string
 			f := tt.filter
 			for f.Most = most; ; {
-				found, err := s.desk(noon).Transactions(s.Context(), s.operator.ID, f)
+				found, err := s.service(noon).Transactions(s.Context(), s.operator.ID, f)
 				s.must(err)
 				for _, op := range found.Rows {
 					got = append(got, op.ID)
@@ -187,7 +187,7 @@ func transactions(h *house) {
 		}
 	}
 	count := 0
-	s.must(s.desk(noon).EachTransaction(s.Context(), s.operator.ID, report.TransactionFilter{}, func(operation.Operation) error {
+	s.must(s.service(noon).EachTransaction(s.Context(), s.operator.ID, report.TransactionFilter{}, func(operation.Operation) error {
 		count++
 		return nil
 	}))

@@ -25,7 +25,7 @@ var searchTests = []test{
 	{"the commission of a running month is that of its days, whatever is kept of them", runningCommission},
 }
 
-// looking is a desk whose pages look at so many rows.
+// looking is a service whose pages look at so many rows.
 func (h *house) looking(rows int) *report.Service {
 	return report.New(h.Store, report.Config{Now: func() time.Time { return noon }, LookedAt: rows})
 }
@@ -177,7 +177,7 @@ func actsInParts(h *house) {
 		_, _, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: []int64{one.ID, two.ID}[n%3%2], Amount: rupees("5"), Reference: name("NEFT", n)})
 		h.must(err)
 	}
-	desk := h.clerk("asha", admin.Administrator)
+	service := h.clerk("asha", admin.Administrator)
 	for what, q := range map[string]admin.AuditQuery{
 		"a person's": {Actor: "web:ravi"}, "a kind": {Action: "lco create"}, "a subject": {Search: "neft-007"}, "some hours": {From: noon.Add(2 * time.Hour), Before: noon.Add(4 * time.Hour)},
 		"an operator's": {OperatorID: two.ID, Actor: "web:asha"}, "nothing": {Search: "nothing"}, "all": {},
@@ -185,7 +185,7 @@ func actsInParts(h *house) {
 		read := func(looked, most int) (ids []int64) {
 			q.Below, q.Most, q.LookedAt = 0, most, looked
 			for pages := 0; pages < 50; pages++ {
-				found, err := desk.FindAuditEntries(h.Context(), q)
+				found, err := service.FindAuditEntries(h.Context(), q)
 				h.must(err)
 				for _, one := range found.Entries {
 					ids = append(ids, one.ID)
@@ -286,9 +286,9 @@ func figuresLater(h *house) {
 	s := h.shop("1000")
 	s.importAll(s.operator, imported{"100001", "9800000001", "Asha", noon.Add(oneDay)}, imported{"100002", "9800000002", "Ravi", noon.Add(oneDay)})
 	now := noon
-	desk := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 1})
+	service := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 1})
 	home := func(wait bool) report.Home {
-		home, err := desk.Home(s.Context(), s.operator.ID, wait)
+		home, err := service.Home(s.Context(), s.operator.ID, wait)
 		s.must(err)
 		return home
 	}
@@ -312,16 +312,16 @@ func runningCommission(h *house) {
 	s.subscriber("100001", "9800000001")
 	now := noon.Add(10 * oneDay)
 	s.earn(noon.Add(time.Hour), noon.Add(5*oneDay), now.Add(-time.Minute))
-	desk := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 2})
+	service := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 2})
 	quick := func(want bool) {
 		h.Helper()
-		if is, err := desk.CommissionIsQuick(s.Context(), s.operator.ID, now); err != nil || is != want {
+		if is, err := service.CommissionIsQuick(s.Context(), s.operator.ID, now); err != nil || is != want {
 			h.Errorf("it is said to be quick: %v, %v; want %v", is, err, want)
 		}
 	}
 	sums := func(what string, count int, sales string) {
 		h.Helper()
-		got, err := desk.Commission(s.Context(), 0, now)
+		got, err := service.Commission(s.Context(), 0, now)
 		s.must(err)
 		if len(got) != 1 || got[0].Count != count || got[0].Sales != rupees(sales) || got[0].PlanID != s.plan.ID || got[0].OperatorName == "" {
 			h.Errorf("%s: %+v; want %d for %s", what, got, count, sales)

@@ -10,12 +10,12 @@ import (
 )
 
 var stepUpTests = []test{
-	{"a stale desk narrows access and does not widen it", staleDeskNarrows},
+	{"a stale service narrows access and does not widen it", staleDeskNarrows},
 }
 
-// Every step first narrows access on a stale desk, which is done, and then widens it
+// Every step first narrows access on a stale service, which is done, and then widens it
 // again, which is refused and leaves what is stored and the log as they were. A fresh
-// desk does both.
+// service does both.
 func staleDeskNarrows(h *house) {
 	operator := h.operator("Asha Cable")
 	key := h.key(operator)
@@ -65,7 +65,7 @@ func staleDeskNarrows(h *house) {
 	} {
 		if step.narrow != nil {
 			if err := step.narrow(stale); err != nil {
-				h.Errorf("%s: a stale desk that narrows: %v", step.what, err)
+				h.Errorf("%s: a stale service that narrows: %v", step.what, err)
 			}
 		}
 		if step.widen == nil {
@@ -73,16 +73,16 @@ func staleDeskNarrows(h *house) {
 		}
 		before, logged := h.stepUpState(operator.ID, person.Username), len(h.acts())
 		if err := step.widen(stale); !errors.Is(err, admin.ErrStepUp) {
-			h.Errorf("%s: a stale desk that widens: %v; want %v", step.what, err, admin.ErrStepUp)
+			h.Errorf("%s: a stale service that widens: %v; want %v", step.what, err, admin.ErrStepUp)
 		}
 		if after := h.stepUpState(operator.ID, person.Username); after != before || len(h.acts()) != logged {
-			h.Errorf("%s: a stale desk changed %+v to %+v and logged %d acts", step.what, before, after, len(h.acts())-logged)
+			h.Errorf("%s: a stale service changed %+v to %+v and logged %d acts", step.what, before, after, len(h.acts())-logged)
 		}
 		if err := step.widen(fresh); err != nil {
-			h.Errorf("%s: a fresh desk that widens: %v", step.what, err)
+			h.Errorf("%s: a fresh service that widens: %v", step.what, err)
 		}
 		if after := h.stepUpState(operator.ID, person.Username); after == before {
-			h.Errorf("%s: a fresh desk changed nothing", step.what)
+			h.Errorf("%s: a fresh service changed nothing", step.what)
 		}
 	}
 }

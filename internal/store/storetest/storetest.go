@@ -147,8 +147,8 @@ func testKeys(current uint32, ids ...uint32) *integrity.Keys {
 	})
 }
 
-func act(action string) admin.Act {
-	return admin.Act{Actor: "test:asha", Action: action, Reason: "because", At: noon}
+func act(action string) admin.StaffAction {
+	return admin.StaffAction{Actor: "test:asha", Action: action, Reason: "because", At: noon}
 }
 
 func (h *house) must(err error) {

@@ -53,7 +53,7 @@ type proposal struct {
 
 // seer returns how the visitor sees proposals, whose operators' names are given.
 func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string) (proposal, error), error) {
-	refuse, err := c.desk(v).Approvable(v.Context())
+	refuse, err := c.service(v).Approvable(v.Context())
 	return func(p admin.Proposal, operatorName string) (seen proposal, err error) {
 		seen = proposal{Proposal: p, OperatorName: operatorName, Own: p.Maker == v.Actor(), rights: rightsOf(v)}
 		if p.AboutLogin() {
@@ -67,7 +67,7 @@ func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string)
 			return seen, nil
 		}
 		seen.Barred = barred(v, refuse(p))
-		why, err := c.desk(v).WhySecond(v.Context(), p)
+		why, err := c.service(v).WhySecond(v.Context(), p)
 		if err != nil {
 			return seen, err
 		}
@@ -151,13 +151,13 @@ type approvalsPage struct {
 func (c console) approvals(v *web.Visit) error { return c.approvalsPage(v, newForm(v, "")) }
 
 func (c console) approvalsPage(v *web.Visit, f *form) error {
-	desk := c.desk(v)
+	service := c.service(v)
 	// What waits is listed however much was decided since.
-	open, err := desk.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: openProposalRows})
+	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: openProposalRows})
 	if err != nil {
 		return err
 	}
-	latest, err := desk.Proposals(v.Context(), admin.ProposalFilter{Most: proposalRows})
+	latest, err := service.Proposals(v.Context(), admin.ProposalFilter{Most: proposalRows})
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (c console) seen(v *web.Visit, all []admin.Proposal) ([]proposal, error) {
 	for _, p := range all {
 		name, known := names[p.OperatorID]
 		if !known {
-			operator, err := c.desk(v).Operator(v.Context(), p.OperatorID)
+			operator, err := c.service(v).Operator(v.Context(), p.OperatorID)
 			if err != nil {
 				return nil, err
 			}
@@ -222,7 +222,7 @@ func (c console) second(v *web.Visit) (second, error) {
 	if v.Session.Person.Role != login.Administrator {
 		return second{}, nil
 	}
-	there, err := c.desk(v).SecondPerson(v.Context(), 0)
+	there, err := c.service(v).SecondPerson(v.Context(), 0)
 	return second{NoSecond: !there, Above: c.Limits.ApprovalAbove}, err
 }
 
@@ -245,7 +245,7 @@ func (c console) approve(v *web.Visit) error {
 // carryOut approves a proposal. A refusal is written to the security log: the login may
 // not be independent of the proposal's maker.
 func (c console) carryOut(v *web.Visit, id int64) (admin.Outcome, error) {
-	outcome, err := c.desk(v).Approve(lasting(v), id)
+	outcome, err := c.service(v).Approve(lasting(v), id)
 	if refusal := (*admin.Refusal)(nil); errors.As(err, &refusal) {
 		v.LogRefused("approval_refused", formVerb.ReplaceAllString(refusal.Form, "…"), fmt.Sprintf("proposal %d", id))
 	}
@@ -283,7 +283,7 @@ func (c console) dismiss(v *web.Visit, name string, end func(*admin.Service, con
 		f.Problem = v.T("Say why: the reason is kept with the proposal.")
 		return c.approvalsPage(v, f)
 	}
-	if _, err := end(c.desk(v), lasting(v), id, reason); err != nil {
+	if _, err := end(c.service(v), lasting(v), id, reason); err != nil {
 		return c.undecided(v, f, err)
 	}
 	return v.See(approvalsPath, done())

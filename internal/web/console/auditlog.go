@@ -79,7 +79,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	operators, err := c.desk(v).Operators(v.Context())
+	operators, err := c.service(v).Operators(v.Context())
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 		page.Actions = append(page.Actions, look.Choice{Value: action, Text: actName(v, action)})
 	}
 	slices.SortFunc(page.Actions[1:], func(a, b look.Choice) int { return strings.Compare(a.Text, b.Text) })
-	found, err := c.desk(v).FindAuditEntries(v.Context(), query)
+	found, err := c.service(v).FindAuditEntries(v.Context(), query)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, erro
 	// One more than the range, to hold its first act against. Numbers have no gaps;
 	// where there is one, more is read, and the chain shows it.
 	most := min(last-first+2, chainMost+1)
-	found, err := c.desk(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: last + 1, Most: int(most)})
+	found, err := c.service(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: last + 1, Most: int(most)})
 	if err != nil {
 		return nil, err
 	}

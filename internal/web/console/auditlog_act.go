@@ -28,7 +28,7 @@ func (c console) showAct(v *web.Visit) error {
 	if err != nil || id < 1 {
 		return web.NotFound()
 	}
-	found, err := c.desk(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: id + 1, Most: 1})
+	found, err := c.service(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: id + 1, Most: 1})
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (c console) showAct(v *web.Visit) error {
 	}
 	act := auditedAct{shownAct: shownAct{found.Entries[0]}}
 	if act.OperatorID != 0 {
-		operator, err := c.desk(v).Operator(v.Context(), act.OperatorID)
+		operator, err := c.service(v).Operator(v.Context(), act.OperatorID)
 		if err != nil && !refused(err) {
 			return err
 		}

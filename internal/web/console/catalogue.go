@@ -61,7 +61,7 @@ type shelf struct {
 }
 
 func (c console) shelf(v *web.Visit) (shelf, error) {
-	state, err := c.desk(v).CatalogueState(v.Context(), c.Provider)
+	state, err := c.service(v).CatalogueState(v.Context(), c.Provider)
 	s := shelf{state, map[string]admin.ComponentState{}}
 	for _, component := range state.Components {
 		s.byCode[component.Code] = component
@@ -114,7 +114,7 @@ func (c console) showCatalogue(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	plans, err := c.desk(v).Plans(v.Context())
+	plans, err := c.service(v).Plans(v.Context())
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (c console) showCatalogue(v *web.Visit) error {
 
 // plan finds a plan as it is now.
 func (c console) plan(v *web.Visit, id string) (subscription.Plan, error) {
-	plans, err := c.desk(v).Plans(v.Context())
+	plans, err := c.service(v).Plans(v.Context())
 	if err != nil {
 		return subscription.Plan{}, err
 	}
@@ -168,7 +168,7 @@ func (c console) showPlan(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	versions, err := c.desk(v).PlanHistory(v.Context(), plan.ID)
+	versions, err := c.service(v).PlanHistory(v.Context(), plan.ID)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (c console) showPlan(v *web.Visit) error {
 	if page.Subscribers, err = c.Reports.PlanSubscribers(v.Context(), plan.ID); err != nil {
 		return err
 	}
-	open, found, err := c.desk(v).OpenPlanProposal(v.Context(), plan.ID)
+	open, found, err := c.service(v).OpenPlanProposal(v.Context(), plan.ID)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (c console) retirePlan(v *web.Visit) error {
 	if plan.Retired { // the second of two clicks
 		return v.See(planAddress(id), v.Info(look.Word("The plan is retired already.")))
 	}
-	if err := c.desk(v).RetirePlan(lasting(v), id); err != nil {
+	if err := c.service(v).RetirePlan(lasting(v), id); err != nil {
 		why := told(v, err)
 		if why == "" {
 			return err

@@ -181,7 +181,7 @@ func (c console) setPlan(v *web.Visit) error {
 		}
 		return c.showPlanForm(v, before, isNew, page)
 	}
-	outcome, err := c.desk(v).SubmitPlan(lasting(v), plan)
+	outcome, err := c.service(v).SubmitPlan(lasting(v), plan)
 	if err != nil {
 		if page.Problem = told(v, err); page.Problem == "" {
 			return err
@@ -209,7 +209,7 @@ func (c console) compare(v *web.Visit, before, plan subscription.Plan, isNew boo
 	if isNew {
 		was = subscription.Plan{}
 	}
-	second, err := c.desk(v).PlanSecond(v.Context(), was, plan)
+	second, err := c.service(v).PlanSecond(v.Context(), was, plan)
 	if err != nil {
 		return err
 	}

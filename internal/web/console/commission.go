@@ -125,11 +125,11 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 			return err
 		}
 	}
-	operators, err := c.desk(v).Operators(v.Context())
+	operators, err := c.service(v).Operators(v.Context())
 	if err != nil {
 		return err
 	}
-	closed, err := c.desk(v).ClosedPeriods(v.Context(), operatorID)
+	closed, err := c.service(v).ClosedPeriods(v.Context(), operatorID)
 	if err != nil {
 		return orNotFound(err)
 	}
@@ -215,7 +215,7 @@ func (c console) closePeriod(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	closed, err := c.desk(v).ClosePeriod(lasting(v), month, operatorID)
+	closed, err := c.service(v).ClosePeriod(lasting(v), month, operatorID)
 	if err != nil {
 		why := told(v, err)
 		if why == "" {

@@ -92,7 +92,7 @@ func whoMay(action admin.Action) web.Rule {
 }
 
 // act is a route by which something is done that admin has a name for. Admin also says
-// whether it needs a step-up: where that depends on the form, the desk refuses the form
+// whether it needs a step-up: where that depends on the form, the service refuses the form
 // with admin.ErrStepUp.
 func act(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
 	return web.Route{
@@ -108,14 +108,14 @@ func guarded(action admin.Action, path, form string, handle func(*web.Visit) err
 	return route
 }
 
-// desk is where the visitor acts: in their own name, with their role, from where
+// service is where the visitor acts: in their own name, with their role, from where
 // they are.
-func (c console) desk(v *web.Visit) *admin.Service {
-	desk := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
+func (c console) service(v *web.Visit) *admin.Service {
+	service := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
 	if !v.Session.Fresh(v.Now) {
-		desk = desk.Stale()
+		service = service.Stale()
 	}
-	return desk
+	return service
 }
 
 // lasting is for acts: somebody who hangs up has not taken them back.
@@ -145,7 +145,7 @@ func Badges(config Config) func(v *web.Visit, path string) int {
 	return func(v *web.Visit, path string) int {
 		switch path {
 		case approvalsPath:
-			open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
+			open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
 			if err == nil {
 				return len(open)
 			}

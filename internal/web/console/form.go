@@ -108,7 +108,7 @@ func (f *form) text(field string) string {
 	return value
 }
 
-// refused takes an error of a desk: what a person can mend is the form's problem,
+// refused takes an error of a service: what a person can mend is the form's problem,
 // anything else is returned.
 func (f *form) refused(err error) error {
 	if !refused(err) {
@@ -139,7 +139,7 @@ func (c console) operator(v *web.Visit) (subscription.Operator, error) {
 	if err != nil {
 		return subscription.Operator{}, err
 	}
-	operator, err := c.desk(v).Operator(v.Context(), id)
+	operator, err := c.service(v).Operator(v.Context(), id)
 	return operator, orNotFound(err)
 }
 

@@ -47,8 +47,8 @@ func (c console) home(v *web.Visit) error {
 	if data.Reviews, err = c.Reports.Reviews(v.Context(), homeReviews); err != nil {
 		return err
 	}
-	desk := c.desk(v)
-	open, err := desk.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
+	service := c.service(v)
+	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (c console) keysPage(v *web.Visit, f *form) error {
 }
 
 func (c console) keysOf(v *web.Visit, operatorID int64) ([]access.Credential, map[int64]time.Time, error) {
-	keys, err := c.desk(v).Keys(v.Context(), operatorID)
+	keys, err := c.service(v).Keys(v.Context(), operatorID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,13 +154,13 @@ func (c console) issueKey(v *web.Visit) error {
 	}
 	f := newForm(v, "issue")
 	permissions := f.permissions()
-	desk := c.desk(v).Under(f.once())
+	service := c.service(v).Under(f.once())
 	if !f.ok() {
 		return c.keysPage(v, f)
 	}
-	issued, err := desk.IssueKey(lasting(v), head.ID, permissions)
+	issued, err := service.IssueKey(lasting(v), head.ID, permissions)
 	if err != nil {
-		return c.undone(v, desk, f, err, func() error { return c.keysPage(v, f) })
+		return c.undone(v, service, f, err, func() error { return c.keysPage(v, f) })
 	}
 	return showSecret(v, head, issued, false, time.Time{})
 }
@@ -234,12 +234,12 @@ func (c console) onKey(v *web.Visit, f *form, do func(operatorHead, shownKey) er
 func (c console) rotateKey(v *web.Visit) error {
 	f := newForm(v, "rotate")
 	hours := f.number("grace", 0, int(admin.MaxGrace/time.Hour))
-	desk := c.desk(v).Under(f.once())
+	service := c.service(v).Under(f.once())
 	return c.onKey(v, f, func(head operatorHead, key shownKey) error {
 		grace := time.Duration(hours) * time.Hour
-		issued, err := desk.RotateKey(lasting(v), key.ID, grace)
+		issued, err := service.RotateKey(lasting(v), key.ID, grace)
 		if err != nil {
-			return c.undone(v, desk, f, err, func() error { return c.keyPage(v, f) })
+			return c.undone(v, service, f, err, func() error { return c.keyPage(v, f) })
 		}
 		return showSecret(v, head, issued, true, v.Now.Add(grace))
 	})
@@ -249,7 +249,7 @@ func (c console) permitKey(v *web.Visit) error {
 	f := newForm(v, "permissions")
 	permissions := f.permissions()
 	return c.onKey(v, f, func(_ operatorHead, key shownKey) error {
-		if err := c.desk(v).PermitKey(lasting(v), key.ID, permissions); err != nil {
+		if err := c.service(v).PermitKey(lasting(v), key.ID, permissions); err != nil {
 			return err
 		}
 		return v.See(key.Path(), v.Good("Changed. The key may do this and nothing else from now on."))
@@ -258,7 +258,7 @@ func (c console) permitKey(v *web.Visit) error {
 
 func (c console) revokeKey(v *web.Visit) error {
 	return c.onKey(v, newForm(v, "revoke"), func(head operatorHead, key shownKey) error {
-		if err := c.desk(v).RevokeKey(lasting(v), key.ID); err != nil {
+		if err := c.service(v).RevokeKey(lasting(v), key.ID); err != nil {
 			return err
 		}
 		return v.See(head.Path()+"/keys", v.Good("Key %s is revoked: it opens nothing any more.", key.Hint))

@@ -80,12 +80,12 @@ type loginsPage struct {
 func (c console) showStaff(v *web.Visit) error { return c.staffPage(v, newForm(v, "")) }
 
 func (c console) staffPage(v *web.Visit, f *form) error {
-	people, err := c.desk(v).Logins(v.Context(), admin.LoginFilter{Realm: login.Staff})
+	people, err := c.service(v).Logins(v.Context(), admin.LoginFilter{Realm: login.Staff})
 	if err != nil {
 		return err
 	}
 	data := loginsPage{Form: f, Logins: shownLogins(people), Action: staffPath, rights: rightsOf(v)}
-	if data.Second, err = c.desk(v).SecondPerson(v.Context(), 0); err != nil {
+	if data.Second, err = c.service(v).SecondPerson(v.Context(), 0); err != nil {
 		return err
 	}
 	return c.showList(v, data)
@@ -98,7 +98,7 @@ func (c console) loginsPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	people, err := c.desk(v).Logins(v.Context(), admin.LoginFilter{Realm: login.Operator, OperatorID: head.ID})
+	people, err := c.service(v).Logins(v.Context(), admin.LoginFilter{Realm: login.Operator, OperatorID: head.ID})
 	if err != nil {
 		return err
 	}
@@ -154,13 +154,13 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 	if made.Role == "" {
 		f.wrong("role", v.T("Choose one of these."))
 	}
-	desk := c.desk(v).Under(f.once())
+	service := c.service(v).Under(f.once())
 	if !f.ok() {
 		return show(v, f)
 	}
-	outcome, err := desk.SubmitLogin(lasting(v), made)
+	outcome, err := service.SubmitLogin(lasting(v), made)
 	if err != nil {
-		return c.undone(v, desk, f, err, func() error { return show(v, f) })
+		return c.undone(v, service, f, err, func() error { return show(v, f) })
 	}
 	if outcome.Waits() {
 		return waits(v, outcome)
@@ -202,7 +202,7 @@ func (c console) login(v *web.Visit) (login.Person, error) {
 			return login.Person{}, err
 		}
 	}
-	person, err := c.desk(v).Login(v.Context(), id)
+	person, err := c.service(v).Login(v.Context(), id)
 	if err == nil && person.OperatorID != operatorID {
 		return login.Person{}, web.NotFound()
 	}
@@ -218,13 +218,13 @@ func (c console) loginPage(v *web.Visit, f *form) error {
 	}
 	data := loginPage{Login: shownLogin{person}, Form: f, Own: person.ID == v.Session.Person.ID, rights: rightsOf(v)}
 	if person.OperatorID != 0 {
-		if data.Operator, err = c.desk(v).Operator(v.Context(), person.OperatorID); err != nil {
+		if data.Operator, err = c.service(v).Operator(v.Context(), person.OperatorID); err != nil {
 			return err
 		}
 	}
 	if person.Realm == login.Staff {
 		data.Approves = admin.Approves(person.Role)
-		if data.Second, err = c.desk(v).SecondPerson(v.Context(), person.ID); err != nil {
+		if data.Second, err = c.service(v).SecondPerson(v.Context(), person.ID); err != nil {
 			return err
 		}
 	}
@@ -270,7 +270,7 @@ func (c console) setRole(v *web.Visit) error {
 		if p.ID == v.Session.Person.ID {
 			return admin.Refuse("nobody changes their own role")
 		}
-		outcome, err := c.desk(v).SubmitRole(lasting(v), p.ID, role)
+		outcome, err := c.service(v).SubmitRole(lasting(v), p.ID, role)
 		if err != nil {
 			return err
 		}
@@ -296,7 +296,7 @@ func (c console) setAccess(v *web.Visit) error {
 }
 
 func (c console) changeLogin(v *web.Visit, p login.Person, change admin.LoginChange, done *look.Notice) error {
-	if _, err := c.desk(v).ChangeLogin(lasting(v), p.ID, change); err != nil {
+	if _, err := c.service(v).ChangeLogin(lasting(v), p.ID, change); err != nil {
 		return err
 	}
 	return v.See(shownLogin{p}.Path(), done)
@@ -304,14 +304,14 @@ func (c console) changeLogin(v *web.Visit, p login.Person, change admin.LoginCha
 
 func (c console) resetPassword(v *web.Visit) error {
 	f := newForm(v, "reset-password")
-	desk := c.desk(v).Under(f.once())
+	service := c.service(v).Under(f.once())
 	return c.onLogin(v, f, func(p login.Person) error {
 		if p.ID == v.Session.Person.ID {
 			return admin.Refuse("your own password is changed on your account's page")
 		}
-		outcome, err := desk.SubmitPasswordReset(lasting(v), p.ID)
+		outcome, err := service.SubmitPasswordReset(lasting(v), p.ID)
 		if err != nil {
-			return c.undone(v, desk, f, err, func() error { return c.loginPage(v, f) })
+			return c.undone(v, service, f, err, func() error { return c.loginPage(v, f) })
 		}
 		if outcome.Waits() {
 			return waits(v, outcome)
@@ -325,7 +325,7 @@ func (c console) resetSecondFactor(v *web.Visit) error {
 		if p.ID == v.Session.Person.ID {
 			return admin.Refuse("your own second factor is replaced on your account's page")
 		}
-		outcome, err := c.desk(v).SubmitTOTPReset(lasting(v), p.ID)
+		outcome, err := c.service(v).SubmitTOTPReset(lasting(v), p.ID)
 		if err != nil {
 			return err
 		}

@@ -28,11 +28,11 @@ func (f *form) once() string {
 // undone takes an error of an act under a voucher. If the form was sent before and
 // did then what it is for, that is what the visitor is told, whatever the second one
 // stumbled over. Otherwise the form is shown again with what can be mended.
-func (c console) undone(v *web.Visit, desk *admin.Service, f *form, err error, show func() error) error {
+func (c console) undone(v *web.Visit, service *admin.Service, f *form, err error, show func() error) error {
 	if !refused(err) {
 		return err
 	}
-	first, found, lookUp := desk.Done(v.Context())
+	first, found, lookUp := service.Done(v.Context())
 	switch {
 	case lookUp != nil:
 		return lookUp

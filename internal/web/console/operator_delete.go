@@ -27,7 +27,7 @@ func (c console) deletePage(v *web.Visit, f *form) error {
 		return alreadyDeleted(v, head)
 	}
 	data := deletePage{Head: head, Form: f}
-	if data.Wallet, err = c.desk(v).Wallet(v.Context(), head.ID); err != nil {
+	if data.Wallet, err = c.service(v).Wallet(v.Context(), head.ID); err != nil {
 		return err
 	}
 	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
@@ -58,7 +58,7 @@ func (c console) deleteOperator(v *web.Visit) error {
 		f.wrong("operator", v.T("Type %s, the id of this operator.", number(head.ID)))
 		return c.deletePage(v, f)
 	}
-	if err := c.desk(v).DeleteOperator(lasting(v), head.ID); err != nil {
+	if err := c.service(v).DeleteOperator(lasting(v), head.ID); err != nil {
 		if err := f.refused(err); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (c console) undeleteOperator(v *web.Visit) error {
 		return v.See(head.Path(), v.Info("This account is open."))
 	}
 	f := newForm(v, "undelete")
-	if _, err := c.desk(v).UndeleteOperator(lasting(v), head.ID); err != nil {
+	if _, err := c.service(v).UndeleteOperator(lasting(v), head.ID); err != nil {
 		if err := f.refused(err); err != nil {
 			return err
 		}

@@ -79,14 +79,14 @@ func (c console) newOperator(v *web.Visit) error {
 func (c console) createOperator(v *web.Visit) error {
 	f := newForm(v, "create")
 	name, rate, commission, low := f.text("name"), f.number("rate_limit", 1, 1_000_000), f.basisPoints("commission"), f.amount("low_balance")
-	desk := c.desk(v).Under(f.once())
+	service := c.service(v).Under(f.once())
 	show := func() error { return again(v, "console/new-operator", newOperatorData(f)) }
 	if !f.ok() {
 		return show()
 	}
-	made, err := desk.CreateOperator(lasting(v), name, admin.OperatorChange{RateLimit: &rate, CommissionBPS: &commission, LowBalance: &low})
+	made, err := service.CreateOperator(lasting(v), name, admin.OperatorChange{RateLimit: &rate, CommissionBPS: &commission, LowBalance: &low})
 	if err != nil {
-		return c.undone(v, desk, f, err, show)
+		return c.undone(v, service, f, err, show)
 	}
 	return v.See(operatorPath(made.ID), v.Good("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
 }
@@ -111,14 +111,14 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 		return err
 	}
 	data := operatorPage{Head: head, Form: f}
-	desk := c.desk(v)
-	if data.Wallet, err = desk.Wallet(v.Context(), head.ID); err != nil {
+	service := c.service(v)
+	if data.Wallet, err = service.Wallet(v.Context(), head.ID); err != nil {
 		return err
 	}
 	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
 		return err
 	}
-	recent, err := desk.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Most: recentActs})
+	recent, err := service.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Most: recentActs})
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (c console) change(v *web.Visit, name string, read func(*form) admin.Operat
 	if !f.ok() {
 		return c.operatorPage(v, f)
 	}
-	changed, err := c.desk(v).ChangeOperator(lasting(v), operator.ID, change)
+	changed, err := c.service(v).ChangeOperator(lasting(v), operator.ID, change)
 	if err != nil {
 		if err := f.refused(err); err != nil {
 			return err

@@ -99,7 +99,7 @@ func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err err
 	if err != nil {
 		return tabs, err
 	}
-	overdue, err := c.desk(v).OverdueReviews(v.Context(), v.Now)
+	overdue, err := c.service(v).OverdueReviews(v.Context(), v.Now)
 	if err != nil {
 		return tabs, err
 	}
@@ -112,7 +112,7 @@ func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err err
 
 // openSettlements are the settlements that wait for a second person, by operation.
 func (c console) openSettlements(v *web.Visit) (map[string]admin.Proposal, error) {
-	open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: 1000})
+	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: 1000})
 	found := map[string]admin.Proposal{}
 	for _, proposal := range open {
 		if proposal.Kind == admin.ProposedSettlement {
@@ -140,7 +140,7 @@ func (c console) showAddons(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	missing, err := c.desk(v).MissingAddons(v.Context())
+	missing, err := c.service(v).MissingAddons(v.Context())
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (c console) showAddons(v *web.Visit) error {
 
 // operatorNames are what the operators are called, by id.
 func (c console) operatorNames(v *web.Visit) (map[int64]string, error) {
-	operators, err := c.desk(v).Operators(v.Context())
+	operators, err := c.service(v).Operators(v.Context())
 	names := map[int64]string{}
 	for _, operator := range operators {
 		names[operator.ID] = operator.Name
@@ -222,7 +222,7 @@ func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
 		return err
 	}
 	page := exceptionsPage{Tabs: tabs, Closed: v.Query("closed") == "yes", MayEnd: may(v, admin.ExceptionClose)}
-	entries, err := c.desk(v).Exceptions(v.Context(), page.Closed)
+	entries, err := c.service(v).Exceptions(v.Context(), page.Closed)
 	if err != nil {
 		return err
 	}

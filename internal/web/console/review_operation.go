@@ -60,8 +60,8 @@ func (c console) showReviewed(v *web.Visit) error { return c.reviewed(v, reviewe
 
 // reviewed shows the page; what page has already is of a form that was refused.
 func (c console) reviewed(v *web.Visit, page reviewedPage) error {
-	desk := c.desk(v)
-	history, err := desk.OperationHistory(v.Context(), v.R.PathValue("id"))
+	service := c.service(v)
+	history, err := service.OperationHistory(v.Context(), v.R.PathValue("id"))
 	if err != nil {
 		return orNotFound(err)
 	}
@@ -73,7 +73,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	if err != nil {
 		return err
 	}
-	exceptions, err := desk.Exceptions(v.Context(), true)
+	exceptions, err := service.Exceptions(v.Context(), true)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	page.Latest, page.Earlier = page.Earlier[:min(len(page.Earlier), callsShown)], page.Earlier[min(len(page.Earlier), callsShown):]
 	page.InReview = history.State == operation.NeedsReview
 	page.Overdue = page.InReview && v.Now.Sub(history.ReviewSince) >= admin.ReviewDue
-	second, err := desk.Second(v.Context(), history.OperatorID, history.Amount)
+	second, err := service.Second(v.Context(), history.OperatorID, history.Amount)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	page.MaySettle, page.MayDecide, page.MayEndAddon = may(v, admin.ReviewSettle), may(v, admin.ProposalApprove), may(v, admin.AddonClose)
 	if proposal, there := waiting[history.ID]; there {
 		page.Proposal, page.Own = &proposal, proposal.Maker == v.Actor()
-		refuse, err := desk.Approvable(v.Context())
+		refuse, err := service.Approvable(v.Context())
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (c console) settle(v *web.Visit) error {
 	if len(page.Form.Problems) > 0 {
 		return c.reviewed(v, page)
 	}
-	outcome, err := c.desk(v).SubmitSettlement(lasting(v), id, verdict == confirmed, reason)
+	outcome, err := c.service(v).SubmitSettlement(lasting(v), id, verdict == confirmed, reason)
 	if err != nil {
 		return c.refused(v, id, err, func(why string) error { page.Problem = why; return c.reviewed(v, page) })
 	}
@@ -160,7 +160,7 @@ func (c console) refused(v *web.Visit, id string, err error, again func(why stri
 	if why == "" {
 		return err
 	}
-	history, lookUp := c.desk(v).OperationHistory(v.Context(), id)
+	history, lookUp := c.service(v).OperationHistory(v.Context(), id)
 	if lookUp != nil {
 		return orNotFound(lookUp)
 	}
@@ -177,7 +177,7 @@ func (c console) settlement(v *web.Visit) (admin.Proposal, error) {
 	if err != nil {
 		return admin.Proposal{}, web.NotFound()
 	}
-	proposal, err := c.desk(v).Proposal(v.Context(), id)
+	proposal, err := c.service(v).Proposal(v.Context(), id)
 	if err != nil {
 		return proposal, orNotFound(err)
 	}
@@ -205,9 +205,9 @@ func (c console) dismissSettlement(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	dismiss, done := c.desk(v).Decline, v.Good(look.Word("The proposal is declined."))
+	dismiss, done := c.service(v).Decline, v.Good(look.Word("The proposal is declined."))
 	if proposal.Maker == v.Actor() {
-		dismiss, done = c.desk(v).Withdraw, v.Good(look.Word("Your proposal is withdrawn."))
+		dismiss, done = c.service(v).Withdraw, v.Good(look.Word("Your proposal is withdrawn."))
 	}
 	why := v.Field("why")
 	if _, err := dismiss(lasting(v), proposal.ID, why); err != nil {
@@ -220,7 +220,7 @@ func (c console) dismissSettlement(v *web.Visit) error {
 
 func (c console) closeAddon(v *web.Visit) error {
 	id, reason := v.R.PathValue("id"), v.Field("addon_reason")
-	if err := c.desk(v).CloseAddon(lasting(v), id, reason); err != nil {
+	if err := c.service(v).CloseAddon(lasting(v), id, reason); err != nil {
 		why := told(v, err)
 		if why == "" {
 			return err
@@ -235,7 +235,7 @@ func (c console) closeException(v *web.Visit) error {
 	if err != nil {
 		return web.NotFound()
 	}
-	if err := c.desk(v).CloseException(lasting(v), id, v.Field("reason")); err != nil {
+	if err := c.service(v).CloseException(lasting(v), id, v.Field("reason")); err != nil {
 		why := told(v, err)
 		if why == "" {
 			return err

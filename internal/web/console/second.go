@@ -71,7 +71,7 @@ func (c console) planDifference(v *web.Visit, p admin.Proposal) (*planDifference
 
 // planNow finds a plan as it is now, if it is there.
 func (c console) planNow(v *web.Visit, id string) (plan subscription.Plan, known bool, err error) {
-	plans, err := c.desk(v).Plans(v.Context())
+	plans, err := c.service(v).Plans(v.Context())
 	for _, plan := range plans {
 		if plan.ID == id {
 			return plan, true, err

@@ -55,12 +55,12 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	open, err := c.desk(v).Proposals(v.Context(), admin.ProposalFilter{OperatorID: head.ID, Open: true, Most: proposalRows})
+	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{OperatorID: head.ID, Open: true, Most: proposalRows})
 	if err != nil {
 		return err
 	}
 	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window)}
-	if data.Moved, err = c.desk(v).MovedAlone(v.Context(), head.ID); err != nil {
+	if data.Moved, err = c.service(v).MovedAlone(v.Context(), head.ID); err != nil {
 		return err
 	}
 	if data.Waiting, err = c.seen(v, open); err != nil {
@@ -82,7 +82,7 @@ func (c console) topUp(v *web.Visit) error {
 	if !f.ok() {
 		return c.walletPage(v, f)
 	}
-	outcome, err := c.desk(v).SubmitTopUp(lasting(v), admin.TopUp{OperatorID: operator.ID, Amount: amount, Reference: reference})
+	outcome, err := c.service(v).SubmitTopUp(lasting(v), admin.TopUp{OperatorID: operator.ID, Amount: amount, Reference: reference})
 	if err != nil {
 		if err := f.refused(err); err != nil {
 			return err
@@ -106,13 +106,13 @@ func (c console) adjust(v *web.Visit) error {
 	default:
 		f.wrong("direction", v.T("Choose one of these."))
 	}
-	desk := c.desk(v).Under(f.once())
+	service := c.service(v).Under(f.once())
 	if !f.ok() {
 		return c.walletPage(v, f)
 	}
-	outcome, err := desk.SubmitAdjustment(lasting(v), operator.ID, amount, reason)
+	outcome, err := service.SubmitAdjustment(lasting(v), operator.ID, amount, reason)
 	if err != nil {
-		return c.undone(v, desk, f, err, func() error { return c.walletPage(v, f) })
+		return c.undone(v, service, f, err, func() error { return c.walletPage(v, f) })
 	}
 	return v.See(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
 }

@@ -40,7 +40,7 @@ func (c console) whitelistPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	entries, err := c.desk(v).Whitelist(v.Context(), head.ID)
+	entries, err := c.service(v).Whitelist(v.Context(), head.ID)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c console) changeWhitelist(
 	if !f.ok() {
 		return c.whitelistPage(v, f)
 	}
-	entry, err := do(c.desk(v), lasting(v), operator.ID, text)
+	entry, err := do(c.service(v), lasting(v), operator.ID, text)
 	if err != nil {
 		if err := f.refused(err); err != nil {
 			return err

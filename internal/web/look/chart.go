@@ -27,7 +27,7 @@ type Series struct {
 
 // charter draws charts in one language. Only shapes are drawn in SVG, which is
 // stretched to the room there is; everything to be read is text beside it, in the
-// same size on a phone as on a desk. Colours come from classes, lengths are
+// same size on a phone as on a service. Colours come from classes, lengths are
 // attributes: the pages' policy allows no style inline. What a chart is called stands
 // in the drawing's label and not elsewhere by an id, which two charts could share.
 type charter struct {

@@ -129,11 +129,11 @@ func (p panel) revokeKey(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	key, err := p.desk(v).Key(v.Context(), id)
+	key, err := p.service(v).Key(v.Context(), id)
 	if err != nil {
 		return orNotFound(err)
 	}
-	if err := p.desk(v).RevokeKey(lasting(v), id); err != nil {
+	if err := p.service(v).RevokeKey(lasting(v), id); err != nil {
 		if why := told(v, err); why != "" {
 			return p.keyForm(v, why)
 		}

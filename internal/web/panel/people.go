@@ -39,14 +39,14 @@ func (p panel) peopleRoutes() []web.Route {
 	}
 }
 
-// desk is where an owner acts: in their own name, on their own operator, from where they
+// service is where an owner acts: in their own name, on their own operator, from where they
 // are.
-func (p panel) desk(v *web.Visit) *admin.OwnerService {
-	desk := admin.NewService(p.Store, nil, v.Actor(), p.Now).From(v.Address)
+func (p panel) service(v *web.Visit) *admin.OwnerService {
+	service := admin.NewService(p.Store, nil, v.Actor(), p.Now).From(v.Address)
 	if !v.Session.Fresh(v.Now) {
-		desk = desk.Stale()
+		service = service.Stale()
 	}
-	return desk.ForOwner(v.Session.Person)
+	return service.ForOwner(v.Session.Person)
 }
 
 // lasting is for what changes something: somebody who hangs up has not taken it back.
@@ -130,8 +130,8 @@ type peoplePage struct {
 func (p panel) showPeople(v *web.Visit) error { return p.peopleForm(v, "", nil) }
 
 func (p panel) peopleForm(v *web.Visit, problem string, wrong map[string]string) error {
-	desk := p.desk(v)
-	people, err := desk.Logins(v.Context())
+	service := p.service(v)
+	people, err := service.Logins(v.Context())
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (p panel) peopleForm(v *web.Visit, problem string, wrong map[string]string)
 		Roles: roleChoices(v), Name: v.Filled("name", ""), Username: v.Filled("username", ""), Role: v.Filled("role", string(login.Counter)),
 		Problem: problem, Errors: wrong,
 	}
-	if page.Operator, err = desk.Operator(v.Context()); err != nil {
+	if page.Operator, err = service.Operator(v.Context()); err != nil {
 		return err
 	}
 	for _, one := range people {
@@ -186,22 +186,22 @@ func (p panel) createPerson(v *web.Visit) error {
 	if problem != "" || len(wrong) > 0 {
 		return p.peopleForm(v, problem, wrong)
 	}
-	desk := p.desk(v).Under(voucher)
-	made, password, err := desk.CreateLogin(lasting(v), v.Field("username"), v.Field("name"), role)
+	service := p.service(v).Under(voucher)
+	made, password, err := service.CreateLogin(lasting(v), v.Field("username"), v.Field("name"), role)
 	if err != nil {
-		return p.undone(v, desk, err, func(why string) error { return p.peopleForm(v, why, nil) })
+		return p.undone(v, service, err, func(why string) error { return p.peopleForm(v, why, nil) })
 	}
 	return v.Show("panel/new-password", newPasswordPage{Login: person{made}, Password: password, Back: peoplePath})
 }
 
 // undone takes an error of an action under a voucher: a form that was sent before is told
 // so, and any other refusal is shown with the form.
-func (p panel) undone(v *web.Visit, desk *admin.OwnerService, err error, show func(why string) error) error {
+func (p panel) undone(v *web.Visit, service *admin.OwnerService, err error, show func(why string) error) error {
 	why := told(v, err)
 	if why == "" {
 		return err
 	}
-	first, found, lookUp := desk.Done(v.Context())
+	first, found, lookUp := service.Done(v.Context())
 	if lookUp != nil {
 		return lookUp
 	}
@@ -209,7 +209,7 @@ func (p panel) undone(v *web.Visit, desk *admin.OwnerService, err error, show fu
 		return show(why)
 	}
 	id, _ := strconv.ParseInt(strings.TrimPrefix(first.Subject, "login "), 10, 64)
-	known, err := desk.Login(v.Context(), id)
+	known, err := service.Login(v.Context(), id)
 	if err != nil {
 		return orNotFound(err)
 	}
@@ -217,7 +217,7 @@ func (p panel) undone(v *web.Visit, desk *admin.OwnerService, err error, show fu
 }
 
 func (p panel) requireSecondFactor(v *web.Visit) error {
-	if _, err := p.desk(v).RequireSecondFactor(lasting(v)); err != nil {
+	if _, err := p.service(v).RequireSecondFactor(lasting(v)); err != nil {
 		if why := told(v, err); why != "" {
 			return p.peopleForm(v, why, nil)
 		}
@@ -242,7 +242,7 @@ func (p panel) person(v *web.Visit) (login.Person, error) {
 	if err != nil {
 		return login.Person{}, err
 	}
-	found, err := p.desk(v).Login(v.Context(), id)
+	found, err := p.service(v).Login(v.Context(), id)
 	return found, orNotFound(err)
 }
 
@@ -281,7 +281,7 @@ func (p panel) onPerson(v *web.Visit, act func(login.Person) error) error {
 
 func (p panel) changePerson(v *web.Visit, change admin.LoginChange, done func(login.Person) *look.Notice) error {
 	return p.onPerson(v, func(found login.Person) error {
-		changed, err := p.desk(v).ChangeLogin(lasting(v), found.ID, change)
+		changed, err := p.service(v).ChangeLogin(lasting(v), found.ID, change)
 		if err != nil {
 			return err
 		}
@@ -317,10 +317,10 @@ func (p panel) resetPersonPassword(v *web.Visit) error {
 		if !brought {
 			return p.personForm(v, v.T("The form was not complete. Fill it in once more."))
 		}
-		desk := p.desk(v).Under(voucher)
-		changed, password, err := desk.ResetPassword(lasting(v), found.ID)
+		service := p.service(v).Under(voucher)
+		changed, password, err := service.ResetPassword(lasting(v), found.ID)
 		if err != nil {
-			return p.undone(v, desk, err, func(why string) error { return p.personForm(v, why) })
+			return p.undone(v, service, err, func(why string) error { return p.personForm(v, why) })
 		}
 		return v.Show("panel/new-password", newPasswordPage{Login: person{changed}, Password: password, Back: person{changed}.Path()})
 	})
@@ -328,7 +328,7 @@ func (p panel) resetPersonPassword(v *web.Visit) error {
 
 func (p panel) resetPersonSecondFactor(v *web.Visit) error {
 	return p.onPerson(v, func(found login.Person) error {
-		changed, err := p.desk(v).ResetTOTP(lasting(v), found.ID)
+		changed, err := p.service(v).ResetTOTP(lasting(v), found.ID)
 		if err != nil {
 			return err
 		}

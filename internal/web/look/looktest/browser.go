@@ -1,6 +1,6 @@
 // Package looktest looks at pages in a real browser, as people will: it opens
 // them, presses what they would press, takes pictures at the widths of a phone
-// and of a desk, light and dark, and fails a test on what the browser complains
+// and of a service, light and dark, and fails a test on what the browser complains
 // about or on what somebody could not read. Only tests import it.
 //
 // A test binary that uses it has

@@ -30,7 +30,7 @@ type Tab struct {
 	forgiven   []string
 }
 
-// New opens a tab as wide as a desk.
+// New opens a tab as wide as a service.
 func New(t testing.TB) *Tab {
 	t.Helper()
 	return open(t, true)

@@ -31,7 +31,7 @@ type Theme string
 // What pages are looked at with.
 var (
 	Phone = Size{"phone", 390, 844, true}
-	Desk  = Size{"desk", 1280, 900, false}
+	Desk  = Size{"service", 1280, 900, false}
 )
 
 // The two that a system can prefer.
@@ -85,7 +85,7 @@ func (tab *Tab) As(size Size, theme Theme) {
 
 // Check looks at the page as it stands, as LooksVariable says: it keeps a picture of
 // each view, and the test fails if the page is wider than the screen or if axe-core
-// finds that somebody could not use it. The tab is a desk afterwards, and light.
+// finds that somebody could not use it. The tab is a service afterwards, and light.
 func (tab *Tab) Check(name string) {
 	tab.t.Helper()
 	for _, v := range views() {

@@ -22,14 +22,14 @@ var (
 	here = netip.MustParseAddr("192.0.2.7")
 )
 
-// office is a desk on a real store, with a clock that tests turn.
+// office is a service on a real store, with a clock that tests turn.
 type office struct {
 	*testing.T
-	store *sqlite.DB
-	vault *access.Vault
-	desk  *login.Service
-	staff *admin.Service
-	now   time.Time
+	store   *sqlite.DB
+	vault   *access.Vault
+	service *login.Service
+	staff   *admin.Service
+	now     time.Time
 	// pauses are by how much answers were delayed.
 	pauses []time.Duration
 }
@@ -51,7 +51,7 @@ func newOffice(t *testing.T, config login.Config) *office {
 		o.pauses = append(o.pauses, d)
 		return nil
 	}
-	o.desk = login.New(o.store, o.vault, config)
+	o.service = login.New(o.store, o.vault, config)
 	o.staff = admin.NewService(o.store, o.vault, "cli:test", config.Now)
 	return o
 }
@@ -83,7 +83,7 @@ func (o *office) role(id int64, role login.Role) {
 }
 
 func (o *office) try(username, password string) (string, login.Session, error) {
-	return o.desk.SignIn(o.Context(), login.Attempt{Username: username, Password: password, Address: here, Agent: "Firefox\x00"})
+	return o.service.SignIn(o.Context(), login.Attempt{Username: username, Password: password, Address: here, Agent: "Firefox\x00"})
 }
 
 func (o *office) signIn(username, password string) (string, login.Session) {
@@ -96,10 +96,10 @@ func (o *office) signIn(username, password string) (string, login.Session) {
 // enrol sets up a second factor and returns how to make codes of it.
 func (o *office) enrol(token string) (codeOf func() string, recovery []string, fresh string) {
 	o.Helper()
-	offer, begun, _, err := o.desk.BeginTOTP(o.Context(), token, login.Credentials{Password: password}, here)
+	offer, begun, _, err := o.service.BeginTOTP(o.Context(), token, login.Credentials{Password: password}, here)
 	o.must(err)
 	code := func() string { return login.CodeAt(offer.Secret, o.now) }
-	recovery, fresh, s, err := o.desk.ConfirmTOTP(o.Context(), begun, offer.Ticket, code(), here)
+	recovery, fresh, s, err := o.service.ConfirmTOTP(o.Context(), begun, offer.Ticket, code(), here)
 	o.must(err)
 	if s.Stage != login.Whole || !s.Person.TOTP || len(recovery) != 10 {
 		o.Fatalf("set up, the session is %+v with %d recovery codes", s, len(recovery))
@@ -119,14 +119,14 @@ func (o *office) refused(what string, err error, reason login.Reason) {
 
 func (o *office) signedOut(what, token string) {
 	o.Helper()
-	if _, err := o.desk.Resume(o.Context(), token); !errors.Is(err, login.ErrSignedOut) {
+	if _, err := o.service.Resume(o.Context(), token); !errors.Is(err, login.ErrSignedOut) {
 		o.Errorf("%s: %v; want it signed out", what, err)
 	}
 }
 
 func (o *office) stage(token string, want login.Stage) login.Session {
 	o.Helper()
-	s, err := o.desk.Resume(o.Context(), token)
+	s, err := o.service.Resume(o.Context(), token)
 	if err != nil || s.Stage != want {
 		o.Errorf("the session is %q, %v; want %q", s.Stage, err, want)
 	}
@@ -145,8 +145,8 @@ func TestWhoKnowsThePasswordIsIn(t *testing.T) {
 	if got.ID != s.ID || got.Person != s.Person {
 		t.Errorf("resumed it is %+v; want %+v", got, s)
 	}
-	o.must(o.desk.SignOut(t.Context(), token))
-	o.must(o.desk.SignOut(t.Context(), token))
+	o.must(o.service.SignOut(t.Context(), token))
+	o.must(o.service.SignOut(t.Context(), token))
 	o.signedOut("after signing out", token)
 	for _, token := range []string{"", "short", token + "x"} {
 		o.signedOut("a token that is none", token)
@@ -169,7 +169,7 @@ func TestAWrongUsernameAndAWrongPasswordAreAnsweredAlike(t *testing.T) {
 	for _, username := range []string{"asha", "nobody"} {
 		var waits []time.Duration
 		for range 12 {
-			_, _, err := o.desk.SignIn(t.Context(), login.Attempt{Username: username, Password: "wrong horse battery", Address: netip.Addr{}})
+			_, _, err := o.service.SignIn(t.Context(), login.Attempt{Username: username, Password: "wrong horse battery", Address: netip.Addr{}})
 			var refusal *login.Refusal
 			if errors.As(err, &refusal) && refusal.Reason == login.Throttled {
 				waits = append(waits, refusal.RetryAfter)
@@ -179,7 +179,7 @@ func TestAWrongUsernameAndAWrongPasswordAreAnsweredAlike(t *testing.T) {
 			t.Errorf("%s: throttled %v; want the last two, after ten", username, waits)
 		}
 	}
-	_, _, err := o.desk.SignIn(t.Context(), login.Attempt{Username: "asha", Password: password, Address: netip.Addr{}})
+	_, _, err := o.service.SignIn(t.Context(), login.Attempt{Username: "asha", Password: password, Address: netip.Addr{}})
 	o.refused("the right password while throttled", err, login.Throttled)
 	o.now = o.now.Add(15 * time.Minute)
 	o.signIn("asha", password)
@@ -188,7 +188,7 @@ func TestAWrongUsernameAndAWrongPasswordAreAnsweredAlike(t *testing.T) {
 func TestAHashOfOtherParametersIsRenewedAtTheNextSignIn(t *testing.T) {
 	o := newOffice(t, login.Config{})
 	old := login.CheapHash(password)
-	_, err := o.store.CreateLogin(t.Context(), admin.Act{Actor: "cli:test", Action: "login create", At: noon}, login.Account{
+	_, err := o.store.CreateLogin(t.Context(), admin.StaffAction{Actor: "cli:test", Action: "login create", At: noon}, login.Account{
 		Person:       login.Person{Realm: login.Staff, Username: "asha", Name: "Asha", Role: login.Viewer, Language: login.English, CreatedAt: noon},
 		PasswordHash: old,
 	})
@@ -264,7 +264,7 @@ func TestAPasswordThatWasMadeUpHasToBeReplacedFirst(t *testing.T) {
 	if s.Stage != login.NeedsPassword {
 		t.Errorf("the stage is %q", s.Stage)
 	}
-	_, _, _, err = o.desk.BeginTOTP(t.Context(), token, login.Credentials{Password: made}, here)
+	_, _, _, err = o.service.BeginTOTP(t.Context(), token, login.Credentials{Password: made}, here)
 	o.refused("a second factor before that", err, login.OutOfTurn)
 	for what, row := range map[string]struct {
 		old, new string
@@ -274,11 +274,11 @@ func TestAPasswordThatWasMadeUpHasToBeReplacedFirst(t *testing.T) {
 		"a short one":     {made, "short", login.WeakPassword},
 		"the same":        {made, made, login.WeakPassword},
 	} {
-		_, _, err := o.desk.ChangePassword(t.Context(), token, row.old, row.new, here)
+		_, _, err := o.service.ChangePassword(t.Context(), token, row.old, row.new, here)
 		o.refused(what, err, row.want)
 	}
 	other, _ := o.signIn("asha", made)
-	fresh, s, err := o.desk.ChangePassword(t.Context(), token, made, password, here)
+	fresh, s, err := o.service.ChangePassword(t.Context(), token, made, password, here)
 	o.must(err)
 	if s.Stage != login.NeedsTOTP || s.Person.MustChangePassword {
 		t.Errorf("afterwards the session is %+v", s)
@@ -291,7 +291,7 @@ func TestAPasswordThatWasMadeUpHasToBeReplacedFirst(t *testing.T) {
 	// Finance needs a second factor, however long it takes to get the app.
 	o.now = o.now.Add(20 * time.Minute)
 	_, recovery, fresh := o.enrol(fresh)
-	_, _, err = o.desk.RemoveTOTP(t.Context(), fresh, login.Credentials{Password: password, Code: recovery[0]}, here)
+	_, _, err = o.service.RemoveTOTP(t.Context(), fresh, login.Credentials{Password: password, Code: recovery[0]}, here)
 	o.refused("to do without", err, login.Required)
 
 	// Reset, all of it begins again, and the code is asked for first.
@@ -318,10 +318,10 @@ func TestASessionEndsWhenIdleAndAtTheLatestAfterItsTime(t *testing.T) {
 	if s := o.stage(used, login.Whole); s.SeenAt.Equal(o.now) {
 		t.Errorf("it is noted again after a millisecond: %s", s.SeenAt)
 	}
-	if listed, err := o.desk.Sessions(t.Context(), asha.ID); err != nil || len(listed) != 1 || listed[0].ID != first.ID {
+	if listed, err := o.service.Sessions(t.Context(), asha.ID); err != nil || len(listed) != 1 || listed[0].ID != first.ID {
 		t.Errorf("listed are %+v, %v; want the one that is in use", listed, err)
 	}
-	if removed, err := o.desk.Purge(t.Context(), o.now); err != nil || removed != 1+3 {
+	if removed, err := o.service.Purge(t.Context(), o.now); err != nil || removed != 1+3 {
 		t.Errorf("%d removed, %v; want the idle one and the three counters of tries", removed, err)
 	}
 	for range 3 {
@@ -336,17 +336,17 @@ func TestAPersonEndsTheirOwnSessionsOnly(t *testing.T) {
 	o := newOffice(t, login.Config{})
 	asha, other := o.person("asha", login.Viewer, 0), o.person("other", login.Viewer, 0)
 	token, s := o.signIn("asha", password)
-	o.must(o.desk.EndSession(t.Context(), other.ID, s.ID))
+	o.must(o.service.EndSession(t.Context(), other.ID, s.ID))
 	o.stage(token, login.Whole)
-	o.must(o.desk.SetLanguage(t.Context(), token, "hi"))
+	o.must(o.service.SetLanguage(t.Context(), token, "hi"))
 	if s := o.stage(token, login.Whole); s.Person.Language != login.Hindi {
 		t.Errorf("the language is %s", s.Person.Language)
 	}
-	o.must(o.desk.SetLanguage(t.Context(), token, "tlh"))
+	o.must(o.service.SetLanguage(t.Context(), token, "tlh"))
 	if s := o.stage(token, login.Whole); s.Person.Language != login.English {
 		t.Errorf("the language is %s", s.Person.Language)
 	}
-	o.must(o.desk.EndSession(t.Context(), asha.ID, s.ID))
+	o.must(o.service.EndSession(t.Context(), asha.ID, s.ID))
 	o.signedOut("ended", token)
 }
 
@@ -357,11 +357,11 @@ func TestAStoreThatIsGoneIsNotTakenForSignedOut(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	var refusal *login.Refusal
-	if _, err := o.desk.Resume(gone, token); err == nil || errors.Is(err, login.ErrSignedOut) || errors.As(err, &refusal) {
+	if _, err := o.service.Resume(gone, token); err == nil || errors.Is(err, login.ErrSignedOut) || errors.As(err, &refusal) {
 		t.Errorf("Resume says %v; want that it could not look", err)
 	}
 	for range 30 { // none of these is the person's fault
-		if _, _, err := o.desk.SignIn(gone, login.Attempt{Username: "asha", Password: password}); err == nil || errors.As(err, &refusal) {
+		if _, _, err := o.service.SignIn(gone, login.Attempt{Username: "asha", Password: password}); err == nil || errors.As(err, &refusal) {
 			t.Fatalf("SignIn says %v; want that it could not look", err)
 		}
 	}

@@ -38,7 +38,7 @@ type Service struct {
 
 	origin  string
 	voucher string
-	within  int64 // see Act.Within
+	within  int64 // see StaffAction.Within
 	// limited desks have a role and limits; the others are the command line's.
 	limited bool
 	role    Role
@@ -49,13 +49,13 @@ type Service struct {
 	stale bool
 }
 
-// NewService returns the desk of one actor, who may do everything: see As and From.
+// NewService returns the service of one actor, who may do everything: see As and From.
 func NewService(store Store, vault Sealer, actor string, now func() time.Time) *Service {
 	return &Service{store: store, vault: vault, actor: actor, now: now}
 }
 
-func (d *Service) act(action Action) Act {
-	act := Act{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, Within: d.within, barred: d.permit(action)}
+func (d *Service) act(action Action) StaffAction {
+	act := StaffAction{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, Within: d.within, barred: d.permit(action)}
 	act.Reason = act.noted("")
 	if d.limited {
 		limits := d.limits
@@ -262,7 +262,7 @@ func (d *Service) AdjustOnce(ctx context.Context, adjustment Adjustment, reason 
 	return d.store.Adjust(ctx, act, adjustment)
 }
 
-// Under is the desk for the one act that a voucher names: a form has one from the
+// Under is the service for the one act that a voucher names: a form has one from the
 // moment it is shown, and so does what it is for once, however often it is sent.
 func (d *Service) Under(voucher string) *Service {
 	bound := *d
@@ -270,7 +270,7 @@ func (d *Service) Under(voucher string) *Service {
 	return &bound
 }
 
-// Done is the act that was done under the desk's voucher, if one was.
+// Done is the act that was done under the service's voucher, if one was.
 func (d *Service) Done(ctx context.Context) (act AuditEntry, found bool, err error) {
 	if d.voucher == "" {
 		return AuditEntry{}, false, nil
@@ -378,7 +378,7 @@ func (d *Service) DisallowAddress(ctx context.Context, operatorID int64, text st
 	return entry, d.store.DisallowAddress(ctx, d.act(WhitelistRemove), operatorID, entry)
 }
 
-// Reads, so that whoever holds a desk needs nothing else.
+// Reads, so that whoever holds a service needs nothing else.
 
 // Operator returns one operator's account.
 func (d *Service) Operator(ctx context.Context, id int64) (subscription.Operator, error) {

@@ -41,7 +41,7 @@ type Service struct {
 	now        func() time.Time
 }
 
-// NewService returns a desk.
+// NewService returns a service.
 func NewService(store Store, operations Operations, now func() time.Time) *Service {
 	return &Service{store: store, operations: operations, now: now}
 }

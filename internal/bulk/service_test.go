@@ -28,7 +28,7 @@ func TestAListIsCheckedBeforeItIsStarted(t *testing.T) {
 			{Line: 6, SubscriberID: ids[1]},                     // the second one again
 			{Line: 7, SubscriberID: "999998", PlanID: "GONE-1"}, // no such plan
 		}
-		job, err := w.desk().Prepare(t.Context(), order)
+		job, err := w.service().Prepare(t.Context(), order)
 		w.must(err)
 		rows := w.rows(job.ID)
 		if got, want := story(rows), "queued, queued, queued, refused SUBSCRIBER_NOT_FOUND, refused DUPLICATE_REQUEST, refused INVALID_PLAN"; got != want {
@@ -51,7 +51,7 @@ func TestAListIsCheckedBeforeItIsStarted(t *testing.T) {
 		if len(slices.Compact(keys)) != len(rows) {
 			t.Errorf("the keys are %v; want one for each row", keys)
 		}
-		check, err := w.desk().Check(t.Context(), w.operator.ID, job.ID)
+		check, err := w.service().Check(t.Context(), w.operator.ID, job.ID)
 		if err != nil || !check.Shortfall.IsZero() || check.Wallet != money.Paise(1000_00) {
 			t.Errorf("held against the wallet: %+v, %v", check, err)
 		}
@@ -59,7 +59,7 @@ func TestAListIsCheckedBeforeItIsStarted(t *testing.T) {
 			t.Errorf("checking had effects: %v", effects)
 		}
 		// Refused rows do not run, even if what they lacked has come by then.
-		_, err = w.desk().Start(t.Context(), w.operator.ID, job.ID)
+		_, err = w.service().Start(t.Context(), w.operator.ID, job.ID)
 		w.must(err)
 		if job := w.finish(job.ID, w.worker("node-1", w.store)); job.Progress.Done != 3 || job.Progress.Refused != 3 {
 			t.Errorf("it came to %+v", job.Progress)
@@ -75,7 +75,7 @@ func TestAnAdvanceRenewalOfThePlanThatRunsIsRefusedWhenItIsChecked(t *testing.T)
 		order := w.order(ids...)
 		order.Kind = operation.AdvanceRenew
 		order.Wishes[1].PlanID = "FAMILY-1"
-		job, err := w.desk().Prepare(t.Context(), order)
+		job, err := w.service().Prepare(t.Context(), order)
 		w.must(err)
 		if got, want := story(w.rows(job.ID)), "refused PLAN_ALREADY_ACTIVE, queued"; got != want {
 			t.Errorf("checked as %s; want %s", got, want)
@@ -87,13 +87,13 @@ func TestAnAdvanceRenewalOfThePlanThatRunsIsRefusedWhenItIsChecked(t *testing.T)
 func TestARowThatOnlyMoneyStandsInTheWayOfIsQueued(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		ids := w.subscribers(0, 0)
-		job, err := w.desk().Prepare(t.Context(), w.order(ids...))
+		job, err := w.service().Prepare(t.Context(), w.order(ids...))
 		w.must(err)
 		if got, want := story(w.rows(job.ID)), "queued INSUFFICIENT_BALANCE, queued INSUFFICIENT_BALANCE"; got != want {
 			t.Errorf("checked as %s; want %s", got, want)
 		}
 		w.topUp(1000, "in time")
-		_, err = w.desk().Start(t.Context(), w.operator.ID, job.ID)
+		_, err = w.service().Start(t.Context(), w.operator.ID, job.ID)
 		w.must(err)
 		if job := w.finish(job.ID, w.worker("node-1", w.store)); job.Progress.Done != 2 {
 			t.Errorf("%s; want both done", story(w.rows(job.ID)))
@@ -104,7 +104,7 @@ func TestARowThatOnlyMoneyStandsInTheWayOfIsQueued(t *testing.T) {
 func TestWhatCannotBeStartedIsRefusedInWords(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		w.topUp(1000, "money")
-		desk, ids := w.desk(), w.subscribers(0, 0)
+		service, ids := w.service(), w.subscribers(0, 0)
 		refused := func(what string, err error) {
 			t.Helper()
 			var refusal *bulk.Refusal
@@ -112,55 +112,55 @@ func TestWhatCannotBeStartedIsRefusedInWords(t *testing.T) {
 				t.Errorf("%s: %v; want a refusal", what, err)
 			}
 		}
-		_, err := desk.Prepare(t.Context(), w.order())
+		_, err := service.Prepare(t.Context(), w.order())
 		refused("an empty list", err)
-		_, err = desk.Prepare(t.Context(), w.order(make([]string, bulk.MaxRows+1)...))
+		_, err = service.Prepare(t.Context(), w.order(make([]string, bulk.MaxRows+1)...))
 		refused("a list that is too long", err)
 		activation := w.order(ids...)
 		activation.Kind = operation.Activate
-		_, err = desk.Prepare(t.Context(), activation)
+		_, err = service.Prepare(t.Context(), activation)
 		refused("activations", err)
 
-		empty, err := desk.Prepare(t.Context(), w.order("999999"))
+		empty, err := service.Prepare(t.Context(), w.order("999999"))
 		w.must(err)
-		_, err = desk.Start(t.Context(), w.operator.ID, empty.ID)
+		_, err = service.Start(t.Context(), w.operator.ID, empty.ID)
 		refused("a list of which nothing can run", err)
 
-		old, err := desk.Prepare(t.Context(), w.order(ids...))
+		old, err := service.Prepare(t.Context(), w.order(ids...))
 		w.must(err)
 		w.advance(time.Hour + time.Millisecond)
-		_, err = desk.Start(t.Context(), w.operator.ID, old.ID)
+		_, err = service.Start(t.Context(), w.operator.ID, old.ID)
 		refused("a list that was checked long ago", err)
 
-		first, err := desk.Prepare(t.Context(), w.order(ids[0]))
+		first, err := service.Prepare(t.Context(), w.order(ids[0]))
 		w.must(err)
-		second, err := desk.Prepare(t.Context(), w.order(ids[1]))
+		second, err := service.Prepare(t.Context(), w.order(ids[1]))
 		w.must(err)
 		w.advance(time.Second)
 		for range 2 { // twice is as once
-			if job, err := desk.Start(t.Context(), w.operator.ID, first.ID); err != nil || job.State != bulk.Running {
+			if job, err := service.Start(t.Context(), w.operator.ID, first.ID); err != nil || job.State != bulk.Running {
 				t.Errorf("started as %s, %v", job.State, err)
 			}
 		}
-		_, err = desk.Start(t.Context(), w.operator.ID, second.ID)
+		_, err = service.Start(t.Context(), w.operator.ID, second.ID)
 		refused("a second one beside it", err)
 		w.finish(first.ID, w.worker("node-1", w.store))
-		_, err = desk.Start(t.Context(), w.operator.ID, second.ID)
+		_, err = service.Start(t.Context(), w.operator.ID, second.ID)
 		refused("one that was checked before another ran", err)
 
 		other, err := w.staff.CreateOperator(t.Context(), "binu", admin.OperatorChange{})
 		w.must(err)
 		for what, ask := range map[string]func() error{
-			"job":    func() error { _, err := desk.Job(t.Context(), other.ID, first.ID); return err },
-			"check":  func() error { _, err := desk.Check(t.Context(), other.ID, first.ID); return err },
-			"start":  func() error { _, err := desk.Start(t.Context(), other.ID, second.ID); return err },
-			"cancel": func() error { _, err := desk.Cancel(t.Context(), other.ID, second.ID); return err },
+			"job":    func() error { _, err := service.Job(t.Context(), other.ID, first.ID); return err },
+			"check":  func() error { _, err := service.Check(t.Context(), other.ID, first.ID); return err },
+			"start":  func() error { _, err := service.Start(t.Context(), other.ID, second.ID); return err },
+			"cancel": func() error { _, err := service.Cancel(t.Context(), other.ID, second.ID); return err },
 		} {
 			if err := ask(); !errors.Is(err, bulk.ErrNoJob) {
 				t.Errorf("%s by another operator: %v; want that there is none", what, err)
 			}
 		}
-		if jobs, err := desk.Jobs(t.Context(), w.operator.ID, 10); err != nil || len(jobs) != 1 || jobs[0].ID != first.ID || jobs[0].Progress.Done != 1 {
+		if jobs, err := service.Jobs(t.Context(), w.operator.ID, 10); err != nil || len(jobs) != 1 || jobs[0].ID != first.ID || jobs[0].Progress.Done != 1 {
 			t.Errorf("the operator's jobs are %+v, %v", jobs, err)
 		}
 	})
@@ -172,13 +172,13 @@ func TestAListIsNotKeptThatCouldNotBeChecked(t *testing.T) {
 	onBothStores(t, func(w *world) {
 		ids := w.subscribers(0, 0)
 		away := dyingAt(w.store, 1, false)
-		desk := bulk.NewService(away, w.processor(away), w.now)
-		if _, err := desk.Prepare(t.Context(), w.order(ids...)); !fault.Is(err, fault.ServiceUnavailable) {
+		service := bulk.NewService(away, w.processor(away), w.now)
+		if _, err := service.Prepare(t.Context(), w.order(ids...)); !fault.Is(err, fault.ServiceUnavailable) {
 			t.Errorf("with the store away: %v; want %s", err, fault.ServiceUnavailable)
 		}
 		w.control("status", `{"catalogue":"down"}`)
 		w.advance(2000 * time.Hour)
-		if _, err := w.desk().Prepare(t.Context(), w.order(ids...)); !fault.Is(err, fault.PlansUnavailable) {
+		if _, err := w.service().Prepare(t.Context(), w.order(ids...)); !fault.Is(err, fault.PlansUnavailable) {
 			t.Errorf("with prices not verified: %v; want %s", err, fault.PlansUnavailable)
 		}
 	})
