@@ -19,7 +19,7 @@ require (
 	golang.org/x/crypto v0.58.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/text v0.43.0
-	modernc.org/libc v1.77.1 // exactly what modernc.org/sqlite asks for: move the two together
+	modernc.org/libc v1.77.1 // indirect; exactly what modernc.org/sqlite asks for: move the two together
 	modernc.org/sqlite v1.60.1
 	pgregory.net/rapid v1.3.0
 	rsc.io/qr v0.2.0

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"time"
@@ -17,28 +18,36 @@ import (
 const busyTimeout = 5 * time.Second
 
 const (
-	// PageSize is what the pages of a new store have, in bytes; one that is there keeps
-	// its own. What a fact costs are the pages that it changes, which go into the log
-	// and from there into the file. On a large store hardly any of them are shared with
-	// other facts, so that half of SQLite's own size is half of that.
+	// PageSize is the page size of a new store, in bytes; an existing store keeps its
+	// own. The cost of a write is the pages that it changes, which go into the
+	// write-ahead log and from there into the file. On a large store hardly any page is
+	// shared with other writes, so half of SQLite's default halves that cost.
 	PageSize = 2048
 
-	// leastCache is how much of the file the writer keeps in memory, in bytes. SQLite's
-	// own 2 MB are less than what the facts of one batch touch, which is then read
-	// again for the next; but much more is a burden on a small store, because a commit
-	// that has split a page looks through all of it.
-	leastCache = 8 << 20
-	// mostCache is for a large store, whose facts each touch pages of their own, and
-	// are on the way for longer than that many pages stay.
-	mostCache = 48 << 20
-	// cachedPart is one over the part of the file that a store between them keeps.
-	cachedPart = 256
+	// minCache is the smallest page cache of the writer, in bytes. SQLite's default of
+	// 2 MB is less than the pages that one batch touches, which would be read again for
+	// the next one. Much more slows a small store down, because a commit that has split
+	// a page scans the whole cache.
+	minCache = 8 << 20
+	// maxCache is for a large store, where each write touches pages of its own.
+	maxCache = 48 << 20
+	// cacheDivisor: between the two limits the cache is the file's size divided by this.
+	cacheDivisor = 256
 )
 
-// writerCache is how much of a file of that size the writer keeps in memory, in
-// bytes. The readers keep what SQLite gives them: whatever the writer commits makes
-// them forget it.
-func writerCache(size int64) int64 { return min(max(size/cachedPart, leastCache), mostCache) }
+// writerCache returns the size of the writer's page cache for a file of the given
+// size, in bytes. Readers have SQLite's default: each commit of the writer empties
+// their caches.
+func writerCache(fileSize int64) int64 { return min(max(fileSize/cacheDivisor, minCache), maxCache) }
+
+// fileSize returns 0 if the file cannot be read; connect reports why.
+func fileSize(path string) int64 {
+	file, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return file.Size()
+}
 
 // connection is one connection to the file, for one goroutine at a time. Every
 // statement is prepared once in its life: to prepare one costs more than to run it.

@@ -95,7 +95,7 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	}
 	pragmas := []string{
 		fmt.Sprintf("page_size = %d", PageSize), "journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1",
-		fmt.Sprintf("cache_size = -%d", db.takeCache(options.Role)>>10),
+		fmt.Sprintf("cache_size = -%d", writerCache(fileSize(db.path))>>10),
 	}
 	if options.Role == Node {
 		pragmas = append(pragmas, noCheckpoint)

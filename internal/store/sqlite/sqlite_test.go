@@ -42,13 +42,23 @@ var newFile = storetest.PreparedFile(func(path string) error {
 	return db.Close()
 })
 
-// A large store's writer keeps more of it in memory, within bounds.
-func TestTheWritersCacheGrowsWithTheFile(t *testing.T) {
+// The writer's page cache grows with the file, within limits.
+func TestWriterCache_GrowsWithFile(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int64]int64{0: 8 << 20, 1 << 30: 8 << 20, 4 << 30: 16 << 20, 1 << 40: 48 << 20} {
 		if got := writerCache(size); got != want {
 			t.Errorf("for a file of %d bytes: %d; want %d", size, got, want)
 		}
+	}
+	path := newFile(t)
+	if err := os.Truncate(path, 4<<30); err != nil { // a hole behind the last page
+		t.Fatal(err)
+	}
+	db := open(t, path, Options{})
+	var kilobytes int64
+	err := db.writer.do(t.Context(), func(tx *tx) error { return tx.queryRow(`PRAGMA cache_size`).Scan(&kilobytes) })
+	if want := -writerCache(4<<30) >> 10; err != nil || kilobytes != want {
+		t.Errorf("cache_size = %d, %v; want %d", kilobytes, err, want)
 	}
 }
 
