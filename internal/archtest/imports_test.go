@@ -34,7 +34,7 @@ type rule struct {
 
 var (
 	// What computes, and touches nothing.
-	pure = []string{"signing", "internal/fault", "internal/money", "internal/subscription", "internal/failpoint"}
+	pure = []string{"signing", "internal/fault", "internal/money", "internal/strictjson", "internal/subscription", "internal/failpoint"}
 
 	// What wires or drives the whole module.
 	everywhere = []string{"..."}
@@ -57,6 +57,7 @@ var rules = []rule{
 	{path: "signing", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/fault", never: both(netHTTP, database), noClock: true},
 	{path: "internal/money", never: both(netHTTP, database), noClock: true},
+	{path: "internal/strictjson", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/telemetry", never: database},
 	{path: "internal/integrity", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/fileowner", never: both(netHTTP, database), stdlib: true, noClock: true},

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// readStrictly is a second reader of JSON, so that the first has somebody to
-// agree with. It cuts the text into words with one expression and reads those,
-// where parseObject goes through it byte by byte, or has encoding/json do so.
+// readStrictly is a second JSON parser to compare strictjson.Parse with. It splits the text
+// into tokens with one regular expression, where Parse reads byte by byte.
 func readStrictly(text string) (map[string]any, bool) {
 	r := &strictReader{ok: utf8.ValidString(text)}
 	for rest := text; rest != "" && r.ok; {
@@ -48,8 +47,9 @@ func (r *strictReader) next() string {
 }
 
 func (r *strictReader) value(inside int) any {
-	r.ok = r.ok && inside <= 32
 	switch first := r.next(); {
+	case inside >= 32 && (first == "{" || first == "["):
+		r.ok = false
 	case first == "{":
 		object := map[string]any{}
 		r.list("}", func() {

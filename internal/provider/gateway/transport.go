@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/failpoint"
+	"github.com/coaxhq/coax/internal/strictjson"
 )
 
 // maxAnswer is how much of an answer is read, headers and body each.
@@ -175,7 +176,7 @@ func read(response *http.Response) (reply, *failure) {
 	if len(body) > maxAnswer {
 		return reply{}, violation("the provider answered HTTP %d with more than %d bytes", code, maxAnswer)
 	}
-	fields, err := parseObject(body)
+	fields, err := strictjson.Parse(body)
 	if err != nil {
 		return reply{}, violation("the provider answered HTTP %d with something other than one strict JSON object: %v", code, err)
 	}

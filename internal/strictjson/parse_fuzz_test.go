@@ -1,25 +1,20 @@
-package httpapi
+package strictjson
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/coaxhq/coax/internal/fault"
 )
 
-// FuzzBody holds the body parser against a reference made of encoding/json and
-// the checks that it lacks: both take the same texts, and read the same in them.
-// Two spellings of one value have one canonical form, and the form keeps the
-// value.
-func FuzzBody(f *testing.F) {
+// FuzzParse compares Parse with a reference made of encoding/json and the checks that it
+// lacks: both accept the same texts and read the same values. Two spellings of one value
+// have one canonical form, and the form keeps the value.
+func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":"1","b":[1,2.5e-3,{"c":null}]}`, `{"a":"\ud83d\ude00"}`, `{"a":"<&>\u2028"}`, ` {"x" : [ ] } `, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"x":{"a":1,"a":2}}`, `{"x":[0,{"a":1,"b":{},"a":2}]}`,
 		`{"a":"\ud800"}`, `{"a":"\ud800\u0041"}`, `{"a":"\\ud800"}`, `[`, "{\"a\":\"\u007f\"}", "{\"a\":\"\xff\"}", `{"A":true,"a":-0}`, `{"a":01}`, `{"":{}}`, `{} {}`,
@@ -28,51 +23,38 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		body, err := parseBody(text)
-		reference, taken := referenceBody(text)
-		if taken != (err == nil) {
-			t.Fatalf("%q: %v; the reference takes it: %t", text, err, taken)
+		object, err := Parse(text)
+		reference, accepted := referenceParse(text)
+		if accepted != (err == nil) {
+			t.Fatalf("%q: %v; the reference accepts it: %t", text, err, accepted)
 		}
-		if !taken {
-			if fault.CodeOf(err) != fault.InvalidJSON {
-				t.Fatalf("%q: %v; want INVALID_JSON", text, err)
-			}
+		if !accepted {
 			return
 		}
-		var others []string
-		texts := map[string]string{}
-		for name, value := range reference {
-			if value, isText := value.(string); isText {
-				texts[name] = value
-			} else {
-				others = append(others, name)
-			}
+		if !reflect.DeepEqual(object, reference) {
+			t.Fatalf("%q: %q; want %q", text, object, reference)
 		}
-		slices.Sort(others)
-		slices.Sort(body.others)
-		if !maps.Equal(body.texts, texts) || !slices.Equal(body.others, others) {
-			t.Fatalf("%q: texts %q and others %q; want %q and %q", text, body.texts, body.others, texts, others)
+		canonical := Canonical(object)
+		if again, stillAccepted := referenceParse(canonical); !stillAccepted || !reflect.DeepEqual(again, reference) {
+			t.Fatalf("%q: the canonical form %s has another value", text, canonical)
 		}
-		if again, stillTaken := referenceBody(body.canonical); !stillTaken || !reflect.DeepEqual(again, reference) {
-			t.Fatalf("%q: the canonical form %s has another value", text, body.canonical)
-		}
-		respelled, err := parseBody(respell(text))
-		if err != nil || !bytes.Equal(respelled.canonical, body.canonical) {
-			t.Fatalf("%q: canonical %s; spelled as %q it is %s, %v", text, body.canonical, respell(text), respelled.canonical, err)
+		respelled, err := Parse(respell(text))
+		if err != nil || !bytes.Equal(Canonical(respelled), canonical) {
+			t.Fatalf("%q: canonical %s; spelled as %q it is %s, %v", text, canonical, respell(text), Canonical(respelled), err)
 		}
 	})
 }
 
 var escape = regexp.MustCompile(`\\(?:u([0-9A-Fa-f]{4})|.)`)
 
-// referenceBody reads a body with encoding/json, and refuses by other means what
-// that lets pass.
-func referenceBody(text []byte) (map[string]any, bool) {
+// referenceParse reads an object with encoding/json, and refuses by other means what that
+// accepts.
+func referenceParse(text []byte) (map[string]any, bool) {
 	if !utf8.Valid(text) || !json.Valid(text) {
 		return nil, false
 	}
-	// In JSON a backslash occurs in texts only, so every escape is found here.
-	openHalf := -1 // where the other half of a pair has to begin
+	// In JSON a backslash occurs in strings only, so every escape is found here.
+	openHalf := -1 // where the second half of a surrogate pair has to begin
 	for _, at := range escape.FindAllSubmatchIndex(text, -1) {
 		unit := ""
 		if at[2] >= 0 {
@@ -87,7 +69,7 @@ func referenceBody(text []byte) (map[string]any, bool) {
 			openHalf = at[1]
 		}
 	}
-	if openHalf >= 0 || !noNameTwice(json.NewDecoder(bytes.NewReader(text)), maxDepth) {
+	if openHalf >= 0 || !namesUnique(json.NewDecoder(bytes.NewReader(text)), MaxDepth) {
 		return nil, false
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -97,8 +79,8 @@ func referenceBody(text []byte) (map[string]any, bool) {
 	return object, err == nil && object != nil
 }
 
-// noNameTwice walks one value. It also refuses what is nested too deep.
-func noNameTwice(tokens *json.Decoder, left int) bool {
+// namesUnique reports whether no object of a value repeats a name and none is nested too deep.
+func namesUnique(tokens *json.Decoder, left int) bool {
 	token, _ := tokens.Token()
 	delim, nested := token.(json.Delim)
 	if !nested {
@@ -116,7 +98,7 @@ func noNameTwice(tokens *json.Decoder, left int) bool {
 			}
 			seen[name] = true
 		}
-		if !noNameTwice(tokens, left-1) {
+		if !namesUnique(tokens, left-1) {
 			return false
 		}
 	}
@@ -129,12 +111,12 @@ var (
 	literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 )
 
-// respell writes a JSON text in another way: spread over lines, and every letter
-// of its texts escaped.
+// respell writes the same JSON value differently: indented, and with every letter of its
+// strings escaped.
 func respell(text []byte) []byte {
 	var spread bytes.Buffer
 	if err := json.Indent(&spread, text, "\r", "\t"); err != nil {
-		panic(err) // the caller has seen that it is JSON
+		panic(err) // the caller passes valid JSON only
 	}
 	return literal.ReplaceAllFunc(spread.Bytes(), func(quoted []byte) []byte {
 		if bytes.ContainsRune(quoted, '\\') {
