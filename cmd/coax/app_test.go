@@ -20,9 +20,9 @@ func inProcess(t testing.TB, args ...string) e2e.Result {
 
 func TestInitHelp_ListsEverySetting(t *testing.T) {
 	t.Parallel()
-	help := e2e.OK(t, inProcess(t, "init", "--help")).Out
+	help := e2e.RequireOK(t, inProcess(t, "init", "--help")).Out
 	for _, setting := range server.Settings {
-		e2e.Mentions(t, "init --help", help, setting.Key, setting.Doc)
+		e2e.CheckMentions(t, "init --help", help, setting.Key, setting.Doc)
 	}
 }
 
@@ -38,16 +38,16 @@ func TestCommands_ExplainThemselves(t *testing.T) {
 			t.Errorf("%s: it does nothing", c.CommandPath())
 		}
 		path := strings.Fields(c.CommandPath())[1:]
-		got := e2e.OK(t, inProcess(t, append(path, "--help")...))
-		e2e.Mentions(t, c.CommandPath()+" --help", got.Out, "Usage:", "--help")
+		got := e2e.RequireOK(t, inProcess(t, append(path, "--help")...))
+		e2e.CheckMentions(t, c.CommandPath()+" --help", got.Out, "Usage:", "--help")
 		for _, inner := range c.Commands() {
-			e2e.Mentions(t, c.CommandPath()+" --help", got.Out, inner.Name(), inner.Short)
+			e2e.CheckMentions(t, c.CommandPath()+" --help", got.Out, inner.Name(), inner.Short)
 			visit(inner)
 		}
 	}
 	visit(root)
 
 	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
-		e2e.Mentions(t, "the first help", e2e.OK(t, inProcess(t, args...)).Out, "demo", "serve", "init", "migrate", "admin", "call", "sign", "version", "completion")
+		e2e.CheckMentions(t, "the first help", e2e.RequireOK(t, inProcess(t, args...)).Out, "demo", "serve", "init", "migrate", "admin", "call", "sign", "version", "completion")
 	}
 }

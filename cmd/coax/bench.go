@@ -247,7 +247,7 @@ func configOf(credentials string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the credentials: %w", err)
 	}
-	var line demo.Line
+	var line demo.Info
 	if err := json.Unmarshal(text, &line); err != nil {
 		return "", fmt.Errorf("the credentials in %s are not the JSON object that demo writes: %w", credentials, err)
 	}

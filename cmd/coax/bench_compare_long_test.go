@@ -38,13 +38,13 @@ func TestBenchCompareMeasuresEverythingAndProvesTheBooks(t *testing.T) {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.Out, p.Err)
 	}
 	benchEmpty(t, temp)
-	e2e.Mentions(t, "the table", p.Out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
+	e2e.CheckMentions(t, "the table", p.Out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
 		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 1 client",
 		"renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
 		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "p99 of renewals on SQLite beside reviews ÷ alone",
 		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "p99 of renewals on PostgreSQL beside a vacuum ÷ alone", "renewals on SQLite, calls kept ÷ not kept",
 		"balance on PostgreSQL, calls kept ÷ not kept", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
-	e2e.Mentions(t, "the progress", p.Err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
+	e2e.CheckMentions(t, "the progress", p.Err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
 	report := benchCompared(t, out)
 	if !report.Quick || len(report.Figures) != 35 || len(report.Ratios) != 19 || len(report.Sizes) != 4 {
 		t.Errorf("%d figures, %d ratios, %d sizes; want 35, 19 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
@@ -67,7 +67,7 @@ func TestBenchCompareLoadsStoresThatHaveGrown(t *testing.T) {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.Out, p.Err)
 	}
 	benchEmpty(t, temp)
-	e2e.Mentions(t, "the report", p.Out.String(), "thousand operations ÷ of 100", "the store that has grown on SQLite had 20", "the store that has grown on PostgreSQL had 20")
+	e2e.CheckMentions(t, "the report", p.Out.String(), "thousand operations ÷ of 100", "the store that has grown on SQLite had 20", "the store that has grown on PostgreSQL had 20")
 	report := benchCompared(t, out)
 	if len(report.Figures) != 4 || len(report.Ratios) != 2 || len(report.Sizes) != 2 {
 		t.Errorf("%d figures, %d ratios, %d sizes; want 4, 2 and 2", len(report.Figures), len(report.Ratios), len(report.Sizes))
@@ -138,7 +138,7 @@ func TestBenchCompareThatIsStoppedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	temp, out := benchFolder(t), t.TempDir()
 	p := benchCompareIn(t, temp, out, "--quick", "--only", "reads,sqlite")
-	if !p.Err.Until("bare TLS handler, 1 client: ", p.Ended) {
+	if !p.Err.WaitFor("bare TLS handler, 1 client: ", p.Ended) {
 		t.Fatalf("it did not begin:\n%s", p.Err)
 	}
 	if code := p.Terminate(); code != e2e.ExitRefused || !strings.Contains(p.Err.String(), "\ncoax: interrupted") {
@@ -156,7 +156,7 @@ func TestBenchCompareThatIsKilledTakesItsProcessesAlong(t *testing.T) {
 	}
 	temp := benchFolder(t)
 	p := benchCompareIn(t, temp, t.TempDir(), "--quick", "--only", "reads,sqlite")
-	if !p.Err.Until("bare TLS handler, 1 client: ", p.Ended) {
+	if !p.Err.WaitFor("bare TLS handler, 1 client: ", p.Ended) {
 		t.Fatalf("it did not begin:\n%s", p.Err)
 	}
 	if running := benchRunning(t, temp); len(running) < 2 {

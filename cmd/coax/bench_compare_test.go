@@ -44,7 +44,7 @@ func benchCompared(t *testing.T, out string) compare.Report {
 		t.Fatalf("the reports are %q (%v); want one", files, err)
 	}
 	var report compare.Report
-	if err := json.Unmarshal([]byte(e2e.Read(t, files[0])), &report); err != nil {
+	if err := json.Unmarshal([]byte(e2e.ReadFile(t, files[0])), &report); err != nil {
 		t.Fatal(err)
 	}
 	return report
@@ -59,7 +59,7 @@ func TestBenchCompare_Reads(t *testing.T) {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.Out, p.Err)
 	}
 	benchEmpty(t, temp)
-	e2e.Mentions(t, "the table", p.Out.String(), "p50 ms", "p99 ms", "generator", "balance ÷ bare TLS handler, 16 clients")
+	e2e.CheckMentions(t, "the table", p.Out.String(), "p50 ms", "p99 ms", "generator", "balance ÷ bare TLS handler, 16 clients")
 	if report := benchCompared(t, out); len(report.Problems) > 0 || len(report.Ratios) != 3 || len(report.Figures) != 7 {
 		t.Errorf("problems %q, %d figures and %d ratios; want none, and 7 and 3 as of reads alone", report.Problems, len(report.Figures), len(report.Ratios))
 	}

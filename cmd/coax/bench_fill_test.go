@@ -30,7 +30,7 @@ func TestBenchFillMakesAStoreOnceAndANodesToolsWorkOnIt(t *testing.T) {
 		t.Errorf("%+v; want the same again", again)
 	}
 	text := e2e.Run(t, "bench", "fill", "--operations", "1000", "--cache", cache)
-	e2e.Mentions(t, "the second time", text.Out, first.Folder+" was there already: ", " subscribers of 50 operators; ", " bytes for each operation\n")
+	e2e.CheckMentions(t, "the second time", text.Out, first.Folder+" was there already: ", " subscribers of 50 operators; ", " bytes for each operation\n")
 
 	house := t.TempDir()
 	if got := e2e.Run(t, "init", "--dir", house); got.Code != e2e.ExitDone {

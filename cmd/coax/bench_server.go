@@ -25,7 +25,7 @@ const benchServerPatience = time.Minute
 // folder of its own.
 type benchServer struct {
 	folder string
-	line   demo.Line
+	line   demo.Info
 	cmd    *exec.Cmd
 	// hold is the other end of the server's standard input. The server ends when
 	// it is closed, which the system does if we are killed.

@@ -24,7 +24,7 @@ var benchShort = []string{"--duration", "1s", "--warmup", "0s", "--connections",
 // benchIn starts a bench with a server of its own, whose folder is in temp.
 func benchIn(t *testing.T, temp string, args ...string) *e2e.Process {
 	t.Helper()
-	p := e2e.LaunchProgram(t, e2e.Coax(t), []string{"TMPDIR=" + temp}, append([]string{"bench"}, args...)...)
+	p := e2e.LaunchProgram(t, e2e.Binary(t), []string{"TMPDIR=" + temp}, append([]string{"bench"}, args...)...)
 	t.Cleanup(func() { p.Kill() })
 	return p
 }
@@ -85,11 +85,11 @@ func TestBenchAloneStartsAServerAndLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.Out, p.Err)
 	}
 	out := p.Out.String()
-	e2e.Mentions(t, "the report", out, "4 connections, each with one request at a time", "4 operators of the bench's own (lco 2 to 5), 1000000 requests a minute each",
+	e2e.CheckMentions(t, "the report", out, "4 connections, each with one request at a time", "4 operators of the bench's own (lco 2 to 5), 1000000 requests a minute each",
 		"200 subscribers and 8 plans: 1600 within two minutes", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms", "\nreads ", "\nrenewals ",
 		" 0 in review, 0 without a clear answer, 0 refused\n", " 0 needs_review, 0 processing, 0 failed\n", " 0.00 held, ",
 		"\nThe audit of the whole store:\n", "\nsubscribers           200\n", "\nEverything agrees.\n")
-	e2e.Mentions(t, "the progress", p.Err.String(), "starting a server", "imported 200 of 200", "auditing the books")
+	e2e.CheckMentions(t, "the progress", p.Err.String(), "starting a server", "imported 200 of 200", "auditing the books")
 	benchEmpty(t, temp)
 	match := benchServerLine.FindStringSubmatch(out)
 	if match == nil {
@@ -106,7 +106,7 @@ func TestBenchThatIsStoppedEndsItsServerAndRemovesItsFolder(t *testing.T) {
 			t.Parallel()
 			temp := t.TempDir()
 			p := benchIn(t, temp, "--duration", "10m", "--connections", "2", "--subscribers", "4")
-			if !p.Out.Until("started for this", p.Ended) {
+			if !p.Out.WaitFor("started for this", p.Ended) {
 				t.Fatalf("it did not begin:\n%s", p.Err)
 			}
 			server := benchServerLine.FindStringSubmatch(p.Out.String())[1]
@@ -123,7 +123,7 @@ func TestBenchThatIsKilledTakesItsServerAlong(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	p := benchIn(t, t.TempDir(), "--duration", "10m", "--connections", "2", "--subscribers", "4")
-	if !p.Out.Until("started for this", p.Ended) {
+	if !p.Out.WaitFor("started for this", p.Ended) {
 		t.Fatalf("it did not begin:\n%s", p.Err)
 	}
 	p.Kill()
@@ -137,14 +137,14 @@ func TestBenchAloneIgnoresTheSettingsOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
-	p := e2e.LaunchProgram(t, e2e.Coax(t), []string{
-		"TMPDIR=" + t.TempDir(), "COAX_STORE_URL=sqlite:" + e2e.AuditPath(h), "COAX_SECRETS_MASTER_KEY_FILE=" + filepath.Join(h.Folder, "master.key"),
+	p := e2e.LaunchProgram(t, e2e.Binary(t), []string{
+		"TMPDIR=" + t.TempDir(), "COAX_STORE_URL=sqlite:" + e2e.StorePath(h), "COAX_SECRETS_MASTER_KEY_FILE=" + filepath.Join(h.Folder, "master.key"),
 	}, append([]string{"bench", "--json"}, benchShort...)...)
 	t.Cleanup(func() { p.Kill() })
 	if code := p.Wait(); code != e2e.ExitDone {
 		t.Fatalf("it ended with %d; want 0\n%s", code, p.Err)
 	}
-	if diff := e2e.Difference(before, h.Dump()); diff != "" {
+	if diff := e2e.Diff(before, h.Dump()); diff != "" {
 		t.Errorf("it worked on the store of the environment:\n%s", diff)
 	}
 }
@@ -153,18 +153,18 @@ func TestBenchOfAGivenServerSpendsNobodysMoney(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
+	e2e.StartDemo(t, folder)
 	h := e2e.InstallAt(t, folder)
 	got, report := benchAgainst(t, folder)
 	if got.Code != e2e.ExitDone || !report.OK || len(report.Problems) != 0 {
 		t.Fatalf("want exit 0 and no problems; %s", got)
 	}
-	e2e.Mentions(t, "the progress", got.Err, "preparing 200 subscribers", "tidying up", "auditing the books")
+	e2e.CheckMentions(t, "the progress", got.Err, "preparing 200 subscribers", "tidying up", "auditing the books")
 
 	if names := strings.Join(e2e.FieldNames(t, got.Out), " "); names != "ok problems server load phases books audit" {
 		t.Errorf("the JSON has %s", names)
 	}
-	e2e.Mentions(t, "the JSON", got.Out, `"latency_ms":{"mean":`, `"p50":`, `"p90":`, `"p99":`, `"p99_9":`, `"max":`, `"answers":{"200 OK":`, `"kinds":{"balance":`)
+	e2e.CheckMentions(t, "the JSON", got.Out, `"latency_ms":{"mean":`, `"p50":`, `"p90":`, `"p99":`, `"p99_9":`, `"max":`, `"answers":{"200 OK":`, `"kinds":{"balance":`)
 	if len(report.Phases) != 2 || report.Phases[0].Name != "reads" || report.Phases[1].Name != "renewals" {
 		t.Fatalf("phases: %+v; want reads, then renewals", report.Phases)
 	}
@@ -187,20 +187,20 @@ func TestBenchOfAGivenServerSpendsNobodysMoney(t *testing.T) {
 	}
 
 	// What is left is the bench's own, called so, and good for nothing any more.
-	e2e.Mentions(t, "the given operator's wallet", h.JSON("wallet", "show", "--lco", "1"), `"wallet_balance":10000.00`)
-	operators := e2e.Array(t, h.JSON("lco", "list"))
+	e2e.CheckMentions(t, "the given operator's wallet", h.JSON("wallet", "show", "--lco", "1"), `"wallet_balance":10000.00`)
+	operators := e2e.JSONArray(t, h.JSON("lco", "list"))
 	if len(operators) != 5 {
 		t.Fatalf("%d operators; want the given one and the bench's four", len(operators))
 	}
 	for _, operator := range operators[1:] {
-		e2e.Mentions(t, "an operator of the bench", operator, `"name":"Coax bench 20`, `"status":"inactive"`)
-		id := e2e.Shape(t, operator, append(slices.Clone(e2e.OperatorShape), "undelete_until moment?")...)["lco_id"]
-		e2e.Mentions(t, "its wallet", h.JSON("wallet", "show", "--lco", id), `"wallet_balance":0.00`)
+		e2e.CheckMentions(t, "an operator of the bench", operator, `"name":"Coax bench 20`, `"status":"inactive"`)
+		id := e2e.CheckShape(t, operator, append(slices.Clone(e2e.OperatorShape), "undelete_until moment?")...)["lco_id"]
+		e2e.CheckMentions(t, "its wallet", h.JSON("wallet", "show", "--lco", id), `"wallet_balance":0.00`)
 		if key := h.JSON("key", "list", "--lco", id); strings.Contains(key, `"revoked_at":null`) {
 			t.Errorf("a key of the bench is still good: %s", key)
 		}
 	}
-	plans := e2e.OK(t, e2e.Run(t, "call", "GET", "plans", "--credentials", filepath.Join(folder, "demo.json"))).Out
+	plans := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "plans", "--credentials", filepath.Join(folder, "demo.json"))).Out
 	if strings.Contains(plans, "BENCH") || !strings.Contains(plans, "BASIC-1") {
 		t.Errorf("the catalogue after the bench:\n%s", plans)
 	}
@@ -213,7 +213,7 @@ func TestBenchOfAGivenServerSpendsNobodysMoney(t *testing.T) {
 func TestBenchUsage(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	given := []string{"--credentials", e2e.Write(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:9/api/v1","config":"`+h.Config+`"}`)}
+	given := []string{"--credentials", e2e.WriteFile(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:9/api/v1","config":"`+h.Config+`"}`)}
 	for _, test := range []struct {
 		args []string
 		want []string
@@ -234,10 +234,10 @@ func TestBenchUsage(t *testing.T) {
 		{[]string{"--subscribers", "1000001"}, []string{"64 to 1000000"}},
 		{append(given, "--connections", "300"), []string{"256 from one address", "server.max_connections_per_address"}},
 	} {
-		e2e.WrongUsage(t, e2e.Run(t, append([]string{"bench"}, test.args...)...), test.want...)
+		e2e.CheckUsageError(t, e2e.Run(t, append([]string{"bench"}, test.args...)...), test.want...)
 	}
-	e2e.Refusal(t, e2e.Run(t, "bench", "--credentials", filepath.Join(t.TempDir(), "none.json")), "read the credentials")
-	e2e.Refusal(t, e2e.Run(t, append([]string{"bench", "--config", filepath.Join(t.TempDir(), "none.toml")}, given...)...), "there is no configuration")
-	help := e2e.OK(t, e2e.Run(t, "bench", "--help")).Out
-	e2e.Mentions(t, "the help", help, "--duration", "--warmup", "--connections", "--only", "--reads", "--subscribers", "--credentials", "--config", "--json", "--remote-provider", "TMPDIR", "closed loop")
+	e2e.CheckRefused(t, e2e.Run(t, "bench", "--credentials", filepath.Join(t.TempDir(), "none.json")), "read the credentials")
+	e2e.CheckRefused(t, e2e.Run(t, append([]string{"bench", "--config", filepath.Join(t.TempDir(), "none.toml")}, given...)...), "there is no configuration")
+	help := e2e.RequireOK(t, e2e.Run(t, "bench", "--help")).Out
+	e2e.CheckMentions(t, "the help", help, "--duration", "--warmup", "--connections", "--only", "--reads", "--subscribers", "--credentials", "--config", "--json", "--remote-provider", "TMPDIR", "closed loop")
 }

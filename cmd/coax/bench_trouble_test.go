@@ -16,8 +16,8 @@ func TestBenchExitsWithOneIfTheBooksDoNotAgree(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
-	e2e.AuditDamage(e2e.InstallAt(t, folder), `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
+	e2e.StartDemo(t, folder)
+	e2e.ExecOnInstall(e2e.InstallAt(t, folder), `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
 	got, report := benchAgainst(t, folder, "--only", "reads", "--reads", "balance")
 	if got.Code != e2e.ExitRefused || report.OK || report.Audit.OK || !strings.Contains(strings.Join(report.Problems, "\n"), "the audit finds 3 violations") {
 		t.Errorf("want exit 1 and what the audit found; %s", got)
@@ -29,8 +29,8 @@ func TestBenchExitsWithOneIfTheBooksDoNotAgree(t *testing.T) {
 	if text.Code != e2e.ExitRefused {
 		t.Errorf("want exit 1; %s", text)
 	}
-	e2e.Mentions(t, "the text", text.Out, "\nM1 lco 1: ", "\nproblem: the audit finds 3 violations\n")
-	e2e.Mentions(t, "the last word", text.Err, "coax: 1 problem; the first: the audit finds 3 violations\n")
+	e2e.CheckMentions(t, "the text", text.Out, "\nM1 lco 1: ", "\nproblem: the audit finds 3 violations\n")
+	e2e.CheckMentions(t, "the last word", text.Err, "coax: 1 problem; the first: the audit finds 3 violations\n")
 }
 
 // Somebody at the till while the bench runs.
@@ -38,9 +38,9 @@ func TestBenchNoticesMoneyThatMovedBesideIt(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
+	e2e.StartDemo(t, folder)
 	// Whatever is renewed is charged a paisa too much, behind the service's back.
-	e2e.AuditDamage(e2e.InstallAt(t, folder), e2e.StoreTrigger("AFTER UPDATE OF balance_paise ON wallets", "new.balance_paise < old.balance_paise AND new.entries = 5",
+	e2e.ExecOnInstall(e2e.InstallAt(t, folder), e2e.StoreTrigger("AFTER UPDATE OF balance_paise ON wallets", "new.balance_paise < old.balance_paise AND new.entries = 5",
 		"UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = new.operator_id"))
 	got, report := benchAgainst(t, folder, "--only", "renewals")
 	if got.Code != e2e.ExitRefused || report.OK || !strings.Contains(strings.Join(report.Problems, "\n"), "the wallets hold ") {
@@ -52,20 +52,20 @@ func TestBenchSaysWhenSubscribersRunOut(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
+	e2e.StartDemo(t, folder)
 	got, report := benchAgainst(t, folder, "--only", "renewals", "--duration", "1h", "--connections", "2", "--subscribers", "20")
 	if got.Code != e2e.ExitDone || report.Books.Stored.Success == 0 || report.Books.Stored.Success > 160 {
 		t.Fatalf("want exit 0 and at most 20 × 8 renewals; %s", got)
 	}
-	e2e.Mentions(t, "why it ended early", report.Phases[0].EndedEarly, "each of the 20 subscribers was renewed with each of the 8 plans", "give --subscribers ", "to load for 1h0m0s")
+	e2e.CheckMentions(t, "why it ended early", report.Phases[0].EndedEarly, "each of the 20 subscribers was renewed with each of the 8 plans", "give --subscribers ", "to load for 1h0m0s")
 }
 
 func TestBenchCountsAnswersThatNoSoundServerGives(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
-	e2e.AuditDamage(e2e.InstallAt(t, folder), e2e.StoreTrigger("BEFORE INSERT ON operations", "new.plan_id LIKE 'BENCH-%-2'", "SELECT RAISE(ABORT, 'broken')"))
+	e2e.StartDemo(t, folder)
+	e2e.ExecOnInstall(e2e.InstallAt(t, folder), e2e.StoreTrigger("BEFORE INSERT ON operations", "new.plan_id LIKE 'BENCH-%-2'", "SELECT RAISE(ABORT, 'broken')"))
 	got, report := benchAgainst(t, folder, "--only", "renewals", "--duration", "1h", "--subscribers", "40")
 	if got.Code != e2e.ExitRefused || report.OK || !report.Audit.OK {
 		t.Errorf("want exit 1 for the answers, though the books agree; %s", got)
@@ -83,7 +83,7 @@ func TestBenchInAnOutageCallsNoHeldMoneyLost(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	_, line := e2e.DemoIn(t, folder)
+	_, line := e2e.StartDemo(t, folder)
 	loading := e2e.Serve(t, nil, "\nrenewals ", "bench", "--credentials", filepath.Join(folder, "demo.json"), "--only", "renewals",
 		"--duration", "1h", "--warmup", "0s", "--connections", "4", "--subscribers", "600")
 	response, err := http.Post(line.SimulatorURL+"/control/status", "application/json", strings.NewReader(`{"mode":"down"}`))
@@ -95,7 +95,7 @@ func TestBenchInAnOutageCallsNoHeldMoneyLost(t *testing.T) {
 	if code != e2e.ExitRefused || strings.Count(out, "\nproblem: ") != 1 || strings.Contains(out, " 0.00 held") {
 		t.Errorf("exit %d; want 1, for the 503s alone, and money held:\n%s", code, out)
 	}
-	e2e.Mentions(t, "the report", out, " times 202 PENDING_REVIEW\n", "ended early: nobody was left to renew", "Everything agrees.\n")
+	e2e.CheckMentions(t, "the report", out, " times 202 PENDING_REVIEW\n", "ended early: nobody was left to renew", "Everything agrees.\n")
 	if !regexp.MustCompile(`\nproblem: renewals: \d+ times 503 SERVICE_UNAVAILABLE\n`).MatchString(out) {
 		t.Errorf("the problem is another:\n%s", out)
 	}
@@ -105,7 +105,7 @@ func TestBenchThatCannotBeginTidiesUp(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
+	e2e.StartDemo(t, folder)
 	// The key is made in one store, and the server has another.
 	other := e2e.NewInstall(t)
 	got := e2e.Run(t, append([]string{"bench", "--credentials", filepath.Join(folder, "demo.json"), "--config", other.Config, "--only", "reads", "--reads", "balance"}, benchShort...)...)
@@ -121,14 +121,14 @@ func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	_, line := e2e.DemoIn(t, folder)
+	_, line := e2e.StartDemo(t, folder)
 	h := e2e.InstallAt(t, folder)
 	line.Config = filepath.Join(t.TempDir(), "elsewhere.toml") // as on another machine
 	text, err := json.Marshal(line)
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := e2e.Write(t, filepath.Join(t.TempDir(), "demo.json"), string(text))
+	elsewhere := e2e.WriteFile(t, filepath.Join(t.TempDir(), "demo.json"), string(text))
 	before := h.JSON("log")
 	load := func(args ...string) e2e.Result {
 		return e2e.Run(t, append([]string{"bench", "--credentials", elsewhere, "--duration", "300ms", "--warmup", "0s", "--connections", "4"}, args...)...)
@@ -137,7 +137,7 @@ func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
 	if got.Code != e2e.ExitDone {
 		t.Fatalf("want exit 0; %s", got)
 	}
-	e2e.Mentions(t, "the report", got.Out, "the given key, of 60 requests a minute: nine tenths of that are used", "only reads", "--config FILE", "\nreads ")
+	e2e.CheckMentions(t, "the report", got.Out, "the given key, of 60 requests a minute: nine tenths of that are used", "only reads", "--config FILE", "\nreads ")
 	for _, never := range []string{"\nrenewals ", "times 429", "audit"} {
 		if strings.Contains(got.Out, never) {
 			t.Errorf("the report mentions %q:\n%s", never, got.Out)
@@ -148,8 +148,8 @@ func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.Out), &report); err != nil || !report.OK || report.Audit != nil || report.Books != nil || report.Load.RateLimit != 60 || report.Phases[0].Kinds["plans"] == 0 {
 		t.Errorf("want plans read and no books; %s", got)
 	}
-	e2e.WrongUsage(t, load("--only", "renewals"), "--config FILE", "never with somebody's money")
-	e2e.WrongUsage(t, load("--reads", "transaction"), "--config FILE", "balance or plans")
+	e2e.CheckUsageError(t, load("--only", "renewals"), "--config FILE", "never with somebody's money")
+	e2e.CheckUsageError(t, load("--reads", "transaction"), "--config FILE", "balance or plans")
 	if after := h.JSON("log"); after != before {
 		t.Errorf("staff is said to have acted:\n%s", after)
 	}
@@ -158,7 +158,7 @@ func TestBenchWithoutAConfigurationOnlyReads(t *testing.T) {
 	if text, err = json.Marshal(line); err != nil {
 		t.Fatal(err)
 	}
-	e2e.Write(t, elsewhere, string(text))
+	e2e.WriteFile(t, elsewhere, string(text))
 	if got := load(); got.Code != e2e.ExitRefused || !strings.Contains(got.Err, "INVALID_SIGNATURE") {
 		t.Errorf("with a wrong secret: want exit 1 and the answer; %s", got)
 	}
@@ -168,13 +168,13 @@ func TestBenchSendsNoOrdersToAProviderElsewhereUnasked(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
+	e2e.StartDemo(t, folder)
 	h := e2e.InstallAt(t, folder)
 	before := h.JSON("log")
 	load := []string{"bench", "--json", "--credentials", filepath.Join(folder, "demo.json"), "--set", "provider.url=https://192.0.2.1"}
 	load = append(load, benchShort...)
-	e2e.WrongUsage(t, e2e.Run(t, load...), "https://192.0.2.1", "--only reads", "--remote-provider")
-	e2e.WrongUsage(t, e2e.Run(t, append(load, "--only", "reads", "--reads", "transaction")...), "--remote-provider")
+	e2e.CheckUsageError(t, e2e.Run(t, load...), "https://192.0.2.1", "--only reads", "--remote-provider")
+	e2e.CheckUsageError(t, e2e.Run(t, append(load, "--only", "reads", "--reads", "transaction")...), "--remote-provider")
 	if after := h.JSON("log"); after != before {
 		t.Errorf("it was refused, and staff is said to have acted:\n%s", after)
 	}

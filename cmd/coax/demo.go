@@ -168,7 +168,7 @@ func passkeysURL(panel string) string {
 
 // announce says that the demo is ready: to a script in one line, to a person
 // with what to do first.
-func (a *app) announce(line demo.Line, folder string) error {
+func (a *app) announce(line demo.Info, folder string) error {
 	if a.asJSON {
 		return json.NewEncoder(a.out).Encode(line)
 	}

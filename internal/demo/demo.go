@@ -17,7 +17,7 @@ import (
 
 // Line is what demo --json prints, and what it keeps in DIR/demo.json. A
 // demo may keep a secret in a file; the service itself cannot show one twice.
-type Line struct {
+type Info struct {
 	BaseURL      string `json:"base_url"`
 	CACert       string `json:"ca_cert"`
 	Config       string `json:"config"`
@@ -132,8 +132,8 @@ func inEnvironment(environ []string, key string) bool {
 }
 
 // readLine reads what an earlier start kept; nothing, if there was none.
-func readLine(path string) (Line, error) {
-	var line Line
+func readLine(path string) (Info, error) {
+	var line Info
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return line, nil
@@ -147,7 +147,7 @@ func readLine(path string) (Line, error) {
 	return line, nil
 }
 
-func KeepLine(path string, line Line) error {
+func KeepLine(path string, line Info) error {
 	text, err := json.Marshal(line)
 	if err != nil {
 		return err

@@ -18,15 +18,15 @@ import (
 // Furnish gives a new demo its operator, money, plans, key and logins. It can be
 // repeated: a demo that was killed while being furnished is completed, and one that
 // an older release furnished gets what it lacks.
-func Furnish(ctx context.Context, n *server.Node, keptAt string) (Line, error) {
+func Furnish(ctx context.Context, n *server.Node, keptAt string) (Info, error) {
 	return FurnishFrom(ctx, n, keptAt, fromNow(n))
 }
 
-func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins beginning) (Line, error) {
+func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins beginning) (Info, error) {
 	service := admin.NewService(n.Store, n.Vault, begins.actor, begins.Now)
 	operators, err := service.Operators(ctx)
 	if err != nil {
-		return Line{}, err
+		return Info{}, err
 	}
 	var operatorID int64
 	if len(operators) > 0 {
@@ -34,7 +34,7 @@ func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins begi
 	} else {
 		operator, err := service.CreateOperator(ctx, "Demo Cable", admin.OperatorChange{CommissionBPS: new(250)})
 		if err != nil {
-			return Line{}, err
+			return Info{}, err
 		}
 		operatorID = operator.ID
 	}
@@ -61,7 +61,7 @@ func FurnishFrom(ctx context.Context, n *server.Node, keptAt string, begins begi
 }
 
 // furnishTrade gives the operator what it needs to sell through the API.
-func furnishTrade(ctx context.Context, n *server.Node, service *admin.Service, operatorID int64, begins beginning, line *Line) error {
+func furnishTrade(ctx context.Context, n *server.Node, service *admin.Service, operatorID int64, begins beginning, line *Info) error {
 	if err := furnishCatalogue(ctx, n, service, begins.Now()); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func furnishCatalogue(ctx context.Context, n *server.Node, service *admin.Servic
 // furnishLogins makes the demo's three logins where the store has none of that name.
 // Their passwords are kept before they are used, so that a demo that is killed in
 // between knows them all the same. What a person has made of a login since is theirs.
-func furnishLogins(ctx context.Context, service *admin.Service, operatorID int64, keptAt string, line *Line) error {
+func furnishLogins(ctx context.Context, service *admin.Service, operatorID int64, keptAt string, line *Info) error {
 	for _, one := range []struct {
 		kept *Login
 		made admin.NewLogin

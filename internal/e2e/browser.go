@@ -30,7 +30,7 @@ import (
 // Browser is somebody at the pages, without a script: it keeps cookies, sends
 // forms as browsers do, and follows a redirect only when told to.
 type Browser struct {
-	W    *Env
+	Env  *Env
 	t    testing.TB
 	HTTP *http.Client
 	// password is the one that was last used to sign in.
@@ -51,17 +51,17 @@ func (w *Env) Browser(t testing.TB) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Browser{W: w, t: t, HTTP: &http.Client{
+	return &Browser{Env: w, t: t, HTTP: &http.Client{
 		Transport: w.HTTP.Transport, Jar: jar, Timeout: time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-func (w *Env) At(path string) string { return strings.TrimSuffix(w.Line.BaseURL, "/api/v1") + path }
+func (w *Env) URL(path string) string { return strings.TrimSuffix(w.Demo.BaseURL, "/api/v1") + path }
 
 func (b *Browser) Get(path string) Page {
 	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.W.At(path), nil)
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.Env.URL(path), nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func (b *Browser) Post(path string, form url.Values) Page {
 
 func (b *Browser) Form(path string, form url.Values) *http.Request {
 	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.W.At(path), strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.Env.URL(path), strings.NewReader(form.Encode()))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (b *Browser) Send(request *http.Request) Page {
 // InlineThing finds what the policy of pages forbids in one: a script or a style
 // that is written into it. Every answer is looked through, and under the race
 // detector a regular expression would take longer than the page.
-func InlineThing(body string) string {
+func FindInlineCode(body string) string {
 	body = strings.Join(strings.Fields(strings.ToLower(body)), " ")
 	for _, forbidden := range []string{"<style", " style=", "javascript:"} {
 		if strings.Contains(body, forbidden) {
@@ -160,7 +160,7 @@ func checkProtection(t testing.TB, request *http.Request, got Page) {
 		t.Errorf("%s: permissions policy %q, request id %q", what, got.Header.Get("Permissions-Policy"), got.Header.Get("X-Request-Id"))
 	}
 	if strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") {
-		if found := InlineThing(got.Body); found != "" {
+		if found := FindInlineCode(got.Body); found != "" {
 			t.Errorf("%s: the page has %q, which its own policy forbids", what, found)
 		}
 	}
@@ -181,7 +181,7 @@ func (p Page) Shows(t testing.TB, status int, want ...string) Page {
 }
 
 // Sends demands that a page sends the browser on, and where.
-func (p Page) Sends(t testing.TB, where string) Page {
+func (p Page) RedirectsTo(t testing.TB, where string) Page {
 	t.Helper()
 	if p.Status != http.StatusSeeOther || p.Location != where {
 		t.Errorf("status %d to %q; want 303 to %q\n%s", p.Status, p.Location, where, p.Body)
@@ -197,15 +197,15 @@ func (b *Browser) SignIn(username, password string) Page {
 }
 
 // As is a browser in which the demo's login is signed in.
-func (w *Env) As(t testing.TB, who demo.Login) *Browser {
+func (w *Env) SignIn(t testing.TB, who demo.Login) *Browser {
 	t.Helper()
 	b := w.Browser(t)
-	b.SignIn(who.Username, who.Password).Sends(t, "/")
+	b.SignIn(who.Username, who.Password).RedirectsTo(t, "/")
 	return b
 }
 
 // Person makes a login whose password is not to be changed first.
-func (w *Env) Person(t testing.TB, username string, role login.Role, operatorID int64) demo.Login {
+func (w *Env) NewLogin(t testing.TB, username string, role login.Role, operatorID int64) demo.Login {
 	t.Helper()
 	who := demo.Login{Username: username, Password: login.NewPassword()}
 	if _, _, err := w.Admin.CreateLogin(context.Background(), admin.NewLogin{
@@ -216,25 +216,25 @@ func (w *Env) Person(t testing.TB, username string, role login.Role, operatorID 
 	return who
 }
 
-var OfferedKey = regexp.MustCompile(`secret=([A-Z2-7]+)`)
+var TOTPKeyPattern = regexp.MustCompile(`secret=([A-Z2-7]+)`)
 
 // Enrol sets up codes from an app as the first second factor, and returns their key and the
 // page with the recovery codes.
-func (b *Browser) Enrol() (key string, codes Page) {
+func (b *Browser) EnrolTOTP() (key string, codes Page) {
 	b.t.Helper()
 	offer := b.Post("/account/second-factor/offer", url.Values{"password": {b.password}}).Shows(b.t, http.StatusOK, "<svg")
-	found := OfferedKey.FindStringSubmatch(offer.Body)
+	found := TOTPKeyPattern.FindStringSubmatch(offer.Body)
 	if found == nil {
 		b.t.Fatalf("the page offers no key:\n%s", offer.Body)
 	}
-	form := offer.Hidden()
-	form.Set("code", CodeAt(b.t, found[1], b.W.Now()))
+	form := offer.HiddenFields()
+	form.Set("code", TOTPCode(b.t, found[1], b.Env.Now()))
 	return found[1], b.Post("/account/second-factor", form)
 }
 
 // CodeAt is the code that an app shows at a moment: RFC 6238, written down once
 // more, because a test that asked the product would agree with it.
-func CodeAt(t testing.TB, key string, at time.Time) string {
+func TOTPCode(t testing.TB, key string, at time.Time) string {
 	t.Helper()
 	secret, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(key)
 	if err != nil {
@@ -250,7 +250,7 @@ func CodeAt(t testing.TB, key string, at time.Time) string {
 var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
 
 // Hidden is what the form of a page carries along.
-func (p Page) Hidden() url.Values {
+func (p Page) HiddenFields() url.Values {
 	form := url.Values{}
 	for _, field := range hiddenField.FindAllStringSubmatch(p.Body, -1) {
 		form.Set(field[1], field[2])
@@ -259,9 +259,9 @@ func (p Page) Hidden() url.Values {
 }
 
 // KeysOf are the keys of the demo's operator.
-func (w *Env) KeysOf(t *testing.T) []access.Credential {
+func (w *Env) DemoKeys(t *testing.T) []access.Credential {
 	t.Helper()
-	keys, err := w.Admin.Keys(t.Context(), w.Line.LCOID)
+	keys, err := w.Admin.Keys(t.Context(), w.Demo.LCOID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,15 +270,15 @@ func (w *Env) KeysOf(t *testing.T) []access.Credential {
 
 // OperatorPage is the console's address of the demo's operator.
 func (w *Env) OperatorPage(page string) string {
-	return "/console/operators/" + strconv.FormatInt(w.Line.LCOID, 10) + page
+	return "/console/operators/" + strconv.FormatInt(w.Demo.LCOID, 10) + page
 }
 
 // Customers activates some subscribers of the demo's operator.
-func (w *Env) Customers(n int) (me Caller, ids []string) {
+func (w *Env) NewSubscribers(n int) (me Caller, ids []string) {
 	w.TB.Helper()
-	me = w.Unlimited(w.DemoCaller())
+	me = w.LiftRateLimit(w.DemoCaller())
 	for i := range n {
-		ids = append(ids, w.Activated(me, fmt.Sprintf("98%08d", i), "BASIC-1"))
+		ids = append(ids, w.Activate(me, fmt.Sprintf("98%08d", i), "BASIC-1"))
 	}
 	return me, ids
 }
@@ -294,7 +294,7 @@ func (b *Browser) Upload(path, field, name, content string) Page {
 	}
 	_, _ = part.Write([]byte(content))
 	_ = form.Close()
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.W.At(path), strings.NewReader(body.String()))
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.Env.URL(path), strings.NewReader(body.String()))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -304,12 +304,12 @@ func (b *Browser) Upload(path, field, name, content string) Page {
 }
 
 // something is what stands in the place of a {name} of a route.
-type something struct{ Place, Value string }
+type sampleRoute struct{ Pattern, Path string }
 
 // Somethings are of the demo's operator. The first is a subscriber.
-func (w *Env) Somethings(t testing.TB, panel *Browser) []something {
+func (w *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 	t.Helper()
-	ctx, id := context.Background(), w.Line.LCOID
+	ctx, id := context.Background(), w.Demo.LCOID
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -325,9 +325,9 @@ func (w *Env) Somethings(t testing.TB, panel *Browser) []something {
 	w.Send(Call{As: w.DemoCaller(), Path: "/api/v1/balance"})
 	requests, err := w.Node.Requests.Search(ctx, id, requestlog.Query{Most: 1})
 	must(err)
-	staff, err := w.Admin.LoginNamed(ctx, w.Line.Admin.Username)
+	staff, err := w.Admin.LoginNamed(ctx, w.Demo.Admin.Username)
 	must(err)
-	owner, err := w.Admin.LoginNamed(ctx, w.Line.Operator.Username)
+	owner, err := w.Admin.LoginNamed(ctx, w.Demo.Operator.Username)
 	must(err)
 	form := url.Values{"within": {"7"}, "kind": {"renew"}}
 	for _, s := range subscribers {
@@ -338,7 +338,7 @@ func (w *Env) Somethings(t testing.TB, panel *Browser) []something {
 		t.Fatalf("a bulk renewal begins with %d, to %q\n%s", job.Status, job.Location, job.Body)
 	}
 	operator := fmt.Sprintf("/console/operators/%d", id)
-	return []something{
+	return []sampleRoute{
 		{"/panel/subscribers/{id}", "/panel/subscribers/" + subscribers[len(subscribers)/2].ID},
 		{"/panel/transactions/{id}", "/panel/transactions/" + operations[0].ID},
 		{"/panel/bulk/{id}", job.Location},
@@ -357,7 +357,7 @@ func (w *Env) Somethings(t testing.TB, panel *Browser) []something {
 
 // WaysToAsk are lists from their first page and from far behind it, searched and
 // narrowed down, with filters too that nothing passes.
-func (w *Env) WaysToAsk(subscriber string) map[web.Area][]string {
+func (w *Env) ListQueries(subscriber string) map[web.Area][]string {
 	day := func(back int) string { return w.Now().AddDate(0, 0, -back).Format(time.DateOnly) }
 	behind := func(p report.Cursor) string { return url.QueryEscape(p.String()) }
 	long := w.Now().AddDate(0, 0, -60).UnixMilli()
@@ -383,9 +383,9 @@ func (w *Env) WaysToAsk(subscriber string) map[web.Area][]string {
 		web.Console: {
 			"/console/operators?q=demo", "/console/operators?status=inactive",
 			"/console/commission?month=" + w.Now().AddDate(0, 0, -35).Format("2006-01"),
-			fmt.Sprintf("/console/commission?operator=%d", w.Line.LCOID), "/console/commission?sums=yes",
+			fmt.Sprintf("/console/commission?operator=%d", w.Demo.LCOID), "/console/commission?sums=yes",
 			"/console/audit-log?actor=nobody", "/console/audit-log?action=key+revoke", "/console/audit-log?q=nothing", "/console/audit-log?from=" + day(80) + "&until=" + day(70),
-			fmt.Sprintf("/console/audit-log?operator=%d", w.Line.LCOID), "/console/audit-log?verify=yes", "/console/review/exceptions?closed=yes",
+			fmt.Sprintf("/console/audit-log?operator=%d", w.Demo.LCOID), "/console/audit-log?verify=yes", "/console/review/exceptions?closed=yes",
 		},
 	}
 }

@@ -40,8 +40,8 @@ func WriteCertificate(t testing.TB, folder string, from, until time.Time, keyMod
 	if err != nil {
 		t.Fatal(err)
 	}
-	Write(t, filepath.Join(folder, "tls.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})))
-	Write(t, filepath.Join(folder, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	WriteFile(t, filepath.Join(folder, "tls.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})))
+	WriteFile(t, filepath.Join(folder, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 	if err := os.Chmod(filepath.Join(folder, "tls.key"), keyMode); err != nil {
 		t.Fatal(err)
 	}

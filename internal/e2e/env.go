@@ -39,9 +39,9 @@ type Env struct {
 	Folder string
 	Node   *server.Node
 	Admin  *admin.Service
-	Line   demo.Line
+	Demo   demo.Info
 	HTTP   *http.Client
-	Logged *LogBuffer
+	Log    *LogBuffer
 	// Simulator is the provider, in this process and on a socket of its own.
 	Simulator *demo.RunningSimulator
 	Time      atomic.Int64 // Unix milliseconds
@@ -82,7 +82,7 @@ func NewEnv(t testing.TB, sets ...string) *Env {
 func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 	t.Helper()
 	folder, own := furnishedFolder(t, at)
-	w := &Env{TB: t, Folder: folder, Logged: &LogBuffer{}}
+	w := &Env{TB: t, Folder: folder, Log: &LogBuffer{}}
 	w.Time.Store(at.UnixMilli())
 	w.Start(append(own, sets...)...)
 	// The first start was a while ago, and prices are believed for some time only.
@@ -98,10 +98,10 @@ func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 func (w *Env) Now() time.Time { return time.UnixMilli(w.Time.Load()).UTC() }
 
 // Pass moves the world's clock.
-func (w *Env) Pass(d time.Duration) { w.Time.Add(d.Milliseconds()) }
+func (w *Env) Advance(d time.Duration) { w.Time.Add(d.Milliseconds()) }
 
 // Pauses are by how much sign-ins would have been delayed since it was last called.
-func (w *Env) Pauses() []time.Duration {
+func (w *Env) SignInDelays() []time.Duration {
 	w.pausing.Lock()
 	defer w.pausing.Unlock()
 	pauses := w.pauses
@@ -121,7 +121,7 @@ func (w *Env) Start(sets ...string) {
 		w.TB.Fatal(err)
 	}
 	config.Store.New = true // the folder may have the SQLite store that it was copied with
-	log := telemetry.NewLogger(w.Logged, slog.LevelDebug, "json")
+	log := telemetry.NewLogger(w.Log, slog.LevelDebug, "json")
 	if w.Node, err = server.Open(context.Background(), config, nil, log, w.Now); err != nil {
 		w.TB.Fatal(err)
 	}
@@ -137,11 +137,11 @@ func (w *Env) Start(sets ...string) {
 	if err := w.Node.Listen(); err != nil {
 		w.TB.Fatal(err)
 	}
-	w.Line.BaseURL = "https://" + server.Reachable(w.Node.APIAddr) + "/api/v1"
-	w.Line.PlainURL = "http://" + server.Reachable(w.Node.PlainAddr)
-	w.Line.InternalURL = "http://" + server.Reachable(w.Node.InternalAddr)
+	w.Demo.BaseURL = "https://" + server.Reachable(w.Node.APIAddr) + "/api/v1"
+	w.Demo.PlainURL = "http://" + server.Reachable(w.Node.PlainAddr)
+	w.Demo.InternalURL = "http://" + server.Reachable(w.Node.InternalAddr)
 	w.Admin = admin.NewService(w.Node.Store, w.Node.Vault, "test", w.Now)
-	w.HTTP = Trusting(w.TB, filepath.Join(w.Folder, "ca.pem"))
+	w.HTTP = NewHTTPClient(w.TB, filepath.Join(w.Folder, "ca.pem"))
 
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -166,7 +166,7 @@ func (w *Env) furnish() error {
 	if err != nil {
 		return err
 	}
-	if w.Line, err = demo.FurnishFrom(ctx, w.Node, filepath.Join(w.Folder, "demo.json"), begins); err != nil || !begins.History {
+	if w.Demo, err = demo.FurnishFrom(ctx, w.Node, filepath.Join(w.Folder, "demo.json"), begins); err != nil || !begins.History {
 		return err
 	}
 	return demo.FillHistory(ctx, w.Node, w.Simulator, begins.Now(), io.Discard)
@@ -179,7 +179,7 @@ func (w *Env) Restart() {
 }
 
 // Trusting is an HTTP client that trusts one CA and keeps many connections.
-func Trusting(t testing.TB, ca string) *http.Client {
+func NewHTTPClient(t testing.TB, ca string) *http.Client {
 	t.Helper()
 	text, err := os.ReadFile(ca)
 	if err != nil {
@@ -205,7 +205,7 @@ type Caller struct {
 
 // DemoCaller is the key that the demo was furnished with.
 func (w *Env) DemoCaller() Caller {
-	return Caller{ID: 1, OperatorID: w.Line.LCOID, Key: w.Line.APIKey, Secret: w.Line.APISecret}
+	return Caller{ID: 1, OperatorID: w.Demo.LCOID, Key: w.Demo.APIKey, Secret: w.Demo.APISecret}
 }
 
 // NewOperator opens an account that may call from loopback, with a key.
@@ -325,7 +325,7 @@ func (w *Env) Request(c Call) *http.Request {
 	}
 	base := c.Base
 	if base == "" {
-		base = strings.TrimSuffix(w.Line.BaseURL, "/api/v1")
+		base = strings.TrimSuffix(w.Demo.BaseURL, "/api/v1")
 	}
 	request := w.signed(base, c)
 	if c.Method == http.MethodPost {
@@ -397,7 +397,7 @@ func Rupees(t testing.TB, text string) money.Amount {
 
 // Until polls a condition, for half a minute at most, and more and more seldom: a
 // question is often a signed request, and whoever is to make it true needs the processor.
-func (w *Env) Until(what string, condition func() bool) {
+func (w *Env) WaitUntil(what string, condition func() bool) {
 	w.TB.Helper()
 	patience := time.After(2 * Timeout) // of a machine that others use as well
 	for pause := 2 * time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {

@@ -70,7 +70,7 @@ func furnishedFolder(t testing.TB, at time.Time) (folder string, sets []string) 
 		t.Fatal(err)
 	}
 	if at.Before(made.at) {
-		return folder, OwnStore(t)
+		return folder, NewStoreSettings(t)
 	}
 	if err := os.CopyFS(folder, os.DirFS(made.folder)); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ const (
 )
 
 // Coax returns the path of the binary.
-func Coax(t testing.TB) string {
+func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := program.Coax()
 	if err != nil {
@@ -60,16 +60,16 @@ func Coax(t testing.TB) string {
 // Run runs the program with an empty environment.
 func Run(t testing.TB, args ...string) Result {
 	t.Helper()
-	return RunIn(t, nil, args...)
+	return RunWithEnv(t, nil, args...)
 }
 
-func RunIn(t testing.TB, environ []string, args ...string) Result {
+func RunWithEnv(t testing.TB, environ []string, args ...string) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	defer cancel()
 	var out, err bytes.Buffer
-	command := exec.CommandContext(ctx, Coax(t), OnStore(t, args)...)
-	command.Env, command.Stdout, command.Stderr = append(Coverage(), environ...), &out, &err
+	command := exec.CommandContext(ctx, Binary(t), WithDemoStore(t, args)...)
+	command.Env, command.Stdout, command.Stderr = append(CoverageEnv(), environ...), &out, &err
 	failed := command.Run()
 	var exit *exec.ExitError
 	if failed != nil && !errors.As(failed, &exit) || ctx.Err() != nil {
@@ -82,7 +82,7 @@ func RunIn(t testing.TB, environ []string, args ...string) Result {
 // Coverage is the setting by which a binary that was built with -cover knows where to
 // leave its counters: the folder that `make coverage` names. (go test keeps GOCOVERDIR
 // itself for its own use.)
-func Coverage() []string {
+func CoverageEnv() []string {
 	if folder := os.Getenv("COAX_TEST_COVERDIR"); folder != "" {
 		return []string{"GOCOVERDIR=" + folder}
 	}
@@ -132,7 +132,7 @@ func cliCheckPrinted(t testing.TB, args []string, printed string) {
 }
 
 // OK demands that a command was done without a word on standard error.
-func OK(t testing.TB, got Result) Result {
+func RequireOK(t testing.TB, got Result) Result {
 	t.Helper()
 	if got.Code != ExitDone || got.Err != "" {
 		t.Fatalf("the command was to succeed silently; %s", got)
@@ -141,7 +141,7 @@ func OK(t testing.TB, got Result) Result {
 }
 
 // Mentions demands that a text mentions every one of these.
-func Mentions(t testing.TB, what, text string, want ...string) {
+func CheckMentions(t testing.TB, what, text string, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		if !strings.Contains(text, w) {
@@ -152,7 +152,7 @@ func Mentions(t testing.TB, what, text string, want ...string) {
 
 // Refusal demands exit 1, nothing on standard output, and one line on
 // standard error that mentions what it should.
-func Refusal(t testing.TB, got Result, want ...string) {
+func CheckRefused(t testing.TB, got Result, want ...string) {
 	t.Helper()
 	if got.Code != ExitRefused || got.Out != "" {
 		t.Errorf("want exit 1 and nothing on stdout; %s", got)
@@ -160,16 +160,16 @@ func Refusal(t testing.TB, got Result, want ...string) {
 	if !strings.HasPrefix(got.Err, "coax: ") || strings.Count(got.Err, "\n") != 1 || !strings.HasSuffix(got.Err, "\n") {
 		t.Errorf("want one line on stderr, beginning with the program's name; got %q", got.Err)
 	}
-	Mentions(t, "the refusal", got.Err, want...)
+	CheckMentions(t, "the refusal", got.Err, want...)
 }
 
 // WrongUsage demands exit 2 with the reason and where help is to be had.
-func WrongUsage(t testing.TB, got Result, want ...string) {
+func CheckUsageError(t testing.TB, got Result, want ...string) {
 	t.Helper()
 	if got.Code != ExitUsage || got.Out != "" {
 		t.Errorf("want exit 2 and nothing on stdout; %s", got)
 	}
-	Mentions(t, "the complaint", got.Err, append(want, "coax: ", "--help")...)
+	CheckMentions(t, "the complaint", got.Err, append(want, "coax: ", "--help")...)
 }
 
 // Install is a folder with a furnished demo in it that does not run.
@@ -189,11 +189,11 @@ func InstallAt(t testing.TB, folder string) *Install {
 // Store is where the house keeps things.
 func (h *Install) Store() server.StoreConfig {
 	h.TB.Helper()
-	return StoreAt(h.TB, h.Config)
+	return LoadStoreConfig(h.TB, h.Config)
 }
 
 // In is the same house for a subtest.
-func (h *Install) In(t testing.TB) *Install {
+func (h *Install) WithTB(t testing.TB) *Install {
 	inner := *h
 	inner.TB = t
 	return &inner
@@ -245,11 +245,11 @@ func NewInstall(t testing.TB) *Install {
 		t.Fatal(err)
 	}
 	folder := filepath.Join(t.TempDir(), "house")
-	Copy(t, template, folder)
+	CopyDir(t, template, folder)
 	h := InstallAt(t, folder)
 	if from := h.Store(); from.Kind == "postgres" {
 		own := pgtest.CopyDatabase(t, from.URL)
-		Write(t, h.Config, strings.Replace(Read(t, h.Config), from.URL, own, 1))
+		WriteFile(t, h.Config, strings.Replace(ReadFile(t, h.Config), from.URL, own, 1))
 		demoStores.Store(folder, []string{"store.url=" + own})
 	}
 	return h
@@ -257,7 +257,7 @@ func NewInstall(t testing.TB) *Install {
 
 // Copy copies a folder with the modes of its files, which os.CopyFS does not
 // keep.
-func Copy(t testing.TB, from, to string) {
+func CopyDir(t testing.TB, from, to string) {
 	t.Helper()
 	err := filepath.Walk(from, func(path string, info os.FileInfo, err error) error {
 		if err != nil {
@@ -287,7 +287,7 @@ func (h *Install) Admin(args ...string) Result {
 // JSON runs coax admin --json and returns its one line of output.
 func (h *Install) JSON(args ...string) string {
 	h.TB.Helper()
-	got := OK(h.TB, h.Admin(append(args, "--json")...))
+	got := RequireOK(h.TB, h.Admin(append(args, "--json")...))
 	if strings.Count(got.Out, "\n") != 1 || !strings.HasSuffix(got.Out, "\n") || !json.Valid([]byte(got.Out)) {
 		h.TB.Fatalf("%q --json: want one line of JSON; got %q", args, got.Out)
 	}
@@ -296,19 +296,19 @@ func (h *Install) JSON(args ...string) string {
 
 // Refuses demands that a command is refused and that nothing in the store has
 // changed by it.
-func (h *Install) Refuses(args []string, want ...string) {
+func (h *Install) CheckRefused(args []string, want ...string) {
 	h.TB.Helper()
-	h.RefusesAfter(h.Dump(), args, want...)
+	h.CheckRefusedFrom(h.Dump(), args, want...)
 }
 
 // RefusesAfter is refuses where the store's content is known, and returns what
 // it is afterwards.
-func (h *Install) RefusesAfter(before, args []string, want ...string) []string {
+func (h *Install) CheckRefusedFrom(before, args []string, want ...string) []string {
 	h.TB.Helper()
-	Refusal(h.TB, h.Admin(args...), want...)
+	CheckRefused(h.TB, h.Admin(args...), want...)
 	after := h.Dump()
 	if !slices.Equal(before, after) {
-		h.TB.Errorf("%q was refused and changed the store all the same:\n%s", args, Difference(before, after))
+		h.TB.Errorf("%q was refused and changed the store all the same:\n%s", args, Diff(before, after))
 	}
 	return after
 }
@@ -318,14 +318,14 @@ func (h *Install) RefusesAfter(before, args []string, want ...string) []string {
 func (h *Install) Dump() []string {
 	h.TB.Helper()
 	if h.db == nil {
-		h.db = PeekStore(h.TB, h.Store())
+		h.db = OpenReadOnly(h.TB, h.Store())
 	}
 	var all []string
 	for _, table := range storeTables(h.TB, h.db) {
 		if table == "request_log" || table == "key_uses" {
 			continue
 		}
-		for _, row := range Rows(h.TB, h.db, `SELECT * FROM "`+table+`"`) {
+		for _, row := range QueryRows(h.TB, h.db, `SELECT * FROM "`+table+`"`) {
 			all = append(all, table+": "+row)
 		}
 	}
@@ -334,7 +334,7 @@ func (h *Install) Dump() []string {
 }
 
 // Rows reads rows as texts.
-func Rows(t testing.TB, db *sql.DB, query string) []string {
+func QueryRows(t testing.TB, db *sql.DB, query string) []string {
 	t.Helper()
 	var all []string
 	eachRow(t, db, query, func(values []any) {
@@ -378,7 +378,7 @@ func eachRow(t testing.TB, db *sql.DB, query string, visit func(values []any)) {
 	}
 }
 
-func Difference(before, after []string) string {
+func Diff(before, after []string) string {
 	var text strings.Builder
 	for _, row := range before {
 		if !slices.Contains(after, row) {
@@ -394,7 +394,7 @@ func Difference(before, after []string) string {
 }
 
 // Write writes a file and returns its path.
-func Write(t testing.TB, path, content string) string {
+func WriteFile(t testing.TB, path, content string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func Write(t testing.TB, path, content string) string {
 	return path
 }
 
-func Read(t testing.TB, path string) string {
+func ReadFile(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -412,12 +412,12 @@ func Read(t testing.TB, path string) string {
 }
 
 // AuditPath is where a house keeps its store.
-func AuditPath(h *Install) string { return filepath.Join(h.Folder, "data", "coax.db") }
+func StorePath(h *Install) string { return filepath.Join(h.Folder, "data", "coax.db") }
 
 // AuditDamage changes a house's store behind its back.
-func AuditDamage(h *Install, statements ...string) {
+func ExecOnInstall(h *Install, statements ...string) {
 	h.TB.Helper()
-	DamageStore(h.TB, h.Store(), statements...)
+	ExecOnStore(h.TB, h.Store(), statements...)
 }
 
 var (
@@ -429,27 +429,27 @@ var (
 )
 
 // CSV writes a file of subscribers, as it is given.
-func CSV(t testing.TB, content string) string {
+func WriteCSV(t testing.TB, content string) string {
 	t.Helper()
-	return Write(t, filepath.Join(t.TempDir(), "customers.csv"), content)
+	return WriteFile(t, filepath.Join(t.TempDir(), "customers.csv"), content)
 }
 
 // Imports brings in a file and demands how many came in, and how many were
 // there.
-func (h *Install) Imports(content string, imported, there int, args ...string) {
+func (h *Install) CheckImport(content string, imported, there int, args ...string) {
 	h.TB.Helper()
-	got := h.Admin(append([]string{"subscriber", "import", CSV(h.TB, content), "--json"}, args...)...)
+	got := h.Admin(append([]string{"subscriber", "import", WriteCSV(h.TB, content), "--json"}, args...)...)
 	if got.Code != ExitDone || strings.Count(got.Out, "\n") != 1 {
 		h.TB.Fatalf("the import was to succeed; %s", got)
 	}
-	report := Shape(h.TB, got.Out, ImportShape...)
+	report := CheckShape(h.TB, got.Out, ImportShape...)
 	want := fmt.Sprint(imported+there, " ", imported, " ", there, " []")
 	if slices.Contains(args, "--check") {
 		want = fmt.Sprint(imported+there, " 0 ", there, " []")
 	} else if progress := fmt.Sprintf("imported %d of %d\n", imported, imported); imported > 0 != strings.HasSuffix(got.Err, progress) {
 		h.TB.Errorf("standard error ends with %q; want %q", got.Err, progress)
 	}
-	if text := Bare(report["rows"], report["imported"], report["already_there"], report["problems"]); text != want {
+	if text := JoinUnquoted(report["rows"], report["imported"], report["already_there"], report["problems"]); text != want {
 		h.TB.Errorf("the report is %s; want %s", text, want)
 	}
 }
@@ -458,17 +458,17 @@ func (h *Install) Imports(content string, imported, there int, args ...string) {
 var FreePorts = []string{"--set", "server.addr=127.0.0.1:0", "--set", "server.internal_addr=127.0.0.1:0"}
 
 // Serve runs coax serve, which is to be refused.
-func (h *Install) Serve(more ...string) Result {
+func (h *Install) RunServe(more ...string) Result {
 	h.TB.Helper()
 	return Run(h.TB, append(append([]string{"serve", "--config", h.Config}, FreePorts...), more...)...)
 }
 
 // Bare joins JSON values without their quotes.
-func Bare(values ...string) string {
+func JoinUnquoted(values ...string) string {
 	return strings.ReplaceAll(strings.Join(values, " "), `"`, "")
 }
 
-func Get(t testing.TB, url string) (int, string) {
+func HTTPGet(t testing.TB, url string) (int, string) {
 	t.Helper()
 	response, err := http.Get(url)
 	if err != nil {

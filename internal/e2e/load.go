@@ -16,7 +16,7 @@ import (
 
 // seen is one request's answer, when it began, before its first byte, and when
 // it had ended.
-type seen struct {
+type loadAnswer struct {
 	Began, Ended time.Time
 	Code         fault.Code
 }
@@ -24,11 +24,11 @@ type seen struct {
 // load sends 200 requests a second until it is stopped.
 type load struct {
 	mu   sync.Mutex
-	All  []seen
+	All  []loadAnswer
 	Stop func()
 }
 
-func (w *Env) Load(as Caller) *load {
+func (w *Env) StartLoad(as Caller) *load {
 	l := &load{}
 	done := make(chan struct{})
 	var group sync.WaitGroup
@@ -55,7 +55,7 @@ func (w *Env) Load(as Caller) *load {
 				began := time.Now()
 				got := w.Send(Call{As: as, Path: Balance})
 				l.mu.Lock()
-				l.All = append(l.All, seen{began, time.Now(), got.Code})
+				l.All = append(l.All, loadAnswer{began, time.Now(), got.Code})
 				l.mu.Unlock()
 			}
 		})
@@ -90,15 +90,15 @@ func (l *load) Await(t *testing.T, n int) {
 }
 
 // sales is a load of activations, one after the other at each of eight tills.
-type sales struct {
+type activationLoad struct {
 	w    *Env
 	mu   sync.Mutex
 	done map[string]string // transactions by their keys
 	Stop func()
 }
 
-func (w *Env) Sell(as Caller) *sales {
-	l := &sales{w: w, done: map[string]string{}}
+func (w *Env) StartActivations(as Caller) *activationLoad {
+	l := &activationLoad{w: w, done: map[string]string{}}
 	end := make(chan struct{})
 	var group sync.WaitGroup
 	for till := range 8 {
@@ -110,7 +110,7 @@ func (w *Env) Sell(as Caller) *sales {
 				default:
 				}
 				mobile := fmt.Sprintf("98%02d%06d", till, i)
-				got := w.Operate(as, "activate", "load-"+mobile, LoadOrder(mobile))
+				got := w.Operate(as, "activate", "load-"+mobile, Activation(mobile))
 				l.mu.Lock()
 				l.done["load-"+mobile] = got.Text("transaction_id")
 				l.mu.Unlock()
@@ -123,29 +123,25 @@ func (w *Env) Sell(as Caller) *sales {
 }
 
 // Answered is what has been answered by now.
-func (l *sales) Answered() map[string]string {
+func (l *activationLoad) Answered() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.done)
 }
 
 // Await waits for so many more answers.
-func (l *sales) Await(more int) {
+func (l *activationLoad) Await(more int) {
 	l.w.TB.Helper()
 	before := len(l.Answered())
-	l.w.Until("more was sold", func() bool { return len(l.Answered()) >= before+more })
-}
-
-func LoadOrder(mobile string) Order {
-	return Order{"full_name": "Asha", "mobile": mobile, "plan_id": "BASIC-1"}
+	l.w.WaitUntil("more was sold", func() bool { return len(l.Answered()) >= before+more })
 }
 
 // Speaker is the public client, calling as somebody.
-func (w *Env) Speaker(as Caller, config client.Config) *client.Client {
+func (w *Env) Client(as Caller, config client.Config) *client.Client {
 	w.TB.Helper()
 	config.Key, config.Secret, config.Now = as.Key, client.Secret(as.Secret), w.Now
 	if config.BaseURL == "" {
-		config.BaseURL = w.Line.BaseURL
+		config.BaseURL = w.Demo.BaseURL
 	}
 	if config.HTTP == nil {
 		config.HTTP = &http.Client{Transport: checked{w}}

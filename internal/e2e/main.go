@@ -29,7 +29,7 @@ func Main(m *testing.M, end ...func()) {
 
 // MainReceivingEveryCode is Main for the package that has to receive every code of
 // the contract from a running service.
-func MainReceivingEveryCode(m *testing.M) {
+func MainRequiringAllCodes(m *testing.M) {
 	code := run(m)
 	if code == 0 && everyTestRan() {
 		code = received.report(os.Stderr, fault.Contract)

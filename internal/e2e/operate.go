@@ -42,13 +42,13 @@ func (w *Env) Operate(as Caller, endpoint, key string, o Order) Answer {
 }
 
 // Transaction looks an operation up by its key.
-func (w *Env) Transaction(as Caller, key string) Answer {
+func (w *Env) LookUp(as Caller, key string) Answer {
 	w.TB.Helper()
 	return w.Send(Call{As: as, Path: "/api/v1/transaction?idempotency_key=" + key})
 }
 
 // Unlimited lets an operator make as many requests as a test likes.
-func (w *Env) Unlimited(as Caller) Caller {
+func (w *Env) LiftRateLimit(as Caller) Caller {
 	w.TB.Helper()
 	limit := 1_000_000
 	if _, err := w.Admin.ChangeOperator(context.Background(), as.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
@@ -58,9 +58,9 @@ func (w *Env) Unlimited(as Caller) Caller {
 }
 
 // Rich is a new operator with money and no limit.
-func (w *Env) Rich(name, amount string) Caller {
+func (w *Env) NewFundedOperator(name, amount string) Caller {
 	w.TB.Helper()
-	me := w.Unlimited(w.NewOperator(name, access.AllPermissions))
+	me := w.LiftRateLimit(w.NewOperator(name, access.AllPermissions))
 	if amount != "0" {
 		w.TopUp(me, amount)
 	}
@@ -79,7 +79,7 @@ func (w *Env) TopUp(as Caller, amount string) {
 }
 
 // Activated makes a subscriber and returns its id.
-func (w *Env) Activated(as Caller, mobile, plan string) string {
+func (w *Env) Activate(as Caller, mobile, plan string) string {
 	w.TB.Helper()
 	got := w.Operate(as, "activate", "activate-"+mobile, Order{"full_name": "Asha", "mobile": mobile, "plan_id": plan})
 	if got.Code != fault.OK {
@@ -102,7 +102,7 @@ func (a Answer) Text(path string) string {
 }
 
 // Script tells the simulator how to treat the next calls for a mobile.
-func (w *Env) Script(mobile string, outcomes ...string) {
+func (w *Env) ScriptProvider(mobile string, outcomes ...string) {
 	w.TB.Helper()
 	text, _ := json.Marshal(map[string]any{"mobile": mobile, "outcomes": outcomes})
 	response, err := w.HTTP.Post(w.Simulator.URL+"/control/script", "application/json", strings.NewReader(string(text)))
@@ -117,7 +117,7 @@ func (w *Env) Script(mobile string, outcomes ...string) {
 
 // Orders counts the orders that the provider was sent; whether it is well, and
 // what it sells, the service asks by itself.
-func (w *Env) Orders() int {
+func (w *Env) ProviderOrders() int {
 	count := 0
 	for _, c := range w.Simulator.Calls("") {
 		switch c.Kind {
@@ -129,7 +129,7 @@ func (w *Env) Orders() int {
 }
 
 // Audited demands clean books, and a provider that did each thing once.
-func (w *Env) Audited() {
+func (w *Env) CheckAudit() {
 	w.TB.Helper()
 	snapshot, done, err := server.OpenSnapshot(context.Background(), w.Node.Config.Store)
 	if err != nil {
@@ -157,12 +157,12 @@ var traces = []string{"nonces", "nonce_index", "nonce_index_state", "rate_counte
 // tables hashes every table but those that a refused request may touch.
 func (w *Env) tables() map[string]string {
 	w.TB.Helper()
-	db := PeekStore(w.TB, w.Node.Config.Store)
+	db := OpenReadOnly(w.TB, w.Node.Config.Store)
 	defer db.Close()
 	hashes := map[string]string{}
 	for _, name := range storeTables(w.TB, db) {
 		if !slices.Contains(traces, name) {
-			rows := Rows(w.TB, db, `SELECT * FROM `+name)
+			rows := QueryRows(w.TB, db, `SELECT * FROM `+name)
 			slices.Sort(rows) // they come in no order
 			hashes[name] = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(rows, "\n"))))
 		}
@@ -171,13 +171,13 @@ func (w *Env) tables() map[string]string {
 }
 
 // Untouched demands that something leaves no trace.
-func (w *Env) Untouched(what string, run func()) {
+func (w *Env) CheckUnchanged(what string, run func()) {
 	w.TB.Helper()
-	w.UntouchedBut(nil, what, run)
+	w.CheckUnchangedExcept(nil, what, run)
 }
 
 // UntouchedBut does so for all tables but the named ones.
-func (w *Env) UntouchedBut(but []string, what string, run func()) {
+func (w *Env) CheckUnchangedExcept(but []string, what string, run func()) {
 	w.TB.Helper()
 	before := w.tables()
 	run()
@@ -189,7 +189,7 @@ func (w *Env) UntouchedBut(but []string, what string, run func()) {
 }
 
 // Money is an operator's balance and holds, in paise.
-func (w *Env) Money(as Caller) [2]int64 {
+func (w *Env) WalletPaise(as Caller) [2]int64 {
 	w.TB.Helper()
 	wallet, err := w.Admin.Wallet(context.Background(), as.OperatorID)
 	if err != nil {
@@ -199,7 +199,7 @@ func (w *Env) Money(as Caller) [2]int64 {
 }
 
 // CheckMoney holds an answer's wallet against what really moved.
-func (w *Env) CheckMoney(what string, got Answer, before, after [2]int64, price string) {
+func (w *Env) CheckWallet(what string, got Answer, before, after [2]int64, price string) {
 	w.TB.Helper()
 	cost := Rupees(w.TB, price).Paise()
 	want := map[string][2]int64{
@@ -219,9 +219,9 @@ func (w *Env) CheckMoney(what string, got Answer, before, after [2]int64, price 
 
 // CheckAgreement holds first answer, replay and look-up against each other,
 // field by field, the password aside.
-func (w *Env) CheckAgreement(what string, as Caller, key, endpoint string, o Order, first Answer) {
+func (w *Env) CheckReplayAndLookup(what string, as Caller, key, endpoint string, o Order, first Answer) {
 	w.TB.Helper()
-	calls := w.Orders()
+	calls := w.ProviderOrders()
 	replay := w.Operate(as, endpoint, key, o)
 	if replay.Header.Get("Idempotent-Replayed") != "true" || first.Header.Get("Idempotent-Replayed") != "" {
 		w.TB.Errorf("%s: replayed %q, first %q", what, replay.Header.Get("Idempotent-Replayed"), first.Header.Get("Idempotent-Replayed"))
@@ -229,7 +229,7 @@ func (w *Env) CheckAgreement(what string, as Caller, key, endpoint string, o Ord
 	if replay.Code != first.Code || replay.Status != first.Status || replay.Message != first.Message || replay.ID == first.ID {
 		w.TB.Errorf("%s: replayed as %s; first was %s", what, replay.Raw, first.Raw)
 	}
-	found := w.Transaction(as, key)
+	found := w.LookUp(as, key)
 	if found.Code != fault.OK || found.Text("result_code") != string(first.Code) || found.Text("result_message") != first.Message {
 		w.TB.Errorf("%s: looked up as %s", what, found.Raw)
 	}
@@ -258,7 +258,7 @@ func (w *Env) CheckAgreement(what string, as Caller, key, endpoint string, o Ord
 	if replay.Text("customer.password") != "" || found.Text("customer.password") != "" {
 		w.TB.Errorf("%s: the password is given twice", what)
 	}
-	if now := w.Orders(); now != calls {
+	if now := w.ProviderOrders(); now != calls {
 		w.TB.Errorf("%s: replay and look-up called the provider %d times", what, now-calls)
 	}
 }
@@ -266,7 +266,7 @@ func (w *Env) CheckAgreement(what string, as Caller, key, endpoint string, o Ord
 const Balance = "/api/v1/balance"
 
 // Steer tells the simulator how it is doing as a whole.
-func (w *Env) Steer(path, text string) {
+func (w *Env) ControlSimulator(path, text string) {
 	w.TB.Helper()
 	response, err := w.HTTP.Post(w.Simulator.URL+"/control/"+path, "application/json", strings.NewReader(text))
 	if err != nil {
@@ -280,15 +280,15 @@ func (w *Env) Steer(path, text string) {
 
 // InReview starts an operation that the provider leaves open. After an outage it
 // waits until the node has noticed that the provider answers again.
-func (w *Env) InReview(me Caller, endpoint, outcome, mobile, key string) (Order, Answer) {
+func (w *Env) StartReview(me Caller, endpoint, outcome, mobile, key string) (Order, Answer) {
 	w.TB.Helper()
 	o := Order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
 	if endpoint != "activate" {
-		o = Order{"subscriber_id": w.Activated(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
+		o = Order{"subscriber_id": w.Activate(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
 	}
-	w.Script(mobile, outcome)
+	w.ScriptProvider(mobile, outcome)
 	var got Answer
-	w.Until("the provider is known to answer", func() bool {
+	w.WaitUntil("the provider is known to answer", func() bool {
 		got = w.Operate(me, endpoint, key, o)
 		return got.Code != fault.ServiceUnavailable
 	})
@@ -299,24 +299,24 @@ func (w *Env) InReview(me Caller, endpoint, outcome, mobile, key string) (Order,
 }
 
 // Settled waits until an operation has left review.
-func (w *Env) Settled(me Caller, key string) Answer {
+func (w *Env) AwaitSettled(me Caller, key string) Answer {
 	w.TB.Helper()
 	var found Answer
 	polls := 0
-	w.Until("the operation "+key+" is settled", func() bool {
+	w.WaitUntil("the operation "+key+" is settled", func() bool {
 		// On a busy machine the provider may not have answered in its time; it is asked
 		// again later, and later has to come.
 		if polls++; polls%200 == 0 {
-			w.Pass(10 * time.Second)
+			w.Advance(10 * time.Second)
 		}
-		found = w.Transaction(me, key)
+		found = w.LookUp(me, key)
 		return found.Text("status") != "needs_review" && found.Text("status") != "processing"
 	})
 	return found
 }
 
 // Asked counts the questions of a kind that the provider got about a mobile.
-func (w *Env) Asked(mobile, kind string) int {
+func (w *Env) ProviderCalls(mobile, kind string) int {
 	count := 0
 	for _, c := range w.Simulator.Calls(mobile) {
 		if c.Kind == kind {
@@ -349,9 +349,9 @@ func (w *Env) Race(n int, ask func(i int) Answer) (map[fault.Code]int, []Answer)
 
 // Remote is a world whose service is a process of its own, on the machine's
 // clock.
-func Remote(t *testing.T, p *Process) *Env {
+func NewRemoteEnv(t *testing.T, p *Process) *Env {
 	t.Helper()
-	w := &Env{TB: t, Line: p.Line, HTTP: Trusting(t, p.Line.CACert)}
+	w := &Env{TB: t, Demo: p.Demo, HTTP: NewHTTPClient(t, p.Demo.CACert)}
 	t.Cleanup(w.HTTP.CloseIdleConnections)
 	return w
 }
@@ -385,7 +385,7 @@ func Activation(mobile string) Order {
 
 // Together runs subtests that mostly wait, all at once, however few processors
 // there are.
-func Together[R any](t *testing.T, rows []R, name func(R) string, run func(*testing.T, R)) {
+func RunConcurrently[R any](t *testing.T, rows []R, name func(R) string, run func(*testing.T, R)) {
 	t.Helper()
 	var group sync.WaitGroup
 	for _, row := range rows {
@@ -397,14 +397,14 @@ func Together[R any](t *testing.T, rows []R, name func(R) string, run func(*test
 // Readiness is the status of a node's /readyz.
 func Readiness(t testing.TB, internal string) int {
 	t.Helper()
-	status, _ := Get(t, internal+"/readyz")
+	status, _ := HTTPGet(t, internal+"/readyz")
 	return status
 }
 
 // Metric reads a figure of a node's metrics; -1 if there is none.
 func (w *Env) Metric(name string) float64 {
 	w.TB.Helper()
-	_, text := Get(w.TB, w.Line.InternalURL+"/metrics")
+	_, text := HTTPGet(w.TB, w.Demo.InternalURL+"/metrics")
 	return figure(w.TB, text, name)
 }
 

@@ -49,7 +49,7 @@ func (o *Output) now() (text string, changed <-chan struct{}) {
 
 // Until waits for output that contains want; it gives up when the writer is
 // done or the patience is.
-func (o *Output) Until(want string, done <-chan struct{}) bool {
+func (o *Output) WaitFor(want string, done <-chan struct{}) bool {
 	patience := time.NewTimer(Timeout)
 	defer patience.Stop()
 	for {
@@ -74,8 +74,8 @@ type Process struct {
 	Out, Err *Output
 	Ended    chan struct{}
 	// Raw is the line of JSON that demo printed, line what it says.
-	Raw  string
-	Line demo.Line
+	DemoJSON string
+	Demo     demo.Info
 }
 
 // Start starts the program and waits until it is ready: demo --json says so
@@ -92,16 +92,16 @@ func (p *Process) AwaitReady() {
 	p.TB.Helper()
 	args := p.Cmd.Args[1:]
 	if args[0] != "demo" {
-		if !p.Err.Until(`"serving"`, p.Ended) {
+		if !p.Err.WaitFor(`"serving"`, p.Ended) {
 			p.TB.Fatalf("coax %q did not come up:\n%s", args, p.Err)
 		}
 		return
 	}
-	if !p.Out.Until("\n", p.Ended) {
+	if !p.Out.WaitFor("\n", p.Ended) {
 		p.TB.Fatalf("coax %q did not come up:\n%s", args, p.Err)
 	}
-	p.Raw, _, _ = strings.Cut(p.Out.String(), "\n")
-	if err := json.Unmarshal([]byte(p.Raw), &p.Line); err != nil {
+	p.DemoJSON, _, _ = strings.Cut(p.Out.String(), "\n")
+	if err := json.Unmarshal([]byte(p.DemoJSON), &p.Demo); err != nil {
 		p.TB.Fatalf("coax %q printed no line of JSON: %v\n%s", args, err, p.Out)
 	}
 }
@@ -109,13 +109,13 @@ func (p *Process) AwaitReady() {
 // Launch starts the program and waits for nothing.
 func Launch(t testing.TB, args ...string) *Process {
 	t.Helper()
-	return LaunchProgram(t, Coax(t), nil, args...)
+	return LaunchProgram(t, Binary(t), nil, args...)
 }
 
 // LaunchProgram does that with another build of the program.
 func LaunchProgram(t testing.TB, program string, environ []string, args ...string) *Process {
 	t.Helper()
-	command := exec.Command(program, OnStore(t, args)...)
+	command := exec.Command(program, WithDemoStore(t, args)...)
 	command.Env = append(Environ(), environ...)
 	return LaunchCommand(t, command)
 }
@@ -147,7 +147,7 @@ func Environ(more ...string) []string {
 			environ = append(environ, entry)
 		}
 	}
-	return append(append(environ, Coverage()...), more...)
+	return append(append(environ, CoverageEnv()...), more...)
 }
 
 // Kill ends the process as a power failure would.
@@ -190,12 +190,12 @@ func (p *Process) Wait() int {
 
 // Credentials is the file the process keeps its line in.
 func (p *Process) Credentials() string {
-	return filepath.Join(filepath.Dir(p.Line.Config), "demo.json")
+	return filepath.Join(filepath.Dir(p.Demo.Config), "demo.json")
 }
 
 // Install is the folder of the process, for coax admin beside it.
 func (p *Process) Install(t testing.TB) *Install {
-	return InstallAt(t, filepath.Dir(p.Line.Config))
+	return InstallAt(t, filepath.Dir(p.Demo.Config))
 }
 
 // The demo that tests share which only look, or call with credentials of their
@@ -249,32 +249,32 @@ func endShared() {
 // standard error, others on standard output.
 func Serve(t testing.TB, environ []string, ready string, args ...string) *Process {
 	t.Helper()
-	command := exec.Command(Coax(t), OnStore(t, args)...)
-	command.Env = append(Coverage(), environ...)
+	command := exec.Command(Binary(t), WithDemoStore(t, args)...)
+	command.Env = append(CoverageEnv(), environ...)
 	p := LaunchCommand(t, command)
 	t.Cleanup(func() { p.Kill() })
 	from := p.Out
 	if args[0] == "serve" {
 		from = p.Err
 	}
-	if !from.Until(ready, p.Ended) {
+	if !from.WaitFor(ready, p.Ended) {
 		t.Fatalf("coax %q did not come up:\n%s%s", args, p.Out, p.Err)
 	}
 	return p
 }
 
 // DemoIn runs a demo in a folder.
-func DemoIn(t testing.TB, folder string, more ...string) (*Process, demo.Line) {
+func StartDemo(t testing.TB, folder string, more ...string) (*Process, demo.Info) {
 	t.Helper()
 	p := Serve(t, nil, "\n", append([]string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}, more...)...)
-	if err := json.Unmarshal([]byte(p.Out.String()), &p.Line); err != nil {
+	if err := json.Unmarshal([]byte(p.Out.String()), &p.Demo); err != nil {
 		t.Fatalf("the demo's line: %v\n%s", err, p.Out)
 	}
-	return p, p.Line
+	return p, p.Demo
 }
 
 // Breakable returns the path of the binary with its failpoints compiled in.
-func Breakable(t testing.TB) string {
+func FailpointBinary(t testing.TB) string {
 	t.Helper()
 	path, err := program.Failpoints()
 	if err != nil {
@@ -283,4 +283,4 @@ func Breakable(t testing.TB) string {
 	return path
 }
 
-func Only(code fault.Code) map[fault.Code]bool { return map[fault.Code]bool{code: true} }
+func CodeSet(code fault.Code) map[fault.Code]bool { return map[fault.Code]bool{code: true} }

@@ -28,7 +28,7 @@ var cliKinds = map[string]*regexp.Regexp{
 
 // Shape demands that a JSON object has exactly these fields ("name kind"), in
 // this order, and returns their raw values.
-func Shape(t testing.TB, raw string, fields ...string) map[string]string {
+func CheckShape(t testing.TB, raw string, fields ...string) map[string]string {
 	t.Helper()
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(raw), &values); err != nil {
@@ -80,7 +80,7 @@ var (
 )
 
 // Array splits a JSON array into its raw elements.
-func Array(t testing.TB, raw string) []string {
+func JSONArray(t testing.TB, raw string) []string {
 	t.Helper()
 	var values []json.RawMessage
 	if err := json.Unmarshal([]byte(raw), &values); err != nil || values == nil {

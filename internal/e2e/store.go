@@ -49,7 +49,7 @@ func StoreIndependent(t testing.TB) {
 // Migrated makes databases with the schema and nothing else: making the schema
 // anew for every test takes longer than all else in many of them. What makes it on
 // an empty database has tests of its own.
-var Migrated = pgtest.Prepared(func(address string) error {
+var NewMigratedDatabase = pgtest.Prepared(func(address string) error {
 	db, err := postgres.Open(context.Background(), address, postgres.Options{})
 	if err != nil {
 		return err
@@ -59,12 +59,12 @@ var Migrated = pgtest.Prepared(func(address string) error {
 
 // OwnStore are the settings that give a world or demo a store of its own until
 // the test ends; none on SQLite, which keeps it in the folder.
-func OwnStore(t testing.TB) []string {
+func NewStoreSettings(t testing.TB) []string {
 	t.Helper()
 	if !pgtest.Chosen() {
 		return nil
 	}
-	return []string{"store.url=" + Migrated(t)}
+	return []string{"store.url=" + NewMigratedDatabase(t)}
 }
 
 // demoStores are the databases of demos, by their folders: started again, a demo
@@ -72,7 +72,7 @@ func OwnStore(t testing.TB) []string {
 var demoStores sync.Map
 
 // OnStore gives a demo that names no store the one that its folder has.
-func OnStore(t testing.TB, args []string) []string {
+func WithDemoStore(t testing.TB, args []string) []string {
 	t.Helper()
 	at := slices.Index(args, "--dir")
 	if !pgtest.Chosen() || len(args) == 0 || args[0] != "demo" || at < 0 || at+1 == len(args) ||
@@ -81,7 +81,7 @@ func OnStore(t testing.TB, args []string) []string {
 	}
 	folder := args[at+1]
 	if _, known := demoStores.Load(folder); !known {
-		demoStores.Store(folder, OwnStore(t))
+		demoStores.Store(folder, NewStoreSettings(t))
 	}
 	sets, _ := demoStores.Load(folder)
 	given := slices.Clone(args)
@@ -93,7 +93,7 @@ func OnStore(t testing.TB, args []string) []string {
 
 // EmptyStore has the demo of a folder begin with a database without a schema,
 // where there are databases: on SQLite a new folder is as empty.
-func EmptyStore(t testing.TB, folder string) {
+func UseEmptyStore(t testing.TB, folder string) {
 	t.Helper()
 	if pgtest.Chosen() {
 		demoStores.Store(folder, []string{"store.url=" + pgtest.NewDatabase(t)})
@@ -101,7 +101,7 @@ func EmptyStore(t testing.TB, folder string) {
 }
 
 // StoreAt is the store that the configuration in a file names.
-func StoreAt(t testing.TB, file string) server.StoreConfig {
+func LoadStoreConfig(t testing.TB, file string) server.StoreConfig {
 	t.Helper()
 	config, err := server.LoadConfig(server.Sources{File: file})
 	if err != nil {
@@ -111,13 +111,13 @@ func StoreAt(t testing.TB, file string) server.StoreConfig {
 }
 
 // PeekStore opens a store for looking only, until the test ends.
-func PeekStore(t testing.TB, from server.StoreConfig) *sql.DB {
+func OpenReadOnly(t testing.TB, from server.StoreConfig) *sql.DB {
 	t.Helper()
 	return openBehind(t, from, "?mode=ro&_pragma=busy_timeout(5000)")
 }
 
 // DamageStore changes a store behind the product's back.
-func DamageStore(t testing.TB, from server.StoreConfig, statements ...string) {
+func ExecOnStore(t testing.TB, from server.StoreConfig, statements ...string) {
 	t.Helper()
 	db := openBehind(t, from, "?_pragma=busy_timeout(5000)")
 	defer db.Close() // at once: the file may be put back
@@ -151,7 +151,7 @@ func storeTables(t testing.TB, db *sql.DB) []string {
 	if pgtest.Chosen() {
 		query = `SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename`
 	}
-	names := Rows(t, db, query)
+	names := QueryRows(t, db, query)
 	if len(names) < 15 {
 		t.Fatalf("only %d tables were found", len(names))
 	}
@@ -159,9 +159,9 @@ func storeTables(t testing.TB, db *sql.DB) []string {
 }
 
 // StoreText is everything that a store keeps, as its bytes are.
-func StoreText(t testing.TB, from server.StoreConfig) string {
+func DumpStore(t testing.TB, from server.StoreConfig) string {
 	t.Helper()
-	db := PeekStore(t, from)
+	db := OpenReadOnly(t, from)
 	var text strings.Builder
 	for _, table := range storeTables(t, db) {
 		eachRow(t, db, `SELECT * FROM `+table, func(values []any) {
@@ -177,7 +177,7 @@ func StoreText(t testing.TB, from server.StoreConfig) string {
 }
 
 // TakeStoreAway has the store disappear under a running node.
-func TakeStoreAway(t testing.TB, from server.StoreConfig) {
+func RemoveStore(t testing.TB, from server.StoreConfig) {
 	t.Helper()
 	if from.Kind == "postgres" {
 		pgtest.DropDatabase(t, from.URL)
@@ -202,7 +202,7 @@ func StoreTrigger(event, condition, statement string) string {
 }
 
 // Blob writes bytes as the store's SQL does.
-func Blob(hex string) string {
+func BlobLiteral(hex string) string {
 	if pgtest.Chosen() {
 		return `'\x` + hex + `'`
 	}

@@ -117,7 +117,7 @@ func TestTheThrottleSlidesOverAMinute(t *testing.T) {
 	unknown := e2e.Caller{Key: "cxk_" + strings.Repeat("0", 32), Secret: "x"}
 	for i := range 30 {
 		if i == 10 {
-			w.Pass(20 * time.Second)
+			w.Advance(20 * time.Second)
 		}
 		w.Expect("a failure", e2e.Call{As: unknown, Path: e2e.Balance}, fault.InvalidAPIKey)
 	}
@@ -128,9 +128,9 @@ func TestTheThrottleSlidesOverAMinute(t *testing.T) {
 			got.Status, got.Header.Get("Retry-After"))
 	}
 	w.Expect("an unknown path", e2e.Call{As: w.DemoCaller(), Path: "/nowhere"}, fault.TooManyFailedAttempts)
-	w.Pass(39 * time.Second)
+	w.Advance(39 * time.Second)
 	w.Expect("a second too early", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.TooManyFailedAttempts)
-	w.Pass(time.Second)
+	w.Advance(time.Second)
 	w.Expect("after the wait", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
 	for range 10 {
 		w.Expect("room for ten more failures", e2e.Call{As: unknown, Path: e2e.Balance}, fault.InvalidAPIKey)
@@ -149,9 +149,9 @@ func TestARotatedKeyLivesUntilItsGraceEnds(t *testing.T) {
 	w.Expect("the old key within its grace", e2e.Call{As: old, Path: e2e.Balance}, fault.OK)
 	w.Expect("the new key", e2e.Call{As: fresh, Path: e2e.Balance}, fault.OK)
 	w.Expect("the new key has the old one's permissions", e2e.Call{As: fresh, Path: "/api/v1/plans"}, fault.PermissionDenied)
-	w.Pass(72*time.Hour - time.Millisecond)
+	w.Advance(72*time.Hour - time.Millisecond)
 	w.Expect("the old key in its last moment", e2e.Call{As: old, Path: e2e.Balance}, fault.OK)
-	w.Pass(time.Millisecond)
+	w.Advance(time.Millisecond)
 	w.Expect("the old key at 72 hours", e2e.Call{As: old, Path: e2e.Balance}, fault.CredentialExpired)
 	w.Expect("the new key still", e2e.Call{As: fresh, Path: e2e.Balance}, fault.OK)
 	if err := w.Admin.RevokeKey(t.Context(), old.ID); err != nil {
@@ -165,7 +165,7 @@ func TestOnlyATrustedProxyIsBelieved(t *testing.T) {
 	me := w.NewOperator("one", access.AllPermissions)
 	spoof := http.Header{"X-Forwarded-For": {"192.0.2.9"}, "X-Forwarded-Proto": {"http"}, "X-Real-Ip": {"192.0.2.9"}, "Forwarded": {"for=192.0.2.9"}}
 	w.Expect("a stranger's word", e2e.Call{As: me, Path: e2e.Balance, Header: spoof}, fault.OK)
-	w.Expect("a stranger's word for https", e2e.Call{As: me, Path: e2e.Balance, Base: w.Line.PlainURL, Header: http.Header{"X-Forwarded-Proto": {"https"}}}, fault.HTTPSRequired)
+	w.Expect("a stranger's word for https", e2e.Call{As: me, Path: e2e.Balance, Base: w.Demo.PlainURL, Header: http.Header{"X-Forwarded-Proto": {"https"}}}, fault.HTTPSRequired)
 
 	w.Stop()
 	w.Start("server.trusted_proxies=127.0.0.1/32,10.0.0.0/8")
@@ -190,7 +190,7 @@ func TestOnlyATrustedProxyIsBelieved(t *testing.T) {
 	for _, row := range rows {
 		c := e2e.Call{As: me, Path: e2e.Balance, Header: http.Header{}}
 		if row.plain {
-			c.Base = w.Line.PlainURL
+			c.Base = w.Demo.PlainURL
 		}
 		if row.forwarded != "" {
 			c.Header.Set("X-Forwarded-For", row.forwarded)
@@ -224,12 +224,12 @@ func TestARestartForgetsNoNonceNoCountAndNoRevocation(t *testing.T) {
 func TestASecretThatCannotBeOpenedIsOurFaultAndSaysNothing(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.NewOperator("one", access.AllPermissions)
-	e2e.DamageStore(t, w.Node.Config.Store, fmt.Sprintf(`UPDATE credentials SET sealed_secret = %s WHERE id = %d`, e2e.Blob("00"), me.ID))
+	e2e.ExecOnStore(t, w.Node.Config.Store, fmt.Sprintf(`UPDATE credentials SET sealed_secret = %s WHERE id = %d`, e2e.BlobLiteral("00"), me.ID))
 	got := w.Expect("a damaged row", e2e.Call{As: me, Path: e2e.Balance}, fault.InternalError)
 	if got.Status != http.StatusInternalServerError || strings.Contains(string(got.Raw), "tink") || strings.Contains(string(got.Raw), "aead") {
 		t.Errorf("a damaged row: %d %s; want 500 without inner details", got.Status, got.Raw)
 	}
-	if !strings.Contains(w.Logged.String(), got.ID) || !strings.Contains(w.Logged.String(), "open") {
+	if !strings.Contains(w.Log.String(), got.ID) || !strings.Contains(w.Log.String(), "open") {
 		t.Error("the log does not say why")
 	}
 }
@@ -244,7 +244,7 @@ func TestWithTheStoreAwayTheServiceSaysSo(t *testing.T) {
 		}
 	}
 	ready := func() int {
-		response, err := http.Get(w.Line.InternalURL + "/readyz")
+		response, err := http.Get(w.Demo.InternalURL + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestWithTheStoreAwayTheServiceSaysSo(t *testing.T) {
 	if got := ready(); got != http.StatusOK {
 		t.Errorf("readyz %d; want 200", got)
 	}
-	e2e.TakeStoreAway(t, w.Node.Config.Store)
+	e2e.RemoveStore(t, w.Node.Config.Store)
 	if got := ready(); got != http.StatusServiceUnavailable {
 		t.Errorf("readyz without a store: %d; want 503", got)
 	}
@@ -280,7 +280,7 @@ func TestUsedNoncesArePurgedAfterADay(t *testing.T) {
 		pass time.Duration
 		want fault.Code
 	}{{24 * time.Hour, fault.ReplayDetected}, {time.Millisecond, fault.OK}} {
-		w.Pass(later.pass)
+		w.Advance(later.pass)
 		if _, err := w.Node.Authorizer.Purge(t.Context(), w.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -307,10 +307,10 @@ func TestAnotherOperatorsKeyAndIdOpenNothing(t *testing.T) {
 
 func TestNothingSecretIsWrittenDown(t *testing.T) {
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h")
-	me := w.Rich("one", "10000")
+	me := w.NewFundedOperator("one", "10000")
 	const password, mobile = "planted-password-4711", "9812345670"
 	planted := map[string]string{
-		"the demo's secret": w.Line.APISecret, "the secret": me.Secret, "the secret without its prefix": strings.TrimPrefix(me.Secret, "cxs_"),
+		"the demo's secret": w.Demo.APISecret, "the secret": me.Secret, "the secret without its prefix": strings.TrimPrefix(me.Secret, "cxs_"),
 		"the whole key": me.Key, "the key without its prefix": strings.TrimPrefix(me.Key, "cxk_"), "a password": password,
 	}
 	master, err := os.ReadFile(filepath.Join(w.Folder, "master.key"))
@@ -326,7 +326,7 @@ func TestNothingSecretIsWrittenDown(t *testing.T) {
 	for i, outcome := range []string{"success", "reject", "wrong_reference", "timeout_applied", "gateway_error", "reset_applied"} {
 		for j, given := range []string{password, ""} {
 			number := fmt.Sprintf("98123456%d%d", i, j)
-			w.Script(number, outcome)
+			w.ScriptProvider(number, outcome)
 			got := w.Operate(me, "activate", "secret-"+number, e2e.Order{"full_name": "A", "mobile": number, "password": given, "plan_id": "COMBO-1"})
 			if made := got.Text("customer.password"); made != "" {
 				planted["a password made up for "+outcome] = made
@@ -350,7 +350,7 @@ func TestNothingSecretIsWrittenDown(t *testing.T) {
 		t.Error("revoked twice")
 	}
 
-	texts := map[string]string{"the log": w.Logged.String(), "the store": e2e.StoreText(t, w.Node.Config.Store)}
+	texts := map[string]string{"the log": w.Log.String(), "the store": e2e.DumpStore(t, w.Node.Config.Store)}
 	files := 0
 	for _, pattern := range []string{"data/*", "coax.toml", "simulator.json"} {
 		names, err := filepath.Glob(filepath.Join(w.Folder, pattern))

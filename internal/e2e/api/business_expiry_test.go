@@ -43,7 +43,7 @@ func TestExpiryRules(t *testing.T) {
 	b.run(t, "further bookings lose no paid day", bizFurtherBookings)
 	b.run(t, "status and days remaining follow the clock", bizStatusAndDays)
 	b.run(t, "expiry and start date are those of the reservation", bizExpiryOfTheReservation)
-	b.Audited()
+	b.CheckAudit()
 }
 
 func bizActivationTerm(t *testing.T, b *biz) {

@@ -19,13 +19,13 @@ func TestWhatAKeyStandsFor(t *testing.T) {
 	b.run(t, "it stays free after a rejection, and works once the cause is fixed", bizFreeKeys)
 	b.run(t, "a rate-limited request may come again with it", bizRateLimited)
 	b.run(t, "what became an operation keeps it, whatever came of it", bizKeyForGood)
-	b.Audited()
+	b.CheckAudit()
 }
 
 // Each rejection before money is reserved, the removal of its cause, and the
 // same key again.
 func bizFreeKeys(t *testing.T, b *biz) {
-	other := b.Rich("other", "10000")
+	other := b.NewFundedOperator("other", "10000")
 	nothing := func() {}
 	// Each row prepares a call that is rejected, what mends it, and the call
 	// that is then good under the same key.
@@ -111,7 +111,7 @@ func bizFreeKeys(t *testing.T, b *biz) {
 		})
 		add("nobody, who is activated then", fault.SubscriberNotFound, func(key string) (e2e.Call, func(), e2e.Call) {
 			mobile := b.mobile()
-			return sent(post(endpoint, key, bizBody{"mobile": mobile, "plan_id": "FAMILY-1"}), func() { b.Activated(b.me, mobile, "BASIC-1") })
+			return sent(post(endpoint, key, bizBody{"mobile": mobile, "plan_id": "FAMILY-1"}), func() { b.Activate(b.me, mobile, "BASIC-1") })
 		})
 		add("a duplicate", fault.DuplicateRequest, func(key string) (e2e.Call, func(), e2e.Call) {
 			c := b.customer(b.me, "BASIC-1")
@@ -127,19 +127,19 @@ func bizFreeKeys(t *testing.T, b *biz) {
 		key := b.key()
 		bad, mend, good := row.tell(key)
 		b.unspent(row.what, func() { b.must(row.what, b.Send(bad), row.want) })
-		b.must(row.what+", looked up", b.Transaction(b.me, key), fault.TransactionNotFound)
+		b.must(row.what+", looked up", b.LookUp(b.me, key), fault.TransactionNotFound)
 		mend()
 		got := b.must(row.what+", mended", b.Send(good), fault.OK)
 		if got.Header.Get("Idempotent-Replayed") != "" {
 			t.Errorf("%s, mended: it is called a replay", row.what)
 		}
-		b.mustShow(row.what+", looked up", b.Transaction(b.me, key), map[string]string{"transaction_id": got.Text("transaction_id"), "idempotency_key": key})
+		b.mustShow(row.what+", looked up", b.LookUp(b.me, key), map[string]string{"transaction_id": got.Text("transaction_id"), "idempotency_key": key})
 	}
 	t.Logf("%d rejections", len(rows))
 }
 
 func bizRateLimited(t *testing.T, b *biz) {
-	me, limit := b.Rich("limited", "1000"), 1
+	me, limit := b.NewFundedOperator("limited", "1000"), 1
 	if _, err := b.Admin.ChangeOperator(context.Background(), me.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func bizKeyForGood(t *testing.T, b *biz) {
 			if mobile == "" {
 				mobile = b.get(b.me, "subscription?subscriber_id="+body["subscriber_id"].(string)).Text("customer.mobile")
 			}
-			b.Script(mobile, row.outcome)
+			b.ScriptProvider(mobile, row.outcome)
 			first := b.must(what, b.post(b.me, endpoint, key, body.json()), row.want)
 			b.pass(row.after)
 			b.unspent(what, func() {

@@ -42,7 +42,7 @@ func TestLookUps(t *testing.T) {
 	b.run(t, "a subscription by id or by mobile", bizSubscriptions)
 	b.run(t, "a transaction by id or by key", bizTransactions)
 	b.run(t, "what is another operator's answers like what is not there", bizForeignIDs)
-	b.Audited()
+	b.CheckAudit()
 }
 
 func bizSubscriptions(t *testing.T, b *biz) {
@@ -136,10 +136,10 @@ func bizTransactions(t *testing.T, b *biz) {
 	})
 	// Of a failed operation it is a successful look-up.
 	sent := b.good("activate")
-	b.Script(sent["mobile"].(string), "reject")
+	b.ScriptProvider(sent["mobile"].(string), "reject")
 	key := b.key()
 	b.must("a rejection", b.post(b.me, "activate", key, sent.json()), fault.ProviderError)
-	got := b.must("a failed operation", b.Transaction(b.me, key), fault.OK)
+	got := b.must("a failed operation", b.LookUp(b.me, key), fault.OK)
 	b.mustShow("a failed operation", got, map[string]string{"status": "failed", "result_code": "PROVIDER_ERROR", "reason": "PROVIDER_REJECTED", "wallet.refunded": "true"})
 }
 
@@ -156,7 +156,7 @@ func bizBytes(a e2e.Answer) string {
 }
 
 func bizForeignIDs(t *testing.T, b *biz) {
-	other := b.Rich("other", "100000")
+	other := b.NewFundedOperator("other", "100000")
 	// Theirs in every state: active, booked ahead, renewed a moment ago, in
 	// review, not activated yet, failed, expired.
 	active, renewed, doubted := b.customer(other, "BASIC-1"), b.customer(other, "BASIC-1"), b.customer(other, "BASIC-1")
@@ -166,7 +166,7 @@ func bizForeignIDs(t *testing.T, b *biz) {
 		endpoint := map[string]string{"renewed": "renew", "booked": "advance-renew", "failed": "renew"}[what]
 		plan := map[string]string{"renewed": "FAMILY-1", "booked": "FAMILY-3", "failed": "COMBO-1"}[what]
 		if what == "failed" {
-			b.Script(renewed.mobile, "reject")
+			b.ScriptProvider(renewed.mobile, "reject")
 		}
 		transactions = append(transactions, b.post(other, endpoint, key, bizRenewal(renewed, plan)).Text("transaction_id"))
 	}

@@ -261,7 +261,7 @@ func (o *bizOrder) try(endpoint string, w bizWrongs) e2e.Answer {
 		defer o.breakDown()()
 	}
 	if w.poor {
-		had := o.Money(o.me)[0]
+		had := o.WalletPaise(o.me)[0]
 		o.leave(o.me, "198.99") // less than any plan here costs
 		defer o.leave(o.me, fmt.Sprintf("%d.%02d", had/100, had%100))
 	}
@@ -289,13 +289,13 @@ func (o *bizOrder) maintain() (undo func()) {
 func (o *bizOrder) unverify() (undo func()) {
 	o.TB.Helper()
 	ctx := context.Background()
-	o.Steer("status", `{"catalogue":"down"}`)
+	o.ControlSimulator("status", `{"catalogue":"down"}`)
 	old := catalogue.Comparison{Provider: o.Node.Config.Provider.Name, At: o.Now().Add(-time.Hour), Components: simulator.Components()}
 	if err := o.Node.Store.RecordComparison(ctx, old); err != nil {
 		o.TB.Fatal(err)
 	}
 	return func() {
-		o.Steer("status", `{"catalogue":"up"}`)
+		o.ControlSimulator("status", `{"catalogue":"up"}`)
 		if err := o.Node.Catalogue.Compare(ctx); err != nil {
 			o.TB.Fatal(err)
 		}
@@ -306,12 +306,12 @@ func (o *bizOrder) unverify() (undo func()) {
 // what it returns is called.
 func (o *bizOrder) breakDown() (undo func()) {
 	o.TB.Helper()
-	o.Steer("status", `{"mode":"down"}`)
+	o.ControlSimulator("status", `{"mode":"down"}`)
 	for range 3 {
 		o.Node.Breaker.Record(operation.Reply{NotSent: true})
 	}
 	return func() {
-		o.Steer("status", `{"mode":"up"}`)
+		o.ControlSimulator("status", `{"mode":"up"}`)
 		o.Node.Breaker.Record(operation.Reply{Outcome: operation.Confirmed})
 	}
 }
@@ -321,7 +321,7 @@ func TestEveryPairOfObjectionsToAnOperationAnswersTheEarlierOne(t *testing.T) {
 		t.Run(endpoint, func(t *testing.T) {
 			// A call that the provider holds must not end before the test does.
 			b := newBiz(t, "provider.timeout=5m")
-			o := &bizOrder{biz: b, other: b.Rich("other", "100000"), used: b.key(), taken: b.key(), made: map[string]bizSituation{}}
+			o := &bizOrder{biz: b, other: b.NewFundedOperator("other", "100000"), used: b.key(), taken: b.key(), made: map[string]bizSituation{}}
 			o.ok(o.me, "activate", o.used, o.good("activate"))
 			running := o.good("activate")
 			o.hold(bizCall(o.me, "activate", o.taken, running.json()), running["mobile"].(string))
@@ -330,7 +330,7 @@ func TestEveryPairOfObjectionsToAnOperationAnswersTheEarlierOne(t *testing.T) {
 			// refused for a reason that nobody knows of.
 			o.must("nothing wrong", o.try(endpoint, bizWrongs{}), fault.OK)
 			t.Logf("%d cases, %d situations", cases, len(o.made))
-			o.Audited()
+			o.CheckAudit()
 		})
 	}
 }

@@ -27,7 +27,7 @@ func TestDuplicateProtection(t *testing.T) {
 	b := newBiz(t, "provider.timeout=5m")
 	b.run(t, "the window is two minutes to the millisecond", bizDuplicateWindow)
 	b.run(t, "what does not count as a duplicate", bizNoDuplicates)
-	other := b.Rich("other", "10000")
+	other := b.NewFundedOperator("other", "10000")
 
 	b.run(t, "same key, same body: original result replayed", func(t *testing.T, b *biz) {
 		for _, endpoint := range bizEndpoints {
@@ -72,7 +72,7 @@ func TestDuplicateProtection(t *testing.T) {
 		named := func(what, key string, got e2e.Answer) {
 			t.Helper()
 			b.must(what, got, fault.OperationInProgress)
-			b.mustShow(what, got, map[string]string{"transaction_id": b.Transaction(b.me, key).Text("transaction_id")})
+			b.mustShow(what, got, map[string]string{"transaction_id": b.LookUp(b.me, key).Text("transaction_id")})
 		}
 		b.unspent("the other", func() {
 			for _, endpoint := range bizEndpoints[1:] {
@@ -83,7 +83,7 @@ func TestDuplicateProtection(t *testing.T) {
 			named("the other activation", activation, b.post(b.me, "activate", b.key(), fresh.json()))
 			named("a renewal before it is activated", activation, b.post(b.me, "renew", b.key(), bizBody{"mobile": fresh["mobile"], "plan_id": "BASIC-1"}.json()))
 			foreign := b.must("another operator's activation", b.post(other, "activate", b.key(), fresh.json()), fault.OperationInProgress)
-			if mine := b.Transaction(b.me, activation).Text("transaction_id"); len(foreign.Data) != 0 || mine == "" || bytes.Contains(foreign.Raw, []byte(mine)) {
+			if mine := b.LookUp(b.me, activation).Text("transaction_id"); len(foreign.Data) != 0 || mine == "" || bytes.Contains(foreign.Raw, []byte(mine)) {
 				t.Errorf("another operator is told of transaction %s: %s", mine, foreign.Raw)
 			}
 			b.must("another operator's renewal", b.post(other, "renew", b.key(), bizBody{"mobile": fresh["mobile"], "plan_id": "BASIC-1"}.json()), fault.SubscriberNotFound)
@@ -98,7 +98,7 @@ func TestDuplicateProtection(t *testing.T) {
 		})
 		b.must("a renewal with it", b.post(b.me, "renew", b.key(), bizRenewal(c, "BASIC-1")), fault.OK)
 	})
-	b.Audited()
+	b.CheckAudit()
 }
 
 func bizDuplicateWindow(t *testing.T, b *biz) {
@@ -132,7 +132,7 @@ func bizNoDuplicates(t *testing.T, b *biz) {
 	b.must("after an activation with the plan", b.post(b.me, "renew", b.key(), bizRenewal(c, "FAMILY-1")), fault.OK)
 
 	c = b.customer(b.me, "BASIC-1")
-	b.Script(c.mobile, "reject")
+	b.ScriptProvider(c.mobile, "reject")
 	b.must("a rejected renewal", b.post(b.me, "renew", b.key(), bizRenewal(c, "FAMILY-1")), fault.ProviderError)
 	b.must("after a failure", b.post(b.me, "renew", b.key(), bizRenewal(c, "FAMILY-1")), fault.OK)
 
@@ -216,14 +216,14 @@ func TestTheActivePlanIsTheOneOfThatMoment(t *testing.T) {
 	b.pass(time.Millisecond)
 	shown("at the expiry", c, "BASIC-1", "expired")
 	b.must("the last plan, expired", b.post(b.me, "advance-renew", b.key(), bizRenewal(c, "BASIC-1")), fault.OK)
-	b.Audited()
+	b.CheckAudit()
 }
 
 func TestMoneyInAnswers(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "the wallet has to reach the price, and the shortfall is told", bizShortfall)
 	b.run(t, "messages say what happened, and amounts have two decimals", bizMessages)
-	b.Audited()
+	b.CheckAudit()
 }
 
 func bizShortfall(t *testing.T, b *biz) {
@@ -237,7 +237,7 @@ func bizShortfall(t *testing.T, b *biz) {
 		{b.plan("DEAR", "100000.07", 1), "100000.07", "99999.98", "0.09"},
 	}
 	for _, endpoint := range bizEndpoints {
-		poor := b.Rich("poor at "+endpoint, "100")
+		poor := b.NewFundedOperator("poor at "+endpoint, "100")
 		b.TopUp(poor, "199")
 		c := b.customer(poor, "BASIC-1")
 		for _, row := range rows {
@@ -311,7 +311,7 @@ func bizMessages(t *testing.T, b *biz) {
 	decimals("transaction", b.get(b.me, "transaction?transaction_id="+booked.Text("transaction_id")), 4)
 	decimals("balance", b.get(b.me, "balance"), 1)
 	decimals("plans", b.get(b.me, "plans"), 5)
-	b.Script(c.mobile, "reject")
+	b.ScriptProvider(c.mobile, "reject")
 	decimals("a rejection", b.must("a rejection", b.post(b.me, "renew", b.key(), bizRenewal(c, "COMBO-1")), fault.ProviderError), 4)
 	b.doubt(b.me, "renew", c.mobile, bizBody{"subscriber_id": c.id, "plan_id": "COMBO-1"})
 	decimals("pending", b.get(b.me, "subscription?subscriber_id="+c.id), 1)
@@ -321,7 +321,7 @@ func bizMessages(t *testing.T, b *biz) {
 	fresh := b.good("activate").with("plan_id", "ODD").json()
 	b.must("at the old price", b.post(b.me, "activate", key, fresh), fault.OK)
 	b.plan("ODD", "1234.05", 2)
-	b.mustShow("at the old price", b.Transaction(b.me, key), map[string]string{"amount": "249.5", "wallet.charged": "249.5"})
+	b.mustShow("at the old price", b.LookUp(b.me, key), map[string]string{"amount": "249.5", "wallet.charged": "249.5"})
 	b.mustShow("replayed", b.post(b.me, "activate", key, fresh), map[string]string{"amount": "249.5", "wallet.charged": "249.5"})
 	dear := b.must("at the new price", b.post(b.me, "activate", b.key(), b.good("activate").with("plan_id", "ODD").json()), fault.OK)
 	b.mustShow("at the new price", dear, map[string]string{"amount": "1234.05", "wallet.charged": "1234.05"})

@@ -109,8 +109,8 @@ func TestThePageForOperatorsHasEveryMetric(t *testing.T) {
 	w := e2e.NewEnv(t, "audit.every=1ms")
 	// Some have no lines before something of the kind has happened.
 	w.Expect("a look-up", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
-	w.Until("something was audited", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > 0 })
-	response, err := http.Get(w.Line.InternalURL + "/metrics")
+	w.WaitUntil("something was audited", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > 0 })
+	response, err := http.Get(w.Demo.InternalURL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestTheTenNumbersBehaveAsThePageSays(t *testing.T) {
 func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 	t.Helper()
 	w := e2e.NewEnv(t, timeout, "review.first_check=10s", "review.refund_after=2m")
-	me := w.Rich("me", "100000")
+	me := w.NewFundedOperator("me", "100000")
 	firsts := make([]e2e.Answer, len(rows))
 	var group sync.WaitGroup
 	for i, row := range rows {
@@ -201,23 +201,23 @@ func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 		}
 	}
 	// Now, and when the provider has long enough not known what it was asked.
-	w.Pass(11 * time.Second)
+	w.Advance(11 * time.Second)
 	for _, row := range rows {
 		if want := row[4]; strings.HasPrefix(want, "success") {
-			if got := w.Settled(me, "number-"+row[0]); got.Text("status") != "success" {
+			if got := w.AwaitSettled(me, "number-"+row[0]); got.Text("status") != "success" {
 				t.Errorf("%s ends as %s; the page says %s", row[1], got.Text("status"), want)
 			}
 		}
 	}
-	w.Pass(3 * time.Minute)
+	w.Advance(3 * time.Minute)
 	for _, row := range rows {
 		switch want := row[4]; {
 		case strings.HasPrefix(want, "failed"):
-			if got := w.Settled(me, "number-"+row[0]); got.Text("status") != "failed" || got.Text("wallet.refunded") != "true" {
+			if got := w.AwaitSettled(me, "number-"+row[0]); got.Text("status") != "failed" || got.Text("wallet.refunded") != "true" {
 				t.Errorf("%s ends as %s; the page says %s", row[1], got.Raw, want)
 			}
 		case strings.HasPrefix(want, "stays in review"):
-			w.Until("a person is wanted for "+row[1], func() bool {
+			w.WaitUntil("a person is wanted for "+row[1], func() bool {
 				waiting, err := w.Admin.InReview(t.Context())
 				return err == nil && len(waiting) == 1 && waiting[0].NeedsPerson
 			})
@@ -240,8 +240,8 @@ func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
 		t.Skipf("python3 is not installed, so docs/examples/backup.py cannot be run: %v", err)
 	}
 	w := e2e.NewEnv(t, "log.level=error")
-	me := w.Rich("me", "10000000")
-	l := w.Sell(me)
+	me := w.NewFundedOperator("me", "10000000")
+	l := w.StartActivations(me)
 	restored := t.TempDir()
 	// backup makes a copy, and demands in it what was answered before.
 	backup := func(name string) (before map[string]string) {
@@ -253,7 +253,7 @@ func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
 			t.Fatalf("backup.py: %v\n%s", err, out)
 		}
 		in := map[string]bool{}
-		for _, key := range e2e.Rows(t, e2e.PeekStore(t, server.StoreConfig{Kind: "sqlite", Path: copied}), `SELECT idempotency_key FROM operations`) {
+		for _, key := range e2e.QueryRows(t, e2e.OpenReadOnly(t, server.StoreConfig{Kind: "sqlite", Path: copied}), `SELECT idempotency_key FROM operations`) {
 			in[key] = true
 		}
 		for key := range before {
@@ -286,22 +286,22 @@ func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(restored, "data"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	e2e.Copy(t, filepath.Join(restored, "busy-2.db"), filepath.Join(restored, "data", "coax.db"))
+	e2e.CopyDir(t, filepath.Join(restored, "busy-2.db"), filepath.Join(restored, "data", "coax.db"))
 	for _, name := range []string{"coax.toml", "master.key", "demo.json"} {
-		e2e.Copy(t, filepath.Join(w.Folder, name), filepath.Join(restored, name))
+		e2e.CopyDir(t, filepath.Join(w.Folder, name), filepath.Join(restored, name))
 	}
-	again := &e2e.Env{TB: t, Folder: restored, Logged: &e2e.LogBuffer{}}
+	again := &e2e.Env{TB: t, Folder: restored, Log: &e2e.LogBuffer{}}
 	again.Time.Store(w.Time.Load())
 	again.Start()
 	t.Cleanup(func() { again.Stop() })
 	for key, id := range before {
-		got := again.Operate(me, "activate", key, e2e.LoadOrder(strings.TrimPrefix(key, "load-")))
+		got := again.Operate(me, "activate", key, e2e.Activation(strings.TrimPrefix(key, "load-")))
 		if got.Text("transaction_id") != id || got.Header.Get("Idempotent-Replayed") != "true" {
 			t.Fatalf("%s was answered with %s before the backup; the copy answers %s", key, id, got.Raw)
 		}
 	}
-	if again.Orders() != 0 {
-		t.Errorf("the copy ordered %d things anew", again.Orders())
+	if again.ProviderOrders() != 0 {
+		t.Errorf("the copy ordered %d things anew", again.ProviderOrders())
 	}
-	again.Audited()
+	again.CheckAudit()
 }

@@ -12,15 +12,15 @@ import (
 func TestAReviewThatIsADayOldIsTold(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s")
-	w.InReview(w.Rich("me", "100000"), "activate", "unknowable", "9000080001", "a-day-old")
+	w.StartReview(w.NewFundedOperator("me", "100000"), "activate", "unknowable", "9000080001", "a-day-old")
 	if got := w.Metric("coax_reviews_overdue"); got != 0 {
 		t.Errorf("%v are overdue at once; want 0", got)
 	}
-	w.Pass(admin.ReviewDue - time.Minute)
+	w.Advance(admin.ReviewDue - time.Minute)
 	if got := w.Metric("coax_reviews_overdue"); got != 0 {
 		t.Errorf("%v are overdue within a day; want 0", got)
 	}
-	w.Pass(2 * time.Minute)
+	w.Advance(2 * time.Minute)
 	if got, health := w.Metric("coax_reviews_overdue"), w.Node.Health(t.Context()); got != 1 || health.OverdueReviews != 1 {
 		t.Errorf("%v are overdue after a day, and %d for people; want 1", got, health.OverdueReviews)
 	}
@@ -29,7 +29,7 @@ func TestAReviewThatIsADayOldIsTold(t *testing.T) {
 func TestANodeKnowsHowItIs(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnvAt(t, time.Now(), "audit.every=10ms")
-	w.Until("something was audited", func() bool { return !w.Node.Health(t.Context()).Audit.EndedAt.IsZero() })
+	w.WaitUntil("something was audited", func() bool { return !w.Node.Health(t.Context()).Audit.EndedAt.IsZero() })
 	health := w.Node.Health(t.Context())
 	kind := w.Node.Config.Store.Kind
 	if health.Node == "" || health.Version == "" || health.Started.IsZero() || health.Store != kind || health.StoreProblem != "" || health.Migrations == 0 {
@@ -41,15 +41,15 @@ func TestANodeKnowsHowItIs(t *testing.T) {
 	if a := health.Audit; a.Every != 10*time.Millisecond || a.Problem != "" || a.Violations != 0 || len(a.First) != 0 {
 		t.Errorf("the audit is %+v", a)
 	}
-	e2e.DamageStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
-	w.Until("the damage is found", func() bool { return w.Node.Health(t.Context()).Audit.Violations > 0 })
+	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
+	w.WaitUntil("the damage is found", func() bool { return w.Node.Health(t.Context()).Audit.Violations > 0 })
 	if first := w.Node.Health(t.Context()).Audit.First; len(first) == 0 || !strings.Contains(first[0], "lco 1") {
 		t.Errorf("the violations are %q; want the wallet's", first)
 	}
-	e2e.DamageStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
-	w.Steer("status", `{"mode":"down","catalogue":"down"}`)
-	w.Pass(w.Node.Config.Catalogue.MaxAge + time.Minute)
-	w.Until("prices no longer count", func() bool {
+	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
+	w.ControlSimulator("status", `{"mode":"down","catalogue":"down"}`)
+	w.Advance(w.Node.Config.Catalogue.MaxAge + time.Minute)
+	w.WaitUntil("prices no longer count", func() bool {
 		p := w.Node.Health(t.Context()).Provider
 		return !p.PricesCount && p.PricesProblem != ""
 	})

@@ -77,20 +77,20 @@ var rows = map[string]func(*testing.T, lines, []int){
 		}
 	},
 	"the same renewal again": func(t *testing.T, l lines, n []int) {
-		id := l.Activated(l.me, "9822222222", "BASIC-1")
+		id := l.Activate(l.me, "9822222222", "BASIC-1")
 		renew := func(key string) fault.Code {
 			return l.Operate(l.me, "renew", key, e2e.Order{"subscriber_id": id, "plan_id": "BASIC-1"}).Code
 		}
 		first := renew("same-again-1")
-		l.Pass(time.Duration(n[0])*time.Minute - time.Millisecond)
+		l.Advance(time.Duration(n[0])*time.Minute - time.Millisecond)
 		early := renew("same-again-2")
-		l.Pass(time.Millisecond)
+		l.Advance(time.Millisecond)
 		if late := renew("same-again-2"); first != fault.OK || early != fault.DuplicateRequest || late != fault.OK {
 			t.Errorf("a renewal is %s, again a moment before the limit %s, at the limit %s", first, early, late)
 		}
 	},
 	"the first day of a booked cycle": func(t *testing.T, l lines, n []int) {
-		id := l.Activated(l.me, "9833333333", "BASIC-1")
+		id := l.Activate(l.me, "9833333333", "BASIC-1")
 		l.Operate(l.me, "renew", "booked-1", e2e.Order{"subscriber_id": id, "plan_id": "BASIC-1"})
 		got := l.Operate(l.me, "advance-renew", "booked-2", e2e.Order{"subscriber_id": id, "plan_id": "FAMILY-1"})
 		want := l.Now().In(subscription.IST).AddDate(0, 0, n[0]).Format(time.DateOnly)
@@ -99,7 +99,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 		}
 	},
 	"a month of a plan": func(t *testing.T, l lines, n []int) {
-		id := l.Activated(l.me, "9844444444", "BASIC-1")
+		id := l.Activate(l.me, "9844444444", "BASIC-1")
 		got := l.Operate(l.me, "renew", "months-1", e2e.Order{"subscriber_id": id, "plan_id": "FAMILY-3"})
 		before, err := time.Parse(time.DateTime, got.Text("expiry.previous"))
 		if err != nil {

@@ -26,7 +26,7 @@ type lines struct {
 
 func newLines(t *testing.T) lines {
 	w := e2e.NewEnv(t)
-	return lines{Env: w, me: w.Rich("me", "100000"), said: contracttest.Describe(t)}
+	return lines{Env: w, me: w.NewFundedOperator("me", "100000"), said: contracttest.Describe(t)}
 }
 
 // refuse sends a call and reports whether it was refused with a code. So many
@@ -36,7 +36,7 @@ func (l lines) refuses(c e2e.Call, code fault.Code) bool {
 	c.As = l.me
 	got := l.Send(c)
 	if got.Status == http.StatusUnauthorized {
-		l.Pass(5 * time.Second)
+		l.Advance(5 * time.Second)
 	}
 	return got.Code == code
 }

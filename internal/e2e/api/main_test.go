@@ -6,4 +6,4 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestMain(m *testing.M) { e2e.MainReceivingEveryCode(m) }
+func TestMain(m *testing.M) { e2e.MainRequiringAllCodes(m) }

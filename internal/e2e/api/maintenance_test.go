@@ -19,14 +19,14 @@ func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 		t.Fatalf("before maintenance: %s", got.Raw)
 	}
 	review := b.key()
-	b.InReview(b.me, "activate", "timeout_applied", "9876500001", review)
+	b.StartReview(b.me, "activate", "timeout_applied", "9876500001", review)
 	if _, err := b.Admin.StartMaintenance(t.Context(), "restore"); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.Metric("coax_maintenance"); got != 1 {
 		t.Errorf("coax_maintenance is %v; want 1", got)
 	}
-	before, orders := b.Money(b.me), b.Orders()
+	before, orders := b.WalletPaise(b.me), b.ProviderOrders()
 	fresh := b.good("activate")
 	for what, body := range map[string]string{"a good body": fresh.json(), "a body without fields": `{}`, "an unknown plan": fresh.with("plan_id", "NONE").json()} {
 		got := b.post(b.me, "activate", later, body)
@@ -40,12 +40,12 @@ func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 	if got := b.post(b.me, "activate", done, paid.json()); got.Code != fault.OK || got.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("a known key: %d %s; want its result", got.Status, got.Raw)
 	}
-	b.must("a look-up", b.Transaction(b.me, done), fault.OK)
-	if after := b.Money(b.me); after != before || b.Orders() != orders {
-		t.Errorf("the wallet went from %v to %v, the provider's orders from %d to %d", before, after, orders, b.Orders())
+	b.must("a look-up", b.LookUp(b.me, done), fault.OK)
+	if after := b.WalletPaise(b.me); after != before || b.ProviderOrders() != orders {
+		t.Errorf("the wallet went from %v to %v, the provider's orders from %d to %d", before, after, orders, b.ProviderOrders())
 	}
-	b.Pass(25 * time.Hour) // its first check comes after a day
-	if got := b.Settled(b.me, review); got.Text("status") != "success" {
+	b.Advance(25 * time.Hour) // its first check comes after a day
+	if got := b.AwaitSettled(b.me, review); got.Text("status") != "success" {
 		t.Errorf("what was in review came to %s; want success in maintenance, too", got.Raw)
 	}
 	if err := b.Admin.EndMaintenance(t.Context(), false, ""); err != nil {
@@ -55,5 +55,5 @@ func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 	if got := b.Metric("coax_maintenance"); got != 0 {
 		t.Errorf("coax_maintenance is %v; want 0", got)
 	}
-	b.Audited()
+	b.CheckAudit()
 }

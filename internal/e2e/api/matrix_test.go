@@ -214,7 +214,7 @@ func (m *matrix) try(method, path string, w wrongs) e2e.Answer {
 	c.Header.Set("X-Forwarded-For", address)
 	switch w.transport {
 	case "plain":
-		c.Base = m.Line.PlainURL
+		c.Base = m.Demo.PlainURL
 	case "plain on TLS":
 		c.Base = "http://" + server.Reachable(m.Node.APIAddr)
 	case "proxy":

@@ -17,21 +17,21 @@ import (
 func TestARefusalBeforeTheReservationLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "limits.failed_auth_per_minute=100000", "review.first_check=1h")
-	me, poor := w.Rich("me", "5000"), w.Rich("poor", "198.99")
-	other := w.Rich("other", "5000")
-	subscriber := w.Activated(me, "9811111111", "BASIC-1")
-	w.Activated(other, "9822222222", "BASIC-1")
-	poorOnes := w.Rich("poor later", "199")
-	theirs := w.Activated(poorOnes, "9844444444", "BASIC-1")
-	busy := w.Activated(me, "9833333333", "BASIC-1")
-	w.Script("9833333333", "timeout_not_applied")
+	me, poor := w.NewFundedOperator("me", "5000"), w.NewFundedOperator("poor", "198.99")
+	other := w.NewFundedOperator("other", "5000")
+	subscriber := w.Activate(me, "9811111111", "BASIC-1")
+	w.Activate(other, "9822222222", "BASIC-1")
+	poorOnes := w.NewFundedOperator("poor later", "199")
+	theirs := w.Activate(poorOnes, "9844444444", "BASIC-1")
+	busy := w.Activate(me, "9833333333", "BASIC-1")
+	w.ScriptProvider("9833333333", "timeout_not_applied")
 	if got := w.Operate(me, "renew", "in-review-1", e2e.Order{"subscriber_id": busy, "plan_id": "BASIC-1"}); got.Code != fault.PendingReview {
 		t.Fatalf("in review: %s", got.Raw)
 	}
 	if got := w.Operate(me, "renew", "renewed-just-now", e2e.Order{"subscriber_id": subscriber, "plan_id": "FAMILY-1"}); got.Code != fault.OK {
 		t.Fatalf("renewed: %s", got.Raw)
 	}
-	calls := w.Orders()
+	calls := w.ProviderOrders()
 	good := e2e.Order{"full_name": "Asha", "mobile": "9855555555", "plan_id": "BASIC-1"}
 	with := func(o e2e.Order, name, value string) e2e.Order {
 		changed := maps.Clone(o)
@@ -65,29 +65,29 @@ func TestARefusalBeforeTheReservationLeavesNoTrace(t *testing.T) {
 		{"a replay of what is in review", me, "renew", "in-review-1", e2e.Order{"subscriber_id": busy, "plan_id": "BASIC-1"}, fault.PendingReview},
 	}
 	for _, row := range rows {
-		w.Untouched(row.what, func() {
+		w.CheckUnchanged(row.what, func() {
 			if got := w.Operate(row.as, row.endpoint, row.key, row.order); got.Code != row.want {
 				t.Errorf("%s: %d %s (%s); want %s", row.what, got.Status, got.Code, got.Message, row.want)
 			}
 		})
 	}
-	w.Pass(3 * time.Minute)
-	w.Untouched("the active plan in advance", func() {
+	w.Advance(3 * time.Minute)
+	w.CheckUnchanged("the active plan in advance", func() {
 		if got := w.Operate(me, "advance-renew", "fresh-key-13", with(renewal, "plan_id", "FAMILY-1")); got.Code != fault.PlanAlreadyActive {
 			t.Errorf("the active plan in advance: %s; want PLAN_ALREADY_ACTIVE", got.Raw)
 		}
 	})
-	if now := w.Orders(); now != calls {
+	if now := w.ProviderOrders(); now != calls {
 		t.Errorf("the provider was called %d times for what was refused", now-calls)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // Scenarios 0, 1 and 7 for each operation, as the tables of outcomes have them.
 func TestOutcomesOfTheThreeOperations(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "100000")
+	me := w.NewFundedOperator("me", "100000")
 	rows := []struct {
 		endpoint, operation, outcome string
 		code                         fault.Code
@@ -109,30 +109,30 @@ func TestOutcomesOfTheThreeOperations(t *testing.T) {
 		mobile := fmt.Sprintf("90000%s%04d", digit[row.outcome], i)
 		o := e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
 		if row.endpoint != "activate" {
-			w.Script(mobile, "success") // the activation goes well whatever the number says
-			o = e2e.Order{"subscriber_id": w.Activated(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
+			w.ScriptProvider(mobile, "success") // the activation goes well whatever the number says
+			o = e2e.Order{"subscriber_id": w.Activate(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
 		}
-		before := w.Money(me)
+		before := w.WalletPaise(me)
 		key := fmt.Sprintf("outcome-%d", i)
 		got := w.Operate(me, row.endpoint, key, o)
 		if got.Code != row.code || got.Text("status") != row.status || got.Text("operation") != row.operation || got.Success != (row.code == fault.OK) {
 			t.Errorf("%s: %s", what, got.Raw)
 			continue
 		}
-		w.CheckMoney(what, got, before, w.Money(me), "349")
-		w.CheckAgreement(what, me, key, row.endpoint, o, got)
+		w.CheckWallet(what, got, before, w.WalletPaise(me), "349")
+		w.CheckReplayAndLookup(what, me, key, row.endpoint, o, got)
 		if row.status == "failed" {
 			if got.Text("reason") != "PROVIDER_REJECTED" || got.Text("provider_message") == "" || got.Text("expiry.new") != "" || got.Text("customer.password") != "" {
 				t.Errorf("%s: %s", what, got.Raw)
 			}
 			// A new attempt needs a new key, and works with one.
-			w.Script(mobile, "success")
+			w.ScriptProvider(mobile, "success")
 			if again := w.Operate(me, row.endpoint, key+"-again", o); again.Code != fault.OK {
 				t.Errorf("%s, again with a new key: %s", what, again.Raw)
 			}
 		}
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // What the provider leaves open is held and answered 202, in each of the ways in
@@ -140,25 +140,25 @@ func TestOutcomesOfTheThreeOperations(t *testing.T) {
 func TestAnUnknownOutcomeIsHeldAndAnsweredAsPending(t *testing.T) {
 	t.Parallel()
 	outcomes := map[string]string{"2": "timeout_applied", "3": "timeout_not_applied", "4": "gateway_error", "5": "wrong_reference", "8": "unknowable", "9": "reset_applied"}
-	e2e.Together(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
+	e2e.RunConcurrently(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
 		w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h")
-		me := w.Rich("me", "100000")
+		me := w.NewFundedOperator("me", "100000")
 		for digit, outcome := range outcomes {
 			mobile := fmt.Sprintf("90000%s0001", digit)
 			o := e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
 			if endpoint != "activate" {
-				w.Script(mobile, "success")
-				o = e2e.Order{"subscriber_id": w.Activated(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
+				w.ScriptProvider(mobile, "success")
+				o = e2e.Order{"subscriber_id": w.Activate(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
 			}
-			before := w.Money(me)
+			before := w.WalletPaise(me)
 			key := "pending-" + digit
 			got := w.Operate(me, endpoint, key, o)
 			if got.Code != fault.PendingReview || got.Status != 202 || got.Success || got.Text("status") != "needs_review" {
 				t.Errorf("%s: %d %s", outcome, got.Status, got.Raw)
 				continue
 			}
-			w.CheckMoney(outcome, got, before, w.Money(me), "349")
-			w.CheckAgreement(outcome, me, key, endpoint, o, got)
+			w.CheckWallet(outcome, got, before, w.WalletPaise(me), "349")
+			w.CheckReplayAndLookup(outcome, me, key, endpoint, o, got)
 			if endpoint == "activate" && len(got.Text("customer.password")) != 12 {
 				t.Errorf("%s: no password in the first answer: %s", outcome, got.Raw)
 			}
@@ -177,24 +177,24 @@ func TestAnUnknownOutcomeIsHeldAndAnsweredAsPending(t *testing.T) {
 		if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "another reference") {
 			t.Errorf("exceptions %+v, %v; want one, for the wrong reference", entries, err)
 		}
-		w.Audited()
+		w.CheckAudit()
 	})
 }
 
 func TestAProviderThatIsNotThereIsAFailureRefundedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.url=http://127.0.0.1:1")
-	me := w.Rich("me", "1000")
-	before := w.Money(me)
+	me := w.NewFundedOperator("me", "1000")
+	before := w.WalletPaise(me)
 	got := w.Operate(me, "activate", "unreachable-1", e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "FAMILY-1"})
 	if got.Code != fault.ProviderError || got.Text("reason") != "PROVIDER_UNREACHABLE" || got.Text("provider_message") == "" {
 		t.Errorf("%s", got.Raw)
 	}
-	w.CheckMoney("nobody there", got, before, w.Money(me), "349")
+	w.CheckWallet("nobody there", got, before, w.WalletPaise(me), "349")
 	if sub := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9811111111"}); sub.Code != fault.SubscriberNotFound {
 		t.Errorf("the subscriber remains: %s", sub.Raw)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // A combo asks twice, main first; a failed add-on leaves a success with a
@@ -214,41 +214,41 @@ func TestAComboAsksForMainThenAddon(t *testing.T) {
 		{"main is rejected", []string{"reject"}, fault.ProviderError, false, 1},
 		{"main's answer does not come", []string{"timeout_not_applied"}, fault.PendingReview, false, 1},
 	}
-	e2e.Together(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
+	e2e.RunConcurrently(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
 		w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h")
-		me := w.Rich("me", "100000")
+		me := w.NewFundedOperator("me", "100000")
 		for i, row := range rows {
 			mobile := fmt.Sprintf("98000000%02d", i)
 			o := e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "COMBO-1"}
 			earlier := 0
 			if endpoint != "activate" {
-				o = e2e.Order{"subscriber_id": w.Activated(me, mobile, "BASIC-1"), "plan_id": "COMBO-1"}
+				o = e2e.Order{"subscriber_id": w.Activate(me, mobile, "BASIC-1"), "plan_id": "COMBO-1"}
 				earlier = 1
 			}
-			w.Script(mobile, row.outcomes...)
-			before := w.Money(me)
+			w.ScriptProvider(mobile, row.outcomes...)
+			before := w.WalletPaise(me)
 			key := fmt.Sprintf("combo-%03d", i)
 			got := w.Operate(me, endpoint, key, o)
 			warned := len(got.Data["warnings"].([]any)) == 1
 			if got.Code != row.code || warned != row.warned {
 				t.Errorf("%s: %s", row.what, got.Raw)
 			}
-			w.CheckMoney(row.what, got, before, w.Money(me), "499")
-			w.CheckAgreement(row.what, me, key, endpoint, o, got)
+			w.CheckWallet(row.what, got, before, w.WalletPaise(me), "499")
+			w.CheckReplayAndLookup(row.what, me, key, endpoint, o, got)
 			calls := w.Simulator.Calls(mobile)[earlier:]
 			if len(calls) != row.calls || calls[0].Component != "TV-FAMILY" || calls[0].Reference != got.Text("transaction_id") ||
 				(row.calls == 2 && (calls[1].Component != "OTT-PLUS" || calls[1].Reference != got.Text("transaction_id")+"-2")) {
 				t.Errorf("%s: the provider was asked %+v", row.what, calls)
 			}
 		}
-		w.Audited()
+		w.CheckAudit()
 	})
 }
 
 func TestAPriceChangeActsAtOnceAndAClientsPriceNever(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "10000")
+	me := w.NewFundedOperator("me", "10000")
 	first := w.Send(e2e.Call{
 		As: me, Method: "POST", Path: "/api/v1/activate", Body: `{"full_name":"A","mobile":"9811111111","plan_id":"BASIC-1","price":"1.00","amount":0.01}`,
 	})
@@ -267,5 +267,5 @@ func TestAPriceChangeActsAtOnceAndAClientsPriceNever(t *testing.T) {
 	if got := w.Operate(me, "renew", "new-price-1", e2e.Order{"mobile": "9811111111", "plan_id": "BASIC-1"}); got.Text("amount") != "209.5" {
 		t.Errorf("after the change: %s", got.Raw)
 	}
-	w.Audited()
+	w.CheckAudit()
 }

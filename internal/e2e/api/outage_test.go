@@ -17,7 +17,7 @@ import (
 func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "catalogue.max_age=30m", "catalogue.refresh=5m")
-	me := w.Rich("me", "10000")
+	me := w.NewFundedOperator("me", "10000")
 	o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 	expect := func(what string, code fault.Code) {
 		t.Helper()
@@ -25,12 +25,12 @@ func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
 			t.Errorf("%s: /plans is %s; want %s", what, got.Code, code)
 		}
 	}
-	w.Steer("status", `{"catalogue":"down"}`)
-	w.Pass(30 * time.Minute)
+	w.ControlSimulator("status", `{"catalogue":"down"}`)
+	w.Advance(30 * time.Minute)
 	expect("at thirty minutes", fault.OK)
-	w.Pass(time.Millisecond)
+	w.Advance(time.Millisecond)
 	expect("a moment later", fault.PlansUnavailable)
-	w.UntouchedBut([]string{"catalogue_comparisons"}, "an operation meanwhile", func() {
+	w.CheckUnchangedExcept([]string{"catalogue_comparisons"}, "an operation meanwhile", func() {
 		if got := w.Operate(me, "activate", "unverified-1", o); got.Code != fault.PlansUnavailable || got.Status != http.StatusServiceUnavailable {
 			t.Errorf("an operation meanwhile: %s", got.Raw)
 		}
@@ -42,24 +42,24 @@ func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
 		}
 	})
 	w.Restart() // the simulator of the restarted world is up again
-	w.Steer("status", `{"catalogue":"down"}`)
+	w.ControlSimulator("status", `{"catalogue":"down"}`)
 	expect("over a restart", fault.PlansUnavailable)
-	w.Steer("status", `{"catalogue":"up"}`)
-	w.Until("prices are verified again", func() bool { return w.Send(e2e.Call{As: me, Path: "/api/v1/plans"}).Code == fault.OK })
+	w.ControlSimulator("status", `{"catalogue":"up"}`)
+	w.WaitUntil("prices are verified again", func() bool { return w.Send(e2e.Call{As: me, Path: "/api/v1/plans"}).Code == fault.OK })
 	if got := w.Operate(me, "activate", "unverified-1", o); got.Code != fault.OK {
 		t.Errorf("with the same key afterwards: %s", got.Raw)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "10000")
-	w.Steer("components", `{"code":"TV-FAMILY","sellable":false}`)
-	w.Pass(6 * time.Minute)
+	me := w.NewFundedOperator("me", "10000")
+	w.ControlSimulator("components", `{"code":"TV-FAMILY","sellable":false}`)
+	w.Advance(6 * time.Minute)
 	plans := ""
-	w.Until("the catalogue was compared", func() bool {
+	w.WaitUntil("the catalogue was compared", func() bool {
 		plans = string(w.Send(e2e.Call{As: me, Path: "/api/v1/plans"}).Raw)
 		return !strings.Contains(plans, "FAMILY-1")
 	})
@@ -79,10 +79,10 @@ func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
 func TestAnOutageIsRefusedBeforeAnyReservation(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.refund_after=2m")
-	me := w.Rich("me", "1000000")
-	w.Steer("status", `{"mode":"down"}`)
+	me := w.NewFundedOperator("me", "1000000")
+	w.ControlSimulator("status", `{"mode":"down"}`)
 	tries := 0
-	w.Until("the outage is noticed", func() bool {
+	w.WaitUntil("the outage is noticed", func() bool {
 		tries++
 		got := w.Operate(me, "activate", fmt.Sprintf("outage-%03d", tries), e2e.Order{"full_name": "Asha", "mobile": fmt.Sprintf("98%08d", tries), "plan_id": "BASIC-1"})
 		if got.Code != fault.PendingReview && got.Code != fault.ServiceUnavailable {
@@ -90,21 +90,21 @@ func TestAnOutageIsRefusedBeforeAnyReservation(t *testing.T) {
 		}
 		return got.Code == fault.ServiceUnavailable
 	})
-	w.Untouched("an operation during the outage", func() {
+	w.CheckUnchanged("an operation during the outage", func() {
 		if got := w.Operate(me, "activate", "outage-refused", e2e.Order{"full_name": "Asha", "mobile": "9711111111", "plan_id": "BASIC-1"}); got.Code != fault.ServiceUnavailable {
 			t.Errorf("during the outage: %s", got.Raw)
 		}
 	})
-	w.Steer("status", `{"mode":"up"}`)
-	w.Until("it is over", func() bool {
+	w.ControlSimulator("status", `{"mode":"up"}`)
+	w.WaitUntil("it is over", func() bool {
 		return w.Operate(me, "activate", "outage-refused", e2e.Order{"full_name": "Asha", "mobile": "9711111111", "plan_id": "BASIC-1"}).Code == fault.OK
 	})
-	w.Pass(3 * time.Minute)
+	w.Advance(3 * time.Minute)
 	for i := 1; i < tries; i++ {
-		w.Settled(me, fmt.Sprintf("outage-%03d", i))
+		w.AwaitSettled(me, fmt.Sprintf("outage-%03d", i))
 	}
-	if got := w.Money(me); got != [2]int64{1_000_000_00 - 199_00, 0} {
+	if got := w.WalletPaise(me); got != [2]int64{1_000_000_00 - 199_00, 0} {
 		t.Errorf("the wallet is %v; want one charge and nothing held", got)
 	}
-	w.Audited()
+	w.CheckAudit()
 }

@@ -16,7 +16,7 @@ func TestTheBodyAndTheKeyOfAPost(t *testing.T) {
 	b.run(t, "the key has 8 to 100 of its characters", bizShapesOfKeys)
 	b.run(t, "the same body is the same value at the same endpoint", bizSameBody)
 	b.run(t, "a query is never read", bizQueryOnAPost)
-	b.Audited()
+	b.CheckAudit()
 }
 
 // bizAlso tells whether the n-th row is for an endpoint too: all are for the
@@ -208,7 +208,7 @@ func bizSameBody(t *testing.T, b *biz) {
 	})
 	// The key is the operator's: to another it is a new one, and every key of
 	// the same operator's sees it.
-	stranger := b.Rich("stranger", "1000")
+	stranger := b.NewFundedOperator("stranger", "1000")
 	b.must("another operator's request", b.post(stranger, "activate", key, b.good("activate").json()), fault.OK)
 	second := b.NewKey(b.me.OperatorID, 0x7f)
 	if got := b.post(second, "renew", key, first); got.Header.Get("Idempotent-Replayed") != "true" {

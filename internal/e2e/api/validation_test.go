@@ -20,7 +20,7 @@ func TestTheFieldsOfAnActivation(t *testing.T) {
 	b.run(t, "each is taken up to its boundary, and comes back as it was sent", bizFieldsAtTheirBoundaries)
 	b.run(t, "a preferred id is given when free and replaced when taken", bizPreferredID)
 	b.run(t, "a password is returned once, and only if it was made", bizPassword)
-	b.Audited()
+	b.CheckAudit()
 }
 
 func TestTheFieldsOfAPost(t *testing.T) {
@@ -31,7 +31,7 @@ func TestTheFieldsOfAPost(t *testing.T) {
 	b.run(t, "unknown ones are ignored whatever their type, and a price too", bizUnknownFields)
 	b.run(t, "controls, direction marks and noncharacters are refused", bizUnprintables)
 	b.run(t, "a renewal names its customer by id, or else by mobile", bizRenewalsCustomer)
-	b.Audited()
+	b.CheckAudit()
 }
 
 // sentBack demands that what an activation was given comes back in the answer,
@@ -210,12 +210,12 @@ func bizUnknownFields(t *testing.T, b *biz) {
 			for name, value := range extra {
 				sent[name] = value
 			}
-			before := b.Money(b.me)
+			before := b.WalletPaise(b.me)
 			got := b.must(fmt.Sprintf("%s with %v", endpoint, extra), b.post(b.me, endpoint, b.key(), sent.json()), fault.OK)
 			b.mustShow(fmt.Sprintf("%s with %v", endpoint, extra), got, map[string]string{
 				"amount": price, "wallet.charged": price, "plan.id": fmt.Sprint(sent["plan_id"]), "plan.duration_months": "1", "channel": "api",
 			})
-			if cost := before[0] - b.Money(b.me)[0]; cost != e2e.Rupees(t, price).Paise() {
+			if cost := before[0] - b.WalletPaise(b.me)[0]; cost != e2e.Rupees(t, price).Paise() {
 				t.Errorf("%s with %v cost %d paise; want %s", endpoint, extra, cost, price)
 			}
 		}
@@ -300,7 +300,7 @@ func bizRenewalsCustomer(t *testing.T, b *biz) {
 }
 
 func bizPreferredID(t *testing.T, b *biz) {
-	other := b.Rich("other", "1000")
+	other := b.NewFundedOperator("other", "1000")
 	first := b.post(b.me, "activate", b.key(), b.good("activate").with("subscriber_id", "424242").json())
 	b.mustShow("a free id", first, map[string]string{"customer.subscriber_id": "424242"})
 	for _, as := range []e2e.Caller{b.me, other} {
@@ -313,7 +313,7 @@ func bizPreferredID(t *testing.T, b *biz) {
 	}
 	// After a failure nothing remains: number and id are free again.
 	sent := b.good("activate").with("subscriber_id", "515151")
-	b.Script(sent["mobile"].(string), "reject")
+	b.ScriptProvider(sent["mobile"].(string), "reject")
 	failed := b.must("a rejected activation", b.post(b.me, "activate", b.key(), sent.json()), fault.ProviderError)
 	b.must("its subscriber", b.get(b.me, "subscription?subscriber_id=515151"), fault.SubscriberNotFound)
 	b.must("its subscriber by mobile", b.get(b.me, "subscription?mobile="+sent["mobile"].(string)), fault.SubscriberNotFound)
@@ -335,7 +335,7 @@ func bizPassword(t *testing.T, b *biz) {
 		if made := got.Text("customer.password"); len(made) != 12 || strings.ContainsAny(made, "0O1lI") {
 			t.Errorf("the password made is %q; want twelve characters and no look-alikes", made)
 		}
-		for what, later := range map[string]e2e.Answer{"the replay": b.post(b.me, "activate", key, sent.json()), "the look-up": b.Transaction(b.me, key)} {
+		for what, later := range map[string]e2e.Answer{"the replay": b.post(b.me, "activate", key, sent.json()), "the look-up": b.LookUp(b.me, key)} {
 			if _, there := later.Data["customer"].(map[string]any)["password"]; there || later.Code != fault.OK {
 				t.Errorf("%s has a password: %s", what, later.Raw)
 			}

@@ -42,7 +42,7 @@ func newBiz(t *testing.T, sets ...string) *biz {
 	// Nothing is verified in the background: what is in review stays there until
 	// the test settles it.
 	b := &biz{Env: e2e.NewEnv(t, append(sets, "review.first_check=24h")...)}
-	b.me = b.Rich("me", "1000000")
+	b.me = b.NewFundedOperator("me", "1000000")
 	// A provider that goes away lets go of the calls it holds.
 	t.Cleanup(func() {
 		b.Simulator.Stop()
@@ -79,7 +79,7 @@ type bizCustomer struct{ id, mobile string }
 func (b *biz) customer(as e2e.Caller, plan string) bizCustomer {
 	b.TB.Helper()
 	mobile := b.mobile()
-	return bizCustomer{b.Activated(as, mobile, plan), mobile}
+	return bizCustomer{b.Activate(as, mobile, plan), mobile}
 }
 
 // bizBody is a request's body with values of any type.
@@ -171,9 +171,9 @@ func (b *biz) mustName(what string, got e2e.Answer, want ...string) {
 // unspent demands that what runs costs nothing and orders nothing.
 func (b *biz) unspent(what string, run func()) {
 	b.TB.Helper()
-	money, orders := b.Money(b.me), b.orders()
+	money, orders := b.WalletPaise(b.me), b.orders()
 	run()
-	if after := b.Money(b.me); after != money {
+	if after := b.WalletPaise(b.me); after != money {
 		b.TB.Errorf("%s: the wallet went from %v to %v", what, money, after)
 	}
 	if after := b.orders(); after != orders {
@@ -195,7 +195,7 @@ func (b *biz) orders() (orders int) {
 // pass moves the clock. Prices that would have been verified meanwhile are.
 func (b *biz) pass(d time.Duration) {
 	b.TB.Helper()
-	b.Env.Pass(d)
+	b.Env.Advance(d)
 	if d < time.Minute {
 		return
 	}
@@ -208,7 +208,7 @@ func (b *biz) pass(d time.Duration) {
 // processing. It is answered when the test is over.
 func (b *biz) hold(c e2e.Call, mobile string) {
 	b.TB.Helper()
-	b.Script(mobile, "timeout_not_applied")
+	b.ScriptProvider(mobile, "timeout_not_applied")
 	calls := len(b.Simulator.Calls(mobile))
 	request := b.Request(c)
 	b.held.Go(func() {
@@ -216,14 +216,14 @@ func (b *biz) hold(c e2e.Call, mobile string) {
 			_, _ = b.Receive(request, c.Path, response) // it may be cut off: nobody waits for it
 		}
 	})
-	b.Until("the provider holds the call", func() bool { return len(b.Simulator.Calls(mobile)) > calls })
+	b.WaitUntil("the provider holds the call", func() bool { return len(b.Simulator.Calls(mobile)) > calls })
 }
 
 // doubt leaves an operation of a customer in review, without any waiting, and
 // returns its transaction.
 func (b *biz) doubt(as e2e.Caller, endpoint, mobile string, body bizBody) string {
 	b.TB.Helper()
-	b.Script(mobile, "gateway_error")
+	b.ScriptProvider(mobile, "gateway_error")
 	got := b.post(as, endpoint, b.key(), body.json())
 	if got.Code != fault.PendingReview {
 		b.TB.Fatalf("in review: %s", got.Raw)

@@ -18,11 +18,11 @@ func TestCLIAdminKeysInJSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 
-	issued := e2e.Shape(t, h.JSON("key", "issue", "--lco", "1"), e2e.IssuedShape...)
+	issued := e2e.CheckShape(t, h.JSON("key", "issue", "--lco", "1"), e2e.IssuedShape...)
 	if issued["key_id"] != "2" || !strings.HasPrefix(issued["api_key"], `"cxk_`) || !strings.HasPrefix(issued["api_secret"], `"cxs_`) {
 		t.Errorf("issue: %v; want key 2 with cxk_ and cxs_", issued)
 	}
-	narrow := e2e.Shape(t, h.JSON("key", "issue", "--lco", "1", "--permission", "Check Balance", "--permission", "Get Plans"), e2e.IssuedShape...)
+	narrow := e2e.CheckShape(t, h.JSON("key", "issue", "--lco", "1", "--permission", "Check Balance", "--permission", "Get Plans"), e2e.IssuedShape...)
 	if got := cliKey(t, h, narrow["key_id"])["permissions"]; got != `["Check Balance","Get Plans"]` {
 		t.Errorf("a key issued for two things may do %s", got)
 	}
@@ -30,7 +30,7 @@ func TestCLIAdminKeysInJSON(t *testing.T) {
 		t.Errorf("a key issued for nothing in particular: %v; want all seven permissions and no end", got)
 	}
 
-	rotated := e2e.Shape(t, h.JSON("key", "rotate", "--key-id", narrow["key_id"], "--grace", "72h"), e2e.IssuedShape...)
+	rotated := e2e.CheckShape(t, h.JSON("key", "rotate", "--key-id", narrow["key_id"], "--grace", "72h"), e2e.IssuedShape...)
 	if rotated["api_key"] == narrow["api_key"] || rotated["api_secret"] == narrow["api_secret"] || rotated["key_id"] == narrow["key_id"] {
 		t.Errorf("rotate gave the old key again: %v", rotated)
 	}
@@ -40,13 +40,13 @@ func TestCLIAdminKeysInJSON(t *testing.T) {
 	if got := cliKey(t, h, rotated["key_id"])["permissions"]; got != `["Check Balance","Get Plans"]` {
 		t.Errorf("the successor may do %s; want what its predecessor could", got)
 	}
-	e2e.Shape(t, h.JSON("key", "rotate", "--key-id", rotated["key_id"], "--grace", "0s"), e2e.IssuedShape...)
+	e2e.CheckShape(t, h.JSON("key", "rotate", "--key-id", rotated["key_id"], "--grace", "0s"), e2e.IssuedShape...)
 
-	permitted := e2e.Shape(t, h.JSON("key", "permit", "--key-id", "2", "--permission", "Renew"), "key_id int", "permissions texts")
+	permitted := e2e.CheckShape(t, h.JSON("key", "permit", "--key-id", "2", "--permission", "Renew"), "key_id int", "permissions texts")
 	if permitted["key_id"] != "2" || permitted["permissions"] != `["Renew"]` {
 		t.Errorf("permit: %v; want the set replaced by Renew", permitted)
 	}
-	revoked := e2e.Shape(t, h.JSON("key", "revoke", "--key-id", "2"), "key_id int", "status text")
+	revoked := e2e.CheckShape(t, h.JSON("key", "revoke", "--key-id", "2"), "key_id int", "status text")
 	if revoked["key_id"] != "2" || revoked["status"] != `"revoked"` {
 		t.Errorf("revoke: %v", revoked)
 	}
@@ -63,8 +63,8 @@ func TestCLIAdminKeysInJSON(t *testing.T) {
 
 func cliKey(t testing.TB, h *e2e.Install, id string) map[string]string {
 	t.Helper()
-	for _, key := range e2e.Array(t, h.JSON("key", "list", "--lco", "1")) {
-		if got := e2e.Shape(t, key, cliKeyShape...); got["key_id"] == id {
+	for _, key := range e2e.JSONArray(t, h.JSON("key", "list", "--lco", "1")) {
+		if got := e2e.CheckShape(t, key, cliKeyShape...); got["key_id"] == id {
 			return got
 		}
 	}
@@ -75,18 +75,18 @@ func cliKey(t testing.TB, h *e2e.Install, id string) map[string]string {
 func TestCLIAdminWhitelistInJSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	added := e2e.Shape(t, h.JSON("whitelist", "add", "--lco", "1", "203.0.113.0/24"), "lco_id int", "whitelist texts")
-	e2e.Mentions(t, "whitelist add", added["whitelist"], `"203.0.113.0/24"`, `"127.0.0.1"`)
-	e2e.Shape(t, h.JSON("whitelist", "add", "--lco", "1", "2001:db8::/48"), "lco_id int", "whitelist texts")
+	added := e2e.CheckShape(t, h.JSON("whitelist", "add", "--lco", "1", "203.0.113.0/24"), "lco_id int", "whitelist texts")
+	e2e.CheckMentions(t, "whitelist add", added["whitelist"], `"203.0.113.0/24"`, `"127.0.0.1"`)
+	e2e.CheckShape(t, h.JSON("whitelist", "add", "--lco", "1", "2001:db8::/48"), "lco_id int", "whitelist texts")
 
 	before := h.Dump()
-	e2e.Shape(t, h.JSON("whitelist", "add", "--lco", "1", "203.0.113.0/24"), "lco_id int", "whitelist texts")
+	e2e.CheckShape(t, h.JSON("whitelist", "add", "--lco", "1", "203.0.113.0/24"), "lco_id int", "whitelist texts")
 	if after := h.Dump(); !slices.Equal(before, after) {
-		t.Errorf("adding an entry twice changed the store:\n%s", e2e.Difference(before, after))
+		t.Errorf("adding an entry twice changed the store:\n%s", e2e.Diff(before, after))
 	}
 
-	e2e.Shape(t, h.JSON("whitelist", "remove", "--lco", "1", "127.0.0.1"), "lco_id int", "whitelist texts")
-	got := e2e.Array(t, h.JSON("whitelist", "list", "--lco", "1"))
+	e2e.CheckShape(t, h.JSON("whitelist", "remove", "--lco", "1", "127.0.0.1"), "lco_id int", "whitelist texts")
+	got := e2e.JSONArray(t, h.JSON("whitelist", "list", "--lco", "1"))
 	slices.Sort(got)
 	if want := []string{`"2001:db8::/48"`, `"203.0.113.0/24"`, `"::1"`}; !slices.Equal(got, want) {
 		t.Errorf("whitelist list: %v; want %v", got, want)
@@ -100,16 +100,16 @@ func TestCLIAdminListsOfNothingAreEmptyArrays(t *testing.T) {
 		if got := h.JSON(list...); got != "[]" {
 			t.Errorf("%q of a new installation: %s; want []", list, got)
 		}
-		if got := e2e.OK(t, h.Admin(list...)).Out; strings.TrimSpace(got) == "" {
+		if got := e2e.RequireOK(t, h.Admin(list...)).Out; strings.TrimSpace(got) == "" {
 			t.Errorf("%q of a new installation tells a person nothing", list)
 		}
 	}
-	e2e.OK(t, h.Admin("lco", "create", "--name", "Asha"))
+	e2e.RequireOK(t, h.Admin("lco", "create", "--name", "Asha"))
 	for _, list := range [][]string{{"ledger", "--lco", "1"}, {"key", "list", "--lco", "1"}, {"whitelist", "list", "--lco", "1"}} {
 		if got := h.JSON(list...); got != "[]" {
 			t.Errorf("%q of a new operator: %s; want []", list, got)
 		}
-		if got := e2e.OK(t, h.Admin(list...)).Out; strings.TrimSpace(got) == "" {
+		if got := e2e.RequireOK(t, h.Admin(list...)).Out; strings.TrimSpace(got) == "" {
 			t.Errorf("%q of a new operator tells a person nothing", list)
 		}
 	}
@@ -119,9 +119,9 @@ func TestCLIAdminListsOfNothingAreEmptyArrays(t *testing.T) {
 func cliEmptyHouse(t testing.TB) *e2e.Install {
 	t.Helper()
 	folder := t.TempDir()
-	e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
 	h := e2e.InstallAt(t, folder)
-	e2e.Mentions(t, "migrate", e2e.OK(t, e2e.Run(t, "migrate", "--config", h.Config)).Out, "up to date")
+	e2e.CheckMentions(t, "migrate", e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", h.Config)).Out, "up to date")
 	return h
 }
 
@@ -131,13 +131,13 @@ func TestCLIAdminLogTellsWhoDidWhat(t *testing.T) {
 	h.JSON("lco", "create", "--name", "Asha")
 	h.JSON("lco", "set", "--lco", "2", "--api", "disabled")
 	h.JSON("wallet", "topup", "--lco", "2", "--amount", "12.30", "--reference", "NEFT-9")
-	issued := e2e.Shape(t, h.JSON("key", "issue", "--lco", "2"), e2e.IssuedShape...)
+	issued := e2e.CheckShape(t, h.JSON("key", "issue", "--lco", "2"), e2e.IssuedShape...)
 	h.JSON("plan", "retire", "--id", "BASIC-1")
 
 	raw := h.JSON("log", "--lco", "2")
 	var actions []string
-	for _, act := range e2e.Array(t, raw) {
-		a := e2e.Shape(t, act, "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
+	for _, act := range e2e.JSONArray(t, raw) {
+		a := e2e.CheckShape(t, act, "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
 		if a["lco_id"] != "2" {
 			t.Errorf("log --lco 2 lists an act of another: %s", act)
 		}
@@ -160,15 +160,15 @@ func TestCLIAdminLogTellsWhoDidWhat(t *testing.T) {
 	if err := json.Unmarshal([]byte(raw), &acts); err != nil {
 		t.Fatal(err)
 	}
-	e2e.Mentions(t, "before lco set", string(acts[1].Before), `"api":"enabled"`)
-	e2e.Mentions(t, "after lco set", string(acts[1].After), `"api":"disabled"`)
+	e2e.CheckMentions(t, "before lco set", string(acts[1].Before), `"api":"enabled"`)
+	e2e.CheckMentions(t, "after lco set", string(acts[1].After), `"api":"disabled"`)
 	if string(acts[0].Before) != "null" {
 		t.Errorf("before an operator was made there was %s; want null", acts[0].Before)
 	}
-	e2e.Mentions(t, "after a top-up", string(acts[2].After), `"wallet_balance":12.30`)
+	e2e.CheckMentions(t, "after a top-up", string(acts[2].After), `"wallet_balance":12.30`)
 
-	whole := e2e.Array(t, h.JSON("log"))
-	last := e2e.Shape(t, whole[len(whole)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
+	whole := e2e.JSONArray(t, h.JSON("log"))
+	last := e2e.CheckShape(t, whole[len(whole)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
 	if last["action"] != `"plan retire"` || last["lco_id"] != "null" || last["subject"] != `"plan BASIC-1"` {
 		t.Errorf("the last act is %v; want the retirement of BASIC-1", last)
 	}
@@ -202,8 +202,8 @@ func TestCLIAdminForPeople(t *testing.T) {
 		{[]string{"lco", "delete", "--lco", "2"}, []string{"deleted", "undelete_until"}},
 		{[]string{"lco", "undelete", "--lco", "2"}, []string{"Asha Cable", "active"}},
 	} {
-		got := e2e.OK(t, h.Admin(test.args...))
-		e2e.Mentions(t, strings.Join(test.args, " "), got.Out, test.want...)
+		got := e2e.RequireOK(t, h.Admin(test.args...))
+		e2e.CheckMentions(t, strings.Join(test.args, " "), got.Out, test.want...)
 		if strings.Contains(got.Out, "%!") || strings.Contains(got.Out, "<nil>") || strings.Contains(got.Out, "{") && test.args[0] != "log" {
 			t.Errorf("%q prints what only a program understands:\n%s", test.args, got.Out)
 		}

@@ -26,7 +26,7 @@ func cliRefusingHouse(t testing.TB) *e2e.Install {
 		{"plan", "retire", "--id", "FAMILY-3"},
 		{"wallet", "topup", "--lco", "1", "--amount", "100", "--reference", "NEFT-1"},
 	} {
-		e2e.OK(t, h.Admin(args...))
+		e2e.RequireOK(t, h.Admin(args...))
 	}
 	return h
 }
@@ -120,7 +120,7 @@ func TestCLIAdminRefusesAndChangesNothing(t *testing.T) {
 		{"retiring a plan twice", []string{"plan", "retire", "--id", "FAMILY-3"}, []string{"FAMILY-3", "already"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			state = h.In(t).RefusesAfter(state, test.args, test.want...)
+			state = h.WithTB(t).CheckRefusedFrom(state, test.args, test.want...)
 		})
 	}
 }
@@ -179,7 +179,7 @@ func TestCLIAdminRefusesWhatIsNoMoneyAndNoOperator(t *testing.T) {
 		{"a new operator with a wrong threshold", []string{"lco", "create", "--name", "A", "--low-balance", "1.234"}, []string{"--low-balance"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			state = h.In(t).RefusesAfter(state, test.args, test.want...)
+			state = h.WithTB(t).CheckRefusedFrom(state, test.args, test.want...)
 		})
 	}
 }
@@ -189,13 +189,13 @@ func TestCLIAdminWhitelistHoldsTwenty(t *testing.T) {
 	h := e2e.NewInstall(t)
 	// The demo's own two are there already.
 	for i := 3; i <= 20; i++ {
-		e2e.OK(t, h.Admin("whitelist", "add", "--lco", "1", fmt.Sprintf("192.0.2.%d", i)))
+		e2e.RequireOK(t, h.Admin("whitelist", "add", "--lco", "1", fmt.Sprintf("192.0.2.%d", i)))
 	}
-	h.Refuses([]string{"whitelist", "add", "--lco", "1", "192.0.2.21"}, "full", "20", "remove")
-	e2e.OK(t, h.Admin("whitelist", "add", "--lco", "1", "192.0.2.20")) // there already, so not a 21st
-	e2e.OK(t, h.Admin("whitelist", "remove", "--lco", "1", "192.0.2.3"))
-	e2e.OK(t, h.Admin("whitelist", "add", "--lco", "1", "192.0.2.21"))
-	if got := len(e2e.Array(t, h.JSON("whitelist", "list", "--lco", "1"))); got != 20 {
+	h.CheckRefused([]string{"whitelist", "add", "--lco", "1", "192.0.2.21"}, "full", "20", "remove")
+	e2e.RequireOK(t, h.Admin("whitelist", "add", "--lco", "1", "192.0.2.20")) // there already, so not a 21st
+	e2e.RequireOK(t, h.Admin("whitelist", "remove", "--lco", "1", "192.0.2.3"))
+	e2e.RequireOK(t, h.Admin("whitelist", "add", "--lco", "1", "192.0.2.21"))
+	if got := len(e2e.JSONArray(t, h.JSON("whitelist", "list", "--lco", "1"))); got != 20 {
 		t.Errorf("%d entries; want 20", got)
 	}
 }
@@ -214,24 +214,24 @@ func TestCLIAdminAcceptsTheLastOfTheRange(t *testing.T) {
 		{"plan", "set", "--id", "A", "--name", "A", "--price", "0.01", "--duration", "24", "--component", "main=TV-BASIC"},
 		{"plan", "set", "--id", "B", "--name", "B", "--price", "0.01", "--duration", "120", "--component", "main=TV-BASIC", "--set", "plans.max_months=120"},
 	} {
-		e2e.OK(t, h.Admin(args...))
+		e2e.RequireOK(t, h.Admin(args...))
 	}
 }
 
 func TestCLIToolsOnAnEmptyDatabaseSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	folder, empty := t.TempDir(), pgtest.NewDatabase(t)
-	e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
 	for _, command := range [][]string{{"admin", "lco", "list"}, {"audit"}} {
 		got := e2e.Run(t, append(command, "--config", folder+"/coax.toml", "--set", "store.url="+empty)...)
-		e2e.Refusal(t, got, empty, "coax migrate")
+		e2e.CheckRefused(t, got, empty, "coax migrate")
 	}
 }
 
 func TestCLIAdminWithoutAStoreSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
 	got := e2e.Run(t, "admin", "--config", folder+"/coax.toml", "lco", "list")
-	e2e.Refusal(t, got, folder+"/data/coax.db", "coax migrate")
+	e2e.CheckRefused(t, got, folder+"/data/coax.db", "coax migrate")
 }

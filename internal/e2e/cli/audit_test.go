@@ -31,17 +31,17 @@ func TestAuditOfAFreshHouseIsClean(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
-	got := e2e.OK(t, e2e.Run(t, "audit", "--config", h.Config))
-	e2e.Mentions(t, "the audit", got.Out, "operators             1\n", "operations            0 (0 success", "credited              10000.00\n", "Everything agrees.")
+	got := e2e.RequireOK(t, e2e.Run(t, "audit", "--config", h.Config))
+	e2e.CheckMentions(t, "the audit", got.Out, "operators             1\n", "operations            0 (0 success", "credited              10000.00\n", "Everything agrees.")
 
 	code, report := auditJSON(h)
 	if code != e2e.ExitDone || !report.OK || report.Counts.Operators != 1 || report.Counts.Sums.Balance.String() != "10000.00" || len(report.ActsHead) != 64 {
 		t.Errorf("exit %d, %+v", code, report)
 	}
 	raw := e2e.Run(t, "audit", "--config", h.Config, "--json").Out
-	e2e.Mentions(t, "the JSON", raw, `{"ok":true,"counts":{"operators":1,`, `"operations":{"total":0,`, `"violations":[]}`)
+	e2e.CheckMentions(t, "the JSON", raw, `{"ok":true,"counts":{"operators":1,`, `"operations":{"total":0,`, `"violations":[]}`)
 	if after := h.Dump(); !slices.Equal(before, after) {
-		t.Errorf("the audit changed the store:\n%s", e2e.Difference(before, after))
+		t.Errorf("the audit changed the store:\n%s", e2e.Diff(before, after))
 	}
 }
 
@@ -53,26 +53,26 @@ func TestAuditRunsBesideANodeThatHoldsTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	e2e.OK(t, h.Admin("wallet", "topup", "--lco", "1", "--amount", "5", "--reference", "beside"))
-	e2e.Mentions(t, "the audit", e2e.OK(t, e2e.Run(t, "audit", "--config", h.Config)).Out, "credited              10005.00\n")
+	e2e.RequireOK(t, h.Admin("wallet", "topup", "--lco", "1", "--amount", "5", "--reference", "beside"))
+	e2e.CheckMentions(t, "the audit", e2e.RequireOK(t, e2e.Run(t, "audit", "--config", h.Config)).Out, "credited              10005.00\n")
 }
 
 func TestAuditReadsWhatAKilledNodeLeft(t *testing.T) {
 	e2e.OnlySQLite(t, "the file and its log are copied")
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	node, err := sqlite.Open(context.Background(), e2e.AuditPath(h), sqlite.Options{})
+	node, err := sqlite.Open(context.Background(), e2e.StorePath(h), sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	e2e.OK(t, h.Admin("wallet", "topup", "--lco", "1", "--amount", "5", "--reference", "the last before it died"))
+	e2e.RequireOK(t, h.Admin("wallet", "topup", "--lco", "1", "--amount", "5", "--reference", "the last before it died"))
 	// The file and its log, as they are on the disk at this moment.
 	path := filepath.Join(t.TempDir(), "coax.db")
-	e2e.Write(t, path, e2e.Read(t, e2e.AuditPath(h)))
-	e2e.Write(t, path+"-wal", e2e.Read(t, e2e.AuditPath(h)+"-wal"))
-	got := e2e.OK(t, e2e.Run(t, "audit", "--config", h.Config, "--set", "store.url=sqlite:"+path))
-	e2e.Mentions(t, "the audit", got.Out, "credited              10005.00\n")
+	e2e.WriteFile(t, path, e2e.ReadFile(t, e2e.StorePath(h)))
+	e2e.WriteFile(t, path+"-wal", e2e.ReadFile(t, e2e.StorePath(h)+"-wal"))
+	got := e2e.RequireOK(t, e2e.Run(t, "audit", "--config", h.Config, "--set", "store.url=sqlite:"+path))
+	e2e.CheckMentions(t, "the audit", got.Out, "credited              10005.00\n")
 }
 
 func TestAuditTakesTheClockOfTheService(t *testing.T) {
@@ -83,11 +83,11 @@ func TestAuditTakesTheClockOfTheService(t *testing.T) {
 		return slices.ContainsFunc(report.Violations, func(v audit.Violation) bool { return v.Invariant == "S4" })
 	}
 	lease := server.Clock(0)().UnixMilli() + 60*60*1000
-	e2e.AuditDamage(h, fmt.Sprintf(`INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
+	e2e.ExecOnInstall(h, fmt.Sprintf(`INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
 		subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, amount_paise, commission_bps,
 		wallet_before_paise, expiry_planned, cycle_starts_at, status, epoch, node, lease_until, provider, created_at)
 		VALUES ('CX1', 1, 'k', %s, 1, 'activate', 'api', 'a', '1', 'n', '9', 'BASIC-1', 1, 'n', 1, 'm', 1, 0, 0, 0, 0, 'processing', 1, 'n', %d, 'p', 0)`,
-		e2e.Blob("00"), lease))
+		e2e.BlobLiteral("00"), lease))
 	if stuck() {
 		t.Error("an operation is called stuck whose lease runs")
 	}
@@ -99,17 +99,17 @@ func TestAuditTakesTheClockOfTheService(t *testing.T) {
 func TestAuditRefusesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	text := e2e.Write(t, filepath.Join(t.TempDir(), "letter.txt"), strings.Repeat("This is a letter. ", 500))
-	empty := e2e.Write(t, filepath.Join(t.TempDir(), "empty.db"), "")
+	text := e2e.WriteFile(t, filepath.Join(t.TempDir(), "letter.txt"), strings.Repeat("This is a letter. ", 500))
+	empty := e2e.WriteFile(t, filepath.Join(t.TempDir(), "empty.db"), "")
 	for path, want := range map[string]string{
 		text:                                  "no store of Coax",
 		empty:                                 "no store of Coax",
 		filepath.Join(t.TempDir(), "none.db"): "there is none",
 	} {
-		e2e.Refusal(t, e2e.Run(t, "audit", "--config", h.Config, "--set", "store.url=sqlite:"+path), path, want)
+		e2e.CheckRefused(t, e2e.Run(t, "audit", "--config", h.Config, "--set", "store.url=sqlite:"+path), path, want)
 	}
-	e2e.AuditDamage(h, `UPDATE schema_tolerance SET oldest_generation = 99`)
-	e2e.Refusal(t, e2e.Run(t, "audit", "--config", h.Config), "newer release", "generation 99")
+	e2e.ExecOnInstall(h, `UPDATE schema_tolerance SET oldest_generation = 99`)
+	e2e.CheckRefused(t, e2e.Run(t, "audit", "--config", h.Config), "newer release", "generation 99")
 }
 
 func TestAuditFindsAStoreInAnyFolder(t *testing.T) {
@@ -117,20 +117,20 @@ func TestAuditFindsAStoreInAnyFolder(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	path := filepath.Join(t.TempDir(), "50% off? #1, märz.db")
-	if err := os.Rename(e2e.AuditPath(h), path); err != nil {
+	if err := os.Rename(e2e.StorePath(h), path); err != nil {
 		t.Fatal(err)
 	}
-	e2e.OK(t, e2e.Run(t, "audit", "--config", h.Config, "--set", "store.url=sqlite:"+path))
+	e2e.RequireOK(t, e2e.Run(t, "audit", "--config", h.Config, "--set", "store.url=sqlite:"+path))
 }
 
 func TestAuditUsage(t *testing.T) {
 	t.Parallel()
-	e2e.WrongUsage(t, e2e.Run(t, "audit"), "--config")
-	e2e.WrongUsage(t, e2e.Run(t, "audit", "--config", "x", "everything"), "everything")
-	help := e2e.OK(t, e2e.Run(t, "audit", "--help")).Out
-	e2e.Mentions(t, "the help", help, "--config", "--json", "--set", "--progress")
+	e2e.CheckUsageError(t, e2e.Run(t, "audit"), "--config")
+	e2e.CheckUsageError(t, e2e.Run(t, "audit", "--config", "x", "everything"), "everything")
+	help := e2e.RequireOK(t, e2e.Run(t, "audit", "--help")).Out
+	e2e.CheckMentions(t, "the help", help, "--config", "--json", "--set", "--progress")
 	for _, invariant := range audit.Invariants {
-		e2e.Mentions(t, "the help", help, "  "+invariant.ID+" ", invariant.Promise)
+		e2e.CheckMentions(t, "the help", help, "  "+invariant.ID+" ", invariant.Promise)
 	}
 }
 

@@ -22,58 +22,58 @@ func TestCLICallAgainstADemo(t *testing.T) {
 	for _, args := range [][]string{
 		{"GET", "/api/v1/balance"}, {"get", "/api/v1/balance"}, {"GET", "balance"}, {"GET", "/api/v1/balance?unknown=a+b&x=%2f"},
 	} {
-		got := e2e.OK(t, e2e.Run(t, append([]string{"call", "--credentials", file}, args...)...))
-		e2e.Mentions(t, strings.Join(args, " "), got.Out, `"success": true`, `"wallet_balance": 10000.00`)
+		got := e2e.RequireOK(t, e2e.Run(t, append([]string{"call", "--credentials", file}, args...)...))
+		e2e.CheckMentions(t, strings.Join(args, " "), got.Out, `"success": true`, `"wallet_balance": 10000.00`)
 		if !json.Valid([]byte(got.Out)) {
 			t.Errorf("%q prints what is no JSON: %s", args, got.Out)
 		}
 	}
-	e2e.Mentions(t, "plans", e2e.OK(t, e2e.Run(t, "call", "GET", "plans", "--credentials", file)).Out, "FAMILY-3", "999.00")
+	e2e.CheckMentions(t, "plans", e2e.RequireOK(t, e2e.Run(t, "call", "GET", "plans", "--credentials", file)).Out, "FAMILY-3", "999.00")
 
-	included := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "-i", "--credentials", file)).Out
-	e2e.Mentions(t, "call -i", included, "HTTP 200 OK\n", "Cache-Control: no-store\n", "X-Ratelimit-Limit: 100000\n", "\n\n{\n")
+	included := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "-i", "--credentials", file)).Out
+	e2e.CheckMentions(t, "call -i", included, "HTTP 200 OK\n", "Cache-Control: no-store\n", "X-Ratelimit-Limit: 100000\n", "\n\n{\n")
 
 	// A refusal of the service's is an answer like any other, unless --fail.
 	wrong := []string{"call", "GET", "nothing", "--credentials", file}
-	e2e.Mentions(t, "an unknown path", e2e.OK(t, e2e.Run(t, wrong...)).Out, `"code": "NOT_FOUND"`)
+	e2e.CheckMentions(t, "an unknown path", e2e.RequireOK(t, e2e.Run(t, wrong...)).Out, `"code": "NOT_FOUND"`)
 	for _, flag := range []string{"--fail", "-f"} {
 		failed := e2e.Run(t, append(wrong, flag)...)
 		if failed.Code != e2e.ExitRefused || failed.Err != "coax: the service answered 404\n" {
 			t.Errorf("call %s: %s; want exit 1 and the status", flag, failed)
 		}
-		e2e.Mentions(t, "call "+flag, failed.Out, `"code": "NOT_FOUND"`)
+		e2e.CheckMentions(t, "call "+flag, failed.Out, `"code": "NOT_FOUND"`)
 	}
-	e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--fail", "--credentials", file))
+	e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--fail", "--credentials", file))
 }
 
 func TestCLICallTakesCredentialsFromFileAndEnvironment(t *testing.T) {
 	t.Parallel()
 	p := e2e.SharedDemo(t)
-	line := p.Line
+	line := p.Demo
 	environ := []string{"COAX_BASE_URL=" + line.BaseURL, "COAX_CA_CERT=" + line.CACert, "COAX_API_KEY=" + line.APIKey, "COAX_API_SECRET=" + line.APISecret}
-	e2e.Mentions(t, "a call by the environment", e2e.OK(t, e2e.RunIn(t, environ, "call", "GET", "balance")).Out, `"success": true`)
+	e2e.CheckMentions(t, "a call by the environment", e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "call", "GET", "balance")).Out, `"success": true`)
 
 	// The environment wins over the file, variable by variable.
 	file := p.Credentials()
-	another := e2e.RunIn(t, []string{"COAX_API_KEY=cxk_0000000000000000000000000000dead"}, "call", "GET", "balance", "--credentials", file)
-	e2e.Mentions(t, "a call with another key", e2e.OK(t, another).Out, `"INVALID_API_KEY"`)
-	another = e2e.RunIn(t, []string{"COAX_API_SECRET=cxs_wrong"}, "call", "GET", "balance", "--credentials", file)
-	e2e.Mentions(t, "a call with another secret", e2e.OK(t, another).Out, `"INVALID_SIGNATURE"`)
-	mended := e2e.Write(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:1/api/v1","api_key":"x","api_secret":"y"}`)
-	e2e.Mentions(t, "a call by both", e2e.OK(t, e2e.RunIn(t, environ, "call", "GET", "balance", "--credentials", mended)).Out, `"success": true`)
+	another := e2e.RunWithEnv(t, []string{"COAX_API_KEY=cxk_0000000000000000000000000000dead"}, "call", "GET", "balance", "--credentials", file)
+	e2e.CheckMentions(t, "a call with another key", e2e.RequireOK(t, another).Out, `"INVALID_API_KEY"`)
+	another = e2e.RunWithEnv(t, []string{"COAX_API_SECRET=cxs_wrong"}, "call", "GET", "balance", "--credentials", file)
+	e2e.CheckMentions(t, "a call with another secret", e2e.RequireOK(t, another).Out, `"INVALID_SIGNATURE"`)
+	mended := e2e.WriteFile(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:1/api/v1","api_key":"x","api_secret":"y"}`)
+	e2e.CheckMentions(t, "a call by both", e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "call", "GET", "balance", "--credentials", mended)).Out, `"success": true`)
 	// An empty variable is none.
-	e2e.Mentions(t, "a call beside an empty variable", e2e.OK(t, e2e.RunIn(t, []string{"COAX_API_KEY="}, "call", "GET", "balance", "--credentials", file)).Out, `"success": true`)
+	e2e.CheckMentions(t, "a call beside an empty variable", e2e.RequireOK(t, e2e.RunWithEnv(t, []string{"COAX_API_KEY="}, "call", "GET", "balance", "--credentials", file)).Out, `"success": true`)
 
 	for name, variable := range map[string]string{"base_url": "COAX_BASE_URL", "api_key": "COAX_API_KEY", "api_secret": "COAX_API_SECRET"} {
 		without := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, variable+"=") })
-		got := e2e.RunIn(t, without, "call", "GET", "balance")
-		e2e.Refusal(t, got, name+" is missing", "--credentials", variable)
+		got := e2e.RunWithEnv(t, without, "call", "GET", "balance")
+		e2e.CheckRefused(t, got, name+" is missing", "--credentials", variable)
 		cliHidesSecret(t, got, line.APISecret)
 	}
 	without := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "COAX_CA_CERT=") })
-	e2e.Refusal(t, e2e.RunIn(t, without, "call", "GET", "balance"), "certificate", "COAX_CA_CERT")
+	e2e.CheckRefused(t, e2e.RunWithEnv(t, without, "call", "GET", "balance"), "certificate", "COAX_CA_CERT")
 	other := e2e.NewInstall(t).Folder + "/ca.pem"
-	e2e.Refusal(t, e2e.RunIn(t, append(without, "COAX_CA_CERT="+other), "call", "GET", "balance"), "does not come from the CA in "+other)
+	e2e.CheckRefused(t, e2e.RunWithEnv(t, append(without, "COAX_CA_CERT="+other), "call", "GET", "balance"), "does not come from the CA in "+other)
 }
 
 func cliHidesSecret(t testing.TB, got e2e.Result, secret string) {
@@ -87,11 +87,11 @@ func TestCLICallSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	const secret = "cxs_do_not_show_me"
-	credentials := func(text string) string { return e2e.Write(t, filepath.Join(folder, "c.json"), text) }
+	credentials := func(text string) string { return e2e.WriteFile(t, filepath.Join(folder, "c.json"), text) }
 	refused := func(file string, want ...string) {
 		t.Helper()
 		got := e2e.Run(t, "call", "GET", "balance", "--credentials", file)
-		e2e.Refusal(t, got, want...)
+		e2e.CheckRefused(t, got, want...)
 		cliHidesSecret(t, got, secret)
 	}
 	refused(filepath.Join(folder, "none.json"), "credentials", "none.json")
@@ -103,7 +103,7 @@ func TestCLICallSaysWhatIsWrong(t *testing.T) {
 	refused(credentials(`{"base_url":"https://127.0.0.1:1/api/v1","api_key":"k","api_secret":"cxs_do_not_show_me","ca_cert":"`+folder+`/c.json"}`), "c.json", "PEM")
 
 	good := credentials(`{"base_url":"https://127.0.0.1:1/api/v1","api_key":"k","api_secret":"cxs_do_not_show_me"}`)
-	e2e.Refusal(t, e2e.Run(t, "call", "POST", "renew", "--data", "@"+folder+"/none.json", "--credentials", good), "body", "none.json")
+	e2e.CheckRefused(t, e2e.Run(t, "call", "POST", "renew", "--data", "@"+folder+"/none.json", "--credentials", good), "body", "none.json")
 }
 
 // cliReceived is a request as it arrived.
@@ -130,7 +130,7 @@ func TestCLICallSendsWhatItSigned(t *testing.T) {
 	t.Parallel()
 	received, environ := cliRecorder(t, "not JSON, printed as it is\n")
 	const body = "{ \"name\": \"रवि\" }\r\n"
-	file := e2e.Write(t, filepath.Join(t.TempDir(), "body.json"), body)
+	file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "body.json"), body)
 
 	for _, test := range []struct {
 		name  string
@@ -154,7 +154,7 @@ func TestCLICallSendsWhatItSigned(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			// A process of its own, for its standard input.
-			command := exec.Command(e2e.Coax(t), append([]string{"call"}, test.args...)...)
+			command := exec.Command(e2e.Binary(t), append([]string{"call"}, test.args...)...)
 			command.Env, command.Stdin = e2e.Environ(environ...), strings.NewReader(test.stdin)
 			out, err := command.CombinedOutput()
 			if err != nil || string(out) != "not JSON, printed as it is\n" {

@@ -20,7 +20,7 @@ func TestServe_WarnsOfCertificateAndKey(t *testing.T) {
 	expired, renewed := now.Add(-48*time.Hour), now.AddDate(0, 6, 0)
 	e2e.WriteCertificate(t, h.Folder, now.AddDate(-1, 0, 0), expired, 0o644)
 	p := e2e.Start(t, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...)
-	e2e.Mentions(t, "the log", p.Err.String(), `"level":"ERROR","msg":"the TLS certificate has expired`, "tls.pem", "SIGHUP",
+	e2e.CheckMentions(t, "the log", p.Err.String(), `"level":"ERROR","msg":"the TLS certificate has expired`, "tls.pem", "SIGHUP",
 		`"level":"WARN","msg":"every user of this machine can read the TLS key"`, `"mode":"0644"`, "chmod 600 ")
 
 	var internal string
@@ -35,7 +35,7 @@ func TestServe_WarnsOfCertificateAndKey(t *testing.T) {
 	}
 	metric := func(want time.Time) {
 		t.Helper()
-		_, text := e2e.Get(t, internal)
+		_, text := e2e.HTTPGet(t, internal)
 		if line := fmt.Sprintf("coax_tls_certificate_expiry_timestamp_seconds %v\n", float64(want.Unix())); !strings.Contains(text, line) {
 			t.Errorf("the metrics do not say %s", line)
 		}
@@ -45,7 +45,7 @@ func TestServe_WarnsOfCertificateAndKey(t *testing.T) {
 	if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Err.Until("the certificate was read again", p.Ended) {
+	if !p.Err.WaitFor("the certificate was read again", p.Ended) {
 		t.Fatalf("after SIGHUP the log does not say that it was read:\n%s", p.Err)
 	}
 	metric(renewed)

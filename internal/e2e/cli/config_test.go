@@ -17,9 +17,9 @@ import (
 func TestCLIConfigOfInitGivesTheStandardValues(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
 	file := filepath.Join(folder, "coax.toml")
-	empty := e2e.Write(t, filepath.Join(folder, "empty.toml"), "")
+	empty := e2e.WriteFile(t, filepath.Join(folder, "empty.toml"), "")
 	want, err := server.LoadConfig(server.Sources{File: empty})
 	if err != nil {
 		t.Fatal(err)
@@ -34,11 +34,11 @@ func TestCLIConfigOfInitGivesTheStandardValues(t *testing.T) {
 
 	// The commented values are the standard ones too: taking the signs away
 	// changes nothing.
-	text := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(e2e.Read(t, file), "$1")
+	text := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(e2e.ReadFile(t, file), "$1")
 	if strings.Count(text, " = ") < len(server.Settings) {
 		t.Fatalf("not every setting stands in the file:\n%s", text)
 	}
-	got, err = server.LoadConfig(server.Sources{File: e2e.Write(t, filepath.Join(folder, "open.toml"), text)})
+	got, err = server.LoadConfig(server.Sources{File: e2e.WriteFile(t, filepath.Join(folder, "open.toml"), text)})
 	if err != nil {
 		t.Fatalf("with its comments opened the file cannot be read: %v\n%s", err, text)
 	}
@@ -94,7 +94,7 @@ var cliAnyText = []string{"server.tls_cert", "server.tls_key", "secrets.master_k
 func TestCLIConfigRefusesBadValuesWhereverTheyComeFrom(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	good := e2e.Write(t, filepath.Join(folder, "good.toml"), "")
+	good := e2e.WriteFile(t, filepath.Join(folder, "good.toml"), "")
 	for _, s := range server.Settings {
 		if slices.Contains(cliAnyText, s.Key) {
 			continue
@@ -105,13 +105,13 @@ func TestCLIConfigRefusesBadValuesWhereverTheyComeFrom(t *testing.T) {
 		for i, bad := range cliBadValues[s.Key] {
 			value, reason := bad[0], bad[1]
 			// A dotted key is the same as a table with the name in it.
-			file := e2e.Write(t, filepath.Join(folder, "bad.toml"), s.Key+" = "+server.TomlQuote(value)+"\n")
-			e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+": "+s.Key+": ", reason)
+			file := e2e.WriteFile(t, filepath.Join(folder, "bad.toml"), s.Key+" = "+server.TomlQuote(value)+"\n")
+			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+": "+s.Key+": ", reason)
 			if i > 0 {
 				continue // one is enough to see that the other ways are read alike
 			}
-			e2e.Refusal(t, e2e.RunIn(t, []string{server.EnvironmentName(s.Key) + "=" + value}, "serve", "--config", good), server.EnvironmentName(s.Key)+": ", reason)
-			e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", s.Key+"="+value), "--set "+s.Key+": ", reason)
+			e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{server.EnvironmentName(s.Key) + "=" + value}, "serve", "--config", good), server.EnvironmentName(s.Key)+": ", reason)
+			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", s.Key+"="+value), "--set "+s.Key+": ", reason)
 		}
 	}
 }
@@ -122,15 +122,15 @@ func TestCLIConfigRefusesTypesThatNoSettingHas(t *testing.T) {
 	for _, line := range []string{
 		`timeout = 20.5`, `timeout = 2027-03-01`, `timeout = [1, 2]`, `timeout = [["a"]]`, `timeout = true`, `timeout = 20`,
 	} {
-		file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\n"+line+"\n")
-		e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+": provider.timeout: ")
+		file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\n"+line+"\n")
+		e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+": provider.timeout: ")
 	}
 }
 
 func TestCLIConfigKnowsNoOtherKeys(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	good := e2e.Write(t, filepath.Join(folder, "good.toml"), "")
+	good := e2e.WriteFile(t, filepath.Join(folder, "good.toml"), "")
 	for _, test := range []struct{ name, toml, key, want string }{
 		{"a letter left out", "[server]\nadr = \"x\"", "server.adr", "server.addr"},
 		{"two letters swapped", "[provider]\ntiemout = \"1s\"", "provider.tiemout", "provider.timeout"},
@@ -142,22 +142,22 @@ func TestCLIConfigKnowsNoOtherKeys(t *testing.T) {
 		{"a list of tables", "[[server]]\naddr = \"127.0.0.1:1\"", "server", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), test.toml+"\n")
-			e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+": "+test.key+": ", "no such key", test.want)
-			e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", test.key+"=1"), "--set "+test.key+": ", "no such key", test.want)
+			file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), test.toml+"\n")
+			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+": "+test.key+": ", "no such key", test.want)
+			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", test.key+"=1"), "--set "+test.key+": ", "no such key", test.want)
 		})
 	}
 	for _, name := range []string{"COAX_SERVER_ADR", "COAX_LIMITS_FAILED_AUTH", "COAX_STORE_"} {
-		e2e.Refusal(t, e2e.RunIn(t, []string{name + "=1"}, "serve", "--config", good), name+": ", "coax init --help")
+		e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{name + "=1"}, "serve", "--config", good), name+": ", "coax init --help")
 	}
-	e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", "server.addr"), "--set server.addr: ", "key=value")
-	e2e.Refusal(t, e2e.Run(t, "serve", "--config", good, "--set", "=x"), "--set : ", "no such key")
+	e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", "server.addr"), "--set server.addr: ", "key=value")
+	e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", "=x"), "--set : ", "no such key")
 }
 
 // Variables of other programs, and our own that are no settings, are let be.
 func TestCLIConfigIgnoresOtherVariables(t *testing.T) {
 	t.Parallel()
-	good := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), "")
+	good := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "")
 	_, err := server.LoadConfig(server.Sources{File: good, Environ: []string{
 		"HOME=/root", "COAX=1", "COAXIAL_SERVER_ADDR=x", "COAX_MASTER_KEY=x", "COAX_API_KEY=x", "COAX_BASE_URL=x", "SERVER_ADDR=x", "noequals",
 	}})
@@ -175,8 +175,8 @@ func TestCLIConfigTellsWhereTheSyntaxBreaks(t *testing.T) {
 		{"[server]\naddr = \"a\"\naddr = \"b\"\n", ":3:"},
 		{"[limits]\nfailed_auth_per_minute = 030\n", ":2:26"},
 	} {
-		file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), test.text)
-		e2e.Refusal(t, e2e.Run(t, "serve", "--config", file), file+test.at)
+		file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), test.text)
+		e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+test.at)
 	}
 }
 
@@ -185,8 +185,8 @@ func TestCLIConfigWithoutAFile(t *testing.T) {
 	folder := t.TempDir()
 	missing := filepath.Join(folder, "coax.toml")
 	for _, command := range [][]string{{"serve"}, {"migrate"}, {"admin", "lco", "list"}} {
-		e2e.Refusal(t, e2e.Run(t, append(command, "--config", missing)...), missing, "coax init")
-		e2e.Refusal(t, e2e.Run(t, append(command, "--config", folder)...), folder)
+		e2e.CheckRefused(t, e2e.Run(t, append(command, "--config", missing)...), missing, "coax init")
+		e2e.CheckRefused(t, e2e.Run(t, append(command, "--config", folder)...), folder)
 	}
 }
 
@@ -201,13 +201,13 @@ func TestCLIConfigTellsEveryMistakeAtOnce(t *testing.T) {
 		{"a bad value and an unknown key", "[provider]\ntimeout = \"soon\"\n[log]\nlevels = \"info\"\n", []string{"provider.timeout", "log.levels"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), test.toml)
-			got := e2e.RunIn(t, []string{"COAX_SERVER_ADDR=nowhere", "COAX_SERVER_ADR=x"}, "serve", "--config", file,
+			file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), test.toml)
+			got := e2e.RunWithEnv(t, []string{"COAX_SERVER_ADDR=nowhere", "COAX_SERVER_ADR=x"}, "serve", "--config", file,
 				"--set", "rules.activation_term=31d", "--set", "rules.term=plan", "--set", "nothing")
 			if got.Code != e2e.ExitRefused || got.Out != "" {
 				t.Errorf("want exit 1 and nothing on stdout; %s", got)
 			}
-			e2e.Mentions(t, "the complaint", got.Err, append(test.want,
+			e2e.CheckMentions(t, "the complaint", got.Err, append(test.want,
 				"COAX_SERVER_ADDR: ", "COAX_SERVER_ADR: ", "--set rules.activation_term: ", "--set rules.term: ", "--set nothing: ")...)
 			if lines := strings.Count(got.Err, "\n"); lines != len(test.want)+5 {
 				t.Errorf("%d lines for %d mistakes; want one each:\n%s", lines, len(test.want)+5, got.Err)
@@ -218,7 +218,7 @@ func TestCLIConfigTellsEveryMistakeAtOnce(t *testing.T) {
 
 func TestCLIConfigLaterSourcesWin(t *testing.T) {
 	t.Parallel()
-	file := e2e.Write(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\ntimeout = \"1s\"\n[review]\nfirst_check = \"2s\"\nmax_interval = \"3s\"\n")
+	file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\ntimeout = \"1s\"\n[review]\nfirst_check = \"2s\"\nmax_interval = \"3s\"\n")
 	environ := []string{"COAX_REVIEW_FIRST_CHECK=4s", "COAX_REVIEW_MAX_INTERVAL=5s"}
 	config, err := server.LoadConfig(server.Sources{File: file, Environ: environ, Sets: []string{"review.max_interval=6s", "log.level=warn", "log.level=debug"}})
 	if err != nil {
@@ -240,7 +240,7 @@ func TestCLIConfigLaterSourcesWin(t *testing.T) {
 
 func TestCLIConfigPathsAreRelativeToTheFile(t *testing.T) {
 	folder := t.TempDir()
-	e2e.Write(t, filepath.Join(folder, "coax.toml"), "[server]\ntls_cert = \"certs/a.pem\"\ntls_key = \"/abs/a.key\"\n")
+	e2e.WriteFile(t, filepath.Join(folder, "coax.toml"), "[server]\ntls_cert = \"certs/a.pem\"\ntls_key = \"/abs/a.key\"\n")
 	check := func(from string, want string) {
 		t.Helper()
 		config, err := server.LoadConfig(server.Sources{File: from, Environ: []string{"COAX_PROVIDER_CA=ca.pem"}, Sets: []string{"store.url=sqlite:x/y.db"}})

@@ -63,11 +63,11 @@ func TestABulkRenewalOfAKilledProcessChargesNoRowTwice(t *testing.T) {
 				list = append(list, id)
 				file += fmt.Sprintf("1,%s,98%08d,Asha,BASIC-1,%s\n", id, i, time.Now().Add(72*time.Hour).Format(time.DateOnly))
 			}
-			if got := p.Install(t).Admin("subscriber", "import", e2e.CSV(t, file)); got.Code != e2e.ExitDone {
+			if got := p.Install(t).Admin("subscriber", "import", e2e.WriteCSV(t, file)); got.Code != e2e.ExitDone {
 				t.Fatalf("import: %s", got)
 			}
 
-			service := bulkDesk(t, p.Line.Config)
+			service := bulkDesk(t, p.Demo.Config)
 			job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
 			if err == nil {
 				_, err = service.Start(t.Context(), 1, job.ID)
@@ -82,8 +82,8 @@ func TestABulkRenewalOfAKilledProcessChargesNoRowTwice(t *testing.T) {
 				sets = []string{"clock.offset=20s"} // the dead one's leases are over
 			}
 			p = startBreakable(t, folder, provider.URL, "", sets...)
-			w := e2e.Remote(t, p)
-			w.Until("every row is settled", func() bool {
+			w := e2e.NewRemoteEnv(t, p)
+			w.WaitUntil("every row is settled", func() bool {
 				job, err = service.Job(t.Context(), 1, job.ID)
 				if err != nil {
 					t.Fatal(err)
@@ -101,7 +101,7 @@ func TestABulkRenewalOfAKilledProcessChargesNoRowTwice(t *testing.T) {
 			if want := fmt.Sprint(10_000 - 199*job.Progress.Done); wallet.Text("wallet_balance") != want {
 				t.Errorf("the wallet has %s after %d renewals; want %s", wallet.Text("wallet_balance"), job.Progress.Done, want)
 			}
-			if got := e2e.Run(t, "audit", "--config", p.Line.Config); got.Code != e2e.ExitDone {
+			if got := e2e.Run(t, "audit", "--config", p.Demo.Config); got.Code != e2e.ExitDone {
 				t.Errorf("audit: %s", got)
 			}
 			if status := p.Terminate(); status != e2e.ExitDone {

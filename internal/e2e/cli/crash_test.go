@@ -21,7 +21,7 @@ func startBreakable(t *testing.T, folder, provider, failpoint string, sets ...st
 	}, sets...) {
 		args = append(args, "--set", set)
 	}
-	p := e2e.LaunchProgram(t, e2e.Breakable(t), []string{"COAX_FAILPOINT=" + failpoint}, args...)
+	p := e2e.LaunchProgram(t, e2e.FailpointBinary(t), []string{"COAX_FAILPOINT=" + failpoint}, args...)
 	t.Cleanup(func() { p.Kill() })
 	p.AwaitReady()
 	p.Install(t).JSON("lco", "set", "--lco", "1", "--rate-limit", "100000") // it is asked often
@@ -37,23 +37,23 @@ func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
 		point, outcome string
 		want           map[fault.Code]bool
 	}{
-		{"N.before", "success", e2e.Only(fault.OK)},
-		{"N.after", "success", e2e.Only(fault.OK)},
-		{"R.before", "success", e2e.Only(fault.OK)},
-		{"R.in", "success", e2e.Only(fault.OK)},
-		{"P.before", "success", e2e.Only(fault.ProviderError)}, // reserved, never sent: refunded
-		{"P.sent", "timeout_applied", either},                  // sent, and perhaps received: the provider knows
-		{"P.sent", "timeout_not_applied", e2e.Only(fault.ProviderError)},
-		{"P.after", "success", e2e.Only(fault.OK)},
-		{"P.after", "reject", e2e.Only(fault.ProviderError)},
-		{"S.in", "success", e2e.Only(fault.OK)},
-		{"S.after", "success", e2e.Only(fault.OK)},
-		{"S.after", "reject", e2e.Only(fault.ProviderError)},
-		{"V.claimed", "timeout_applied", e2e.Only(fault.OK)},
-		{"V.answered", "timeout_applied", e2e.Only(fault.OK)},
-		{"V.settled", "timeout_applied", e2e.Only(fault.OK)},
-		{"V.answered", "timeout_not_applied", e2e.Only(fault.ProviderError)},
-		{"V.settled", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+		{"N.before", "success", e2e.CodeSet(fault.OK)},
+		{"N.after", "success", e2e.CodeSet(fault.OK)},
+		{"R.before", "success", e2e.CodeSet(fault.OK)},
+		{"R.in", "success", e2e.CodeSet(fault.OK)},
+		{"P.before", "success", e2e.CodeSet(fault.ProviderError)}, // reserved, never sent: refunded
+		{"P.sent", "timeout_applied", either},                     // sent, and perhaps received: the provider knows
+		{"P.sent", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
+		{"P.after", "success", e2e.CodeSet(fault.OK)},
+		{"P.after", "reject", e2e.CodeSet(fault.ProviderError)},
+		{"S.in", "success", e2e.CodeSet(fault.OK)},
+		{"S.after", "success", e2e.CodeSet(fault.OK)},
+		{"S.after", "reject", e2e.CodeSet(fault.ProviderError)},
+		{"V.claimed", "timeout_applied", e2e.CodeSet(fault.OK)},
+		{"V.answered", "timeout_applied", e2e.CodeSet(fault.OK)},
+		{"V.settled", "timeout_applied", e2e.CodeSet(fault.OK)},
+		{"V.answered", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
+		{"V.settled", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
 	}
 	for _, row := range rows {
 		t.Run(row.point+" "+row.outcome, func(t *testing.T) {
@@ -65,9 +65,9 @@ func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
 			}
 			defer provider.Stop()
 			p := startBreakable(t, folder, provider.URL, row.point+"=kill")
-			w := e2e.Remote(t, p)
+			w := e2e.NewRemoteEnv(t, p)
 			w.Simulator = provider
-			w.Script("9811111111", row.outcome)
+			w.ScriptProvider("9811111111", row.outcome)
 			o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 			key := "crash-point"
 			ask := func() (e2e.Answer, bool) { return w.TryOperate(w.DemoCaller(), "activate", key, o) }
@@ -79,10 +79,10 @@ func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
 			<-p.Ended
 
 			p = startBreakable(t, folder, provider.URL, "", afterTheLeases(row.point)...)
-			w = e2e.Remote(t, p)
+			w = e2e.NewRemoteEnv(t, p)
 			w.Simulator = provider
 			var got e2e.Answer
-			w.Until("the operation is settled", func() bool {
+			w.WaitUntil("the operation is settled", func() bool {
 				got, _ = ask()
 				return got.Code != fault.RequestInProgress && got.Code != fault.PendingReview && got.Code != ""
 			})
@@ -102,7 +102,7 @@ func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
 			if carried := len(provider.Effects()); (carried == 1) != (got.Code == fault.OK) {
 				t.Errorf("the provider carried out %d orders, the operation is %s", carried, got.Code)
 			}
-			if got := e2e.Run(t, "audit", "--config", p.Line.Config); got.Code != e2e.ExitDone {
+			if got := e2e.Run(t, "audit", "--config", p.Demo.Config); got.Code != e2e.ExitDone {
 				t.Errorf("audit: %s", got)
 			}
 			if status := p.Terminate(); status != e2e.ExitDone {
@@ -153,14 +153,14 @@ func TestFailuresOfOurOwnLeaveTheKeyUsable(t *testing.T) {
 			}
 			defer provider.Stop()
 			p := startBreakable(t, t.TempDir(), provider.URL, row.point)
-			w := e2e.Remote(t, p)
+			w := e2e.NewRemoteEnv(t, p)
 			w.Simulator = provider
 			o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 			got, _ := w.TryOperate(w.DemoCaller(), "activate", "own-failure", o)
 			if got.Code != row.code {
 				t.Errorf("answered %s; want %s", got.Raw, row.code)
 			}
-			w.Until("the same key gives a result", func() bool {
+			w.WaitUntil("the same key gives a result", func() bool {
 				got, _ = w.TryOperate(w.DemoCaller(), "activate", "own-failure", o)
 				return got.Code != fault.RequestInProgress && got.Code != fault.PendingReview
 			})

@@ -12,14 +12,14 @@ import (
 // returns what its store counts.
 func cliWholeHistory(t testing.TB, folder string) string {
 	t.Helper()
-	got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
-	e2e.Mentions(t, "the balance", got.Out, `"wallet_balance": 10000.00`)
-	proved := e2e.OK(t, e2e.Run(t, "audit", "--config", filepath.Join(folder, "coax.toml")))
-	e2e.Mentions(t, "the audit", proved.Out, "Everything agrees.", "0 processing, 3 needs_review")
-	db := e2e.PeekStore(t, e2e.StoreAt(t, filepath.Join(folder, "coax.toml")))
+	got := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+	e2e.CheckMentions(t, "the balance", got.Out, `"wallet_balance": 10000.00`)
+	proved := e2e.RequireOK(t, e2e.Run(t, "audit", "--config", filepath.Join(folder, "coax.toml")))
+	e2e.CheckMentions(t, "the audit", proved.Out, "Everything agrees.", "0 processing, 3 needs_review")
+	db := e2e.OpenReadOnly(t, e2e.LoadStoreConfig(t, filepath.Join(folder, "coax.toml")))
 	var counts []string
 	for _, table := range []string{"operators", "operations", "wallet_entries", "ledger", "commissions", "subscribers", "cycles", "credentials", "staff_acts", "exceptions"} {
-		counts = append(counts, table+" "+e2e.Rows(t, db, "SELECT count(*) FROM "+table)[0])
+		counts = append(counts, table+" "+e2e.QueryRows(t, db, "SELECT count(*) FROM "+table)[0])
 	}
 	return strings.Join(counts, ", ")
 }
@@ -27,16 +27,16 @@ func cliWholeHistory(t testing.TB, folder string) string {
 func TestCLIDemoWithAHistoryFindsItAgain(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s, _ := e2e.DemoIn(t, folder, "--history")
-	e2e.Mentions(t, "the progress", s.Err.String(), "Making up a history: day 91 of 91")
+	s, _ := e2e.StartDemo(t, folder, "--history")
+	e2e.CheckMentions(t, "the progress", s.Err.String(), "Making up a history: day 91 of 91")
 	if n := strings.Count(s.Out.String(), "\n"); n != 1 {
 		t.Errorf("%d lines on stdout; want the one:\n%s", n, s.Out)
 	}
 	h := e2e.InstallAt(t, folder)
-	if n := len(e2e.Array(t, h.JSON("review", "list"))); n != 3 {
+	if n := len(e2e.JSONArray(t, h.JSON("review", "list"))); n != 3 {
 		t.Errorf("%d operations are in review; want 3", n)
 	}
-	if n := len(e2e.Array(t, h.JSON("key", "list", "--lco", "2"))); n != 0 {
+	if n := len(e2e.JSONArray(t, h.JSON("key", "list", "--lco", "2"))); n != 0 {
 		t.Errorf("the second operator has %d keys; want none", n)
 	}
 	made := cliWholeHistory(t, folder)
@@ -44,7 +44,7 @@ func TestCLIDemoWithAHistoryFindsItAgain(t *testing.T) {
 		t.Errorf("the demo ended with %d\n%s", code, s.Err)
 	}
 	for _, flags := range [][]string{{"--history"}, nil} {
-		again, _ := e2e.DemoIn(t, folder, flags...)
+		again, _ := e2e.StartDemo(t, folder, flags...)
 		if text := again.Err.String(); strings.Contains(text, "history") {
 			t.Errorf("a later start with %q says:\n%s", flags, text)
 		}
@@ -62,16 +62,16 @@ func TestCLIDemoWithAHistoryFindsItAgain(t *testing.T) {
 func TestCLIDemoSurvivesBeingKilledInItsHistory(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "demo")
-	e2e.EmptyStore(t, folder)
+	e2e.UseEmptyStore(t, folder)
 	for _, moment := range []string{"day 15 of", "day 60 of", "day 90 of"} {
 		victim := e2e.Launch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json", "--history")
 		t.Cleanup(victim.Kill)
-		if !victim.Err.Until(moment, victim.Ended) {
+		if !victim.Err.WaitFor(moment, victim.Ended) {
 			t.Fatalf("%s did not come:\n%s", moment, victim.Err)
 		}
 		victim.Kill()
 	}
-	s, _ := e2e.DemoIn(t, folder)
+	s, _ := e2e.StartDemo(t, folder)
 	cliWholeHistory(t, folder)
 	if code := s.Terminate(); code != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", code, s.Err)
@@ -81,8 +81,8 @@ func TestCLIDemoSurvivesBeingKilledInItsHistory(t *testing.T) {
 func TestCLIDemoThatBeganWithoutAHistoryGetsNone(t *testing.T) {
 	t.Parallel()
 	folder := e2e.NewInstall(t).Folder
-	s, _ := e2e.DemoIn(t, folder, "--history")
-	e2e.Mentions(t, "the demo", s.Err.String(), "was begun without a history and stays as it is")
+	s, _ := e2e.StartDemo(t, folder, "--history")
+	e2e.CheckMentions(t, "the demo", s.Err.String(), "was begun without a history and stays as it is")
 	if code := s.Terminate(); code != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", code, s.Err)
 	}
@@ -92,7 +92,7 @@ func TestCLIDemoThatBeganWithoutAHistoryGetsNone(t *testing.T) {
 func TestCLIDemoMakesNoHistoryWithSomebodyElsesProvider(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "demo")
-	e2e.EmptyStore(t, folder)
+	e2e.UseEmptyStore(t, folder)
 	got := e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--history", "--set", "provider.url=http://127.0.0.1:1")
-	e2e.Refusal(t, got, "provider.url", "--history")
+	e2e.CheckRefused(t, got, "provider.url", "--history")
 }

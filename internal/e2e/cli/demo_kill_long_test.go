@@ -47,7 +47,7 @@ func TestCLIDemoSurvivesBeingKilledInItsFirstStart(t *testing.T) {
 			}
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "demo")
-			e2e.EmptyStore(t, folder)
+			e2e.UseEmptyStore(t, folder)
 			victim := e2e.Launch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 			t.Cleanup(victim.Kill)
 			cliAwaitMoment(t, victim, folder, moment.file, moment.query)

@@ -40,7 +40,7 @@ func cliAwaitMoment(t testing.TB, p *e2e.Process, folder, file, query string) {
 				if _, err := os.Stat(await); err != nil {
 					return false
 				}
-				db = e2e.PeekStore(t, e2e.StoreAt(t, file))
+				db = e2e.OpenReadOnly(t, e2e.LoadStoreConfig(t, file))
 			}
 			var n int
 			return db.QueryRow(query).Scan(&n) == nil && n > 0
@@ -59,9 +59,9 @@ func cliAwaitMoment(t testing.TB, p *e2e.Process, folder, file, query string) {
 }
 
 // cliLoginsAreGood signs in with what a demo printed.
-func cliLoginsAreGood(t testing.TB, line demo.Line) {
+func cliLoginsAreGood(t testing.TB, line demo.Info) {
 	t.Helper()
-	w := &e2e.Env{TB: t, Line: line, HTTP: e2e.Trusting(t, line.CACert)}
+	w := &e2e.Env{TB: t, Demo: line, HTTP: e2e.NewHTTPClient(t, line.CACert)}
 	for _, who := range []demo.Login{line.Admin, line.Operator, line.Finance} {
 		if got := w.Browser(t).SignIn(who.Username, who.Password); got.Status != http.StatusSeeOther {
 			t.Errorf("the printed login of %s: %d\n%s", who.Username, got.Status, got.Body)
@@ -73,13 +73,13 @@ func cliLoginsAreGood(t testing.TB, line demo.Line) {
 // demands that it is as good as new.
 func cliComesUpWhole(t testing.TB, folder string) {
 	t.Helper()
-	s, line := e2e.DemoIn(t, folder)
+	s, line := e2e.StartDemo(t, folder)
 	cliLoginsAreGood(t, line)
-	got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
-	e2e.Mentions(t, "the balance", got.Out, `"success": true`, `"wallet_balance": 10000.00`)
-	db := e2e.PeekStore(t, e2e.StoreAt(t, filepath.Join(folder, "coax.toml")))
+	got := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+	e2e.CheckMentions(t, "the balance", got.Out, `"success": true`, `"wallet_balance": 10000.00`)
+	db := e2e.OpenReadOnly(t, e2e.LoadStoreConfig(t, filepath.Join(folder, "coax.toml")))
 	for table, want := range map[string]string{"operators": "1", "wallets": "1", "ledger": "1", "plans": "4", "whitelist": "2", "master_keys": "1", "logins": "3"} {
-		if got := e2e.Rows(t, db, "SELECT count(*) FROM "+table)[0]; got != want {
+		if got := e2e.QueryRows(t, db, "SELECT count(*) FROM "+table)[0]; got != want {
 			t.Errorf("%s has %s rows; want %s", table, got, want)
 		}
 	}
@@ -107,21 +107,21 @@ func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
 			cliLeave(t, folder, "ca.key")
 		}},
 		{"a store that was made and not written", false, func(t *testing.T, folder string) {
-			e2e.EmptyStore(t, folder)
+			e2e.UseEmptyStore(t, folder)
 			if err := os.Mkdir(filepath.Join(folder, "data"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			e2e.Write(t, filepath.Join(folder, "data", "coax.db"), "")
+			e2e.WriteFile(t, filepath.Join(folder, "data", "coax.db"), "")
 		}},
 		{"drafts of files", true, func(t *testing.T, folder string) {
-			e2e.Write(t, filepath.Join(folder, ".coax.toml-123"), "[serv")
-			e2e.Write(t, filepath.Join(folder, ".demo.json-123"), "{")
+			e2e.WriteFile(t, filepath.Join(folder, ".coax.toml-123"), "[serv")
+			e2e.WriteFile(t, filepath.Join(folder, ".demo.json-123"), "{")
 		}},
 		{"what an older release furnished", true, func(t *testing.T, folder string) {
-			e2e.DamageStore(t, e2e.StoreAt(t, filepath.Join(folder, "coax.toml")), `DELETE FROM logins`)
+			e2e.ExecOnStore(t, e2e.LoadStoreConfig(t, filepath.Join(folder, "coax.toml")), `DELETE FROM logins`)
 			var line map[string]any
 			kept := filepath.Join(folder, "demo.json")
-			if err := json.Unmarshal([]byte(e2e.Read(t, kept)), &line); err != nil {
+			if err := json.Unmarshal([]byte(e2e.ReadFile(t, kept)), &line); err != nil {
 				t.Fatal(err)
 			}
 			for _, name := range []string{"panel_url", "admin", "operator", "finance"} {
@@ -131,7 +131,7 @@ func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e2e.Write(t, kept, string(older))
+			e2e.WriteFile(t, kept, string(older))
 		}},
 		{"a key whose secret was not kept", true, func(t *testing.T, folder string) {
 			if err := os.Remove(filepath.Join(folder, "demo.json")); err != nil {
@@ -158,7 +158,7 @@ func cliLeave(t testing.TB, folder, name string) {
 	if err := server.EnsureCertificate(other, "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	e2e.Write(t, filepath.Join(folder, name), e2e.Read(t, filepath.Join(other, name)))
+	e2e.WriteFile(t, filepath.Join(folder, name), e2e.ReadFile(t, filepath.Join(other, name)))
 }
 
 // A kill between the making of the master key's file and the writing of it would
@@ -180,7 +180,7 @@ func TestCLIMasterKeyAppearsWhole(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Fatal(err)
 		}
-		if whole := e2e.Read(t, path); string(first) != whole {
+		if whole := e2e.ReadFile(t, path); string(first) != whole {
 			t.Fatalf("the master key could be seen with %d of its %d bytes", len(first), len(whole))
 		}
 	}
@@ -196,7 +196,7 @@ func TestCLIDemoStoppedInItsFirstStartEndsCleanly(t *testing.T) {
 			}
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "demo")
-			e2e.EmptyStore(t, folder)
+			e2e.UseEmptyStore(t, folder)
 			p := e2e.Launch(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 			t.Cleanup(p.Kill)
 			cliAwaitMoment(t, p, folder, file, "")

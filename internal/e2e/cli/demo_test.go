@@ -29,26 +29,26 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 	p := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 
 	// At once, and before anything else: what it says is true.
-	balance := e2e.OK(t, e2e.Run(t, "call", "GET", "/api/v1/balance", "--credentials", p.Credentials()))
-	e2e.Mentions(t, "the first call", balance.Out, `"success": true`, `"wallet_balance": 10000.00`)
+	balance := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "/api/v1/balance", "--credentials", p.Credentials()))
+	e2e.CheckMentions(t, "the first call", balance.Out, `"success": true`, `"wallet_balance": 10000.00`)
 
-	line := e2e.Shape(t, p.Raw, cliLineShape...)
+	line := e2e.CheckShape(t, p.DemoJSON, cliLineShape...)
 	for _, who := range []string{"admin", "operator", "finance"} {
-		e2e.Shape(t, line[who], "username text", "password text")
+		e2e.CheckShape(t, line[who], "username text", "password text")
 	}
 	for name, want := range map[string]string{
-		p.Line.BaseURL: `^https://127\.0\.0\.1:[1-9]\d*/api/v1$`, p.Line.InternalURL: `^http://127\.0\.0\.1:[1-9]\d*$`, p.Line.PlainURL: `^http://127\.0\.0\.1:[1-9]\d*$`,
-		p.Line.PanelURL: `^https://127\.0\.0\.1:[1-9]\d*/$`, p.Line.Admin.Username: `^admin$`, p.Line.Operator.Username: `^operator$`, p.Line.Finance.Username: `^finance$`,
-		p.Line.Admin.Password: `^.{10,}$`, p.Line.Operator.Password: `^.{10,}$`, p.Line.Finance.Password: `^.{10,}$`,
-		p.Line.APIKey: `^cxk_[0-9a-f]{32}$`, p.Line.APISecret: `^cxs_[0-9a-f]{64}$`,
-		p.Line.CACert: "^" + regexp.QuoteMeta(filepath.Join(folder, "ca.pem")) + "$", p.Line.Config: "^" + regexp.QuoteMeta(filepath.Join(folder, "coax.toml")) + "$",
+		p.Demo.BaseURL: `^https://127\.0\.0\.1:[1-9]\d*/api/v1$`, p.Demo.InternalURL: `^http://127\.0\.0\.1:[1-9]\d*$`, p.Demo.PlainURL: `^http://127\.0\.0\.1:[1-9]\d*$`,
+		p.Demo.PanelURL: `^https://127\.0\.0\.1:[1-9]\d*/$`, p.Demo.Admin.Username: `^admin$`, p.Demo.Operator.Username: `^operator$`, p.Demo.Finance.Username: `^finance$`,
+		p.Demo.Admin.Password: `^.{10,}$`, p.Demo.Operator.Password: `^.{10,}$`, p.Demo.Finance.Password: `^.{10,}$`,
+		p.Demo.APIKey: `^cxk_[0-9a-f]{32}$`, p.Demo.APISecret: `^cxs_[0-9a-f]{64}$`,
+		p.Demo.CACert: "^" + regexp.QuoteMeta(filepath.Join(folder, "ca.pem")) + "$", p.Demo.Config: "^" + regexp.QuoteMeta(filepath.Join(folder, "coax.toml")) + "$",
 	} {
 		if !regexp.MustCompile(want).MatchString(name) {
 			t.Errorf("%s is not as documented: want %s", name, want)
 		}
 	}
-	if kept := e2e.Read(t, filepath.Join(folder, "demo.json")); kept != p.Raw+"\n" {
-		t.Errorf("demo.json is %q; want the printed line %q", kept, p.Raw)
+	if kept := e2e.ReadFile(t, filepath.Join(folder, "demo.json")); kept != p.DemoJSON+"\n" {
+		t.Errorf("demo.json is %q; want the printed line %q", kept, p.DemoJSON)
 	}
 	modes := map[string]os.FileMode{"demo.json": 0o600, "coax.toml": 0o600, "master.key": 0o400, "tls.key": 0o600, "ca.key": 0o600, "data/coax.db": 0o600}
 	if pgtest.Chosen() {
@@ -61,26 +61,26 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 	}
 
 	for _, path := range []string{"/", "/api/v1/balance", "/nothing?x=1"} {
-		if got := e2e.Remote(t, p).SendNow(e2e.Call{Base: p.Line.PlainURL, Path: path}); got.Code != fault.HTTPSRequired {
+		if got := e2e.NewRemoteEnv(t, p).SendNow(e2e.Call{Base: p.Demo.PlainURL, Path: path}); got.Code != fault.HTTPSRequired {
 			t.Errorf("plain_url%s: %s; want 403 HTTPS_REQUIRED", path, got.Raw)
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		if status, body := e2e.Get(t, p.Line.InternalURL+path); status != http.StatusOK {
+		if status, body := e2e.HTTPGet(t, p.Demo.InternalURL+path); status != http.StatusOK {
 			t.Errorf("internal_url%s: %d %s; want 200", path, status, body)
 		}
 	}
-	if status, _ := e2e.Get(t, p.Line.InternalURL+"/api/v1/balance"); status != http.StatusNotFound {
+	if status, _ := e2e.HTTPGet(t, p.Demo.InternalURL+"/api/v1/balance"); status != http.StatusNotFound {
 		t.Errorf("the API answers %d on the internal listener; want 404", status)
 	}
 
 	if code := p.Terminate(); code != e2e.ExitDone {
 		t.Errorf("SIGTERM ended the demo with %d; want 0\n%s", code, p.Err)
 	}
-	if out := p.Out.String(); out != p.Raw+"\n" {
+	if out := p.Out.String(); out != p.DemoJSON+"\n" {
 		t.Errorf("the demo wrote on stdout:\n%s\nwant its line and nothing else", out)
 	}
-	for _, secret := range []string{p.Line.APISecret, p.Line.Admin.Password, p.Line.Operator.Password, p.Line.Finance.Password} {
+	for _, secret := range []string{p.Demo.APISecret, p.Demo.Admin.Password, p.Demo.Operator.Password, p.Demo.Finance.Password} {
 		if strings.Contains(p.Err.String(), secret) {
 			t.Error("a secret stands in the log")
 		}
@@ -97,23 +97,23 @@ func TestCLIDemoFindsEverythingAgain(t *testing.T) {
 	if code := first.Interrupt(); code != e2e.ExitDone {
 		t.Errorf("Ctrl-C ended the demo with %d; want 0\n%s", code, first.Err)
 	}
-	ca := e2e.Read(t, first.Line.CACert)
+	ca := e2e.ReadFile(t, first.Demo.CACert)
 
 	check := func(p *e2e.Process, balance string) {
 		t.Helper()
-		if p.Line.APIKey != first.Line.APIKey || p.Line.APISecret != first.Line.APISecret || p.Line.LCOID != first.Line.LCOID ||
-			p.Line.Admin != first.Line.Admin || p.Line.Operator != first.Line.Operator || p.Line.Finance != first.Line.Finance {
-			t.Errorf("credentials %s; want those of the first start %s", p.Raw, first.Raw)
+		if p.Demo.APIKey != first.Demo.APIKey || p.Demo.APISecret != first.Demo.APISecret || p.Demo.LCOID != first.Demo.LCOID ||
+			p.Demo.Admin != first.Demo.Admin || p.Demo.Operator != first.Demo.Operator || p.Demo.Finance != first.Demo.Finance {
+			t.Errorf("credentials %s; want those of the first start %s", p.DemoJSON, first.DemoJSON)
 		}
-		if e2e.Read(t, p.Line.CACert) != ca {
+		if e2e.ReadFile(t, p.Demo.CACert) != ca {
 			t.Error("the CA has changed")
 		}
-		got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", p.Credentials()))
-		e2e.Mentions(t, "the balance", got.Out, `"wallet_balance": `+balance)
-		if n := len(e2e.Array(t, h.JSON("key", "list", "--lco", "1"))); n != 1 {
+		got := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", p.Credentials()))
+		e2e.CheckMentions(t, "the balance", got.Out, `"wallet_balance": `+balance)
+		if n := len(e2e.JSONArray(t, h.JSON("key", "list", "--lco", "1"))); n != 1 {
 			t.Errorf("there are %d keys; want the one", n)
 		}
-		if n := len(e2e.Array(t, h.JSON("lco", "list"))); n != 1 {
+		if n := len(e2e.JSONArray(t, h.JSON("lco", "list"))); n != 1 {
 			t.Errorf("there are %d operators; want the one", n)
 		}
 	}
@@ -137,7 +137,7 @@ func TestCLIDemoKeepsItsSettings(t *testing.T) {
 	file := filepath.Join(folder, "coax.toml")
 	demo := func(more ...string) {
 		t.Helper()
-		s, _ := e2e.DemoIn(t, folder, more...)
+		s, _ := e2e.StartDemo(t, folder, more...)
 		if code := s.Terminate(); code != e2e.ExitDone {
 			t.Fatalf("the demo ended with %d\n%s", code, s.Err)
 		}
@@ -161,18 +161,18 @@ func TestCLIDemoKeepsItsSettings(t *testing.T) {
 	demo("--set", "provider.timeout=4s")
 	kept(map[string]string{"provider.timeout": "4s", "rules.activation_term": "plan"})
 
-	before := e2e.Read(t, file)
+	before := e2e.ReadFile(t, file)
 	for _, bad := range []string{"provider.timeout=soon", "provider.timout=5s", "provider.timeout", "limits.failed_auth_per_minute=0"} {
 		got := e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--set", "log.level=warn", "--set", bad)
 		key, _, _ := strings.Cut(bad, "=")
-		e2e.Refusal(t, got, "--set "+key)
-		if e2e.Read(t, file) != before {
-			t.Errorf("--set %s was refused and has changed coax.toml:\n%s", bad, e2e.Read(t, file))
+		e2e.CheckRefused(t, got, "--set "+key)
+		if e2e.ReadFile(t, file) != before {
+			t.Errorf("--set %s was refused and has changed coax.toml:\n%s", bad, e2e.ReadFile(t, file))
 		}
 	}
 	// Ports that the demo chose for itself are not kept: the next start, or
 	// another demo, could not have them.
-	if text := e2e.Read(t, file); strings.Contains(text, "127.0.0.1:0") {
+	if text := e2e.ReadFile(t, file); strings.Contains(text, "127.0.0.1:0") {
 		t.Errorf("coax.toml keeps the demo's own ports:\n%s", text)
 	}
 }
@@ -185,9 +185,9 @@ func TestCLIDemoStartsAgainAfterAnOddSetting(t *testing.T) {
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
 	odd := cliServeOrRefuse(t, append(args, "--set", "limits.failed_auth_per_minute=030")...)
 	if odd.Code == e2e.ExitRefused {
-		e2e.Mentions(t, "the refusal", odd.Err, "--set limits.failed_auth_per_minute")
+		e2e.CheckMentions(t, "the refusal", odd.Err, "--set limits.failed_auth_per_minute")
 	}
-	s, _ := e2e.DemoIn(t, folder)
+	s, _ := e2e.StartDemo(t, folder)
 	s.Terminate()
 }
 
@@ -195,7 +195,7 @@ func TestCLIDemoStartsAgainAfterAnOddSetting(t *testing.T) {
 func cliServeOrRefuse(t testing.TB, args ...string) e2e.Result {
 	t.Helper()
 	p := e2e.Launch(t, args...)
-	p.Out.Until("\n", p.Ended)
+	p.Out.WaitFor("\n", p.Ended)
 	code := p.Terminate()
 	return e2e.Result{Code: code, Out: p.Out.String(), Err: p.Err.String()}
 }
@@ -204,14 +204,14 @@ func cliServeOrRefuse(t testing.TB, args ...string) e2e.Result {
 func TestCLIDemoNamesTheFileThatIsWrong(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	file := e2e.Write(t, filepath.Join(folder, "coax.toml"), "[provider]\ntimeout = \"soon\"\n")
+	file := e2e.WriteFile(t, filepath.Join(folder, "coax.toml"), "[provider]\ntimeout = \"soon\"\n")
 	got := e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0")
-	e2e.Refusal(t, got, file+": provider.timeout: ")
-	if text := e2e.Read(t, file); !strings.Contains(text, "soon") {
+	e2e.CheckRefused(t, got, file+": provider.timeout: ")
+	if text := e2e.ReadFile(t, file); !strings.Contains(text, "soon") {
 		t.Errorf("the file was overwritten:\n%s", text)
 	}
-	e2e.Write(t, file, "[provider]\ntimout = \"1s\"\n")
-	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0"), file+": provider.timout: ")
+	e2e.WriteFile(t, file, "[provider]\ntimout = \"1s\"\n")
+	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0"), file+": provider.timout: ")
 }
 
 func TestCLIDemoListensWhereItIsTold(t *testing.T) {
@@ -219,8 +219,8 @@ func TestCLIDemoListensWhereItIsTold(t *testing.T) {
 	folder := t.TempDir()
 	for _, addr := range []string{"localhost:0", "0.0.0.0:0", ":0", "127.0.0.1:0"} {
 		s := e2e.Serve(t, nil, "\n", "demo", "--dir", folder, "--addr", addr, "--json")
-		got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
-		e2e.Mentions(t, "a call to a demo on "+addr, got.Out, `"success": true`)
+		got := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+		e2e.CheckMentions(t, "a call to a demo on "+addr, got.Out, `"success": true`)
 		s.Terminate()
 	}
 	// Listeners that somebody chose stay chosen.
@@ -230,12 +230,12 @@ func TestCLIDemoListensWhereItIsTold(t *testing.T) {
 	}
 	chosen := free.Addr().String()
 	free.Close()
-	s, line := e2e.DemoIn(t, folder, "--set", "server.internal_addr="+chosen)
+	s, line := e2e.StartDemo(t, folder, "--set", "server.internal_addr="+chosen)
 	if line.InternalURL != "http://"+chosen {
 		t.Errorf("internal_url %s; want http://%s", line.InternalURL, chosen)
 	}
 	s.Terminate()
-	if _, line = e2e.DemoIn(t, folder); line.InternalURL != "http://"+chosen {
+	if _, line = e2e.StartDemo(t, folder); line.InternalURL != "http://"+chosen {
 		t.Errorf("internal_url %s at the next start; want http://%s, as it was set", line.InternalURL, chosen)
 	}
 }
@@ -244,7 +244,7 @@ func TestCLIDemoListensWhereItIsTold(t *testing.T) {
 func TestCLIDemoObeysServerAddr(t *testing.T) {
 	t.Parallel()
 	s := e2e.Serve(t, nil, "\n", "demo", "--dir", t.TempDir(), "--json", "--set", "server.addr=127.0.0.1:0")
-	var line demo.Line
+	var line demo.Info
 	if err := json.Unmarshal([]byte(s.Out.String()), &line); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestCLIDemoSaysHowToGetAnotherPort(t *testing.T) {
 	}
 	defer taken.Close()
 	// What the message recommends has to work for a demo: --addr does.
-	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", t.TempDir(), "--addr", taken.Addr().String()), taken.Addr().String(), "--addr")
+	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", t.TempDir(), "--addr", taken.Addr().String()), taken.Addr().String(), "--addr")
 }
 
 // The folder of a demo that runs belongs to it: a second start is refused and
@@ -269,9 +269,9 @@ func TestCLIDemoSaysHowToGetAnotherPort(t *testing.T) {
 func TestCLIDemoLeavesARunningOneAlone(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
+	e2e.StartDemo(t, folder)
 	before := cliFiles(t, folder)
-	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "192.0.2.1:0", "--set", "provider.timeout=7s"), "another node")
+	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "192.0.2.1:0", "--set", "provider.timeout=7s"), "another node")
 	for name, text := range cliFiles(t, folder) {
 		if before[name] != text {
 			t.Errorf("the second demo was refused and has changed %s", name)
@@ -289,7 +289,7 @@ func cliFiles(t testing.TB, folder string) map[string]string {
 	files := map[string]string{}
 	for _, entry := range entries {
 		if !entry.IsDir() {
-			files[entry.Name()] = e2e.Read(t, filepath.Join(folder, entry.Name()))
+			files[entry.Name()] = e2e.ReadFile(t, filepath.Join(folder, entry.Name()))
 		}
 	}
 	return files
@@ -300,13 +300,13 @@ func cliFiles(t testing.TB, folder string) map[string]string {
 func TestCLIDemoPrintsCredentialsOfItsStore(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s, _ := e2e.DemoIn(t, folder)
+	s, _ := e2e.StartDemo(t, folder)
 	s.Terminate()
-	another := e2e.OwnStore(t)
+	another := e2e.NewStoreSettings(t)
 	if another == nil {
 		another = []string{"store.url=sqlite:data/second.db"}
 	}
-	e2e.DemoIn(t, folder, "--set", another[0])
-	got := e2e.OK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
-	e2e.Mentions(t, "a call to the demo on another store", got.Out, `"success": true`)
+	e2e.StartDemo(t, folder, "--set", another[0])
+	got := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
+	e2e.CheckMentions(t, "a call to the demo on another store", got.Out, `"success": true`)
 }

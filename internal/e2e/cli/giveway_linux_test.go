@@ -29,7 +29,7 @@ func TestEveryThreadOfAnAuditStandsBack(t *testing.T) {
 	if _, err := writer.Write(make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(e2e.Coax(t), e2e.OnStore(t, []string{"audit", "--config", h.Config, "--progress"})...)
+	command := exec.Command(e2e.Binary(t), e2e.WithDemoStore(t, []string{"audit", "--config", h.Config, "--progress"})...)
 	command.Env = e2e.Environ()
 	said := e2e.NewOutput()
 	command.Stdout, command.Stderr = writer, said
@@ -46,7 +46,7 @@ func TestEveryThreadOfAnAuditStandsBack(t *testing.T) {
 		_ = command.Process.Kill()
 		<-ended
 	}()
-	if !said.Until("rows read", ended) {
+	if !said.WaitFor("rows read", ended) {
 		t.Fatalf("it did not begin:\n%s", said)
 	}
 	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(command.Process.Pid) + "/task/*")

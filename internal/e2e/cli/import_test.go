@@ -16,13 +16,13 @@ const cliImportHeader = "lco,subscriber_id,mobile,name,plan_id,expiry\n"
 // cliCustomer is a subscriber as "name mobile lco plan status expiry".
 func cliCustomer(t testing.TB, h *e2e.Install, id string) string {
 	t.Helper()
-	s := e2e.Shape(t, h.JSON("subscriber", "show", "--subscriber", id), e2e.SubscriberShape...)
-	for _, raw := range e2e.Array(t, s["cycles"]) {
-		if c := e2e.Shape(t, raw, "plan_id text", "starts_at moment", "ends_at moment"); c["plan_id"] != s["plan_id"] || c["ends_at"] != s["expiry_date"] {
+	s := e2e.CheckShape(t, h.JSON("subscriber", "show", "--subscriber", id), e2e.SubscriberShape...)
+	for _, raw := range e2e.JSONArray(t, s["cycles"]) {
+		if c := e2e.CheckShape(t, raw, "plan_id text", "starts_at moment", "ends_at moment"); c["plan_id"] != s["plan_id"] || c["ends_at"] != s["expiry_date"] {
 			t.Errorf("the cycle of %s is %v", id, c)
 		}
 	}
-	return e2e.Bare(s["name"], s["mobile"], s["lco_id"], s["plan_id"], s["status"], s["expiry_date"])
+	return e2e.JoinUnquoted(s["name"], s["mobile"], s["lco_id"], s["plan_id"], s["status"], s["expiry_date"])
 }
 
 func TestCLIImportBringsSubscribersIn(t *testing.T) {
@@ -31,7 +31,7 @@ func TestCLIImportBringsSubscribersIn(t *testing.T) {
 	h.JSON("lco", "create", "--name", "Second")
 	h.JSON("plan", "retire", "--id", "FAMILY-3")
 	ledger := h.JSON("ledger", "--lco", "1")
-	h.Imports(cliImportHeader+
+	h.CheckImport(cliImportHeader+
 		"1,100001,9800000001,Asha Rao,BASIC-1,2090-01-31\n"+
 		"2,100002,9800000002,रवि कुमार,FAMILY-1,2090-01-31 10:00:05\n"+
 		"\n"+
@@ -52,10 +52,10 @@ func TestCLIImportBringsSubscribersIn(t *testing.T) {
 		t.Errorf("an import has cost something: %s", after)
 	}
 	for lco, count := range map[string]string{"1": `{"imported":3}`, "2": `{"imported":1}`} {
-		acts := e2e.Array(t, h.JSON("log", "--lco", lco))
-		e2e.Mentions(t, "the last act", acts[len(acts)-1], `"action":"subscriber import"`, `"after":`+count)
+		acts := e2e.JSONArray(t, h.JSON("log", "--lco", lco))
+		e2e.CheckMentions(t, "the last act", acts[len(acts)-1], `"action":"subscriber import"`, `"after":`+count)
 	}
-	e2e.Mentions(t, "a subscriber for people", e2e.OK(t, h.Admin("subscriber", "show", "--subscriber", "100001")).Out, "Asha Rao", "2090-01-31 23:59:59", "BASIC-1")
+	e2e.CheckMentions(t, "a subscriber for people", e2e.RequireOK(t, h.Admin("subscriber", "show", "--subscriber", "100001")).Out, "Asha Rao", "2090-01-31 23:59:59", "BASIC-1")
 	if counts, _, _ := cliAudited(t, h); counts["subscribers"] != "4" || counts["cycles"] != "4" {
 		t.Errorf("the audit counted %v", counts)
 	}
@@ -76,13 +76,13 @@ func TestCLIImportReadsWhatSpreadsheetsWrite(t *testing.T) {
 		"blank lines":             cliImportHeader + "\n\r\n" + row + "\n\n",
 		"blanks around a field":   cliImportHeader + "1, 100001,9800000001 ,\tAsha ,BASIC-1, 2090-01-31\n",
 	} {
-		e2e.Mentions(t, name, e2e.OK(t, h.Admin("subscriber", "import", e2e.CSV(t, content), "--check")).Out, "rows           1\n", "imported       0\n", "is fine")
+		e2e.CheckMentions(t, name, e2e.RequireOK(t, h.Admin("subscriber", "import", e2e.WriteCSV(t, content), "--check")).Out, "rows           1\n", "imported       0\n", "is fine")
 	}
-	h.Imports(cliImportHeader, 0, 0)
+	h.CheckImport(cliImportHeader, 0, 0)
 	if after := h.Dump(); !slices.Equal(before, after) {
-		t.Errorf("--check has changed the store:\n%s", e2e.Difference(before, after))
+		t.Errorf("--check has changed the store:\n%s", e2e.Diff(before, after))
 	}
-	h.Imports("\ufeff"+strings.ReplaceAll(cliImportHeader+row, "\n", "\r\n"), 1, 0)
+	h.CheckImport("\ufeff"+strings.ReplaceAll(cliImportHeader+row, "\n", "\r\n"), 1, 0)
 	if got := cliCustomer(t, h, "100001"); got != "Asha 9800000001 1 BASIC-1 active 2090-01-31 23:59:59" {
 		t.Errorf("it is %s", got)
 	}
@@ -109,14 +109,14 @@ func TestCLIImportRefusesWhatIsNoFileOfSubscribers(t *testing.T) {
 		{"a quote that never ends, from the first line on", "\"" + cliImportHeader + "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n", []string{"not CSV"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e2e.Refusal(t, h.In(t).Admin("subscriber", "import", e2e.CSV(t, test.content)), test.want...)
+			e2e.CheckRefused(t, h.WithTB(t).Admin("subscriber", "import", e2e.WriteCSV(t, test.content)), test.want...)
 		})
 	}
 	for _, flag := range []string{"--check", "--json"} {
-		e2e.Refusal(t, h.Admin("subscriber", "import", e2e.CSV(t, "nothing of the kind"), flag), "header")
+		e2e.CheckRefused(t, h.Admin("subscriber", "import", e2e.WriteCSV(t, "nothing of the kind"), flag), "header")
 	}
-	e2e.Refusal(t, h.Admin("subscriber", "import", h.Folder), h.Folder)
-	if diff := e2e.Difference(before, h.Dump()); diff != "" {
+	e2e.CheckRefused(t, h.Admin("subscriber", "import", h.Folder), h.Folder)
+	if diff := e2e.Diff(before, h.Dump()); diff != "" {
 		t.Errorf("what was refused changed the store all the same:\n%s", diff)
 	}
 }
@@ -176,7 +176,7 @@ func TestCLIImportTellsEveryRowsErrorAtOnce(t *testing.T) {
 	for i := range 7 {
 		there += fmt.Sprintf("1,%d,%d,Asha,BASIC-1,2090-01-31\n", 100001+i, 9800000001+i)
 	}
-	h.Imports(cliImportHeader+there, 7, 0)
+	h.CheckImport(cliImportHeader+there, 7, 0)
 	content, want := cliImportHeader, []string{}
 	for _, row := range cliWrongRows {
 		content += row.row + "\n"
@@ -184,7 +184,7 @@ func TestCLIImportTellsEveryRowsErrorAtOnce(t *testing.T) {
 			want = append(want, row.want)
 		}
 	}
-	file, before := e2e.CSV(t, content), h.Dump()
+	file, before := e2e.WriteCSV(t, content), h.Dump()
 	for _, more := range [][]string{nil, {"--check"}, {"--json"}} {
 		got := h.Admin(append([]string{"subscriber", "import", file}, more...)...)
 		refusal := fmt.Sprintf("coax: %d of %d lines are not right, so nothing was imported; mend them and give the file again\n", len(want), len(want)+2)
@@ -193,12 +193,12 @@ func TestCLIImportTellsEveryRowsErrorAtOnce(t *testing.T) {
 		}
 		var told []string
 		if slices.Contains(more, "--json") {
-			report := e2e.Shape(t, got.Out, e2e.ImportShape...)
-			if e2e.Bare(report["rows"], report["imported"], report["already_there"]) != fmt.Sprint(len(want)+2, " 0 1") {
+			report := e2e.CheckShape(t, got.Out, e2e.ImportShape...)
+			if e2e.JoinUnquoted(report["rows"], report["imported"], report["already_there"]) != fmt.Sprint(len(want)+2, " 0 1") {
 				t.Errorf("%q: the report is %v", more, report)
 			}
-			for _, raw := range e2e.Array(t, report["problems"]) {
-				p := e2e.Shape(t, raw, "line int", "problem any")
+			for _, raw := range e2e.JSONArray(t, report["problems"]) {
+				p := e2e.CheckShape(t, raw, "line int", "problem any")
 				problem, err := strconv.Unquote(p["problem"])
 				if err != nil {
 					t.Fatal(err)
@@ -218,10 +218,10 @@ func TestCLIImportTellsEveryRowsErrorAtOnce(t *testing.T) {
 			if !strings.HasPrefix(told[i], number+": ") {
 				t.Errorf("%q: error %d is %q; want it on line %s", more, i+1, told[i], number)
 			}
-			e2e.Mentions(t, "line "+number, told[i], strings.Split(parts, "; ")...)
+			e2e.CheckMentions(t, "line "+number, told[i], strings.Split(parts, "; ")...)
 		}
 	}
-	if diff := e2e.Difference(before, h.Dump()); diff != "" {
+	if diff := e2e.Diff(before, h.Dump()); diff != "" {
 		t.Errorf("a refused import has changed the store:\n%s", diff)
 	}
 }
@@ -238,15 +238,15 @@ func cliManyRows(many int) string {
 func TestCLIImportCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	h.Imports(cliImportHeader+cliManyRows(3), 3, 0, "--check")
-	h.Imports(cliImportHeader+cliManyRows(3), 3, 0)
+	h.CheckImport(cliImportHeader+cliManyRows(3), 3, 0, "--check")
+	h.CheckImport(cliImportHeader+cliManyRows(3), 3, 0)
 	state := h.Dump()
-	h.Imports(cliImportHeader+cliManyRows(3), 0, 3)
-	h.Imports(cliImportHeader+cliManyRows(3), 0, 3, "--check")
+	h.CheckImport(cliImportHeader+cliManyRows(3), 0, 3)
+	h.CheckImport(cliImportHeader+cliManyRows(3), 0, 3, "--check")
 	if after := h.Dump(); !slices.Equal(state, after) {
-		t.Errorf("the same file again has changed the store:\n%s", e2e.Difference(state, after))
+		t.Errorf("the same file again has changed the store:\n%s", e2e.Diff(state, after))
 	}
-	h.Imports(cliImportHeader+cliManyRows(5), 2, 3)
+	h.CheckImport(cliImportHeader+cliManyRows(5), 2, 3)
 }
 
 // Killed in the middle, the same file brings in the rest. It tells how far it
@@ -255,14 +255,14 @@ func TestCLIImportOfAThousandSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	const many, batch = 1000, 200
-	file := e2e.CSV(t, cliImportHeader+cliManyRows(many))
+	file := e2e.WriteCSV(t, cliImportHeader+cliManyRows(many))
 	p := e2e.Launch(t, "admin", "--config", h.Config, "subscriber", "import", file)
 	t.Cleanup(p.Kill)
-	if !p.Err.Until("imported 200 of 1000", p.Ended) {
+	if !p.Err.WaitFor("imported 200 of 1000", p.Ended) {
 		t.Fatalf("the import did not begin:\n%s", p.Err)
 	}
 	p.Kill()
-	there := len(e2e.Rows(t, e2e.PeekStore(t, h.Store()), "SELECT id FROM subscribers"))
+	there := len(e2e.QueryRows(t, e2e.OpenReadOnly(t, h.Store()), "SELECT id FROM subscribers"))
 	if there < batch || there%batch != 0 {
 		t.Errorf("%d are there after the kill; want whole batches", there)
 	}
@@ -288,7 +288,7 @@ func TestCLIImportOfAThousandSurvivesAKill(t *testing.T) {
 // each was told.
 func cliImportAtOnce(t *testing.T, h *e2e.Install, rows, times int) (reports []map[string]string) {
 	t.Helper()
-	file := e2e.CSV(t, cliImportHeader+cliManyRows(rows))
+	file := e2e.WriteCSV(t, cliImportHeader+cliManyRows(rows))
 	ended := make(chan e2e.Result, times)
 	for range times {
 		go func() { ended <- e2e.Run(t, "admin", "--config", h.Config, "subscriber", "import", file, "--json") }()
@@ -298,7 +298,7 @@ func cliImportAtOnce(t *testing.T, h *e2e.Install, rows, times int) (reports []m
 		if got.Code != e2e.ExitDone {
 			t.Errorf("given at once: %s", got)
 		}
-		reports = append(reports, e2e.Shape(t, got.Out, e2e.ImportShape...))
+		reports = append(reports, e2e.CheckShape(t, got.Out, e2e.ImportShape...))
 	}
 	return reports
 }
@@ -320,7 +320,7 @@ func TestCLIImportInARaceBringsEachInOnce(t *testing.T) {
 func TestCLIImportReadsAByteOrderMarkBeforeAQuote(t *testing.T) {
 	t.Parallel()
 	content := "\ufeff" + `"lco","subscriber_id","mobile","name","plan_id","expiry"` + "\n" + `"1","100001","9800000001","Asha","BASIC-1","2090-01-31"` + "\n"
-	e2e.NewInstall(t).Imports(content, 1, 0)
+	e2e.NewInstall(t).CheckImport(content, 1, 0)
 }
 
 // An expiry has one way to be written; a finer one is not kept, so that the same
@@ -329,7 +329,7 @@ func TestCLIImportTakesNoExpiryButTheDocumented(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	for _, expiry := range []string{"2090-01-31 10:00:00.1234", "2090-01-31 10:00:00.5", "2090-01-31 10:00:00,5", "2090-01-31 1:00:00"} {
-		got := h.Admin("subscriber", "import", e2e.CSV(t, cliImportHeader+"1,100001,9800000001,Asha,BASIC-1,\""+expiry+"\"\n"), "--check")
+		got := h.Admin("subscriber", "import", e2e.WriteCSV(t, cliImportHeader+"1,100001,9800000001,Asha,BASIC-1,\""+expiry+"\"\n"), "--check")
 		if got.Code != e2e.ExitRefused || !strings.Contains(got.Out, "line 2: expiry") {
 			t.Errorf("%s: %s; want it refused", expiry, got)
 		}
@@ -340,7 +340,7 @@ func TestCLIImportTakesNoExpiryButTheDocumented(t *testing.T) {
 func TestCLIImportNamesTheLineOfAnOpenQuote(t *testing.T) {
 	t.Parallel()
 	content := cliImportHeader + "1,100001,9800000001,\"Asha,BASIC-1,2090-01-31\n1,100002,9800000002,Ben,BASIC-1,2090-01-31\n1,100003,9800000003,Chitra,BASIC-1,2090-01-31\n"
-	e2e.Mentions(t, "the report", e2e.NewInstall(t).Admin("subscriber", "import", e2e.CSV(t, content)).Out, "line 2: it is not CSV")
+	e2e.CheckMentions(t, "the report", e2e.NewInstall(t).Admin("subscriber", "import", e2e.WriteCSV(t, content)).Out, "line 2: it is not CSV")
 }
 
 // Mending what was told must be enough.
@@ -356,13 +356,13 @@ func TestCLIImportHidesNoErrorBehindAnother(t *testing.T) {
 		{"expiry and plan", "1,100001,9800000001,Ben,NONE-1,never\n", []string{"expiry", "plan NONE-1"}},
 		{"id and mobile of two lines", "1,100001,9800000001,A,BASIC-1,2090-01-31\n1,100002,9800000002,B,BASIC-1,2090-01-31\n1,100001,9800000002,C,BASIC-1,2090-01-31\n", []string{"line 4", "line 2 already", "line 3 already"}},
 	} {
-		e2e.Mentions(t, test.name, h.Admin("subscriber", "import", e2e.CSV(t, cliImportHeader+test.rows)).Out, test.want...)
+		e2e.CheckMentions(t, test.name, h.Admin("subscriber", "import", e2e.WriteCSV(t, cliImportHeader+test.rows)).Out, test.want...)
 	}
 }
 
 func TestCLIImportPrintsNothingOfTheFileAsItIs(t *testing.T) {
 	t.Parallel()
-	got := e2e.NewInstall(t).Admin("subscriber", "import", e2e.CSV(t, cliImportHeader+"1,100001,9800000001,Ben,\"NO\nline 9: \x1b[2J\",2090-01-31\n"))
+	got := e2e.NewInstall(t).Admin("subscriber", "import", e2e.WriteCSV(t, cliImportHeader+"1,100001,9800000001,Ben,\"NO\nline 9: \x1b[2J\",2090-01-31\n"))
 	if strings.Contains(got.Out, "\x1b") || strings.Contains(got.Out, "\nline 9") {
 		t.Errorf("the file writes on the terminal: %q", got.Out)
 	}
@@ -372,7 +372,7 @@ func TestCLIImportPrintsNothingOfTheFileAsItIs(t *testing.T) {
 func TestCLIImportReportAddsUpInARace(t *testing.T) {
 	t.Parallel()
 	for _, report := range cliImportAtOnce(t, e2e.NewInstall(t), 40, 4) {
-		if text := e2e.Bare(report["imported"], report["already_there"]); text != "40 0" && text != "0 40" {
+		if text := e2e.JoinUnquoted(report["imported"], report["already_there"]); text != "40 0" && text != "0 40" {
 			t.Errorf("of 40 lines imported and already there are %s", text)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func TestCLIInitMakesAnInstallation(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new", "etc")
-	got := e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
+	got := e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
 	for name, mode := range map[string]os.FileMode{
 		"coax.toml": 0o600, "master.key": 0o400, "data": os.ModeDir | 0o700,
 	} {
@@ -24,24 +24,24 @@ func TestCLIInitMakesAnInstallation(t *testing.T) {
 		if info.Mode() != mode {
 			t.Errorf("%s has mode %v; want %v", name, info.Mode(), mode)
 		}
-		e2e.Mentions(t, "what init says", got.Out, name)
+		e2e.CheckMentions(t, "what init says", got.Out, name)
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) != 3 {
 		t.Errorf("init made %v (%v); want three things and nothing besides", entries, err)
 	}
-	e2e.Mentions(t, "what init says", got.Out, folder, "tls.pem", "tls.key", "server.tls_cert", "safe place",
+	e2e.CheckMentions(t, "what init says", got.Out, folder, "tls.pem", "tls.key", "server.tls_cert", "safe place",
 		"coax serve --config "+filepath.Join(folder, "coax.toml"), "lco create")
 
-	text := e2e.Read(t, filepath.Join(folder, "coax.toml"))
-	e2e.Mentions(t, "coax.toml", text, "COAX_SERVER_ADDR", "--set", "relative to this file")
-	key := e2e.Read(t, filepath.Join(folder, "master.key"))
+	text := e2e.ReadFile(t, filepath.Join(folder, "coax.toml"))
+	e2e.CheckMentions(t, "coax.toml", text, "COAX_SERVER_ADDR", "--set", "relative to this file")
+	key := e2e.ReadFile(t, filepath.Join(folder, "master.key"))
 	if strings.Contains(got.Out+text, strings.TrimSpace(key)) {
 		t.Error("init shows the master key")
 	}
 	other := t.TempDir()
-	e2e.OK(t, e2e.Run(t, "init", "--dir", other))
-	if e2e.Read(t, filepath.Join(other, "master.key")) == key {
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", other))
+	if e2e.ReadFile(t, filepath.Join(other, "master.key")) == key {
 		t.Error("two installations have the same master key")
 	}
 }
@@ -51,10 +51,10 @@ func TestCLIInitOverwritesNothing(t *testing.T) {
 	for _, there := range []string{"coax.toml", "master.key", "data"} {
 		t.Run(there, func(t *testing.T) {
 			folder := t.TempDir()
-			path := e2e.Write(t, filepath.Join(folder, there), "mine")
-			e2e.Refusal(t, e2e.Run(t, "init", "--dir", folder), path, "overwrites nothing")
+			path := e2e.WriteFile(t, filepath.Join(folder, there), "mine")
+			e2e.CheckRefused(t, e2e.Run(t, "init", "--dir", folder), path, "overwrites nothing")
 			entries, err := os.ReadDir(folder)
-			if err != nil || len(entries) != 1 || e2e.Read(t, path) != "mine" {
+			if err != nil || len(entries) != 1 || e2e.ReadFile(t, path) != "mine" {
 				t.Errorf("a refused init left %v (%v); want what was there, untouched", entries, err)
 			}
 		})
@@ -64,20 +64,20 @@ func TestCLIInitOverwritesNothing(t *testing.T) {
 		if err := os.Symlink("/nowhere/master.key", filepath.Join(folder, "master.key")); err != nil {
 			t.Fatal(err)
 		}
-		e2e.Refusal(t, e2e.Run(t, "init", "--dir", folder), "master.key")
+		e2e.CheckRefused(t, e2e.Run(t, "init", "--dir", folder), "master.key")
 	})
 	t.Run("twice", func(t *testing.T) {
 		folder := t.TempDir()
-		e2e.OK(t, e2e.Run(t, "init", "--dir", folder))
-		before := e2e.Read(t, filepath.Join(folder, "master.key"))
-		e2e.Refusal(t, e2e.Run(t, "init", "--dir", folder), folder)
-		if e2e.Read(t, filepath.Join(folder, "master.key")) != before {
+		e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
+		before := e2e.ReadFile(t, filepath.Join(folder, "master.key"))
+		e2e.CheckRefused(t, e2e.Run(t, "init", "--dir", folder), folder)
+		if e2e.ReadFile(t, filepath.Join(folder, "master.key")) != before {
 			t.Error("the second init changed the master key")
 		}
 	})
 	t.Run("where no folder can be", func(t *testing.T) {
-		file := e2e.Write(t, filepath.Join(t.TempDir(), "file"), "mine")
-		e2e.Refusal(t, e2e.Run(t, "init", "--dir", filepath.Join(file, "etc")), file)
+		file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "file"), "mine")
+		e2e.CheckRefused(t, e2e.Run(t, "init", "--dir", filepath.Join(file, "etc")), file)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestCLIInitOverwritesNothing(t *testing.T) {
 func TestCLIInitPrintsCommandsForAShell(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "it's mine")
-	out := e2e.OK(t, e2e.Run(t, "init", "--dir", folder)).Out
+	out := e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder)).Out
 	_, command, found := strings.Cut(out, "coax serve ")
 	if !found {
 		t.Fatalf("no command to paste:\n%s", out)

@@ -17,18 +17,18 @@ func TestCLIAdminLoginsInJSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	withPassword := append(append([]string{}, cliLoginShape...), "password text")
-	made := e2e.Shape(t, h.JSON("login", "create", "--username", "Meera", "--name", "Meera", "--role", "administrator"), withPassword...)
-	if e2e.Bare(made["username"], made["realm"], made["role"], made["status"], made["must_change_password"]) != "meera staff administrator enabled true" {
+	made := e2e.CheckShape(t, h.JSON("login", "create", "--username", "Meera", "--name", "Meera", "--role", "administrator"), withPassword...)
+	if e2e.JoinUnquoted(made["username"], made["realm"], made["role"], made["status"], made["must_change_password"]) != "meera staff administrator enabled true" {
 		t.Errorf("made %v", made)
 	}
-	lco := e2e.Shape(t, h.JSON("lco", "create", "--name", "Asha Cable"), e2e.OperatorShape...)["lco_id"]
-	e2e.Shape(t, h.JSON("login", "create", "--username", "asha", "--name", "Asha", "--role", "owner", "--lco", lco), withPassword...)
+	lco := e2e.CheckShape(t, h.JSON("lco", "create", "--name", "Asha Cable"), e2e.OperatorShape...)["lco_id"]
+	e2e.CheckShape(t, h.JSON("login", "create", "--username", "asha", "--name", "Asha", "--role", "owner", "--lco", lco), withPassword...)
 
-	set := e2e.Shape(t, h.JSON("login", "set", "--username", "MEERA", "--name", "Meera S", "--role", "viewer", "--status", "disabled"), cliLoginShape...)
-	if e2e.Bare(set["login_id"], set["name"], set["role"], set["status"]) != e2e.Bare(made["login_id"], "Meera S", "viewer", "disabled") {
+	set := e2e.CheckShape(t, h.JSON("login", "set", "--username", "MEERA", "--name", "Meera S", "--role", "viewer", "--status", "disabled"), cliLoginShape...)
+	if e2e.JoinUnquoted(set["login_id"], set["name"], set["role"], set["status"]) != e2e.JoinUnquoted(made["login_id"], "Meera S", "viewer", "disabled") {
 		t.Errorf("set %v", set)
 	}
-	reset := e2e.Shape(t, h.JSON("login", "reset-password", "--username", "meera"), withPassword...)
+	reset := e2e.CheckShape(t, h.JSON("login", "reset-password", "--username", "meera"), withPassword...)
 	if reset["password"] == made["password"] {
 		t.Error("the password is the one from before")
 	}
@@ -42,8 +42,8 @@ func TestCLIAdminLoginsInJSON(t *testing.T) {
 	}
 	// There may be others, of the house itself.
 	listed := func(args ...string) (names []string) {
-		for _, raw := range e2e.Array(t, h.JSON(append([]string{"login", "list"}, args...)...)) {
-			names = append(names, e2e.Bare(e2e.Shape(t, raw, cliLoginShape...)["username"]))
+		for _, raw := range e2e.JSONArray(t, h.JSON(append([]string{"login", "list"}, args...)...)) {
+			names = append(names, e2e.JoinUnquoted(e2e.CheckShape(t, raw, cliLoginShape...)["username"]))
 		}
 		return names
 	}
@@ -57,20 +57,20 @@ func TestCLIAdminLoginsInJSON(t *testing.T) {
 		t.Errorf("the operator's are %q", owners)
 	}
 	for _, role := range []string{"counter", "readonly"} {
-		made := e2e.Shape(t, h.JSON("login", "create", "--username", "the-"+role, "--name", role, "--role", role, "--lco", lco), withPassword...)
-		if e2e.Bare(made["realm"], made["role"], made["lco_id"]) != e2e.Bare("operator", role, lco) {
+		made := e2e.CheckShape(t, h.JSON("login", "create", "--username", "the-"+role, "--name", role, "--role", role, "--lco", lco), withPassword...)
+		if e2e.JoinUnquoted(made["realm"], made["role"], made["lco_id"]) != e2e.JoinUnquoted("operator", role, lco) {
 			t.Errorf("made %v; want a login of operator %s", made, lco)
 		}
 	}
-	set = e2e.Shape(t, h.JSON("login", "set", "--username", "the-counter", "--role", "readonly"), cliLoginShape...)
-	if e2e.Bare(set["role"]) != "readonly" {
+	set = e2e.CheckShape(t, h.JSON("login", "set", "--username", "the-counter", "--role", "readonly"), cliLoginShape...)
+	if e2e.JoinUnquoted(set["role"]) != "readonly" {
 		t.Errorf("set %v", set)
 	}
-	h.Refuses([]string{"login", "create", "--username", "nobody", "--name", "x", "--role", "counter"}, "role counter belongs to an operator")
-	h.Refuses([]string{"login", "set", "--username", "the-readonly", "--role", "finance"}, "is an operator's login and stays one")
-	h.Refuses([]string{"login", "list", "--lco", "9"}, "there is no operator 9")
-	h.Refuses([]string{"login", "list", "--lco", "0"}, "there is no operator 0")
-	h.Refuses([]string{"login", "reset-totp", "--username", "meera"}, "no second factor")
-	h.Refuses([]string{"login", "reset-password", "--username", "no body"}, "there is no login no body")
-	e2e.WrongUsage(t, h.Admin("login", "list", "--lco", "1", "--staff"), "staff")
+	h.CheckRefused([]string{"login", "create", "--username", "nobody", "--name", "x", "--role", "counter"}, "role counter belongs to an operator")
+	h.CheckRefused([]string{"login", "set", "--username", "the-readonly", "--role", "finance"}, "is an operator's login and stays one")
+	h.CheckRefused([]string{"login", "list", "--lco", "9"}, "there is no operator 9")
+	h.CheckRefused([]string{"login", "list", "--lco", "0"}, "there is no operator 0")
+	h.CheckRefused([]string{"login", "reset-totp", "--username", "meera"}, "no second factor")
+	h.CheckRefused([]string{"login", "reset-password", "--username", "no body"}, "there is no login no body")
+	e2e.CheckUsageError(t, h.Admin("login", "list", "--lco", "1", "--staff"), "staff")
 }

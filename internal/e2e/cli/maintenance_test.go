@@ -40,12 +40,12 @@ func TestCLIMaintenance_OnOffShow(t *testing.T) {
 	off := map[string]string{"maintenance": "false", "since": "null", "by": "null", "reason": "null", "bulk_jobs_waiting": "[]"}
 	is("a new store", h.JSON("maintenance", "show"), off)
 	is("off while off", h.JSON("maintenance", "off"), off)
-	e2e.WrongUsage(t, h.Admin("maintenance", "on"), "reason")
-	e2e.WrongUsage(t, h.Admin("maintenance", "off", "--accept"), "--reason")
-	h.Refuses([]string{"maintenance", "on", "--reason", " "}, "reason")
+	e2e.CheckUsageError(t, h.Admin("maintenance", "on"), "reason")
+	e2e.CheckUsageError(t, h.Admin("maintenance", "off", "--accept"), "--reason")
+	h.CheckRefused([]string{"maintenance", "on", "--reason", " "}, "reason")
 	is("on", h.JSON("maintenance", "on", "--reason", "restore"), map[string]string{"maintenance": "true", "reason": `"restore"`})
 	is("on while on", h.JSON("maintenance", "on", "--reason", "restore, comparing"), map[string]string{"maintenance": "true", "reason": `"restore, comparing"`})
-	e2e.Mentions(t, "for people", e2e.OK(t, h.Admin("maintenance", "show")).Out, "maintenance        true", "restore, comparing")
+	e2e.CheckMentions(t, "for people", e2e.RequireOK(t, h.Admin("maintenance", "show")).Out, "maintenance        true", "restore, comparing")
 	// Whoever looks needs no master key.
 	if err := os.Rename(filepath.Join(h.Folder, "master.key"), filepath.Join(h.Folder, "away.key")); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestCLIMaintenance_OnOffShow(t *testing.T) {
 	}
 	is("off", h.JSON("maintenance", "off", "--accept", "--reason", "compared with the provider"), off)
 	acts := h.JSON("log")
-	e2e.Mentions(t, "the log of acts", acts, `"maintenance on"`, `"maintenance off"`, `compared with the provider`, `"accepted":true`)
+	e2e.CheckMentions(t, "the log of acts", acts, `"maintenance on"`, `"maintenance off"`, `compared with the provider`, `"accepted":true`)
 	if got := strings.Count(acts, `"maintenance off"`); got != 1 {
 		t.Errorf("switching it off is in the log %d times; want once: off while off is no act", got)
 	}
@@ -67,22 +67,22 @@ func TestCLIMaintenance_OnOffShow(t *testing.T) {
 func TestCLIMaintenance_SettingStartsInMaintenance(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	p, line := e2e.DemoIn(t, folder, "--set", "maintenance=true")
-	e2e.Mentions(t, "the log", p.Err.String(), "maintenance mode is on", "setting:maintenance")
+	p, line := e2e.StartDemo(t, folder, "--set", "maintenance=true")
+	e2e.CheckMentions(t, "the log", p.Err.String(), "maintenance mode is on", "setting:maintenance")
 	refused := e2e.Run(t, "call", "POST", "/api/v1/activate", "--credentials", p.Credentials(), "--idempotency-key", "maintenance-1", "--data", `{"full_name":"Asha","mobile":"9000000001","plan_id":"BASIC-1"}`)
-	e2e.Mentions(t, "an activation", refused.Out+refused.Err, "SERVICE_UNAVAILABLE", "maintenance")
-	e2e.OK(t, e2e.Run(t, "call", "GET", "/api/v1/balance", "--credentials", p.Credentials()))
-	if status, metrics := e2e.Get(t, line.InternalURL+"/metrics"); status != http.StatusOK || !strings.Contains(metrics, "\ncoax_maintenance 1\n") {
+	e2e.CheckMentions(t, "an activation", refused.Out+refused.Err, "SERVICE_UNAVAILABLE", "maintenance")
+	e2e.RequireOK(t, e2e.Run(t, "call", "GET", "/api/v1/balance", "--credentials", p.Credentials()))
+	if status, metrics := e2e.HTTPGet(t, line.InternalURL+"/metrics"); status != http.StatusOK || !strings.Contains(metrics, "\ncoax_maintenance 1\n") {
 		t.Errorf("/metrics does not say coax_maintenance 1")
 	}
 	if status := p.Terminate(); status != e2e.ExitDone {
 		t.Errorf("it ended with %d", status)
 	}
-	p, _ = e2e.DemoIn(t, folder, "--set", "maintenance=false")
+	p, _ = e2e.StartDemo(t, folder, "--set", "maintenance=false")
 	h := p.Install(t)
-	e2e.Mentions(t, "after a start without the setting", h.JSON("maintenance", "show"), `"maintenance":true`, "setting:maintenance")
-	e2e.OK(t, h.Admin("maintenance", "off"))
-	e2e.OK(t, e2e.Run(t, "call", "POST", "/api/v1/activate", "--credentials", p.Credentials(), "--idempotency-key", "maintenance-1", "--data", `{"full_name":"Asha","mobile":"9000000001","plan_id":"BASIC-1"}`))
+	e2e.CheckMentions(t, "after a start without the setting", h.JSON("maintenance", "show"), `"maintenance":true`, "setting:maintenance")
+	e2e.RequireOK(t, h.Admin("maintenance", "off"))
+	e2e.RequireOK(t, e2e.Run(t, "call", "POST", "/api/v1/activate", "--credentials", p.Credentials(), "--idempotency-key", "maintenance-1", "--data", `{"full_name":"Asha","mobile":"9000000001","plan_id":"BASIC-1"}`))
 }
 
 // restored is a store with a bulk renewal under way, of which a copy is taken then.
@@ -116,10 +116,10 @@ func copied(t *testing.T) *restored {
 		list = append(list, id)
 		file += fmt.Sprintf("1,%s,98%08d,Asha,BASIC-1,%s\n", id, i, time.Now().Add(72*time.Hour).Format(time.DateOnly))
 	}
-	if got := r.process.Install(t).Admin("subscriber", "import", e2e.CSV(t, file)); got.Code != e2e.ExitDone {
+	if got := r.process.Install(t).Admin("subscriber", "import", e2e.WriteCSV(t, file)); got.Code != e2e.ExitDone {
 		t.Fatalf("import: %s", got)
 	}
-	service := bulkDesk(t, r.process.Line.Config)
+	service := bulkDesk(t, r.process.Demo.Config)
 	job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Title: "march", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
 	if err == nil {
 		_, err = service.Start(t.Context(), 1, job.ID)
@@ -130,23 +130,23 @@ func copied(t *testing.T) *restored {
 	r.jobID = job.ID
 	<-r.process.Ended
 	backup := filepath.Join(t.TempDir(), "data")
-	e2e.Copy(t, filepath.Join(r.folder, "data"), backup)
+	e2e.CopyDir(t, filepath.Join(r.folder, "data"), backup)
 
 	r.process = startBreakable(t, r.folder, provider.URL, "")
-	e2e.Remote(t, r.process).Until("the job ends", func() bool { return r.job().State == bulk.Finished })
+	e2e.NewRemoteEnv(t, r.process).WaitUntil("the job ends", func() bool { return r.job().State == bulk.Finished })
 	if status := r.process.Terminate(); status != e2e.ExitDone {
 		t.Fatalf("it ended with %d", status)
 	}
 	if err := os.RemoveAll(filepath.Join(r.folder, "data")); err != nil {
 		t.Fatal(err)
 	}
-	e2e.Copy(t, backup, filepath.Join(r.folder, "data"))
+	e2e.CopyDir(t, backup, filepath.Join(r.folder, "data"))
 	return r
 }
 
 func (r *restored) job() bulk.Job {
 	r.Helper()
-	config, err := server.LoadConfig(server.Sources{File: r.process.Line.Config, Environ: []string{}})
+	config, err := server.LoadConfig(server.Sources{File: r.process.Demo.Config, Environ: []string{}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -174,18 +174,18 @@ func TestRestoredStore_BulkJobWaitsForConfirmation(t *testing.T) {
 	before := r.renewals()
 	r.process = startBreakable(t, r.folder, r.provider.URL, "", "maintenance=true")
 	h := r.process.Install(t)
-	e2e.Mentions(t, "maintenance show", h.JSON("maintenance", "show"), `"maintenance":true`, r.jobID, `"interrupted_by":"maintenance"`)
-	e2e.OK(t, h.Admin("maintenance", "off", "--accept", "--reason", "compared with the provider"))
-	w := e2e.Remote(t, r.process)
+	e2e.CheckMentions(t, "maintenance show", h.JSON("maintenance", "show"), `"maintenance":true`, r.jobID, `"interrupted_by":"maintenance"`)
+	e2e.RequireOK(t, h.Admin("maintenance", "off", "--accept", "--reason", "compared with the provider"))
+	w := e2e.NewRemoteEnv(t, r.process)
 	epoch := r.job().Epoch
-	w.Until("the worker has looked at the job", func() bool { return r.job().Epoch > epoch })
+	w.WaitUntil("the worker has looked at the job", func() bool { return r.job().Epoch > epoch })
 	if job := r.job(); !job.Waits() {
 		t.Errorf("after maintenance the job is %+v; want it to wait", job)
 	}
-	if _, err := bulkDesk(t, r.process.Line.Config).Cancel(t.Context(), 1, r.jobID); err != nil {
+	if _, err := bulkDesk(t, r.process.Demo.Config).Cancel(t.Context(), 1, r.jobID); err != nil {
 		t.Fatal(err)
 	}
-	w.Until("the job ends", func() bool { return r.job().State == bulk.Finished })
+	w.WaitUntil("the job ends", func() bool { return r.job().State == bulk.Finished })
 	if after := r.renewals(); after != before {
 		t.Errorf("the provider had carried out %d renewals and has %d now: some were repeated", before, after)
 	}
@@ -203,8 +203,8 @@ func TestRestoredStore_BulkJobWaitsAfterALongStop(t *testing.T) {
 	if !strings.Contains(r.process.Err.String(), "no node has worked on for more than an hour") {
 		t.Errorf("the log does not say so:\n%s", r.process.Err)
 	}
-	w, epoch := e2e.Remote(t, r.process), r.job().Epoch
-	w.Until("the worker has looked at the job", func() bool { return r.job().Epoch > epoch })
+	w, epoch := e2e.NewRemoteEnv(t, r.process), r.job().Epoch
+	w.WaitUntil("the worker has looked at the job", func() bool { return r.job().Epoch > epoch })
 	if after := r.renewals(); after != before {
 		t.Errorf("the provider had carried out %d renewals and has %d now: some were repeated", before, after)
 	}

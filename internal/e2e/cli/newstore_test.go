@@ -32,24 +32,24 @@ func TestServeAndMigrate_EmptyPostgresBesideSQLiteStore(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"migrate", "serve"} {
-		e2e.Refusal(t, e2e.Run(t, append([]string{command}, append(set, e2e.FreePorts...)...)...), "store.url postgres", "no operators", left, "sqlite:"+left, "--new-store")
+		e2e.CheckRefused(t, e2e.Run(t, append([]string{command}, append(set, e2e.FreePorts...)...)...), "store.url postgres", "no operators", left, "sqlite:"+left, "--new-store")
 		untouched()
 	}
 	// Asked for, it is begun; once it has operators nobody asks any more.
-	e2e.OK(t, e2e.Run(t, append([]string{"migrate", "--new-store"}, set...)...))
-	e2e.Refusal(t, e2e.Run(t, append([]string{"migrate"}, set...)...), "--new-store")
-	e2e.OK(t, e2e.Run(t, append([]string{"admin", "lco", "create", "--name", "Asha Cable"}, set...)...))
-	e2e.OK(t, e2e.Run(t, append([]string{"migrate"}, set...)...))
+	e2e.RequireOK(t, e2e.Run(t, append([]string{"migrate", "--new-store"}, set...)...))
+	e2e.CheckRefused(t, e2e.Run(t, append([]string{"migrate"}, set...)...), "--new-store")
+	e2e.RequireOK(t, e2e.Run(t, append([]string{"admin", "lco", "create", "--name", "Asha Cable"}, set...)...))
+	e2e.RequireOK(t, e2e.Run(t, append([]string{"migrate"}, set...)...))
 
 	// A SQLite store without operators is nothing to lose, and none is none.
 	bare := filepath.Join(t.TempDir(), "bare")
-	e2e.OK(t, e2e.Run(t, "init", "--dir", bare))
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", bare))
 	config := filepath.Join(bare, "coax.toml")
-	e2e.OK(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)))
-	e2e.OK(t, e2e.Run(t, "migrate", "--config", config))
-	e2e.OK(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)))
+	e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)))
+	e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", config))
+	e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)))
 
 	// What cannot be read may have operators.
-	e2e.Write(t, filepath.Join(bare, "data", "coax.db"), "not a database, but something that somebody has put there")
-	e2e.Refusal(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)), "cannot be read", "--new-store")
+	e2e.WriteFile(t, filepath.Join(bare, "data", "coax.db"), "not a database, but something that somebody has put there")
+	e2e.CheckRefused(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)), "cannot be read", "--new-store")
 }

@@ -38,7 +38,7 @@ func reachable(t *testing.T) (folder, program string) {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile(e2e.Coax(t))
+	text, err := os.ReadFile(e2e.Binary(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func runAs(t *testing.T, uid, gid int, program string, args ...string) e2e.Resul
 	t.Helper()
 	var out, err bytes.Buffer
 	command := exec.CommandContext(t.Context(), program, args...)
-	command.Dir, command.Env, command.Stdout, command.Stderr = filepath.Dir(program), e2e.Coverage(), &out, &err
+	command.Dir, command.Env, command.Stdout, command.Stderr = filepath.Dir(program), e2e.CoverageEnv(), &out, &err
 	if uid != 0 {
 		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	}
@@ -84,9 +84,9 @@ func TestAdminAsRoot_NewFilesTakeTheFoldersOwner(t *testing.T) {
 	service := filepath.Join(home, "coax")
 	config := filepath.Join(service, "coax.toml")
 	// As whoever runs this test, which is root where it can be.
-	e2e.OK(t, runAs(t, 0, 0, program, "init", "--dir", service))
+	e2e.RequireOK(t, runAs(t, 0, 0, program, "init", "--dir", service))
 	for _, args := range [][]string{{"migrate"}, {"admin", "lco", "create", "--name", "Asha Cable"}, {"audit"}} {
-		e2e.OK(t, runAs(t, 0, 0, program, append(args, "--config", config)...))
+		e2e.RequireOK(t, runAs(t, 0, 0, program, append(args, "--config", config)...))
 	}
 	seen := 0
 	err := filepath.WalkDir(service, func(path string, entry fs.DirEntry, err error) error {
@@ -111,8 +111,8 @@ func TestAdminAsRoot_NewFilesTakeTheFoldersOwner(t *testing.T) {
 	if os.Geteuid() == 0 {
 		as = uid
 	}
-	e2e.OK(t, runAs(t, as, gid, program, "migrate", "--config", config))
-	e2e.OK(t, runAs(t, as, gid, program, "admin", "lco", "list", "--config", config))
+	e2e.RequireOK(t, runAs(t, as, gid, program, "migrate", "--config", config))
+	e2e.RequireOK(t, runAs(t, as, gid, program, "admin", "lco", "list", "--config", config))
 
 	ownersAreNamed(t, program, config, name, uid, gid)
 }
@@ -165,7 +165,7 @@ func ownersAreNamed(t *testing.T, program, config, name string, uid, gid int) {
 			must(t, os.Remove(path))
 		}
 	}
-	e2e.OK(t, runAs(t, map[bool]int{true: uid}[asRoot], gid, program, "admin", "lco", "list", "--config", config))
+	e2e.RequireOK(t, runAs(t, map[bool]int{true: uid}[asRoot], gid, program, "admin", "lco", "list", "--config", config))
 	// Somebody else is told whom to be.
 	if asRoot {
 		stranger := runAs(t, uid-1, gid-1, program, "admin", "lco", "list", "--config", config)

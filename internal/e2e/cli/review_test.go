@@ -21,7 +21,7 @@ func TestCLIExceptionsAndAddons(t *testing.T) {
 			t.Errorf("%s list is %s; want an empty array", list, got)
 		}
 	}
-	w := e2e.Remote(t, p)
+	w := e2e.NewRemoteEnv(t, p)
 	got, _ := w.TryOperate(w.DemoCaller(), "activate", "combo-order", e2e.Order{"full_name": "Asha", "mobile": "9000060001", "plan_id": "COMBO-1"})
 	if got.Code != fault.OK || len(got.Data["warnings"].([]any)) != 1 {
 		t.Fatalf("a combo whose add-on fails: %s", got.Raw)
@@ -44,13 +44,13 @@ func TestCLIExceptionsAndAddons(t *testing.T) {
 func TestCLISigtermLetsTheOperationUnderWayFinish(t *testing.T) {
 	t.Parallel()
 	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json")
-	w := e2e.Remote(t, p)
+	w := e2e.NewRemoteEnv(t, p)
 	answered := make(chan e2e.Answer, 1)
 	go func() {
 		got, _ := w.TryOperate(w.DemoCaller(), "activate", "slow-order", e2e.Order{"full_name": "Asha", "mobile": "9000070001", "plan_id": "BASIC-1"})
 		answered <- got
 	}()
-	w.Until("the operation is under way", func() bool { return strings.Contains(p.Install(t).JSON("operation", "list"), `"processing"`) })
+	w.WaitUntil("the operation is under way", func() bool { return strings.Contains(p.Install(t).JSON("operation", "list"), `"processing"`) })
 	if status := p.Terminate(); status != e2e.ExitDone {
 		t.Errorf("it ended with %d", status)
 	}
@@ -69,28 +69,28 @@ func TestCLIANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 	defer provider.Stop()
 	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.url="+provider.URL,
 		"--set", "provider.timeout=2s", "--set", "review.first_check=100ms", "--set", "review.refund_after=1h")
-	w := e2e.Remote(t, p)
+	w := e2e.NewRemoteEnv(t, p)
 	w.Simulator = provider
-	w.Script("9811111111", "timeout_applied")
+	w.ScriptProvider("9811111111", "timeout_applied")
 	answered := make(chan e2e.Answer, 1)
 	go func() {
 		got, _ := w.TryOperate(w.DemoCaller(), "activate", "sleepy-order", e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"})
 		answered <- got
 	}()
-	w.Until("the provider has the order", func() bool { return len(provider.Calls("9811111111")) >= 1 })
+	w.WaitUntil("the provider has the order", func() bool { return len(provider.Calls("9811111111")) >= 1 })
 	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	asleep := time.Now()
-	w.Until("its lease has ended", func() bool { return time.Since(asleep) > 2*time.Second+5*time.Second })
+	w.WaitUntil("its lease has ended", func() bool { return time.Since(asleep) > 2*time.Second+5*time.Second })
 	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	<-answered
 	var found e2e.Answer
-	w.Until("the operation is settled", func() bool {
+	w.WaitUntil("the operation is settled", func() bool {
 		w.Time.Store(time.Now().UnixMilli())
-		found = w.Transaction(w.DemoCaller(), "sleepy-order")
+		found = w.LookUp(w.DemoCaller(), "sleepy-order")
 		return found.Text("status") == "success" || found.Text("status") == "failed"
 	})
 	if found.Text("status") != "success" {
@@ -103,7 +103,7 @@ func TestCLIANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 	if wallet := h.JSON("wallet", "show", "--lco", "1"); !strings.Contains(wallet, `"wallet_balance":9801.00`) || !strings.Contains(wallet, `"held":0.00`) {
 		t.Errorf("the wallet is %s", wallet)
 	}
-	if got := e2e.Run(t, "audit", "--config", p.Line.Config); got.Code != e2e.ExitDone {
+	if got := e2e.Run(t, "audit", "--config", p.Demo.Config); got.Code != e2e.ExitDone {
 		t.Errorf("audit: %s %s", got.Out, got.Err)
 	}
 	if effects := fmt.Sprint(provider.Effects()); strings.Count(effects, ":1") != 1 {

@@ -15,9 +15,9 @@ func TestSecurityFile_CommandLine(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	path := filepath.Join(t.TempDir(), "security.log")
-	e2e.OK(t, h.Admin("lco", "create", "--name", "Asha Cable", "--set", "log.security_file="+path))
+	e2e.RequireOK(t, h.Admin("lco", "create", "--name", "Asha Cable", "--set", "log.security_file="+path))
 	issued := h.JSON("key", "issue", "--lco", "1", "--set", "log.security_file="+path)
-	text := e2e.Read(t, path)
+	text := e2e.ReadFile(t, path)
 	for _, want := range []string{`"event":"operator_created"`, `"event":"key_issued"`, `"actor":"cli:`, `"outcome":"done"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the security log lacks %s:\n%s", want, text)
@@ -33,7 +33,7 @@ func TestSecurityFile_CommandLine(t *testing.T) {
 	}
 
 	nowhere := "log.security_file=" + filepath.Join(t.TempDir(), "missing", "security.log")
-	e2e.Refusal(t, h.Serve("--set", nowhere), "log.security_file", "missing")
+	e2e.CheckRefused(t, h.RunServe("--set", nowhere), "log.security_file", "missing")
 	got := h.Admin("key", "revoke", "--key-id", "1", "--set", nowhere)
 	if got.Code != 0 || !strings.Contains(got.Err, "not in the security log") {
 		t.Errorf("revoking: exit %d, %s; want it done, with a warning", got.Code, got.Err)

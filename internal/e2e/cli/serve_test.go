@@ -18,8 +18,8 @@ import (
 func TestCLIServeDemandsItsMasterKey(t *testing.T) {
 	t.Parallel()
 	other := t.TempDir()
-	e2e.OK(t, e2e.Run(t, "init", "--dir", other))
-	otherKey := e2e.Read(t, filepath.Join(other, "master.key"))
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", other))
+	otherKey := e2e.ReadFile(t, filepath.Join(other, "master.key"))
 
 	for _, test := range []struct {
 		name string
@@ -40,22 +40,22 @@ func TestCLIServeDemandsItsMasterKey(t *testing.T) {
 			path := filepath.Join(h.Folder, "master.key")
 			key := test.key
 			if key == "" {
-				key = e2e.Read(t, path)
+				key = e2e.ReadFile(t, path)
 			}
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Chmod(e2e.Write(t, path, key), test.mode); err != nil {
+			if err := os.Chmod(e2e.WriteFile(t, path, key), test.mode); err != nil {
 				t.Fatal(err)
 			}
 			before := h.Dump()
-			for _, got := range []e2e.Result{h.Serve(), h.Admin("lco", "list"), h.Admin("key", "issue", "--lco", "1")} {
-				e2e.Refusal(t, got, test.want...)
+			for _, got := range []e2e.Result{h.RunServe(), h.Admin("lco", "list"), h.Admin("key", "issue", "--lco", "1")} {
+				e2e.CheckRefused(t, got, test.want...)
 				if strings.Contains(got.Err, "hunter2") {
 					t.Errorf("the message repeats what may be a secret: %s", got.Err)
 				}
 			}
-			if diff := e2e.Difference(before, h.Dump()); diff != "" {
+			if diff := e2e.Diff(before, h.Dump()); diff != "" {
 				t.Errorf("the store has changed:\n%s", diff)
 			}
 		})
@@ -67,7 +67,7 @@ func TestCLIServeDemandsItsMasterKey(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		e2e.Refusal(t, h.Serve(), path, "backup", "secrets.master_key_file", "coax init")
+		e2e.CheckRefused(t, h.RunServe(), path, "backup", "secrets.master_key_file", "coax init")
 	})
 }
 
@@ -75,25 +75,25 @@ func TestCLIServeTakesTheMasterKeyFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	path := filepath.Join(h.Folder, "master.key")
-	right := "COAX_MASTER_KEY=" + e2e.Read(t, path)
+	right := "COAX_MASTER_KEY=" + e2e.ReadFile(t, path)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)
 	serving := e2e.Serve(t, []string{right}, `"serving"`, args...)
-	issued := e2e.RunIn(t, []string{right}, "admin", "--config", h.Config, "key", "issue", "--lco", "1", "--json")
-	e2e.Shape(t, e2e.OK(t, issued).Out, e2e.IssuedShape...)
+	issued := e2e.RunWithEnv(t, []string{right}, "admin", "--config", h.Config, "key", "issue", "--lco", "1", "--json")
+	e2e.CheckShape(t, e2e.RequireOK(t, issued).Out, e2e.IssuedShape...)
 	if code := serving.Terminate(); code != e2e.ExitDone {
 		t.Errorf("serve ended with %d", code)
 	}
 
 	// The variable wins over the file, and says so when it is wrong.
 	other := t.TempDir()
-	e2e.OK(t, e2e.Run(t, "init", "--dir", other))
-	wrong := "COAX_MASTER_KEY=" + e2e.Read(t, filepath.Join(other, "master.key"))
-	e2e.Refusal(t, e2e.RunIn(t, []string{wrong}, args...), "not the master key")
-	e2e.Refusal(t, e2e.RunIn(t, []string{"COAX_MASTER_KEY=hunter2"}, args...), "COAX_MASTER_KEY", "not JSON")
-	e2e.Refusal(t, e2e.RunIn(t, []string{"COAX_MASTER_KEY="}, args...), "no master key at")
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", other))
+	wrong := "COAX_MASTER_KEY=" + e2e.ReadFile(t, filepath.Join(other, "master.key"))
+	e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{wrong}, args...), "not the master key")
+	e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{"COAX_MASTER_KEY=hunter2"}, args...), "COAX_MASTER_KEY", "not JSON")
+	e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{"COAX_MASTER_KEY="}, args...), "no master key at")
 }
 
 // A disk that has failed may have taken something with it: nobody is served before
@@ -103,28 +103,28 @@ func TestCLIServeLooksAtAStoreWhoseDiskHasFailed(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	doubt := h.Store().Path + ".doubt"
-	e2e.Write(t, doubt, "commit: disk I/O error\n")
+	e2e.WriteFile(t, doubt, "commit: disk I/O error\n")
 
-	e2e.DamageStore(t, h.Store(), `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
+	e2e.ExecOnStore(t, h.Store(), `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
 	refused := func(want ...string) {
 		t.Helper()
-		got := h.Serve()
+		got := h.RunServe()
 		lines := strings.Split(strings.TrimSpace(got.Err), "\n") // of which all but the last are the log's
 		got.Err = lines[len(lines)-1] + "\n"
-		e2e.Refusal(t, got, want...)
+		e2e.CheckRefused(t, got, want...)
 	}
 	refused("store.url", "commit: disk I/O error", "the books do not agree", "M1 lco 1", "coax audit", "backup", doubt)
-	e2e.DamageStore(t, h.Store(), `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
-	intact := e2e.Read(t, h.Store().Path)
+	e2e.ExecOnStore(t, h.Store(), `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
+	intact := e2e.ReadFile(t, h.Store().Path)
 	pages := []byte(intact)
 	copy(pages[len(pages)-4096:], strings.Repeat("rubbish ", 512))
-	e2e.Write(t, h.Store().Path, string(pages))
+	e2e.WriteFile(t, h.Store().Path, string(pages))
 	refused("commit: disk I/O error", "the file is damaged", "backup", doubt)
-	e2e.Write(t, h.Store().Path, intact)
+	e2e.WriteFile(t, h.Store().Path, intact)
 
 	args := append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)
 	serving := e2e.Serve(t, nil, `"serving"`, args...)
-	e2e.Mentions(t, "the log", serving.Err.String(), "commit: disk I/O error", `"table":"operations"`, "nothing is wrong with the store")
+	e2e.CheckMentions(t, "the log", serving.Err.String(), "commit: disk I/O error", `"table":"operations"`, "nothing is wrong with the store")
 	if code := serving.Terminate(); code != e2e.ExitDone {
 		t.Errorf("serve ended with %d", code)
 	}
@@ -141,7 +141,7 @@ func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
 	e2e.OnlySQLite(t, "where its file may be")
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	file := e2e.Write(t, filepath.Join(h.Folder, "file"), "this is not a database, and long enough to be seen as none\n"+strings.Repeat("x", 4096))
+	file := e2e.WriteFile(t, filepath.Join(h.Folder, "file"), "this is not a database, and long enough to be seen as none\n"+strings.Repeat("x", 4096))
 	for _, test := range []struct {
 		name, url string
 		want      []string
@@ -154,11 +154,11 @@ func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			// Which setting to mend is part of what to do.
 			want := append(test.want, "store.url")
-			e2e.Refusal(t, h.In(t).Serve("--set", "store.url="+test.url), want...)
-			e2e.Refusal(t, e2e.Run(t, "migrate", "--config", h.Config, "--set", "store.url="+test.url), want...)
+			e2e.CheckRefused(t, h.WithTB(t).RunServe("--set", "store.url="+test.url), want...)
+			e2e.CheckRefused(t, e2e.Run(t, "migrate", "--config", h.Config, "--set", "store.url="+test.url), want...)
 		})
 	}
-	if !strings.HasPrefix(e2e.Read(t, file), "this is not a database") {
+	if !strings.HasPrefix(e2e.ReadFile(t, file), "this is not a database") {
 		t.Error("somebody's file was overwritten")
 	}
 }
@@ -186,9 +186,9 @@ func TestCLIServeRefusesADatabaseItCannotUse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			want := append(test.want, "store.url")
 			for _, got := range []e2e.Result{
-				h.In(t).Serve("--set", "store.url="+test.url), e2e.Run(t, "migrate", "--config", h.Config, "--set", "store.url="+test.url),
+				h.WithTB(t).RunServe("--set", "store.url="+test.url), e2e.Run(t, "migrate", "--config", h.Config, "--set", "store.url="+test.url),
 			} {
-				e2e.Refusal(t, got, want...)
+				e2e.CheckRefused(t, got, want...)
 				if strings.Contains(got.Err, "hunter2") {
 					t.Errorf("the password is shown: %s", got.Err)
 				}
@@ -200,23 +200,23 @@ func TestCLIServeRefusesADatabaseItCannotUse(t *testing.T) {
 func TestCLIServeRefusesASchemaFromTheFuture(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	e2e.DamageStore(t, h.Store(), `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1000)`)
-	e2e.Refusal(t, h.Serve(), "newer release", "1000", "install")
-	e2e.Refusal(t, h.Admin("lco", "list"), "newer release", "1000", "install")
-	e2e.Refusal(t, e2e.Run(t, "migrate", "--config", h.Config), "newer release")
-	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", h.Folder, "--addr", "127.0.0.1:0"), "newer release")
+	e2e.ExecOnStore(t, h.Store(), `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1000)`)
+	e2e.CheckRefused(t, h.RunServe(), "newer release", "1000", "install")
+	e2e.CheckRefused(t, h.Admin("lco", "list"), "newer release", "1000", "install")
+	e2e.CheckRefused(t, e2e.Run(t, "migrate", "--config", h.Config), "newer release")
+	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", h.Folder, "--addr", "127.0.0.1:0"), "newer release")
 }
 
 func TestCLIServeRefusesAMovedClock(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
-	e2e.Refusal(t, h.Serve("--set", "clock.offset=744h"), "clock.offset", "demo only", "remove")
+	e2e.CheckRefused(t, h.RunServe("--set", "clock.offset=744h"), "clock.offset", "demo only", "remove")
 	environ := []string{"COAX_CLOCK_OFFSET=-1s"}
-	e2e.Refusal(t, e2e.RunIn(t, environ, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...), "clock.offset")
-	e2e.Write(t, h.Config, "[store]\nurl = "+server.TomlQuote(h.Store().URL)+"\n[clock]\noffset = \"744h\"\n")
-	e2e.Refusal(t, h.Serve(), "clock.offset")
+	e2e.CheckRefused(t, e2e.RunWithEnv(t, environ, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...), "clock.offset")
+	e2e.WriteFile(t, h.Config, "[store]\nurl = "+server.TomlQuote(h.Store().URL)+"\n[clock]\noffset = \"744h\"\n")
+	e2e.CheckRefused(t, h.RunServe(), "clock.offset")
 	// Staff go on working beside a demo whose clock was moved.
-	e2e.OK(t, h.Admin("lco", "list"))
+	e2e.RequireOK(t, h.Admin("lco", "list"))
 }
 
 func TestCLIServeNamesThePortThatIsTaken(t *testing.T) {
@@ -228,7 +228,7 @@ func TestCLIServeNamesThePortThatIsTaken(t *testing.T) {
 	}
 	defer taken.Close()
 	for _, key := range []string{"server.addr", "server.plain_addr", "server.internal_addr"} {
-		e2e.Refusal(t, h.Serve("--set", key+"="+taken.Addr().String()), key+": ", taken.Addr().String(), "--set "+key+"=HOST:PORT")
+		e2e.CheckRefused(t, h.RunServe("--set", key+"="+taken.Addr().String()), key+": ", taken.Addr().String(), "--set "+key+"=HOST:PORT")
 	}
 	// A refused start lets go of everything.
 	e2e.Serve(t, nil, `"serving"`, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...)
@@ -239,12 +239,12 @@ func TestCLIServeIsAloneInItsFolder(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	first := e2e.Serve(t, nil, `"serving"`, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...)
-	e2e.Refusal(t, h.Serve(), "another node", "process", "stop it")
-	e2e.Refusal(t, e2e.Run(t, "migrate", "--config", h.Config), "another node")
-	e2e.Refusal(t, e2e.Run(t, "demo", "--dir", h.Folder, "--addr", "127.0.0.1:0"), "another node")
-	e2e.OK(t, h.Admin("wallet", "topup", "--lco", "1", "--amount", "1", "--reference", "beside a node"))
+	e2e.CheckRefused(t, h.RunServe(), "another node", "process", "stop it")
+	e2e.CheckRefused(t, e2e.Run(t, "migrate", "--config", h.Config), "another node")
+	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", h.Folder, "--addr", "127.0.0.1:0"), "another node")
+	e2e.RequireOK(t, h.Admin("wallet", "topup", "--lco", "1", "--amount", "1", "--reference", "beside a node"))
 	first.Terminate()
-	e2e.Mentions(t, "migrate", e2e.OK(t, e2e.Run(t, "migrate", "--config", h.Config)).Out, "up to date")
+	e2e.CheckMentions(t, "migrate", e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", h.Config)).Out, "up to date")
 }
 
 func TestCLIServeAsAProcess(t *testing.T) {
@@ -258,12 +258,12 @@ func TestCLIServeAsAProcess(t *testing.T) {
 		if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		if !p.Err.Until(want, p.Ended) {
+		if !p.Err.WaitFor(want, p.Ended) {
 			t.Fatalf("after SIGHUP the log does not say %q:\n%s", want, p.Err)
 		}
 	}
 	hangUp("the certificate was read again")
-	e2e.Write(t, filepath.Join(h.Folder, "tls.pem"), "rubbish")
+	e2e.WriteFile(t, filepath.Join(h.Folder, "tls.pem"), "rubbish")
 	hangUp("the old one stays")
 
 	if code := p.Terminate(); code != e2e.ExitDone {
@@ -277,14 +277,14 @@ func TestCLIServeAsAProcess(t *testing.T) {
 			t.Errorf("a line of the log is no JSON object: %s", line)
 		}
 	}
-	e2e.Mentions(t, "the log", p.Err.String(), "draining", "stopped")
+	e2e.CheckMentions(t, "the log", p.Err.String(), "draining", "stopped")
 }
 
 // Profiles are for the house alone, and only where it asked for them.
 func TestCLIProfilesAreOnTheInternalListenerWhereTheyWereAskedFor(t *testing.T) {
 	t.Parallel()
-	_, asked := e2e.DemoIn(t, t.TempDir(), "--set", "server.profiling=true")
-	_, plain := e2e.DemoIn(t, t.TempDir())
+	_, asked := e2e.StartDemo(t, t.TempDir(), "--set", "server.profiling=true")
+	_, plain := e2e.StartDemo(t, t.TempDir())
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer insecure.CloseIdleConnections()
 	for _, test := range []struct {

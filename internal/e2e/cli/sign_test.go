@@ -36,10 +36,10 @@ func TestCLISignAgreesWithThePublishedVectors(t *testing.T) {
 				if vector.RawQuery != "" {
 					target += "?" + vector.RawQuery
 				}
-				body := e2e.Write(t, filepath.Join(t.TempDir(), "body"), vector.Body)
-				got := e2e.RunIn(t, []string{"COAX_API_SECRET=" + vector.Secret}, "sign", strings.ToLower(vector.Method), target,
+				body := e2e.WriteFile(t, filepath.Join(t.TempDir(), "body"), vector.Body)
+				got := e2e.RunWithEnv(t, []string{"COAX_API_SECRET=" + vector.Secret}, "sign", strings.ToLower(vector.Method), target,
 					"--data", "@"+body, "--timestamp", vector.Timestamp, "--nonce", vector.Nonce)
-				lines := strings.Split(e2e.OK(t, got).Out, "\n")
+				lines := strings.Split(e2e.RequireOK(t, got).Out, "\n")
 				// After a heading, each of the six with its number and name.
 				for i, want := range vector.Lines {
 					if at := lines[1+i]; !strings.HasPrefix(at, fmt.Sprintf("%d ", i+1)) || !strings.HasSuffix(at, " "+want) {
@@ -65,7 +65,7 @@ func TestCLISignTakesTheArgumentsOfCall(t *testing.T) {
 	t.Parallel()
 	received, environ := cliRecorder(t, "")
 	args := []string{"sign", "POST", "renew", "--data", `{"a":1}`, "--idempotency-key", "order-1"}
-	e2e.Mentions(t, "sign", e2e.OK(t, e2e.RunIn(t, environ, args...)).Out, "/api/v1/renew")
+	e2e.CheckMentions(t, "sign", e2e.RequireOK(t, e2e.RunWithEnv(t, environ, args...)).Out, "/api/v1/renew")
 	select {
 	case got := <-received:
 		t.Errorf("sign sent %+v", got)
@@ -77,15 +77,15 @@ func TestCLISignNeedsOnlyTheSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "cxs_do_not_show_me"
 	environ := []string{"COAX_API_SECRET=" + secret}
-	first := e2e.OK(t, e2e.RunIn(t, environ, "sign", "GET", "balance"))
-	e2e.Mentions(t, "sign by name", first.Out, "GET", "/api/v1/balance")
+	first := e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "sign", "GET", "balance"))
+	e2e.CheckMentions(t, "sign by name", first.Out, "GET", "/api/v1/balance")
 	cliHidesSecret(t, first, secret)
-	if second := e2e.OK(t, e2e.RunIn(t, environ, "sign", "GET", "balance")); second.Out == first.Out {
+	if second := e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "sign", "GET", "balance")); second.Out == first.Out {
 		t.Error("two signatures of one request are the same; want a new nonce each")
 	}
-	file := e2e.Write(t, filepath.Join(t.TempDir(), "c.json"), `{"api_secret":"`+secret+`"}`)
-	cliHidesSecret(t, e2e.OK(t, e2e.Run(t, "sign", "GET", "balance", "--credentials", file)), secret)
+	file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "c.json"), `{"api_secret":"`+secret+`"}`)
+	cliHidesSecret(t, e2e.RequireOK(t, e2e.Run(t, "sign", "GET", "balance", "--credentials", file)), secret)
 
-	e2e.Refusal(t, e2e.Run(t, "sign", "GET", "balance"), "api_secret is missing", "--credentials", "COAX_API_SECRET")
-	e2e.Refusal(t, e2e.RunIn(t, environ, "sign", "POST", "renew", "--data", "@/none/body.json"), "body", "/none/body.json")
+	e2e.CheckRefused(t, e2e.Run(t, "sign", "GET", "balance"), "api_secret is missing", "--credentials", "COAX_API_SECRET")
+	e2e.CheckRefused(t, e2e.RunWithEnv(t, environ, "sign", "POST", "renew", "--data", "@/none/body.json"), "body", "/none/body.json")
 }

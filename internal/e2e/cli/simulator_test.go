@@ -32,7 +32,7 @@ func cliSimulator(t testing.TB, args ...string) (*e2e.Process, string) {
 	t.Helper()
 	p := e2e.Launch(t, append([]string{"simulator"}, args...)...)
 	t.Cleanup(p.Kill)
-	if !p.Out.Until("\n", p.Ended) {
+	if !p.Out.WaitFor("\n", p.Ended) {
 		t.Fatalf("the simulator did not come up:\n%s", p.Err)
 	}
 	return p, cliSimulatorURL(t, p.Out)
@@ -79,7 +79,7 @@ func cliOrder(t testing.TB, url, reference, mobile string) string {
 // cliStatus asks the simulator what became of a reference.
 func cliStatus(t testing.TB, url, reference string) string {
 	t.Helper()
-	_, text := e2e.Get(t, url+"/v1/status?reference="+reference)
+	_, text := e2e.HTTPGet(t, url+"/v1/status?reference="+reference)
 	var said struct {
 		Status      string
 		Transaction string `json:"transaction_id"`
@@ -94,12 +94,12 @@ func cliStatus(t testing.TB, url, reference string) string {
 // applied answer" each.
 func cliCalls(t testing.TB, url, mobile string) []string {
 	t.Helper()
-	status, text := e2e.Get(t, url+"/control/calls?mobile="+mobile)
+	status, text := e2e.HTTPGet(t, url+"/control/calls?mobile="+mobile)
 	if status != http.StatusOK {
 		t.Fatalf("/control/calls: %d %s", status, text)
 	}
 	var calls []string
-	for _, raw := range e2e.Array(t, text) {
+	for _, raw := range e2e.JSONArray(t, text) {
 		if names := e2e.FieldNames(t, raw); !slices.Equal(names[:4], []string{"reference", "kind", "component", "applied"}) {
 			t.Errorf("a call has the fields %q", names)
 		}
@@ -201,7 +201,7 @@ func TestCLISimulatorRemembersWhatItDidBeforeItWasKilled(t *testing.T) {
 		t.Errorf("its books: %v, %v; want mode 0600", info, err)
 	}
 	// Half a line is what a kill in the middle of a writing leaves.
-	e2e.Write(t, state, e2e.Read(t, state)+`{"order":{"reference":"REF-0","sta`)
+	e2e.WriteFile(t, state, e2e.ReadFile(t, state)+`{"order":{"reference":"REF-0","sta`)
 	_, url = cliSimulator(t, "--state", state)
 	if got := cliStatus(t, url, "REF-0"); got != "applied SIM-00000001" {
 		t.Errorf("after half a line REF-0 is %q", got)
@@ -244,11 +244,11 @@ func TestCLISimulatorObeysItsControl(t *testing.T) {
 		t.Errorf("a slow provider says %q after %s; want the truth after 2 s", got, time.Since(began))
 	}
 	cliSteer(t, url, "status", `{"mode":"up","catalogue":"down"}`)
-	if status, _ := e2e.Get(t, url+"/v1/catalogue"); status != http.StatusServiceUnavailable {
+	if status, _ := e2e.HTTPGet(t, url+"/v1/catalogue"); status != http.StatusServiceUnavailable {
 		t.Errorf("a catalogue that is down answers %d; want 503", status)
 	}
 	cliSteer(t, url, "status", `{"catalogue":"up"}`)
-	if _, text := e2e.Get(t, url+"/v1/catalogue"); !strings.Contains(text, "TV-BASIC") || !strings.Contains(text, "OTT-PLUS") {
+	if _, text := e2e.HTTPGet(t, url+"/v1/catalogue"); !strings.Contains(text, "TV-BASIC") || !strings.Contains(text, "OTT-PLUS") {
 		t.Errorf("the catalogue is %s", text)
 	}
 	for what, body := range map[string]string{
@@ -268,15 +268,15 @@ func TestCLISimulatorObeysItsControl(t *testing.T) {
 
 func TestCLISimulatorSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	e2e.WrongUsage(t, e2e.Run(t, "simulator", "extra"), "extra")
-	e2e.WrongUsage(t, e2e.Run(t, "simulator", "--config", "x"), "--config")
+	e2e.CheckUsageError(t, e2e.Run(t, "simulator", "extra"), "extra")
+	e2e.CheckUsageError(t, e2e.Run(t, "simulator", "--config", "x"), "--config")
 	_, url := cliSimulator(t)
 	taken := strings.TrimPrefix(url, "http://")
-	damaged := e2e.Write(t, filepath.Join(t.TempDir(), "books.json"), "{}\nrubbish\n")
-	e2e.Refusal(t, e2e.Run(t, "simulator", "--addr", taken), taken)
-	e2e.Refusal(t, e2e.Run(t, "simulator", "--state", "/none/books.json"), "/none/books.json")
-	e2e.Refusal(t, e2e.Run(t, "simulator", "--state", damaged), damaged, "line 2")
-	if got := e2e.Read(t, damaged); got != "{}\nrubbish\n" {
+	damaged := e2e.WriteFile(t, filepath.Join(t.TempDir(), "books.json"), "{}\nrubbish\n")
+	e2e.CheckRefused(t, e2e.Run(t, "simulator", "--addr", taken), taken)
+	e2e.CheckRefused(t, e2e.Run(t, "simulator", "--state", "/none/books.json"), "/none/books.json")
+	e2e.CheckRefused(t, e2e.Run(t, "simulator", "--state", damaged), damaged, "line 2")
+	if got := e2e.ReadFile(t, damaged); got != "{}\nrubbish\n" {
 		t.Errorf("what it could not read it has changed: %q", got)
 	}
 }
@@ -297,7 +297,7 @@ func TestCLIDemoKeepsItsSimulatorInItsFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	first := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
-	me, url := first.Credentials(), first.Line.SimulatorURL
+	me, url := first.Credentials(), first.Demo.SimulatorURL
 	if !regexp.MustCompile(`^http://127\.0\.0\.1:[1-9]\d*$`).MatchString(url) || cliKept(t, folder, "provider.url") != url {
 		t.Errorf("simulator_url %s, provider.url %s; want the same address", url, cliKept(t, folder, "provider.url"))
 	}
@@ -309,8 +309,8 @@ func TestCLIDemoKeepsItsSimulatorInItsFolder(t *testing.T) {
 	first.Kill()
 
 	second := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
-	again := second.Line.SimulatorURL
-	if kept := cliKept(t, folder, "provider.url"); kept != again || !strings.Contains(second.Raw, `"simulator_url":"`+again+`"`) {
+	again := second.Demo.SimulatorURL
+	if kept := cliKept(t, folder, "provider.url"); kept != again || !strings.Contains(second.DemoJSON, `"simulator_url":"`+again+`"`) {
 		t.Errorf("at the next start provider.url is %s; want %s", kept, again)
 	}
 	cliSameCalls(t, "after a kill", cliCalls(t, again, "9876500001"), want...)
@@ -340,7 +340,7 @@ func TestCLIDemoUsesTheSimulatorItIsTold(t *testing.T) {
 	folder := t.TempDir()
 	state := filepath.Join(t.TempDir(), "provider.json")
 	p, url := cliSimulator(t, "--state", state)
-	demo, line := e2e.DemoIn(t, folder, "--set", "provider.url="+url, "--set", "review.first_check=1h")
+	demo, line := e2e.StartDemo(t, folder, "--set", "provider.url="+url, "--set", "review.first_check=1h")
 	me := filepath.Join(folder, "demo.json")
 	if line.SimulatorURL == url || cliKept(t, folder, "provider.url") != url {
 		t.Errorf("provider.url is kept as %s, simulator_url is %s; want %s kept, and the demo's own shown", cliKept(t, folder, "provider.url"), line.SimulatorURL, url)
@@ -369,7 +369,7 @@ func TestCLIDemoUsesTheSimulatorItIsTold(t *testing.T) {
 		}
 	}
 	demo.Terminate()
-	demo, line = e2e.DemoIn(t, folder)
+	demo, line = e2e.StartDemo(t, folder)
 	if kept := cliKept(t, folder, "provider.url"); kept != line.SimulatorURL || cliKept(t, folder, "review.first_check") != "1h" {
 		t.Errorf("told nothing, the next start has provider.url %s; want its own %s, and the other settings kept", kept, line.SimulatorURL)
 	}
@@ -384,14 +384,14 @@ func TestCLISimulatorIsAloneWithItsBooks(t *testing.T) {
 	cliSimulator(t, "--state", state)
 	second := e2e.Launch(t, "simulator", "--state", state)
 	t.Cleanup(second.Kill)
-	if second.Out.Until("\n", second.Ended) {
+	if second.Out.WaitFor("\n", second.Ended) {
 		t.Error("a second simulator writes into the books of one that runs")
 	}
 }
 
 func TestCLISimulatorDemandsAnAddress(t *testing.T) {
 	t.Parallel()
-	e2e.WrongUsage(t, e2e.Run(t, "simulator", "--addr", "localhost"), "--addr", "HOST:PORT")
+	e2e.CheckUsageError(t, e2e.Run(t, "simulator", "--addr", "localhost"), "--addr", "HOST:PORT")
 }
 
 func TestCLIDemoTakesItsProviderFromTheEnvironment(t *testing.T) {
@@ -408,8 +408,8 @@ func TestCLIDemoForgetsAProviderItCouldNotUse(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"provider.token_file=/none/token", "provider.ca=/none/ca.pem", "provider.url="} {
 		folder := t.TempDir()
-		e2e.Refusal(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json", "--set", bad), "provider")
-		demo, _ := e2e.DemoIn(t, folder)
+		e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json", "--set", bad), "provider")
+		demo, _ := e2e.StartDemo(t, folder)
 		demo.Terminate()
 	}
 }
@@ -432,9 +432,9 @@ func TestCLIStoryOfADay(t *testing.T) {
 	noon := e2e.Start(t, append(args, "--set", "provider.timeout=2s")...)
 	doubtful := cliActivate(t, me, "9000030001", "FAMILY-1", 202)
 	var listed []string
-	for _, raw := range e2e.Array(t, h.JSON("operation", "list")) {
-		o := e2e.Shape(t, raw, cliOperationShape...)
-		listed = append(listed, e2e.Bare(o["transaction_id"], o["status"], o["amount"]))
+	for _, raw := range e2e.JSONArray(t, h.JSON("operation", "list")) {
+		o := e2e.CheckShape(t, raw, cliOperationShape...)
+		listed = append(listed, e2e.JoinUnquoted(o["transaction_id"], o["status"], o["amount"]))
 	}
 	if want := []string{doubtful.transaction + " needs_review 349.00", refused.transaction + " failed 199.00", sold.transaction + " success 199.00"}; !slices.Equal(listed, want) {
 		t.Errorf("the operations are %q; want %q", listed, want)
@@ -443,16 +443,16 @@ func TestCLIStoryOfADay(t *testing.T) {
 	if !slices.Equal(shown.events, []string{"null processing", "processing needs_review"}) || !slices.Equal(shown.calls, []string{"activate ID TV-FAMILY unknown null"}) {
 		t.Errorf("what is in doubt went %q, asked %q", shown.events, shown.calls)
 	}
-	e2e.Mentions(t, "what is in doubt", shown.raw, "in time")
-	pending := e2e.Shape(t, h.JSON("subscriber", "show", "--subscriber", doubtful.subscriber), e2e.SubscriberShape...)
+	e2e.CheckMentions(t, "what is in doubt", shown.raw, "in time")
+	pending := e2e.CheckShape(t, h.JSON("subscriber", "show", "--subscriber", doubtful.subscriber), e2e.SubscriberShape...)
 	if pending["status"] != `"pending"` || pending["expiry_date"] != "null" || !strings.Contains(pending["pending_operations"], doubtful.transaction) {
 		t.Errorf("the customer in doubt is %v; want one that waits for %s", pending, doubtful.transaction)
 	}
 
 	wallet := func(want string, args ...string) {
 		t.Helper()
-		got := e2e.Shape(t, h.JSON(append([]string{"wallet"}, args...)...), e2e.WalletShape...)
-		if e2e.Bare(got["wallet_balance"], got["held"], got["is_low"]) != want {
+		got := e2e.CheckShape(t, h.JSON(append([]string{"wallet"}, args...)...), e2e.WalletShape...)
+		if e2e.JoinUnquoted(got["wallet_balance"], got["held"], got["is_low"]) != want {
 			t.Errorf("wallet %q: %v; want %s", args, got, want)
 		}
 	}
@@ -461,21 +461,21 @@ func TestCLIStoryOfADay(t *testing.T) {
 	if got := cliLedger(t, h, "1"); !slices.Equal(got, ledger) {
 		t.Errorf("the ledger is %q; want %q: what is held is not in it", got, ledger)
 	}
-	commission := e2e.Array(t, h.JSON("commission"))
-	if len(commission) != 1 || e2e.Shape(t, commission[0], cliCommissionShape...)["amount"] != "4.98" || !strings.Contains(commission[0], sold.transaction) {
+	commission := e2e.JSONArray(t, h.JSON("commission"))
+	if len(commission) != 1 || e2e.CheckShape(t, commission[0], cliCommissionShape...)["amount"] != "4.98" || !strings.Contains(commission[0], sold.transaction) {
 		t.Errorf("commission is %q; want 4.98 of what was sold", commission)
 	}
 
 	// Staff may take all that is there, and nothing of what is held.
 	wallet("0.00 349.00 true", "adjust", "--lco", "1", "--amount", "-9452.00", "--reason", "all of it")
-	h.Refuses([]string{"wallet", "adjust", "--lco", "1", "--amount", "-0.01", "--reason", "a paisa more"}, "0.00", "0.01")
+	h.CheckRefused([]string{"wallet", "adjust", "--lco", "1", "--amount", "-0.01", "--reason", "a paisa more"}, "0.00", "0.01")
 	wallet("9452.00 349.00 false", "adjust", "--lco", "1", "--amount", "9452", "--reason", "and back")
 
 	counts, states, sums := cliAudited(t, h)
-	if got := e2e.Bare(states["total"], states["success"], states["failed"], states["needs_review"], states["processing"], counts["provider_calls"]); got != "3 1 1 1 0 3" {
+	if got := e2e.JoinUnquoted(states["total"], states["success"], states["failed"], states["needs_review"], states["processing"], counts["provider_calls"]); got != "3 1 1 1 0 3" {
 		t.Errorf("the audit counted %s", got)
 	}
-	if got := e2e.Bare(sums["credited"], sums["charged"], sums["held"], sums["balance"], sums["ledger"], sums["commission"]); got != "10000.00 199.00 349.00 9452.00 9801.00 4.98" {
+	if got := e2e.JoinUnquoted(sums["credited"], sums["charged"], sums["held"], sums["balance"], sums["ledger"], sums["commission"]); got != "10000.00 199.00 349.00 9452.00 9801.00 4.98" {
 		t.Errorf("the audit summed up %s", got)
 	}
 	if code := noon.Terminate(); code != e2e.ExitDone {

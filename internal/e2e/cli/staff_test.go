@@ -36,7 +36,7 @@ type cliAnswer struct {
 // cliOperate asks for an operation with coax call.
 func cliOperate(t testing.TB, credentials, endpoint, key, body string) cliAnswer {
 	t.Helper()
-	out := e2e.OK(t, e2e.Run(t, "call", "POST", endpoint, "-i", "--data", body, "--idempotency-key", key, "--credentials", credentials)).Out
+	out := e2e.RequireOK(t, e2e.Run(t, "call", "POST", endpoint, "-i", "--data", body, "--idempotency-key", key, "--credentials", credentials)).Out
 	head, text, _ := strings.Cut(out, "\n\n")
 	var got cliAnswer
 	var envelope struct {
@@ -82,14 +82,14 @@ func cliActivate(t testing.TB, credentials, mobile, plan string, status int) cli
 
 // cliCaller opens an account beside a demo and returns its id and a file with
 // its credentials.
-func cliCaller(t testing.TB, h *e2e.Install, line demo.Line, amount string, terms ...string) (lco, credentials string) {
+func cliCaller(t testing.TB, h *e2e.Install, line demo.Info, amount string, terms ...string) (lco, credentials string) {
 	t.Helper()
-	lco = e2e.Shape(t, h.JSON(append([]string{"lco", "create", "--name", t.Name(), "--rate-limit", "100000"}, terms...)...), e2e.OperatorShape...)["lco_id"]
+	lco = e2e.CheckShape(t, h.JSON(append([]string{"lco", "create", "--name", t.Name(), "--rate-limit", "100000"}, terms...)...), e2e.OperatorShape...)["lco_id"]
 	h.JSON("whitelist", "add", "--lco", lco, "127.0.0.1")
 	h.JSON("wallet", "topup", "--lco", lco, "--amount", amount, "--reference", "opening")
-	issued := e2e.Shape(t, h.JSON("key", "issue", "--lco", lco), e2e.IssuedShape...)
+	issued := e2e.CheckShape(t, h.JSON("key", "issue", "--lco", lco), e2e.IssuedShape...)
 	text := fmt.Sprintf(`{"base_url":%q,"ca_cert":%q,"api_key":%s,"api_secret":%s}`, line.BaseURL, line.CACert, issued["api_key"], issued["api_secret"])
-	return lco, e2e.Write(t, filepath.Join(t.TempDir(), "credentials.json"), text)
+	return lco, e2e.WriteFile(t, filepath.Join(t.TempDir(), "credentials.json"), text)
 }
 
 var (
@@ -114,9 +114,9 @@ var (
 func cliLedger(t testing.TB, h *e2e.Install, lco string) []string {
 	t.Helper()
 	var lines []string
-	for _, raw := range e2e.Array(t, h.JSON("ledger", "--lco", lco)) {
-		l := e2e.Shape(t, raw, cliLedgerShape...)
-		lines = append(lines, e2e.Bare(l["kind"], l["amount"], l["balance_after"], l["description"]))
+	for _, raw := range e2e.JSONArray(t, h.JSON("ledger", "--lco", lco)) {
+		l := e2e.CheckShape(t, raw, cliLedgerShape...)
+		lines = append(lines, e2e.JoinUnquoted(l["kind"], l["amount"], l["balance_after"], l["description"]))
 	}
 	return lines
 }
@@ -126,8 +126,8 @@ func TestCLIWalletAdjustIsInTheBooks(t *testing.T) {
 	h := e2e.NewInstall(t)
 	adjust := func(amount, reason, want string) {
 		t.Helper()
-		got := e2e.Shape(t, h.JSON("wallet", "adjust", "--lco", "1", "--amount", amount, "--reason", reason), e2e.WalletShape...)
-		if e2e.Bare(got["wallet_balance"], got["held"], got["is_low"]) != want {
+		got := e2e.CheckShape(t, h.JSON("wallet", "adjust", "--lco", "1", "--amount", amount, "--reason", reason), e2e.WalletShape...)
+		if e2e.JoinUnquoted(got["wallet_balance"], got["held"], got["is_low"]) != want {
 			t.Errorf("adjusted by %s: %v; want %s", amount, got, want)
 		}
 	}
@@ -146,12 +146,12 @@ func TestCLIWalletAdjustIsInTheBooks(t *testing.T) {
 	if got := cliLedger(t, h, "1"); !slices.Equal(got, want) {
 		t.Errorf("the ledger is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	acts := e2e.Array(t, h.JSON("log", "--lco", "1"))
-	last := e2e.Shape(t, acts[len(acts)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
+	acts := e2e.JSONArray(t, h.JSON("log", "--lco", "1"))
+	last := e2e.CheckShape(t, acts[len(acts)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
 	if last["action"] != `"wallet adjust"` || last["reason"] != `"closed"` || !strings.Contains(last["before"], `"wallet_balance":9763.51`) || !strings.Contains(last["after"], `"wallet_balance":0.00`) {
 		t.Errorf("the act is kept as %v", last)
 	}
-	e2e.Mentions(t, "the wallet for people", e2e.OK(t, h.Admin("wallet", "adjust", "--lco", "1", "--amount", "1.5", "--reason", "x")).Out, "wallet_balance", "1.50")
+	e2e.CheckMentions(t, "the wallet for people", e2e.RequireOK(t, h.Admin("wallet", "adjust", "--lco", "1", "--amount", "1.5", "--reason", "x")).Out, "wallet_balance", "1.50")
 	cliAudited(t, h)
 }
 
@@ -170,10 +170,10 @@ func TestCLIWalletAdjustInARace(t *testing.T) {
 	for range many {
 		if got := <-ended; got.Code != e2e.ExitDone {
 			refused++
-			e2e.Refusal(t, got, "holds 0.00", "2000.00")
+			e2e.CheckRefused(t, got, "holds 0.00", "2000.00")
 		}
 	}
-	if got := e2e.Shape(t, h.JSON("wallet", "show", "--lco", "1"), e2e.WalletShape...); refused != 2 || got["wallet_balance"] != "0.00" {
+	if got := e2e.CheckShape(t, h.JSON("wallet", "show", "--lco", "1"), e2e.WalletShape...); refused != 2 || got["wallet_balance"] != "0.00" {
 		t.Errorf("%d were refused and %s is left; want 2, and nothing", refused, got["wallet_balance"])
 	}
 	cliAudited(t, h)
@@ -220,10 +220,10 @@ func TestCLIStaffAreRefusedAndChangeNothing(t *testing.T) {
 		{"no subscriber", []string{"subscriber", "show", "--subscriber", ""}, []string{"no subscriber"}},
 		{"a file that is not there", []string{"subscriber", "import", "/none/customers.csv"}, []string{"/none/customers.csv"}},
 	} {
-		t.Run(test.name, func(t *testing.T) { e2e.Refusal(t, h.In(t).Admin(test.args...), test.want...) })
+		t.Run(test.name, func(t *testing.T) { e2e.CheckRefused(t, h.WithTB(t).Admin(test.args...), test.want...) })
 	}
-	e2e.Refusal(t, h.Admin(append(adjust("1", "0", "x"), "--json")...), "0.00")
-	if diff := e2e.Difference(before, h.Dump()); diff != "" {
+	e2e.CheckRefused(t, h.Admin(append(adjust("1", "0", "x"), "--json")...), "0.00")
+	if diff := e2e.Diff(before, h.Dump()); diff != "" {
 		t.Errorf("what was refused changed the store all the same:\n%s", diff)
 	}
 }
@@ -265,9 +265,9 @@ func TestCLIStaffWrongUsageExitsWithTwo(t *testing.T) {
 		{"an audit and something left over", []string{"audit", "--config", h.Config, "lco", "1"}, []string{"lco"}},
 		{"an audit with a flag of admin's", []string{"audit", "--config", h.Config, "--lco", "1"}, []string{"--lco"}},
 	} {
-		t.Run(test.name, func(t *testing.T) { e2e.WrongUsage(t, e2e.Run(t, test.args...), test.want...) })
+		t.Run(test.name, func(t *testing.T) { e2e.CheckUsageError(t, e2e.Run(t, test.args...), test.want...) })
 	}
-	if diff := e2e.Difference(before, h.Dump()); diff != "" {
+	if diff := e2e.Diff(before, h.Dump()); diff != "" {
 		t.Errorf("wrong usage changed the store:\n%s", diff)
 	}
 	for command, flags := range map[string][]string{
@@ -276,7 +276,7 @@ func TestCLIStaffWrongUsageExitsWithTwo(t *testing.T) {
 		"admin operation list": {"--lco", "--status", "--subscriber"}, "admin operation show": {"--transaction"},
 		"audit": {"--config", "--set", "--json"}, "simulator": {"--addr", "--state"},
 	} {
-		e2e.Mentions(t, command+" --help", e2e.OK(t, e2e.Run(t, append(strings.Fields(command), "--help")...)).Out, flags...)
+		e2e.CheckMentions(t, command+" --help", e2e.RequireOK(t, e2e.Run(t, append(strings.Fields(command), "--help")...)).Out, flags...)
 	}
 	for _, list := range [][]string{{"commission"}, {"commission", "--lco", "1"}, {"operation", "list"}, {"operation", "list", "--lco", "1", "--subscriber", "x"}} {
 		if got := h.JSON(list...); got != "[]" {
@@ -296,18 +296,18 @@ type cliHistory struct {
 func cliShowOperation(t testing.TB, h *e2e.Install, id string) cliHistory {
 	t.Helper()
 	raw := h.JSON("operation", "show", "--transaction", id)
-	got := cliHistory{fields: e2e.Shape(t, raw, cliHistoryShape...)}
-	for _, event := range e2e.Array(t, got.fields["events"]) {
-		e := e2e.Shape(t, event, cliEventShape...)
-		got.events = append(got.events, e2e.Bare(e["from"], e["to"]))
+	got := cliHistory{fields: e2e.CheckShape(t, raw, cliHistoryShape...)}
+	for _, event := range e2e.JSONArray(t, got.fields["events"]) {
+		e := e2e.CheckShape(t, event, cliEventShape...)
+		got.events = append(got.events, e2e.JoinUnquoted(e["from"], e["to"]))
 	}
-	for _, call := range e2e.Array(t, got.fields["provider_calls"]) {
-		c := e2e.Shape(t, call, cliAskedShape...)
+	for _, call := range e2e.JSONArray(t, got.fields["provider_calls"]) {
+		c := e2e.CheckShape(t, call, cliAskedShape...)
 		reference := strings.Replace(c["reference"], id, "ID", 1)
-		got.calls = append(got.calls, e2e.Bare(c["kind"], reference, c["component"], c["outcome"], c["provider_transaction_id"]))
+		got.calls = append(got.calls, e2e.JoinUnquoted(c["kind"], reference, c["component"], c["outcome"], c["provider_transaction_id"]))
 	}
-	people := e2e.OK(t, h.Admin("operation", "show", "--transaction", id)).Out
-	e2e.Mentions(t, "operation show for people", people, id, "to=processing  why=reserved")
+	people := e2e.RequireOK(t, h.Admin("operation", "show", "--transaction", id)).Out
+	e2e.CheckMentions(t, "operation show for people", people, id, "to=processing  why=reserved")
 	got.raw = raw + people
 	return got
 }
@@ -316,7 +316,7 @@ func TestCLIOperationsInEveryState(t *testing.T) {
 	t.Parallel()
 	provider := e2e.Serve(t, nil, "\n", "simulator")
 	folder := t.TempDir()
-	demo, line := e2e.DemoIn(t, folder, "--set", "provider.url="+cliSimulatorURL(t, provider.Out),
+	demo, line := e2e.StartDemo(t, folder, "--set", "provider.url="+cliSimulatorURL(t, provider.Out),
 		"--set", "provider.timeout=5m", "--set", "review.first_check=1h")
 	h := e2e.InstallAt(t, folder)
 	me := filepath.Join(folder, "demo.json")
@@ -343,18 +343,18 @@ func TestCLIOperationsInEveryState(t *testing.T) {
 	}()
 	var open []string
 	for deadline := time.Now().Add(e2e.Timeout); len(open) == 0 && time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-		open = e2e.Array(t, h.JSON("operation", "list", "--status", "processing"))
+		open = e2e.JSONArray(t, h.JSON("operation", "list", "--status", "processing"))
 	}
 	if len(open) != 1 {
 		t.Fatalf("under way are %v; want one", open)
 	}
-	id := strings.Trim(e2e.Shape(t, open[0], cliOperationShape...)["transaction_id"], `"`)
+	id := strings.Trim(e2e.CheckShape(t, open[0], cliOperationShape...)["transaction_id"], `"`)
 	running := cliShowOperation(t, h, id)
 	if f := running.fields; f["status"] != `"processing"` || f["completed_at"] != "null" || f["lease_until"] == "null" || f["next_check_at"] != "null" ||
 		!slices.Equal(running.events, []string{"null processing"}) || len(running.calls) != 0 {
 		t.Errorf("under way: %v", running)
 	}
-	if w := e2e.Shape(t, h.JSON("wallet", "show", "--lco", "1"), e2e.WalletShape...); w["held"] != "1096.00" {
+	if w := e2e.CheckShape(t, h.JSON("wallet", "show", "--lco", "1"), e2e.WalletShape...); w["held"] != "1096.00" {
 		t.Errorf("held is %s; want 199 + 349 + 349 + 199", w["held"])
 	}
 	provider.Terminate()
@@ -364,7 +364,7 @@ func TestCLIOperationsInEveryState(t *testing.T) {
 	// And one that never left: nobody is where the provider should be.
 	demo.Terminate()
 	logged := demo.Err.String()
-	demo, line = e2e.DemoIn(t, folder, "--set", "provider.url=http://127.0.0.1:9")
+	demo, line = e2e.StartDemo(t, folder, "--set", "provider.url=http://127.0.0.1:9")
 	ids["unreachable"] = cliActivate(t, me, "9876500003", "BASIC-1", 502)
 
 	shown := ""
@@ -387,7 +387,7 @@ func TestCLIOperationsInEveryState(t *testing.T) {
 	} {
 		got := cliShowOperation(t, h, ids[want.name].transaction)
 		f := got.fields
-		if e2e.Bare(f["status"], f["reason"], f["addon_status"]) != want.status+" "+want.reason+" "+want.addon {
+		if e2e.JoinUnquoted(f["status"], f["reason"], f["addon_status"]) != want.status+" "+want.reason+" "+want.addon {
 			t.Errorf("%s: status %s, reason %s, add-on %s; want %s, %s, %s", want.name, f["status"], f["reason"], f["addon_status"], want.status, want.reason, want.addon)
 		}
 		if !slices.Equal(got.events, []string{"null processing", "processing " + want.status}) || want.calls != nil && !slices.Equal(got.calls, want.calls) || len(got.calls) == 0 {
@@ -397,14 +397,14 @@ func TestCLIOperationsInEveryState(t *testing.T) {
 		if (f["completed_at"] != "null") != settled || (f["next_check_at"] == "null") != settled || f["lease_until"] != "null" {
 			t.Errorf("%s: completed %s, next check %s, lease %s", want.name, f["completed_at"], f["next_check_at"], f["lease_until"])
 		}
-		e2e.Mentions(t, want.name, got.raw, append(want.says, ids[want.name].transaction)...)
+		e2e.CheckMentions(t, want.name, got.raw, append(want.says, ids[want.name].transaction)...)
 		shown += got.raw
 	}
 
-	t.Run("listed", func(t *testing.T) { cliListsOperations(t, h.In(t), line, ids) })
-	t.Run("commission", func(t *testing.T) { cliListsCommission(t, h.In(t)) })
+	t.Run("listed", func(t *testing.T) { cliListsOperations(t, h.WithTB(t), line, ids) })
+	t.Run("commission", func(t *testing.T) { cliListsCommission(t, h.WithTB(t)) })
 	t.Run("no password anywhere", func(t *testing.T) {
-		shown += h.JSON("operation", "list") + e2e.OK(t, h.Admin("operation", "list")).Out + h.JSON("ledger", "--lco", "1") + h.JSON("log")
+		shown += h.JSON("operation", "list") + e2e.RequireOK(t, h.Admin("operation", "list")).Out + h.JSON("ledger", "--lco", "1") + h.JSON("log")
 		for _, name := range []string{"success", "503", "combo"} {
 			shown += h.JSON("subscriber", "show", "--subscriber", ids[name].subscriber)
 		}
@@ -418,11 +418,11 @@ func TestCLIOperationsInEveryState(t *testing.T) {
 }
 
 // cliListsOperations holds the list against what was done, newest first.
-func cliListsOperations(t *testing.T, h *e2e.Install, line demo.Line, ids map[string]cliAnswer) {
+func cliListsOperations(t *testing.T, h *e2e.Install, line demo.Info, ids map[string]cliAnswer) {
 	list := func(args ...string) (found []string) {
 		t.Helper()
-		for _, raw := range e2e.Array(t, h.JSON(append([]string{"operation", "list"}, args...)...)) {
-			found = append(found, strings.Trim(e2e.Shape(t, raw, cliOperationShape...)["transaction_id"], `"`))
+		for _, raw := range e2e.JSONArray(t, h.JSON(append([]string{"operation", "list"}, args...)...)) {
+			found = append(found, strings.Trim(e2e.CheckShape(t, raw, cliOperationShape...)["transaction_id"], `"`))
 		}
 		return found
 	}
@@ -459,14 +459,14 @@ func cliListsOperations(t *testing.T, h *e2e.Install, line demo.Line, ids map[st
 	if got := list("--lco", lco); got != nil {
 		t.Errorf("another operator's are %q; want none", got)
 	}
-	e2e.Mentions(t, "the list for people", e2e.OK(t, h.Admin("operation", "list", "--status", "failed")).Out, all[0], "failed", "199.00")
+	e2e.CheckMentions(t, "the list for people", e2e.RequireOK(t, h.Admin("operation", "list", "--status", "failed")).Out, all[0], "failed", "199.00")
 }
 
 // cliListsCommission holds commission against the prices, at 2.5 per cent.
 func cliListsCommission(t *testing.T, h *e2e.Install) {
 	var amounts []string
-	for _, raw := range e2e.Array(t, h.JSON("commission", "--lco", "1")) {
-		c := e2e.Shape(t, raw, cliCommissionShape...)
+	for _, raw := range e2e.JSONArray(t, h.JSON("commission", "--lco", "1")) {
+		c := e2e.CheckShape(t, raw, cliCommissionShape...)
 		if c["lco_id"] != "1" || c["rate_bps"] != "250" {
 			t.Errorf("commission %v; want operator 1's, at 250", c)
 		}
@@ -483,7 +483,7 @@ func cliListsCommission(t *testing.T, h *e2e.Install) {
 	if got := h.JSON("commission", "--lco", "2"); got != "[]" {
 		t.Errorf("the other operator's commission is %s; want none", got)
 	}
-	e2e.Mentions(t, "commission for people", e2e.OK(t, h.Admin("commission")).Out, "12.48", "250")
+	e2e.CheckMentions(t, "commission for people", e2e.RequireOK(t, h.Admin("commission")).Out, "12.48", "250")
 }
 
 func cliHidden(t testing.TB, what, text string, secrets []string) {
@@ -499,7 +499,7 @@ func cliHiddenInFiles(t testing.TB, folder string, secrets []string) {
 	t.Helper()
 	err := filepath.Walk(folder, func(path string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
-			cliHidden(t, path, e2e.Read(t, path), secrets)
+			cliHidden(t, path, e2e.ReadFile(t, path), secrets)
 		}
 		return err
 	})
@@ -528,7 +528,7 @@ func TestCLIOperationShowHidesAPasswordThatTheProviderRepeats(t *testing.T) {
 	}))
 	t.Cleanup(provider.Close)
 	folder := t.TempDir()
-	demo, _ := e2e.DemoIn(t, folder, "--set", "provider.url="+provider.URL, "--set", "review.first_check=1h")
+	demo, _ := e2e.StartDemo(t, folder, "--set", "provider.url="+provider.URL, "--set", "review.first_check=1h")
 	h := e2e.InstallAt(t, folder)
 	for i, test := range []struct {
 		answer string
@@ -553,9 +553,9 @@ func TestCLIOperationShowHidesAPasswordThatTheProviderRepeats(t *testing.T) {
 func TestCLIOperationShowTellsWhyAnAddonWasRejected(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	e2e.DemoIn(t, folder)
+	e2e.StartDemo(t, folder)
 	got := cliActivate(t, filepath.Join(folder, "demo.json"), "9000060001", "COMBO-1", 200)
-	e2e.Mentions(t, "operation show", cliShowOperation(t, e2e.InstallAt(t, folder), got.transaction).raw, "The add-on cannot be had at the moment.")
+	e2e.CheckMentions(t, "operation show", cliShowOperation(t, e2e.InstallAt(t, folder), got.transaction).raw, "The add-on cannot be had at the moment.")
 }
 
 // A refusal is one line, and plain, whatever was typed.
@@ -564,7 +564,7 @@ func TestCLIStaffRefusalsStayOnOneLine(t *testing.T) {
 	h := e2e.NewInstall(t)
 	for _, args := range [][]string{{"operation", "show", "--transaction"}, {"subscriber", "show", "--subscriber"}, {"plan", "retire", "--id"}} {
 		got := h.Admin(append(args, "CX1\n\x1b[2J")...)
-		e2e.Refusal(t, got, "CX1")
+		e2e.CheckRefused(t, got, "CX1")
 		if strings.Contains(got.Err, "\x1b") {
 			t.Errorf("%q sends the terminal a command: %q", args, got.Err)
 		}
@@ -591,21 +591,21 @@ func cliAudited(t testing.TB, h *e2e.Install) (counts, states, sums map[string]s
 	if got.Code != e2e.ExitDone || got.Err != "" || strings.Count(got.Out, "\n") != 1 {
 		t.Fatalf("the books are to agree, in one line; %s", got)
 	}
-	report := e2e.Shape(t, got.Out, cliAuditShape...)
+	report := e2e.CheckShape(t, got.Out, cliAuditShape...)
 	if report["ok"] != "true" || report["violations"] != "[]" || report["skipped"] != "[]" || !regexp.MustCompile(`^"[0-9a-f]{64}"$`).MatchString(report["acts_head"]) {
 		t.Errorf("the audit says %s", got.Out)
 	}
-	if head := e2e.Shape(t, report["head"], cliHeadShape...); head["hash"] != report["acts_head"] {
+	if head := e2e.CheckShape(t, report["head"], cliHeadShape...); head["hash"] != report["acts_head"] {
 		t.Errorf("the head ends with %s; want %s", head["hash"], report["acts_head"])
 	}
-	counts = e2e.Shape(t, report["counts"], cliCountsShape...)
-	return counts, e2e.Shape(t, counts["operations"], cliAuditStates...), e2e.Shape(t, counts["sums"], cliAuditSums...)
+	counts = e2e.CheckShape(t, report["counts"], cliCountsShape...)
+	return counts, e2e.CheckShape(t, counts["operations"], cliAuditStates...), e2e.CheckShape(t, counts["sums"], cliAuditSums...)
 }
 
 func TestCLIAuditExitsAsAProcess(t *testing.T) {
 	t.Parallel()
 	good, bad := e2e.NewInstall(t), e2e.NewInstall(t)
-	e2e.AuditDamage(bad, `UPDATE wallets SET balance_paise = balance_paise - 1`)
+	e2e.ExecOnInstall(bad, `UPDATE wallets SET balance_paise = balance_paise - 1`)
 	for _, test := range []struct {
 		name string
 		args []string
@@ -631,12 +631,12 @@ func TestCLIAuditExitsAsAProcess(t *testing.T) {
 			if p.Err.String() != "coax: the books do not agree: 3 violations\n" {
 				t.Errorf("stderr %q; want the number of violations in one line", p.Err)
 			}
-			e2e.Mentions(t, "the audit", p.Out.String(), "M1", "M2w", "L3", "lco 1")
+			e2e.CheckMentions(t, "the audit", p.Out.String(), "M1", "M2w", "L3", "lco 1")
 			if strings.HasSuffix(test.name, "JSON") {
-				report := e2e.Shape(t, p.Out.String(), cliAuditShape...)
-				violations := e2e.Array(t, report["violations"])
+				report := e2e.CheckShape(t, p.Out.String(), cliAuditShape...)
+				violations := e2e.JSONArray(t, report["violations"])
 				for _, violation := range violations {
-					e2e.Shape(t, violation, "invariant text", "subject text", "detail text")
+					e2e.CheckShape(t, violation, "invariant text", "subject text", "detail text")
 				}
 				if report["ok"] != "false" || len(violations) != 3 {
 					t.Errorf("the report is %s", p.Out)
@@ -651,7 +651,7 @@ func TestCLIAuditBesideALiveDemo(t *testing.T) {
 	t.Parallel()
 	p := e2e.SharedDemo(t)
 	h := p.Install(t)
-	lco, me := cliCaller(t, h, p.Line, "10000")
+	lco, me := cliCaller(t, h, p.Demo, "10000")
 	const many = 8
 	done := make(chan struct{})
 	go func() {
@@ -676,7 +676,7 @@ func TestCLIAuditBesideALiveDemo(t *testing.T) {
 		}
 		cliAudited(t, h)
 	}
-	if n := len(e2e.Array(t, h.JSON("operation", "list", "--lco", lco, "--status", "success"))); n != many/2 {
+	if n := len(e2e.JSONArray(t, h.JSON("operation", "list", "--lco", lco, "--status", "success"))); n != many/2 {
 		t.Errorf("%d succeeded; want %d", n, many/2)
 	}
 }

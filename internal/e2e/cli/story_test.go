@@ -88,12 +88,12 @@ func storySetup(env *testscript.Env) error {
 	}
 	env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
 	env.Setenv("PROGRAM", server.ShellQuote(program)) // as demo prints it
-	for _, setting := range e2e.Coverage() {
+	for _, setting := range e2e.CoverageEnv() {
 		name, value, _ := strings.Cut(setting, "=")
 		env.Setenv(name, value)
 	}
 	t := env.T().(testing.TB)
-	for _, set := range e2e.OwnStore(t) {
+	for _, set := range e2e.NewStoreSettings(t) {
 		env.Setenv("COAX_STORE_URL", strings.TrimPrefix(set, "store.url="))
 	}
 	s := &story{t: t, environ: slices.Clone(env.Vars), services: map[string]*e2e.Process{}}
@@ -176,7 +176,7 @@ func storyStart(ts *testscript.TestScript, negated bool, args []string) {
 	p := e2e.LaunchCommand(s.t, command)
 	s.services[name] = p
 	await := func(from *e2e.Output, ready string) string {
-		if !from.Until(ready, p.Ended) {
+		if !from.WaitFor(ready, p.Ended) {
 			ts.Fatalf("%s did not come up:\n%s%s", name, p.Out, p.Err)
 		}
 		return from.String()
@@ -190,7 +190,7 @@ func storyStart(ts *testscript.TestScript, negated bool, args []string) {
 			await(p.Out, "\n")
 		}
 		folder := words[slices.Index(words, "--dir")+1]
-		var line demo.Line
+		var line demo.Info
 		ts.Check(json.Unmarshal([]byte(ts.ReadFile(filepath.Join(folder, "demo.json"))), &line))
 		for name, value := range map[string]string{
 			"API": line.BaseURL, "INTERNAL": line.InternalURL, "PLAIN": line.PlainURL,
@@ -337,5 +337,5 @@ func storyCertificate(ts *testscript.TestScript, negated bool, args []string) {
 
 func storyDamage(ts *testscript.TestScript, negated bool, args []string) {
 	storyWords(ts, negated, 2, 2, args)
-	e2e.DamageStore(ts.Value(storyKey{}).(*story).t, server.StoreConfig{Kind: "sqlite", Path: ts.MkAbs(args[0])}, args[1])
+	e2e.ExecOnStore(ts.Value(storyKey{}).(*story).t, server.StoreConfig{Kind: "sqlite", Path: ts.MkAbs(args[0])}, args[1])
 }

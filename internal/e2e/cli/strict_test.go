@@ -53,7 +53,7 @@ func TestServe_InsecureSettings(t *testing.T) {
 			t.Errorf("%s: %q; want one line in the log", row.setting, lines)
 			continue
 		}
-		e2e.Mentions(t, "the log", lines[0], slices.Concat(row.says, []string{`"level":"WARN"`})...)
+		e2e.CheckMentions(t, "the log", lines[0], slices.Concat(row.says, []string{`"level":"WARN"`})...)
 	}
 	warned.Terminate()
 
@@ -65,10 +65,10 @@ func TestServe_InsecureSettings(t *testing.T) {
 		t.Errorf("strict: %s; want exit 1, a line for each of the %d settings, and no password", refused, len(insecure)+1)
 	}
 	for _, row := range insecure {
-		e2e.Mentions(t, "the refusal", refused.Err, slices.Concat(row.says, []string{"strict refuses " + row.setting + ": "})...)
+		e2e.CheckMentions(t, "the refusal", refused.Err, slices.Concat(row.says, []string{"strict refuses " + row.setting + ": "})...)
 	}
-	e2e.Mentions(t, "the refusal", refused.Err, "strict refuses store.url: ", "db.invalid", "without TLS", "sslmode=verify-full")
-	if diff := e2e.Difference(before, h.Dump()); diff != "" {
+	e2e.CheckMentions(t, "the refusal", refused.Err, "strict refuses store.url: ", "db.invalid", "without TLS", "sslmode=verify-full")
+	if diff := e2e.Diff(before, h.Dump()); diff != "" {
 		t.Errorf("the store has changed:\n%s", diff)
 	}
 
@@ -78,14 +78,14 @@ func TestServe_InsecureSettings(t *testing.T) {
 		if row.sets == nil {
 			continue // the key is open all the while
 		}
-		one := e2e.RunIn(t, []string{"COAX_STRICT=true"}, slices.Concat(secure, row.sets)...)
-		e2e.Mentions(t, "the refusal", one.Err, "strict refuses "+row.setting+": ", "strict refuses server.tls_key: ")
+		one := e2e.RunWithEnv(t, []string{"COAX_STRICT=true"}, slices.Concat(secure, row.sets)...)
+		e2e.CheckMentions(t, "the refusal", one.Err, "strict refuses "+row.setting+": ", "strict refuses server.tls_key: ")
 	}
 	gone := e2e.Run(t, slices.Concat(secure, []string{"--new-store", "--set", "store.url=postgres://coax@db.invalid/coax"})...)
 	if gone.Code != e2e.ExitRefused {
 		t.Errorf("a database that is not there: %s; want exit 1", gone)
 	}
-	e2e.Mentions(t, "the log", gone.Err, `"setting":"store.url"`, "without TLS", "cannot be reached")
+	e2e.CheckMentions(t, "the log", gone.Err, `"setting":"store.url"`, "without TLS", "cannot be reached")
 }
 
 // A demo is on loopback alone: there is nothing to warn of, and strict has nothing to

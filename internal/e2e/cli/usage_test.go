@@ -65,10 +65,10 @@ func TestCLIWrongUsageExitsWithTwo(t *testing.T) {
 		{"a shell that completion does not know", []string{"completion", "nonsense"}, []string{"nonsense"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e2e.WrongUsage(t, e2e.Run(t, test.args...), test.want...)
+			e2e.CheckUsageError(t, e2e.Run(t, test.args...), test.want...)
 		})
 	}
-	if diff := e2e.Difference(before, h.Dump()); diff != "" {
+	if diff := e2e.Diff(before, h.Dump()); diff != "" {
 		t.Errorf("wrong usage changed the store:\n%s", diff)
 	}
 }
@@ -99,21 +99,21 @@ func TestCLIHelpNamesTheFlagsOfTheContract(t *testing.T) {
 		"admin whitelist add": {"--lco", "CIDR_OR_ADDRESS"},
 		"admin log":           {"--lco"},
 	} {
-		got := e2e.OK(t, e2e.Run(t, append(strings.Fields(command), "--help")...))
-		e2e.Mentions(t, command+" --help", got.Out, flags...)
+		got := e2e.RequireOK(t, e2e.Run(t, append(strings.Fields(command), "--help")...))
+		e2e.CheckMentions(t, command+" --help", got.Out, flags...)
 	}
 }
 
 func TestCLIVersionAndCompletion(t *testing.T) {
 	t.Parallel()
-	got := e2e.OK(t, e2e.Run(t, "version")).Out
+	got := e2e.RequireOK(t, e2e.Run(t, "version")).Out
 	if !strings.HasPrefix(got, "coax 0.") || strings.Count(got, "\n") != 1 {
 		t.Errorf("version prints %q; want one line with the program's name and version", got)
 	}
-	if flag := e2e.OK(t, e2e.Run(t, "--version")).Out; flag != got {
+	if flag := e2e.RequireOK(t, e2e.Run(t, "--version")).Out; flag != got {
 		t.Errorf("--version prints %q; want %q, as version does", flag, got)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		e2e.Mentions(t, "completion for "+shell, e2e.OK(t, e2e.Run(t, "completion", shell)).Out, "coax")
+		e2e.CheckMentions(t, "completion for "+shell, e2e.RequireOK(t, e2e.Run(t, "completion", shell)).Out, "coax")
 	}
 }

@@ -195,7 +195,7 @@ const slowClient = "small-disk-0-"
 
 // serve sends the clients to a process.
 func (l *diskLoad) serve(p *e2e.Process) {
-	l.target.Store(&e2e.Env{TB: l.t, Line: p.Line, HTTP: e2e.Trusting(l.t, p.Line.CACert)})
+	l.target.Store(&e2e.Env{TB: l.t, Demo: p.Demo, HTTP: e2e.NewHTTPClient(l.t, p.Demo.CACert)})
 }
 
 func (l *diskLoad) run(clients int) {
@@ -290,7 +290,7 @@ func (l *diskLoad) results() map[string]string {
 }
 
 func (l *diskLoad) ready(p *e2e.Process) bool {
-	response, err := http.Get(p.Line.InternalURL + "/readyz")
+	response, err := http.Get(p.Demo.InternalURL + "/readyz")
 	if err != nil {
 		return false
 	}
@@ -302,13 +302,13 @@ func (l *diskLoad) ready(p *e2e.Process) bool {
 // did against each other.
 func (l *diskLoad) checkBooks(p *e2e.Process, provider *demo.RunningSimulator) {
 	t := l.t
-	db := e2e.PeekStore(t, e2e.StoreAt(t, p.Line.Config))
+	db := e2e.OpenReadOnly(t, e2e.LoadStoreConfig(t, p.Demo.Config))
 	l.await("nothing is open any longer", p, func() bool {
-		return e2e.Rows(t, db, `SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review')`)[0] == "0"
+		return e2e.QueryRows(t, db, `SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review')`)[0] == "0"
 	})
 	effects := provider.Effects()
 	succeeded := map[string]bool{}
-	for _, id := range e2e.Rows(t, db, `SELECT id FROM operations WHERE status = 'success'`) {
+	for _, id := range e2e.QueryRows(t, db, `SELECT id FROM operations WHERE status = 'success'`) {
 		if succeeded[id] = true; effects[id] != 1 {
 			t.Errorf("operation %s succeeded, and the provider carried it out %d times", id, effects[id])
 		}
@@ -324,7 +324,7 @@ func (l *diskLoad) checkBooks(p *e2e.Process, provider *demo.RunningSimulator) {
 		}
 	}
 	t.Logf("%d operations were told as done, %d are", len(l.results()), len(succeeded))
-	e2e.Mentions(t, "the audit", e2e.OK(t, e2e.Run(t, "audit", "--config", p.Line.Config)).Out, "Everything agrees.")
+	e2e.CheckMentions(t, "the audit", e2e.RequireOK(t, e2e.Run(t, "audit", "--config", p.Demo.Config)).Out, "Everything agrees.")
 	if status := p.Terminate(); status != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", status, p.Err)
 	}

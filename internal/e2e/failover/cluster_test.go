@@ -33,7 +33,7 @@ type haHouse struct {
 	simulator        *demo.RunningSimulator
 	nodes            []*haNode
 	http             *http.Client
-	line             demo.Line
+	line             demo.Info
 
 	serial  atomic.Int64
 	clients sync.WaitGroup
@@ -75,7 +75,7 @@ func newHAHouse(t testing.TB, nodes int) *haHouse {
 	}
 	t.Cleanup(h.simulator.Stop)
 	h.furnish()
-	h.http = e2e.Trusting(t, filepath.Join(h.folder, "ca.pem"))
+	h.http = e2e.NewHTTPClient(t, filepath.Join(h.folder, "ca.pem"))
 	h.http.Timeout = 20 * time.Second
 	t.Cleanup(h.http.CloseIdleConnections)
 	for range nodes {
@@ -338,7 +338,7 @@ func (h *haHouse) judge() {
 	if want := succeeded * haPrice; spent != want {
 		h.t.Errorf("%d paise were spent on %d successes; want %d", spent, succeeded, want)
 	}
-	e2e.OK(h.t, e2e.Run(h.t, "audit", "--config", filepath.Join(h.folder, "coax.toml")))
+	e2e.RequireOK(h.t, e2e.Run(h.t, "audit", "--config", filepath.Join(h.folder, "coax.toml")))
 	h.t.Logf("%d operations, %d answers, %d calls of the provider", len(kept), len(h.told), len(h.simulator.Calls("")))
 }
 

@@ -37,7 +37,7 @@ type clusterNode struct {
 // newCluster furnishes a database of its own and starts n nodes on it at once.
 func newCluster(t testing.TB, n int, settings ...string) *cluster {
 	t.Helper()
-	c := clusterOn(t, e2e.Migrated(t), settings...)
+	c := clusterOn(t, e2e.NewMigratedDatabase(t), settings...)
 	c.furnish()
 	c.start(n)
 	return c
@@ -66,7 +66,7 @@ func clusterOn(t testing.TB, database string, settings ...string) *cluster {
 		t.Fatal(err)
 	}
 	c.config = filepath.Join(c.Folder, "coax.toml")
-	c.HTTP = e2e.Trusting(t, filepath.Join(c.Folder, "ca.pem"))
+	c.HTTP = e2e.NewHTTPClient(t, filepath.Join(c.Folder, "ca.pem"))
 	t.Cleanup(c.HTTP.CloseIdleConnections)
 	return c
 }
@@ -84,11 +84,11 @@ func (c *cluster) furnish() {
 		c.TB.Fatal(err)
 	}
 	c.TB.Cleanup(func() { _ = beside.Close() })
-	if c.Line, err = demo.Furnish(c.TB.Context(), beside, filepath.Join(c.Folder, "demo.json")); err != nil {
+	if c.Demo, err = demo.Furnish(c.TB.Context(), beside, filepath.Join(c.Folder, "demo.json")); err != nil {
 		c.TB.Fatal(err)
 	}
 	c.Admin = admin.NewService(beside.Store, beside.Vault, "test", server.Clock(0))
-	c.Unlimited(c.DemoCaller())
+	c.LiftRateLimit(c.DemoCaller())
 }
 
 // start starts n nodes at once and waits until each of them serves.
@@ -152,7 +152,7 @@ func (n *clusterNode) about(request string) string {
 func (c *cluster) in(t testing.TB) *cluster {
 	return &cluster{
 		Env: &e2e.Env{
-			TB: t, Folder: c.Folder, Admin: c.Admin, Line: c.Line, HTTP: c.HTTP, Simulator: c.Simulator,
+			TB: t, Folder: c.Folder, Admin: c.Admin, Demo: c.Demo, HTTP: c.HTTP, Simulator: c.Simulator,
 		},
 		address: c.address, config: c.config, nodes: c.nodes,
 	}
@@ -182,7 +182,7 @@ func (c *cluster) tryAt(node int, as e2e.Caller, endpoint, key string, o e2e.Ord
 // tryOn is tryAt, while more nodes may be started.
 func (c *cluster) tryOn(node *clusterNode, as e2e.Caller, endpoint, key string, o e2e.Order) (e2e.Answer, bool) {
 	c.TB.Helper()
-	aimed := &e2e.Env{TB: c.TB, HTTP: c.HTTP, Line: demo.Line{BaseURL: node.base + "/api/v1"}}
+	aimed := &e2e.Env{TB: c.TB, HTTP: c.HTTP, Demo: demo.Info{BaseURL: node.base + "/api/v1"}}
 	return aimed.TryOperate(as, endpoint, key, o)
 }
 
@@ -200,7 +200,7 @@ func (c *cluster) open() *sql.DB {
 // rows is what a query finds in the store, as texts.
 func (c *cluster) rows(query string) []string {
 	c.TB.Helper()
-	return e2e.Rows(c.TB, c.open(), query)
+	return e2e.QueryRows(c.TB, c.open(), query)
 }
 
 // clean demands that the books agree, that the provider did nothing twice, and

@@ -17,7 +17,7 @@ var impatient = []string{
 // breakableNode launches a node with its failpoints compiled in.
 func (c *cluster) breakableNode(failpoint string) *clusterNode {
 	c.TB.Helper()
-	return c.launch(e2e.Breakable(c.TB), []string{"COAX_FAILPOINT=" + failpoint})
+	return c.launch(e2e.FailpointBinary(c.TB), []string{"COAX_FAILPOINT=" + failpoint})
 }
 
 // A node dies and never comes back. Whatever it was at, another one finishes it:
@@ -32,27 +32,27 @@ func TestANodeThatIsKilledIsFinishedForByAnother(t *testing.T) {
 	}
 	either := map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}
 	rows := []row{
-		{"N.before", "success", e2e.Only(fault.OK)},
-		{"N.after", "success", e2e.Only(fault.OK)},
-		{"R.before", "success", e2e.Only(fault.OK)},
-		{"R.in", "success", e2e.Only(fault.OK)},
-		{"P.before", "success", e2e.Only(fault.ProviderError)}, // reserved, never sent: refunded
-		{"P.sent", "timeout_applied", either},                  // sent, and perhaps received: the provider knows
-		{"P.sent", "timeout_not_applied", e2e.Only(fault.ProviderError)},
-		{"P.after", "success", e2e.Only(fault.OK)},
-		{"P.after", "reject", e2e.Only(fault.ProviderError)},
-		{"S.in", "success", e2e.Only(fault.OK)},
-		{"S.in", "reject", e2e.Only(fault.ProviderError)},
-		{"S.after", "success", e2e.Only(fault.OK)},
-		{"S.after", "reject", e2e.Only(fault.ProviderError)},
-		{"V.claimed", "timeout_applied", e2e.Only(fault.OK)},
-		{"V.answered", "timeout_applied", e2e.Only(fault.OK)},
-		{"V.settled", "timeout_applied", e2e.Only(fault.OK)},
-		{"V.answered", "timeout_not_applied", e2e.Only(fault.ProviderError)},
-		{"V.settled", "timeout_not_applied", e2e.Only(fault.ProviderError)},
+		{"N.before", "success", e2e.CodeSet(fault.OK)},
+		{"N.after", "success", e2e.CodeSet(fault.OK)},
+		{"R.before", "success", e2e.CodeSet(fault.OK)},
+		{"R.in", "success", e2e.CodeSet(fault.OK)},
+		{"P.before", "success", e2e.CodeSet(fault.ProviderError)}, // reserved, never sent: refunded
+		{"P.sent", "timeout_applied", either},                     // sent, and perhaps received: the provider knows
+		{"P.sent", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
+		{"P.after", "success", e2e.CodeSet(fault.OK)},
+		{"P.after", "reject", e2e.CodeSet(fault.ProviderError)},
+		{"S.in", "success", e2e.CodeSet(fault.OK)},
+		{"S.in", "reject", e2e.CodeSet(fault.ProviderError)},
+		{"S.after", "success", e2e.CodeSet(fault.OK)},
+		{"S.after", "reject", e2e.CodeSet(fault.ProviderError)},
+		{"V.claimed", "timeout_applied", e2e.CodeSet(fault.OK)},
+		{"V.answered", "timeout_applied", e2e.CodeSet(fault.OK)},
+		{"V.settled", "timeout_applied", e2e.CodeSet(fault.OK)},
+		{"V.answered", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
+		{"V.settled", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
 	}
-	e2e.Together(t, rows, func(r row) string { return r.point + " " + r.outcome }, func(t *testing.T, r row) {
-		c := clusterOn(t, e2e.Migrated(t), impatient...)
+	e2e.RunConcurrently(t, rows, func(r row) string { return r.point + " " + r.outcome }, func(t *testing.T, r row) {
+		c := clusterOn(t, e2e.NewMigratedDatabase(t), impatient...)
 		c.furnish()
 		victim, survivor := c.breakableNode(r.point+"=kill"), c.breakableNode("")
 		victim.await()
@@ -62,9 +62,9 @@ func TestANodeThatIsKilledIsFinishedForByAnother(t *testing.T) {
 			// other one sleeps meanwhile.
 			survivor.stop()
 		}
-		me := c.Rich("me", "10000")
+		me := c.NewFundedOperator("me", "10000")
 		const mobile, key = "9811111111", "crash-point"
-		c.Script(mobile, r.outcome)
+		c.ScriptProvider(mobile, r.outcome)
 		// The client's connection dies with the node, or the operation is
 		// answered and the node dies following it up.
 		if got, answered := c.tryAt(0, me, "activate", key, e2e.Activation(mobile)); answered && got.Code != fault.PendingReview {
@@ -78,7 +78,7 @@ func TestANodeThatIsKilledIsFinishedForByAnother(t *testing.T) {
 			t.Errorf("it ended as %s; want %v", got.Raw, r.want)
 		}
 		want := map[fault.Code][2]int64{fault.OK: {10_000_00 - 199_00, 0}, fault.ProviderError: {10_000_00, 0}}[got.Code]
-		if money := c.Money(me); money != want {
+		if money := c.WalletPaise(me); money != want {
 			t.Errorf("the wallet is %v; want %v", money, want)
 		}
 		if carried := len(c.Simulator.Effects()); (carried == 1) != (got.Code == fault.OK) {

@@ -173,7 +173,7 @@ func (l *liveLoad) change(by, want string, make func() error) {
 	returned := time.Now()
 	subject := l.current.Load()
 	subject.values = append(subject.values, liveValue{by, want, called, returned})
-	l.c.Until("every node has answered after "+by, func() bool {
+	l.c.WaitUntil("every node has answered after "+by, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		answered := map[int]int{}
@@ -241,10 +241,10 @@ func TestAChangeHoldsOnEveryNodeForEveryRequestThatBeginsAfterIt(t *testing.T) {
 		subjects = append(subjects, s)
 		return s
 	}
-	l := c.live(begin(c.Unlimited(c.NewOperator("nobody", access.AllPermissions))))
+	l := c.live(begin(c.LiftRateLimit(c.NewOperator("nobody", access.AllPermissions))))
 	began := time.Now()
 	for range liveRounds {
-		me := c.Unlimited(c.NewOperator("one", access.AllPermissions))
+		me := c.LiftRateLimit(c.NewOperator("one", access.AllPermissions))
 		second := c.NewKey(me.OperatorID, access.AllPermissions)
 		l.current.Store(begin(me))
 		for _, step := range liveSteps(c.Admin, me, second) {

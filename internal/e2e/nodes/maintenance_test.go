@@ -17,7 +17,7 @@ func TestMaintenance_HoldsOnEveryNodeAtOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := newCluster(t, 3)
-	me := c.Rich("me", "1000000")
+	me := c.NewFundedOperator("me", "1000000")
 	var sold atomic.Int64
 	enough := make(chan struct{})
 	var once sync.Once

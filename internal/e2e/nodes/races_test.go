@@ -43,8 +43,8 @@ func TestThreeNodesAreOneService(t *testing.T) {
 }
 
 func nodesOneKey(t *testing.T, c *cluster) {
-	me := c.Rich("one key", "10000")
-	c.Script("9811111111", "slow") // so that some come while it runs
+	me := c.NewFundedOperator("one key", "10000")
+	c.ScriptProvider("9811111111", "slow") // so that some come while it runs
 	o := e2e.Activation("9811111111")
 	codes, answers := c.Race(30, func(i int) e2e.Answer { return c.operateAt(i, me, "activate", "one-key-for-all", o) })
 	if codes[fault.OK]+codes[fault.RequestInProgress] != 30 || codes[fault.OK] == 0 || codes[fault.RequestInProgress] == 0 {
@@ -71,7 +71,7 @@ func nodesOneKey(t *testing.T, c *cluster) {
 	if first != 1 {
 		t.Errorf("%d first answers; want 1", first)
 	}
-	if got := c.Money(me); got != [2]int64{10_000_00 - 199_00, 0} {
+	if got := c.WalletPaise(me); got != [2]int64{10_000_00 - 199_00, 0} {
 		t.Errorf("the wallet is %v; want one charge", got)
 	}
 	if calls := c.Simulator.Calls("9811111111"); len(calls) != 1 {
@@ -86,14 +86,14 @@ func nodesOneKey(t *testing.T, c *cluster) {
 }
 
 func nodesOneCustomer(t *testing.T, c *cluster) {
-	me := c.Rich("one customer", "100000")
+	me := c.NewFundedOperator("one customer", "100000")
 	const mobile = "9822222222"
 	activated := c.operateAt(0, me, "activate", "customer-activate", e2e.Activation(mobile))
 	if activated.Code != fault.OK {
 		t.Fatalf("activate: %s", activated.Raw)
 	}
 	o := e2e.Order{"subscriber_id": activated.Text("customer.subscriber_id"), "plan_id": "FAMILY-1"}
-	c.Script(mobile, "slow")
+	c.ScriptProvider(mobile, "slow")
 	codes, _ := c.Race(30, func(i int) e2e.Answer { return c.operateAt(i, me, "renew", fmt.Sprintf("customer-key-%02d", i), o) })
 	if codes[fault.OK] != 1 || codes[fault.OperationInProgress]+codes[fault.DuplicateRequest] != 29 || codes[fault.OperationInProgress] == 0 {
 		t.Errorf("answered %v; want one renewal, and the rest told of it", codes)
@@ -103,26 +103,26 @@ func nodesOneCustomer(t *testing.T, c *cluster) {
 			t.Errorf("node %d afterwards: %s", i, got.Raw)
 		}
 	}
-	if got := c.Money(me); got != [2]int64{100_000_00 - 199_00 - 349_00, 0} {
+	if got := c.WalletPaise(me); got != [2]int64{100_000_00 - 199_00 - 349_00, 0} {
 		t.Errorf("the wallet is %v; want an activation and one renewal", got)
 	}
 }
 
 func nodesOneWallet(t *testing.T, c *cluster) {
-	me := c.Rich("one wallet", "1393") // 7 × 199
+	me := c.NewFundedOperator("one wallet", "1393") // 7 × 199
 	codes, _ := c.Race(30, func(i int) e2e.Answer {
 		return c.operateAt(i, me, "activate", fmt.Sprintf("wallet-key-%02d", i), e2e.Activation(fmt.Sprintf("98330000%02d", i)))
 	})
 	if codes[fault.OK] != 7 || codes[fault.InsufficientBalance] != 23 {
 		t.Errorf("answered %v; want 7 served and 23 told of the balance", codes)
 	}
-	if got := c.Money(me); got != [2]int64{0, 0} {
+	if got := c.WalletPaise(me); got != [2]int64{0, 0} {
 		t.Errorf("the wallet is %v; want it empty", got)
 	}
 }
 
 func nodesOneMobile(t *testing.T, c *cluster) {
-	callers := []e2e.Caller{c.Rich("one", "10000"), c.Rich("two", "10000")}
+	callers := []e2e.Caller{c.NewFundedOperator("one", "10000"), c.NewFundedOperator("two", "10000")}
 	for round := range 10 {
 		o := e2e.Activation(fmt.Sprintf("98440000%02d", round))
 		codes, _ := c.Race(2, func(i int) e2e.Answer {
@@ -132,14 +132,14 @@ func nodesOneMobile(t *testing.T, c *cluster) {
 			t.Errorf("round %d: answered %v; want one winner", round, codes)
 		}
 	}
-	first, second := c.Money(callers[0]), c.Money(callers[1])
+	first, second := c.WalletPaise(callers[0]), c.WalletPaise(callers[1])
 	if first[0]+second[0] != 20_000_00-10*199_00 || first[1]+second[1] != 0 {
 		t.Errorf("the wallets are %v and %v; want ten charges in all", first, second)
 	}
 }
 
 func nodesOneNonce(t *testing.T, c *cluster) {
-	me := c.Rich("one nonce", "0")
+	me := c.NewFundedOperator("one nonce", "0")
 	for i := range c.nodes {
 		request := e2e.Call{As: me, Path: e2e.Balance, Nonce: client.NewNonce()}
 		if got := c.at(i, request); got.Code != fault.OK {

@@ -17,12 +17,12 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 	const operations = 60
 	// They become due while none of the nodes is far behind the others.
 	c := newCluster(t, 3, "provider.timeout=5s", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
-	me := c.Rich("me", "100000")
+	me := c.NewFundedOperator("me", "100000")
 	outcomes := []string{"timeout_applied", "timeout_not_applied", "reset_applied"}
 	mobile := func(i int) string { return fmt.Sprintf("98000000%02d", i) }
 	key := func(i int) string { return fmt.Sprintf("review-order-%02d", i) }
 	for i := range operations {
-		c.Script(mobile(i), outcomes[i%3])
+		c.ScriptProvider(mobile(i), outcomes[i%3])
 	}
 	if codes, _ := c.Race(operations, func(i int) e2e.Answer {
 		return c.operateAt(i, me, "activate", key(i), e2e.Activation(mobile(i)))
@@ -30,11 +30,11 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 		t.Fatalf("answered %v; want all in review", codes)
 	}
 	// Otherwise one node may be done before the others look.
-	c.Steer("status", `{"mode":"slow"}`)
-	c.Until("two nodes have settled something", func() bool {
+	c.ControlSimulator("status", `{"mode":"slow"}`)
+	c.WaitUntil("two nodes have settled something", func() bool {
 		return len(c.rows(`SELECT DISTINCT node FROM operation_events WHERE from_status = 'needs_review'`)) > 1
 	})
-	c.Steer("status", `{"mode":"up"}`)
+	c.ControlSimulator("status", `{"mode":"up"}`)
 	for i := range operations {
 		got := c.awaitSettled([]int{i, i + 1}, me, "activate", key(i), e2e.Activation(mobile(i)))
 		want := fault.OK
@@ -44,7 +44,7 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 		if got.Code != want {
 			t.Errorf("%s %s: %s; want %s", mobile(i), outcomes[i%3], got.Raw, want)
 		}
-		if c.Asked(mobile(i), "status") == 0 {
+		if c.ProviderCalls(mobile(i), "status") == 0 {
 			t.Errorf("%s was never asked about", mobile(i))
 		}
 	}
@@ -54,7 +54,7 @@ func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
 		len(slices.Compact(settled)) != operations {
 		t.Errorf("%d settlements; want one for each of %d", len(settled), operations)
 	}
-	if got := c.Money(me); got != [2]int64{100_000_00 - 40*199_00, 0} {
+	if got := c.WalletPaise(me); got != [2]int64{100_000_00 - 40*199_00, 0} {
 		t.Errorf("the wallet is %v; want 40 charges", got)
 	}
 	if carried := len(c.Simulator.Effects()); carried != 40 {

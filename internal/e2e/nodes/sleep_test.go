@@ -33,8 +33,8 @@ func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 		{"V.answered", "timeout_applied", fault.OK},
 		{"V.answered", "timeout_not_applied", fault.ProviderError},
 	}
-	e2e.Together(t, rows, func(r row) string { return cmp.Or(r.point, "the provider's turn") + " " + r.outcome }, func(t *testing.T, r row) {
-		c := clusterOn(t, e2e.Migrated(t), impatient...)
+	e2e.RunConcurrently(t, rows, func(r row) string { return cmp.Or(r.point, "the provider's turn") + " " + r.outcome }, func(t *testing.T, r row) {
+		c := clusterOn(t, e2e.NewMigratedDatabase(t), impatient...)
 		c.furnish()
 		sleeper, other := c.breakableNode(r.point+"=hold"), c.breakableNode("")
 		sleeper.await()
@@ -42,9 +42,9 @@ func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 		if strings.HasPrefix(r.point, "V.") {
 			other.stop() // so that the follow-up is the sleeper's
 		}
-		me := c.Rich("me", "10000")
+		me := c.NewFundedOperator("me", "10000")
 		const mobile, key = "9811111111", "sleepy-order"
-		c.Script(mobile, r.outcome)
+		c.ScriptProvider(mobile, r.outcome)
 		type outcome struct {
 			e2e.Answer
 			came bool
@@ -56,7 +56,7 @@ func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 		}()
 		if r.point == "" {
 			c.patiently("the provider has the order", func() bool { return len(c.Simulator.Calls(mobile)) > 0 })
-		} else if !sleeper.Err.Until("failpoint "+r.point+" holds", sleeper.Ended) {
+		} else if !sleeper.Err.WaitFor("failpoint "+r.point+" holds", sleeper.Ended) {
 			t.Fatalf("the node did not come to %s:\n%s", r.point, sleeper.Err)
 		}
 		sleeper.stop()
@@ -96,7 +96,7 @@ func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
 		if r.want == fault.OK {
 			want[0] -= 199_00
 		}
-		if money := c.Money(me); money != want {
+		if money := c.WalletPaise(me); money != want {
 			t.Errorf("the wallet is %v; want %v", money, want)
 		}
 		effects := 1

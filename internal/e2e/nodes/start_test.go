@@ -30,7 +30,7 @@ func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
 		}
 	}
 	c.furnish()
-	me := c.Rich("me", "10000")
+	me := c.NewFundedOperator("me", "10000")
 	for i := range c.nodes {
 		if got := c.operateAt(i, me, "activate", fmt.Sprintf("first-order-%d", i), e2e.Activation(fmt.Sprintf("981111111%d", i))); got.Code != fault.OK {
 			t.Errorf("node %d: %s", i, got.Raw)
@@ -39,7 +39,7 @@ func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
 			t.Errorf("node %d: /readyz says %d", i, status)
 		}
 	}
-	if got := c.Money(me); got != [2]int64{10_000_00 - 3*199_00, 0} {
+	if got := c.WalletPaise(me); got != [2]int64{10_000_00 - 3*199_00, 0} {
 		t.Errorf("the wallet is %v; want three charges", got)
 	}
 	c.clean()
@@ -54,7 +54,7 @@ func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
 func TestManyMigrationsAtOnceAreOne(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	program := e2e.Breakable(t)
+	program := e2e.FailpointBinary(t)
 	for range 3 {
 		c := foundCluster(t)
 		var running []*e2e.Process

@@ -140,7 +140,7 @@ func (l *traffic) over(nodes ...int) {
 func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	present := e2e.Breakable(t)
+	present := e2e.FailpointBinary(t)
 	next, err := newer()
 	if err != nil {
 		t.Fatal(err)
@@ -149,17 +149,17 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 		name          string
 		first, second string
 	}
-	e2e.Together(t, []row{{"the older first", present, next}, {"the newer first", next, present}}, func(r row) string { return r.name }, func(t *testing.T, r row) {
+	e2e.RunConcurrently(t, []row{{"the older first", present, next}, {"the newer first", next, present}}, func(r row) string { return r.name }, func(t *testing.T, r row) {
 		c := foundCluster(t)
 		c.launch(r.first, nil).await()
 		c.furnish() // by the older one, in this process
-		me := c.Rich("me", "1000000")
+		me := c.NewFundedOperator("me", "1000000")
 		if r.first == present {
 			tool := e2e.LaunchProgram(t, next, nil, "admin", "--config", c.config, "lco", "list")
 			if status := tool.Wait(); status != e2e.ExitRefused {
 				t.Errorf("a newer tool beside older nodes ended with %d", status)
 			}
-			e2e.Mentions(t, "the refusal", tool.Err.String(), "older than this binary", "coax migrate")
+			e2e.CheckMentions(t, "the refusal", tool.Err.String(), "older than this binary", "coax migrate")
 		}
 
 		l := c.traffic(me, 0)
@@ -190,13 +190,13 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 		}
 		orders := l.orders.Load()
 		t.Logf("%d orders", orders)
-		if got := c.Money(me); got != [2]int64{1_000_000_00 - orders*(199_00+349_00), 0} {
+		if got := c.WalletPaise(me); got != [2]int64{1_000_000_00 - orders*(199_00+349_00), 0} {
 			t.Errorf("the wallet is %v; want %d activations and renewals", got, orders)
 		}
 		if carried := int64(len(c.Simulator.Effects())); carried != 2*orders {
 			t.Errorf("the provider carried out %d of %d orders", carried, 2*orders)
 		}
-		e2e.OK(t, e2e.Run(t, "admin", "--config", c.config, "lco", "list"))
+		e2e.RequireOK(t, e2e.Run(t, "admin", "--config", c.config, "lco", "list"))
 		c.clean()
 	})
 }
@@ -206,7 +206,7 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	present := e2e.Breakable(t)
+	present := e2e.FailpointBinary(t)
 	next, err := newer()
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
 	c := foundCluster(t)
 	c.furnish()
 	c.launch(present, nil).await()
-	me := c.Rich("me", "1000000")
+	me := c.NewFundedOperator("me", "1000000")
 	l := c.traffic(me, 0)
 	l.over(0)
 
@@ -230,12 +230,12 @@ func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
 	// It comes, waits for the read and stands back, again and again.
 	upgraded := c.launch(next, nil)
 	waiting := func() bool {
-		return e2e.Rows(t, beside, `SELECT count(*) FROM pg_locks
+		return e2e.QueryRows(t, beside, `SELECT count(*) FROM pg_locks
 			WHERE relation = 'subscribers'::regclass AND NOT granted AND mode = 'AccessExclusiveLock'`)[0] == "1"
 	}
 	for range 2 {
-		c.Until("the migration waits", waiting)
-		c.Until("the migration stands back", func() bool { return !waiting() })
+		c.WaitUntil("the migration waits", waiting)
+		c.WaitUntil("the migration stands back", func() bool { return !waiting() })
 	}
 	l.over(0)
 	if strings.Contains(upgraded.Err.String(), `"serving"`) {
@@ -261,6 +261,6 @@ func TestAnOlderReleaseKeepsOutOfASchemaThatDoesNotTolerateIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{append([]string{"serve", "--config", c.config}, e2e.FreePorts...), {"admin", "--config", c.config, "lco", "list"}} {
-		e2e.Refusal(t, e2e.Run(t, args...), "newer release", "generation 9000")
+		e2e.CheckRefused(t, e2e.Run(t, args...), "newer release", "generation 9000")
 	}
 }

@@ -171,7 +171,7 @@ func newAccessMatrix(t *testing.T) *accessMatrix {
 		Transport: m.HTTP.Transport, Timeout: time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	m.limited = m.Line.LCOID
+	m.limited = m.Demo.LCOID
 	m.makeVisitors()
 	m.makeAttempts()
 	return m
@@ -196,7 +196,7 @@ func (m *accessMatrix) makeVisitors() {
 			_, _, err := m.Admin.CreateLogin(context.Background(), admin.NewLogin{Username: username, Name: "New", Role: role, OperatorID: operatorID})
 			m.must(err)
 		} else {
-			m.Person(m.t, username, role, operatorID)
+			m.NewLogin(m.t, username, role, operatorID)
 		}
 		v := matrixVisitor{name: name, username: username, realm: realm, role: role, stage: stage}
 		// With a second factor nothing changes for somebody where one becomes required.
@@ -270,9 +270,9 @@ func (m *accessMatrix) enrol(v matrixVisitor) (passkeyID int64) {
 // unless it is listed here: whoever is let in is told what is missing.
 func (m *accessMatrix) makeAttempts() {
 	ctx := context.Background()
-	me, ids := m.Customers(2)
+	me, ids := m.NewSubscribers(2)
 	subscriber, callers := ids[0], ids[1] // the first may be renewed by a bulk renewal meanwhile
-	_, inReview := m.InReview(me, "activate", "reset_applied", "9812340001", "matrix-review-1")
+	_, inReview := m.StartReview(me, "activate", "reset_applied", "9812340001", "matrix-review-1")
 	reviewed := inReview.Text("transaction_id")
 	// A call that was refused for its signature can be compared with one's own.
 	m.Expect("a wrong signature", e2e.Call{As: e2e.Caller{Key: me.Key, Secret: "cxs_another"}, Path: e2e.Balance}, fault.InvalidSignature)
@@ -536,7 +536,7 @@ func (m *accessMatrix) send(token, method, path string, form url.Values) (status
 	if method == http.MethodPost {
 		body = strings.NewReader(form.Encode())
 	}
-	request, err := http.NewRequestWithContext(m.t.Context(), method, m.At(path), body)
+	request, err := http.NewRequestWithContext(m.t.Context(), method, m.URL(path), body)
 	m.must(err)
 	if method == http.MethodPost {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -25,14 +25,14 @@ type accessEnv struct {
 func newAccess(t *testing.T) *accessEnv {
 	t.Helper()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	return &accessEnv{Env: w, t: t, admin: w.As(t, w.Line.Admin)}
+	return &accessEnv{Env: w, t: t, admin: w.SignIn(t, w.Demo.Admin)}
 }
 
 // proposes has somebody propose a top-up, and returns the path of the proposal.
 func (a *accessEnv) proposes(b *e2e.Browser, reference string) string {
 	a.t.Helper()
 	wallet := a.OperatorPage("/wallet")
-	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"900000"}, "reference": {reference}}).Sends(a.t, wallet)
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"900000"}, "reference": {reference}}).RedirectsTo(a.t, wallet)
 	open, err := a.Admin.Proposals(a.t.Context(), admin.ProposalFilter{Open: true, Most: 1})
 	if err != nil || len(open) != 1 || open[0].Reference != reference {
 		a.t.Fatalf("open are %+v, %v", open, err)
@@ -106,7 +106,7 @@ func TestApproval_CreatedLoginRefused(t *testing.T) {
 	proposal := a.proposes(a.admin, "NEFT-1")
 	own := a.enters(a.creates(a.admin, "puppet", login.Finance))
 	a.refuses(own, proposal, "admin created your login")
-	a.Audited()
+	a.CheckAudit()
 }
 
 func TestApproval_ResetLoginRefused(t *testing.T) {
@@ -115,7 +115,7 @@ func TestApproval_ResetLoginRefused(t *testing.T) {
 	page := a.page("finance")
 	shown := a.admin.Post(page+"/reset-password", url.Values{"form": {"reset-password"}, "once": {voucherOn(t, a.admin, page)}})
 	a.refuses(a.enters(a.password("finance", shown)), proposal, "admin reset your password")
-	a.Audited()
+	a.CheckAudit()
 }
 
 func TestApproval_RaisedLoginRefused(t *testing.T) {
@@ -123,14 +123,14 @@ func TestApproval_RaisedLoginRefused(t *testing.T) {
 	proposal := a.proposes(a.admin, "NEFT-1")
 	viewer := a.enters(a.creates(a.admin, "vani", login.Viewer))
 	page := a.page("vani")
-	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).Sends(t, page)
+	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).RedirectsTo(t, page)
 	a.refuses(viewer, proposal, "admin created your login")
 	// The same of a viewer whom the command line made.
-	ravi := a.As(t, a.Person(t, "ravi", login.Viewer, 0))
+	ravi := a.SignIn(t, a.NewLogin(t, "ravi", login.Viewer, 0))
 	page = a.page("ravi")
-	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).Sends(t, page)
+	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).RedirectsTo(t, page)
 	a.refuses(ravi, proposal, "admin gave you your role")
-	a.Audited()
+	a.CheckAudit()
 }
 
 func TestApproval_SoleSponsorRefused(t *testing.T) {
@@ -141,41 +141,41 @@ func TestApproval_SoleSponsorRefused(t *testing.T) {
 	open := "/console/approvals/1"
 	a.refuses(other, open, "both come from admin alone")
 	// A finance login that the command line made is independent.
-	a.As(t, a.Line.Finance).Post(open+"/approve", nil).Sends(t, "/console/approvals")
-	a.Audited()
+	a.SignIn(t, a.Demo.Finance).Post(open+"/approve", nil).RedirectsTo(t, "/console/approvals")
+	a.CheckAudit()
 }
 
 func TestApproval_NewLoginWaits(t *testing.T) {
 	a := newAccess(t)
-	finance := a.As(t, a.Line.Finance)
+	finance := a.SignIn(t, a.Demo.Finance)
 	created := a.creates(a.admin, "asha", login.Finance)
 	from := a.Now().Add(24 * time.Hour)
 	asha := a.enters(created)
 	a.refuses(asha, a.proposes(finance, "NEFT-1"), "it can approve from "+from.In(time.FixedZone("IST", 19800)).Format("2006-01-02 15:04"))
-	finance.Post("/console/approvals/1/withdraw", url.Values{"reason": {"too early"}}).Sends(t, "/console/approvals")
+	finance.Post("/console/approvals/1/withdraw", url.Values{"reason": {"too early"}}).RedirectsTo(t, "/console/approvals")
 
-	a.Pass(24*time.Hour + time.Minute)
-	finance = a.As(t, a.Line.Finance)
-	asha = a.As(t, demo.Login{Username: "asha", Password: "a kite over Kochi asha"})
-	asha.Post(a.proposes(finance, "NEFT-2")+"/approve", nil).Sends(t, "/console/approvals")
+	a.Advance(24*time.Hour + time.Minute)
+	finance = a.SignIn(t, a.Demo.Finance)
+	asha = a.SignIn(t, demo.Login{Username: "asha", Password: "a kite over Kochi asha"})
+	asha.Post(a.proposes(finance, "NEFT-2")+"/approve", nil).RedirectsTo(t, "/console/approvals")
 	asha.Get(a.OperatorPage("/wallet")).Shows(t, http.StatusOK, "₹9,10,000.00")
-	a.Audited()
+	a.CheckAudit()
 }
 
 // With two administrators the attack ends earlier: each step is itself a proposal.
 func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
 	a := newAccess(t)
-	second := a.As(t, a.Person(t, "binu", login.Administrator, 0))
+	second := a.SignIn(t, a.NewLogin(t, "binu", login.Administrator, 0))
 	a.admin.Get("/console/staff").Shows(t, http.StatusOK, "Another administrator has to approve a login of Finance or of an administrator.")
 	a.admin.Get(a.page("finance")).Shows(t, http.StatusOK, "Another administrator has to approve this. The password is then shown to them.")
 
 	a.admin.Post("/console/staff", url.Values{
 		"form": {"create"}, "once": {voucherOn(t, a.admin, "/console/staff")}, "name": {"Ravi Kumar"}, "username": {"ravi"}, "role": {"finance"},
-	}).Sends(t, "/console/approvals")
+	}).RedirectsTo(t, "/console/approvals")
 	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Your proposal waits for another administrator.", "Create a login", "Ravi Kumar", "This is your own proposal")
 	a.admin.Get("/console/").Shows(t, http.StatusOK, "Create a login", "ravi · admin (web)")
 	a.admin.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
-	a.As(t, a.Line.Finance).Get("/console/approvals").Shows(t, http.StatusOK, "does not allow")
+	a.SignIn(t, a.Demo.Finance).Get("/console/approvals").Shows(t, http.StatusOK, "does not allow")
 	second.Get("/console/approvals").Shows(t, http.StatusOK, "Ravi Kumar", "A password is made up when you approve this", "/console/approvals/1/approve")
 	made := a.password("ravi", second.Post("/console/approvals/1/approve", nil))
 	second.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
@@ -185,29 +185,29 @@ func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
 		"/role":           {"form": {"role"}, "role": {"administrator"}},
 		"/reset-password": {"form": {"reset-password"}, "once": {voucherOn(t, a.admin, a.page("finance"))}},
 	} {
-		a.admin.Post(a.page("finance")+path, form).Sends(t, "/console/approvals")
+		a.admin.Post(a.page("finance")+path, form).RedirectsTo(t, "/console/approvals")
 	}
 	second.Get("/console/approvals").Shows(t, http.StatusOK, "Finance → Administrator", "Reset a login&#39;s password", "Decided lately")
 	// Lowering a role and switching a login off wait for nobody.
 	page := a.page("ravi")
-	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"viewer"}}).Sends(t, page)
+	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"viewer"}}).RedirectsTo(t, page)
 	page = a.page("finance")
-	a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {"yes"}}).Sends(t, page)
-	a.Audited()
+	a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {"yes"}}).RedirectsTo(t, page)
+	a.CheckAudit()
 }
 
 func TestProposals_LapseWithTheirMaker(t *testing.T) {
 	a := newAccess(t)
-	finance := a.As(t, a.Line.Finance)
+	finance := a.SignIn(t, a.Demo.Finance)
 	proposal := a.proposes(finance, "NEFT-1")
 	page := a.page("finance")
 	for _, disabled := range []string{"yes", "no"} {
-		a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {disabled}}).Sends(t, page)
+		a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {disabled}}).RedirectsTo(t, page)
 	}
 	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Nothing to approve", "Lapsed", "The login of its maker was switched off")
 	a.admin.Post(proposal+"/approve", nil).Shows(t, http.StatusUnprocessableEntity, "the login of finance was disabled")
 	a.admin.Get(a.OperatorPage("/wallet")).Shows(t, http.StatusOK, "₹10,000.00")
-	a.Audited()
+	a.CheckAudit()
 }
 
 func TestConsole_SingleAdministratorIsTold(t *testing.T) {
@@ -215,11 +215,11 @@ func TestConsole_SingleAdministratorIsTold(t *testing.T) {
 	const told = "There is no second administrator who can approve what you propose."
 	for _, page := range []string{"/console/", "/console/approvals"} {
 		a.admin.Get(page).Shows(t, http.StatusOK, told, "₹50,000.00", "coax admin login create")
-		if other := a.As(t, a.Line.Finance).Get(page); strings.Contains(other.Body, told) {
+		if other := a.SignIn(t, a.Demo.Finance).Get(page); strings.Contains(other.Body, told) {
 			t.Errorf("%s tells somebody who is no administrator", page)
 		}
 	}
-	a.Person(t, "binu", login.Administrator, 0)
+	a.NewLogin(t, "binu", login.Administrator, 0)
 	if page := a.admin.Get("/console/"); strings.Contains(page.Body, told) {
 		t.Error("there are two, and the page says that there is one")
 	}

@@ -22,8 +22,8 @@ func TestSomebodyElsesPasswordIsReplacedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := w.Browser(t)
-	b.SignIn("asha", made).Sends(t, "/account/password")
-	b.Get("/console/").Sends(t, "/account/password")
+	b.SignIn("asha", made).RedirectsTo(t, "/account/password")
+	b.Get("/console/").RedirectsTo(t, "/account/password")
 	b.Get("/account/password").Shows(t, http.StatusOK, "made by somebody else")
 	change := func(old, new, repeated string) e2e.Page {
 		return b.Post("/account/password", url.Values{"password": {old}, "new_password": {new}, "repeated_password": {repeated}})
@@ -31,7 +31,7 @@ func TestSomebodyElsesPasswordIsReplacedFirst(t *testing.T) {
 	change(made, "monsoon ferry lamp", "monsoon ferry lump").Shows(t, http.StatusUnprocessableEntity, "not the same")
 	change("wrong", "monsoon ferry lamp", "monsoon ferry lamp").Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
 	change(made, "short", "short").Shows(t, http.StatusUnprocessableEntity, "too short")
-	change(made, "monsoon ferry lamp", "monsoon ferry lamp").Sends(t, "/")
+	change(made, "monsoon ferry lamp", "monsoon ferry lamp").RedirectsTo(t, "/")
 	b.Get("/console/").Shows(t, http.StatusOK, "Asha")
 	w.Browser(t).SignIn("asha", made).Shows(t, http.StatusUnprocessableEntity)
 }
@@ -39,19 +39,19 @@ func TestSomebodyElsesPasswordIsReplacedFirst(t *testing.T) {
 func TestAChangedPasswordSignsOutEverywhereElse(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	here, there := w.As(t, w.Line.Operator), w.As(t, w.Line.Operator)
+	here, there := w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.Demo.Operator)
 	here.Post("/account/password", url.Values{
-		"password": {w.Line.Operator.Password}, "new_password": {"a kite over Kochi"}, "repeated_password": {"a kite over Kochi"},
-	}).Sends(t, "/account/")
+		"password": {w.Demo.Operator.Password}, "new_password": {"a kite over Kochi"}, "repeated_password": {"a kite over Kochi"},
+	}).RedirectsTo(t, "/account/")
 	here.Get("/account/").Shows(t, http.StatusOK, "Your password is changed")
-	there.Get("/account/").Sends(t, "/sign-in?to=%2Faccount%2F")
+	there.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
 }
 
 func TestOnesOwnSessionsAreShownAndCanBeEnded(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	here, there := w.As(t, w.Line.Operator), w.As(t, w.Line.Operator)
-	stranger := w.As(t, w.Line.Admin)
+	here, there := w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.Demo.Operator)
+	stranger := w.SignIn(t, w.Demo.Admin)
 	ends := regexp.MustCompile(`action="(/account/sessions/[0-9a-f]+/end)"`)
 	shown := ends.FindAllStringSubmatch(here.Get("/account/").Shows(t, http.StatusOK, "This device").Body, -1)
 	if len(shown) != 1 {
@@ -60,8 +60,8 @@ func TestOnesOwnSessionsAreShownAndCanBeEnded(t *testing.T) {
 	// Somebody else who knows the session's name changes nothing by it.
 	stranger.Post(shown[0][1], nil)
 	there.Get("/panel/").Shows(t, http.StatusOK)
-	here.Post(shown[0][1], nil).Sends(t, "/account/")
-	there.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+	here.Post(shown[0][1], nil).RedirectsTo(t, "/account/")
+	there.Get("/panel/").RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 	here.Get("/panel/").Shows(t, http.StatusOK)
 }
 
@@ -70,24 +70,24 @@ func TestPagesSpeakHindiToWhoeverChoosesIt(t *testing.T) {
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
 	b.Get("/sign-in").Shows(t, http.StatusOK, `lang="en"`, "Sign in")
-	b.Post("/sign-in/language", url.Values{"language": {"hi"}}).Sends(t, "/sign-in")
+	b.Post("/sign-in/language", url.Values{"language": {"hi"}}).RedirectsTo(t, "/sign-in")
 	b.Get("/sign-in").Shows(t, http.StatusOK, `lang="hi"`, "साइन इन")
-	b.SignIn(w.Line.Operator.Username, "wrong password").Shows(t, http.StatusUnprocessableEntity, "पासवर्ड ग़लत है")
+	b.SignIn(w.Demo.Operator.Username, "wrong password").Shows(t, http.StatusUnprocessableEntity, "पासवर्ड ग़लत है")
 
-	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
-	b.Post("/account/language", url.Values{"language": {"hi"}, "back": {"/panel/"}}).Sends(t, "/panel/")
+	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
+	b.Post("/account/language", url.Values{"language": {"hi"}, "back": {"/panel/"}}).RedirectsTo(t, "/panel/")
 	b.Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`, "नमस्ते")
 	// It is the person's, wherever they sign in next.
-	w.As(t, w.Line.Operator).Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`)
+	w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`)
 
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At("/sign-in"), nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL("/sign-in"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Accept-Language", "mr-IN, hi;q=0.8, en;q=0.5")
 	w.Browser(t).Send(request).Shows(t, http.StatusOK, `lang="hi"`)
 
-	b.Post("/account/theme", url.Values{"theme": {"dark"}}).Sends(t, "/account/")
+	b.Post("/account/theme", url.Values{"theme": {"dark"}}).RedirectsTo(t, "/account/")
 	b.Get("/account/").Shows(t, http.StatusOK, `data-theme="dark"`)
 	b.Post("/account/theme", url.Values{"theme": {"pink"}}).Shows(t, http.StatusUnprocessableEntity)
 }
@@ -96,9 +96,9 @@ func TestPagesSpeakHindiToWhoeverChoosesIt(t *testing.T) {
 func TestAStepUpComesBackToWhatOneWasDoing(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	b := w.As(t, w.Line.Operator)
-	key, _ := b.Enrol()
-	w.Pass(6 * time.Minute)
+	b := w.SignIn(t, w.Demo.Operator)
+	key, _ := b.EnrolTOTP()
+	w.Advance(6 * time.Minute)
 
 	asked := b.Post("/panel/people", url.Values{"name": {"a new <clerk>"}, "password": {"never repeated"}})
 	asked.Shows(t, http.StatusForbidden, `action="/step-up"`, `name="form.name"`, "a new &lt;clerk&gt;", `value="/panel/people"`, `name="code"`)
@@ -109,22 +109,22 @@ func TestAStepUpComesBackToWhatOneWasDoing(t *testing.T) {
 	give := func(password, code string) e2e.Page {
 		return b.Post("/step-up", url.Values{"password": {password}, "code": {code}, "to": {"/panel/people"}, "form.name": {"a new <clerk>"}})
 	}
-	give("wrong password", e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.", "a new &lt;clerk&gt;")
-	give(w.Line.Operator.Password, "000000").Shows(t, http.StatusUnprocessableEntity, "The code is wrong")
-	give(w.Line.Operator.Password, e2e.CodeAt(t, key, w.Now())).Shows(t, http.StatusOK, "Nothing has been done yet", "a new &lt;clerk&gt;")
+	give("wrong password", e2e.TOTPCode(t, key, w.Now())).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.", "a new &lt;clerk&gt;")
+	give(w.Demo.Operator.Password, "000000").Shows(t, http.StatusUnprocessableEntity, "The code is wrong")
+	give(w.Demo.Operator.Password, e2e.TOTPCode(t, key, w.Now())).Shows(t, http.StatusOK, "Nothing has been done yet", "a new &lt;clerk&gt;")
 }
 
 func TestADisabledLoginIsOutAtOnce(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	b := w.As(t, w.Line.Operator)
-	person, err := w.Admin.LoginNamed(context.Background(), w.Line.Operator.Username)
+	b := w.SignIn(t, w.Demo.Operator)
+	person, err := w.Admin.LoginNamed(context.Background(), w.Demo.Operator.Username)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Admin.ChangeLogin(context.Background(), person.ID, admin.LoginChange{Disabled: new(true)}); err != nil {
 		t.Fatal(err)
 	}
-	b.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
-	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Shows(t, http.StatusUnprocessableEntity)
+	b.Get("/panel/").RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
+	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).Shows(t, http.StatusUnprocessableEntity)
 }

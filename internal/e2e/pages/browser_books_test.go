@@ -24,38 +24,38 @@ import (
 func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s")
-	me, _ := w.Customers(4)
-	w.InReview(me, "activate", "unknowable", "9700000001", "in-review")
+	me, _ := w.NewSubscribers(4)
+	w.StartReview(me, "activate", "unknowable", "9700000001", "in-review")
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("₹")
 
-	tab.Open(w.At("/panel/statement"))
+	tab.Open(w.URL("/panel/statement"))
 	tab.Sees("Opening balance")
 	tab.Sees("Held for what is under way")
 	tab.Check("panel-statement")
 	tab.Set("Show", "credit")
 	tab.Until("debits are left out", `![...document.querySelectorAll("#lines tbody td")].some(c => c.dataset.label === "Debit" && c.textContent.includes("₹"))`)
-	tab.Open(w.At("/panel/statement/print"))
+	tab.Open(w.URL("/panel/statement/print"))
 	tab.Sees("Closing balance")
 	tab.Check("panel-statement-print")
 
-	tab.Open(w.At("/panel/transactions"))
+	tab.Open(w.URL("/panel/transactions"))
 	tab.Sees("Activation")
 	tab.Check("panel-transactions")
 	tab.Set("State", "needs_review")
 	tab.Until("one is left", `document.querySelectorAll("#list tbody tr").length === 1`)
 
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	file := b.Get("/panel/statement/export/csv").Shows(t, http.StatusOK)
 	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(file.Body, "\ufeff"))).ReadAll()
 	if err != nil || len(rows) < 6 {
 		t.Fatalf("%d rows, %v:\n%s", len(rows), err, file.Body)
 	}
 	last := len(rows[0]) - 1
-	balance := w.Money(me)[0]
+	balance := w.WalletPaise(me)[0]
 	// What is held has left the wallet, and is in no line yet.
-	held := w.Money(me)[1]
+	held := w.WalletPaise(me)[1]
 	if got, want := strings.ReplaceAll(rows[len(rows)-1][last], ".", ""), fmt.Sprint(balance+held); got != want {
 		t.Errorf("the statement closes at %s paise; the wallet and its holds are %s", got, want)
 	}
@@ -75,52 +75,52 @@ func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
 func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me, ids := w.Customers(5)
-	before := w.Money(me)[0]
+	me, ids := w.NewSubscribers(5)
+	before := w.WalletPaise(me)[0]
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("₹")
 
-	tab.Open(w.At("/panel/bulk"))
+	tab.Open(w.URL("/panel/bulk"))
 	tab.Sees("From the expiry list")
 	tab.Check("panel-bulk")
-	w.Pass(24 * 24 * time.Hour) // they expire in a few days
+	w.Advance(24 * 24 * time.Hour) // they expire in a few days
 	tab = looktest.New(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("₹")
-	tab.Open(w.At("/panel/bulk?within=15"))
+	tab.Open(w.URL("/panel/bulk?within=15"))
 	tab.Sees("5 subscribers")
 	tab.Check("panel-bulk-offer")
 	tab.Do(chromedp.Click(`input[value="`+ids[4]+`"]`, chromedp.ByQuery))
 	tab.Press("Check these")
 	tab.Sees("the wallet covers the sum")
 	tab.Check("panel-bulk-draft")
-	if now := w.Money(me)[0]; now != before {
+	if now := w.WalletPaise(me)[0]; now != before {
 		t.Fatalf("a check has cost %d paise", before-now)
 	}
 	draft := tab.URL()
 	tab.Press("Renew 4 subscribers")
 	tab.Sees("Finished")
 	tab.Check("panel-bulk-finished")
-	if cost := before - w.Money(me)[0]; cost != 4*199_00 {
+	if cost := before - w.WalletPaise(me)[0]; cost != 4*199_00 {
 		t.Errorf("four renewals cost %d paise", cost)
 	}
 
 	// Sent once more, the form of a job that was started changes nothing.
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	at, err := url.Parse(draft)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Post(at.Path+"/start", nil).Sends(t, at.Path)
-	if cost := before - w.Money(me)[0]; cost != 4*199_00 {
+	b.Post(at.Path+"/start", nil).RedirectsTo(t, at.Path)
+	if cost := before - w.WalletPaise(me)[0]; cost != 4*199_00 {
 		t.Errorf("started twice, they cost %d paise", cost)
 	}
 	b.Get(at.Path+"/csv").Shows(t, http.StatusOK, ids[0], "Done")
 
 	// To another operator it is not there.
 	other := w.NewOperator("Another", access.AllPermissions)
-	stranger := w.As(t, w.Person(t, "stranger", "owner", other.OperatorID))
+	stranger := w.SignIn(t, w.NewLogin(t, "stranger", "owner", other.OperatorID))
 	for _, path := range []string{at.Path, at.Path + "/csv"} {
 		stranger.Get(path).Shows(t, http.StatusNotFound)
 	}
@@ -132,12 +132,12 @@ func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mobile,plan_id\n9800000004,\n9999999999,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tab.Open(w.At("/panel/bulk"))
+	tab.Open(w.URL("/panel/bulk"))
 	tab.Do(chromedp.SetUploadFiles(`input[type="file"]`, []string{file}, chromedp.ByQuery))
 	tab.Press("Check the file")
 	tab.Sees("There is no such subscriber.")
 	tab.Check("panel-bulk-file")
-	w.Script("9800000004", "reject")
+	w.ScriptProvider("9800000004", "reject")
 	tab.Press("Renew 1 subscriber")
 	tab.Sees("The provider refused it.")
 	tab.Check("panel-bulk-failed")
@@ -145,23 +145,23 @@ func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
 	tab.Sees("Again: november.csv")
 	tab.Press("Renew 1 subscriber")
 	tab.Sees("Finished")
-	if cost := before - w.Money(me)[0]; cost != 5*199_00 {
+	if cost := before - w.WalletPaise(me)[0]; cost != 5*199_00 {
 		t.Errorf("five renewals cost %d paise", cost)
 	}
 
 	// A list that is put away stays away, and one that is sent as another operator's
 	// finds none of these subscribers.
 	put := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
-	b.Post(put+"/cancel", nil).Sends(t, "/panel/bulk")
-	b.Post(put+"/start", nil).Sends(t, put)
+	b.Post(put+"/cancel", nil).RedirectsTo(t, "/panel/bulk")
+	b.Post(put+"/start", nil).RedirectsTo(t, put)
 	theirs := stranger.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
 	stranger.Get(theirs).Shows(t, http.StatusOK, "None of the rows can be renewed.", "There is no such subscriber.")
-	if cost := before - w.Money(me)[0]; cost != 5*199_00 {
+	if cost := before - w.WalletPaise(me)[0]; cost != 5*199_00 {
 		t.Errorf("with a list that was put away, five renewals cost %d paise", cost)
 	}
 	b.Upload("/panel/bulk", "file", "bad.csv", "name\nAsha\n").Shows(t, http.StatusUnprocessableEntity, "The file cannot be used as it is", "name")
 	b.Post("/panel/bulk", url.Values{"within": {"7"}}).Shows(t, http.StatusUnprocessableEntity, "Choose at least one subscriber.")
-	w.Audited()
+	w.CheckAudit()
 }
 
 // Whoever writes an operator's programs sees the keys, finds a refused call in the
@@ -179,15 +179,15 @@ func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
 	refused := w.Expect("a wrong secret", e2e.Call{As: wrong, Path: "/api/v1/subscription?mobile=9876543210"}, fault.InvalidSignature)
 
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("₹")
-	tab.Open(w.At("/panel/keys"))
+	tab.Open(w.URL("/panel/keys"))
 	tab.Sees(access.Hint(me.Key))
 	if body := tab.Text("main"); strings.Contains(body, me.Key) {
 		t.Error("the page shows a whole key")
 	}
 	tab.Check("panel-keys")
-	tab.Open(w.At("/panel/requests"))
+	tab.Open(w.URL("/panel/requests"))
 	tab.Sees(refused.ID)
 	if body := tab.Text("main"); strings.Contains(body, theirs.ID) {
 		t.Error("the log shows another operator's call")
@@ -195,7 +195,7 @@ func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
 	tab.Check("panel-requests")
 	tab.Fill("Search", refused.ID)
 	tab.Until("one call is left", `document.querySelectorAll("#list tbody tr").length === 1`)
-	tab.Open(w.At("/panel/signature"))
+	tab.Open(w.URL("/panel/signature"))
 	tab.Check("panel-signature")
 	tab.Fill("Request id", refused.ID)
 	tab.Press("Find it")
@@ -212,12 +212,12 @@ func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
 	tab.Sees("The method has to be in upper case: GET.")
 	tab.Check("panel-request-compared")
 
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	at := "/panel/requests/" + entry.Entries[0].ID
 	b.Post(at, url.Values{"theirs": {strings.ReplaceAll(server, "\n", "\r\n")}}).Shows(t, http.StatusOK, "byte by byte.", "so it is the secret")
 	b.Upload(at, "file", "signed.txt", strings.ReplaceAll(server, "\n", "\r\n")).Shows(t, http.StatusOK, "CR LF")
 	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "Paste the string")
-	stranger := w.As(t, w.Person(t, "stranger", "owner", other.OperatorID))
+	stranger := w.SignIn(t, w.NewLogin(t, "stranger", "owner", other.OperatorID))
 	stranger.Get(at).Shows(t, http.StatusNotFound)
 	stranger.Post(at, url.Values{"theirs": {server}}).Shows(t, http.StatusNotFound)
 	stranger.Get("/panel/signature?request="+refused.ID).Shows(t, http.StatusOK, "There is no such request in the log.")

@@ -19,7 +19,7 @@ import (
 func TestANewcomersFirstHourInABrowser(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	running, line := e2e.DemoIn(t, folder, "--history")
+	running, line := e2e.StartDemo(t, folder, "--history")
 	tab := looktest.New(t)
 	signIn := func(who demo.Login) {
 		t.Helper()
@@ -88,8 +88,8 @@ func TestANewcomersFirstHourInABrowser(t *testing.T) {
 	tab.Press("Statement")
 	tab.Sees("NEFT-NEWCOMER")
 	tab.Sees("NEFT-BOTH-SIDES")
-	proved := e2e.OK(t, e2e.Run(t, "audit", "--config", filepath.Join(folder, "coax.toml")))
-	e2e.Mentions(t, "the audit", proved.Out, "Everything agrees.")
+	proved := e2e.RequireOK(t, e2e.Run(t, "audit", "--config", filepath.Join(folder, "coax.toml")))
+	e2e.CheckMentions(t, "the audit", proved.Out, "Everything agrees.")
 	if code := running.Terminate(); code != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", code, running.Err)
 	}

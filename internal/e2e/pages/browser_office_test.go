@@ -18,11 +18,11 @@ import (
 func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=300.00", "provider.timeout=2s", "review.first_check=10m")
-	me := w.Rich("Sagar Cable", "5000")
-	_, big := w.InReview(me, "activate", "timeout_applied", "9800000001", "the-big-one")
+	me := w.NewFundedOperator("Sagar Cable", "5000")
+	_, big := w.StartReview(me, "activate", "timeout_applied", "9800000001", "the-big-one")
 	id := big.Text("transaction_id")
-	w.Pass(2 * time.Minute)
-	asha, ravi := w.Person(t, "asha", login.Finance, 0), w.Person(t, "ravi", login.Finance, 0)
+	w.Advance(2 * time.Minute)
+	asha, ravi := w.NewLogin(t, "asha", login.Finance, 0), w.NewLogin(t, "ravi", login.Finance, 0)
 
 	tab := looktest.New(t)
 	tabSignIn(w, tab, asha)
@@ -39,18 +39,18 @@ func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	tab.Sees("Your proposal waits for a second person.")
 	tab.Sees("Take it back")
 	tab.Check("console-review-proposed")
-	if before := w.Transaction(me, "the-big-one"); before.Text("status") != "needs_review" {
+	if before := w.LookUp(me, "the-big-one"); before.Text("status") != "needs_review" {
 		t.Errorf("one person's word has settled it: %s", before.Raw)
 	}
 
 	second := looktest.New(t)
 	tabSignIn(w, second, ravi)
 	second.Sees("What needs a person")
-	second.Open(w.At("/console/review"))
+	second.Open(w.URL("/console/review"))
 	second.Sees("Waits for a second person")
-	second.Open(w.At(reviewed(id)))
+	second.Open(w.URL(reviewed(id)))
 	second.Sees("Their service sees it under the customer's number.")
-	w.Pass(6 * time.Minute)
+	w.Advance(6 * time.Minute)
 	second.Press("Approve and settle")
 	second.Sees("Is it still you?")
 	second.Fill("Password", ravi.Password)
@@ -59,10 +59,10 @@ func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
 	second.Press("Approve and settle")
 	second.Sees("Settled: it is charged, and the subscription runs.")
 	second.Check("console-review-settled")
-	if after := w.Transaction(me, "the-big-one"); after.Text("status") != "success" {
+	if after := w.LookUp(me, "the-big-one"); after.Text("status") != "success" {
 		t.Errorf("it was settled, and is %s", after.Raw)
 	}
-	w.Audited()
+	w.CheckAudit()
 
 	second.Press("Audit log")
 	second.Sees("Proposal approved")
@@ -88,7 +88,7 @@ func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Admin)
+	tabSignIn(w, tab, w.Demo.Admin)
 	tab.Press("Catalogue")
 	tab.Sees("Comparison with the provider")
 	tab.Check("console-catalogue")
@@ -127,24 +127,24 @@ func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
 func TestAMonthIsClosedInABrowser(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	me := w.Rich("Sagar Cable", "5000")
+	me := w.NewFundedOperator("Sagar Cable", "5000")
 	rate := 250
 	if _, err := w.Admin.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{CommissionBPS: &rate}); err != nil {
 		t.Fatal(err)
 	}
-	w.Activated(me, "9800000001", "FAMILY-1")
+	w.Activate(me, "9800000001", "FAMILY-1")
 	month := admin.MonthOf(w.Now())
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Admin)
+	tabSignIn(w, tab, w.Demo.Admin)
 	tab.Press("Commission")
 	tab.Sees("₹8.73") // 2.5 % of 349.00, half up
 	tab.Sees("is not over")
 	tab.Check("console-commission")
 
-	w.Pass(month.Ends().Add(time.Hour).Sub(w.Now()))
-	tabSignIn(w, tab, w.Line.Admin)
+	w.Advance(month.Ends().Add(time.Hour).Sub(w.Now()))
+	tabSignIn(w, tab, w.Demo.Admin)
 	tab.Sees("What needs a person")
-	tab.Open(w.At("/console/commission?month=" + month.String()))
+	tab.Open(w.URL("/console/commission?month=" + month.String()))
 	tab.Sees("is settled for good")
 	tab.Click(`form[action="/console/commission/close"] button[type="submit"]`)
 	tab.Sees("is closed: ₹8.73.")
@@ -154,7 +154,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 		t.Errorf("closed are %+v, %v", closed, err)
 	}
 
-	b := w.As(t, w.Line.Admin)
+	b := w.SignIn(t, w.Demo.Admin)
 	sums := b.Get("/console/commission/sums/csv?month="+month.String()).Shows(t, http.StatusOK, "Sagar Cable,FAMILY-1,", ",349.00,8.73")
 	if got := sums.Header.Get("Content-Disposition"); got != `attachment; filename="commission-`+month.String()+`.csv"` {
 		t.Errorf("the file is %s", got)
@@ -173,10 +173,10 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=6000.00", "provider.timeout=2s", "review.first_check=10m")
-	me := w.Rich("Sagar Cable", "5000")
-	_, open := w.InReview(me, "activate", "timeout_not_applied", "9800000002", "the-small-one")
+	me := w.NewFundedOperator("Sagar Cable", "5000")
+	_, open := w.StartReview(me, "activate", "timeout_not_applied", "9800000002", "the-small-one")
 	page := reviewed(open.Text("transaction_id"))
-	b := w.As(t, w.Person(t, "asha", login.Finance, 0))
+	b := w.SignIn(t, w.NewLogin(t, "asha", login.Finance, 0))
 
 	b.Post(page+"/settle", url.Values{"verdict": {"maybe"}, "reason": {"  "}}).Shows(t, http.StatusUnprocessableEntity,
 		"Choose what the provider did.", "Write how you know")
@@ -184,18 +184,18 @@ func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
 	b.Post(page+"/proposals/1/approve", nil).Shows(t, http.StatusNotFound)
 	b.Get(reviewed("CX0000")).Shows(t, http.StatusNotFound)
 
-	before := w.Money(me)
+	before := w.WalletPaise(me)
 	say := url.Values{"verdict": {"rejected"}, "reason": {"Their service knows nothing of it."}}
-	b.Post(page+"/settle", say).Sends(t, page)
+	b.Post(page+"/settle", say).RedirectsTo(t, page)
 	b.Get(page).Shows(t, http.StatusOK, "the money went back")
-	b.Post(page+"/settle", say).Sends(t, page)
+	b.Post(page+"/settle", say).RedirectsTo(t, page)
 	b.Get(page).Shows(t, http.StatusOK, "This operation is settled.")
-	if after := w.Money(me); after[0] != before[0]+349_00 || after[1] != 0 {
+	if after := w.WalletPaise(me); after[0] != before[0]+349_00 || after[1] != 0 {
 		t.Errorf("the wallet had %v and has %v; want 349.00 back, once", before, after)
 	}
-	w.Audited()
+	w.CheckAudit()
 
-	viewer := w.As(t, w.Person(t, "vani", login.Viewer, 0))
+	viewer := w.SignIn(t, w.NewLogin(t, "vani", login.Viewer, 0))
 	if seen := viewer.Get(page).Shows(t, http.StatusOK, "Every question to the provider"); strings.Contains(seen.Body, "<textarea") {
 		t.Error("a viewer is offered a form")
 	}

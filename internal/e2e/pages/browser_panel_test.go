@@ -17,7 +17,7 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s")
 	me := w.DemoCaller()
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("No active subscribers yet")
 	tab.Check("panel-home-empty")
 
@@ -35,7 +35,7 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 	tab.Sees("Wallet after")
 	tab.Sees("₹9,801.00")
 	tab.Check("panel-activate-confirm")
-	if got := w.Money(me); got != [2]int64{1_000_000, 0} {
+	if got := w.WalletPaise(me); got != [2]int64{1_000_000, 0} {
 		t.Errorf("a look at the price moved money: %v", got)
 	}
 	tab.Press("Pay ₹199.00 from the wallet")
@@ -47,7 +47,7 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 
 	// Found again while the name is being typed.
 	id := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9812345678"}).Text("customer.subscriber_id")
-	tab.Open(w.At("/panel/subscribers"))
+	tab.Open(w.URL("/panel/subscribers"))
 	tab.Fill("Search", "nobody")
 	tab.Sees("Nobody fits this search")
 	tab.Fill("Search", "98123")
@@ -66,7 +66,7 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 	tab.Do(chromedp.DoubleClick(`#order form[method="post"] button`, chromedp.ByQuery, chromedp.NodeVisible))
 	tab.Sees("The subscriber is renewed.")
 	tab.Check("panel-renewed")
-	if got := w.Money(me); got != [2]int64{1_000_000 - 19_900 - 34_900, 0} {
+	if got := w.WalletPaise(me); got != [2]int64{1_000_000 - 19_900 - 34_900, 0} {
 		t.Errorf("after one activation and one renewal the wallet holds %v", got)
 	}
 	tab.Do(chromedp.Reload())
@@ -74,8 +74,8 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 
 	// The provider does the next one and does not say so. The page finds out by
 	// itself when the service does.
-	w.Script("9812345678", "timeout_applied")
-	tab.Open(w.At("/panel/subscribers/" + id + "/advance-renew"))
+	w.ScriptProvider("9812345678", "timeout_applied")
+	tab.Open(w.URL("/panel/subscribers/" + id + "/advance-renew"))
 	tab.Sees("Choose a plan to see its price and the new expiry.")
 	tab.Set("Which plan", "BASIC-1")
 	tab.Sees("₹9,253.00")
@@ -83,35 +83,35 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 	tab.Press("Pay ₹199.00 from the wallet")
 	tab.Sees("Do not buy it a second time.")
 	tab.Check("panel-in-review")
-	if got := w.Money(me); got != [2]int64{1_000_000 - 19_900 - 34_900 - 19_900, 19_900} {
+	if got := w.WalletPaise(me); got != [2]int64{1_000_000 - 19_900 - 34_900 - 19_900, 19_900} {
 		t.Errorf("while one is in review the wallet holds %v", got)
 	}
-	w.Pass(11 * time.Second)
+	w.Advance(11 * time.Second)
 	tab.Sees("The next cycle is booked.")
 	tab.Check("panel-booked")
 
 	// What was done here is among the calls, with what was answered at the time.
-	tab.Open(w.At("/panel/requests"))
+	tab.Open(w.URL("/panel/requests"))
 	tab.Set("Key", "pages")
 	tab.Sees("202 PENDING_REVIEW")
 	tab.Sees("POST /panel/subscribers/" + id + "/renew")
-	tab.Sees("Panel: " + w.Line.Operator.Username)
+	tab.Sees("Panel: " + w.Demo.Operator.Username)
 	tab.Check("panel-requests-pages")
 	tab.Press("POST /panel/activate")
 	tab.Sees("The request was granted.")
 	tab.Check("panel-request-page")
 
-	tab.Open(w.At("/panel/subscribers/" + id + "/password"))
+	tab.Open(w.URL("/panel/subscribers/" + id + "/password"))
 	tab.Check("panel-password")
 	tab.Press("Replace it")
 	tab.Sees("The new password holds.")
 	tab.Check("panel-password-replaced")
 
-	tab.Open(w.At("/panel/"))
+	tab.Open(w.URL("/panel/"))
 	tab.Sees("Expiring next")
 	tab.Sees("of 1 active subscriber")
 	tab.Check("panel-home")
-	w.Audited()
+	w.CheckAudit()
 }
 
 // The same counter in Hindi, by somebody without a script.
@@ -119,14 +119,14 @@ func TestTheCounterInABrowserInHindiWithoutAScript(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")
+	w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
 	tab := looktest.WithoutScript(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("Good day")
 	tab.Press("हिन्दी")
 	tab.Sees("नमस्ते")
 	tab.Check("panel-home-hindi")
-	tab.Open(w.At("/panel/subscribers"))
+	tab.Open(w.URL("/panel/subscribers"))
 	tab.Fill("खोजें", "asha")
 	tab.Press("खोजें")
 	tab.Press("Asha")
@@ -139,5 +139,5 @@ func TestTheCounterInABrowserInHindiWithoutAScript(t *testing.T) {
 	tab.Press("वॉलेट से ₹349.00 चुकाएँ")
 	tab.Sees("ग्राहक का नवीनीकरण हो गया है।")
 	tab.Check("panel-renewed-hindi")
-	w.Audited()
+	w.CheckAudit()
 }

@@ -31,7 +31,7 @@ func TestPasskeys_InABrowser(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
-	at := func(path string) string { return strings.Replace(w.At(path), "127.0.0.1", "localhost", 1) }
+	at := func(path string) string { return strings.Replace(w.URL(path), "127.0.0.1", "localhost", 1) }
 	signIn := func(tab *looktest.Tab, who demo.Login) {
 		tab.Open(at("/sign-in"))
 		tab.Fill("Username", who.Username)
@@ -45,8 +45,8 @@ func TestPasskeys_InABrowser(t *testing.T) {
 		area, home, open string
 		required         bool
 	}{
-		{w.Line.Admin, "console", "What needs a person", "/console/operators/1/whitelist", true},
-		{w.Line.Operator, "panel", "₹10,000.00", "/panel/people", false},
+		{w.Demo.Admin, "console", "What needs a person", "/console/operators/1/whitelist", true},
+		{w.Demo.Operator, "panel", "₹10,000.00", "/panel/people", false},
 	} {
 		tab := looktest.New(t)
 		authenticator(tab)
@@ -84,7 +84,7 @@ func TestPasskeys_InABrowser(t *testing.T) {
 		tab.Press("I know about this")
 		tab.Until("the notice is gone", `!document.body.innerText.includes("Since you last signed in")`)
 
-		w.Pass(6 * time.Minute)
+		w.Advance(6 * time.Minute)
 		tab.Open(at("/step-up?to=%2Faccount%2F"))
 		tab.Sees("Is it still you?")
 		tab.Fill("Password", story.who.Password)

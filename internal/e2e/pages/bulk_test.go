@@ -16,19 +16,19 @@ import (
 // try, which is a list of its own: looked at first, started then, and charged once.
 func TestFailedRowsOfABulkRenewalAreTriedAgain(t *testing.T) {
 	w := e2e.NewEnv(t)
-	me, ids := w.Customers(3)
-	w.Script("9800000001", "reject")
-	before := w.Money(me)[0]
-	b := w.As(t, w.Line.Operator)
+	me, ids := w.NewSubscribers(3)
+	w.ScriptProvider("9800000001", "reject")
+	before := w.WalletPaise(me)[0]
+	b := w.SignIn(t, w.Demo.Operator)
 	run := func(list string) {
 		t.Helper()
-		b.Post(list+"/start", nil).Sends(t, list)
-		w.Until("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
+		b.Post(list+"/start", nil).RedirectsTo(t, list)
+		w.WaitUntil("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
 	}
 	const offer = "Try the failed rows again"
 
 	first := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
-	b.Post(first+"/again", nil).Sends(t, first)
+	b.Post(first+"/again", nil).RedirectsTo(t, first)
 	b.Get(first).Shows(t, http.StatusOK, "The bulk renewal is not finished yet. Wait for it, and try again then.")
 	run(first)
 	b.Get(first).Shows(t, http.StatusOK, offer, "The provider refused it. The money is back in the wallet.")
@@ -45,7 +45,7 @@ func TestFailedRowsOfABulkRenewalAreTriedAgain(t *testing.T) {
 
 	second := b.Post(first+"/again", nil).Location
 	b.Get(second).Shows(t, http.StatusOK, "Again: Expired", "Renew 1 subscriber")
-	if cost := before - w.Money(me)[0]; cost != 2*199_00 {
+	if cost := before - w.WalletPaise(me)[0]; cost != 2*199_00 {
 		t.Errorf("before the second try is started, %d paise are charged; want two renewals", cost)
 	}
 	run(second)
@@ -54,9 +54,9 @@ func TestFailedRowsOfABulkRenewalAreTriedAgain(t *testing.T) {
 	}
 	third := b.Post(first+"/again", nil).Location
 	b.Get(third).Shows(t, http.StatusOK, "None of the rows can be renewed.", "has been renewed already")
-	b.Post(second+"/again", nil).Sends(t, second)
+	b.Post(second+"/again", nil).RedirectsTo(t, second)
 	b.Get(second).Shows(t, http.StatusOK, "None of its rows can be tried again.")
-	if cost := before - w.Money(me)[0]; cost != 3*199_00 {
+	if cost := before - w.WalletPaise(me)[0]; cost != 3*199_00 {
 		t.Errorf("in the end %d paise are charged; want three renewals", cost)
 	}
 	for outcome, want := range map[string]float64{"done": 3, "refused": 1, "in_review": 0, "cancelled": 0} {
@@ -69,7 +69,7 @@ func TestFailedRowsOfABulkRenewalAreTriedAgain(t *testing.T) {
 	}
 
 	other := w.NewOperator("Another", access.AllPermissions)
-	stranger := w.As(t, w.Person(t, "stranger", login.Owner, other.OperatorID))
+	stranger := w.SignIn(t, w.NewLogin(t, "stranger", login.Owner, other.OperatorID))
 	stranger.Post(first+"/again", nil).Shows(t, http.StatusNotFound)
-	w.Audited()
+	w.CheckAudit()
 }

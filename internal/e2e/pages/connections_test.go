@@ -48,10 +48,10 @@ func TestConnections_SilentOnesKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	const most = 16
 	w := e2e.NewEnv(t, fmt.Sprintf("server.max_connections=%d", most))
-	panel := w.As(t, w.Line.Operator)
+	panel := w.SignIn(t, w.Demo.Operator)
 	balance := func() *http.Request { return w.Request(e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}) }
 	home := func() *http.Request {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At("/panel/"), nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL("/panel/"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestConnections_SilentOnesKeepNobodyOut(t *testing.T) {
 	person.ask(home())
 	w.HTTP.CloseIdleConnections()
 
-	listeners := []string{strings.TrimPrefix(w.At(""), "https://"), strings.TrimPrefix(w.Line.PlainURL, "http://")}
+	listeners := []string{strings.TrimPrefix(w.URL(""), "https://"), strings.TrimPrefix(w.Demo.PlainURL, "http://")}
 	for i := range 2 * most {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(1+i%8), byte(1+i%3))}}
 		silent, err := dialer.DialContext(t.Context(), "tcp", listeners[i%2])
@@ -71,7 +71,7 @@ func TestConnections_SilentOnesKeepNobodyOut(t *testing.T) {
 		}
 		t.Cleanup(func() { silent.Close() })
 	}
-	w.Until("silent connections take all the room", func() bool { return w.Metric("coax_http_connections") >= most })
+	w.WaitUntil("silent connections take all the room", func() bool { return w.Metric("coax_http_connections") >= most })
 
 	newSteady(t, w, nil).ask(balance())
 	newSteady(t, w, panel.HTTP.Jar).ask(home())

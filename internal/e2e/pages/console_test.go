@@ -16,13 +16,13 @@ var formVoucher = regexp.MustCompile(`name="once" value="([A-Z2-7]{12})"`)
 
 func TestAFormThatIsSentTwiceMovesMoneyOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	b := w.As(t, w.Person(t, "fina", login.Finance, 0))
+	b := w.SignIn(t, w.NewLogin(t, "fina", login.Finance, 0))
 	wallet := w.OperatorPage("/wallet")
 
 	topUp := url.Values{"form": {"top-up"}, "amount": {"₹1,250.50"}, "reference": {"NEFT-77"}}
-	b.Post(wallet+"/top-up", topUp).Sends(t, wallet)
+	b.Post(wallet+"/top-up", topUp).RedirectsTo(t, wallet)
 	b.Get(wallet).Shows(t, http.StatusOK, "₹1,250.50 were credited. The wallet now holds ₹11,250.50.", "Top-up NEFT-77")
-	b.Post(wallet+"/top-up", topUp).Sends(t, wallet)
+	b.Post(wallet+"/top-up", topUp).RedirectsTo(t, wallet)
 	b.Get(wallet).Shows(t, http.StatusOK, "This was done before, so nothing was moved now.", "₹11,250.50")
 	topUp.Set("amount", "9.00")
 	b.Post(wallet+"/top-up", topUp).Shows(t, http.StatusUnprocessableEntity, "NEFT-77 was used before", `value="9.00"`)
@@ -32,8 +32,8 @@ func TestAFormThatIsSentTwiceMovesMoneyOnce(t *testing.T) {
 		t.Fatal("the form for adjustments has no voucher")
 	}
 	adjust := url.Values{"form": {"adjust"}, "direction": {"take"}, "amount": {"250.50"}, "reason": {"Entered too high"}, "once": {voucher[1]}}
-	b.Post(wallet+"/adjust", adjust).Sends(t, wallet)
-	b.Post(wallet+"/adjust", adjust).Sends(t, wallet)
+	b.Post(wallet+"/adjust", adjust).RedirectsTo(t, wallet)
+	b.Post(wallet+"/adjust", adjust).RedirectsTo(t, wallet)
 	b.Get(wallet).Shows(t, http.StatusOK, "This form was sent before", "₹11,000.00")
 	adjust.Del("once")
 	b.Post(wallet+"/adjust", adjust).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
@@ -42,11 +42,11 @@ func TestAFormThatIsSentTwiceMovesMoneyOnce(t *testing.T) {
 
 func TestMoneyAboveTheSetAmountTakesTwoPeople(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=100.00")
-	maker, checker := w.As(t, w.Person(t, "maker", login.Finance, 0)), w.As(t, w.Person(t, "checker", login.Finance, 0))
+	maker, checker := w.SignIn(t, w.NewLogin(t, "maker", login.Finance, 0)), w.SignIn(t, w.NewLogin(t, "checker", login.Finance, 0))
 	wallet := w.OperatorPage("/wallet")
 	propose := func(reference string) {
 		t.Helper()
-		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).Sends(t, wallet)
+		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).RedirectsTo(t, wallet)
 	}
 
 	propose("R-1")
@@ -57,16 +57,16 @@ func TestMoneyAboveTheSetAmountTakesTwoPeople(t *testing.T) {
 		t.Error("somebody is offered to approve their own proposal")
 	}
 	checker.Get("/console/").Shows(t, http.StatusOK, "Top up the wallet", "₹100.01")
-	checker.Post("/console/approvals/1/approve", nil).Sends(t, "/console/approvals")
+	checker.Post("/console/approvals/1/approve", nil).RedirectsTo(t, "/console/approvals")
 	checker.Get("/console/approvals").Shows(t, http.StatusOK, "Approved, and carried out with that.", "R-1", "maker (web)", "checker (web)")
 	checker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
 	maker.Get(wallet).Shows(t, http.StatusOK, "₹10,100.01")
 
 	propose("R-2")
 	checker.Post("/console/approvals/2/decline", nil).Shows(t, http.StatusUnprocessableEntity, "Say why")
-	checker.Post("/console/approvals/2/decline", url.Values{"reason": {"There is no such payment."}}).Sends(t, "/console/approvals")
+	checker.Post("/console/approvals/2/decline", url.Values{"reason": {"There is no such payment."}}).RedirectsTo(t, "/console/approvals")
 	propose("R-3")
-	maker.Post("/console/approvals/3/withdraw", url.Values{"reason": {"Typed it wrong."}}).Sends(t, "/console/approvals")
+	maker.Post("/console/approvals/3/withdraw", url.Values{"reason": {"Typed it wrong."}}).RedirectsTo(t, "/console/approvals")
 	checker.Get("/console/approvals").Shows(t, http.StatusOK, "Declined", "There is no such payment.", "Withdrawn", "Typed it wrong.")
 	maker.Get(wallet).Shows(t, http.StatusOK, "₹10,100.01")
 }
@@ -75,9 +75,9 @@ func TestMoneyAboveTheSetAmountTakesTwoPeople(t *testing.T) {
 // there again, in its own form only, once it was given.
 func TestAStepUpLosesNothingThatWasTyped(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	who := w.Person(t, "fina", login.Finance, 0)
-	b := w.As(t, who)
-	w.Pass(6 * time.Minute)
+	who := w.NewLogin(t, "fina", login.Finance, 0)
+	b := w.SignIn(t, who)
+	w.Advance(6 * time.Minute)
 	wallet := w.OperatorPage("/wallet")
 	stopped := b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"777.00"}, "reference": {"NEFT-78"}})
 	stopped.Shows(t, http.StatusForbidden, `name="form.amount" value="777.00"`)
@@ -91,7 +91,7 @@ func TestAStepUpLosesNothingThatWasTyped(t *testing.T) {
 
 func TestAPageAboutNothingIsNotThere(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	b := w.As(t, w.Line.Admin)
+	b := w.SignIn(t, w.Demo.Admin)
 	for _, path := range []string{
 		"/console/operators/4711", "/console/operators/4711/wallet", "/console/operators/one", "/console/operators?after=nowhere",
 		w.OperatorPage("/keys/4711"), "/console/staff/4711",
@@ -120,7 +120,7 @@ func TestAPageOffersWhatItsVisitorMayDo(t *testing.T) {
 	}
 	form := regexp.MustCompile(`<form[^>]* method="post" action="` + w.OperatorPage("") + `(/[^"]*)"`)
 	for role, want := range offers {
-		b := w.As(t, w.Person(t, "a-"+string(role), role, 0))
+		b := w.SignIn(t, w.NewLogin(t, "a-"+string(role), role, 0))
 		got := map[string]bool{}
 		for _, page := range pages {
 			for _, found := range form.FindAllStringSubmatch(b.Get(w.OperatorPage(page)).Shows(t, http.StatusOK).Body, -1) {

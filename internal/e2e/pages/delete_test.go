@@ -21,8 +21,8 @@ import (
 // 30 days it can be opened again as it was.
 func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	me := w.Rich("Sagar Cable", "500")
-	owner := w.As(t, w.Person(t, "sagar", login.Owner, me.OperatorID))
+	me := w.NewFundedOperator("Sagar Cable", "500")
+	owner := w.SignIn(t, w.NewLogin(t, "sagar", login.Owner, me.OperatorID))
 	owner.Get("/panel/").Shows(t, http.StatusOK)
 	id := strconv.FormatInt(me.OperatorID, 10)
 	page := "/console/operators/" + id
@@ -35,7 +35,7 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	}
 
 	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance} {
-		b := w.As(t, w.Person(t, "a-"+string(role), role, 0))
+		b := w.SignIn(t, w.NewLogin(t, "a-"+string(role), role, 0))
 		if strings.Contains(b.Get(page).Shows(t, http.StatusOK).Body, page+"/delete") {
 			t.Errorf("%s is offered to delete an operator", role)
 		}
@@ -43,15 +43,15 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 		b.Post(page+"/delete", url.Values{"form": {"delete"}, "operator": {id}}).Shows(t, http.StatusForbidden)
 	}
 
-	administrator := w.Line.Admin
-	b := w.As(t, administrator)
+	administrator := w.Demo.Admin
+	b := w.SignIn(t, administrator)
 	b.Get(page).Shows(t, http.StatusOK, "Delete this operator")
 	b.Get(page+"/delete").Shows(t, http.StatusOK, "Sagar Cable", "The wallet still has ₹500.00.", "can undo this for 30 days")
 	for _, typed := range []string{"", "1", "Sagar Cable"} {
 		b.Post(page+"/delete", url.Values{"form": {"delete"}, "operator": {typed}}).
 			Shows(t, http.StatusUnprocessableEntity, "Type "+id+", the id of this operator.")
 	}
-	w.Pass(6 * time.Minute)
+	w.Advance(6 * time.Minute)
 	confirmed := url.Values{"form": {"delete"}, "operator": {id}}
 	b.Post(page+"/delete", confirmed).Shows(t, http.StatusForbidden, `action="/step-up"`)
 	if got := status(); got != subscription.OperatorActive {
@@ -63,15 +63,15 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	if _, err := w.Admin.Adjust(t.Context(), me.OperatorID, money.Paise(-500_00), "paid out"); err != nil {
 		t.Fatal(err)
 	}
-	b.Post(page+"/delete", confirmed).Sends(t, page)
+	b.Post(page+"/delete", confirmed).RedirectsTo(t, page)
 	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is deleted.", "This account was deleted.", page+"/undelete")
 	if got := status(); got != subscription.OperatorDeleted {
 		t.Fatalf("deleted, it is %s", got)
 	}
 
 	// Twice is as once, and nothing is offered any more.
-	b.Post(page+"/delete", confirmed).Sends(t, page)
-	b.Get(page+"/delete").Sends(t, page)
+	b.Post(page+"/delete", confirmed).RedirectsTo(t, page)
+	b.Get(page+"/delete").RedirectsTo(t, page)
 	if strings.Contains(b.Get(page).Body, page+"/delete") {
 		t.Error("a deleted operator can be deleted")
 	}
@@ -86,17 +86,17 @@ func TestAnAdministratorDeletesAnOperator(t *testing.T) {
 	}
 
 	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance} {
-		c := w.As(t, w.Person(t, "b-"+string(role), role, 0))
+		c := w.SignIn(t, w.NewLogin(t, "b-"+string(role), role, 0))
 		if strings.Contains(c.Get(page).Shows(t, http.StatusOK).Body, page+"/undelete") {
 			t.Errorf("%s is offered to undelete an operator", role)
 		}
 		c.Post(page+"/undelete", url.Values{"form": {"undelete"}}).Shows(t, http.StatusForbidden)
 	}
-	b.Post(page+"/undelete", url.Values{"form": {"undelete"}}).Sends(t, page)
+	b.Post(page+"/undelete", url.Values{"form": {"undelete"}}).RedirectsTo(t, page)
 	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is open again.", page+"/delete")
 	w.Expect("its key, again", e2e.Call{As: me, Path: e2e.Balance}, fault.OK)
 	if got := status(); got != subscription.OperatorActive {
 		t.Errorf("undeleted, it is %s", got)
 	}
-	w.Audited()
+	w.CheckAudit()
 }

@@ -18,11 +18,11 @@ func TestSigningInAndOut(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
-	b.Get("/").Sends(t, "/sign-in")
+	b.Get("/").RedirectsTo(t, "/sign-in")
 	b.Get("/sign-in").Shows(t, http.StatusOK, `action="/sign-in"`, `name="password"`)
-	b.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+	b.Get("/panel/").RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 
-	in := b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
+	in := b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
 	cookie := in.Header.Get("Set-Cookie")
 	for _, flag := range []string{"__Host-coax=", "; Path=/", "; HttpOnly", "; Secure", "; SameSite=Lax"} {
 		if !strings.Contains(cookie, flag) {
@@ -32,25 +32,25 @@ func TestSigningInAndOut(t *testing.T) {
 	if all := in.Header.Values("Set-Cookie"); strings.Contains(strings.Join(all, "\n"), "Domain") || len(all) != 2 {
 		t.Errorf("cookies %q; want the session's and the browser's, for this host alone", all)
 	}
-	b.Get("/").Sends(t, "/panel/")
-	b.Get("/sign-in").Sends(t, "/panel/")
+	b.Get("/").RedirectsTo(t, "/panel/")
+	b.Get("/sign-in").RedirectsTo(t, "/panel/")
 	b.Get("/panel/").Shows(t, http.StatusOK, "Demo Operator", "Demo Cable", "₹10,000.00")
 
 	// What was a session is none any more, for whoever has copied its cookie too.
 	stolen := in.Header.Get("Set-Cookie")[len("__Host-coax="):]
 	stolen, _, _ = strings.Cut(stolen, ";")
-	b.Post("/sign-out", nil).Sends(t, "/sign-in")
+	b.Post("/sign-out", nil).RedirectsTo(t, "/sign-in")
 	b.Get("/sign-in").Shows(t, http.StatusOK, "You are signed out.")
 	if strings.Contains(b.Get("/sign-in").Body, "You are signed out.") {
 		t.Error("the notice is shown twice")
 	}
-	b.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
-	thief, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At("/panel/"), nil)
+	b.Get("/panel/").RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
+	thief, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL("/panel/"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	thief.Header.Set("Cookie", "__Host-coax="+stolen)
-	w.Browser(t).Send(thief).Sends(t, "/sign-in?to=%2Fpanel%2F")
+	w.Browser(t).Send(thief).RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 }
 
 // Somebody who was going somewhere gets there, if it is a page of ours.
@@ -66,7 +66,7 @@ func TestSigningInLeadsWhereOneWasGoing(t *testing.T) {
 		if strings.Contains(shown.Body, "evil") {
 			t.Errorf("the page to sign in repeats %q", to)
 		}
-		b.Post("/sign-in", url.Values{"username": {w.Line.Operator.Username}, "password": {w.Line.Operator.Password}, "to": {to}}).Sends(t, want)
+		b.Post("/sign-in", url.Values{"username": {w.Demo.Operator.Username}, "password": {w.Demo.Operator.Password}, "to": {to}}).RedirectsTo(t, want)
 	}
 }
 
@@ -74,10 +74,10 @@ func TestAWrongPasswordTellsNothingAndIsThrottled(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
-	wrong := b.SignIn(w.Line.Operator.Username, "not the password").Shows(t, http.StatusUnprocessableEntity, "The username or the password is wrong.")
+	wrong := b.SignIn(w.Demo.Operator.Username, "not the password").Shows(t, http.StatusUnprocessableEntity, "The username or the password is wrong.")
 	unknown := b.SignIn("nobody-here", "not the password").Shows(t, http.StatusUnprocessableEntity, "The username or the password is wrong.")
 	same := func(p e2e.Page, name string) string { return strings.ReplaceAll(p.Body, `value="`+name+`"`, "") }
-	if same(wrong, w.Line.Operator.Username) != same(unknown, "nobody-here") {
+	if same(wrong, w.Demo.Operator.Username) != same(unknown, "nobody-here") {
 		t.Error("the page tells whether there is such a username")
 	}
 	if strings.Contains(wrong.Body, "not the password") {
@@ -85,7 +85,7 @@ func TestAWrongPasswordTellsNothingAndIsThrottled(t *testing.T) {
 	}
 	var got e2e.Page
 	for range 30 {
-		if got = b.SignIn(w.Line.Operator.Username, "not the password"); got.Status == http.StatusTooManyRequests {
+		if got = b.SignIn(w.Demo.Operator.Username, "not the password"); got.Status == http.StatusTooManyRequests {
 			break
 		}
 	}
@@ -94,17 +94,17 @@ func TestAWrongPasswordTellsNothingAndIsThrottled(t *testing.T) {
 		t.Error("it does not say how long to wait")
 	}
 	// The right one does not help now; the API is another matter.
-	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Shows(t, http.StatusTooManyRequests)
+	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).Shows(t, http.StatusTooManyRequests)
 	w.Expect("the operator's API key meanwhile", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
-	w.Pass(16 * time.Minute)
-	b.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
+	w.Advance(16 * time.Minute)
+	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
 }
 
 // Another site's page may make our visitor's browser post here; it is not done.
 func TestAFormFromAnotherSiteIsRefused(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	for name, header := range map[string]http.Header{
 		"cross-site":                {"Sec-Fetch-Site": {"cross-site"}},
 		"a sibling":                 {"Sec-Fetch-Site": {"same-site"}},
@@ -127,12 +127,12 @@ func TestPagesAndAPIShareNoCredentials(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
-	b.SignIn(w.Line.APIKey, w.Line.APISecret).Shows(t, http.StatusUnprocessableEntity)
+	b.SignIn(w.Demo.APIKey, w.Demo.APISecret).Shows(t, http.StatusUnprocessableEntity)
 	signed := w.Request(e2e.Call{As: w.DemoCaller(), Path: "/panel/"})
-	b.Send(signed).Sends(t, "/sign-in?to=%2Fpanel%2F")
+	b.Send(signed).RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 
-	in := w.As(t, w.Line.Operator)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At(e2e.Balance), nil)
+	in := w.SignIn(t, w.Demo.Operator)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL(e2e.Balance), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,74 +149,74 @@ func TestPagesAndAPIShareNoCredentials(t *testing.T) {
 func TestASessionEndsWhenItIsNotUsedAndAfterItsTime(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.idle=10m", "panel.absolute=1h")
-	idle := w.As(t, w.Line.Operator)
-	w.Pass(11 * time.Minute)
-	idle.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+	idle := w.SignIn(t, w.Demo.Operator)
+	w.Advance(11 * time.Minute)
+	idle.Get("/panel/").RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 
-	busy := w.As(t, w.Line.Operator)
+	busy := w.SignIn(t, w.Demo.Operator)
 	for range 7 {
 		busy.Get("/panel/").Shows(t, http.StatusOK)
-		w.Pass(8 * time.Minute)
+		w.Advance(8 * time.Minute)
 	}
-	w.Pass(8 * time.Minute)
-	busy.Get("/panel/").Sends(t, "/sign-in?to=%2Fpanel%2F")
+	w.Advance(8 * time.Minute)
+	busy.Get("/panel/").RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 }
 
 func TestAnOperatorSeesNobodyElsesWorld(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	other := w.NewOperator("Other Cable", access.AllPermissions)
-	b := w.As(t, w.Person(t, "other-owner", login.Owner, other.OperatorID))
+	b := w.SignIn(t, w.NewLogin(t, "other-owner", login.Owner, other.OperatorID))
 	got := b.Get("/panel/").Shows(t, http.StatusOK, "Other Cable", "₹0.00")
 	if strings.Contains(got.Body, "Demo Cable") || strings.Contains(got.Body, "10,000") {
 		t.Errorf("another operator's page shows the demo's:\n%s", got.Body)
 	}
 	b.Get("/console/").Shows(t, http.StatusForbidden)
-	w.As(t, w.Line.Admin).Get("/console/").Shows(t, http.StatusOK, "Demo Administrator", ">2<")
+	w.SignIn(t, w.Demo.Admin).Get("/console/").Shows(t, http.StatusOK, "Demo Administrator", ">2<")
 }
 
 func TestASecondFactorIsSetUpAndAskedFor(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
 	b := w.Browser(t)
-	b.SignIn(w.Line.Admin.Username, w.Line.Admin.Password).Sends(t, "/account/second-factor")
-	b.Get("/console/").Sends(t, "/account/second-factor")
+	b.SignIn(w.Demo.Admin.Username, w.Demo.Admin.Password).RedirectsTo(t, "/account/second-factor")
+	b.Get("/console/").RedirectsTo(t, "/account/second-factor")
 
 	// A mistyped code does not make the visitor scan another picture.
 	b.Get("/account/second-factor").Shows(t, http.StatusOK, "A password alone is not enough for your login.")
 	b.Post("/account/second-factor/offer", nil).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
-	offer := b.Post("/account/second-factor/offer", url.Values{"password": {w.Line.Admin.Password}}).Shows(t, http.StatusOK)
-	ticket := offer.Hidden().Get("ticket")
-	key := e2e.OfferedKey.FindStringSubmatch(offer.Body)[1]
+	offer := b.Post("/account/second-factor/offer", url.Values{"password": {w.Demo.Admin.Password}}).Shows(t, http.StatusOK)
+	ticket := offer.HiddenFields().Get("ticket")
+	key := e2e.TOTPKeyPattern.FindStringSubmatch(offer.Body)[1]
 	offered := regexp.MustCompile(`name="offered" value="([^"]+)"`).FindStringSubmatch(offer.Body)[1]
-	b.Post("/account/second-factor", url.Values{"code": {e2e.CodeAt(t, key, w.Now())}}).Shows(t, http.StatusUnprocessableEntity, "Start again")
+	b.Post("/account/second-factor", url.Values{"code": {e2e.TOTPCode(t, key, w.Now())}}).Shows(t, http.StatusUnprocessableEntity, "Start again")
 	again := b.Post("/account/second-factor", url.Values{"code": {"000000"}, "ticket": {ticket}, "offered": {strings.ReplaceAll(offered, "&amp;", "&")}})
 	again.Shows(t, http.StatusUnprocessableEntity, "The code is wrong", key)
-	codes := b.Post("/account/second-factor", url.Values{"ticket": {again.Hidden().Get("ticket")}, "code": {e2e.CodeAt(t, key, w.Now())}}).Shows(t, http.StatusOK, `download="coax-recovery-codes.txt"`)
+	codes := b.Post("/account/second-factor", url.Values{"ticket": {again.HiddenFields().Get("ticket")}, "code": {e2e.TOTPCode(t, key, w.Now())}}).Shows(t, http.StatusOK, `download="coax-recovery-codes.txt"`)
 	recovery := regexp.MustCompile(`<code>([^<]+)</code>`).FindAllStringSubmatch(codes.Body, -1)
 	if len(recovery) != 10 {
 		t.Fatalf("%d recovery codes are shown; want 10\n%s", len(recovery), codes.Body)
 	}
 	b.Get("/console/").Shows(t, http.StatusOK)
 
-	w.Pass(time.Minute)
+	w.Advance(time.Minute)
 	next := w.Browser(t)
-	next.SignIn(w.Line.Admin.Username, w.Line.Admin.Password).Sends(t, "/sign-in/code")
-	next.Get("/console/").Sends(t, "/sign-in/code")
+	next.SignIn(w.Demo.Admin.Username, w.Demo.Admin.Password).RedirectsTo(t, "/sign-in/code")
+	next.Get("/console/").RedirectsTo(t, "/sign-in/code")
 	next.Post("/sign-in/code", url.Values{"code": {"000000"}}).Shows(t, http.StatusUnprocessableEntity, "The code is wrong")
-	next.Post("/sign-in/code", url.Values{"code": {e2e.CodeAt(t, key, w.Now())}}).Sends(t, "/")
+	next.Post("/sign-in/code", url.Values{"code": {e2e.TOTPCode(t, key, w.Now())}}).RedirectsTo(t, "/")
 	next.Get("/console/").Shows(t, http.StatusOK)
 
 	// Without the telephone: a recovery code, once.
 	for i, want := range []string{"/", ""} {
 		lost := w.Browser(t)
-		lost.SignIn(w.Line.Admin.Username, w.Line.Admin.Password).Sends(t, "/sign-in/code")
+		lost.SignIn(w.Demo.Admin.Username, w.Demo.Admin.Password).RedirectsTo(t, "/sign-in/code")
 		got := lost.Post("/sign-in/code", url.Values{"code": {recovery[0][1]}})
 		if got.Location != want {
 			t.Errorf("a recovery code, use %d: %d to %q; want %q", i+1, got.Status, got.Location, want)
 		}
 	}
 	// It is required of this role, and cannot be taken away.
-	next.Post("/account/second-factor/remove", url.Values{"password": {w.Line.Admin.Password}, "code": {recovery[1][1]}}).
+	next.Post("/account/second-factor/remove", url.Values{"password": {w.Demo.Admin.Password}, "code": {recovery[1][1]}}).
 		Shows(t, http.StatusUnprocessableEntity, "A second factor is required for your login.")
 }

@@ -23,7 +23,7 @@ func TestExport_CustomerNameIsNeverAFormula(t *testing.T) {
 			t.Fatalf("activate %q: %s", name, got.Raw)
 		}
 	}
-	file := w.As(t, w.Line.Operator).Get("/panel/transactions/export/csv").Shows(t, http.StatusOK)
+	file := w.SignIn(t, w.Demo.Operator).Get("/panel/transactions/export/csv").Shows(t, http.StatusOK)
 	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(file.Body, "\ufeff"))).ReadAll()
 	if err != nil || len(rows) != 1+len(names) {
 		t.Fatalf("%d rows, %v:\n%s", len(rows), err, file.Body)

@@ -20,8 +20,8 @@ import (
 // copied is a browser with a copy of another's cookies.
 func copied(t *testing.T, b *e2e.Browser) *e2e.Browser {
 	t.Helper()
-	thief := b.W.Browser(t)
-	at, err := url.Parse(b.W.At("/"))
+	thief := b.Env.Browser(t)
+	at, err := url.Parse(b.Env.URL("/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func attack(t *testing.T, b *e2e.Browser, password string, more ...string) {
 				t.Errorf("%s with %v offers a second factor", path, form)
 			}
 		}
-		if _, err := b.W.Node.Store.PurgeTries(t.Context(), b.W.Now().Add(time.Hour), 1000); err != nil {
+		if _, err := b.Env.Node.Store.PurgeTries(t.Context(), b.Env.Now().Add(time.Hour), 1000); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,35 +79,35 @@ func options(t *testing.T, page e2e.Page) string {
 func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "panel.origin=https://panel.example.com")
-	for _, who := range []demo.Login{w.Line.Operator, w.Line.Admin} {
-		b := w.As(t, who)
+	for _, who := range []demo.Login{w.Demo.Operator, w.Demo.Admin} {
+		b := w.SignIn(t, who)
 		attack(t, b, "not the password")
 		thief := copied(t, b)
 		for range 9 {
 			thief.Post("/account/second-factor/offer", url.Values{"password": {"not the password"}}).Shows(t, http.StatusUnprocessableEntity)
 		}
-		thief.Post("/account/recovery-codes", url.Values{"password": {"not the password"}}).Sends(t, "/sign-in") // the tenth
-		b.Get("/account/").Sends(t, "/sign-in?to=%2Faccount%2F")
-		b = w.As(t, who)
-		key, _ := b.Enrol()
-		w.Pass(time.Minute)
-		code := func() string { return e2e.CodeAt(t, key, w.Now()) }
+		thief.Post("/account/recovery-codes", url.Values{"password": {"not the password"}}).RedirectsTo(t, "/sign-in") // the tenth
+		b.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
+		b = w.SignIn(t, who)
+		key, _ := b.EnrolTOTP()
+		w.Advance(time.Minute)
+		code := func() string { return e2e.TOTPCode(t, key, w.Now()) }
 
 		// The first passkey, by the code.
 		device := passkeytest.New(t, "https://panel.example.com")
 		offer := b.Post("/account/passkeys/new", url.Values{"name": {"Phone <1>"}, "password": {who.Password}, "code": {code()}}).Shows(t, http.StatusOK, "Phone &lt;1&gt;")
-		form := offer.Hidden()
+		form := offer.HiddenFields()
 		form.Set("credential", string(device.Create(options(t, offer))))
-		b.Post("/account/passkeys", form).Sends(t, "/account/")
+		b.Post("/account/passkeys", form).RedirectsTo(t, "/account/")
 		shown := b.Get("/account/").Shows(t, http.StatusOK, "The passkey is added", "Phone &lt;1&gt;", "panel.example.com", "never used")
 		remove := passkeyRemove.FindString(shown.Body)
 
 		// A sign-in, and the copy of its cookie while it is fresh.
-		w.Pass(time.Minute)
+		w.Advance(time.Minute)
 		other := w.Browser(t)
-		other.SignIn(who.Username, who.Password).Sends(t, "/sign-in/code")
+		other.SignIn(who.Username, who.Password).RedirectsTo(t, "/sign-in/code")
 		page := other.Get("/sign-in/code").Shows(t, http.StatusOK, "Use a passkey instead of a code")
-		other.Post("/sign-in/code", url.Values{"passkey": {string(device.Use(options(t, page)))}}).Sends(t, "/")
+		other.Post("/sign-in/code", url.Values{"passkey": {string(device.Use(options(t, page)))}}).RedirectsTo(t, "/")
 		other.Get("/account/").Shows(t, http.StatusOK, "Since you last signed in, how you sign in was changed.", "Codes from an app were set up on", "The passkey Phone &lt;1&gt; was added on")
 		thief = copied(t, other)
 		attack(t, other, who.Password, remove)
@@ -125,38 +125,38 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 				t.Errorf("%s: %d to %q; want it signed out", what, got.Status, got.Location)
 			}
 		}
-		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).Sends(t, "/account/")
+		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).RedirectsTo(t, "/account/")
 		if strings.Contains(other.Get("/account/").Body, "Since you last signed in") {
 			t.Error("what was taken notice of is told again")
 		}
 
 		// A step-up by the passkey, and the removal of both.
-		w.Pass(6 * time.Minute)
+		w.Advance(6 * time.Minute)
 		page = other.Get("/step-up?to=%2Faccount%2F").Shows(t, http.StatusOK)
-		other.Post("/step-up", url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}, "to": {"/account/"}}).Sends(t, "/account/")
+		other.Post("/step-up", url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}, "to": {"/account/"}}).RedirectsTo(t, "/account/")
 		page = other.Get(remove).Shows(t, http.StatusOK, "Phone &lt;1&gt;")
-		other.Post(remove, url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}}).Sends(t, "/account/")
-		other.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {code()}}).Sends(t, "/account/")
+		other.Post(remove, url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}}).RedirectsTo(t, "/account/")
+		other.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {code()}}).RedirectsTo(t, "/account/")
 		if person, err := w.Admin.LoginNamed(context.Background(), who.Username); err != nil || person.SecondFactor() {
 			t.Errorf("removed, the login is %+v, %v", person, err)
 		}
 		// The session that made the changes cannot hide them.
-		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).Sends(t, "/account/")
-		next := w.As(t, who)
+		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).RedirectsTo(t, "/account/")
+		next := w.SignIn(t, who)
 		next.Get("/account/").Shows(t, http.StatusOK, "New recovery codes were made on", "Codes from an app were removed on", "The passkey Phone &lt;1&gt; was removed on")
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // A second factor that the console takes away takes passkeys along, and its person is told.
 func TestSecondFactor_ResetTakesPasskeysAndIsTold(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "panel.origin=https://panel.example.com")
-	who := w.Person(t, "meena", login.Viewer, 0)
-	b := w.As(t, who)
+	who := w.NewLogin(t, "meena", login.Viewer, 0)
+	b := w.SignIn(t, who)
 	device := passkeytest.New(t, "https://panel.example.com")
 	offer := b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {who.Password}}).Shows(t, http.StatusOK)
-	form := offer.Hidden()
+	form := offer.HiddenFields()
 	form.Set("credential", string(device.Create(options(t, offer))))
 	b.Post("/account/passkeys", form).Shows(t, http.StatusOK, "Keep your recovery codes")
 	person, err := w.Admin.LoginNamed(t.Context(), "meena")
@@ -164,19 +164,19 @@ func TestSecondFactor_ResetTakesPasskeysAndIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := "/console/staff/" + strconv.FormatInt(person.ID, 10)
-	staff := w.As(t, w.Line.Admin)
+	staff := w.SignIn(t, w.Demo.Admin)
 	staff.Get(at).Shows(t, http.StatusOK, "Take the second factor away")
-	staff.Post(at+"/reset-second-factor", nil).Sends(t, at)
-	b.Get("/account/").Sends(t, "/sign-in?to=%2Faccount%2F")
-	w.As(t, who).Get("/console/").Shows(t, http.StatusOK, "Your second factor was taken away on", "web:"+w.Line.Admin.Username)
-	w.Audited()
+	staff.Post(at+"/reset-second-factor", nil).RedirectsTo(t, at)
+	b.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
+	w.SignIn(t, who).Get("/console/").Shows(t, http.StatusOK, "Your second factor was taken away on", "web:"+w.Demo.Admin.Username)
+	w.CheckAudit()
 }
 
 // Where the address is a number, the page says why no passkey can be made.
 func TestPasskeys_NeedAName(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	b.Get("/account/passkeys/new").Shows(t, http.StatusOK, "Passkeys need an address with a name", "https://localhost:")
-	b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {w.Line.Operator.Password}}).Shows(t, http.StatusUnprocessableEntity, "Passkeys need an address with a name")
+	b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {w.Demo.Operator.Password}}).Shows(t, http.StatusUnprocessableEntity, "Passkeys need an address with a name")
 }

@@ -24,11 +24,11 @@ func TestFailedAuthentication_ShowsWhoseFailures(t *testing.T) {
 	if _, err := w.Admin.AllowAddress(t.Context(), neighbour.OperatorID, "2001:db8:7::9"); err != nil {
 		t.Fatal(err)
 	}
-	staff, owner := w.As(t, w.Line.Admin), w.As(t, w.Line.Operator)
-	other := w.As(t, w.Person(t, "neighbour", login.Owner, neighbour.OperatorID))
+	staff, owner := w.SignIn(t, w.Demo.Admin), w.SignIn(t, w.Demo.Operator)
+	other := w.SignIn(t, w.NewLogin(t, "neighbour", login.Owner, neighbour.OperatorID))
 	const page, keys = "/console/failed-authentication", "/panel/keys"
 	staff.Get(page).Shows(t, http.StatusOK, "No call failed to authenticate", "No address was throttled")
-	log := &securityReader{t: t, read: w.Logged.String}
+	log := &securityReader{t: t, read: w.Log.String}
 	log.skip()
 
 	from := func(as e2e.Caller, address string) e2e.Call {
@@ -89,18 +89,18 @@ func TestFailedAuthentication_ShowsWhoseFailures(t *testing.T) {
 	t.Run("in a browser", func(t *testing.T) {
 		e2e.StoreIndependent(t)
 		for who, shown := range map[demo.Login]struct{ at, name string }{
-			w.Line.Admin: {page, "console-failed-authentication"}, w.Line.Operator: {keys, "panel-failed-authentication"},
+			w.Demo.Admin: {page, "console-failed-authentication"}, w.Demo.Operator: {keys, "panel-failed-authentication"},
 		} {
 			tab := looktest.New(t)
 			tabSignIn(w, tab, who)
 			tab.Sees("Home")
-			tab.Open(w.At(shown.at))
+			tab.Open(w.URL(shown.at))
 			tab.Sees("2001:db8:7::/64")
 			tab.Check(shown.name)
 		}
 	})
 
-	w.Pass(time.Minute)
+	w.Advance(time.Minute)
 	w.Expect("after Retry-After", from(neighbour, "2001:db8:7::9"), fault.OK)
 	staff.Get(page).Shows(t, http.StatusOK, "No call failed to authenticate", "Throttled in the last 24 hours", "2001:db8:7::/64", "Neighbour Cable")
 	owner.Get(keys).Shows(t, http.StatusOK, "2001:db8:7::/64", "Not throttled", "throttled once in the last 24 hours")

@@ -17,7 +17,7 @@ func TestPagesTakeNoPathFromTheAPI(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	for _, path := range []string{"/", "/sign-in", "/panel/", "/console/", "/account/", "/static/style.css", "/favicon.ico"} {
-		w.Expect("plain HTTP to "+path, e2e.Call{Base: w.Line.PlainURL, Path: path}, fault.HTTPSRequired)
+		w.Expect("plain HTTP to "+path, e2e.Call{Base: w.Demo.PlainURL, Path: path}, fault.HTTPSRequired)
 	}
 	for _, path := range []string{
 		"/sign-inn", "/sign-out/x", "/panels", "/pane", "/consol/", "/staticx", "/step-up/x", "//", "//panel/", "/%70anel/", "/Panel/", "/api/v1", "/index.html",
@@ -33,7 +33,7 @@ func TestPagesAndAPIAreThrottledApart(t *testing.T) {
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1")
 	w.Expect("a key that is none", e2e.Call{As: e2e.Caller{Key: "cxk_" + strings.Repeat("0", 32), Secret: "x"}, Path: e2e.Balance}, fault.InvalidAPIKey)
 	w.Expect("the next call from here", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.TooManyFailedAttempts)
-	w.As(t, w.Line.Operator).Get("/panel/").Shows(t, http.StatusOK)
+	w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK)
 }
 
 // A proxy that ends TLS is believed about who comes and how; nobody else is.
@@ -41,8 +41,8 @@ func TestPagesBehindAProxy(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.trusted_proxies=127.0.0.1/32")
 	through := func(header http.Header) *http.Request {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.Line.PlainURL+"/sign-in",
-			strings.NewReader(url.Values{"username": {w.Line.Operator.Username}, "password": {w.Line.Operator.Password}}.Encode()))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.Demo.PlainURL+"/sign-in",
+			strings.NewReader(url.Values{"username": {w.Demo.Operator.Username}, "password": {w.Demo.Operator.Password}}.Encode()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,8 @@ func TestPagesBehindAProxy(t *testing.T) {
 		return request
 	}
 	b := w.Browser(t)
-	b.Send(through(http.Header{"X-Forwarded-Proto": {"https"}, "X-Forwarded-For": {"198.51.100.9, 203.0.113.7"}})).Sends(t, "/")
-	person, err := w.Admin.LoginNamed(t.Context(), w.Line.Operator.Username)
+	b.Send(through(http.Header{"X-Forwarded-Proto": {"https"}, "X-Forwarded-For": {"198.51.100.9, 203.0.113.7"}})).RedirectsTo(t, "/")
+	person, err := w.Admin.LoginNamed(t.Context(), w.Demo.Operator.Username)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,12 @@ func TestAPageWithAScriptOfItsOwnIsFound(t *testing.T) {
 		"<p><script>go()</script>", "<SCRIPT type=module>\n go()</SCRIPT>", `<script src="a"></script><script> go()</script>`, `<p style="a">`, "<p\nSTYLE='a'>",
 		"<style>", `<a onclick="go()">`, "<a\n\tonClick=go()>", `<p>on and on</p><a once onload="go()">`, `<a href="JavaScript:go()">`,
 	} {
-		if e2e.InlineThing(body) == "" {
+		if e2e.FindInlineCode(body) == "" {
 			t.Errorf("in %q nothing is found", body)
 		}
 	}
 	for _, body := range []string{`<script src="/static/a.js" defer></script><p>It goes on = and on.</p>`, "<p>style</p>", `<link rel="stylesheet">`} {
-		if found := e2e.InlineThing(body); found != "" {
+		if found := e2e.FindInlineCode(body); found != "" {
 			t.Errorf("in %q %q is found", body, found)
 		}
 	}

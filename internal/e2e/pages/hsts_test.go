@@ -23,7 +23,7 @@ func TestHSTS_EveryAnswerOverTLSAndNoneOverPlainHTTP(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.hsts_include_subdomains=true", "limits.failed_auth_per_minute=2")
 	const want = "max-age=31536000; includeSubDomains"
-	service, err := url.Parse(w.Line.BaseURL)
+	service, err := url.Parse(w.Demo.BaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestHSTS_EveryAnswerOverTLSAndNoneOverPlainHTTP(t *testing.T) {
 			t.Errorf("%s over TLS: %d with Strict-Transport-Security %q; want %d with %q", row.what, status, got, row.status, want)
 		}
 		for name, address := range map[string]string{
-			"the plain listener": strings.TrimPrefix(w.Line.PlainURL, "http://"), "the TLS listener": service.Host,
+			"the plain listener": strings.TrimPrefix(w.Demo.PlainURL, "http://"), "the TLS listener": service.Host,
 		} {
 			if status, got := exchange(address, false, row.message); status != http.StatusForbidden || got != "" {
 				t.Errorf("%s over plain HTTP to %s: %d with Strict-Transport-Security %q; want 403 without", row.what, name, status, got)
@@ -97,7 +97,7 @@ func TestHSTS_EveryAnswerOverTLSAndNoneOverPlainHTTP(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/nothing"} {
-		if _, got := exchange(strings.TrimPrefix(w.Line.InternalURL, "http://"), false, get(path)); got != "" {
+		if _, got := exchange(strings.TrimPrefix(w.Demo.InternalURL, "http://"), false, get(path)); got != "" {
 			t.Errorf("%s on the internal listener, which is plain HTTP: Strict-Transport-Security %q; want none", path, got)
 		}
 	}

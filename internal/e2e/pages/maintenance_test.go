@@ -28,22 +28,22 @@ func maintain(t *testing.T, w *e2e.Env, on bool) {
 // continues it; then every row is renewed once.
 func TestMaintenance_BulkRenewalWaitsForItsOperator(t *testing.T) {
 	w := e2e.NewEnv(t)
-	me, ids := w.Customers(6)
-	before := w.Money(me)[0]
-	b, staff := w.As(t, w.Line.Operator), w.As(t, w.Line.Admin)
+	me, ids := w.NewSubscribers(6)
+	before := w.WalletPaise(me)[0]
+	b, staff := w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.Demo.Admin)
 	draft := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids[5:]}).Location
 	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids[:5]}).Location
-	w.Steer("status", `{"mode":"slow"}`)
-	b.Post(list+"/start", nil).Sends(t, list)
+	w.ControlSimulator("status", `{"mode":"slow"}`)
+	b.Post(list+"/start", nil).RedirectsTo(t, list)
 	maintain(t, w, true)
-	w.Steer("status", `{"mode":"up"}`)
+	w.ControlSimulator("status", `{"mode":"up"}`)
 
 	const stopped = "New operations are stopped for maintenance."
 	b.Get("/panel/").Shows(t, http.StatusOK, stopped)
 	b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids[5:]}).Shows(t, http.StatusUnprocessableEntity, stopped+" Nothing was charged; try again later.")
-	b.Post(draft+"/start", nil).Sends(t, draft)
+	b.Post(draft+"/start", nil).RedirectsTo(t, draft)
 	b.Get(draft).Shows(t, http.StatusOK, stopped+" Nothing was charged; try again later.")
-	b.Post(list+"/continue", nil).Sends(t, list)
+	b.Post(list+"/continue", nil).RedirectsTo(t, list)
 	b.Get(list).Shows(t, http.StatusOK, stopped+" Nothing was charged; try again later.", "It was interrupted, and waits for you")
 	staff.Get("/console/health").Shows(t, http.StatusOK, "Maintenance mode is on: no new operations anywhere.</strong> Since "+w.Now().In(subscription.IST).Format("2 Jan 2006, 15:04")+", by test: Restore of the store", "Bulk renewals that wait for their operators")
 	if got := w.Metric("coax_bulk_jobs_interrupted"); got != 1 {
@@ -62,13 +62,13 @@ func TestMaintenance_BulkRenewalWaitsForItsOperator(t *testing.T) {
 	if file := b.Get(list + "/csv").Body; !strings.Contains(file, "Waits for confirmation") || strings.Contains(file, "Queued") {
 		t.Errorf("the file does not say that rows wait:\n%s", file)
 	}
-	b.Post(list+"/continue", nil).Sends(t, list)
-	w.Until("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
-	b.Get(list).Shows(t, http.StatusOK, "Continued by web:"+w.Line.Operator.Username)
-	if cost := before - w.Money(me)[0]; cost != 5*199_00 {
+	b.Post(list+"/continue", nil).RedirectsTo(t, list)
+	w.WaitUntil("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
+	b.Get(list).Shows(t, http.StatusOK, "Continued by web:"+w.Demo.Operator.Username)
+	if cost := before - w.WalletPaise(me)[0]; cost != 5*199_00 {
 		t.Errorf("%d paise were charged; want five renewals", cost)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // What the counter and the console show in maintenance. A form that is refused keeps what
@@ -77,18 +77,18 @@ func TestMaintenance_InABrowser(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	_, ids := w.Customers(3)
-	b := w.As(t, w.Line.Operator)
+	_, ids := w.NewSubscribers(3)
+	b := w.SignIn(t, w.Demo.Operator)
 	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("Good day")
-	w.Steer("status", `{"mode":"slow"}`)
-	b.Post(list+"/start", nil).Sends(t, list)
+	w.ControlSimulator("status", `{"mode":"slow"}`)
+	b.Post(list+"/start", nil).RedirectsTo(t, list)
 	maintain(t, w, true)
-	w.Steer("status", `{"mode":"up"}`)
+	w.ControlSimulator("status", `{"mode":"up"}`)
 
-	tab.Open(w.At("/panel/activate"))
+	tab.Open(w.URL("/panel/activate"))
 	tab.Sees("New operations are stopped for maintenance.")
 	tab.Fill("Full name", "Meena Iyer")
 	tab.Fill("Mobile", "9812345678")
@@ -101,30 +101,30 @@ func TestMaintenance_InABrowser(t *testing.T) {
 		t.Errorf("the form has %q, %q, %q; want what was typed", name, mobile, plan)
 	}
 	tab.Check("panel-maintenance-activate")
-	tab.Open(w.At("/panel/subscribers/" + ids[0] + "/renew"))
+	tab.Open(w.URL("/panel/subscribers/" + ids[0] + "/renew"))
 	tab.Sees("Nothing was charged; try again later.")
 	tab.Check("panel-maintenance-renew")
-	tab.Open(w.At(list))
+	tab.Open(w.URL(list))
 	tab.Sees("It was interrupted, and waits for you")
 	tab.Check("panel-maintenance-bulk")
 
 	console := looktest.New(t)
-	tabSignIn(w, console, w.Line.Admin)
+	tabSignIn(w, console, w.Demo.Admin)
 	console.Sees("Restore of the store")
 	console.Check("console-maintenance-home")
-	console.Open(w.At("/console/health"))
+	console.Open(w.URL("/console/health"))
 	console.Sees("Bulk renewals that wait for their operators")
 	console.Check("console-maintenance-health")
 
 	maintain(t, w, false)
-	tab.Open(w.At(list))
+	tab.Open(w.URL(list))
 	tab.Press("Stop")
 	tab.Sees("What had not begun is cancelled.")
-	tab.Open(w.At("/account/"))
+	tab.Open(w.URL("/account/"))
 	tab.Press("हिन्दी")
 	tab.Sees("आपका खाता")
 	maintain(t, w, true)
-	tab.Open(w.At("/panel/activate"))
+	tab.Open(w.URL("/panel/activate"))
 	tab.Sees("रखरखाव के कारण नए काम रुके हैं।")
 	tab.Check("panel-maintenance-hindi")
 }

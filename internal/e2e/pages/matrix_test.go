@@ -36,26 +36,26 @@ func visitors(t *testing.T, w *e2e.Env) []visitor {
 		}}, b})
 	}
 	owner := w.Browser(t)
-	owner.SignIn(w.Line.Operator.Username, w.Line.Operator.Password).Sends(t, "/")
-	add("an operator's owner", login.Whole, login.Owner, w.Line.LCOID, owner)
+	owner.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
+	add("an operator's owner", login.Whole, login.Owner, w.Demo.LCOID, owner)
 
 	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance, login.Administrator} {
-		who := w.Person(t, "the-"+string(role), role, 0)
+		who := w.NewLogin(t, "the-"+string(role), role, 0)
 		b := w.Browser(t)
 		first := b.SignIn(who.Username, who.Password)
 		if role == login.Finance || role == login.Administrator {
-			first.Sends(t, "/account/second-factor")
-			b.Enrol()
+			first.RedirectsTo(t, "/account/second-factor")
+			b.EnrolTOTP()
 			// Another browser, with the same person's password and no code.
 			halfway := w.Browser(t)
-			halfway.SignIn(who.Username, who.Password).Sends(t, "/sign-in/code")
+			halfway.SignIn(who.Username, who.Password).RedirectsTo(t, "/sign-in/code")
 			add(string(role)+" who owes a code", login.NeedsCode, role, 0, halfway)
-			bare := w.Person(t, "bare-"+string(role), role, 0)
+			bare := w.NewLogin(t, "bare-"+string(role), role, 0)
 			without := w.Browser(t)
-			without.SignIn(bare.Username, bare.Password).Sends(t, "/account/second-factor")
+			without.SignIn(bare.Username, bare.Password).RedirectsTo(t, "/account/second-factor")
 			add(string(role)+" without a second factor", login.NeedsTOTP, role, 0, without)
 		} else {
-			first.Sends(t, "/")
+			first.RedirectsTo(t, "/")
 		}
 		add(string(role), login.Whole, role, 0, b)
 	}
@@ -63,14 +63,14 @@ func visitors(t *testing.T, w *e2e.Env) []visitor {
 	for _, role := range []login.Role{login.Viewer, login.Owner} {
 		made := admin.NewLogin{Username: "new-" + string(role), Name: "New", Role: role}
 		if role == login.Owner {
-			made.OperatorID = w.Line.LCOID
+			made.OperatorID = w.Demo.LCOID
 		}
 		_, password, err := w.Admin.CreateLogin(context.Background(), made)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b := w.Browser(t)
-		b.SignIn(made.Username, password).Sends(t, "/account/password")
+		b.SignIn(made.Username, password).RedirectsTo(t, "/account/password")
 		add(string(role)+" with somebody else's password", login.NeedsPassword, role, made.OperatorID, b)
 	}
 	return list
@@ -90,7 +90,7 @@ func TestEveryRouteDoesToEverybodyWhatItsRuleSays(t *testing.T) {
 		path := pathPlace.ReplaceAllString(route.Path, "1")
 		for _, visitor := range people {
 			what := route.Method + " " + route.Path + " as " + visitor.what
-			request, err := http.NewRequestWithContext(t.Context(), route.Method, w.At(path), strings.NewReader("{}"))
+			request, err := http.NewRequestWithContext(t.Context(), route.Method, w.URL(path), strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,9 +150,9 @@ func TestEveryRouteThatNeedsAStepUpAsksForIt(t *testing.T) {
 	w := e2e.NewEnv(t)
 	asked := 0
 	people := map[web.Area]*e2e.Browser{
-		web.Door: w.As(t, w.Line.Admin), web.Console: w.As(t, w.Line.Admin), web.Panel: w.As(t, w.Line.Operator),
+		web.Door: w.SignIn(t, w.Demo.Admin), web.Console: w.SignIn(t, w.Demo.Admin), web.Panel: w.SignIn(t, w.Demo.Operator),
 	}
-	w.Pass(6 * time.Minute)
+	w.Advance(6 * time.Minute)
 	for _, route := range w.Node.Site.Routes() {
 		if !route.Who.Allows(&login.Session{Stage: login.Whole, Person: personOf(w, route.Area)}) || route.Path == "/sign-out" {
 			continue
@@ -182,7 +182,7 @@ func TestEveryRouteThatNeedsAStepUpAsksForIt(t *testing.T) {
 
 func personOf(w *e2e.Env, area web.Area) login.Person {
 	if area == web.Panel {
-		return login.Person{Realm: login.Operator, Role: login.Owner, OperatorID: w.Line.LCOID}
+		return login.Person{Realm: login.Operator, Role: login.Owner, OperatorID: w.Demo.LCOID}
 	}
 	return login.Person{Realm: login.Staff, Role: login.Administrator}
 }
@@ -210,7 +210,7 @@ func TestEveryPageStandsUnderAnEntryOfTheNavigation(t *testing.T) {
 		}
 	}
 	const here = `<a href="/console/operators" aria-current="page">`
-	b := w.As(t, w.Line.Admin)
+	b := w.SignIn(t, w.Demo.Admin)
 	b.Get("/console/new-operator").Shows(t, http.StatusOK, here)
 	b.Post("/console/new-operator", nil).Shows(t, http.StatusUnprocessableEntity, here)
 }

@@ -25,7 +25,7 @@ var (
 // and the second answer says where what was made stands.
 func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	b := w.As(t, w.Line.Admin)
+	b := w.SignIn(t, w.Demo.Admin)
 	done := func(second e2e.Page, link *regexp.Regexp) {
 		t.Helper()
 		second.Shows(t, http.StatusOK, "This was done already")
@@ -39,26 +39,26 @@ func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 		b.Get(at[1]).Shows(t, http.StatusOK)
 	}
 
-	before := len(w.KeysOf(t))
-	issue := b.Get(w.OperatorPage("/keys")).Hidden()
+	before := len(w.DemoKeys(t))
+	issue := b.Get(w.OperatorPage("/keys")).HiddenFields()
 	issue.Set("form", "issue")
 	issue.Set("permission", "Get Plans")
 	b.Post(w.OperatorPage("/keys"), issue).Shows(t, http.StatusOK, "This is shown once.")
 	done(b.Post(w.OperatorPage("/keys"), issue), linkToKey)
-	if keys := w.KeysOf(t); len(keys) != before+1 {
+	if keys := w.DemoKeys(t); len(keys) != before+1 {
 		t.Errorf("there were %d keys and are %d; want one more", before, len(keys))
 	}
 	issue.Del("once")
 	b.Post(w.OperatorPage("/keys"), issue).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
 
-	rotate := url.Values{"form": {"rotate"}, "grace": {"2"}, "once": {b.Get(w.OperatorPage("/keys/1")).Hidden().Get("once")}}
+	rotate := url.Values{"form": {"rotate"}, "grace": {"2"}, "once": {b.Get(w.OperatorPage("/keys/1")).HiddenFields().Get("once")}}
 	b.Post(w.OperatorPage("/keys/1/rotate"), rotate).Shows(t, http.StatusOK, "This is shown once.")
 	done(b.Post(w.OperatorPage("/keys/1/rotate"), rotate), linkToKey)
-	if keys := w.KeysOf(t); len(keys) != before+2 {
+	if keys := w.DemoKeys(t); len(keys) != before+2 {
 		t.Errorf("a rotation that was sent twice left %d keys; want %d", len(keys), before+2)
 	}
 
-	create := b.Get(w.OperatorPage("/logins")).Hidden()
+	create := b.Get(w.OperatorPage("/logins")).HiddenFields()
 	create.Set("name", "Meera")
 	create.Set("username", "meera")
 	create.Set("role", "owner")
@@ -69,16 +69,16 @@ func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := w.OperatorPage("/logins/") + strconv.FormatInt(meera.ID, 10)
-	reset := url.Values{"form": {"reset-password"}, "once": {b.Get(one).Hidden().Get("once")}}
+	reset := url.Values{"form": {"reset-password"}, "once": {b.Get(one).HiddenFields().Get("once")}}
 	b.Post(one+"/reset-password", reset).Shows(t, http.StatusOK, "This is shown once.")
 	done(b.Post(one+"/reset-password", reset), linkToLogin)
 
-	made := b.Get("/console/new-operator").Hidden()
+	made := b.Get("/console/new-operator").HiddenFields()
 	for name, value := range map[string]string{"name": "Twice Cable", "commission": "2.5", "rate_limit": "60", "low_balance": "500"} {
 		made.Set(name, value)
 	}
 	first := b.Post("/console/new-operator", made)
-	b.Post("/console/new-operator", made).Sends(t, first.Location)
+	b.Post("/console/new-operator", made).RedirectsTo(t, first.Location)
 	b.Get(first.Location).Shows(t, http.StatusOK, "It was not made twice.")
 	operators, err := w.Admin.Operators(t.Context())
 	if err != nil {
@@ -95,20 +95,20 @@ func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 	}
 
 	plan := url.Values{"id": {"SPORTS-1"}, "name": {"Sports"}, "price": {"275.50"}, "months": {"1"}, "type": {"standard"}, "main": {"TV-BASIC"}}
-	b.Post("/console/catalogue/new", plan).Sends(t, "/console/catalogue/plans/SPORTS-1")
-	b.Post("/console/catalogue/new", plan).Sends(t, "/console/catalogue/plans/SPORTS-1")
+	b.Post("/console/catalogue/new", plan).RedirectsTo(t, "/console/catalogue/plans/SPORTS-1")
+	b.Post("/console/catalogue/new", plan).RedirectsTo(t, "/console/catalogue/plans/SPORTS-1")
 	b.Get("/console/catalogue/plans/SPORTS-1").Shows(t, http.StatusOK, "The plan is like that already.")
 	plan.Set("price", "280")
 	b.Post("/console/catalogue/new", plan).Shows(t, http.StatusUnprocessableEntity, "There is a plan with that id already.")
-	w.Audited()
+	w.CheckAudit()
 }
 
 // Of clicks that come at once, whichever is first is the one.
 func TestFormsThatAreSentAtOnceMakeOneThing(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	b := w.As(t, w.Line.Admin)
-	before := len(w.KeysOf(t))
-	issue := b.Get(w.OperatorPage("/keys")).Hidden()
+	b := w.SignIn(t, w.Demo.Admin)
+	before := len(w.DemoKeys(t))
+	issue := b.Get(w.OperatorPage("/keys")).HiddenFields()
 	issue.Set("form", "issue")
 	issue.Set("permission", "Get Plans")
 	var clicks sync.WaitGroup
@@ -125,7 +125,7 @@ func TestFormsThatAreSentAtOnceMakeOneThing(t *testing.T) {
 		}
 		answer.Shows(t, http.StatusOK, "This was done already")
 	}
-	if keys := w.KeysOf(t); secrets != 1 || len(keys) != before+1 {
+	if keys := w.DemoKeys(t); secrets != 1 || len(keys) != before+1 {
 		t.Errorf("%d secrets were shown of %d new keys; want one of one", secrets, len(keys)-before)
 	}
 }
@@ -134,10 +134,10 @@ func TestFormsThatAreSentAtOnceMakeOneThing(t *testing.T) {
 // loads the page again.
 func TestAPasswordIsReplacedOnceBySendingTheFormTwice(t *testing.T) {
 	w := e2e.NewEnv(t)
-	id := w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")
-	b := w.As(t, w.Line.Operator)
+	id := w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
+	b := w.SignIn(t, w.Demo.Operator)
 	at := "/panel/subscribers/" + id + "/password"
-	form := b.Get(at).Shows(t, http.StatusOK).Hidden()
+	form := b.Get(at).Shows(t, http.StatusOK).HiddenFields()
 	b.Post(at, form).Shows(t, http.StatusOK, "The new password holds.", "copyable-value")
 	if second := b.Post(at, form).Shows(t, http.StatusOK, "This form was sent before, and the password was replaced then."); shownOnce.MatchString(second.Body) {
 		t.Error("another password is shown")
@@ -151,12 +151,12 @@ func TestAPasswordIsReplacedOnceBySendingTheFormTwice(t *testing.T) {
 
 func TestAListThatIsSentTwiceIsOneBulkRenewal(t *testing.T) {
 	w := e2e.NewEnv(t)
-	id := w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")
-	b := w.As(t, w.Line.Operator)
-	once := b.Get("/panel/bulk").Shows(t, http.StatusOK).Hidden().Get("once")
+	id := w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
+	b := w.SignIn(t, w.Demo.Operator)
+	once := b.Get("/panel/bulk").Shows(t, http.StatusOK).HiddenFields().Get("once")
 	list := url.Values{"within": {"15"}, "subscriber": {id}, "once": {once}}
 	first := b.Post("/panel/bulk", list)
-	b.Post("/panel/bulk", list).Sends(t, first.Location)
+	b.Post("/panel/bulk", list).RedirectsTo(t, first.Location)
 	list.Add("subscriber", "999999")
 	if other := b.Post("/panel/bulk", list); other.Status != http.StatusSeeOther || other.Location == first.Location {
 		t.Errorf("another list leads to %d %q; want a bulk renewal of its own", other.Status, other.Location)
@@ -167,12 +167,12 @@ func TestAListThatIsSentTwiceIsOneBulkRenewal(t *testing.T) {
 // write it.
 func TestARefusalIsSaidInHindi(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=20000.00")
-	b := w.As(t, w.Person(t, "asha", login.Administrator, 0))
-	b.Post("/account/language", url.Values{"language": {"hi"}}).Sends(t, "/account/")
+	b := w.SignIn(t, w.NewLogin(t, "asha", login.Administrator, 0))
+	b.Post("/account/language", url.Values{"language": {"hi"}}).RedirectsTo(t, "/account/")
 	b.Post(w.OperatorPage("/whitelist/add"), url.Values{"form": {"add"}, "address": {"10.0.0.0/8"}}).Shows(t, http.StatusUnprocessableEntity,
 		"यह नहीं किया गया", "रेंज /24 से चौड़ी है")
 	wallet := w.OperatorPage("/wallet")
-	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"5.00"}, "reference": {"N-1"}}).Sends(t, wallet)
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"5.00"}, "reference": {"N-1"}}).RedirectsTo(t, wallet)
 	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"6.00"}, "reference": {"N-1"}}).Shows(t, http.StatusUnprocessableEntity,
 		"संदर्भ N-1 पहले, N-1 के रूप में, ₹5.00 के लिए इस्तेमाल हो चुका है")
 	b.Post(w.OperatorPage("/logins"), url.Values{

@@ -23,9 +23,9 @@ var longStay = []string{"panel.idle=24h", "panel.absolute=700h", "catalogue.max_
 // historicWorld is the world of a demo with a history.
 func historicWorld(t testing.TB) *e2e.Env {
 	t.Helper()
-	w := &e2e.Env{TB: t, Folder: t.TempDir(), Logged: &e2e.LogBuffer{}, History: true}
+	w := &e2e.Env{TB: t, Folder: t.TempDir(), Log: &e2e.LogBuffer{}, History: true}
 	w.Time.Store(time.Now().UnixMilli())
-	w.Start(slices.Concat(e2e.OwnStore(t), longStay)...)
+	w.Start(slices.Concat(e2e.NewStoreSettings(t), longStay)...)
 	t.Cleanup(func() { w.Stop() })
 	return w
 }
@@ -33,7 +33,7 @@ func historicWorld(t testing.TB) *e2e.Env {
 // grownWorld is a world whose demo's operator is the first of a store that has grown.
 func grownWorld(t testing.TB, shape growth.Shape) *e2e.Env {
 	t.Helper()
-	w := &e2e.Env{TB: t, Folder: t.TempDir(), Logged: &e2e.LogBuffer{}}
+	w := &e2e.Env{TB: t, Folder: t.TempDir(), Log: &e2e.LogBuffer{}}
 	w.Time.Store(time.Now().UnixMilli())
 	masterKey, err := access.NewMasterKey()
 	if err != nil {
@@ -87,16 +87,16 @@ var noPages = map[string]string{
 // something that there is, and the lists in every way that they can be asked for.
 func pacedPages(t testing.TB, w *e2e.Env) (pages []paced) {
 	t.Helper()
-	people := map[web.Area]*e2e.Browser{web.Panel: w.As(t, w.Line.Operator), web.Console: w.As(t, w.Line.Admin)}
+	people := map[web.Area]*e2e.Browser{web.Panel: w.SignIn(t, w.Demo.Operator), web.Console: w.SignIn(t, w.Demo.Admin)}
 	people[web.Door] = people[web.Panel]
-	about := w.Somethings(t, people[web.Panel])
+	about := w.SampleRoutes(t, people[web.Panel])
 	for _, route := range w.Node.Site.Routes() {
 		if route.Method != http.MethodGet || noPages[route.Path] != "" {
 			continue
 		}
 		path := route.Path
 		for _, one := range about {
-			path = strings.Replace(path, one.Place, one.Value, 1)
+			path = strings.Replace(path, one.Pattern, one.Path, 1)
 		}
 		if strings.Contains(path, "{") {
 			t.Errorf("%s is about something that is not known here: add it to somethings, or to noPages", route.Path)
@@ -108,7 +108,7 @@ func pacedPages(t testing.TB, w *e2e.Env) (pages []paced) {
 		}
 		pages = append(pages, paced{path, by})
 	}
-	for area, paths := range w.WaysToAsk(about[0].Value[len("/panel/subscribers/"):]) {
+	for area, paths := range w.ListQueries(about[0].Path[len("/panel/subscribers/"):]) {
 		for _, path := range paths {
 			pages = append(pages, paced{path, people[area]})
 		}
@@ -120,7 +120,7 @@ func pacedPages(t testing.TB, w *e2e.Env) (pages []paced) {
 // timed gets a page, and says how long it took until the last of it was there.
 func (p paced) timed(t testing.TB) time.Duration {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.by.W.At(p.path), nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.by.Env.URL(p.path), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

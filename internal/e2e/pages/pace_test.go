@@ -42,7 +42,7 @@ func benchPages(b *testing.B, w *e2e.Env) {
 	for _, page := range pages {
 		page.timed(b) // templates are read when they are first needed
 	}
-	w.Pass(7 * time.Hour) // nothing is remembered for longer
+	w.Advance(7 * time.Hour) // nothing is remembered for longer
 	for _, page := range pages {
 		b.Run("page="+strings.ReplaceAll(page.path, "/", "|"), func(b *testing.B) {
 			first := milliseconds(page.anew(b))
@@ -74,7 +74,7 @@ func (p paced) anew(t testing.TB) time.Duration {
 	}
 	took := time.Hour
 	for range tries {
-		p.by.W.Pass(6 * time.Minute)
+		p.by.Env.Advance(6 * time.Minute)
 		took = min(took, p.timed(t))
 	}
 	return took
@@ -104,13 +104,13 @@ func slowest(all []paceOf, most int) string {
 func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
 	t.Parallel()
 	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 1, Named: true})
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	const chart, waiting = "Spent, last 30 days", `hx-get="/panel/" hx-trigger="load"`
 	first := b.Get("/panel/").Shows(t, http.StatusOK, waiting, "are being added up", "5,999 active subscribers", "Expiring next")
 	if strings.Contains(first.Body, chart) || strings.Contains(first.Body, "fall due in 7 days") {
 		t.Errorf("the page has figures that nobody waited for:\n%s", first.Body)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.At("/panel/"), nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL("/panel/"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
 	if again := b.Get("/panel/").Shows(t, http.StatusOK, chart, "Expiring next"); strings.Contains(again.Body, waiting) {
 		t.Error("figures that are known by now are sent for once more")
 	}
-	w.Pass(2 * time.Hour)
+	w.Advance(2 * time.Hour)
 	b.Get("/panel/").Shows(t, http.StatusOK, waiting, `href="/panel/?figures=yes"`)
 	b.Get("/panel/?figures=yes").Shows(t, http.StatusOK, chart, "Expiring next")
 }
@@ -134,21 +134,21 @@ func TestALargeOperatorsPagesInABrowser(t *testing.T) {
 	t.Parallel()
 	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})
 	without := looktest.WithoutScript(t)
-	tabSignIn(w, without, w.Line.Operator)
+	tabSignIn(w, without, w.Demo.Operator)
 	without.Sees("are being added up")
 	without.Check("panel-home-large-without-script")
 	without.Press("Show them")
 	without.Sees("Spent, last 30 days")
 
-	w.Pass(2 * time.Hour)
+	w.Advance(2 * time.Hour)
 	tab := looktest.New(t)
-	tabSignIn(w, tab, w.Line.Operator)
+	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("Spent, last 30 days")
 	tab.Sees("fall due in 7 days")
 	tab.Check("panel-home-large")
-	tab.Open(w.At("/panel/transactions?channel=web"))
+	tab.Open(w.URL("/panel/transactions?channel=web"))
 	tab.Sees("Nothing found so far")
-	if shown := w.As(t, w.Line.Operator).Get("/panel/transactions?channel=web").Body; !strings.Contains(shown, ". The next page looks further.") || strings.Contains(shown, "&lt;") {
+	if shown := w.SignIn(t, w.Demo.Operator).Get("/panel/transactions?channel=web").Body; !strings.Contains(shown, ". The next page looks further.") || strings.Contains(shown, "&lt;") {
 		t.Errorf("how far was looked is said with signs that a page is made of:\n%s", shown)
 	}
 	tab.Check("panel-transactions-so-far")
@@ -156,8 +156,8 @@ func TestALargeOperatorsPagesInABrowser(t *testing.T) {
 	tab.Sees("None fits what you search for.")
 
 	staff := looktest.New(t)
-	tabSignIn(w, staff, w.Line.Admin)
+	tabSignIn(w, staff, w.Demo.Admin)
 	staff.Sees("Good day")
-	staff.Open(w.At("/console/commission?month=" + report.Month(w.Now()).AddDate(0, -1, 0).Format("2006-01")))
+	staff.Open(w.URL("/console/commission?month=" + report.Month(w.Now()).AddDate(0, -1, 0).Format("2006-01")))
 	staff.Sees("The plans that earned most")
 }

@@ -22,10 +22,10 @@ import (
 func TestARenewalSentTwentyTimesIsChargedOnce(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
-	id := w.Activated(me, "9812345678", "BASIC-1")
-	b := w.As(t, w.Line.Operator)
-	before := w.Money(me)
-	form := b.Get("/panel/subscribers/"+id+"/renew").Shows(t, http.StatusOK, "₹199.00").Hidden()
+	id := w.Activate(me, "9812345678", "BASIC-1")
+	b := w.SignIn(t, w.Demo.Operator)
+	before := w.WalletPaise(me)
+	form := b.Get("/panel/subscribers/"+id+"/renew").Shows(t, http.StatusOK, "₹199.00").HiddenFields()
 	if form.Get("key") == "" || form.Get("amount") != "199.00" {
 		t.Fatalf("the form carries %v", form)
 	}
@@ -40,12 +40,12 @@ func TestARenewalSentTwentyTimesIsChargedOnce(t *testing.T) {
 			t.Errorf("one was sent to %q, another to %q; want all to the one transaction", where[0], one)
 		}
 	}
-	w.Until("the renewal has ended", func() bool { return strings.Contains(b.Get(where[0]).Body, "The subscriber is renewed.") })
-	if got := w.Money(me); got != [2]int64{before[0] - 19_900, 0} {
+	w.WaitUntil("the renewal has ended", func() bool { return strings.Contains(b.Get(where[0]).Body, "The subscriber is renewed.") })
+	if got := w.WalletPaise(me); got != [2]int64{before[0] - 19_900, 0} {
 		t.Errorf("the wallet went from %v to %v; want one renewal of 199.00", before, got)
 	}
-	if w.Orders() != 2 {
-		t.Errorf("the provider got %d orders; want the activation and one renewal", w.Orders())
+	if w.ProviderOrders() != 2 {
+		t.Errorf("the provider got %d orders; want the activation and one renewal", w.ProviderOrders())
 	}
 
 	// The same form, filled in otherwise, is not taken for the one that was sent.
@@ -53,21 +53,21 @@ func TestARenewalSentTwentyTimesIsChargedOnce(t *testing.T) {
 	other.Set("plan_id", "FAMILY-1")
 	other.Set("amount", "349.00")
 	again := b.Post("/panel/subscribers/"+id+"/renew", other).Shows(t, http.StatusUnprocessableEntity, "This form was sent before")
-	if key := again.Hidden().Get("key"); key == "" || key == form.Get("key") {
+	if key := again.HiddenFields().Get("key"); key == "" || key == form.Get("key") {
 		t.Errorf("the form comes back with the key %q, which stands for another purchase", key)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
-	b := w.As(t, w.Line.Operator)
-	form := b.Get("/panel/activate").Shows(t, http.StatusOK).Hidden()
+	b := w.SignIn(t, w.Demo.Operator)
+	form := b.Get("/panel/activate").Shows(t, http.StatusOK).HiddenFields()
 	for name, value := range map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1", "address": "12 Lake Road\r\nKochi", "step": "preview"} {
 		form.Set(name, value)
 	}
-	confirm := b.Post("/panel/activate", form).Shows(t, http.StatusOK, "₹9,801.00", "12 Lake Road\nKochi").Hidden()
+	confirm := b.Post("/panel/activate", form).Shows(t, http.StatusOK, "₹9,801.00", "12 Lake Road\nKochi").HiddenFields()
 	confirm.Set("step", "confirm")
 	confirm.Set("address", "12 Lake Road\r\nKochi") // as a browser sends the line break of a hidden field
 	first := b.Post("/panel/activate", confirm).Shows(t, http.StatusOK, "The subscriber is activated.", `class="copyable-value"`)
@@ -78,7 +78,7 @@ func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
 	if page := b.Get(again.Location).Shows(t, http.StatusOK, "The subscriber is activated."); strings.Contains(page.Body, "copyable-value") {
 		t.Error("the password is shown a second time")
 	}
-	if got := w.Money(me); got != [2]int64{1_000_000 - 19_900, 0} {
+	if got := w.WalletPaise(me); got != [2]int64{1_000_000 - 19_900, 0} {
 		t.Errorf("the wallet holds %v after one activation", got)
 	}
 	id := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9812345678"}).Text("customer.subscriber_id")
@@ -88,30 +88,30 @@ func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
 	b.Get("/panel/subscribers/"+id).Shows(t, http.StatusOK, "12 Lake Road\nKochi")
 
 	// The number is taken now: the form says so beside it, and keeps the rest.
-	form.Set("key", b.Get("/panel/activate").Hidden().Get("key"))
+	form.Set("key", b.Get("/panel/activate").HiddenFields().Get("key"))
 	b.Post("/panel/activate", form).Shows(t, http.StatusUnprocessableEntity, "This mobile number is registered already", `value="Asha Rao"`)
-	w.Audited()
+	w.CheckAudit()
 }
 
 func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
-	id := w.Activated(me, "9812345678", "BASIC-1")
-	b := w.As(t, w.Line.Operator)
+	id := w.Activate(me, "9812345678", "BASIC-1")
+	b := w.SignIn(t, w.Demo.Operator)
 	renew := "/panel/subscribers/" + id + "/renew"
-	form := b.Get(renew).Hidden()
+	form := b.Get(renew).HiddenFields()
 
-	w.Untouched("a price that nobody was shown", func() {
+	w.CheckUnchanged("a price that nobody was shown", func() {
 		cheap := maps.Clone(form)
 		cheap.Set("amount", "1.00")
 		b.Post(renew, cheap).Shows(t, http.StatusUnprocessableEntity, "The price has changed since it was shown.")
 	})
-	w.Untouched("a key that is not of a form", func() {
+	w.CheckUnchanged("a key that is not of a form", func() {
 		foreign := maps.Clone(form)
 		foreign.Set("key", "activate-9812345678")
 		b.Post(renew, foreign).Shows(t, http.StatusUnprocessableEntity, "Look at it again before you agree.")
 	})
-	w.Untouched("a plan that is not sold", func() {
+	w.CheckUnchanged("a plan that is not sold", func() {
 		unsold := maps.Clone(form)
 		unsold.Set("plan_id", "NO-SUCH")
 		b.Post(renew, unsold).Shows(t, http.StatusUnprocessableEntity, "This plan is not on sale.")
@@ -120,7 +120,7 @@ func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
 	if _, err := w.Admin.ChangeOperator(context.Background(), me.OperatorID, admin.OperatorChange{Status: &status}); err != nil {
 		t.Fatal(err)
 	}
-	w.Untouched("a renewal by an account that is suspended", func() {
+	w.CheckUnchanged("a renewal by an account that is suspended", func() {
 		b.Post(renew, form).Shows(t, http.StatusForbidden, "account is suspended")
 	})
 }
@@ -128,31 +128,31 @@ func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
 func TestHomeWarnsOfAWalletThatDoesNotLast(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
-	w.Activated(me, "9812345678", "BASIC-1")
-	low := w.Rich("Low Cable", "300")
-	w.Activated(low, "9812345679", "BASIC-1")
-	who := w.Person(t, "low", login.Owner, low.OperatorID)
-	w.Pass(25 * 24 * time.Hour)
+	w.Activate(me, "9812345678", "BASIC-1")
+	low := w.NewFundedOperator("Low Cable", "300")
+	w.Activate(low, "9812345679", "BASIC-1")
+	who := w.NewLogin(t, "low", login.Owner, low.OperatorID)
+	w.Advance(25 * 24 * time.Hour)
 
 	// Enough for the one who expires in five days.
-	calm := w.As(t, w.Line.Operator).Get("/panel/").Shows(t, http.StatusOK, "₹199.00 fall due in 7 days", "Asha", "/renew")
+	calm := w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK, "₹199.00 fall due in 7 days", "Asha", "/renew")
 	if strings.Contains(calm.Body, "The wallet is low.") || strings.Contains(calm.Body, "the wallet lasts until") {
 		t.Errorf("a wallet that covers everything is warned of:\n%s", calm.Body)
 	}
 	until := w.Now().Add(5 * 24 * time.Hour).In(subscription.IST).Format("2 Jan 2006")
-	w.As(t, who).Get("/panel/").Shows(t, http.StatusOK, "The wallet is low.",
+	w.SignIn(t, who).Get("/panel/").Shows(t, http.StatusOK, "The wallet is low.",
 		"₹199.00 fall due in 7 days; the wallet lasts until "+until+". For the next 30 days, ₹98.00 are missing.")
 }
 
 func TestAWalletThatIsTooSmallIsSaidBeforeAnythingIsBought(t *testing.T) {
 	w := e2e.NewEnv(t)
-	poor := w.Rich("Poor Cable", "100")
-	b := w.As(t, w.Person(t, "poor", login.Owner, poor.OperatorID))
-	form := b.Get("/panel/activate").Hidden()
+	poor := w.NewFundedOperator("Poor Cable", "100")
+	b := w.SignIn(t, w.NewLogin(t, "poor", login.Owner, poor.OperatorID))
+	form := b.Get("/panel/activate").HiddenFields()
 	for name, value := range map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1"} {
 		form.Set(name, value)
 	}
-	w.Untouched("an activation that the wallet does not cover", func() {
+	w.CheckUnchanged("an activation that the wallet does not cover", func() {
 		for _, step := range []string{"preview", "confirm"} {
 			form.Set("step", step)
 			b.Post("/panel/activate", form).Shows(t, http.StatusUnprocessableEntity, "The wallet holds ₹99.00 less than that.", `value="9812345678"`)
@@ -162,15 +162,15 @@ func TestAWalletThatIsTooSmallIsSaidBeforeAnythingIsBought(t *testing.T) {
 
 func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
 	w := e2e.NewEnv(t)
-	id := w.Activated(w.DemoCaller(), "9812345678", "BASIC-1")
-	transaction := w.Transaction(w.DemoCaller(), "activate-9812345678").Text("transaction_id")
-	other := w.Rich("Other Cable", "1000")
-	b := w.As(t, w.Person(t, "stranger", login.Owner, other.OperatorID))
+	id := w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
+	transaction := w.LookUp(w.DemoCaller(), "activate-9812345678").Text("transaction_id")
+	other := w.NewFundedOperator("Other Cable", "1000")
+	b := w.SignIn(t, w.NewLogin(t, "stranger", login.Owner, other.OperatorID))
 	for _, path := range []string{"/panel/subscribers/" + id, "/panel/subscribers/" + id + "/renew", "/panel/subscribers/" + id + "/advance-renew",
 		"/panel/subscribers/" + id + "/password", "/panel/transactions/" + transaction} {
 		b.Get(path).Shows(t, http.StatusNotFound, "There is no such page.")
 	}
-	w.Untouched("forms about somebody else's subscriber", func() {
+	w.CheckUnchanged("forms about somebody else's subscriber", func() {
 		for _, path := range []string{"/renew", "/advance-renew", "/password"} {
 			b.Post("/panel/subscribers/"+id+path, url.Values{"plan_id": {"BASIC-1"}, "amount": {"199.00"}, "key": {"web-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}}).
 				Shows(t, http.StatusNotFound, "There is no such page.")
@@ -179,7 +179,7 @@ func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
 	if found := b.Get("/panel/subscribers?q=9812345678").Shows(t, http.StatusOK, "Nobody fits this search"); strings.Contains(found.Body, id) {
 		t.Error("a search shows another operator's subscriber")
 	}
-	w.As(t, w.Line.Operator).Get("/panel/transactions/"+transaction).Shows(t, http.StatusOK, transaction)
+	w.SignIn(t, w.Demo.Operator).Get("/panel/transactions/"+transaction).Shows(t, http.StatusOK, transaction)
 }
 
 // What is bought on a page is in the request log beside the calls of programs, with
@@ -187,16 +187,16 @@ func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
 func TestAnOrderFromAPageIsInTheRequestLog(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
-	id := w.Activated(me, "9812345678", "BASIC-1")
-	b := w.As(t, w.Line.Operator)
+	id := w.Activate(me, "9812345678", "BASIC-1")
+	b := w.SignIn(t, w.Demo.Operator)
 	renew := "/panel/subscribers/" + id + "/renew"
-	form, unsold := b.Get(renew).Hidden(), b.Get(renew).Hidden()
+	form, unsold := b.Get(renew).HiddenFields(), b.Get(renew).HiddenFields()
 	b.Post(renew, form)
 	b.Post(renew, form)
 	unsold.Set("plan_id", "NO-SUCH")
 	b.Post(renew, unsold)
-	w.Script("9812345678", "reject")
-	failed := b.Get("/panel/subscribers/" + id + "/advance-renew?plan_id=FAMILY-1").Hidden()
+	w.ScriptProvider("9812345678", "reject")
+	failed := b.Get("/panel/subscribers/" + id + "/advance-renew?plan_id=FAMILY-1").HiddenFields()
 	b.Post("/panel/subscribers/"+id+"/advance-renew", failed)
 
 	search := func(q requestlog.Query) []requestlog.Entry {
@@ -219,7 +219,7 @@ func TestAnOrderFromAPageIsInTheRequestLog(t *testing.T) {
 			t.Errorf("an order is in the log as %+v", e)
 		}
 	}
-	by := w.Line.Operator.Username
+	by := w.Demo.Operator.Username
 	if want := []seen{
 		{"/panel/subscribers/" + id + "/advance-renew", failed.Get("key"), by, http.StatusBadGateway, fault.ProviderError},
 		{renew, unsold.Get("key"), by, http.StatusUnprocessableEntity, fault.InvalidPlan},
@@ -243,7 +243,7 @@ func TestTheRequestLogSaysHowLongItKeeps(t *testing.T) {
 		"720h": "in the last 30 days", "36h": "in the last 36 hours", "0s": "The request log is switched off.",
 	} {
 		w := e2e.NewEnv(t, "request_log.keep="+keep)
-		b := w.As(t, w.Line.Operator)
+		b := w.SignIn(t, w.Demo.Operator)
 		page := b.Get("/panel/requests").Shows(t, http.StatusOK, want)
 		for _, path := range []string{"/panel/keys", "/panel/signature"} {
 			if off := strings.Contains(b.Get(path).Shows(t, http.StatusOK).Body, "The request log is switched off."); off != (keep == "0s") {

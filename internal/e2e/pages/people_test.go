@@ -39,14 +39,14 @@ const suspendedText = "the operator&#39;s account is suspended, so you can look 
 // the panel is refused, and no page offers one.
 func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 	w := e2e.NewEnv(t)
-	me, ids := w.Customers(2)
-	b := w.As(t, w.Line.Operator)
+	me, ids := w.NewSubscribers(2)
+	b := w.SignIn(t, w.Demo.Operator)
 	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
-	password := b.Get("/panel/subscribers/" + ids[0] + "/password").Hidden()
+	password := b.Get("/panel/subscribers/" + ids[0] + "/password").HiddenFields()
 	setStatus(t, w, me.OperatorID, subscription.OperatorInactive)
 
 	tried := 0
-	w.Untouched("forms of a suspended operator", func() {
+	w.CheckUnchanged("forms of a suspended operator", func() {
 		for _, route := range w.Node.Site.Routes() {
 			if !route.Changes() {
 				continue
@@ -63,7 +63,7 @@ func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 	if tried < 20 {
 		t.Errorf("only %d routes of the panel change something: the list is not the whole one", tried)
 	}
-	for _, path := range []string{"/panel/", "/panel/subscribers", "/panel/subscribers/" + ids[0], "/panel/bulk", list, "/panel/keys", "/panel/keys/" + fmt.Sprint(me.ID), "/panel/people", "/panel/people/" + fmt.Sprint(loginID(t, w, w.Line.Operator.Username)), "/panel/transactions", "/panel/statement"} {
+	for _, path := range []string{"/panel/", "/panel/subscribers", "/panel/subscribers/" + ids[0], "/panel/bulk", list, "/panel/keys", "/panel/keys/" + fmt.Sprint(me.ID), "/panel/people", "/panel/people/" + fmt.Sprint(loginID(t, w, w.Demo.Operator.Username)), "/panel/transactions", "/panel/statement"} {
 		page := b.Get(path).Shows(t, http.StatusOK, "Suspended: read only.", "ask your MSO to activate the account again")
 		for _, form := range strings.Split(page.Body, `<form`)[1:] {
 			if strings.Contains(form[:strings.Index(form, ">")], `method="post" action="/panel/`) {
@@ -77,55 +77,55 @@ func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 		}
 	}
 	b.Get("/panel/statement/export/csv").Shows(t, http.StatusOK)
-	b.Post("/account/language", url.Values{"language": {"hi"}}).Sends(t, "/account/")
+	b.Post("/account/language", url.Values{"language": {"hi"}}).RedirectsTo(t, "/account/")
 	b.Get("/panel/").Shows(t, http.StatusOK, "खाता निलंबित: केवल देखना।")
-	b.Post("/account/language", url.Values{"language": {"en"}}).Sends(t, "/account/")
-	b.Post("/account/password", url.Values{"password": {w.Line.Operator.Password}, "new_password": {"monsoon ferry lamp"}, "repeated_password": {"monsoon ferry lamp"}}).Sends(t, "/account/")
-	b.Post("/sign-out", nil).Sends(t, "/sign-in")
-	b.SignIn(w.Line.Operator.Username, "monsoon ferry lamp").Sends(t, "/")
+	b.Post("/account/language", url.Values{"language": {"en"}}).RedirectsTo(t, "/account/")
+	b.Post("/account/password", url.Values{"password": {w.Demo.Operator.Password}, "new_password": {"monsoon ferry lamp"}, "repeated_password": {"monsoon ferry lamp"}}).RedirectsTo(t, "/account/")
+	b.Post("/sign-out", nil).RedirectsTo(t, "/sign-in")
+	b.SignIn(w.Demo.Operator.Username, "monsoon ferry lamp").RedirectsTo(t, "/")
 
 	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
 	if page := b.Get("/panel/subscribers/" + ids[0]); strings.Contains(page.Body, "Suspended: read only.") || !strings.Contains(page.Body, "/renew") {
 		t.Error("after reactivation the page is as if the operator were suspended")
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // A bulk renewal that runs when its operator is suspended waits until the operator's own
 // people continue it; then every row is renewed once.
 func TestSuspendedOperator_BulkRenewalWaitsForConfirmation(t *testing.T) {
 	w := e2e.NewEnv(t)
-	me, ids := w.Customers(6)
-	before := w.Money(me)[0]
-	b, staff := w.As(t, w.Line.Operator), w.As(t, w.Line.Admin)
+	me, ids := w.NewSubscribers(6)
+	before := w.WalletPaise(me)[0]
+	b, staff := w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.Demo.Admin)
 	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
-	w.Steer("status", `{"mode":"slow"}`)
-	b.Post(list+"/start", nil).Sends(t, list)
+	w.ControlSimulator("status", `{"mode":"slow"}`)
+	b.Post(list+"/start", nil).RedirectsTo(t, list)
 	setStatus(t, w, me.OperatorID, subscription.OperatorInactive)
-	w.Steer("status", `{"mode":"up"}`)
+	w.ControlSimulator("status", `{"mode":"up"}`)
 	b.Post(list+"/continue", nil).Shows(t, http.StatusForbidden, suspendedText)
 	staff.Get("/console/health").Shows(t, http.StatusOK, "Bulk renewals that wait for their operators", "suspension")
 
 	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
 	b.Get(list).Shows(t, http.StatusOK, "It was interrupted, and waits for you", "when this account was suspended", "Continue", "Stop")
-	w.Pass(10 * time.Minute)
+	w.Advance(10 * time.Minute)
 	b.Get(list).Shows(t, http.StatusOK, "It was interrupted, and waits for you")
-	b.Post(list+"/continue", nil).Sends(t, list)
-	w.Until("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
-	if cost := before - w.Money(me)[0]; cost != 6*199_00 {
+	b.Post(list+"/continue", nil).RedirectsTo(t, list)
+	w.WaitUntil("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
+	if cost := before - w.WalletPaise(me)[0]; cost != 6*199_00 {
 		t.Errorf("%d paise were charged; want six renewals", cost)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // Which pages and forms the roles of an operator's people have.
 func TestOperatorRoles_OpenTheirPagesOnly(t *testing.T) {
 	w := e2e.NewEnv(t)
-	_, ids := w.Customers(1)
+	_, ids := w.NewSubscribers(1)
 	one := "/panel/subscribers/" + ids[0]
-	people := map[login.Role]*e2e.Browser{login.Owner: w.As(t, w.Line.Operator)}
+	people := map[login.Role]*e2e.Browser{login.Owner: w.SignIn(t, w.Demo.Operator)}
 	for _, role := range []login.Role{login.Counter, login.ReadOnly} {
-		people[role] = w.As(t, w.Person(t, "the-"+string(role), role, w.Line.LCOID))
+		people[role] = w.SignIn(t, w.NewLogin(t, "the-"+string(role), role, w.Demo.LCOID))
 	}
 	for _, row := range []struct {
 		path string
@@ -143,8 +143,8 @@ func TestOperatorRoles_OpenTheirPagesOnly(t *testing.T) {
 		}
 	}
 	// The counter sells; who only looks is refused, and offered nothing.
-	form := people[login.Counter].Get(one + "/renew").Hidden()
-	w.Untouched("a renewal by who may only look", func() {
+	form := people[login.Counter].Get(one + "/renew").HiddenFields()
+	w.CheckUnchanged("a renewal by who may only look", func() {
 		people[login.ReadOnly].Post(one+"/renew", form).Shows(t, http.StatusForbidden, "Your login does not open this page.")
 		people[login.ReadOnly].Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Shows(t, http.StatusForbidden)
 	})
@@ -159,17 +159,17 @@ func TestOperatorRoles_OpenTheirPagesOnly(t *testing.T) {
 			}
 		}
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // An owner manages the operator's own people, and nobody else's.
 func TestOwner_ManagesPeople(t *testing.T) {
 	w := e2e.NewEnv(t)
 	other := w.NewOperator("Other Cable", access.AllPermissions)
-	w.Person(t, "stranger", login.Owner, other.OperatorID)
-	w.Person(t, "clerk", login.Finance, 0)
-	b := w.As(t, w.Line.Operator)
-	form := b.Get("/panel/people").Shows(t, http.StatusOK, w.Line.Operator.Username).Hidden()
+	w.NewLogin(t, "stranger", login.Owner, other.OperatorID)
+	w.NewLogin(t, "clerk", login.Finance, 0)
+	b := w.SignIn(t, w.Demo.Operator)
+	form := b.Get("/panel/people").Shows(t, http.StatusOK, w.Demo.Operator.Username).HiddenFields()
 	if body := b.Get("/panel/people").Body; strings.Contains(body, "stranger") || strings.Contains(body, "clerk") {
 		t.Error("the list has somebody else's logins")
 	}
@@ -182,27 +182,27 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	b.Post("/panel/people", form).Shows(t, http.StatusOK, "there is one password")
 	form.Del("once")
 	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
-	form.Set("once", b.Get("/panel/people").Hidden().Get("once"))
+	form.Set("once", b.Get("/panel/people").HiddenFields().Get("once"))
 	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "there is a login ravi already")
 
 	ravi := "/panel/people/" + fmt.Sprint(loginID(t, w, "ravi"))
-	b.Post(ravi+"/role", url.Values{"role": {"readonly"}}).Sends(t, ravi)
+	b.Post(ravi+"/role", url.Values{"role": {"readonly"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/role", url.Values{"role": {"finance"}}).Shows(t, http.StatusUnprocessableEntity, "give owner, counter or readonly")
-	b.Post(ravi+"/name", url.Values{"name": {"Ravi Iyer"}}).Sends(t, ravi)
-	reset := b.Get(ravi).Shows(t, http.StatusOK, "Ravi Iyer", "Read only").Hidden()
+	b.Post(ravi+"/name", url.Values{"name": {"Ravi Iyer"}}).RedirectsTo(t, ravi)
+	reset := b.Get(ravi).Shows(t, http.StatusOK, "Ravi Iyer", "Read only").HiddenFields()
 	b.Post(ravi+"/reset-password", reset).Shows(t, http.StatusOK, "This is shown once.")
 	b.Post(ravi+"/reset-password", reset).Shows(t, http.StatusOK, "there is one password")
-	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).Sends(t, ravi)
-	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).Sends(t, ravi)
+	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).RedirectsTo(t, ravi)
+	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/reset-second-factor", nil).Shows(t, http.StatusUnprocessableEntity, "has no second factor")
 
 	// Nobody changes themself, and the last owner stays.
-	own := "/panel/people/" + fmt.Sprint(loginID(t, w, w.Line.Operator.Username))
-	w.Untouched("what an owner may not do", func() {
+	own := "/panel/people/" + fmt.Sprint(loginID(t, w, w.Demo.Operator.Username))
+	w.CheckUnchanged("what an owner may not do", func() {
 		b.Post(own+"/role", url.Values{"role": {"counter"}}).Shows(t, http.StatusUnprocessableEntity, "nobody changes their own role")
 		b.Post(own+"/access", url.Values{"disabled": {"yes"}}).Shows(t, http.StatusUnprocessableEntity, "nobody switches their own login off")
 		b.Post(own+"/reset-password", url.Values{"once": {"ABCDEFGHIJKL"}}).Shows(t, http.StatusUnprocessableEntity)
-		for _, username := range []string{"stranger", "clerk", w.Line.Admin.Username} {
+		for _, username := range []string{"stranger", "clerk", w.Demo.Admin.Username} {
 			foreign := "/panel/people/" + fmt.Sprint(loginID(t, w, username))
 			b.Get(foreign).Shows(t, http.StatusNotFound)
 			for _, what := range []string{"/name", "/role", "/access", "/reset-password", "/reset-second-factor"} {
@@ -213,10 +213,10 @@ func TestOwner_ManagesPeople(t *testing.T) {
 
 	// Once the session is not fresh, a login is disabled at once, and enabled after a
 	// step-up. The MSO's audit log has it.
-	w.Pass(6 * time.Minute)
-	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).Sends(t, ravi)
+	w.Advance(6 * time.Minute)
+	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).Shows(t, http.StatusForbidden, `action="/step-up"`)
-	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{OperatorID: w.Line.LCOID, Actor: "web:" + w.Line.Operator.Username, Most: 100})
+	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{OperatorID: w.Demo.LCOID, Actor: "web:" + w.Demo.Operator.Username, Most: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestOwner_ManagesPeople(t *testing.T) {
 			t.Errorf("%s was written down %d times; want %d", action, done[action], times)
 		}
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // An owner sees where a key was used from, and ends it at once.
@@ -240,9 +240,9 @@ func TestOwner_RevokesAKey(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	theirs := w.NewOperator("Other Cable", access.AllPermissions)
-	w.Activated(me, "9800000000", "BASIC-1")
+	w.Activate(me, "9800000000", "BASIC-1")
 	w.Expect("before", e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9800000000"}, fault.OK)
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	key := "/panel/keys/" + fmt.Sprint(me.ID)
 	b.Get("/panel/keys").Shows(t, http.StatusOK, `href="`+key+`"`)
 	page := b.Get(key).Shows(t, http.StatusOK, "127.0.0.1", "Revoke the key", "Only your MSO can issue another key.")
@@ -252,54 +252,54 @@ func TestOwner_RevokesAKey(t *testing.T) {
 		}
 	}
 	foreign := "/panel/keys/" + fmt.Sprint(theirs.ID)
-	w.Untouched("another operator's key", func() {
+	w.CheckUnchanged("another operator's key", func() {
 		b.Get(foreign).Shows(t, http.StatusNotFound)
 		b.Post(foreign+"/revoke", nil).Shows(t, http.StatusNotFound)
 	})
-	looks := w.As(t, w.Person(t, "looks", login.ReadOnly, w.Line.LCOID))
+	looks := w.SignIn(t, w.NewLogin(t, "looks", login.ReadOnly, w.Demo.LCOID))
 	if strings.Contains(looks.Get(key).Shows(t, http.StatusOK).Body, "Revoke the key") {
 		t.Error("who may only look is offered to revoke a key")
 	}
 	looks.Post(key+"/revoke", nil).Shows(t, http.StatusForbidden)
-	w.Pass(6 * time.Minute) // at once, also where the session is not fresh
-	b.Post(key+"/revoke", nil).Sends(t, "/panel/keys")
+	w.Advance(6 * time.Minute) // at once, also where the session is not fresh
+	b.Post(key+"/revoke", nil).RedirectsTo(t, "/panel/keys")
 	w.Expect("revoked", e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9800000000"}, fault.CredentialRevoked)
 	b.Post(key+"/revoke", nil).Shows(t, http.StatusUnprocessableEntity, "was revoked already")
-	w.Audited()
+	w.CheckAudit()
 }
 
 // A second factor that is required of an operator's people is set up before anything else,
 // and only staff takes the requirement back.
 func TestOperatorSecondFactor_Required(t *testing.T) {
 	w := e2e.NewEnv(t)
-	b := w.As(t, w.Line.Operator)
-	counter := w.As(t, w.Person(t, "counter", login.Counter, w.Line.LCOID))
-	b.Post("/panel/people/second-factor", nil).Sends(t, "/panel/people")
-	b.Get("/panel/").Sends(t, "/account/second-factor")
-	counter.Get("/panel/subscribers").Sends(t, "/account/second-factor")
-	key, _ := b.Enrol()
+	b := w.SignIn(t, w.Demo.Operator)
+	counter := w.SignIn(t, w.NewLogin(t, "counter", login.Counter, w.Demo.LCOID))
+	b.Post("/panel/people/second-factor", nil).RedirectsTo(t, "/panel/people")
+	b.Get("/panel/").RedirectsTo(t, "/account/second-factor")
+	counter.Get("/panel/subscribers").RedirectsTo(t, "/account/second-factor")
+	key, _ := b.EnrolTOTP()
 	b.Get("/panel/people").Shows(t, http.StatusOK, "Everybody here must have a second factor. Only your MSO can take that back.")
 	proof := func() url.Values {
-		w.Pass(time.Minute) // a code is good once
-		return url.Values{"password": {w.Line.Operator.Password}, "code": {e2e.CodeAt(t, key, w.Now())}}
+		w.Advance(time.Minute) // a code is good once
+		return url.Values{"password": {w.Demo.Operator.Password}, "code": {e2e.TOTPCode(t, key, w.Now())}}
 	}
 	b.Post("/account/second-factor/remove", proof()).Shows(t, http.StatusUnprocessableEntity, "A second factor is required for your login.")
-	counter.Enrol()
+	counter.EnrolTOTP()
 	counter.Get("/panel/subscribers").Shows(t, http.StatusOK)
 
-	staff := w.As(t, w.Line.Admin)
+	staff := w.SignIn(t, w.Demo.Admin)
 	staff.Post(w.OperatorPage("/second-factor"), url.Values{"form": {"second-factor"}, "second_factor": {"maybe"}}).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.")
-	staff.Post(w.OperatorPage("/second-factor"), url.Values{"form": {"second-factor"}, "second_factor": {"optional"}}).Sends(t, w.OperatorPage(""))
-	b.Post("/account/second-factor/remove", proof()).Sends(t, "/account/")
+	staff.Post(w.OperatorPage("/second-factor"), url.Values{"form": {"second-factor"}, "second_factor": {"optional"}}).RedirectsTo(t, w.OperatorPage(""))
+	b.Post("/account/second-factor/remove", proof()).RedirectsTo(t, "/account/")
 	b.Get("/account/").Shows(t, http.StatusOK, "Codes from an app are removed, and your other devices are signed out.")
-	w.Audited()
+	w.CheckAudit()
 }
 
 // The console makes operators' logins of every role, and changes them.
 func TestConsole_MakesOperatorRoles(t *testing.T) {
 	w := e2e.NewEnv(t)
-	staff := w.As(t, w.Line.Admin)
-	form := staff.Get(w.OperatorPage("/logins")).Shows(t, http.StatusOK, "Counter", "Read only").Hidden()
+	staff := w.SignIn(t, w.Demo.Admin)
+	form := staff.Get(w.OperatorPage("/logins")).Shows(t, http.StatusOK, "Counter", "Read only").HiddenFields()
 	for field, value := range map[string]string{"name": "Ravi", "username": "ravi", "role": "finance"} {
 		form.Set(field, value)
 	}
@@ -307,39 +307,39 @@ func TestConsole_MakesOperatorRoles(t *testing.T) {
 	form.Set("role", "readonly")
 	staff.Post(w.OperatorPage("/logins"), form).Shows(t, http.StatusOK, "This is shown once.")
 	person, err := w.Admin.LoginNamed(t.Context(), "ravi")
-	if err != nil || person.Role != login.ReadOnly || person.OperatorID != w.Line.LCOID {
+	if err != nil || person.Role != login.ReadOnly || person.OperatorID != w.Demo.LCOID {
 		t.Errorf("ravi is %+v, %v", person, err)
 	}
-	staff.Post(w.OperatorPage("/logins/"+fmt.Sprint(person.ID)+"/role"), url.Values{"form": {"role"}, "role": {"counter"}}).Sends(t, w.OperatorPage("/logins/"+fmt.Sprint(person.ID)))
-	staffForm := staff.Get("/console/staff").Hidden()
+	staff.Post(w.OperatorPage("/logins/"+fmt.Sprint(person.ID)+"/role"), url.Values{"form": {"role"}, "role": {"counter"}}).RedirectsTo(t, w.OperatorPage("/logins/"+fmt.Sprint(person.ID)))
+	staffForm := staff.Get("/console/staff").HiddenFields()
 	for field, value := range map[string]string{"name": "Uma", "username": "uma", "role": "counter"} {
 		staffForm.Set(field, value)
 	}
 	staff.Post("/console/staff", staffForm).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.")
-	w.Audited()
+	w.CheckAudit()
 }
 
 // App passwords are replaced ten times a minute at most, by whoever of the operator asks,
 // and after a step-up only.
 func TestAppPasswords_AreThrottled(t *testing.T) {
 	w := e2e.NewEnv(t)
-	_, ids := w.Customers(2)
-	people := []*e2e.Browser{w.As(t, w.Line.Operator), w.As(t, w.Person(t, "counter", login.Counter, w.Line.LCOID))}
+	_, ids := w.NewSubscribers(2)
+	people := []*e2e.Browser{w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.NewLogin(t, "counter", login.Counter, w.Demo.LCOID))}
 	for i := range admin.ResetsAMinute {
 		b, path := people[i%2], "/panel/subscribers/"+ids[i%2]+"/password"
-		b.Post(path, b.Get(path).Hidden()).Shows(t, http.StatusOK, "The new password holds.")
+		b.Post(path, b.Get(path).HiddenFields()).Shows(t, http.StatusOK, "The new password holds.")
 	}
 	path := "/panel/subscribers/" + ids[0] + "/password"
-	form := people[0].Get(path).Hidden()
-	w.Untouched("an eleventh reset", func() {
+	form := people[0].Get(path).HiddenFields()
+	w.CheckUnchanged("an eleventh reset", func() {
 		page := people[0].Post(path, form).Shows(t, http.StatusTooManyRequests, "Nothing was replaced now; try again in")
 		if page.Header.Get("Retry-After") == "" {
 			t.Error("the answer does not say when to try again")
 		}
 	})
-	w.Pass(time.Minute + time.Second)
+	w.Advance(time.Minute + time.Second)
 	people[0].Post(path, form).Shows(t, http.StatusOK, "The new password holds.")
-	w.Pass(6 * time.Minute)
+	w.Advance(6 * time.Minute)
 	people[0].Post(path, form).Shows(t, http.StatusForbidden, `action="/step-up"`)
-	w.Audited()
+	w.CheckAudit()
 }

@@ -81,8 +81,8 @@ type fields = map[string]any
 func TestSecurityLog_SignIns(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "log.security_file=")
-	who := w.Person(t, "asha", login.Finance, 0)
-	log := &securityReader{t: t, read: w.Logged.String}
+	who := w.NewLogin(t, "asha", login.Finance, 0)
+	log := &securityReader{t: t, read: w.Log.String}
 	log.skip()
 	b := w.Browser(t)
 
@@ -97,7 +97,7 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	if failed["login"] == nil || !strings.HasPrefix(failed["request_id"].(string), "req_") || failed["agent"] == nil {
 		t.Errorf("it lacks the login, the request id or the agent: %v", failed)
 	}
-	b.SignIn(who.Username, who.Password).Sends(t, "/")
+	b.SignIn(who.Username, who.Password).RedirectsTo(t, "/")
 	signedIn := log.next(fields{"event": "signed_in", "outcome": "done", "username": "asha", "factor": "password", "actor": "web:asha", "level": "INFO"})
 	session, _ := signedIn["session"].(string)
 	if len(session) != 16 {
@@ -106,35 +106,35 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	log.none("a sign-in")
 
 	// With a second factor.
-	key, codes := b.Enrol()
+	key, codes := b.EnrolTOTP()
 	log.next(fields{"event": "second_factor_set_up", "outcome": "done", "username": "asha", "session": session, "actor": "web:asha"})
 	recovery := regexp.MustCompile(`<code>([^<]+)</code>`).FindStringSubmatch(codes.Body)[1]
-	w.Pass(time.Minute)
+	w.Advance(time.Minute)
 	there := w.Browser(t)
-	there.SignIn(who.Username, who.Password).Sends(t, "/sign-in/code")
+	there.SignIn(who.Username, who.Password).RedirectsTo(t, "/sign-in/code")
 	log.next(fields{"event": "sign_in_password_accepted", "factor": "password", "username": "asha"})
 	there.Post("/sign-in/code", url.Values{"code": {"000000"}})
 	log.next(fields{"event": "sign_in_failed", "reason": "wrong code", "factor": "totp", "username": "asha"})
-	code := e2e.CodeAt(t, key, w.Now())
-	there.Post("/sign-in/code", url.Values{"code": {code}}).Sends(t, "/")
+	code := e2e.TOTPCode(t, key, w.Now())
+	there.Post("/sign-in/code", url.Values{"code": {code}}).RedirectsTo(t, "/")
 	log.next(fields{"event": "signed_in", "factor": "password, totp", "username": "asha"})
 	third := w.Browser(t)
-	third.SignIn(who.Username, who.Password).Sends(t, "/sign-in/code")
+	third.SignIn(who.Username, who.Password).RedirectsTo(t, "/sign-in/code")
 	log.next(fields{"event": "sign_in_password_accepted"})
-	third.Post("/sign-in/code", url.Values{"code": {recovery}}).Sends(t, "/")
+	third.Post("/sign-in/code", url.Values{"code": {recovery}}).RedirectsTo(t, "/")
 	log.next(fields{"event": "signed_in", "factor": "password, recovery code"})
 	log.next(fields{"event": "recovery_code_used", "codes_left": float64(9), "username": "asha"})
 
 	// Step-up.
-	w.Pass(6 * time.Minute)
-	there.Post("/step-up", url.Values{"password": {"not a password 3"}, "code": {e2e.CodeAt(t, key, w.Now())}})
+	w.Advance(6 * time.Minute)
+	there.Post("/step-up", url.Values{"password": {"not a password 3"}, "code": {e2e.TOTPCode(t, key, w.Now())}})
 	log.next(fields{"event": "step_up_failed", "reason": "wrong password", "username": "asha"})
-	there.Post("/step-up", url.Values{"password": {who.Password}, "code": {e2e.CodeAt(t, key, w.Now())}})
+	there.Post("/step-up", url.Values{"password": {who.Password}, "code": {e2e.TOTPCode(t, key, w.Now())}})
 	log.next(fields{"event": "step_up_passed", "factor": "password, totp", "username": "asha"})
 	there.Post("/account/second-factor/remove", url.Values{"password": {who.Password}}).Shows(t, http.StatusUnprocessableEntity)
 	log.next(fields{"event": "second_factor_change_failed", "reason": "wrong code", "username": "asha"})
-	w.Pass(time.Minute)
-	there.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {e2e.CodeAt(t, key, w.Now())}}).Sends(t, "/account/")
+	w.Advance(time.Minute)
+	there.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {e2e.TOTPCode(t, key, w.Now())}}).RedirectsTo(t, "/account/")
 	log.next(fields{"event": "second_factor_removed", "username": "asha"})
 
 	// A password of one's own, and where one is signed in.
@@ -146,9 +146,9 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	change(who.Password, "a kite over Kochi")
 	log.next(fields{"event": "password_changed", "outcome": "done", "username": "asha"})
 	other := w.Browser(t)
-	other.SignIn(who.Username, "a kite over Kochi").Sends(t, "/")
+	other.SignIn(who.Username, "a kite over Kochi").RedirectsTo(t, "/")
 	open, _ := log.next(fields{"event": "signed_in"})["session"].(string)
-	there.Post("/account/sessions/"+open+"/end", nil).Sends(t, "/account/")
+	there.Post("/account/sessions/"+open+"/end", nil).RedirectsTo(t, "/account/")
 	log.next(fields{"event": "session_ended", "subject": "session " + open, "actor": "web:asha"})
 	there.Post("/account/sessions/0123456789abcdef/end", nil)
 	log.none("ending a session that is not there")
@@ -175,12 +175,12 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	log.next(fields{"event": "sign_in_failed", "reason": "throttled", "username": nil})
 
 	// Nothing of this is a secret.
-	written, err := json.Marshal(securityLines(t, w.Logged.String()))
+	written, err := json.Marshal(securityLines(t, w.Log.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	secrets := []string{who.Password, "a kite over Kochi", "not a password", key, recovery, code, "nobody.here"}
-	for _, at := range b.HTTP.Jar.Cookies(must(url.Parse(w.At("/")))) {
+	for _, at := range b.HTTP.Jar.Cookies(must(url.Parse(w.URL("/")))) {
 		secrets = append(secrets, at.Value)
 	}
 	for _, secret := range secrets {
@@ -200,8 +200,8 @@ func must[T any](value T, err error) T {
 func TestSecurityLog_StaffActions(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=100.00", "log.security_file=")
-	log := &securityReader{t: t, read: w.Logged.String}
-	ctx, lco := t.Context(), w.Line.LCOID
+	log := &securityReader{t: t, read: w.Log.String}
+	ctx, lco := t.Context(), w.Demo.LCOID
 	log.skip()
 	do := func(what string, err error) {
 		t.Helper()
@@ -241,8 +241,8 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	_, reset, err := w.Admin.ResetPassword(ctx, person.ID)
 	do("reset", err)
 	log.next(fields{"event": "password_reset"})
-	factor := w.Person(t, "factor", login.Viewer, 0)
-	w.As(t, factor).Enrol()
+	factor := w.NewLogin(t, "factor", login.Viewer, 0)
+	w.SignIn(t, factor).EnrolTOTP()
 	enrolled, err := w.Node.Store.LoginNamed(ctx, "factor")
 	do("find", err)
 	log.skip()
@@ -279,8 +279,8 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	log.none("a refusal")
 
 	// By pages: with who, from where and in which session.
-	maker, checker := w.As(t, w.Person(t, "maker", login.Finance, 0)), w.As(t, w.Person(t, "checker", login.Finance, 0))
-	root := w.As(t, w.Person(t, "root", login.Administrator, 0))
+	maker, checker := w.SignIn(t, w.NewLogin(t, "maker", login.Finance, 0)), w.SignIn(t, w.NewLogin(t, "checker", login.Finance, 0))
+	root := w.SignIn(t, w.NewLogin(t, "root", login.Administrator, 0))
 	log.skip()
 	root.Post(w.OperatorPage("/whitelist/add"), url.Values{"form": {"add"}, "address": {"203.0.113.7"}})
 	added := log.next(fields{"event": "whitelist_added", "actor": "web:root", "username": "root", "role": "administrator", "ip": "127.0.0.1"})
@@ -293,13 +293,13 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	log.next(fields{"event": "whitelist_removed"})
 	wallet := w.OperatorPage("/wallet")
 	propose := func(reference string) {
-		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).Sends(t, wallet)
+		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).RedirectsTo(t, wallet)
 		log.next(fields{"event": "proposal_made", "change.kind.to": "topup", "change.amount.to": "100.01", "actor": "web:maker"})
 	}
 	propose("R-1")
 	maker.Post("/console/approvals/1/approve", nil)
 	log.next(fields{"event": "approval_refused", "outcome": "refused", "subject": "proposal 1", "username": "maker", "reason": "proposal … is your own: somebody else has to approve it"})
-	checker.Post("/console/approvals/1/approve", nil).Sends(t, "/console/approvals")
+	checker.Post("/console/approvals/1/approve", nil).RedirectsTo(t, "/console/approvals")
 	log.next(fields{"event": "wallet_topped_up", "actor": "web:checker"})
 	log.next(fields{"event": "proposal_approved", "actor": "web:checker"})
 	propose("R-2")
@@ -323,7 +323,7 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	maker.Send(foreign).Shows(t, http.StatusForbidden)
 	log.next(fields{"event": "cross_site_refused", "outcome": "refused", "username": "maker"})
 
-	written := w.Logged.String()
+	written := w.Log.String()
 	for _, secret := range []string{key.Key, key.Secret.Reveal(), rotated.Key, rotated.Secret.Reveal(), password, reset} {
 		if secret == "" || strings.Contains(written, secret) {
 			t.Errorf("the log has a secret, %.8s…", secret)
@@ -346,7 +346,7 @@ func TestSecurityLog_APIThrottled(t *testing.T) {
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=3", "log.security_file=")
 	me := w.DemoCaller()
 	me.Key = "cxk_" + strings.Repeat("0", 32)
-	log := &securityReader{t: t, read: w.Logged.String}
+	log := &securityReader{t: t, read: w.Log.String}
 	log.skip()
 	for range 3 {
 		w.Expect("an unknown key", e2e.Call{As: me, Path: e2e.Balance}, fault.InvalidAPIKey)
@@ -374,11 +374,11 @@ func TestSecurityLog_File(t *testing.T) {
 		}
 	}
 	log := &securityReader{t: t, read: read(path)}
-	who := w.Person(t, "asha", login.Viewer, 0)
+	who := w.NewLogin(t, "asha", login.Viewer, 0)
 	log.skip()
-	w.As(t, who)
+	w.SignIn(t, who)
 	log.next(fields{"event": "signed_in", "username": "asha"})
-	if ordinary := securityLines(t, w.Logged.String()); len(ordinary) != 0 {
+	if ordinary := securityLines(t, w.Log.String()); len(ordinary) != 0 {
 		t.Errorf("the ordinary log has %v", ordinary)
 	}
 	info, err := os.Stat(path)
@@ -389,14 +389,14 @@ func TestSecurityLog_File(t *testing.T) {
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
-	w.As(t, who)
+	w.SignIn(t, who)
 	log.read = read(path + ".1")
 	log.next(fields{"event": "signed_in"}) // until it is told
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	w.Until("the file is opened again", func() bool { _, err := os.Stat(path); return err == nil })
-	w.As(t, who)
+	w.WaitUntil("the file is opened again", func() bool { _, err := os.Stat(path); return err == nil })
+	w.SignIn(t, who)
 	log.none("the renamed file")
 	fresh := &securityReader{t: t, read: read(path)}
 	fresh.next(fields{"event": "signed_in"})
@@ -405,10 +405,10 @@ func TestSecurityLog_File(t *testing.T) {
 	if err := w.Node.Security.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.As(t, who)
-	ordinary := &securityReader{t: t, read: w.Logged.String}
+	w.SignIn(t, who)
+	ordinary := &securityReader{t: t, read: w.Log.String}
 	ordinary.next(fields{"event": "signed_in", "stream": "security", "username": "asha"})
-	if text := w.Logged.String(); !strings.Contains(text, "write the security log") {
+	if text := w.Log.String(); !strings.Contains(text, "write the security log") {
 		t.Errorf("the ordinary log does not say that the security log failed:\n%s", text)
 	}
 	if counted := httpGet(t, w, "/metrics"); !strings.Contains(counted, "coax_security_log_errors_total 1") {

@@ -34,10 +34,10 @@ func TestSignIn_WrongTriesDoNotLockOut(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.trusted_proxies=127.0.0.1/32")
 	const home, neighbour = "203.0.113.7", "203.0.113.200"
-	for _, who := range []demo.Login{w.Person(t, "asha", login.Support, 0), w.Person(t, "owner", login.Owner, w.Line.LCOID)} {
+	for _, who := range []demo.Login{w.NewLogin(t, "asha", login.Support, 0), w.NewLogin(t, "owner", login.Owner, w.Demo.LCOID)} {
 		wrong := demo.Login{Username: who.Username, Password: "not the password"}
 		known := w.Browser(t)
-		cookies := strings.Join(signInFrom(known, home, who).Sends(t, "/").Header["Set-Cookie"], "\n")
+		cookies := strings.Join(signInFrom(known, home, who).RedirectsTo(t, "/").Header["Set-Cookie"], "\n")
 		for _, want := range []string{"__Host-coax-browser=", "Path=/; Max-Age=31536000; HttpOnly; Secure; SameSite=Lax"} {
 			if !strings.Contains(cookies, want) {
 				t.Errorf("%s: the cookies have no %q:\n%s", who.Username, want, cookies)
@@ -59,78 +59,78 @@ func TestSignIn_WrongTriesDoNotLockOut(t *testing.T) {
 		} {
 			signInFrom(w.Browser(t), address, wrong).Shows(t, want)
 		}
-		if pauses := w.Pauses(); len(pauses) != 22 || slices.Max(pauses) != 4*time.Second {
+		if pauses := w.SignInDelays(); len(pauses) != 22 || slices.Max(pauses) != 4*time.Second {
 			t.Errorf("the answers were delayed by %v; want all counted ones but the first ten, by up to 4 s", pauses)
 		}
 
 		// The live session proves itself, and the browser signs in again, undelayed.
-		from(known, home, "/step-up", url.Values{"password": {who.Password}, "to": {"/account/"}}).Sends(t, "/account/")
+		from(known, home, "/step-up", url.Values{"password": {who.Password}, "to": {"/account/"}}).RedirectsTo(t, "/account/")
 		from(known, home, "/sign-out", nil)
 		signInFrom(known, home, wrong).Shows(t, http.StatusUnprocessableEntity)
-		signInFrom(known, home, who).Sends(t, "/")
-		if pauses := w.Pauses(); len(pauses) != 0 {
+		signInFrom(known, home, who).RedirectsTo(t, "/")
+		if pauses := w.SignInDelays(); len(pauses) != 0 {
 			t.Errorf("a known browser was delayed by %v", pauses)
 		}
 		// A browser that is not known is let in from a network that has not tried.
-		signInFrom(w.Browser(t), "192.0.2.1", who).Sends(t, "/")
-		if pauses := w.Pauses(); !slices.Equal(pauses, []time.Duration{4 * time.Second}) {
+		signInFrom(w.Browser(t), "192.0.2.1", who).RedirectsTo(t, "/")
+		if pauses := w.SignInDelays(); !slices.Equal(pauses, []time.Duration{4 * time.Second}) {
 			t.Errorf("another browser was delayed by %v", pauses)
 		}
 		signInFrom(w.Browser(t), home, who).Shows(t, http.StatusTooManyRequests)
 
 		// With the password the known browsers end, but for the one that it was changed at.
 		other := w.Browser(t)
-		signInFrom(other, "192.0.2.1", who).Sends(t, "/")
+		signInFrom(other, "192.0.2.1", who).RedirectsTo(t, "/")
 		from(other, "192.0.2.1", "/account/password", url.Values{
 			"password": {who.Password}, "new_password": {"a kite over Kochi"}, "repeated_password": {"a kite over Kochi"},
-		}).Sends(t, "/account/")
+		}).RedirectsTo(t, "/account/")
 		who.Password = "a kite over Kochi"
 		signInFrom(known, home, who).Shows(t, http.StatusTooManyRequests)
-		signInFrom(other, home, who).Sends(t, "/")
-		w.Pass(15 * time.Minute)
-		w.Pauses()
+		signInFrom(other, home, who).RedirectsTo(t, "/")
+		w.Advance(15 * time.Minute)
+		w.SignInDelays()
 	}
 }
 
 func TestStepUp_TenWrongTriesEndTheSession(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	who := w.Person(t, "asha", login.Support, 0)
-	found, own := w.As(t, who), w.As(t, who)
+	who := w.NewLogin(t, "asha", login.Support, 0)
+	found, own := w.SignIn(t, who), w.SignIn(t, who)
 	guess := url.Values{"password": {"not the password"}}
 	for range 9 {
 		found.Post("/step-up", guess).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
 	}
-	found.Post("/step-up", guess).Sends(t, "/sign-in")
+	found.Post("/step-up", guess).RedirectsTo(t, "/sign-in")
 	found.Get("/sign-in").Shows(t, http.StatusOK, "There were too many wrong tries, and you were signed out.")
-	found.Get("/account/").Sends(t, "/sign-in?to=%2Faccount%2F")
-	own.Post("/step-up", url.Values{"password": {who.Password}}).Sends(t, "/")
+	found.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
+	own.Post("/step-up", url.Values{"password": {who.Password}}).RedirectsTo(t, "/")
 }
 
 func TestTemporaryPassword_EndsAndSaysSoOnlyToWhoHasIt(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
-	made, password, err := w.Admin.CreateLogin(t.Context(), admin.NewLogin{Username: "ravi", Name: "Ravi", Role: login.Counter, OperatorID: w.Line.LCOID})
+	made, password, err := w.Admin.CreateLogin(t.Context(), admin.NewLogin{Username: "ravi", Name: "Ravi", Role: login.Counter, OperatorID: w.Demo.LCOID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const ended = "This temporary password has ended."
-	w.As(t, w.Line.Operator).Get("/panel/people/"+strconv.FormatInt(made.ID, 10)).Shows(t, http.StatusOK, "Temporary password ends", made.PasswordEnds.In(subscription.IST).Format("2 Jan 2006, 15:04"))
-	w.Pass(72*time.Hour - time.Second)
-	w.Browser(t).SignIn("ravi", password).Sends(t, "/account/password")
-	w.Pass(time.Second)
+	w.SignIn(t, w.Demo.Operator).Get("/panel/people/"+strconv.FormatInt(made.ID, 10)).Shows(t, http.StatusOK, "Temporary password ends", made.PasswordEnds.In(subscription.IST).Format("2 Jan 2006, 15:04"))
+	w.Advance(72*time.Hour - time.Second)
+	w.Browser(t).SignIn("ravi", password).RedirectsTo(t, "/account/password")
+	w.Advance(time.Second)
 	w.Browser(t).SignIn("ravi", password).Shows(t, http.StatusUnprocessableEntity, ended)
 	if page := w.Browser(t).SignIn("ravi", "not the password"); strings.Contains(page.Body, ended) {
 		t.Error("a wrong password is told that the right one has ended")
 	}
-	reset := w.As(t, w.Line.Admin).Get(w.OperatorPage("/logins/") + strconv.FormatInt(made.ID, 10))
+	reset := w.SignIn(t, w.Demo.Admin).Get(w.OperatorPage("/logins/") + strconv.FormatInt(made.ID, 10))
 	reset.Shows(t, http.StatusOK, "Temporary password ends")
 }
 
 func TestPasswordRules_SayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	b := w.As(t, w.Line.Operator)
+	b := w.SignIn(t, w.Demo.Operator)
 	for _, row := range [][3]string{
 		{"elevenchars", "at least 12 characters", "कम से कम 12 अक्षरों का चुनें"},
 		{"aaaaaaaaaaaa", "simple sequence or repeats itself", "एक सीधा क्रम है"},
@@ -141,7 +141,7 @@ func TestPasswordRules_SayWhatIsWrong(t *testing.T) {
 		for i, language := range []string{"en", "hi"} {
 			b.Post("/account/language", url.Values{"language": {language}})
 			b.Post("/account/password", url.Values{
-				"password": {w.Line.Operator.Password}, "new_password": {row[0]}, "repeated_password": {row[0]},
+				"password": {w.Demo.Operator.Password}, "new_password": {row[0]}, "repeated_password": {row[0]},
 			}).Shows(t, http.StatusUnprocessableEntity, row[1+i])
 		}
 	}

@@ -136,8 +136,8 @@ func TestStepUp_WideningAccess(t *testing.T) {
 			filled: []string{`value="Nova Cable"`},
 		},
 	} {
-		b := w.As(t, w.Line.Admin)
-		w.Pass(6 * time.Minute)
+		b := w.SignIn(t, w.Demo.Admin)
+		w.Advance(6 * time.Minute)
 		if tt.narrow != nil {
 			before := now()
 			action := tt.action
@@ -154,7 +154,7 @@ func TestStepUp_WideningAccess(t *testing.T) {
 		before := now()
 		stopped := b.Post(tt.page+tt.action, tt.widen)
 		stopped.Shows(t, http.StatusForbidden, `action="/step-up"`, "Nothing has been done yet", `name="to" value="`+tt.page+`"`)
-		given := url.Values{"to": {tt.page}, "password": {w.Line.Admin.Password}}
+		given := url.Values{"to": {tt.page}, "password": {w.Demo.Admin.Password}}
 		for field, values := range tt.widen {
 			for _, value := range values {
 				stopped.Shows(t, http.StatusForbidden, `name="form.`+field+`" value="`+value+`"`)
@@ -172,5 +172,5 @@ func TestStepUp_WideningAccess(t *testing.T) {
 			t.Errorf("%s: after the step-up nothing changed", tt.name)
 		}
 	}
-	w.Audited()
+	w.CheckAudit()
 }

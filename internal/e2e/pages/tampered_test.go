@@ -14,16 +14,16 @@ import (
 // at the act, and at the health of the installation.
 func TestAnActThatWasTamperedWithIsToldOnThePages(t *testing.T) {
 	w := e2e.NewEnvAt(t, time.Now(), "panel.staff_totp=false", "audit.every=10ms")
-	b := w.As(t, w.Line.Admin)
+	b := w.SignIn(t, w.Demo.Admin)
 	const broken = "The chain is broken."
 	said := func(path string) bool { return strings.Contains(b.Get(path).Shows(t, http.StatusOK).Body, broken) }
 	if said("/console/audit-log") || said("/console/audit-log/3") {
 		t.Fatal("the chain is called broken before anybody touched it")
 	}
 	b.Get("/console/audit-log?verify=yes").Shows(t, http.StatusOK, "The chain is whole here.")
-	w.Until("the books were audited", func() bool { return strings.Contains(b.Get("/console/health").Body, "The books agree") })
+	w.WaitUntil("the books were audited", func() bool { return strings.Contains(b.Get("/console/health").Body, "The books agree") })
 
-	e2e.DamageStore(t, w.Node.Config.Store, `UPDATE staff_acts SET actor = 'cli:nobody' WHERE id = 3`)
+	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE staff_acts SET actor = 'cli:nobody' WHERE id = 3`)
 	const advice = "Act 3 does not fit the one before it: it was changed, or one before it was taken out. Run coax audit, and keep the store as it is."
 	for _, path := range []string{"/console/audit-log", "/console/audit-log?verify=yes", "/console/audit-log?actor=cli:nobody", "/console/audit-log/3"} {
 		b.Get(path).Shows(t, http.StatusOK, broken, advice)
@@ -31,7 +31,7 @@ func TestAnActThatWasTamperedWithIsToldOnThePages(t *testing.T) {
 	if said("/console/audit-log/2") || said("/console/audit-log/4") {
 		t.Error("an act that nobody touched is called broken")
 	}
-	w.Until("the audit has found it", func() bool {
+	w.WaitUntil("the audit has found it", func() bool {
 		body := b.Get("/console/health").Body
 		return strings.Contains(body, "A9 act 3: its hash is") && strings.Contains(body, "A12 act 3: its MAC is wrong")
 	})
@@ -39,11 +39,11 @@ func TestAnActThatWasTamperedWithIsToldOnThePages(t *testing.T) {
 	b.Get("/console/audit-log").Shows(t, http.StatusOK, "The last audit found 2 violations.", "The health page names them")
 	b.Get("/console/").Shows(t, http.StatusOK, "The last audit found 2 violations.")
 
-	e2e.DamageStore(t, w.Node.Config.Store, `UPDATE staff_acts SET actor = (SELECT actor FROM staff_acts WHERE id = 2) WHERE id = 3`)
+	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE staff_acts SET actor = (SELECT actor FROM staff_acts WHERE id = 2) WHERE id = 3`)
 	if said("/console/audit-log/3") {
 		t.Error("an act that is as it was is called broken")
 	}
-	e2e.DamageStore(t, w.Node.Config.Store, `DELETE FROM staff_acts WHERE id = 5`)
+	e2e.ExecOnStore(t, w.Node.Config.Store, `DELETE FROM staff_acts WHERE id = 5`)
 	b.Get("/console/audit-log").Shows(t, http.StatusOK, broken, "Act 6 does not fit the one before it")
 	b.Get("/console/audit-log/6").Shows(t, http.StatusOK, broken)
 	b.Get("/console/audit-log/5").Shows(t, http.StatusNotFound)

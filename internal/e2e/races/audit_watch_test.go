@@ -18,7 +18,7 @@ func TestANodeAuditsItsBooksBesideItsWork(t *testing.T) {
 	}
 	w.Operate(w.DemoCaller(), "activate", "first", e2e.Activation("9876543210"))
 	clean := w.Metric(`coax_audit_runs_total{result="clean"}`)
-	w.Until("the books are found to agree", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > clean+1 })
+	w.WaitUntil("the books are found to agree", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > clean+1 })
 	for _, invariant := range audit.Invariants {
 		if got := violations(invariant.ID); got != 0 {
 			t.Errorf("%s: %v violations; want 0", invariant.ID, got)
@@ -28,24 +28,24 @@ func TestANodeAuditsItsBooksBesideItsWork(t *testing.T) {
 		t.Errorf("the last audit was at %v; want %v", got, want)
 	}
 
-	e2e.DamageStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
-	w.Until("the damage is found", func() bool { return violations("M1") == 1 && violations("L3") == 1 && violations("M2w") == 1 })
+	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise - 1 WHERE operator_id = 1`)
+	w.WaitUntil("the damage is found", func() bool { return violations("M1") == 1 && violations("L3") == 1 && violations("M2w") == 1 })
 	violated := w.Metric(`coax_audit_runs_total{result="violated"}`)
-	w.Until("it is found again", func() bool { return w.Metric(`coax_audit_runs_total{result="violated"}`) > violated+2 })
+	w.WaitUntil("it is found again", func() bool { return w.Metric(`coax_audit_runs_total{result="violated"}`) > violated+2 })
 	for _, invariant := range []string{"M1", "L3", "M2w"} {
 		line := `"level":"ERROR","msg":"the books do not agree","invariant":"` + invariant + `","subject":"lco 1","detail":"`
-		if got := strings.Count(w.Logged.String(), line); got != 1 {
+		if got := strings.Count(w.Log.String(), line); got != 1 {
 			t.Errorf("%s is logged %d times; want once", invariant, got)
 		}
 	}
-	w.Until("it stays ready, since stopping is a person's decision", func() bool {
+	w.WaitUntil("it stays ready, since stopping is a person's decision", func() bool {
 		w.Time.Store(time.Now().UnixMilli()) // a server's clock goes on, and a node that stands still is not ready
-		return e2e.Readiness(t, w.Line.InternalURL) == http.StatusOK
+		return e2e.Readiness(t, w.Demo.InternalURL) == http.StatusOK
 	})
 
-	e2e.DamageStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
-	w.Until("the books agree again", func() bool { return violations("M1") == 0 && violations("L3") == 0 && violations("M2w") == 0 })
-	w.Until("it is told", func() bool { return strings.Contains(w.Logged.String(), `"the books agree again"`) })
+	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
+	w.WaitUntil("the books agree again", func() bool { return violations("M1") == 0 && violations("L3") == 0 && violations("M2w") == 0 })
+	w.WaitUntil("it is told", func() bool { return strings.Contains(w.Log.String(), `"the books agree again"`) })
 }
 
 func TestANodeThatAuditsNothingTellsNothingOfAudits(t *testing.T) {

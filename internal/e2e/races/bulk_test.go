@@ -14,14 +14,14 @@ import (
 func TestABulkRenewalIsRunByTheNodeAndGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "10000")
+	me := w.NewFundedOperator("me", "10000")
 	var ids []string
 	for i := range 20 {
 		mobile := fmt.Sprintf("98%08d", i)
-		ids = append(ids, w.Activated(me, mobile, "BASIC-1"))
-		w.Script(mobile, "slow")
+		ids = append(ids, w.Activate(me, mobile, "BASIC-1"))
+		w.ScriptProvider(mobile, "slow")
 	}
-	before := w.Money(me)
+	before := w.WalletPaise(me)
 	service := func() *bulk.Service { return bulk.NewService(w.Node.Store, w.Node.Operations, w.Now) }
 	job, err := service().Prepare(t.Context(), bulk.Order{
 		OperatorID: me.OperatorID, Actor: "web:asha", Title: "list", Kind: operation.Renew, Wishes: bulk.FromSubscribers(ids),
@@ -39,14 +39,14 @@ func TestABulkRenewalIsRunByTheNodeAndGoesOnAfterARestart(t *testing.T) {
 		}
 		return job
 	}
-	w.Until("rows are under way", func() bool { return progress().Progress.Running > 0 })
+	w.WaitUntil("rows are under way", func() bool { return progress().Progress.Running > 0 })
 	w.Restart()
-	w.Until("the job is finished", func() bool { return progress().State == bulk.Finished })
+	w.WaitUntil("the job is finished", func() bool { return progress().State == bulk.Finished })
 	if got := progress().Progress; got.Done != len(ids) {
 		t.Errorf("%+v; want all done", got)
 	}
-	if after := w.Money(me); before[0]-after[0] != int64(len(ids))*199_00 || after[1] != 0 {
+	if after := w.WalletPaise(me); before[0]-after[0] != int64(len(ids))*199_00 || after[1] != 0 {
 		t.Errorf("the wallet and its holds went from %v to %v; want %d renewals paid", before, after, len(ids))
 	}
-	w.Audited()
+	w.CheckAudit()
 }

@@ -19,7 +19,7 @@ import (
 func TestTheClientCallsEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	c := w.Speaker(w.DemoCaller(), client.Config{})
+	c := w.Client(w.DemoCaller(), client.Config{})
 	ctx := t.Context()
 
 	activated, err := c.Activate(ctx, "order-activate", client.Activation{
@@ -65,7 +65,7 @@ func TestTheClientCallsEveryEndpoint(t *testing.T) {
 		}
 	}
 	balance, err := c.Balance(ctx)
-	if err != nil || balance.WalletBalance != booked.Wallet.After || balance.LCOID != w.Line.LCOID || !balance.AsOf.Equal(w.Now().Truncate(time.Second)) {
+	if err != nil || balance.WalletBalance != booked.Wallet.After || balance.LCOID != w.Demo.LCOID || !balance.AsOf.Equal(w.Now().Truncate(time.Second)) {
 		t.Errorf("the balance is %+v, %v", balance, err)
 	}
 	catalogue, err := c.Plans(ctx)
@@ -97,7 +97,7 @@ func TestAClientWithAWrongClockIsUnderstoodAtTheSecondAttempt(t *testing.T) {
 	w := e2e.NewEnv(t)
 	as := w.DemoCaller()
 	c, err := client.New(client.Config{
-		BaseURL: w.Line.BaseURL, Key: as.Key, Secret: client.Secret(as.Secret), HTTP: w.HTTP,
+		BaseURL: w.Demo.BaseURL, Key: as.Key, Secret: client.Secret(as.Secret), HTTP: w.HTTP,
 		Now: func() time.Time { return w.Now().Add(-5 * time.Hour) },
 	})
 	if err != nil {
@@ -158,15 +158,15 @@ func activating(mobile, plan string) func(context.Context, *client.Client, clien
 func TestThroughABadLineEveryOperationIsChargedOnce(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m", "limits.failed_auth_per_minute=100000")
-	me := w.Rich("me", "100000")
+	me := w.NewFundedOperator("me", "100000")
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	line := newBadLine(t, w, seed)
-	c := w.Speaker(me, client.Config{
+	c := w.Client(me, client.Config{
 		BaseURL: line.server.URL + "/api/v1", HTTP: line.client(),
 		Retry: client.Retry{Attempts: 8, Pause: 2 * time.Millisecond, MaxPause: 50 * time.Millisecond},
 	})
-	before := w.Money(me)
+	before := w.WalletPaise(me)
 
 	prices := map[string]client.Amount{"BASIC-1": 199_00, "FAMILY-1": 349_00, "FAMILY-3": 999_00, "COMBO-1": 499_00}
 	var mu sync.Mutex
@@ -218,8 +218,8 @@ func TestThroughABadLineEveryOperationIsChargedOnce(t *testing.T) {
 	}
 	settled := make(chan struct{})
 	go func() { defer close(settled); waiting.Wait() }()
-	w.Until("everything in review is settled", func() bool {
-		w.Pass(200 * time.Millisecond)
+	w.WaitUntil("everything in review is settled", func() bool {
+		w.Advance(200 * time.Millisecond)
 		select {
 		case <-settled:
 			return true
@@ -251,14 +251,14 @@ func TestThroughABadLineEveryOperationIsChargedOnce(t *testing.T) {
 			t.Errorf("%s is %s to the client and %s to the service", e.key, e.op.TransactionID, found.TransactionID)
 		}
 	}
-	after := w.Money(me)
+	after := w.WalletPaise(me)
 	if got := client.Amount(before[0] - after[0]); got != charged || after[1] != 0 {
 		t.Errorf("%v left the wallet and %v is held; want %v for %d successes, and nothing", got, client.Amount(after[1]), charged, succeeded)
 	}
-	if kept := e2e.Rows(t, e2e.PeekStore(t, w.Node.Config.Store), `SELECT idempotency_key FROM operations`); len(kept) != len(errands) {
+	if kept := e2e.QueryRows(t, e2e.OpenReadOnly(t, w.Node.Config.Store), `SELECT idempotency_key FROM operations`); len(kept) != len(errands) {
 		t.Errorf("%d operations for %d errands: %v", len(kept), len(errands), kept)
 	}
-	w.Audited()
+	w.CheckAudit()
 	if len(errands) < 22 || succeeded < 18 || len(line.did) < len(fates)-3 {
 		t.Errorf("%d errands, %d successes, %d kinds of trouble: this proves little", len(errands), succeeded, len(line.did))
 	}

@@ -16,11 +16,11 @@ func TestAfterAKillTheAnswersAreTheSame(t *testing.T) {
 	folder := t.TempDir()
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
 	p := e2e.Start(t, args...)
-	w := e2e.Remote(t, p)
+	w := e2e.NewRemoteEnv(t, p)
 	me := w.DemoCaller()
 
 	second := p.Install(t).JSON("key", "issue", "--lco", "1")
-	issued := e2e.Shape(t, second, e2e.IssuedShape...)
+	issued := e2e.CheckShape(t, second, e2e.IssuedShape...)
 	var revoked e2e.Caller
 	for target, text := range map[*string]string{&revoked.Key: issued["api_key"], &revoked.Secret: issued["api_secret"]} {
 		if _, err := fmt.Sscanf(text, "%q", target); err != nil {
@@ -34,7 +34,7 @@ func TestAfterAKillTheAnswersAreTheSame(t *testing.T) {
 
 	// The count is compared within one minute; at its end one waits for the
 	// next, which comes by itself.
-	w.Until("there is time left in the minute", func() bool { return time.Now().Second() <= 45 })
+	w.WaitUntil("there is time left in the minute", func() bool { return time.Now().Second() <= 45 })
 	var nonces []string
 	var before e2e.Answer
 	for range 5 {
@@ -45,7 +45,7 @@ func TestAfterAKillTheAnswersAreTheSame(t *testing.T) {
 	}
 	p.Kill()
 	p = e2e.Start(t, args...)
-	w = e2e.Remote(t, p)
+	w = e2e.NewRemoteEnv(t, p)
 	if after := w.SendNow(e2e.Call{As: me, Path: e2e.Balance}); after.Header.Get("X-RateLimit-Reset") == before.Header.Get("X-RateLimit-Reset") {
 		var was, is int
 		if _, err := fmt.Sscan(before.Header.Get("X-RateLimit-Remaining")+" "+after.Header.Get("X-RateLimit-Remaining"), &was, &is); err != nil || is != was-1 {

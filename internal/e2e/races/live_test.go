@@ -43,7 +43,7 @@ func TestAChangeByTheCommandLineHoldsForEveryRequestThatBeginsAfterIt(t *testing
 	// The command line has the machine's clock, the world stands still a little
 	// before it; a grace that ends now must have ended for the world too.
 	w.Time.Store(time.Now().Add(time.Minute).Truncate(time.Minute).Add(30 * time.Second).UnixMilli())
-	l := w.Load(me)
+	l := w.StartLoad(me)
 	defer l.Stop()
 	l.Await(t, 20)
 	// A value holds from when its command has returned until the next one is
@@ -56,7 +56,7 @@ func TestAChangeByTheCommandLineHoldsForEveryRequestThatBeginsAfterIt(t *testing
 	for _, change := range changes {
 		args := append([]string{"admin", "--config", filepath.Join(w.Folder, "coax.toml"), "--json"}, change.args...)
 		began := time.Now()
-		e2e.OK(t, e2e.Run(t, args...))
+		e2e.RequireOK(t, e2e.Run(t, args...))
 		made := time.Now()
 		periods[len(periods)-1].until = began
 		periods = append(periods, period{from: made, want: change.want})

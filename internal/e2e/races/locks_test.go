@@ -61,14 +61,14 @@ func TestSettle_RetriesAfterLockTimeout(t *testing.T) {
 	t.Parallel()
 	const lockTimeout = 200 * time.Millisecond
 	w := newLockEnv(t, "&lock_timeout=200ms")
-	me := w.Rich("me", "1000")
+	me := w.NewFundedOperator("me", "1000")
 	w.exec(`BEGIN`)
 	w.exec(`INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, created_at)
 		SELECT operator_id, ledger_lines + 1, 'credit', 1, 1, 'another session', 0 FROM wallets WHERE operator_id = $1`, me.OperatorID)
 	answered := make(chan e2e.Answer, 1)
 	go func() { answered <- w.Operate(me, "activate", "key-of-locked", e2e.Activation("9800000001")) }()
 	var since time.Time
-	w.Until("the settlement has waited for long enough to time out several times", func() bool {
+	w.WaitUntil("the settlement has waited for long enough to time out several times", func() bool {
 		if since.IsZero() && w.lockIsWaitedFor() {
 			since = time.Now()
 		}
@@ -78,10 +78,10 @@ func TestSettle_RetriesAfterLockTimeout(t *testing.T) {
 	if got := <-answered; got.Status != 200 || got.Code != fault.OK {
 		t.Errorf("answered %d: %s; want 200", got.Status, got.Raw)
 	}
-	if orders := w.Orders(); orders != 1 {
+	if orders := w.ProviderOrders(); orders != 1 {
 		t.Errorf("the provider was sent %d orders; want one", orders)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // One operator's wallet is locked, and forty of its orders wait for it. Another
@@ -90,7 +90,7 @@ func TestLockedWallet_OtherOperatorIsServed(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	w := newLockEnv(t, "")
-	locked, free := w.Rich("locked", "100000"), w.Rich("free", "100000")
+	locked, free := w.NewFundedOperator("locked", "100000"), w.NewFundedOperator("free", "100000")
 	w.exec(`BEGIN`)
 	w.exec(`SELECT FROM wallets WHERE operator_id = $1 FOR UPDATE`, locked.OperatorID)
 	const orders = 40
@@ -103,7 +103,7 @@ func TestLockedWallet_OtherOperatorIsServed(t *testing.T) {
 		})
 		codes <- got
 	}()
-	w.Until("the orders wait for the wallet", func() bool { return asked.Load() == orders && w.lockIsWaitedFor() })
+	w.WaitUntil("the orders wait for the wallet", func() bool { return asked.Load() == orders && w.lockIsWaitedFor() })
 	for i := range 5 {
 		begun := time.Now()
 		got := w.Operate(free, "activate", fmt.Sprintf("free-%03d", i), e2e.Activation(fmt.Sprintf("98000002%02d", i)))
@@ -120,5 +120,5 @@ func TestLockedWallet_OtherOperatorIsServed(t *testing.T) {
 	if got := <-codes; got[fault.OK]+got[fault.ServiceUnavailable] != orders {
 		t.Errorf("the orders that waited were answered %v", got)
 	}
-	w.Audited()
+	w.CheckAudit()
 }

@@ -101,7 +101,7 @@ var fates = []fate{
 }
 
 func newBadLine(t testing.TB, w *e2e.Env, seed uint64) *badLine {
-	target, err := url.Parse(w.Line.BaseURL)
+	target, err := url.Parse(w.Demo.BaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 func TestOneKeyFromFiftyClientsIsOneCharge(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "10000")
-	w.Script("9811111111", "slow") // so that some come while it runs
+	me := w.NewFundedOperator("me", "10000")
+	w.ScriptProvider("9811111111", "slow") // so that some come while it runs
 	o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 	codes, answers := w.Race(50, func(int) e2e.Answer { return w.Operate(me, "activate", "one-key-for-all", o) })
 	if codes[fault.OK]+codes[fault.RequestInProgress] != 50 || codes[fault.OK] == 0 || codes[fault.RequestInProgress] == 0 {
@@ -37,20 +37,20 @@ func TestOneKeyFromFiftyClientsIsOneCharge(t *testing.T) {
 	if first != 1 {
 		t.Errorf("%d first answers; want 1", first)
 	}
-	if got := w.Money(me); got != [2]int64{9801_00, 0} {
+	if got := w.WalletPaise(me); got != [2]int64{9801_00, 0} {
 		t.Errorf("the wallet is %v; want one charge", got)
 	}
 	if calls := w.Simulator.Calls("9811111111"); len(calls) != 1 {
 		t.Errorf("the provider was asked %d times", len(calls))
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 func TestOneCustomerFromFiftyClientsIsServedOneAtATime(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "100000")
-	subscriber := w.Activated(me, "9811111111", "BASIC-1")
+	me := w.NewFundedOperator("me", "100000")
+	subscriber := w.Activate(me, "9811111111", "BASIC-1")
 	plans := []string{"BASIC-1", "FAMILY-1", "FAMILY-3", "COMBO-1"}
 	codes, answers := w.Race(50, func(i int) e2e.Answer {
 		return w.Operate(me, "renew", fmt.Sprintf("customer-key-%02d", i), e2e.Order{"subscriber_id": subscriber, "plan_id": plans[i%len(plans)]})
@@ -73,13 +73,13 @@ func TestOneCustomerFromFiftyClientsIsServedOneAtATime(t *testing.T) {
 	if got := len(w.Simulator.Effects()); got != effects {
 		t.Errorf("the provider did %d things; want %d", got, effects)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 func TestAWalletForSevenServesSevenOfThirty(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "1393") // 7 × 199
+	me := w.NewFundedOperator("me", "1393") // 7 × 199
 	codes, _ := w.Race(30, func(i int) e2e.Answer {
 		return w.Operate(me, "activate", fmt.Sprintf("wallet-key-%02d", i), e2e.Order{
 			"full_name": "Asha", "mobile": fmt.Sprintf("98000000%02d", i), "plan_id": "BASIC-1",
@@ -88,16 +88,16 @@ func TestAWalletForSevenServesSevenOfThirty(t *testing.T) {
 	if codes[fault.OK] != 7 || codes[fault.InsufficientBalance] != 23 {
 		t.Errorf("answered %v; want 7 served and 23 told of the balance", codes)
 	}
-	if got := w.Money(me); got != [2]int64{0, 0} {
+	if got := w.WalletPaise(me); got != [2]int64{0, 0} {
 		t.Errorf("the wallet is %v; want it empty", got)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 func TestOneMobileActivatedByTwoOperatorsIsWonByOne(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	one, two := w.Rich("one", "10000"), w.Rich("two", "10000")
+	one, two := w.NewFundedOperator("one", "10000"), w.NewFundedOperator("two", "10000")
 	for round := range 10 {
 		mobile := fmt.Sprintf("98000000%02d", round)
 		codes, _ := w.Race(2, func(i int) e2e.Answer {
@@ -107,19 +107,19 @@ func TestOneMobileActivatedByTwoOperatorsIsWonByOne(t *testing.T) {
 			t.Errorf("round %d: answered %v; want one winner", round, codes)
 		}
 	}
-	first, second := w.Money(one), w.Money(two)
+	first, second := w.WalletPaise(one), w.WalletPaise(two)
 	if first[0]+second[0] != 20_000_00-10*199_00 || first[1]+second[1] != 0 {
 		t.Errorf("the wallets are %v and %v; want ten charges in all", first, second)
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // A client that hangs up changes nothing: what was reserved is carried through.
 func TestAClientThatHangsUpChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
-	me := w.Rich("me", "10000")
-	w.Script("9811111111", "slow")
+	me := w.NewFundedOperator("me", "10000")
+	w.ScriptProvider("9811111111", "slow")
 	o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 	request := w.Request(e2e.Call{
 		As: me, Method: "POST", Path: "/api/v1/activate", Body: o.JSON(), Header: map[string][]string{"Idempotency-Key": {"hang-up-1"}},
@@ -133,16 +133,16 @@ func TestAClientThatHangsUpChangesNothing(t *testing.T) {
 			t.Error("the answer came before the client hung up")
 		}
 	}()
-	w.Until("the provider has the order", func() bool { return len(w.Simulator.Calls("9811111111")) == 1 })
+	w.WaitUntil("the provider has the order", func() bool { return len(w.Simulator.Calls("9811111111")) == 1 })
 	hangUp()
 	<-done
 	var found e2e.Answer
-	w.Until("the operation is settled", func() bool {
-		found = w.Transaction(me, "hang-up-1")
+	w.WaitUntil("the operation is settled", func() bool {
+		found = w.LookUp(me, "hang-up-1")
 		return found.Text("status") != "processing"
 	})
 	if found.Text("result_code") != "OK" {
 		t.Errorf("it ended as %s", found.Raw)
 	}
-	w.Audited()
+	w.CheckAudit()
 }

@@ -62,12 +62,12 @@ func TestOldCallsAreSweptOut(t *testing.T) {
 		}
 		return len(page.Entries)
 	}
-	w.Until("the call is in the log", func() bool { return found() == 1 })
-	w.Pass(time.Hour)
+	w.WaitUntil("the call is in the log", func() bool { return found() == 1 })
+	w.Advance(time.Hour)
 	if _, err := w.Node.Requests.Purge(t.Context(), w.Now()); err != nil || found() != 1 {
 		t.Errorf("a call of an hour ago is gone (%v)", err)
 	}
-	w.Pass(time.Millisecond)
+	w.Advance(time.Millisecond)
 	if _, err := w.Node.Requests.Purge(t.Context(), w.Now()); err != nil || found() != 0 {
 		t.Errorf("%d calls are left (%v); want none", found(), err)
 	}

@@ -15,7 +15,7 @@ import (
 func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m")
-	me := w.Rich("me", "100000")
+	me := w.NewFundedOperator("me", "100000")
 	rows := []struct {
 		outcome string
 		waits   time.Duration
@@ -31,21 +31,21 @@ func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
 		for j, endpoint := range []string{"activate", "renew", "advance-renew"} {
 			what := endpoint + " " + row.outcome
 			mobile, key := fmt.Sprintf("98%d%d000000", i, j), fmt.Sprintf("review-%d-%d", i, j)
-			before := w.Money(me)
+			before := w.WalletPaise(me)
 			if endpoint != "activate" {
 				before[0] -= 199_00
 			}
-			o, first := w.InReview(me, endpoint, row.outcome, mobile, key)
+			o, first := w.StartReview(me, endpoint, row.outcome, mobile, key)
 			if row.want == fault.ProviderError {
 				// Not known is not believed at once.
-				w.Pass(30 * time.Second)
-				w.Until(what+" has been asked about", func() bool { return w.Asked(mobile, "status") >= 1 })
-				if still := w.Transaction(me, key); still.Text("status") != "needs_review" {
+				w.Advance(30 * time.Second)
+				w.WaitUntil(what+" has been asked about", func() bool { return w.ProviderCalls(mobile, "status") >= 1 })
+				if still := w.LookUp(me, key); still.Text("status") != "needs_review" {
 					t.Errorf("%s: believed after 30 s: %s", what, still.Raw)
 				}
 			}
-			w.Pass(row.waits)
-			found := w.Settled(me, key)
+			w.Advance(row.waits)
+			found := w.AwaitSettled(me, key)
 			if found.Text("result_code") != string(row.want) || found.Text("transaction_id") != first.Text("transaction_id") {
 				t.Errorf("%s: settled as %s; want %s", what, found.Raw, row.want)
 			}
@@ -53,24 +53,24 @@ func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
 			if replay.Code != row.want || replay.Header.Get("Idempotent-Replayed") != "true" || replay.Text("customer.password") != "" {
 				t.Errorf("%s: replayed as %s", what, replay.Raw)
 			}
-			w.CheckMoney(what, replay, before, w.Money(me), "349")
+			w.CheckWallet(what, replay, before, w.WalletPaise(me), "349")
 			if row.want == fault.ProviderError {
-				if found.Text("reason") != "NOT_CONFIRMED" || w.Asked(mobile, "void") == 0 {
-					t.Errorf("%s: refunded as %s, after %d voids", what, found.Text("reason"), w.Asked(mobile, "void"))
+				if found.Text("reason") != "NOT_CONFIRMED" || w.ProviderCalls(mobile, "void") == 0 {
+					t.Errorf("%s: refunded as %s, after %d voids", what, found.Text("reason"), w.ProviderCalls(mobile, "void"))
 				}
 				if _, sub := 0, w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=" + mobile}); (sub.Code == fault.SubscriberNotFound) != (endpoint == "activate") {
 					t.Errorf("%s: afterwards the subscriber is %s", what, sub.Raw)
 				}
 			}
 			// The customer is free again.
-			w.Pass(3 * time.Minute)
+			w.Advance(3 * time.Minute)
 			next := w.Operate(me, "activate", key+"-next", e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "BASIC-1"})
 			if (next.Code == fault.OK) != (endpoint == "activate" && row.want == fault.ProviderError) {
 				t.Errorf("%s: an activation afterwards: %s", what, next.Raw)
 			}
 		}
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // What nobody can find out stays in review, its money held, until a person
@@ -78,23 +78,23 @@ func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
 func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1m", "review.refund_after=2m")
-	me := w.Rich("me", "100000")
+	me := w.NewFundedOperator("me", "100000")
 	for i, endpoint := range []string{"activate", "renew", "advance-renew"} {
 		for j, confirm := range []bool{true, false} {
 			what := fmt.Sprintf("%s, confirmed %v", endpoint, confirm)
 			mobile, key := fmt.Sprintf("97%d%d000000", i, j), fmt.Sprintf("person-%d-%d", i, j)
-			before := w.Money(me)
+			before := w.WalletPaise(me)
 			if endpoint != "activate" {
 				before[0] -= 199_00
 			}
-			o, first := w.InReview(me, endpoint, "unknowable", mobile, key)
+			o, first := w.StartReview(me, endpoint, "unknowable", mobile, key)
 			id := first.Text("transaction_id")
-			w.Until(what+" is on the list for a person", func() bool {
-				w.Pass(time.Minute)
+			w.WaitUntil(what+" is on the list for a person", func() bool {
+				w.Advance(time.Minute)
 				operations, err := w.Admin.InReview(t.Context())
 				return err == nil && len(operations) == 1 && operations[0].ID == id && operations[0].NeedsPerson
 			})
-			if got := w.Transaction(me, key); got.Text("status") != "needs_review" || got.Text("wallet.held") != "true" {
+			if got := w.LookUp(me, key); got.Text("status") != "needs_review" || got.Text("wallet.held") != "true" {
 				t.Errorf("%s: meanwhile it is %s", what, got.Raw)
 			}
 			if _, err := w.Admin.SettleReview(t.Context(), id, confirm, "asked them on the phone"); err != nil {
@@ -111,30 +111,30 @@ func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
 			if replay.Code != want || replay.Text("reason") != reason {
 				t.Errorf("%s: replayed as %s", what, replay.Raw)
 			}
-			w.CheckMoney(what, replay, before, w.Money(me), "349")
-			w.Pass(3 * time.Minute)
+			w.CheckWallet(what, replay, before, w.WalletPaise(me), "349")
+			w.Advance(3 * time.Minute)
 		}
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // A success that turns up after a refund changes no money: it is an exception.
 func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1h")
-	me := w.Rich("me", "1000")
-	_, first := w.InReview(me, "activate", "timeout_applied", "9811111111", "late-success")
+	me := w.NewFundedOperator("me", "1000")
+	_, first := w.StartReview(me, "activate", "timeout_applied", "9811111111", "late-success")
 	if _, err := w.Admin.SettleReview(t.Context(), first.Text("transaction_id"), false, "they said no"); err != nil {
 		t.Fatal(err)
 	}
-	money := w.Money(me)
-	w.Pass(11 * time.Minute)
-	w.Until("the exception is raised", func() bool {
+	money := w.WalletPaise(me)
+	w.Advance(11 * time.Minute)
+	w.WaitUntil("the exception is raised", func() bool {
 		entries, err := w.Admin.Exceptions(t.Context(), false)
 		return err == nil && len(entries) == 1 && entries[0].TransactionID == first.Text("transaction_id") && entries[0].Kind == "LATE_SUCCESS"
 	})
-	if got := w.Transaction(me, "late-success"); got.Text("status") != "failed" || w.Money(me) != money || money != [2]int64{1000_00, 0} {
-		t.Errorf("the money moved: %s, %v", got.Raw, w.Money(me))
+	if got := w.LookUp(me, "late-success"); got.Text("status") != "failed" || w.WalletPaise(me) != money || money != [2]int64{1000_00, 0} {
+		t.Errorf("the money moved: %s, %v", got.Raw, w.WalletPaise(me))
 	}
 	entries, err := w.Admin.Exceptions(t.Context(), false)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 	if err := w.Admin.CloseException(t.Context(), entries[0].ID, "again"); err == nil {
 		t.Error("closed twice")
 	}
-	w.Audited()
+	w.CheckAudit()
 }
 
 // What a person refunds the provider is told never to carry out: an order may still
@@ -154,7 +154,7 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1m")
-	me := w.Rich("me", "1000")
+	me := w.NewFundedOperator("me", "1000")
 	voids := func(id string) int {
 		history, err := w.Admin.OperationHistory(t.Context(), id)
 		if err != nil {
@@ -169,32 +169,32 @@ func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 		return count
 	}
 	refund := func(mobile, key string) string {
-		_, first := w.InReview(me, "activate", "gateway_error", mobile, key)
+		_, first := w.StartReview(me, "activate", "gateway_error", mobile, key)
 		id := first.Text("transaction_id")
-		w.Steer("status", `{"mode":"down"}`)
+		w.ControlSimulator("status", `{"mode":"down"}`)
 		if _, err := w.Admin.SettleReview(t.Context(), id, false, "they said no"); err != nil {
 			t.Fatal(err)
 		}
 		return id
 	}
 	id := refund("9822222222", "refunded-order")
-	w.Until("a void is recorded that was not answered", func() bool { return voids(id) == 1 })
-	w.Steer("status", `{"mode":"up"}`)
-	w.Pass(2 * time.Minute)
-	w.Until("the provider has been told", func() bool { return w.Asked("9822222222", "void") == 1 })
-	w.Until("its answer is recorded", func() bool { return voids(id) == 2 })
+	w.WaitUntil("a void is recorded that was not answered", func() bool { return voids(id) == 1 })
+	w.ControlSimulator("status", `{"mode":"up"}`)
+	w.Advance(2 * time.Minute)
+	w.WaitUntil("the provider has been told", func() bool { return w.ProviderCalls("9822222222", "void") == 1 })
+	w.WaitUntil("its answer is recorded", func() bool { return voids(id) == 2 })
 
 	id = refund("9833333333", "refunded-unheard")
-	w.Until("a person is told", func() bool {
-		w.Pass(2 * time.Minute)
+	w.WaitUntil("a person is told", func() bool {
+		w.Advance(2 * time.Minute)
 		entries, err := w.Admin.Exceptions(t.Context(), false)
 		return err == nil && len(entries) == 1 && entries[0].TransactionID == id && entries[0].Kind == "VOID_UNANSWERED"
 	})
 	if got := voids(id); got != 3 {
 		t.Errorf("%d voids are recorded; want three", got)
 	}
-	w.Steer("status", `{"mode":"up"}`)
-	w.Audited()
+	w.ControlSimulator("status", `{"mode":"up"}`)
+	w.CheckAudit()
 }
 
 // A failed add-on is followed up until it works, each attempt after a definite
@@ -202,7 +202,7 @@ func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 func TestAMissingAddonIsFollowedUp(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.max_interval=1m")
-	me := w.Rich("me", "100000")
+	me := w.NewFundedOperator("me", "100000")
 	rows := []struct {
 		what       string
 		outcomes   []string
@@ -215,21 +215,21 @@ func TestAMissingAddonIsFollowedUp(t *testing.T) {
 	}
 	for i, row := range rows {
 		mobile, key := fmt.Sprintf("96%d0000000", i), fmt.Sprintf("addon-%d-key", i)
-		w.Script(mobile, row.outcomes...)
+		w.ScriptProvider(mobile, row.outcomes...)
 		o := e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "COMBO-1"}
 		first := w.Operate(me, "activate", key, o)
 		if first.Code != fault.OK || len(first.Data["warnings"].([]any)) != 1 {
 			t.Fatalf("%s: %s", row.what, first.Raw)
 		}
-		money := w.Money(me)
-		w.Until(row.what+": the warning is gone", func() bool {
-			w.Pass(30 * time.Second)
-			return len(w.Transaction(me, key).Data["warnings"].([]any)) == 0
+		money := w.WalletPaise(me)
+		w.WaitUntil(row.what+": the warning is gone", func() bool {
+			w.Advance(30 * time.Second)
+			return len(w.LookUp(me, key).Data["warnings"].([]any)) == 0
 		})
 		if replay := w.Operate(me, "activate", key, o); replay.Code != fault.OK || len(replay.Data["warnings"].([]any)) != 0 {
 			t.Errorf("%s: replayed as %s", row.what, replay.Raw)
 		}
-		if w.Money(me) != money {
+		if w.WalletPaise(me) != money {
 			t.Errorf("%s: following it up moved money", row.what)
 		}
 		var sent []string
@@ -248,7 +248,7 @@ func TestAMissingAddonIsFollowedUp(t *testing.T) {
 		t.Errorf("exceptions %+v, %v; want one, for the answer about something else", entries, err)
 	}
 
-	w.Script("9690000000", "success", "reject", "reject", "reject", "reject", "reject", "reject")
+	w.ScriptProvider("9690000000", "success", "reject", "reject", "reject", "reject", "reject", "reject")
 	closed := w.Operate(me, "activate", "addon-closed", e2e.Order{"full_name": "Asha", "mobile": "9690000000", "plan_id": "COMBO-1"})
 	id := closed.Text("transaction_id")
 	if err := w.Admin.CloseAddon(t.Context(), id, "the customer does not want it"); err != nil {
@@ -258,12 +258,12 @@ func TestAMissingAddonIsFollowedUp(t *testing.T) {
 		t.Error("closed twice")
 	}
 	asked := len(w.Simulator.Calls("9690000000"))
-	w.Pass(time.Hour)
-	if got := w.Transaction(me, "addon-closed"); len(got.Data["warnings"].([]any)) != 1 {
+	w.Advance(time.Hour)
+	if got := w.LookUp(me, "addon-closed"); len(got.Data["warnings"].([]any)) != 1 {
 		t.Errorf("after it was closed: %s", got.Raw)
 	}
 	if now := len(w.Simulator.Calls("9690000000")); now > asked+1 {
 		t.Errorf("the provider was asked %d more times", now-asked)
 	}
-	w.Audited()
+	w.CheckAudit()
 }

@@ -32,9 +32,9 @@ func newCutWorld(t *testing.T) *cutWorld {
 	// node does once when it starts.
 	w.Env = e2e.NewEnv(t, "store.url="+proxy.URL("coax"), "provider.timeout=5s", "review.first_check=1s",
 		"catalogue.refresh=24h", "catalogue.max_age=48h", "request_log.keep=0s")
-	w.me = w.Rich("me", "10000000")
+	w.me = w.NewFundedOperator("me", "10000000")
 	commits, since := -1, time.Now()
-	w.Until("nobody commits anything by himself", func() bool {
+	w.WaitUntil("nobody commits anything by himself", func() bool {
 		if now := proxy.Commits(); now != commits {
 			commits, since = now, time.Now()
 		}
@@ -61,12 +61,12 @@ func (w *cutWorld) operation(what string, arm func()) (first fault.Code, cut boo
 	first = got.Code
 
 	id := got.Text("transaction_id")
-	w.Until("the key is decided: "+what, func() bool {
+	w.WaitUntil("the key is decided: "+what, func() bool {
 		switch got.Code {
 		case fault.OK, fault.ProviderError:
 			return true
 		case fault.RequestInProgress, fault.PendingReview:
-			w.Pass(time.Second) // until its lease is over, and somebody asks
+			w.Advance(time.Second) // until its lease is over, and somebody asks
 		case fault.ServiceUnavailable, fault.InternalError:
 		default:
 			w.TB.Fatalf("%s: %s", what, got.Raw)
@@ -122,7 +122,7 @@ func TestACommitWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
 			fact  string
 			first map[fault.Code]bool
 		}{
-			{"the admission", e2e.Only(fault.ServiceUnavailable)},
+			{"the admission", e2e.CodeSet(fault.ServiceUnavailable)},
 			{"the reservation", map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}},
 			{"the settlement", map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}},
 		} {
