@@ -13,9 +13,9 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// A comparison that never objects would look just like agreement. So each kind of
-// difference is planted here once, on either side, and has to be named.
-func TestEveryDifferenceBetweenTheServiceAndTheDocumentIsNamed(t *testing.T) {
+// Each kind of difference is made here once, on either side, and must be reported: a
+// comparison that reports nothing would look like agreement.
+func TestContractComparison_ReportsEveryDifference(t *testing.T) {
 	const activate, balance, transaction = "POST /api/v1/activate", "GET /api/v1/balance", "GET /api/v1/transaction"
 	type withMore struct {
 		balanceData
@@ -65,10 +65,10 @@ func TestEveryDifferenceBetweenTheServiceAndTheDocumentIsNamed(t *testing.T) {
 		}, `the document asks for the permissions ["Get Plans"]; the route for ["Check Balance"]`},
 		{"another permission at the route", func(s *service, _ contracttest.Description) { s.routes[3].needs = access.GetPlans },
 			`the document asks for the permissions ["Check Balance"]; the route for ["Get Plans"]`},
-		{"another permission in words", func(_ *service, said contracttest.Description) {
+		{"another permission in the description", func(_ *service, said contracttest.Description) {
 			endpoint(said, balance, func(e *contracttest.Endpoint) { e.Words = "The key needs the permission `Get Plans`." })
 		}, "the description does not name the permission Check Balance"},
-		{"a permission for nothing", func(s *service, _ contracttest.Description) {
+		{"an unused permission", func(s *service, _ contracttest.Description) {
 			s.permissions = append(s.permissions, access.Permission(99))
 		}, "permission Permission(99) is in the service and not in the document"},
 
@@ -83,7 +83,7 @@ func TestEveryDifferenceBetweenTheServiceAndTheDocumentIsNamed(t *testing.T) {
 		{"a status of unreadable messages", func(s *service, _ contracttest.Description) {
 			s.statuses[fault.BadRequest] = append(s.statuses[fault.BadRequest], 414)
 		}, "code BAD_REQUEST as 414 is in the service and not in the document"},
-		{"a code that nobody has listed", func(s *service, said contracttest.Description) {
+		{"a code missing from fault.Codes", func(s *service, said contracttest.Description) {
 			s.statuses["TEAPOT"], said.Statuses["TEAPOT"] = []int{418}, []int{418}
 		}, "known code TEAPOT is in the document and not in the service"},
 
@@ -99,10 +99,10 @@ func TestEveryDifferenceBetweenTheServiceAndTheDocumentIsNamed(t *testing.T) {
 		{"a parameter that is only read", func(_ *service, said contracttest.Description) {
 			delete(said.Endpoints[transaction].Query, "idempotency_key")
 		}, "GET /api/v1/transaction: parameter idempotency_key is in the service and not in the document"},
-		{"a field that may not be wrong", func(_ *service, said contracttest.Description) {
+		{"a missing field error", func(_ *service, said contracttest.Description) {
 			delete(data(said, activate, 422, "VALIDATION_ERROR"), "fields.email")
 		}, "POST /api/v1/activate: field error email is in the service and not in the document"},
-		{"a field that is wrong and not there", func(_ *service, said contracttest.Description) {
+		{"a field error for an unknown field", func(_ *service, said contracttest.Description) {
 			data(said, transaction, 422, "VALIDATION_ERROR")["fields.mobile"] = false
 		}, "GET /api/v1/transaction: field error mobile is in the document and not in the service"},
 
@@ -122,7 +122,7 @@ func TestEveryDifferenceBetweenTheServiceAndTheDocumentIsNamed(t *testing.T) {
 		{"a new field that may be missing", show(reflect.TypeFor[withOptional]()), "more is shown by"},
 		{"a field that is gone", show(reflect.TypeFor[withLess]()), "GET /api/v1/balance 200: note is in the document and not in the service"},
 		{"a field without a tag", show(reflect.TypeFor[unnamed]()), "More without a name in JSON"},
-		{"a field that is sent for certain", func(_ *service, said contracttest.Description) {
+		{"a required field documented as optional", func(_ *service, said contracttest.Description) {
 			data(said, balance, 200, "OK")["note"] = false
 		}, "GET /api/v1/balance 200: note is always there; the document calls it optional"},
 		{"a password in a look-up", func(_ *service, said contracttest.Description) {
@@ -153,7 +153,7 @@ func TestEveryDifferenceBetweenTheServiceAndTheDocumentIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheDetailsOfRefusalsAreReadFromTheSource(t *testing.T) {
+func TestDetailsIn_ReadsRefusalsFromSource(t *testing.T) {
 	read := func(statement string) (map[fault.Code][]string, error) {
 		return detailsIn(fs.FS(fstest.MapFS{"x.go": {Data: []byte("package x\nfunc f() { " + statement + " }")}}))
 	}
@@ -165,7 +165,7 @@ func TestTheDetailsOfRefusalsAreReadFromTheSource(t *testing.T) {
 		`g(refusal.With("a", 1))`, `g(fault.New(fault.NotFound, "no").With(name, 1))`, `g(fault.New(code, "no").With("a", 1))`,
 	} {
 		if got, err := read(statement); err == nil {
-			t.Errorf("%s was read as %v; want an error, for nobody can tell", statement, got)
+			t.Errorf("%s was read as %v; want an error", statement, got)
 		}
 	}
 }

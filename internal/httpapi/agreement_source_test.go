@@ -14,12 +14,11 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// sources are the rooms in which refusals are made.
+// sources are the packages that make refusals.
 var sources = []fs.FS{os.DirFS("."), os.DirFS("../access"), os.DirFS("../operation"), os.DirFS("../catalogue")}
 
-// detailsIn reads from the source what refusals have to add: the names given to
-// With, under the code that New was given. There is no list of them to ask, since
-// each stands beside the rule it belongs to.
+// detailsIn reads the details of refusals from the source code: the names passed to
+// With, by the code passed to New. There is no list of them in the program.
 func detailsIn(folders ...fs.FS) (map[fault.Code][]string, error) {
 	named, err := codeNames()
 	if err != nil {
@@ -71,7 +70,7 @@ func withCall(node ast.Node) (call *ast.CallExpr, name string) {
 		return nil, ""
 	}
 	method, _ := call.Fun.(*ast.SelectorExpr)
-	// slog's loggers have a With, too, with any number of arguments.
+	// slog's loggers have a With too, with any number of arguments.
 	if method == nil || method.Sel.Name != "With" || len(call.Args) != 2 {
 		return nil, ""
 	}
@@ -81,7 +80,7 @@ func withCall(node ast.Node) (call *ast.CallExpr, name string) {
 	return call, name
 }
 
-// madeWith is the name of the code at the beginning of a chain of calls.
+// madeWith returns the name of the code at the beginning of a chain of calls.
 func madeWith(call *ast.CallExpr) string {
 	for {
 		method, _ := call.Fun.(*ast.SelectorExpr)

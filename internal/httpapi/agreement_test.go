@@ -16,8 +16,8 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// service is what the code has, in the form in which the document is described.
-// Whatever is in one and not in the other is named by its differences.
+// service describes the code in the form of contracttest.Description; differences
+// reports what is in one and not in the other.
 type service struct {
 	routes      []route
 	permissions []access.Permission
@@ -29,12 +29,12 @@ type service struct {
 	details     map[fault.Code][]string
 }
 
-// view is a struct with what it is shown as.
+// view is a struct and the responses that show it.
 type view struct {
 	shows   reflect.Type
 	by      []string // endpoints
 	answers []int
-	never   []string // optional fields that these answers do not have
+	never   []string // optional fields that these responses do not have
 }
 
 func itself() service {
@@ -48,8 +48,8 @@ func itself() service {
 			"/api/v1/advance-renew": operation.KnownFields(operation.AdvanceRenew),
 		},
 		queries: map[string][]string{
-			"/api/v1/transaction":  {askTransaction.first, askTransaction.second},
-			"/api/v1/subscription": {askSubscription.first, askSubscription.second},
+			"/api/v1/transaction":  {lookupTransaction.first, lookupTransaction.second},
+			"/api/v1/subscription": {lookupSubscription.first, lookupSubscription.second},
 		},
 		envelope: reflect.TypeFor[envelope](),
 		views: []view{
@@ -66,7 +66,7 @@ func itself() service {
 			{shows: reflect.TypeFor[plansData](), by: []string{"GET /api/v1/plans"}, answers: []int{200}},
 		},
 	}
-	for code, entry := range table {
+	for code, entry := range codes {
 		s.statuses[code] = []int{entry.status}
 	}
 	for status := range faultTexts {
@@ -75,7 +75,7 @@ func itself() service {
 	return s
 }
 
-// differences names everything in which the service and the document differ.
+// differences reports every difference between the service and the document.
 func (s service) differences(said contracttest.Description) (found []string) {
 	complain := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 
@@ -110,7 +110,7 @@ func (s service) differences(said contracttest.Description) (found []string) {
 	return found
 }
 
-// lists compares names, whatever their order.
+// lists compares names in any order.
 func lists(complain func(string, ...any), what string, document, service []string) {
 	for _, name := range document {
 		if !slices.Contains(service, name) {
@@ -182,8 +182,8 @@ func (s service) shapes(said contracttest.Description, complain func(string, ...
 	}
 }
 
-// compare holds a struct's fields against those of one shape, and notes which of
-// them it has.
+// compare compares a struct's fields with those of one shape, and marks the ones the
+// shape has in shown.
 func (has fields) compare(shape contracttest.Shape, shown map[string]bool, complain func(string, ...any)) {
 	for field, required := range shape {
 		always, known := has[field]
@@ -202,7 +202,7 @@ func (has fields) compare(shape contracttest.Shape, shown map[string]bool, compl
 	}
 }
 
-// refusals compares what refusals have to add.
+// refusals compares the details of refusals.
 func (s service) refusals(said contracttest.Description, complain func(string, ...any)) {
 	document := map[string]bool{}
 	for _, endpoint := range said.Endpoints {
@@ -213,7 +213,7 @@ func (s service) refusals(said contracttest.Description, complain func(string, .
 			for code, envelope := range codes {
 				for _, shape := range envelope.Data {
 					for field := range shape {
-						if !strings.Contains(field, ".") { // what is in data.fields is compared with the fields
+						if !strings.Contains(field, ".") { // data.fields is compared with the request's fields
 							document[code+" with "+field] = true
 						}
 					}
@@ -242,7 +242,7 @@ func (s service) refusals(said contracttest.Description, complain func(string, .
 	}
 }
 
-// fields are a struct's as JSON has them, by their paths; false may be missing.
+// fields are a struct's JSON fields by path; false means optional.
 type fields map[string]bool
 
 func fieldsOf(t reflect.Type) fields {
@@ -259,7 +259,7 @@ func (f fields) add(t reflect.Type, prefix string) {
 	}
 	switch {
 	case t.Implements(marshaler) || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		return // it writes itself
+		return // it has its own MarshalJSON
 	case t.Kind() == reflect.Slice:
 		f.add(t.Elem(), strings.TrimSuffix(prefix, ".")+"[].")
 	case t.Kind() == reflect.Struct:
@@ -279,7 +279,7 @@ func (f fields) add(t reflect.Type, prefix string) {
 	}
 }
 
-func TestTheServiceAndTheDocumentHaveTheSame(t *testing.T) {
+func TestContract_ServiceMatchesDocument(t *testing.T) {
 	said := contracttest.Describe(t)
 	s := itself()
 	var err error

@@ -8,14 +8,14 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// maxBody is the contract's 16 KB, to the byte.
+// maxBody is the contract's limit of 16 KB.
 const maxBody = 16_384
 
 var errBodyTooLarge = fault.New(fault.PayloadTooLarge, "The body is larger than %d bytes.", maxBody)
 
-// readBody returns the exact bytes of a request's body, which the signature
-// covers, whatever the method. A body that is declared too large is not touched;
-// one that turns out too large is read for one byte more than is allowed.
+// readBody returns the exact bytes of a request's body, which the signature covers for
+// every method. A body whose declared length is too large is not read at all; one
+// without a declared length is read up to one byte past the limit.
 func readBody(r *http.Request) ([]byte, error) {
 	switch {
 	case r.ContentLength == 0:
@@ -39,8 +39,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// unreadable is the answer to a body that broke off, stalled, or was cut into
-// chunks that do not fit together.
+// unreadable is the error for a body that ended early, stalled or was badly chunked.
 func unreadable(cause error) error {
 	message := "The body could not be read to its end."
 	var stalled interface{ Timeout() bool }

@@ -19,14 +19,14 @@ func chunked(bodies ...string) string {
 	return text.String() + "0\r\n\r\n"
 }
 
-func TestBodiesUpToTheLimitAndNoFurther(t *testing.T) {
+func TestBody_Limit(t *testing.T) {
 	full := strings.Repeat("x", maxBody)
 	const declared, streamed = "Content-Length: %d\r\n\r\n%s", "Transfer-Encoding: chunked\r\n\r\n%s"
 	tests := []struct {
 		name   string
 		method string
 		rest   string
-		length int // of the body the gate sees; -1: too large
+		length int // of the body the authorizer sees; -1: too large
 		closed bool
 	}{
 		{"declared, exactly 16,384", "POST", fmt.Sprintf(declared, maxBody, full), maxBody, false},
@@ -38,24 +38,24 @@ func TestBodiesUpToTheLimitAndNoFurther(t *testing.T) {
 		{"streamed, a byte more", "POST", fmt.Sprintf(streamed, chunked(full, "x")), -1, true},
 		{"streamed, a byte more, and never ended", "POST", fmt.Sprintf(streamed, "4001\r\n"+full+"x"), -1, true},
 		{"streamed, nothing", "POST", fmt.Sprintf(streamed, chunked()), 0, true},
-		{"a GET may have one too", "GET", fmt.Sprintf(declared, 3, "abc"), 3, false},
-		{"and it may be too large", "GET", fmt.Sprintf(declared, maxBody+1, ""), -1, true},
-		{"expecting to be told to go on", "POST", "Expect: 100-continue\r\n" + fmt.Sprintf(declared, maxBody+1, ""), -1, true},
+		{"a GET with a body", "GET", fmt.Sprintf(declared, 3, "abc"), 3, false},
+		{"a GET with a body too large", "GET", fmt.Sprintf(declared, maxBody+1, ""), -1, true},
+		{"with Expect: 100-continue", "POST", "Expect: 100-continue\r\n" + fmt.Sprintf(declared, maxBody+1, ""), -1, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := build(t)
+			h := newTestEnv(t)
 			w := h.dialTLS()
 			path := map[string]string{"POST": "/api/v1/renew", "GET": "/api/v1/balance"}[tt.method]
 			w.send("%s %s HTTP/1.1\r\nHost: coax\r\n%s", tt.method, path, tt.rest)
 			g := w.receive()
-			asked := h.gate.requests()
+			asked := h.authorizer.requests()
 			if tt.length < 0 {
 				if g.StatusCode != 413 || g.Code != fault.PayloadTooLarge || len(asked) > 0 {
-					t.Errorf("answered %d %s, the gate asked %d times; want 413 and no more", g.StatusCode, g.Code, len(asked))
+					t.Errorf("answered %d %s, the authorizer called %d times; want 413 and no more", g.StatusCode, g.Code, len(asked))
 				}
 			} else if len(asked) != 1 || len(asked[0].Body) != tt.length {
-				t.Errorf("answered %d %s; want the gate asked once about %d bytes", g.StatusCode, g.Code, tt.length)
+				t.Errorf("answered %d %s; want the authorizer called once about %d bytes", g.StatusCode, g.Code, tt.length)
 			}
 			if g.Close != tt.closed {
 				t.Errorf("Connection: close is %v; want %v", g.Close, tt.closed)
@@ -67,11 +67,11 @@ func TestBodiesUpToTheLimitAndNoFurther(t *testing.T) {
 	}
 }
 
-func TestABodyThatCannotBeReadIsABadRequest(t *testing.T) {
+func TestBody_UnreadableIsBadRequest(t *testing.T) {
 	tests := []struct{ name, rest, message string }{
 		{"chunks without sizes", "Transfer-Encoding: chunked\r\n\r\nhello\r\n0\r\n\r\n", "could not be read"},
 		{"a chunk longer than it says", "Transfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n0\r\n\r\n", "could not be read"},
-		{"a size beyond all numbers", "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "could not be read"},
+		{"a chunk size that overflows", "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "could not be read"},
 		{"a broken trailer", "Transfer-Encoding: chunked\r\n\r\n0\r\nno colon\r\n\r\n", "could not be read"},
 		{"a body that stalls", "Content-Length: 10\r\n\r\nhello", "in time"},
 		{"chunks that stall", "Transfer-Encoding: chunked\r\n\r\n5\r\nhel", "in time"},
@@ -79,7 +79,7 @@ func TestABodyThatCannotBeReadIsABadRequest(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := build(t, func(_ *Config, door *ServerConfig) { door.ReadTimeout = time.Second })
+			h := newTestEnv(t, func(_ *Config, server *ServerConfig) { server.ReadTimeout = time.Second })
 			w := h.dialTLS()
 			w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\n%s", tt.rest)
 			g := w.expect(400, fault.BadRequest)
@@ -87,8 +87,8 @@ func TestABodyThatCannotBeReadIsABadRequest(t *testing.T) {
 				t.Errorf("message = %q; want %q in it", g.Message, tt.message)
 			}
 			w.expectClosed()
-			if asked := h.gate.requests(); len(asked) > 0 {
-				t.Error("the gate was asked about half a request")
+			if asked := h.authorizer.requests(); len(asked) > 0 {
+				t.Error("the authorizer was called with half a request")
 			}
 			if lines := h.waitForLines(1); len(lines) != 1 {
 				t.Errorf("%d log lines; want 1", len(lines))
@@ -97,8 +97,8 @@ func TestABodyThatCannotBeReadIsABadRequest(t *testing.T) {
 	}
 }
 
-func TestABodyLongerThanItSaysIsTheNextRequest(t *testing.T) {
-	h := build(t)
+func TestBody_ExtraBytesAreTheNextRequest(t *testing.T) {
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: 2\r\n\r\n{}and more\r\n\r\n")
 	w.expect(415, fault.UnsupportedMediaType)
@@ -106,21 +106,21 @@ func TestABodyLongerThanItSaysIsTheNextRequest(t *testing.T) {
 	w.expectClosed()
 }
 
-func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
-	h := build(t)
+func TestBody_CutOffIsNotAnswered(t *testing.T) {
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: 10\r\n\r\nhello")
 	w.Close()
 	if line := h.waitForLines(1)[0]; line["code"] != "BAD_REQUEST" {
 		t.Errorf("logged %v; want BAD_REQUEST", line)
 	}
-	if asked := h.gate.requests(); len(asked) > 0 {
-		t.Error("the gate was asked about half a request")
+	if asked := h.authorizer.requests(); len(asked) > 0 {
+		t.Error("the authorizer was called with half a request")
 	}
 }
 
-func TestWhoAsksWhetherToGoOnIsToldTo(t *testing.T) {
-	h := build(t)
+func TestBody_ExpectContinue(t *testing.T) {
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
 	if line, err := w.r.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
@@ -133,12 +133,12 @@ func TestWhoAsksWhetherToGoOnIsToldTo(t *testing.T) {
 	w.expect(200, fault.OK)
 }
 
-// A client that waits to be told to go on sends no body: a refusal must not wait for it.
-func TestFrontDoor_RefusalDoesNotWaitForTheExpectedBody(t *testing.T) {
-	h := build(t, func(_ *Config, door *ServerConfig) {
-		door.ReadTimeout = time.Hour
-		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			access.Authenticated(r.Context()) // the second request is on a kept connection
+// A client that waits for 100 Continue sends no body: a refusal must not wait for it.
+func TestServer_RefusalDoesNotWaitForExpectedBody(t *testing.T) {
+	h := newTestEnv(t, func(_ *Config, server *ServerConfig) {
+		server.ReadTimeout = time.Hour
+		server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			access.Authenticated(r.Context()) // the second request is on an authenticated connection
 			if r.Body = http.MaxBytesReader(w, r.Body, 1<<10); r.ContentLength > 0 {
 				w.WriteHeader(http.StatusForbidden)
 			}

@@ -15,30 +15,29 @@ import (
 	"time"
 )
 
-// conn is a connection that came through the front door, as net/http sees it.
+// conn is a connection of Server, as net/http sees it.
 type conn struct {
 	net.Conn          // TLS, or the bare socket
 	raw      net.Conn // the socket
-	door     *Server
+	server   *Server
 	peer     netip.Addr
 	secure   bool
-	place    place // in the door's table, which guards it
+	slot     connSlot // in the server's table, which guards it
 
 	framing framing
-	served  int64 // requests that reached the handler; only net/http's one goroutine counts
+	served  int64 // requests that reached the handler; only net/http's goroutine writes it
 
-	begun    atomic.Bool // a byte of a request has come
-	handling atomic.Bool // a handler was entered since the connection was last idle
-	over     atomic.Bool // nothing more is read
-	kept     atomic.Bool // it has carried an authenticated request
-	dropped  atomic.Bool // it had to make room for another
-	closing  sync.Once
+	begun         atomic.Bool // a byte of a request was read
+	handling      atomic.Bool // a handler was called since the connection was last idle
+	readDone      atomic.Bool // nothing more is read
+	authenticated atomic.Bool // it has carried an authenticated request
+	dropped       atomic.Bool // it was closed in favour of a new connection
+	closeOnce     sync.Once
 }
 
 type connKey struct{}
 
-// connOf returns the connection a request came on; nil if it came on another
-// way than through a front door.
+// connOf returns the connection of a request; nil if no Server accepted it.
 func connOf(ctx context.Context) *conn {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	return c
@@ -50,51 +49,51 @@ func overTLS(ctx context.Context) bool {
 	return c != nil && c.secure
 }
 
-// hangUp makes the response that is about to be written the last, and leaves
-// unread whatever else is on its way.
-func hangUp(ctx context.Context) {
+// stopReading makes the response that is about to be written the last one on its
+// connection; nothing more is read.
+func stopReading(ctx context.Context) {
 	if c := connOf(ctx); c != nil {
-		c.over.Store(true)
+		c.readDone.Store(true)
 	}
 }
 
 func (c *conn) Read(p []byte) (int, error) {
-	if c.over.Load() {
+	if c.readDone.Load() {
 		return 0, io.EOF
 	}
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.begun.Store(true)
-		c.framing.see(p[:n])
+		c.framing.scan(p[:n])
 	}
 	if err != nil && c.dropped.Load() {
-		err = io.EOF // closed by us; net/http has nothing to answer
+		err = io.EOF // closed by us: net/http must write no error response
 	}
 	return n, err
 }
 
-// keep notes that the connection has carried an authenticated request. It is not dropped
-// from then on.
-func (c *conn) keep() {
-	if !c.kept.Load() && c.door.table.move(c, connKept) {
-		c.kept.Store(true)
+// markAuthenticated records that the connection has carried an authenticated request. It
+// is not dropped from then on.
+func (c *conn) markAuthenticated() {
+	if !c.authenticated.Load() && c.server.table.setState(c, connAuthenticated) {
+		c.authenticated.Store(true)
 	}
 }
 
-// busy notes that a request was read to its end and is about to be handled. It reports
-// false if the connection was dropped before: then the request must not be handled.
-func (c *conn) busy() bool { return c.kept.Load() || c.door.table.move(c, connBusy) }
+// markBusy records that a request was read completely and is about to be handled. It
+// returns false if the connection was dropped: then the request must not be handled.
+func (c *conn) markBusy() bool { return c.authenticated.Load() || c.server.table.setState(c, connBusy) }
 
-// idle notes that the request was answered.
-func (c *conn) idle() {
+// markIdle records that the request was answered.
+func (c *conn) markIdle() {
 	c.handling.Store(false)
-	if !c.kept.Load() {
-		c.door.table.move(c, connIdle)
+	if !c.authenticated.Load() {
+		c.server.table.setState(c, connIdle)
 	}
 }
 
-// wholeBody is the body of a request on a connection that may be dropped until the body was
-// read to its end.
+// wholeBody is the body of a request on a connection that may be dropped until the body
+// was read completely.
 type wholeBody struct {
 	io.ReadCloser
 	conn *conn
@@ -102,19 +101,19 @@ type wholeBody struct {
 
 func (b *wholeBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) && !b.conn.busy() {
+	if errors.Is(err, io.EOF) && !b.conn.markBusy() {
 		return 0, net.ErrClosed
 	}
 	return n, err
 }
 
-// Write passes on what a handler writes. Unless the request was authenticated, the
-// connection may be dropped from then on. What net/http writes while no handler is
-// at work is its own short text about a message that it could not read, each time
-// in one piece; an envelope is sent in its place.
+// Write writes a handler's response. Unless the request was authenticated, the
+// connection may be dropped from then on. What net/http writes while no handler runs
+// is its own error response to a message that it could not read, always in one call;
+// an envelope is sent instead.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.handling.Load() {
-		if !c.kept.Load() && !c.door.table.answer(c) {
+		if !c.authenticated.Load() && !c.server.table.startResponse(c) {
 			return 0, net.ErrClosed
 		}
 		return c.Conn.Write(p)
@@ -126,16 +125,15 @@ func (c *conn) Write(p []byte) (int, error) {
 	if !isFault {
 		return c.Conn.Write(p)
 	}
-	c.over.Store(true)
-	answer, body := c.door.fault(c, status)
-	if _, err := c.Conn.Write(answer.bytes(body)); err != nil {
+	c.readDone.Store(true)
+	resp, body := c.server.fault(c, status)
+	if _, err := c.Conn.Write(resp.bytes(body)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// faultStatus reads the status from the beginning of a response, if it is one
-// that refuses.
+// faultStatus parses the status of a response; isFault is true from 400 on.
 func faultStatus(p []byte) (status int, isFault bool) {
 	const before, digits = len("HTTP/1.1 "), 3
 	if !bytes.HasPrefix(p, []byte("HTTP/1.")) || len(p) < before+digits {
@@ -145,11 +143,11 @@ func faultStatus(p []byte) (status int, isFault bool) {
 	return status, err == nil && status >= http.StatusBadRequest
 }
 
-// CloseWrite tells the other end that nothing more will come. net/http looks for
-// it before it hangs up on somebody who is still sending.
+// CloseWrite closes the sending side. net/http calls it before it closes a connection
+// whose client is still sending.
 func (c *conn) CloseWrite() error {
 	if encrypted, ok := c.Conn.(*tls.Conn); ok {
-		encrypted.CloseWrite() // TLS has a goodbye of its own, which comes first
+		encrypted.CloseWrite() // close_notify comes before the end of the socket
 	}
 	if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -157,17 +155,17 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection once, and gives up its place.
+// Close closes the connection once and removes it from the table.
 func (c *conn) Close() error {
 	var err error
-	c.closing.Do(func() {
-		if c.over.Load() {
-			c.door.table.discard(c)
-			c.door.running.Go(c.linger)
+	c.closeOnce.Do(func() {
+		if c.readDone.Load() {
+			c.server.table.discard(c)
+			c.server.running.Go(c.linger)
 			return
 		}
 		err = c.Conn.Close()
-		c.door.leave(c)
+		c.server.remove(c)
 	})
 	return err
 }
@@ -177,11 +175,11 @@ const (
 	lingerBytes = 256 << 10
 )
 
-// linger closes a connection on which something may be unread. A socket closed
-// with bytes unread resets the connection, and the other end may then lose our
-// answer before it has seen it. So what still comes is thrown away for a moment.
+// linger closes a connection with unread data. Closing a socket with unread bytes
+// resets the connection, and the client may lose our response. So incoming data is
+// discarded for a moment first.
 func (c *conn) linger() {
-	defer c.door.leave(c)
+	defer c.server.remove(c)
 	defer c.raw.Close()
 	timer := time.AfterFunc(lingerTime, func() { c.raw.Close() })
 	defer timer.Stop()

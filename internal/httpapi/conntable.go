@@ -8,67 +8,67 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 )
 
-// connState is how far a connection has come. The states are in the order in which
-// connections are dropped when there is no room for another one.
+// connState is the state of a connection. The states are in the order in which
+// connections are dropped when a limit is reached.
 type connState int
 
 const (
-	// connWaiting: no request of it was read to its end yet, or not even the TLS
-	// handshake. Dropped first.
+	// connWaiting: no request, or not even the TLS handshake, was read completely yet.
+	// Dropped first.
 	connWaiting connState = iota
-	// connIdle: what it asked for was answered or is being answered, and nothing of it
-	// authenticated. It stays idle until its next request was read to its end. Dropped
-	// next.
+	// connIdle: its requests were answered or the response is being written, and none
+	// was authenticated. It stays idle until its next request was read completely.
+	// Dropped next.
 	connIdle
-	// connBusy: a request that was read to its end is being handled, and no byte of the
-	// answer was written yet. Never dropped.
+	// connBusy: a request that was read completely is being handled, and no byte of the
+	// response was written yet. Never dropped.
 	connBusy
-	// connKept: it has carried an authenticated request. Never dropped.
-	connKept
+	// connAuthenticated: it has carried an authenticated request. Never dropped.
+	connAuthenticated
 )
 
-// droppable is how many of the states, from the first, are dropped.
+// droppable is the number of states, from the first, that may be dropped.
 const droppable = int(connBusy)
 
 func (s connState) String() string {
-	return [...]string{"waiting", "idle", "busy", "kept"}[s]
+	return [...]string{"waiting", "idle", "busy", "authenticated"}[s]
 }
 
-// connTable counts connections by address, by network and in all. Where one of these is at
-// its limit, a new connection takes the place of the one there that has been waiting for
-// longest, or, if none waits, idle for longest. So connections that say nothing keep nobody
-// out. Every operation takes constant time.
+// connTable counts connections by address, by network and in total. Where one of these
+// limits is reached, a new connection replaces the one that has been waiting longest or,
+// if none waits, idle longest. So silent connections cannot lock others out. Every
+// operation takes constant time.
 type connTable struct {
 	maxPerNetwork int
 	maxPerAddress int
 
-	mu        sync.Mutex // guards what follows, and the place of every conn
+	mu        sync.Mutex // guards what follows, and the slot of every conn
 	all       *connGroup
 	byNetwork map[netip.Prefix]*connGroup
 	byAddress map[netip.Addr]*connGroup
 	conns     map[*conn]struct{}
 }
 
-// connGroup is the connections that share a limit.
+// connGroup is a set of connections that share a limit.
 type connGroup struct {
-	limit   string // which limit it is, as metrics name it
+	limit   string // its name in metrics
 	network netip.Prefix
 	address netip.Addr
 	max     int
 	open    int
-	// lists has the droppable ones by state, the one longest in it in front.
+	// lists has the droppable connections by state, oldest first.
 	lists [droppable]list.List
 }
 
-// place is where a connection stands in the table: its groups, the narrowest first, and its
+// connSlot is a connection's entry in the table: its groups, the narrowest first, and its
 // element in the list of each while it is droppable.
-type place struct {
+type connSlot struct {
 	state    connState
 	groups   []*connGroup
 	elements [3]*list.Element
 }
 
-// newConnTable returns an empty table. A network has never less room than an address.
+// newConnTable returns an empty table. A network's limit is at least an address's.
 func newConnTable(max, maxPerNetwork, maxPerAddress int) *connTable {
 	return &connTable{
 		maxPerNetwork: maxPerNetwork,
@@ -80,17 +80,18 @@ func newConnTable(max, maxPerNetwork, maxPerAddress int) *connTable {
 	}
 }
 
-// dropped is a connection that has to make room, and which limit asked for it.
+// dropped is a connection that is closed in favour of a new one, and the limit that was
+// reached.
 type dropped struct {
 	conn  *conn
 	state connState
 	limit string
 }
 
-// enter gives a connection a place. If that took the place of another, drop is that one, and
-// the caller closes it. If there is no place, refused names the limit. A connection of a
-// trusted proxy counts in all only: its address says nothing about who is calling.
-func (t *connTable) enter(c *conn, trusted bool) (drop dropped, refused string) {
+// add adds a connection. If it replaces another, drop is that one, and the caller closes
+// it. If it cannot be added, refused names the limit. A trusted proxy's connection counts
+// in the total only: its address says nothing about the client.
+func (t *connTable) add(c *conn, trusted bool) (drop dropped, refused string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	groups := t.groupsOf(c, trusted)
@@ -98,28 +99,28 @@ func (t *connTable) enter(c *conn, trusted bool) (drop dropped, refused string) 
 		if group.open < group.max {
 			continue
 		}
-		// Whoever leaves a group leaves the wider ones too, so one is enough.
+		// A connection that leaves a group leaves the wider ones too, so one is enough.
 		if drop = group.oldest(); drop.conn == nil {
-			t.forget(groups)
+			t.deleteEmpty(groups)
 			return drop, group.limit
 		}
-		t.remove(drop.conn)
+		t.unlink(drop.conn)
 		drop.conn.dropped.Store(true)
 		break
 	}
-	c.place = place{state: connWaiting, groups: groups}
+	c.slot = connSlot{state: connWaiting, groups: groups}
 	for _, group := range groups {
 		group.open++
 	}
-	c.place.list(c)
+	c.slot.list(c)
 	t.conns[c] = struct{}{}
 	if drop.conn != nil {
-		t.forget(drop.conn.place.groups)
+		t.deleteEmpty(drop.conn.slot.groups)
 	}
 	return drop, ""
 }
 
-// oldest is the connection of a group to drop first.
+// oldest returns the connection of a group to drop first.
 func (g *connGroup) oldest() dropped {
 	for state := range g.lists {
 		if front := g.lists[state].Front(); front != nil {
@@ -144,61 +145,61 @@ func (t *connTable) groupsOf(c *conn, trusted bool) []*connGroup {
 	return []*connGroup{t.byAddress[c.peer], t.byNetwork[network], t.all}
 }
 
-// move puts a connection into another state. It reports false, and moves nothing, if the
-// connection was dropped. One that is kept stays so.
-func (t *connTable) move(c *conn, to connState) bool {
+// setState changes a connection's state. It returns false if the connection was dropped.
+// An authenticated connection stays authenticated.
+func (t *connTable) setState(c *conn, to connState) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, open := t.conns[c]; !open {
 		return false
 	}
-	if c.place.state != to && c.place.state != connKept {
-		c.place.unlist()
-		c.place.state = to
-		c.place.list(c)
+	if c.slot.state != to && c.slot.state != connAuthenticated {
+		c.slot.unlist()
+		c.slot.state = to
+		c.slot.list(c)
 	}
 	return true
 }
 
-// answer makes a connection idle whose request was being handled: a client that does not
-// read its answer keeps nobody out. It reports false if the connection was dropped.
-func (t *connTable) answer(c *conn) bool {
+// startResponse makes a busy connection idle, so that a client that does not read its
+// response can be dropped. It returns false if the connection was dropped.
+func (t *connTable) startResponse(c *conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, open := t.conns[c]; !open {
 		return false
 	}
-	if c.place.state == connBusy {
-		c.place.state = connIdle
-		c.place.list(c)
+	if c.slot.state == connBusy {
+		c.slot.state = connIdle
+		c.slot.list(c)
 	}
 	return true
 }
 
-// discard makes a connection droppable whatever its state: it is about to be closed.
+// discard makes a connection droppable in any state, because it is about to be closed.
 func (t *connTable) discard(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, open := t.conns[c]; open {
-		c.place.unlist()
-		c.place.state = connIdle
-		c.place.list(c)
+		c.slot.unlist()
+		c.slot.state = connIdle
+		c.slot.list(c)
 	}
 }
 
-// leave gives up a connection's place. It reports whether it still had one.
-func (t *connTable) leave(c *conn) bool {
+// remove takes a connection out of the table. It returns false if it was dropped before.
+func (t *connTable) remove(c *conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, open := t.conns[c]; !open {
 		return false
 	}
-	t.remove(c)
-	t.forget(c.place.groups)
+	t.unlink(c)
+	t.deleteEmpty(c.slot.groups)
 	return true
 }
 
-// silent returns the connections of which no byte of a request has come.
+// silent returns the connections that have not sent a byte of a request.
 func (t *connTable) silent() []*conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,16 +212,16 @@ func (t *connTable) silent() []*conn {
 	return silent
 }
 
-func (t *connTable) remove(c *conn) {
-	c.place.unlist()
-	for _, group := range c.place.groups {
+func (t *connTable) unlink(c *conn) {
+	c.slot.unlist()
+	for _, group := range c.slot.groups {
 		group.open--
 	}
 	delete(t.conns, c)
 }
 
-// forget gives back the memory of groups in which nobody is left.
-func (t *connTable) forget(groups []*connGroup) {
+// deleteEmpty deletes the groups without connections.
+func (t *connTable) deleteEmpty(groups []*connGroup) {
 	for _, group := range groups {
 		switch {
 		case group.open > 0 || group == t.all:
@@ -233,20 +234,20 @@ func (t *connTable) forget(groups []*connGroup) {
 }
 
 // list puts a droppable connection at the end of the lists of its groups.
-func (p *place) list(c *conn) {
-	if int(p.state) >= droppable {
+func (s *connSlot) list(c *conn) {
+	if int(s.state) >= droppable {
 		return
 	}
-	for i, group := range p.groups {
-		p.elements[i] = group.lists[p.state].PushBack(c)
+	for i, group := range s.groups {
+		s.elements[i] = group.lists[s.state].PushBack(c)
 	}
 }
 
-func (p *place) unlist() {
-	if int(p.state) >= droppable {
+func (s *connSlot) unlist() {
+	if int(s.state) >= droppable {
 		return
 	}
-	for i, group := range p.groups {
-		group.lists[p.state].Remove(p.elements[i])
+	for i, group := range s.groups {
+		group.lists[s.state].Remove(s.elements[i])
 	}
 }

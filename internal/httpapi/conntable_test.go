@@ -17,15 +17,15 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// from is a connection that nothing is sent on.
+// from returns a connection from an address, without a socket.
 func from(address string) *conn { return &conn{peer: netip.MustParseAddr(address)} }
 
-// mustEnter gives connections a place that displaces nobody.
+// mustEnter adds connections that displace no other.
 func mustEnter(t *testing.T, table *connTable, conns ...*conn) {
 	t.Helper()
 	for _, c := range conns {
-		if drop, refused := table.enter(c, false); drop.conn != nil || refused != "" {
-			t.Fatalf("%v: dropped %v, refused %q; want a free place", c.peer, drop, refused)
+		if drop, refused := table.add(c, false); drop.conn != nil || refused != "" {
+			t.Fatalf("%v: dropped %v, refused %q; want it added", c.peer, drop, refused)
 		}
 	}
 }
@@ -39,12 +39,12 @@ func TestConnTable_DropsWaitingBeforeIdleAndOldestFirst(t *testing.T) {
 		conn *conn
 		to   connState
 	}{
-		{kept, connKept}, {busy, connBusy},
+		{kept, connAuthenticated}, {busy, connBusy},
 		{idle1, connBusy}, {idle1, connIdle}, {idle2, connBusy}, {idle2, connIdle},
 		{idle1, connBusy}, {idle1, connIdle}, // the latest to become idle
-		{kept, connIdle}, // a kept connection stays kept
+		{kept, connIdle}, // an authenticated connection stays so
 	} {
-		if !table.move(step.conn, step.to) {
+		if !table.setState(step.conn, step.to) {
 			t.Fatalf("%v was not moved to %v", step.conn.peer, step.to)
 		}
 	}
@@ -53,35 +53,35 @@ func TestConnTable_DropsWaitingBeforeIdleAndOldestFirst(t *testing.T) {
 		{old, connWaiting, "total"}, {young, connWaiting, "total"},
 	} {
 		c := from(fmt.Sprintf("10.0.%d.1", i))
-		if drop, refused := table.enter(c, false); drop != want || refused != "" {
+		if drop, refused := table.add(c, false); drop != want || refused != "" {
 			t.Errorf("connection %d dropped %v (refused %q); want %v", i, drop, refused, want)
 		}
-		table.move(c, connKept)
+		table.setState(c, connAuthenticated)
 		entered = append(entered, c)
 	}
 	for i, want := range []dropped{{idle2, connIdle, "total"}, {idle1, connIdle, "total"}} {
 		c := from(fmt.Sprintf("10.1.%d.1", i))
-		if drop, refused := table.enter(c, false); drop != want || refused != "" {
+		if drop, refused := table.add(c, false); drop != want || refused != "" {
 			t.Errorf("with none waiting, connection %d dropped %v (refused %q); want %v", i, drop, refused, want)
 		}
-		table.move(c, connBusy)
+		table.setState(c, connBusy)
 		entered = append(entered, c)
 	}
-	if drop, refused := table.enter(from("10.2.0.1"), false); drop.conn != nil || refused != "total" {
+	if drop, refused := table.add(from("10.2.0.1"), false); drop.conn != nil || refused != "total" {
 		t.Errorf("with all busy or kept: dropped %v, refused %q; want a refusal", drop, refused)
 	}
 	for _, gone := range []*conn{old, young, idle1, idle2} {
-		if !gone.dropped.Load() || table.move(gone, connBusy) || table.leave(gone) {
-			t.Errorf("%v was dropped and still has a place", gone.peer)
+		if !gone.dropped.Load() || table.setState(gone, connBusy) || table.remove(gone) {
+			t.Errorf("%v was dropped and is still in the table", gone.peer)
 		}
 	}
-	// A kept connection that is about to be closed makes room.
+	// An authenticated connection that is about to be closed can be dropped.
 	table.discard(kept)
-	if drop, _ := table.enter(from("10.2.0.2"), false); drop.conn != kept {
+	if drop, _ := table.add(from("10.2.0.2"), false); drop.conn != kept {
 		t.Errorf("dropped %v; want the connection that is being closed", drop)
 	}
 	for _, c := range append(entered, busy) {
-		if !table.leave(c) || table.leave(c) {
+		if !table.remove(c) || table.remove(c) {
 			t.Errorf("%v does not leave once", c.peer)
 		}
 	}
@@ -100,16 +100,16 @@ func TestConnTable_NetworkLimit(t *testing.T) {
 			mustEnter(t, table, first, second, from(tt.elsewhere))
 			third := from(tt.inside)
 			third.peer = third.peer.Next()
-			if drop, refused := table.enter(third, false); refused != "" || drop != (dropped{first, connWaiting, "network"}) {
+			if drop, refused := table.add(third, false); refused != "" || drop != (dropped{first, connWaiting, "network"}) {
 				t.Errorf("dropped %v, refused %q; want the network's oldest", drop, refused)
 			}
-			table.move(second, connKept)
-			table.move(third, connBusy)
+			table.setState(second, connAuthenticated)
+			table.setState(third, connBusy)
 			fourth := from(tt.inside)
-			if drop, refused := table.enter(fourth, false); refused != "network" || drop.conn != nil {
+			if drop, refused := table.add(fourth, false); refused != "network" || drop.conn != nil {
 				t.Errorf("dropped %v, refused %q; want a refusal for the network", drop, refused)
 			}
-			if drop, refused := table.enter(fourth, true); refused != "" || drop.conn != nil {
+			if drop, refused := table.add(fourth, true); refused != "" || drop.conn != nil {
 				t.Errorf("a trusted proxy: dropped %v, refused %q; want no limit but the total", drop, refused)
 			}
 		})
@@ -121,18 +121,18 @@ func TestConnTable_AddressLimitDropsFromThatAddress(t *testing.T) {
 	other, first, second := from("192.0.3.1"), from("192.0.2.1"), from("192.0.2.1")
 	mustEnter(t, table, other, first, second)
 	third := from("192.0.2.1")
-	if drop, refused := table.enter(third, false); refused != "" || drop != (dropped{first, connWaiting, "address"}) {
+	if drop, refused := table.add(third, false); refused != "" || drop != (dropped{first, connWaiting, "address"}) {
 		t.Errorf("dropped %v, refused %q; want the address's oldest", drop, refused)
 	}
-	table.move(second, connKept)
-	table.move(third, connKept)
-	if drop, refused := table.enter(from("192.0.2.1"), false); refused != "address" || drop.conn != nil {
+	table.setState(second, connAuthenticated)
+	table.setState(third, connAuthenticated)
+	if drop, refused := table.add(from("192.0.2.1"), false); refused != "address" || drop.conn != nil {
 		t.Errorf("dropped %v, refused %q; want a refusal for the address", drop, refused)
 	}
 }
 
-// Many connections come, change and go at once; the counts stay within the limits, and
-// nothing is left once all have gone.
+// Connections are added, changed and removed concurrently: the counts stay within the
+// limits, and the table is empty at the end.
 func TestConnTable_ManyAtOnce(t *testing.T) {
 	const most, perNetwork, perAddress = 40, 20, 8
 	table := newConnTable(most, perNetwork, perAddress)
@@ -145,16 +145,16 @@ func TestConnTable_ManyAtOnce(t *testing.T) {
 				switch random.IntN(4) {
 				case 0, 1:
 					c := from(fmt.Sprintf("192.0.%d.%d", random.IntN(3), random.IntN(4)))
-					if _, refused := table.enter(c, random.IntN(10) == 0); refused == "" {
+					if _, refused := table.add(c, random.IntN(10) == 0); refused == "" {
 						mine = append(mine, c)
 					}
 				case 2:
 					if len(mine) > 0 {
-						table.move(mine[random.IntN(len(mine))], connState(random.IntN(4)))
+						table.setState(mine[random.IntN(len(mine))], connState(random.IntN(4)))
 					}
 				case 3:
 					if len(mine) > 0 {
-						table.leave(mine[0])
+						table.remove(mine[0])
 						mine = mine[1:]
 					}
 				}
@@ -175,7 +175,7 @@ func TestConnTable_ManyAtOnce(t *testing.T) {
 				table.mu.Unlock()
 			}
 			for _, c := range mine {
-				table.leave(c)
+				table.remove(c)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestConnTable_ManyAtOnce(t *testing.T) {
 }
 
 // dialFrom connects from another address of this machine.
-func (h *house) dialFrom(address, to string) *wire {
+func (h *testEnv) dialFrom(address, to string) *wire {
 	h.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	c, err := dialer.Dial("tcp", to)
@@ -194,23 +194,23 @@ func (h *house) dialFrom(address, to string) *wire {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(waitLimit))
 	return &wire{Conn: c, t: h.t}
 }
 
-func TestFrontDoor_SilentConnectionsGiveWay(t *testing.T) {
+func TestServer_DropsSilentConnections(t *testing.T) {
 	const most = 12
-	h := build(t, func(_ *Config, door *ServerConfig) { door.MaxConnections = most })
+	h := newTestEnv(t, func(_ *Config, server *ServerConfig) { server.MaxConnections = most })
 	kept := h.dialTLS()
 	kept.send(balanceRequest)
 	kept.expect(200, fault.OK)
 
-	// One that was answered and did not authenticate; one that stops in a head, one
-	// that stops in a body, one that stops in its handshake.
-	h.gate.mu.Lock()
-	caller := h.gate.caller
-	h.gate.caller, h.gate.refusal = access.Caller{}, fault.New(fault.InvalidSignature, "no")
-	h.gate.mu.Unlock()
+	// One was answered and did not authenticate; the others stop in a header, in a body
+	// and in the handshake.
+	h.authorizer.mu.Lock()
+	caller := h.authorizer.caller
+	h.authorizer.caller, h.authorizer.refusal = access.Caller{}, fault.New(fault.InvalidSignature, "no")
+	h.authorizer.mu.Unlock()
 	idle := h.dialTLS()
 	idle.send(balanceRequest)
 	idle.expect(401, fault.InvalidSignature)
@@ -229,15 +229,15 @@ func TestFrontDoor_SilentConnectionsGiveWay(t *testing.T) {
 		w.expectClosed()
 	}
 
-	h.gate.mu.Lock()
-	h.gate.caller, h.gate.refusal = caller, nil
-	h.gate.mu.Unlock()
+	h.authorizer.mu.Lock()
+	h.authorizer.caller, h.authorizer.refusal = caller, nil
+	h.authorizer.mu.Unlock()
 	for range 3 {
 		w := h.dialTLS()
 		w.send(balanceRequest)
 		w.expect(200, fault.OK)
 	}
-	for _, w := range []*wire{kept, idle} { // there were silent ones enough
+	for _, w := range []*wire{kept, idle} { // silent connections were dropped first
 		w.send(balanceRequest)
 		w.expect(200, fault.OK)
 	}
@@ -254,13 +254,13 @@ func TestFrontDoor_SilentConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// A request that was read to its end is answered whoever else comes; one that was not is
-// not handled once its connection was dropped.
-func TestFrontDoor_WholeRequestsAreNotCut(t *testing.T) {
+// A request that was read completely is answered even at the limit; one that was not is
+// not handled after its connection was dropped.
+func TestServer_DoesNotDropWholeRequests(t *testing.T) {
 	entered, release := make(chan string), make(chan struct{})
-	h := build(t, func(_ *Config, door *ServerConfig) {
-		door.MaxConnections = 3
-		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := newTestEnv(t, func(_ *Config, server *ServerConfig) {
+		server.MaxConnections = 3
+		server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			text, err := io.ReadAll(r.Body)
 			if err != nil {
 				return
@@ -283,7 +283,7 @@ func TestFrontDoor_WholeRequestsAreNotCut(t *testing.T) {
 	<-entered
 	part := post("part", 5)
 	h.dialFrom("127.0.1.1", h.tls)
-	part.expectClosed() // and the handler has not read a whole body, or entered would block
+	part.expectClosed() // the handler has not read a whole body: entered would block
 	for i := range 9 {
 		h.dialFrom(fmt.Sprintf("127.0.%d.1", 1+i), h.plain)
 	}
@@ -299,13 +299,14 @@ func TestFrontDoor_WholeRequestsAreNotCut(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer can be dropped, and the handler's next write fails.
-func TestFrontDoor_UnreadAnswersGiveWay(t *testing.T) {
+// A client that does not read its response can be dropped, and the handler's next write
+// fails.
+func TestServer_DropsUnreadResponses(t *testing.T) {
 	const most = 4
 	writing, cut := make(chan struct{}), make(chan error, most)
-	h := build(t, func(_ *Config, door *ServerConfig) {
-		door.MaxConnections = most
-		door.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := newTestEnv(t, func(_ *Config, server *ServerConfig) {
+		server.MaxConnections = most
+		server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/large" {
 				io.WriteString(w, "small")
 				return

@@ -13,9 +13,9 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// reply is a response ready to be sent, over an http.ResponseWriter or, where
-// net/http would not let us, as bytes on the connection.
-type reply struct {
+// response is a response of the API, sent over an http.ResponseWriter or, in place of an
+// error response of net/http's own, as bytes on the connection.
+type response struct {
 	requestID  string
 	status     int
 	code       fault.Code
@@ -26,22 +26,21 @@ type reply struct {
 	allow      string
 	replayed   bool
 	close      bool // this is the last response on its connection
-	// hsts is the value of Strict-Transport-Security; nil where the front door sets it,
-	// or none is sent.
+	// hsts is the value of Strict-Transport-Security; nil if Server sets it or none is
+	// sent.
 	hsts []string
 }
 
-// encode returns the envelope, whose fields stand in the contract's order. It
-// fails if data is not an object: the contract promises one, and a client must
-// never find a list or a number there.
-func (p reply) encode() ([]byte, error) {
-	o := openObject((*bodies.Get().(*[]byte))[:0])
-	o.flag("success", p.status == http.StatusOK)
-	o.text("request_id", p.requestID)
-	o.text("code", string(p.code))
-	o.text("message", p.message)
+// encode returns the envelope with its fields in the contract's order. It fails if data
+// is not a JSON object, which the contract promises.
+func (r response) encode() ([]byte, error) {
+	o := openObject((*bodyPool.Get().(*[]byte))[:0])
+	o.flag("success", r.status == http.StatusOK)
+	o.text("request_id", r.requestID)
+	o.text("code", string(r.code))
+	o.text("message", r.message)
 	o.name("data")
-	switch data := p.data.(type) {
+	switch data := r.data.(type) {
 	case nil:
 		o.out = append(o.out, "{}"...)
 	case balanceData, operationData, transactionData:
@@ -50,32 +49,31 @@ func (p reply) encode() ([]byte, error) {
 		encoded, err := marshal(data)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("encode the data of %s: %w", p.code, err)
+			return nil, fmt.Errorf("encode the data of %s: %w", r.code, err)
 		case encoded[0] == '{':
 			o.out = append(o.out, encoded...)
-		case string(encoded) == "null": // a nil map or pointer has nothing to say
+		case string(encoded) == "null": // a nil map or pointer
 			o.out = append(o.out, "{}"...)
 		default:
-			return nil, fmt.Errorf("encode the data of %s: %T is no object", p.code, p.data)
+			return nil, fmt.Errorf("encode the data of %s: %T is not a JSON object", r.code, r.data)
 		}
 	}
 	return o.close(), nil
 }
 
-// bodies are those of responses that were sent. Whoever has sent one may give it
-// back; what a rare long one took is left to the collector.
-var bodies = sync.Pool{New: func() any { return new([]byte) }}
+// bodyPool reuses the bodyPool of responses that were sent, except long ones.
+var bodyPool = sync.Pool{New: func() any { return new([]byte) }}
 
-const keptBody = 8 << 10
+const maxPooledBody = 8 << 10
 
-func giveBack(body []byte) {
-	if cap(body) <= keptBody {
-		bodies.Put(&body)
+func releaseBody(body []byte) {
+	if cap(body) <= maxPooledBody {
+		bodyPool.Put(&body)
 	}
 }
 
-// marshal encodes without HTML escaping: a name with an ampersand arrives as it
-// was given. The responses are not HTML and say so.
+// marshal encodes without HTML escaping, so that a name with an ampersand arrives
+// unchanged. Responses are JSON by Content-Type.
 func marshal(value any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -86,75 +84,75 @@ func marshal(value any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// What is the same in every response. Nobody changes a header's values in place.
+// Header values that are shared by responses. They must not be changed in place.
 var (
 	contentTypeJSON = []string{"application/json; charset=utf-8"}
 	noStore         = []string{"no-store"}
-	yes             = []string{"true"}
-	closeIt         = []string{"close"}
+	headerTrue      = []string{"true"}
+	headerClose     = []string{"close"}
 )
 
-// setHeader writes what goes before the body into header. Names are spelled as
-// the contract spells them, which is not always how net/http would.
-func (p reply) setHeader(header http.Header, bodyLen int) {
+// setHeader sets the response's headers. Names are spelled as in the contract, which is
+// not always net/http's canonical form.
+func (r response) setHeader(header http.Header, bodyLen int) {
 	values := headerValues{header: header}
 	header["Content-Type"] = contentTypeJSON
 	values.number("Content-Length", int64(bodyLen))
 	header["Cache-Control"] = noStore
-	values.text("X-Request-Id", p.requestID)
-	if p.rate.Limit != 0 {
-		values.number("X-RateLimit-Limit", int64(p.rate.Limit))
-		values.number("X-RateLimit-Remaining", int64(p.rate.Remaining))
-		values.number("X-RateLimit-Reset", p.rate.ResetAt.Unix())
+	values.text("X-Request-Id", r.requestID)
+	if r.rate.Limit != 0 {
+		values.number("X-RateLimit-Limit", int64(r.rate.Limit))
+		values.number("X-RateLimit-Remaining", int64(r.rate.Remaining))
+		values.number("X-RateLimit-Reset", r.rate.ResetAt.Unix())
 	}
-	if p.status == http.StatusTooManyRequests {
-		// Rounded up, so that whoever waits as long as told is not early.
-		values.number("Retry-After", max(1, int64((p.retryAfter+time.Second-1)/time.Second)))
+	if r.status == http.StatusTooManyRequests {
+		// Rounded up, so that a client that waits this long is not early.
+		values.number("Retry-After", max(1, int64((r.retryAfter+time.Second-1)/time.Second)))
 	}
-	if p.replayed {
-		header["Idempotent-Replayed"] = yes
+	if r.replayed {
+		header["Idempotent-Replayed"] = headerTrue
 	}
-	if p.allow != "" {
-		values.text("Allow", p.allow)
+	if r.allow != "" {
+		values.text("Allow", r.allow)
 	}
-	if p.close {
-		header["Connection"] = closeIt
+	if r.close {
+		header["Connection"] = headerClose
 	}
-	if p.hsts != nil {
-		header[hstsHeader] = p.hsts
+	if r.hsts != nil {
+		header[hstsHeader] = r.hsts
 	}
 }
 
-// headerValues puts values into a header, all of them in one piece of memory.
+// headerValues sets header values out of one allocation.
 type headerValues struct {
 	header http.Header
-	room   []string
+	values []string
 }
 
 func (v *headerValues) text(name, value string) {
-	if cap(v.room) == len(v.room) {
-		v.room = make([]string, 0, 6)
+	if cap(v.values) == len(v.values) {
+		v.values = make([]string, 0, 6)
 	}
-	v.room = append(v.room, value)
-	last := len(v.room)
-	v.header[name] = v.room[last-1 : last : last]
+	v.values = append(v.values, value)
+	last := len(v.values)
+	v.header[name] = v.values[last-1 : last : last]
 }
 
 func (v *headerValues) number(name string, value int64) { v.text(name, strconv.FormatInt(value, 10)) }
 
 // send writes the response with the encoded envelope as its body.
-func (p reply) send(w http.ResponseWriter, body []byte) {
-	p.setHeader(w.Header(), len(body))
-	w.WriteHeader(p.status)
-	w.Write(body) // whoever hung up does not want to know
+func (r response) send(w http.ResponseWriter, body []byte) {
+	r.setHeader(w.Header(), len(body))
+	w.WriteHeader(r.status)
+	w.Write(body) // an error means that the client hung up
 }
 
-// bytes is the whole response as it travels.
-func (p reply) bytes(body []byte) []byte {
+// bytes returns the whole response as it is sent.
+func (r response) bytes(body []byte) []byte {
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "HTTP/1.1 %d %s\r\n", p.status, http.StatusText(p.status))
+	fmt.Fprintf(&text, "HTTP/1.1 %d %s\r\n", r.status, http.StatusText(r.status))
 	header := http.Header{}
-	p.setHeader(header, len(body))
+	r.setHeader(header, len(body))
 	header.Write(&text)
 	text.WriteString("\r\n")
 	text.Write(body)

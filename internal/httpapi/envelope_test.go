@@ -12,8 +12,8 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-func TestEnvelopeIsWrittenInTheContractsOrderAndWithoutEscapes(t *testing.T) {
-	got, err := reply{
+func TestEnvelope_FieldOrderAndNoHTMLEscapes(t *testing.T) {
+	got, err := response{
 		requestID: "req_00",
 		status:    200,
 		code:      fault.OK,
@@ -30,24 +30,24 @@ func TestEnvelopeIsWrittenInTheContractsOrderAndWithoutEscapes(t *testing.T) {
 	}
 }
 
-func TestEnvelopeDataIsAlwaysAnObject(t *testing.T) {
+func TestEnvelope_DataIsAnObject(t *testing.T) {
 	tests := []struct {
 		name string
 		data any
 		want string // empty: refused
 	}{
-		{"nothing to say", nil, `{}`},
-		{"a refusal without details", map[string]any(nil), `{}`},
-		{"a pointer to nothing", (*balanceData)(nil), `{}`},
+		{"nil", nil, `{}`},
+		{"a nil map", map[string]any(nil), `{}`},
+		{"a nil pointer", (*balanceData)(nil), `{}`},
 		{"an empty object", struct{}{}, `{}`},
 		{"details", map[string]any{"ip": "192.0.2.1"}, `{"ip":"192.0.2.1"}`},
 		{"a list is refused", []string{"a"}, ""},
 		{"a text is refused", "a", ""},
-		{"what does not encode is refused", map[string]any{"f": func() {}}, ""},
+		{"an unencodable value is refused", map[string]any{"f": func() {}}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := reply{code: fault.OK, data: tt.data}.encode()
+			got, err := response{code: fault.OK, data: tt.data}.encode()
 			if (err != nil) != (tt.want == "") {
 				t.Fatalf("encode: %v; want refused: %v", err, tt.want == "")
 			}
@@ -58,9 +58,9 @@ func TestEnvelopeDataIsAlwaysAnObject(t *testing.T) {
 	}
 }
 
-func TestEnvelopeSucceedsWith200Only(t *testing.T) {
+func TestEnvelope_SuccessOnlyWith200(t *testing.T) {
 	for status := range promised {
-		body, err := reply{status: status}.encode()
+		body, err := response{status: status}.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestEnvelopeSucceedsWith200Only(t *testing.T) {
 	}
 }
 
-func TestHeadersOfAReply(t *testing.T) {
+func TestResponse_Headers(t *testing.T) {
 	always := map[string]string{
 		"Content-Type":   "application/json; charset=utf-8",
 		"Content-Length": "2",
@@ -79,28 +79,28 @@ func TestHeadersOfAReply(t *testing.T) {
 	}
 	reset := time.Unix(1_800_000_060, 0)
 	tests := []struct {
-		name  string
-		reply reply
-		more  map[string]string
+		name     string
+		response response
+		more     map[string]string
 	}{
-		{"an answer before the rate was reached", reply{status: 401}, nil},
+		{"before the rate was checked", response{status: 401}, nil},
 		{
-			"an answer after it, spelled as in the contract",
-			reply{status: 403, rate: access.Rate{Limit: 60, Remaining: 0, ResetAt: reset}},
+			"after it, spelled as in the contract",
+			response{status: 403, rate: access.Rate{Limit: 60, Remaining: 0, ResetAt: reset}},
 			map[string]string{"X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000060"},
 		},
-		{"waiting is rounded up", reply{status: 429, retryAfter: 1001 * time.Millisecond}, map[string]string{"Retry-After": "2"}},
-		{"a whole second stays one", reply{status: 429, retryAfter: time.Second}, map[string]string{"Retry-After": "1"}},
-		{"nobody waits for no time", reply{status: 429}, map[string]string{"Retry-After": "1"}},
-		{"waiting is for 429 only", reply{status: 503, retryAfter: time.Second}, nil},
-		{"the right method", reply{status: 405, allow: "GET"}, map[string]string{"Allow": "GET"}},
-		{"the last answer", reply{status: 413, close: true}, map[string]string{"Connection": "close"}},
+		{"Retry-After is rounded up", response{status: 429, retryAfter: 1001 * time.Millisecond}, map[string]string{"Retry-After": "2"}},
+		{"a whole second stays one second", response{status: 429, retryAfter: time.Second}, map[string]string{"Retry-After": "1"}},
+		{"Retry-After is at least 1", response{status: 429}, map[string]string{"Retry-After": "1"}},
+		{"Retry-After is for 429 only", response{status: 503, retryAfter: time.Second}, nil},
+		{"Allow", response{status: 405, allow: "GET"}, map[string]string{"Allow": "GET"}},
+		{"the last response", response{status: 413, close: true}, map[string]string{"Connection": "close"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.reply.requestID = "req_00"
+			tt.response.requestID = "req_00"
 			w := httptest.NewRecorder()
-			tt.reply.send(w, []byte("{}"))
+			tt.response.send(w, []byte("{}"))
 			got := map[string]string{}
 			for name, values := range w.Header() {
 				got[name] = strings.Join(values, " and ")
@@ -118,14 +118,14 @@ func TestHeadersOfAReply(t *testing.T) {
 				delete(got, name)
 			}
 			if len(got) > 0 {
-				t.Errorf("headers nobody asked for: %v", got)
+				t.Errorf("unexpected headers: %v", got)
 			}
 		})
 	}
 }
 
-func TestAReplyOnTheBareConnectionIsTheSame(t *testing.T) {
-	p := reply{requestID: "req_00", status: http.StatusRequestHeaderFieldsTooLarge, code: fault.BadRequest, close: true}
+func TestResponse_BytesMatchSend(t *testing.T) {
+	p := response{requestID: "req_00", status: http.StatusRequestHeaderFieldsTooLarge, code: fault.BadRequest, close: true}
 	got := string(p.bytes([]byte("{}")))
 	want := "HTTP/1.1 431 Request Header Fields Too Large\r\n" +
 		"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: 2\r\n" +

@@ -5,40 +5,39 @@ import (
 	"sync/atomic"
 )
 
-// framing watches the bytes a connection reads and finds requests whose end two
-// readers could see in two places: those with both a Content-Length and a
-// Transfer-Encoding, and those with a header folded over two lines. A proxy in
-// front of us that reads such a request in the other way would take the rest of
-// it for somebody else's. net/http accepts both kinds and does not say so.
+// framing scans the bytes read from a connection for requests whose end is ambiguous:
+// those with both a Content-Length and a Transfer-Encoding, and those with a header
+// folded over two lines. A proxy in front that reads such a request differently would
+// take the rest of it for another client's request (request smuggling). net/http
+// accepts both kinds without a sign.
 //
-// It follows the stream from head to head, so it has to know how long bodies are.
-// For a Content-Length that is easy. Chunks it does not follow: the front door
-// makes a chunked request the last one on its connection, and so there is no next
-// head to find. Wherever it cannot be sure, it stops looking and judges nothing;
-// what net/http refuses by itself needs no second opinion.
+// It scans from header to header, so it has to know the length of bodies. It does not
+// parse chunks: Server closes the connection after a chunked request, so no header
+// follows. Wherever it is not sure, it stops scanning and flags nothing; net/http
+// refuses what is malformed.
 type framing struct {
-	blind  bool   // it looks no more
-	inHead bool   // the request line has been seen
-	line   []byte // the beginning of the line that is being read
-	long   bool   // that line is longer than is kept of it
-	skip   int64  // bytes of a body still to pass
+	stopped bool   // scanning has ended for this connection
+	inHead  bool   // the request line has been read
+	line    []byte // the first bytes of the current line
+	long    bool   // the current line is longer than line
+	skip    int64  // bytes of a body still to skip
 
 	hasEncoding bool
 	hasLength   bool
 	length      int64
-	doubtful    bool // the length is not one that net/http would surely take
+	badLength   bool // net/http may refuse the length
 
-	heads     int64        // heads seen to their end
+	heads     int64        // complete headers so far
 	ambiguous atomic.Int64 // which of them is ambiguous, counted from 1; 0: none
 }
 
-// lineKept is how much of a line is looked at: the two names and any length that
-// a body may have fit in easily.
-const lineKept = 64
+// lineLimit is how much of a line is kept: enough for the two header names and any
+// valid length.
+const lineLimit = 64
 
-// see takes what was read next. Only one goroutine reads a connection at a time.
-func (f *framing) see(p []byte) {
-	for len(p) > 0 && !f.blind {
+// scan takes the bytes read next. Only one goroutine reads a connection at a time.
+func (f *framing) scan(p []byte) {
+	for len(p) > 0 && !f.stopped {
 		if f.skip > 0 {
 			n := min(f.skip, int64(len(p)))
 			f.skip -= n
@@ -47,21 +46,21 @@ func (f *framing) see(p []byte) {
 		}
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
-			f.keep(p)
+			f.add(p)
 			return
 		}
-		f.keep(p[:end])
+		f.add(p[:end])
 		f.endLine(bytes.TrimSuffix(f.line, []byte("\r")))
 		f.line, f.long = f.line[:0], false
 		p = p[end+1:]
 	}
 }
 
-// keep remembers the beginning of a line, which may come in pieces.
-func (f *framing) keep(p []byte) {
-	room := lineKept - len(f.line)
-	if len(p) > room {
-		p, f.long = p[:room], true
+// add appends to the current line, which may arrive in pieces.
+func (f *framing) add(p []byte) {
+	free := lineLimit - len(f.line)
+	if len(p) > free {
+		p, f.long = p[:free], true
 	}
 	f.line = append(f.line, p...)
 }
@@ -69,19 +68,19 @@ func (f *framing) keep(p []byte) {
 func (f *framing) endLine(line []byte) {
 	switch {
 	case !f.inHead:
-		// net/http lets an old client's stray line ends pass between requests.
+		// net/http skips empty lines between requests.
 		f.inHead = len(line) > 0
 	case len(line) == 0:
 		f.endHead()
 	case line[0] == ' ' || line[0] == '\t':
 		f.ambiguous.Store(f.heads + 1)
-		f.blind = true
+		f.stopped = true
 	case hasName(line, "transfer-encoding:"):
 		f.hasEncoding = true
 	case hasName(line, "content-length:"):
 		length, ok := parseLength(line[len("content-length:"):])
 		f.hasLength, f.length = true, length
-		f.doubtful = f.doubtful || !ok || f.long
+		f.badLength = f.badLength || !ok || f.long
 	}
 }
 
@@ -90,13 +89,13 @@ func (f *framing) endHead() {
 	switch {
 	case f.hasEncoding && f.hasLength:
 		f.ambiguous.Store(f.heads)
-		f.blind = true
-	case f.hasEncoding || f.doubtful:
-		f.blind = true
+		f.stopped = true
+	case f.hasEncoding || f.badLength:
+		f.stopped = true
 	case f.hasLength:
 		f.skip = f.length
 	}
-	f.inHead, f.hasEncoding, f.hasLength, f.doubtful = false, false, false, false
+	f.inHead, f.hasEncoding, f.hasLength, f.badLength = false, false, false, false
 }
 
 // hasName reports whether a line begins with a header's name, given in lower
@@ -105,11 +104,11 @@ func hasName(line []byte, name string) bool {
 	return len(line) >= len(name) && bytes.EqualFold(line[:len(name)], []byte(name))
 }
 
-// parseLength reads a Content-Length the way net/http does, and leaves what that
-// refuses unread.
+// parseLength parses a Content-Length as net/http does; ok is false for what net/http
+// refuses.
 func parseLength(value []byte) (length int64, ok bool) {
 	value = bytes.Trim(value, " \t")
-	if len(value) == 0 || len(value) > 18 { // no 18 digits overflow an int64
+	if len(value) == 0 || len(value) > 18 { // 18 digits cannot overflow an int64
 		return 0, false
 	}
 	for _, c := range value {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestFramingFindsTheAmbiguousRequest(t *testing.T) {
+func TestFraming_FindsAmbiguousRequest(t *testing.T) {
 	const (
 		get     = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 		post    = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 43\r\n\r\nTransfer-Encoding: x\r\nContent-Length: 1\r\n\r\n"
@@ -30,12 +30,12 @@ func TestFramingFindsTheAmbiguousRequest(t *testing.T) {
 	}{
 		{"none", get + post + get, 0},
 		{"the first", both, 1},
-		{"the first, the other way round", bothToo, 1},
+		{"the first, in the other order", bothToo, 1},
 		{"the fourth, after bodies", get + bare + get + both, 4},
-		{"one that is folded", get + folded, 2},
+		{"a folded header", get + folded, 2},
 		{"a stray line end between two requests", "\r\n" + get + "\r\n\n" + both, 2},
-		{"chunks are not followed", chunks + both, 0},
-		{"nor is a length that is none", badLen + both, 0},
+		{"after chunks nothing is scanned", chunks + both, 0},
+		{"after a bad length nothing is scanned", badLen + both, 0},
 		{"a name that only begins alike", "GET / HTTP/1.1\r\nContent-Length-Too: 3\r\nX-Transfer-Encoding: a\r\nContent-Length: 0\r\n\r\n" + both, 2},
 		{"a long line before it", "GET /" + strings.Repeat("a", 300) + " HTTP/1.1\r\nA: " + strings.Repeat("b", 300) + "\r\n\r\n" + both, 2},
 		{"a length behind a screen of blanks is not believed", "POST / HTTP/1.1\r\nContent-Length:" + strings.Repeat(" ", 80) + "4\r\n\r\n" + both, 0},
@@ -45,7 +45,7 @@ func TestFramingFindsTheAmbiguousRequest(t *testing.T) {
 			for _, size := range []int{1, 2, 7, 4096} {
 				f := &framing{}
 				for piece := range chop(tt.stream, size) {
-					f.see([]byte(piece))
+					f.scan([]byte(piece))
 				}
 				if got := f.ambiguous.Load(); got != tt.want {
 					t.Errorf("in pieces of %d: ambiguous = %d; want %d", size, got, tt.want)
@@ -67,10 +67,10 @@ func chop(text string, size int) func(func(string) bool) {
 	}
 }
 
-// For as long as net/http reads a stream as requests of known length, framing
-// must see the same heads: it may neither miss an ambiguous one nor take a part
-// of a body for one. The oracle looks at the bytes net/http consumed.
-func FuzzFramingAgreesWithNetHTTP(f *testing.F) {
+// As long as net/http reads a stream as requests of known length, framing must find the
+// same headers: it may neither miss an ambiguous one nor take a part of a body for one.
+// The oracle looks at the bytes that net/http consumed.
+func FuzzFraming_MatchesNetHTTP(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"), byte(3))
 	f.Add([]byte("POST / HTTP/1.1\nHost: a\nContent-Length: 3\nTransfer-Encoding: chunked\n\n0\r\n\r\n"), byte(0))
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n"), byte(9))
@@ -78,7 +78,7 @@ func FuzzFramingAgreesWithNetHTTP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, size byte) { agree(t, stream, int(size)%64+1) })
 }
 
-func TestFramingAgreesWithNetHTTP(t *testing.T) {
+func TestFraming_MatchesNetHTTP(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	parts := []string{
 		"GET / HTTP/1.1", "POST /x HTTP/1.1", "Host: a", "Content-Length: 5", "Content-Length: 0", "content-length:12",
@@ -105,7 +105,7 @@ func agree(t *testing.T, stream []byte, size int) {
 	t.Helper()
 	watch := &framing{}
 	for piece := range chop(string(stream), size) {
-		watch.see([]byte(piece))
+		watch.scan([]byte(piece))
 	}
 
 	source := bytes.NewReader(stream)
@@ -121,14 +121,14 @@ func agree(t *testing.T, stream []byte, size int) {
 		encoded := hasEncoding.Match(head)
 		ambiguous := encoded && hasLength.Match(head) || hasFold.Match(head)
 		if got := watch.ambiguous.Load(); (got == i) != ambiguous {
-			// A length that framing does not trust ends its watch; it may miss
-			// what follows, and what follows is then not flagged at all.
-			if !(got == 0 && watch.blind && len(stream) > 0 && untrusted(stream[:begin], head)) {
+			// A length that framing does not trust ends its scan: nothing after it is
+			// flagged.
+			if !(got == 0 && watch.stopped && len(stream) > 0 && untrusted(stream[:begin], head)) {
 				t.Fatalf("request %d is ambiguous: %v, but framing says %d\nstream %q", i, ambiguous, got, stream)
 			}
 		}
 		if ambiguous || encoded || request.ProtoMajor != 1 || request.ProtoMinor != 1 {
-			return // the front door ends the connection here
+			return // Server ends the connection here
 		}
 		for name := range request.Header {
 			if strings.Contains(name, " ") {
@@ -141,14 +141,14 @@ func agree(t *testing.T, stream []byte, size int) {
 	}
 }
 
-// untrusted reports whether a head so far had a length that framing leaves
-// alone: one so long, or so far from its name, that no client writes it.
+// untrusted reports whether a header so far has a length that framing ignores: one so
+// long, or so far from its name, that no client writes it.
 func untrusted(parts ...[]byte) bool {
 	for _, part := range parts {
 		for line := range bytes.Lines(part) {
 			if hasLength.Match(append([]byte("\n"), line...)) {
 				value := bytes.Trim(line[len("content-length:"):], " \t\r\n")
-				if len(value) > 18 || len(line) > lineKept || bytes.ContainsAny(value, "\r") {
+				if len(value) > 18 || len(line) > lineLimit || bytes.ContainsAny(value, "\r") {
 					return true
 				}
 			}

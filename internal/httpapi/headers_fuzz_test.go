@@ -19,7 +19,7 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// keyBook is as much of Operations as tells which key a request came with.
+// keyBook is an Operations that records the idempotency key of a request.
 type keyBook struct {
 	Operations
 	keys []string
@@ -30,9 +30,9 @@ func (b *keyBook) Process(_ context.Context, request operation.Request) (operati
 	return operation.Result{}, fault.New(fault.InvalidPlan, "There is no such plan.")
 }
 
-// FuzzHeaders sends the head of a POST as it comes over the wire. The gate has to
-// be asked about the four headers as they were sent, line for line and no others;
-// the media type and the key are held against the contract's words.
+// FuzzHeaders sends the raw header of a POST. The authorizer must get the four
+// authentication headers exactly as sent; the media type and the idempotency key are
+// compared with the contract's rules.
 func FuzzHeaders(f *testing.F) {
 	const four = "X-API-Key: cxk_0123456789abcdef0123456789abcdef\nX-Timestamp: 1800000000\nX-Nonce: 0123456789abcdef\nX-Signature: 00ff\n"
 	for _, rest := range []string{
@@ -48,9 +48,9 @@ func FuzzHeaders(f *testing.F) {
 	}
 	f.Add(four + four + "Content-Type: application/json\nIdempotency-Key: order-0001")
 	f.Add(four + strings.ToLower(four) + strings.ReplaceAll(four, "-", "_") + strings.ReplaceAll(four, ":", " :"))
-	gate, book := &fakeGate{}, &keyBook{}
+	authorizer, book := &fakeAuthorizer{}, &keyBook{}
 	api := New(Config{
-		Now: func() time.Time { return noon }, Authorizer: gate, Operations: book,
+		Now: func() time.Time { return noon }, Authorizer: authorizer, Operations: book,
 		Log: telemetry.NewLogger(io.Discard, slog.LevelInfo, "json"), Metrics: telemetry.NewMetrics(),
 	})
 	secure := context.WithValue(context.Background(), connKey{}, &conn{secure: true})
@@ -60,7 +60,7 @@ func FuzzHeaders(f *testing.F) {
 		if slices.ContainsFunc(lines, func(line string) bool {
 			return line == "" || strings.ContainsAny(line[:1], " \t") || strings.Contains(line, "\r")
 		}) {
-			return // folded, or no head any more: that is the front door's to see
+			return // folded, or not a header: Server handles that
 		}
 		text := "POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
 		request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
@@ -68,20 +68,20 @@ func FuzzHeaders(f *testing.F) {
 			return // net/http refuses it by itself
 		}
 		request.Body, request.ContentLength = io.NopCloser(strings.NewReader("{}")), 2
-		gate.requests()
+		authorizer.requests()
 		book.keys = nil
 		recorder := httptest.NewRecorder()
 		api.ServeHTTP(recorder, request.WithContext(secure))
 
-		asked := gate.requests()
+		asked := authorizer.requests()
 		if len(asked) != 1 {
-			t.Fatalf("%q: the gate was asked %d times", head, len(asked))
+			t.Fatalf("%q: the authorizer was called %d times", head, len(asked))
 		}
 		for name, got := range map[string][]string{
 			"x-api-key": asked[0].Key, "x-timestamp": asked[0].Timestamp, "x-nonce": asked[0].Nonce, "x-signature": asked[0].Signature,
 		} {
 			if want := valuesOf(lines, name); !slices.Equal(got, want) {
-				t.Errorf("%q: the gate was asked about %s %q; want %q", head, name, got, want)
+				t.Errorf("%q: the authorizer was called with %s %q; want %q", head, name, got, want)
 			}
 		}
 		code := envelopeCode(t, recorder)
@@ -107,8 +107,8 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// Go's (?i) folds all of Unicode, with a k that is a unit of temperature, so
-// capitals are spelled out.
+// Go's (?i) folds all of Unicode (K also matches the Kelvin sign), so capitals are
+// spelled out.
 var (
 	surelyJSON  = regexp.MustCompile(`^[Aa][Pp][Pp][Ll][Ii][Cc][Aa][Tt][Ii][Oo][Nn]/[Jj][Ss][Oo][Nn]([ \t]*;[ \t]*v=[0-9a-z]+)?([ \t]*;[ \t]*[Cc][Hh][Aa][Rr][Ss][Ee][Tt]=("[Uu][Tt][Ff]-?8"|[Uu][Tt][Ff]-?8))?$`)
 	perhapsJSON = regexp.MustCompile(`^[Aa][Pp][Pp][Ll][Ii][Cc][Aa][Tt][Ii][Oo][Nn]/[Jj][Ss][Oo][Nn][ \t]*(;.*)?$`)
@@ -117,7 +117,8 @@ var (
 	keyForm     = regexp.MustCompile(`^[A-Za-z0-9_.:-]{8,100}$`)
 )
 
-// namesOtherCharset: a parameter named charset, whole or in pieces, is not UTF-8.
+// namesOtherCharset reports whether a charset parameter, whole or in RFC 2231 pieces, is
+// not UTF-8.
 func namesOtherCharset(media string) bool {
 	return slices.ContainsFunc(parameter.FindAllStringSubmatch(media, -1), func(found []string) bool {
 		name, value := strings.ToLower(found[1]), found[2]
@@ -125,8 +126,7 @@ func namesOtherCharset(media string) bool {
 	})
 }
 
-// valuesOf collects what the lines of a head say under a name, given in lower
-// case.
+// valuesOf returns the values of a header, named in lower case.
 func valuesOf(lines []string, name string) (values []string) {
 	for _, line := range lines {
 		before, after, _ := strings.Cut(line, ":")
@@ -143,7 +143,7 @@ func valuesOf(lines []string, name string) (values []string) {
 	return values
 }
 
-// envelopeCode reads the code of an answer, which has to be the envelope.
+// envelopeCode returns the code of a response, which must be an envelope.
 func envelopeCode(t *testing.T, recorder *httptest.ResponseRecorder) fault.Code {
 	t.Helper()
 	var envelope struct {

@@ -8,7 +8,7 @@ import (
 
 const hstsHeader = "Strict-Transport-Security"
 
-// hstsValue tells browsers to use HTTPS and nothing else with this host for a year.
+// hstsValue makes browsers use only HTTPS with this host for a year.
 func hstsValue(includeSubdomains bool) []string {
 	if includeSubdomains {
 		return []string{"max-age=31536000; includeSubDomains"}
@@ -17,12 +17,12 @@ func hstsValue(includeSubdomains bool) []string {
 }
 
 // setHSTS puts the header on the response to a request that came over TLS. RFC 6797,
-// section 7.2, forbids it over plain HTTP. A browser that was told so of localhost would
-// refuse whatever else is developed on the same machine; addresses need no such
-// exception, as browsers keep the rule for names only.
-func (f *Server) setHSTS(header http.Header, c *conn, r *http.Request) {
-	if f.proxies.Secure(c.peer, c.secure, r.Header["X-Forwarded-Proto"]) && !namesLocalhost(r.Host) {
-		header[hstsHeader] = f.hsts
+// section 7.2, forbids it over plain HTTP. localhost is excepted: the browser would
+// refuse plain HTTP from every other program on a developer's machine. IP addresses need
+// no exception, because browsers apply HSTS to names only.
+func (s *Server) setHSTS(header http.Header, c *conn, r *http.Request) {
+	if s.proxies.Secure(c.peer, c.secure, r.Header["X-Forwarded-Proto"]) && !namesLocalhost(r.Host) {
+		header[hstsHeader] = s.hsts
 	}
 }
 

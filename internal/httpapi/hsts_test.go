@@ -11,9 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// checkHSTS holds every response that the tests of this package receive, the front
-// door's own included, to the same rule: over TLS it has the header, and plain HTTP is
-// refused without it.
+// checkHSTS checks every response that the tests of this package receive: over TLS it has
+// the header, and the refusal of plain HTTP has not.
 func (w *wire) checkHSTS(g got) {
 	w.t.Helper()
 	_, encrypted := w.Conn.(*tls.Conn)
@@ -28,10 +27,10 @@ func (w *wire) checkHSTS(g got) {
 
 func TestHSTS_ByTransportHostAndSetting(t *testing.T) {
 	const year = "max-age=31536000"
-	behindProxy := build(t, func(api *Config, _ *ServerConfig) {
+	behindProxy := newTestEnv(t, func(api *Config, _ *ServerConfig) {
 		api.Proxies = access.TrustedProxies{netip.MustParsePrefix("127.0.0.0/8")}
 	})
-	wide := build(t, func(_ *Config, door *ServerConfig) { door.HSTSIncludeSubdomains = true })
+	wide := newTestEnv(t, func(_ *Config, server *ServerConfig) { server.HSTSIncludeSubdomains = true })
 	ask := func(w *wire, host, more string) []string {
 		t.Helper()
 		if _, err := w.Conn.Write([]byte("GET /api/v1/balance HTTP/1.1\r\nHost: " + host + "\r\n" + more + "\r\n")); err != nil {
@@ -44,7 +43,7 @@ func TestHSTS_ByTransportHostAndSetting(t *testing.T) {
 		response.Body.Close()
 		return response.Header["Strict-Transport-Security"]
 	}
-	h := build(t)
+	h := newTestEnv(t)
 	for host, want := range map[string]string{
 		"coax.example": year, "coax.example:8443": year, "192.0.2.7:8443": year, "127.0.0.1:8443": year, "[::1]:8443": year, "notlocalhost": year,
 		"localhost": "", "localhost:8443": "", "LOCALHOST.": "", "try.localhost:1": "",

@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-func TestInternalListener(t *testing.T) {
+func TestInternal_Endpoints(t *testing.T) {
 	var store error
 	internal := NewInternal(func(context.Context) error { return store }, telemetry.NewMetrics().Handler(), nil)
 	ask := func(method, path string) (int, string) {
@@ -44,7 +44,7 @@ func TestInternalListener(t *testing.T) {
 	expect("GET", "/healthz", 200, `{"ok":true}`)
 }
 
-func TestInternalListenerOffersProfilesWhereTheyAreAskedFor(t *testing.T) {
+func TestInternal_ProfilesOnlyIfConfigured(t *testing.T) {
 	ready := func(context.Context) error { return nil }
 	internal := NewInternal(ready, telemetry.NewMetrics().Handler(), Profiles())
 	for _, test := range []struct {

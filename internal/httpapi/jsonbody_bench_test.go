@@ -21,7 +21,7 @@ func BenchmarkParseBody(b *testing.B) {
 func BenchmarkJudgeMediaType(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := judgeMediaType([]string{"application/json"}); err != nil {
+		if err := checkMediaType([]string{"application/json"}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -41,7 +41,7 @@ func TestParseBody_SeparatesStringFields(t *testing.T) {
 	}
 }
 
-func TestTheMediaTypeIsJSONInUTF8(t *testing.T) {
+func TestCheckMediaType(t *testing.T) {
 	for value, good := range map[string]bool{
 		"application/json": true, "application/json; charset=utf-8": true, "Application/JSON;charset=UTF-8": true, `application/json; charset="utf-8"`: true,
 		"": false, "text/plain": false, "application/json; charset=latin1": false, "application/jsonx": false,
@@ -52,16 +52,16 @@ func TestTheMediaTypeIsJSONInUTF8(t *testing.T) {
 		"application/json; v=1; charset=latin1": false, "application/json; charset=utf-8; charset=latin1": false, "application/json; charset=utf_8": false,
 		`application/json; charset=""`: false, "application/json; v": false, "text/plain; charset=utf-8; v=1": false,
 	} {
-		if err := judgeMediaType([]string{value}); (err == nil) != good {
+		if err := checkMediaType([]string{value}); (err == nil) != good {
 			t.Errorf("%q: %v; want taken: %v", value, err, good)
 		}
 	}
-	if judgeMediaType(nil) == nil || judgeMediaType([]string{"application/json", "application/json"}) == nil {
+	if checkMediaType(nil) == nil || checkMediaType([]string{"application/json", "application/json"}) == nil {
 		t.Error("none, or two, are taken")
 	}
 }
 
-func TestAnIdempotencyKeyHasEightToAHundredOfItsCharacters(t *testing.T) {
+func TestParseIdempotencyKey(t *testing.T) {
 	rows := []struct {
 		values []string
 		want   fault.Code
@@ -73,13 +73,13 @@ func TestAnIdempotencyKeyHasEightToAHundredOfItsCharacters(t *testing.T) {
 		{[]string{"ключ-ключ"}, fault.InvalidIdempotencyKey}, {[]string{"12345678", "12345678"}, fault.InvalidIdempotencyKey},
 	}
 	for _, row := range rows {
-		if _, err := judgeIdempotencyKey(row.values); fault.CodeOf(err) != row.want {
+		if _, err := parseIdempotencyKey(row.values); fault.CodeOf(err) != row.want {
 			t.Errorf("%q: %v; want %s", row.values, err, row.want)
 		}
 	}
 }
 
-func TestALookUpTakesOneOfTwoNames(t *testing.T) {
+func TestReadQuery(t *testing.T) {
 	rows := []struct {
 		raw   string
 		wrong string
@@ -108,7 +108,7 @@ func TestALookUpTakesOneOfTwoNames(t *testing.T) {
 		{"Subscriber_id=1", "subscriber_id", ""},
 	}
 	for _, row := range rows {
-		got, err := readQuery(row.raw, askSubscription)
+		got, err := readQuery(row.raw, lookupSubscription)
 		fields, _ := fault.From(err).Data["fields"].(map[string]string)
 		switch {
 		case row.wrong == "" && (err != nil || got["subscriber_id"] != row.first):

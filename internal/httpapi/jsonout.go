@@ -6,10 +6,10 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// jsonObject is data that writes itself as the JSON object that marshal would
-// make of it. encoding/json finds its way through a struct by reflection, which
-// for the answers that are given most cost more than to verify their requests.
-// The struct and its tags stay the contract: tests hold each against its writer.
+// jsonObject is data that appends itself as JSON, byte for byte as marshal would encode
+// it. For the most frequent responses encoding/json's reflection cost more than
+// verifying their requests. The struct tags stay the contract: tests compare each
+// writer with encoding/json.
 type jsonObject interface {
 	appendJSON(out []byte) []byte
 }
@@ -40,7 +40,7 @@ func (o *object) text(name, value string) {
 	o.out = appendText(o.out, value)
 }
 
-// orNull writes a text, or null where there is none.
+// orNull writes a string, or null for nil.
 func (o *object) orNull(name string, value *string) {
 	o.name(name)
 	if value == nil {
@@ -65,7 +65,7 @@ func (o *object) flag(name string, value bool) {
 	o.out = strconv.AppendBool(o.out, value)
 }
 
-// texts writes a list of texts, which is never null.
+// texts writes a list of strings, which is never null.
 func (o *object) texts(name string, values []string) {
 	o.name(name)
 	o.out = append(o.out, '[')
@@ -86,14 +86,14 @@ func (o *object) inner(name string) object {
 
 func (o *object) closeInner(inner object) { o.out = inner.close() }
 
-// appendText writes a text as JSON. Texts of plain ASCII stand for themselves;
-// how to escape whatever else there is, encoding/json knows.
+// appendText appends a JSON string. Plain ASCII needs no escaping; everything else is
+// left to encoding/json.
 func appendText(out []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := marshal(text)
 			if err != nil {
-				panic(err) // a text always encodes
+				panic(err) // a string always encodes
 			}
 			return append(out, quoted...)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// anyText is what may stand in an answer: mostly plain, sometimes names in any
-// script, rarely what JSON has to escape.
+// anyText generates strings: mostly ASCII, sometimes any script, rarely characters that
+// JSON escapes.
 var anyText = rapid.OneOf(
 	rapid.StringMatching(`[ -~]{0,20}`), rapid.String(),
 	rapid.SampledFrom([]string{"", "रमेश", `"`, `\`, "<&>", "\u2028\u2029", "\x00\x1f\x7f", "\xff\xc0", "\ufffd", "a\tb\nc\r\b\f", "😀"}),
@@ -51,8 +51,8 @@ func anyOperation(t *rapid.T) operationData {
 	}
 }
 
-// Byte for byte: a client may hold one answer against another.
-func TestDataWritesItselfAsEncodingJSONWould(t *testing.T) {
+// Byte for byte, because a client may compare responses.
+func TestAppendJSON_MatchesEncodingJSON(t *testing.T) {
 	for name, draw := range map[string]func(*rapid.T) jsonObject{
 		"a balance": func(t *rapid.T) jsonObject {
 			return balanceData{
@@ -87,9 +87,9 @@ type envelope struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-func TestTheEnvelopeIsWhatEncodingJSONWouldWrite(t *testing.T) {
+func TestEnvelope_MatchesEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		answer := reply{
+		answer := response{
 			requestID: anyText.Draw(t, "id"), status: rapid.SampledFrom([]int{200, 202, 402}).Draw(t, "status"),
 			code: fault.Code(anyText.Draw(t, "code")), message: anyText.Draw(t, "message"),
 		}
@@ -118,7 +118,7 @@ func TestTheEnvelopeIsWhatEncodingJSONWouldWrite(t *testing.T) {
 	})
 }
 
-var anAnswer = reply{
+var anAnswer = response{
 	requestID: "req_00112233445566778899aabbccddeeff", status: 200, code: fault.OK, message: "The wallet holds 1234.50 INR.",
 	data: balanceData{LCOID: 7, WalletBalance: money.Paise(123_450), Currency: money.Currency, AsOf: "2027-03-01T12:00:00+05:30", Note: walletNote},
 	rate: access.Rate{Limit: 1000, Remaining: 999, ResetAt: noon.Add(time.Minute)},
@@ -133,7 +133,7 @@ func BenchmarkEncode(b *testing.B) {
 		Plan: boughtPlanData{ID: "BASIC-1", Name: "Basic, 1 month", Months: 1}, Amount: money.Paise(19900), Currency: money.Currency,
 		Expiry: expiryData{Previous: done, New: done}, Warnings: []string{}, CreatedAt: *done, CompletedAt: done,
 	}
-	for name, answer := range map[string]reply{"a balance": anAnswer, "an operation": bought} {
+	for name, answer := range map[string]response{"a balance": anAnswer, "an operation": bought} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -141,7 +141,7 @@ func BenchmarkEncode(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				giveBack(body)
+				releaseBody(body)
 			}
 		})
 		b.Run(name+" by encoding/json", func(b *testing.B) {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// queue is the listener net/http accepts from: connections come to it greeted.
+// queue is the listener that net/http accepts from. Its connections have done their
+// handshake.
 type queue struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -20,7 +21,7 @@ func newQueue() *queue {
 	return &queue{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// put hands a connection over. It reports whether somebody took it.
+// put passes a connection to net/http. It returns false if the queue is closed.
 func (q *queue) put(c net.Conn) bool {
 	select {
 	case q.conns <- c:
@@ -44,47 +45,46 @@ func (q *queue) Close() error {
 	return nil
 }
 
-// Addr is asked for by net/http's bookkeeping; there is no one address to name.
+// Addr is required by net/http; a queue has no address of its own.
 func (q *queue) Addr() net.Addr { return &net.TCPAddr{} }
 
-// unread is a connection whose first byte has been looked at.
-type unread struct {
+// peekedConn is a connection whose first bytes were read already; Read returns them again.
+type peekedConn struct {
 	net.Conn
 	first []byte
 }
 
-func (u *unread) Read(p []byte) (int, error) {
-	if len(u.first) == 0 || len(p) == 0 {
-		return u.Conn.Read(p)
+func (c *peekedConn) Read(p []byte) (int, error) {
+	if len(c.first) == 0 || len(p) == 0 {
+		return c.Conn.Read(p)
 	}
-	n := copy(p, u.first)
-	u.first = u.first[n:]
+	n := copy(p, c.first)
+	c.first = c.first[n:]
 	return n, nil
 }
 
-// complaints takes what net/http has to complain about into the log: a line a
-// second at most, because strangers can make it complain, and not more of one
-// than says what kind it is.
-type complaints struct {
+// errorLog writes net/http's error messages to the log: at most one a second, and only
+// the beginning of each, because any client can cause them.
+type errorLog struct {
 	log     *slog.Logger
 	busy    atomic.Bool
 	dropped atomic.Int64
 }
 
 const (
-	complaintPause = time.Second
-	complaintBytes = 200
+	errorLogPause = time.Second
+	errorLogBytes = 200
 )
 
-func (c *complaints) Write(p []byte) (int, error) {
+func (c *errorLog) Write(p []byte) (int, error) {
 	if !c.busy.CompareAndSwap(false, true) {
 		c.dropped.Add(1)
 		return len(p), nil
 	}
-	time.AfterFunc(complaintPause, func() { c.busy.Store(false) })
+	time.AfterFunc(errorLogPause, func() { c.busy.Store(false) })
 	text, _, _ := strings.Cut(string(p), "\n")
 	c.log.Warn("http server",
-		slog.String("complaint", text[:min(len(text), complaintBytes)]),
+		slog.String("error", text[:min(len(text), errorLogBytes)]),
 		slog.Int64("not_shown", c.dropped.Swap(0)))
 	return len(p), nil
 }

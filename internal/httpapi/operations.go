@@ -11,7 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Operations does what costs money, and tells what became of it.
+// Operations processes operations and looks them up.
 type Operations interface {
 	Process(ctx context.Context, request operation.Request) (operation.Result, error)
 	Transaction(ctx context.Context, operatorID int64, id, key string) (operation.Operation, error)
@@ -23,24 +23,24 @@ const (
 	keyLenMax = 100
 )
 
-// operate is the handler of an endpoint that debits the wallet: media type,
-// body, key, in that order, and then the operation's own eight steps.
+// operate is the handler of an endpoint that debits the wallet. It checks media type,
+// body and idempotency key, in that order, and then processes the operation.
 func (a *API) operate(kind operation.Kind) handler {
 	known := operation.KnownFields(kind)
-	return func(ctx context.Context, call Call) (Answer, error) {
-		if err := judgeMediaType(call.ContentType); err != nil {
-			return Answer{}, err
+	return func(ctx context.Context, r Request) (Result, error) {
+		if err := checkMediaType(r.ContentType); err != nil {
+			return Result{}, err
 		}
-		body, err := parseBody(call.Body)
+		body, err := parseBody(r.Body)
 		if err != nil {
-			return Answer{}, err
+			return Result{}, err
 		}
-		key, err := judgeIdempotencyKey(call.IdempotencyKey)
+		key, err := parseIdempotencyKey(r.IdempotencyKey)
 		if err != nil {
-			return Answer{}, err
+			return Result{}, err
 		}
 		request := operation.Request{
-			OperatorID: call.Caller.Operator.ID, Channel: operation.API, Actor: fmt.Sprintf("api:key %d", call.Caller.CredentialID),
+			OperatorID: r.Caller.Operator.ID, Channel: operation.API, Actor: fmt.Sprintf("api:key %d", r.Caller.CredentialID),
 			IdempotencyKey: key, Kind: kind, Fields: body.texts, Content: body.canonical,
 		}
 		for _, name := range body.others {
@@ -50,19 +50,18 @@ func (a *API) operate(kind operation.Kind) handler {
 		}
 		result, err := a.operations.Process(ctx, request)
 		if err != nil {
-			return Answer{}, err
+			return Result{}, err
 		}
 		data := viewOperation(result.Operation)
 		data.Customer.Password = result.Password
-		return Answer{Code: result.Code(), Message: result.Message(), Data: data, Replayed: result.Replayed}, nil
+		return Result{Code: result.Code(), Message: result.Message(), Data: data, Replayed: result.Replayed}, nil
 	}
 }
 
-// judgeMediaType takes application/json with any parameters, in UTF-8 if it names a
-// charset. "charset*" is refused beforehand: mime knows parameters that come in
-// pieces (RFC 2231), and drops a piece without its beginning without a word, so that
-// "charset*1=latin1" would pass for no charset at all.
-func judgeMediaType(values []string) error {
+// checkMediaType accepts application/json with any parameters, and UTF-8 as the only
+// charset. "charset*" is refused first: mime silently drops an RFC 2231 continuation
+// without its first part, so "charset*1=latin1" would pass as no charset at all.
+func checkMediaType(values []string) error {
 	if len(values) == 1 && !strings.Contains(strings.ToLower(values[0]), "charset*") {
 		media, parameters, err := mime.ParseMediaType(values[0])
 		charset, named := parameters["charset"]
@@ -73,7 +72,7 @@ func judgeMediaType(values []string) error {
 	return fault.New(fault.UnsupportedMediaType, "Send the body with Content-Type: application/json.")
 }
 
-func judgeIdempotencyKey(values []string) (string, error) {
+func parseIdempotencyKey(values []string) (string, error) {
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
 		return "", fault.New(fault.MissingIdempotencyKey, "Send an Idempotency-Key: one for each business action, the same for its retries.")
 	}
@@ -98,30 +97,30 @@ func wellFormedIdempotencyKey(key string) bool {
 	return true
 }
 
-// transaction looks up an operation. The id wins over the key.
-func (a *API) transaction(ctx context.Context, call Call) (Answer, error) {
-	asked, err := readQuery(call.RawQuery, askTransaction)
+// transaction looks up an operation. The id takes precedence over the key.
+func (a *API) transaction(ctx context.Context, r Request) (Result, error) {
+	query, err := readQuery(r.RawQuery, lookupTransaction)
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
-	op, err := a.operations.Transaction(ctx, call.Caller.Operator.ID, asked[askTransaction.first], asked[askTransaction.second])
+	op, err := a.operations.Transaction(ctx, r.Caller.Operator.ID, query[lookupTransaction.first], query[lookupTransaction.second])
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
 	data := transactionData{operationData: viewOperation(op), ResultCode: op.Code(), ResultMessage: op.Message()}
-	return Answer{Message: fmt.Sprintf("Transaction %s stands at %s.", op.ID, op.State), Data: data}, nil
+	return Result{Message: fmt.Sprintf("Transaction %s stands at %s.", op.ID, op.State), Data: data}, nil
 }
 
-// subscription looks up a subscriber. The id wins over the mobile.
-func (a *API) subscription(ctx context.Context, call Call) (Answer, error) {
-	asked, err := readQuery(call.RawQuery, askSubscription)
+// subscription looks up a subscriber. The id takes precedence over the mobile.
+func (a *API) subscription(ctx context.Context, r Request) (Result, error) {
+	query, err := readQuery(r.RawQuery, lookupSubscription)
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
-	found, err := a.operations.Subscription(ctx, call.Caller.Operator.ID, asked[askSubscription.first], asked[askSubscription.second])
+	found, err := a.operations.Subscription(ctx, r.Caller.Operator.ID, query[lookupSubscription.first], query[lookupSubscription.second])
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
-	data := viewSubscription(found, call.Now, a.providerName)
-	return Answer{Message: fmt.Sprintf("Subscriber %s is %s.", found.ID, data.Status), Data: data}, nil
+	data := viewSubscription(found, r.Now, a.providerName)
+	return Result{Message: fmt.Sprintf("Subscriber %s is %s.", found.ID, data.Status), Data: data}, nil
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// asks are the two names by which something can be looked up; the first wins.
-type asks struct{ first, second string }
+// lookup holds the names of the two query parameters of a look-up; the first takes precedence.
+type lookup struct{ first, second string }
 
-// What the look-ups take. The other endpoints read no query at all.
+// The look-ups. The other endpoints ignore the query.
 var (
-	askTransaction  = asks{"transaction_id", "idempotency_key"}
-	askSubscription = asks{"subscriber_id", "mobile"}
+	lookupTransaction  = lookup{"transaction_id", "idempotency_key"}
+	lookupSubscription = lookup{"subscriber_id", "mobile"}
 )
 
-// readQuery reads the parameters of a look-up. It reads what was signed, in the
-// way it was signed; white space around a value is cut off as in a body.
-func readQuery(raw string, by asks) (map[string]string, error) {
+// readQuery reads the parameters of a look-up from the canonical query, which was
+// signed. White space around a value is trimmed as in a body.
+func readQuery(raw string, by lookup) (map[string]string, error) {
 	first, second := by.first, by.second
 	values := map[string]string{}
 	problems := map[string]string{}
@@ -58,7 +58,7 @@ func readQuery(raw string, by asks) (map[string]string, error) {
 	return values, nil
 }
 
-// unescape undoes what CanonicalQuery wrote, which is always well formed.
+// unescape decodes a part of a canonical query, which is always well formed.
 func unescape(text string) string {
 	plain, err := url.PathUnescape(text)
 	if err != nil {

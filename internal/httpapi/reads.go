@@ -13,22 +13,22 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Wallets reads an operator's wallet as it stands.
+// Wallets reads an operator's wallet.
 type Wallets interface {
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
 }
 
-// Plans lists what can be bought now.
+// Plans lists the plans that can be bought now.
 type Plans interface {
 	Plans(ctx context.Context) ([]subscription.Plan, error)
 }
 
-// away is the answer when a read did not come back: the store cannot be reached,
-// which passes, and nothing was done that could have gone wrong.
-func away(cause error) error {
+// unavailable turns a failed read into SERVICE_UNAVAILABLE: nothing was changed, so the
+// caller may retry. A fault is returned as it is.
+func unavailable(cause error) error {
 	var refusal *fault.Error
 	if errors.As(cause, &refusal) {
-		return cause // it says itself what is the matter
+		return cause
 	}
 	return fault.New(fault.ServiceUnavailable, "The service is temporarily unavailable. Retry with backoff.").Because(cause)
 }
@@ -55,13 +55,13 @@ func (d balanceData) appendJSON(out []byte) []byte {
 	return o.close()
 }
 
-func (a *API) balance(ctx context.Context, call Call) (Answer, error) {
-	operator := call.Caller.Operator.ID
+func (a *API) balance(ctx context.Context, r Request) (Result, error) {
+	operator := r.Caller.Operator.ID
 	wallet, err := a.wallets.Wallet(ctx, operator)
 	if err != nil {
-		return Answer{}, away(fmt.Errorf("read the wallet of operator %d: %w", operator, err))
+		return Result{}, unavailable(fmt.Errorf("read the wallet of operator %d: %w", operator, err))
 	}
-	return Answer{
+	return Result{
 		Message: "The wallet holds " + wallet.Balance.String() + " " + money.Currency + ".",
 		Data: balanceData{
 			LCOID:         operator,
@@ -70,7 +70,7 @@ func (a *API) balance(ctx context.Context, call Call) (Answer, error) {
 			LowBalance:    wallet.Low(),
 			// RFC 3339 is ISO 8601 to the second; the zone is fixed, so this
 			// always ends in +05:30.
-			AsOf: call.Now.In(subscription.IST).Format(time.RFC3339),
+			AsOf: r.Now.In(subscription.IST).Format(time.RFC3339),
 			Note: walletNote,
 		},
 	}, nil
@@ -91,12 +91,12 @@ type planData struct {
 	Type        subscription.PlanType `json:"type"`
 }
 
-func (a *API) plans(ctx context.Context, _ Call) (Answer, error) {
+func (a *API) plans(ctx context.Context, _ Request) (Result, error) {
 	listed, err := a.catalogue.Plans(ctx)
 	if err != nil {
-		return Answer{}, away(fmt.Errorf("list the plans: %w", err))
+		return Result{}, unavailable(fmt.Errorf("list the plans: %w", err))
 	}
-	plans := make([]planData, len(listed)) // an empty list, not null, if there are none
+	plans := make([]planData, len(listed)) // never null in JSON
 	for i, plan := range listed {
 		plans[i] = planData{
 			ID:          plan.ID,
@@ -107,14 +107,14 @@ func (a *API) plans(ctx context.Context, _ Call) (Answer, error) {
 			Type:        plan.Type,
 		}
 	}
-	// Clients keep the list and compare it with the next one.
+	// Sorted, so that clients can compare one list with the next.
 	slices.SortFunc(plans, func(x, y planData) int { return cmp.Compare(x.ID, y.ID) })
 
 	message := fmt.Sprintf("%d plans are available.", len(plans))
 	if len(plans) == 1 {
 		message = "1 plan is available."
 	}
-	return Answer{
+	return Result{
 		Message: message,
 		Data:    plansData{Provider: a.providerName, Currency: money.Currency, Plans: plans},
 	}, nil

@@ -19,7 +19,7 @@ import (
 )
 
 func TestBalance(t *testing.T) {
-	h := build(t)
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	w.send("GET /api/v1/balance?unknown=1&unknown=2 HTTP/1.1\r\nHost: coax\r\n\r\n")
 	g := w.expect(200, fault.OK)
@@ -33,8 +33,8 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-func TestBalanceBelowTheThresholdIsLow(t *testing.T) {
-	h := build(t, func(api *Config, _ *ServerConfig) {
+func TestBalance_LowBelowThreshold(t *testing.T) {
+	h := newTestEnv(t, func(api *Config, _ *ServerConfig) {
 		api.Wallets = walletFunc(func(context.Context, int64) (subscription.Wallet, error) {
 			return subscription.Wallet{Balance: money.Paise(-5), LowBelow: money.Paise(0)}, nil
 		})
@@ -61,19 +61,19 @@ func TestPlans(t *testing.T) {
 		plans   string
 	}{
 		{
-			"several come in the order of their ids", sold, "2 plans",
+			"several, sorted by id", sold, "2 plans",
 			`[{"id":"P1","name":"Basic","description":"","price":199.00,"duration":1,"type":"standard"},` +
 				`{"id":"P2","name":"Sport <HD> & more","description":"d2","price":349.50,"duration":3,"type":"combo"}]`,
 		},
 		{
-			"one is a plan", sold[1:], "1 plan ",
+			"one", sold[1:], "1 plan ",
 			`[{"id":"P1","name":"Basic","description":"","price":199.00,"duration":1,"type":"standard"}]`,
 		},
-		{"none is an empty list", nil, "0 plans", `[]`},
+		{"none", nil, "0 plans", `[]`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := build(t, func(api *Config, _ *ServerConfig) { api.Plans = tt.sold })
+			h := newTestEnv(t, func(api *Config, _ *ServerConfig) { api.Plans = tt.sold })
 			w := h.dialTLS()
 			w.send("GET /api/v1/plans HTTP/1.1\r\nHost: coax\r\n\r\n")
 			g := w.expect(200, fault.OK)
@@ -87,9 +87,9 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-func TestALongAnswerPassesWhole(t *testing.T) {
-	// Long by its texts: each answer is held against the document plan by plan, which
-	// takes its time, and the connection has a deadline.
+func TestPlans_LongList(t *testing.T) {
+	// Long by its strings, not by its number of plans: each response is validated plan by
+	// plan, which is slow, and the connection has a deadline.
 	var sold planList
 	for i := range 100 {
 		sold = append(sold, subscription.Plan{
@@ -97,7 +97,7 @@ func TestALongAnswerPassesWhole(t *testing.T) {
 			Price: money.Paise(19_900), Months: 1, Type: subscription.Standard,
 		})
 	}
-	h := build(t, func(api *Config, _ *ServerConfig) { api.Plans = sold })
+	h := newTestEnv(t, func(api *Config, _ *ServerConfig) { api.Plans = sold })
 	w := h.dialTLS()
 	for range 3 {
 		w.send("GET /api/v1/plans HTTP/1.1\r\nHost: coax\r\n\r\n")
@@ -124,7 +124,7 @@ func BenchmarkBalance(b *testing.B) {
 	}
 }
 
-// open lets everybody in and remembers nobody.
+// open is an Authorizer that accepts every request.
 type open struct{}
 
 func (open) Throttled(netip.Addr, time.Time) error { return nil }

@@ -11,12 +11,12 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Call is a request that access has let in.
-type Call struct {
+// Request is an authorized request, as handlers see it.
+type Request struct {
 	RequestID string
 	Now       time.Time
 	Caller    access.Caller
-	// RawQuery is empty for a POST: a query that nobody signed is not read.
+	// RawQuery is empty for a POST, whose signature does not cover the query.
 	RawQuery string
 	Body     []byte
 	// ContentType and IdempotencyKey hold all values of their headers.
@@ -24,21 +24,19 @@ type Call struct {
 	IdempotencyKey []string
 }
 
-// Answer is what a handler has to say when it does not refuse. The zero Code
-// means OK.
-type Answer struct {
+// Result is what a handler returns on success. The zero Code means OK.
+type Result struct {
 	Code    fault.Code
 	Message string
 	Data    any
-	// Replayed: this is the result of an earlier request with the same key.
+	// Replayed is set for the result of an earlier request with the same key.
 	Replayed bool
 }
 
-// A handler returns; it never writes.
-type handler func(context.Context, Call) (Answer, error)
+// A handler returns its result; it never writes to the connection.
+type handler func(context.Context, Request) (Result, error)
 
-// route is one endpoint. Its path is literal: what is sent either equals it, byte
-// for byte, or is another path.
+// route is one endpoint. Its path is compared byte for byte with what was sent.
 type route struct {
 	method string
 	path   string
@@ -46,7 +44,7 @@ type route struct {
 	handle handler
 }
 
-// routes lists every endpoint there is.
+// routes lists every endpoint.
 func (a *API) routes() []route {
 	return []route{
 		{http.MethodPost, "/api/v1/activate", access.Activate, a.operate(operation.Activate)},
@@ -59,10 +57,9 @@ func (a *API) routes() []route {
 	}
 }
 
-// splitTarget takes a request target apart as it was sent, without decoding or
-// cleaning anything: the path is what the caller signed. Clients that talk to a
-// proxy send the whole address, which HTTP obliges a server to take; of it, too,
-// only the path and the query count.
+// splitTarget splits a request target into path and query without decoding or cleaning:
+// the caller signed the path as sent. Clients of a proxy send an absolute URL, which
+// HTTP obliges a server to accept; its scheme and host are ignored.
 func splitTarget(target string) (path, rawQuery string) {
 	if scheme, rest, absolute := strings.Cut(target, "://"); absolute &&
 		(strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) {

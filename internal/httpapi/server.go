@@ -1,263 +1,338 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
+	"io"
+	"log"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/netip"
-	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
-	"github.com/coaxhq/coax/internal/fault"
-	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// Authorizer decides who is calling and whether they may. Its Caller is filled as far
-// as it got, even beside an error.
-type Authorizer interface {
-	// Throttled refuses an address that has failed to authenticate too often.
-	Throttled(address netip.Addr, now time.Time) error
-	// Authorize takes a request through every check from its headers to its
-	// permission.
-	Authorize(ctx context.Context, request access.Request) (access.Caller, error)
+// Pages serves the panel and the console. It owns some paths, and receives only
+// requests that came over HTTPS.
+type Pages interface {
+	Owns(path string) bool
+	http.Handler
 }
 
-var _ Authorizer = (*access.Authorizer)(nil)
+// ServerConfig configures a Server. Handler is required, and so is GetCertificate
+// if TLS is served; the rest has defaults.
+type ServerConfig struct {
+	Handler http.Handler
+	// Pages is optional; without it Handler serves every path.
+	Pages          Pages
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	Proxies        access.TrustedProxies
+	Log            *slog.Logger
+	Metrics        *telemetry.Metrics
 
-// Config is what the API is made of. Only Proxies, Log, Metrics and Requests may be
-// left out: then nobody is trusted, and nobody is told.
-type Config struct {
-	Now          func() time.Time
-	Authorizer   Authorizer
-	Proxies      access.TrustedProxies
-	Wallets      Wallets
-	Plans        Plans
-	Operations   Operations
-	ProviderName string
-	Log          *slog.Logger
-	Metrics      *telemetry.Metrics
-	// Requests is where operators find their own calls again.
-	Requests *requestlog.Log
+	// MaxConnections limits all connections together (4096), MaxPerNetwork those
+	// from one network (IPv4 /24, IPv6 /64; 1024, and never less than
+	// MaxPerAddress), MaxPerAddress those from one address (256). The last two
+	// do not apply to trusted proxies.
+	MaxConnections int
+	MaxPerNetwork  int
+	MaxPerAddress  int
+
+	// OpenTimeout is for the first byte and the TLS handshake (5 s),
+	// ReadHeaderTimeout for a request's header (5 s), ReadTimeout for the whole
+	// request (15 s), IdleTimeout for the pause between two requests (60 s).
+	// WriteTimeout runs from the end of the header to the end of the response, so
+	// it must exceed the longest operation (60 s).
+	OpenTimeout       time.Duration
+	ReadHeaderTimeout time.Duration
+	ReadTimeout       time.Duration
+	IdleTimeout       time.Duration
+	WriteTimeout      time.Duration
+
+	// HSTSIncludeSubdomains extends Strict-Transport-Security, which every response
+	// over TLS carries, to the names below the host's.
+	HSTSIncludeSubdomains bool
+
+	// MaxHeaderBytes limits a request's header (8 KiB); net/http adds 4 KiB to
+	// any limit.
+	MaxHeaderBytes int
 }
 
-// API answers requests. It expects to stand behind a FrontDoor, which tells it
-// whether a connection is encrypted; served any other way, every request that no
-// trusted proxy vouches for counts as plain HTTP.
-type API struct {
-	now          func() time.Time
-	gate         Authorizer
-	proxies      access.TrustedProxies
-	wallets      Wallets
-	catalogue    Plans
-	operations   Operations
-	providerName string
-	record       record
-	byPath       map[string]route
+// Server accepts connections, limits their number, detects TLS and passes them to
+// net/http. Where net/http would write an error response of its own, Server writes
+// one in the envelope. It serves any number of listeners, which share the handler
+// and the connection limits.
+type Server struct {
+	handler     http.Handler
+	pages       Pages
+	tls         *tls.Config
+	hsts        []string
+	proxies     access.TrustedProxies
+	recorder    recorder
+	openTimeout time.Duration
+	httpServer  *http.Server
+	queue       *queue
+	start       sync.Once
+
+	// opening is cancelled by Shutdown, which ends handshakes under way.
+	opening context.Context
+	shut    context.CancelFunc
+
+	// Shutdown waits for these in this order: nothing is added to a group once the
+	// groups before it have ended.
+	accepting   sync.WaitGroup
+	handshaking sync.WaitGroup
+	running     sync.WaitGroup
+
+	table *connTable
+
+	mu        sync.Mutex // guards what follows
+	listeners map[net.Listener]struct{}
 }
 
-// New returns the API.
-func New(config Config) *API {
-	api := &API{
-		now:          config.Now,
-		gate:         config.Authorizer,
-		proxies:      config.Proxies,
-		wallets:      config.Wallets,
-		catalogue:    config.Plans,
-		operations:   config.Operations,
-		providerName: config.ProviderName,
-		record:       newRecord(config.Log, config.Metrics).keepingIn(config.Requests),
-		byPath:       map[string]route{},
+// NewServer returns a Server; ServeTLS and ServePlain start it.
+func NewServer(config ServerConfig) *Server {
+	s := &Server{
+		handler:     config.Handler,
+		pages:       config.Pages,
+		proxies:     config.Proxies,
+		hsts:        hstsValue(config.HSTSIncludeSubdomains),
+		recorder:    newRecorder(config.Log, config.Metrics),
+		openTimeout: cmp.Or(config.OpenTimeout, 5*time.Second),
+		queue:       newQueue(),
+		listeners:   map[net.Listener]struct{}{},
+		table: newConnTable(
+			cmp.Or(config.MaxConnections, 4096), cmp.Or(config.MaxPerNetwork, 1024), cmp.Or(config.MaxPerAddress, 256)),
+		// HTTP/2 is not offered: callers are servers that sign one request at a
+		// time, and its flooding attacks are ruled out.
+		tls: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			NextProtos:     []string{"http/1.1"},
+			GetCertificate: config.GetCertificate,
+		},
 	}
-	for _, route := range api.routes() {
-		api.byPath[route.path] = route
+	s.opening, s.shut = context.WithCancel(context.Background())
+
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	s.httpServer = &http.Server{
+		Handler:                      http.HandlerFunc(s.handle),
+		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as an unknown path
+		Protocols:                    protocols,
+		ReadHeaderTimeout:            cmp.Or(config.ReadHeaderTimeout, 5*time.Second),
+		ReadTimeout:                  cmp.Or(config.ReadTimeout, 15*time.Second),
+		IdleTimeout:                  cmp.Or(config.IdleTimeout, 60*time.Second),
+		WriteTimeout:                 cmp.Or(config.WriteTimeout, 60*time.Second),
+		MaxHeaderBytes:               cmp.Or(config.MaxHeaderBytes, 8<<10),
+		ErrorLog:                     log.New(&errorLog{log: s.recorder.log}, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			ctx = access.OnAuthenticated(ctx, c.(*conn).markAuthenticated)
+			return context.WithValue(ctx, connKey{}, c)
+		},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateIdle {
+				c.(*conn).markIdle()
+			}
+		},
 	}
-	return api
+	return s
 }
 
-// exchange is one request on its way through, and what became known of it.
-type exchange struct {
-	requestID string
-	watch     telemetry.Stopwatch
-	now       time.Time
-	peer      netip.Addr
-	address   netip.Addr // the caller's, which behind a proxy is not the peer's
-	route     route      // zero if there is no such path
-	rawQuery  string
-	caller    access.Caller
-	unread    bool // there is, or may be, a body on the way that nobody has read
-	evidence  *requestlog.SignatureDetails
+// ServeTLS serves connections from listener until Shutdown, and then returns nil. A
+// plain HTTP request on it is answered with HTTPS_REQUIRED.
+func (s *Server) ServeTLS(listener net.Listener) error { return s.serve(listener, s.handshake) }
+
+// ServePlain serves a listener behind a trusted proxy that terminates TLS. Requests
+// from any other address are answered with HTTPS_REQUIRED.
+func (s *Server) ServePlain(listener net.Listener) error {
+	return s.serve(listener, func(context.Context, *conn) error { return nil })
 }
 
-// ServeHTTP answers one request and writes one line about it.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := a.begin(r)
-	answer, body, cause := a.respond(r, x)
-	if answer.close {
-		hangUp(r.Context())
+func (s *Server) serve(listener net.Listener, handshake func(context.Context, *conn) error) error {
+	if !s.register(listener) {
+		listener.Close()
+		return nil
 	}
-	answer.send(w, body)
-	giveBack(body)
-	a.record.request(r, x, answer, cause)
-}
+	defer s.accepting.Done()
+	s.start.Do(func() { s.running.Go(func() { s.httpServer.Serve(s.queue) }) })
 
-func (a *API) begin(r *http.Request) *exchange {
-	x := &exchange{
-		requestID: telemetry.NewRequestID(),
-		watch:     telemetry.StartStopwatch(),
-		now:       a.now(),
-		unread:    r.ContentLength != 0,
-	}
-	// Read once for a connection, where we know it.
-	if c := connOf(r.Context()); c != nil && c.peer.IsValid() {
-		x.peer = c.peer
-	} else {
-		x.peer = peerOf(r.RemoteAddr)
-	}
-	x.address = a.proxies.Caller(x.peer, r.Header["X-Forwarded-For"])
-	path, rawQuery := splitTarget(r.RequestURI)
-	x.route = a.byPath[path]
-	x.rawQuery = rawQuery
-	return x
-}
-
-// respond turns a request into a response and its body, and, for the log, into
-// the cause of a failure. Nothing has been written while it runs, so that even a
-// panic can be answered in the envelope.
-func (a *API) respond(r *http.Request, x *exchange) (answer reply, body []byte, cause error) {
-	defer func() {
-		if value := recover(); value != nil {
-			cause = &panicked{value: value, stack: debug.Stack()}
-			answer, body = x.fail(cause)
+	var pause time.Duration
+	for {
+		raw, err := listener.Accept()
+		switch {
+		case s.opening.Err() != nil:
+			if err == nil {
+				raw.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil:
+			// Most likely out of file descriptors: wait for some to be released.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.httpServer.ErrorLog.Printf("accept a connection: %v; retrying in %v", err, pause)
+			select {
+			case <-time.After(pause):
+			case <-s.opening.Done():
+			}
+			continue
 		}
-	}()
-
-	said, err := a.judge(r, x)
-	if err != nil && errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		// Nobody will read this, and it is not our failure: it must not look
-		// like one in the log.
-		err = fault.New(fault.BadRequest, "The connection ended before the answer.").Because(err)
+		pause = 0
+		if c := s.add(raw); c != nil {
+			s.handshaking.Go(func() { s.open(c, handshake) })
+		}
 	}
-	answer = x.reply(said, err)
-	body, unencodable := answer.encode()
-	if unencodable != nil {
-		answer, body = x.fail(unencodable)
-		return answer, body, unencodable
-	}
-	return answer, body, err
 }
 
-// judge takes a request through the checks in the order they are promised in. It
-// is the only order there is; what comes after the body is access's.
-func (a *API) judge(r *http.Request, x *exchange) (Answer, error) {
-	if !a.proxies.Secure(x.peer, overTLS(r.Context()), r.Header["X-Forwarded-Proto"]) {
-		return Answer{}, errPlainHTTP
+// register makes Shutdown close the listener and wait for its accept loop. It
+// returns false after Shutdown.
+func (s *Server) register(listener net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening.Err() != nil {
+		return false
 	}
-	if err := a.gate.Throttled(x.address, x.now); err != nil {
-		return Answer{}, err
+	s.listeners[listener] = struct{}{}
+	s.accepting.Add(1)
+	return true
+}
+
+// add puts a new connection into the table, or closes it and returns nil if a limit
+// is reached. A refused connection gets no response: that would cost a handshake.
+func (s *Server) add(raw net.Conn) *conn {
+	c := &conn{Conn: raw, raw: raw, server: s, peer: peerOf(raw.RemoteAddr().String())}
+	drop, refused := s.table.add(c, s.proxies.Trusts(c.peer))
+	if refused != "" {
+		raw.Close()
+		s.recorder.metrics.ConnectionRefused(refused)
+		return nil
 	}
-	if x.route.path == "" {
-		return Answer{}, fault.New(fault.NotFound, "There is no such endpoint.")
+	if drop.conn != nil {
+		drop.conn.raw.Close()
+		s.recorder.metrics.ConnectionDropped(drop.limit, drop.state.String())
+		s.recorder.metrics.ConnectionClosed()
 	}
-	if r.Method != x.route.method {
-		return Answer{}, fault.New(fault.MethodNotAllowed, "Use %s for %s.", x.route.method, x.route.path)
+	s.recorder.metrics.ConnectionOpened()
+	return c
+}
+
+// remove takes a closed connection out of the table.
+func (s *Server) remove(c *conn) {
+	if s.table.remove(c) {
+		s.recorder.metrics.ConnectionClosed()
 	}
-	body, err := readBody(r)
+}
+
+// open does a connection's handshake and passes it to net/http. It runs in a
+// goroutine per connection, so that a silent client delays no other.
+func (s *Server) open(c *conn, handshake func(context.Context, *conn) error) {
+	ctx, cancel := context.WithTimeout(s.opening, s.openTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.raw.Close() })
+	err := handshake(ctx, c)
+	if inTime := stop(); err != nil || !inTime || !s.queue.put(c) {
+		if !c.dropped.Load() {
+			s.recorder.metrics.ConnectionRefused("handshake")
+		}
+		c.Close()
+	}
+}
+
+// handshake detects TLS by the first byte and does the TLS handshake. A TLS
+// handshake record begins with 0x16, which no HTTP request does.
+func (s *Server) handshake(ctx context.Context, c *conn) error {
+	var first [1]byte
+	if _, err := io.ReadFull(c.raw, first[:]); err != nil {
+		return err
+	}
+	c.Conn = &peekedConn{Conn: c.raw, first: first[:]}
+	if first[0] != 0x16 {
+		return nil
+	}
+	encrypted := tls.Server(c.Conn, s.tls)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	c.Conn, c.secure = encrypted, true
+	return nil
+}
+
+// handle is net/http's handler: it tracks the connection's state and calls the API
+// or the pages.
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	c := connOf(r.Context())
+	c.handling.Store(true)
+	c.served++
+	// A connection may be dropped until its request was read completely; a request
+	// whose connection was dropped must not be handled.
+	switch {
+	case r.Body != nil && r.Body != http.NoBody:
+		// Replace the body in a copy of the request: net/http checks the body of its
+		// own request to see whether the client still waits for 100 Continue.
+		r = r.WithContext(r.Context())
+		if !c.authenticated.Load() {
+			r.Body = &wholeBody{r.Body, c}
+		}
+	case !c.markBusy():
+		panic(http.ErrAbortHandler)
+	}
+	s.setHSTS(w.Header(), c, r)
+	// A chunked request and an HTTP/1.0 request are the last on their connection, so
+	// that no two readers can disagree on where the next request begins: framing relies on
+	// it, and RFC 9112, section 6.1, demands it where both kinds of length are given.
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		w.Header().Set("Connection", "close")
+	}
+	if c.framing.ambiguous.Load() == c.served {
+		c.readDone.Store(true)
+		resp, body := s.fault(c, http.StatusBadRequest)
+		resp.send(w, body)
+		return
+	}
+	s.handlerOf(c, r).ServeHTTP(w, r)
+}
+
+// handlerOf returns the pages or the API, by the path as it was sent. Plain HTTP
+// goes to the API, which refuses it for every path.
+func (s *Server) handlerOf(c *conn, r *http.Request) http.Handler {
+	if s.pages == nil {
+		return s.handler
+	}
+	path, _ := splitTarget(r.RequestURI)
+	if !s.pages.Owns(path) || !s.proxies.Secure(c.peer, c.secure, r.Header["X-Forwarded-Proto"]) {
+		return s.handler
+	}
+	return s.pages
+}
+
+// Shutdown stops accepting connections, waits until the requests under way are
+// answered, and closes everything. If ctx ends first, those requests are cut off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.shut()
+	for listener := range s.listeners {
+		listener.Close()
+	}
+	s.mu.Unlock()
+
+	// From here on net/http gets no new connection. Connections that have sent
+	// nothing yet are closed here: net/http would wait five seconds for them.
+	s.accepting.Wait()
+	s.handshaking.Wait()
+	for _, c := range s.table.silent() {
+		c.Close()
+	}
+
+	err := s.httpServer.Shutdown(ctx)
 	if err != nil {
-		return Answer{}, err
+		s.httpServer.Close()
 	}
-	x.unread = false
-	if r.Method == http.MethodPost {
-		x.rawQuery = ""
-	}
-
-	asking := access.Request{
-		ID:        x.requestID,
-		Now:       x.now,
-		Address:   x.address,
-		Method:    r.Method,
-		Path:      x.route.path,
-		RawQuery:  x.rawQuery,
-		Body:      body,
-		Key:       r.Header["X-Api-Key"],
-		Timestamp: r.Header["X-Timestamp"],
-		Nonce:     r.Header["X-Nonce"],
-		Signature: r.Header["X-Signature"],
-		Needs:     x.route.needs,
-	}
-	x.caller, err = a.gate.Authorize(r.Context(), asking)
-	// A request that was refused for its rate or its permission authenticated as well.
-	if err == nil || x.caller.Rate.Limit > 0 {
-		access.Authenticated(r.Context())
-	}
-	if err != nil {
-		x.evidence = a.record.evidence(asking, err)
-		return Answer{}, err
-	}
-	return x.route.handle(r.Context(), Call{
-		RequestID: x.requestID,
-		Now:       x.now,
-		Caller:    x.caller,
-		RawQuery:  x.rawQuery,
-		Body:      body,
-
-		ContentType:    r.Header["Content-Type"],
-		IdempotencyKey: r.Header["Idempotency-Key"],
-	})
+	s.queue.Close() // if nothing was ever served, net/http has not closed it
+	s.running.Wait()
+	return err
 }
-
-var errPlainHTTP = fault.New(fault.HTTPSRequired, "Use HTTPS.")
-
-// reply puts what a handler said, or why there is no answer, into a response.
-func (x *exchange) reply(said Answer, err error) reply {
-	answer := reply{
-		requestID: x.requestID,
-		code:      said.Code,
-		message:   said.Message,
-		data:      said.Data,
-		replayed:  said.Replayed,
-		rate:      x.caller.Rate,
-		// What was not read is not read on either, so nothing can follow it.
-		close: x.unread,
-	}
-	if answer.code == "" {
-		answer.code = fault.OK
-	}
-	if err != nil {
-		refusal := fault.From(err)
-		answer.replayed = false
-		answer.code, answer.message, answer.data = refusal.Code, refusal.Message, refusal.Data
-		answer.retryAfter = refusal.RetryAfter
-	}
-	answer.status = StatusOf(answer.code)
-	if answer.code == fault.MethodNotAllowed {
-		answer.allow = x.route.method
-	}
-	return answer
-}
-
-// fail answers for a failure that left nothing else to say.
-func (x *exchange) fail(cause error) (reply, []byte) {
-	answer := x.reply(Answer{}, fault.From(cause))
-	body, _ := answer.encode() // it has texts only, and texts encode
-	return answer, body
-}
-
-// peerOf reads the address of the other end of the connection.
-func peerOf(remote string) netip.Addr {
-	// An address that cannot be read, as a test's or a Unix socket's, is the
-	// zero Addr: nobody trusts it and no whitelist has it.
-	peer, _ := netip.ParseAddrPort(remote)
-	return peer.Addr().Unmap().WithZone("")
-}
-
-// panicked is a panic as an error, with where it came from.
-type panicked struct {
-	value any
-	stack []byte
-}
-
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }

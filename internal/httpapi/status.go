@@ -1,10 +1,9 @@
-// Package httpapi speaks HTTP for the service and decides nothing else: it finds
-// the route, limits what is read, asks access who is calling, hands the question
-// to the room that knows, and puts the answer into the envelope. It refuses to
-// judge a business rule and never sees a store.
+// Package httpapi serves the API over HTTP: it finds the route, limits what is read,
+// has access authorize the request, calls the domain package in charge, and writes the
+// result in the envelope. It decides no business rule and never sees a store.
 //
-// It also keeps the front door, where connections come in, so that even a message
-// that is no HTTP request is answered in the envelope.
+// Its Server accepts the connections, so that even a message that is not an HTTP
+// request is answered in the envelope.
 package httpapi
 
 import (
@@ -13,20 +12,20 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// entry is how a code travels: its status, and what it means in a line.
-type entry struct {
+// codeInfo is the HTTP status of a code and its meaning in one line.
+type codeInfo struct {
 	status  int
 	meaning string
 }
 
-// table is the one place where codes meet HTTP.
-var table = map[fault.Code]entry{
+// codes is the only table from codes to HTTP statuses.
+var codes = map[fault.Code]codeInfo{
 	// Transport and authentication.
 	fault.HTTPSRequired:         {http.StatusForbidden, "plain HTTP was used"},
 	fault.NotFound:              {http.StatusNotFound, "there is no such endpoint"},
 	fault.MethodNotAllowed:      {http.StatusMethodNotAllowed, "the endpoint takes another method, named in Allow"},
 	fault.MissingAuthHeaders:    {http.StatusUnauthorized, "one of the four authentication headers is missing"},
-	fault.InvalidAPIKey:         {http.StatusUnauthorized, "the key is malformed or nobody's"},
+	fault.InvalidAPIKey:         {http.StatusUnauthorized, "the key is malformed or unknown"},
 	fault.CredentialRevoked:     {http.StatusUnauthorized, "the key was revoked"},
 	fault.CredentialExpired:     {http.StatusUnauthorized, "the key was rotated and its grace is over"},
 	fault.TimestampExpired:      {http.StatusUnauthorized, "the timestamp is too far from the service's clock"},
@@ -72,19 +71,19 @@ var table = map[fault.Code]entry{
 	fault.RequestInProgress: {http.StatusConflict, "the first request with this key is still running"},
 	fault.ProviderError:     {http.StatusBadGateway, "the provider refused; nothing was charged"},
 
-	// Not the contract's: a message that could not be read as a request. What
-	// net/http finds fault with may carry a more exact status, such as 431.
+	// Not in the contract: a message that could not be read as a request. net/http may
+	// give it a more exact status, such as 431.
 	fault.BadRequest: {http.StatusBadRequest, "the message could not be read as a request"},
 }
 
-// StatusOf returns the HTTP status a code travels with. A code that is not in
-// the table is a mistake of ours, and says so.
+// StatusOf returns the HTTP status of a code, and 500 for a code that is missing from
+// the table.
 func StatusOf(code fault.Code) int {
-	if e, known := table[code]; known {
+	if e, known := codes[code]; known {
 		return e.status
 	}
 	return http.StatusInternalServerError
 }
 
-// Meaning returns a line on what a code means, for people.
-func Meaning(code fault.Code) string { return table[code].meaning }
+// Meaning returns one line on what a code means, for people.
+func Meaning(code fault.Code) string { return codes[code].meaning }

@@ -6,8 +6,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// The contract's error tables, written down a second time: a status that moves in
-// the code has to be moved here too, by somebody who has looked it up.
+// The contract's error tables, written down a second time, so that no status changes by
+// accident.
 var promised = map[int][]fault.Code{
 	200: {"OK"},
 	202: {"PENDING_REVIEW"},
@@ -36,7 +36,7 @@ var promised = map[int][]fault.Code{
 	503: {"SERVICE_UNAVAILABLE", "PLANS_UNAVAILABLE"},
 }
 
-func TestEveryCodeTravelsWithTheStatusTheContractPromises(t *testing.T) {
+func TestStatusOf_MatchesContract(t *testing.T) {
 	want := map[fault.Code]int{fault.BadRequest: 400}
 	for status, codes := range promised {
 		for _, code := range codes {
@@ -47,8 +47,8 @@ func TestEveryCodeTravelsWithTheStatusTheContractPromises(t *testing.T) {
 		}
 	}
 	for _, code := range fault.Contract {
-		if _, known := table[code]; !known {
-			t.Errorf("%s has no entry in the table", code)
+		if _, known := codes[code]; !known {
+			t.Errorf("%s has no entry in the codes", code)
 		}
 		if got := StatusOf(code); got != want[code] {
 			t.Errorf("StatusOf(%s) = %d; want %d", code, got, want[code])
@@ -60,12 +60,12 @@ func TestEveryCodeTravelsWithTheStatusTheContractPromises(t *testing.T) {
 	if got := StatusOf(fault.BadRequest); got != 400 {
 		t.Errorf("StatusOf(BAD_REQUEST) = %d; want 400", got)
 	}
-	if got, want := len(table), len(fault.Contract)+1; got != want {
-		t.Errorf("the table has %d entries; want the contract's codes and BAD_REQUEST, %d", got, want)
+	if got, want := len(codes), len(fault.Contract)+1; got != want {
+		t.Errorf("the codes has %d entries; want the contract's codes and BAD_REQUEST, %d", got, want)
 	}
 }
 
-func TestACodeNobodyKnowsIsOurOwnMistake(t *testing.T) {
+func TestStatusOf_UnknownCodeIs500(t *testing.T) {
 	if got := StatusOf("SURPRISE"); got != 500 {
 		t.Errorf("StatusOf(SURPRISE) = %d; want 500", got)
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// addonFailed is the one warning there is: the main plan runs, its add-on does
-// not, and the service follows it up.
+// addonFailed is the only warning: the main plan is active, its add-on is not, and the
+// service follows it up.
 const addonFailed = "COMBO_SECONDARY_FAILED"
 
-// operationData is an operation as the contract shows it. The first answer, a
-// replay and a look-up all show this; only the password is given once.
+// operationData is an operation in the contract's form. The first response, a replay
+// and a look-up all have it; only the password is sent once.
 type operationData struct {
 	TransactionID       string            `json:"transaction_id"`
 	IdempotencyKey      string            `json:"idempotency_key"`
@@ -32,7 +32,7 @@ type operationData struct {
 	Warnings            []string          `json:"warnings"`
 	CreatedAt           string            `json:"created_at"`
 	CompletedAt         *string           `json:"completed_at"`
-	// These two are there when an operation failed, and only then.
+	// These two are set only if the operation failed.
 	ProviderMessage *string `json:"provider_message,omitempty"`
 	Reason          *string `json:"reason,omitempty"`
 }
@@ -170,7 +170,7 @@ func viewOperation(op operation.Operation) operationData {
 	return data
 }
 
-// subscriptionData is a subscriber as the contract shows one.
+// subscriptionData is a subscriber in the contract's form.
 type subscriptionData struct {
 	Customer struct {
 		SubscriberID   string `json:"subscriber_id"`
@@ -206,8 +206,8 @@ type pendingData struct {
 	CreatedAt      string          `json:"created_at"`
 }
 
-// viewSubscription shows a subscriber. One that was brought in from elsewhere
-// has no operation yet to name the provider.
+// viewSubscription converts a subscriber. An imported subscriber has no operation yet
+// that names a provider, so the configured provider is shown.
 func viewSubscription(s operation.Subscription, now time.Time, providerName string) subscriptionData {
 	status := subscription.StatusAt(s.Expires, now)
 	data := subscriptionData{
@@ -240,8 +240,7 @@ func viewSubscription(s operation.Subscription, now time.Time, providerName stri
 	return data
 }
 
-// dateTime writes a moment as the contract does, in Indian time; null if there
-// is none.
+// dateTime formats a time as in the contract, in Indian time; nil for the zero time.
 func dateTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// The plan of an open operation is not the subscriber's: it may yet be refused. Only
-// a subscriber who is being activated has no other plan to show.
-func TestAnOpenOperationNamesThePlanOnlyOfAnActivation(t *testing.T) {
+// The plan of an open operation is not the subscriber's yet, because the operation may
+// fail. Only a subscriber who is being activated has no other plan to show.
+func TestViewSubscription_OpenPlanOnlyOfActivation(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	open := func(kind operation.Kind) []operation.Operation {
 		return []operation.Operation{{ID: "CX1", Kind: kind, State: operation.NeedsReview, PlanID: "FAMILY-3", PlanName: "Family", CreatedAt: now}}
@@ -27,7 +27,7 @@ func TestAnOpenOperationNamesThePlanOnlyOfAnActivation(t *testing.T) {
 	}{
 		{"an activation under way", operation.Activate, time.Time{}, nil, "FAMILY-3"},
 		{"a renewal under way", operation.Renew, now.AddDate(0, 0, 30), cycle(now.AddDate(0, 0, -1)), "BASIC-1"},
-		{"a renewal under way, seen by a node whose clock is behind the first cycle", operation.Renew, now.AddDate(0, 0, 30), cycle(now.Add(time.Second)), ""},
+		{"a renewal under way, on a node whose clock is behind the first cycle", operation.Renew, now.AddDate(0, 0, 30), cycle(now.Add(time.Second)), ""},
 	} {
 		s := operation.Subscription{Plans: map[string]string{"BASIC-1": "Basic"}, Cycles: c.cycles, Pending: open(c.kind)}
 		s.Expires = c.expires

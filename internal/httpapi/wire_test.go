@@ -19,28 +19,27 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// wire is a client's end of a connection, by hand.
+// wire is a client's end of a connection, for raw messages.
 type wire struct {
 	net.Conn
 	t    *testing.T
 	r    *bufio.Reader
-	sent []byte // and not answered yet
+	sent []byte // not answered yet
 }
 
-// dialTLS and dialPlain connect and give the connection a deadline, so that a
-// test that waits for something that never comes ends.
-func (h *house) dialTLS() *wire { return h.dial(h.tls, clientTLS()) }
+// dialTLS and dialPlain connect and set a deadline, so that no test waits for ever.
+func (h *testEnv) dialTLS() *wire { return h.dial(h.tls, clientTLS()) }
 
-func (h *house) dialPlain(address string) *wire { return h.dial(address, nil) }
+func (h *testEnv) dialPlain(address string) *wire { return h.dial(address, nil) }
 
-func (h *house) dial(address string, config *tls.Config) *wire {
+func (h *testEnv) dial(address string, config *tls.Config) *wire {
 	h.t.Helper()
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(waitLimit))
 	if config != nil {
 		encrypted := tls.Client(c, config)
 		if err := encrypted.Handshake(); err != nil {
@@ -51,16 +50,16 @@ func (h *house) dial(address string, config *tls.Config) *wire {
 	return &wire{Conn: c, t: h.t, r: bufio.NewReader(c)}
 }
 
-// Write sends, and remembers what: answers come in the order of what they answer.
+// Write sends and records what was sent: responses come in the order of requests.
 func (w *wire) Write(p []byte) (int, error) {
 	w.sent = append(w.sent, p...)
 	return w.Conn.Write(p)
 }
 
-// answered takes the request that the next response answers from what was sent.
-// Both are empty if it cannot be read as one.
+// answered returns the request that the next response belongs to, and removes it from
+// sent. Both results are empty if it is not a readable request.
 func (w *wire) answered() (method, path string) {
-	w.sent = bytes.TrimLeft(w.sent, "\r\n") // HTTP overlooks them between requests
+	w.sent = bytes.TrimLeft(w.sent, "\r\n") // HTTP ignores them between requests
 	rest := bytes.NewReader(w.sent)
 	buffered := bufio.NewReader(rest)
 	request, err := http.ReadRequest(buffered)
@@ -68,7 +67,7 @@ func (w *wire) answered() (method, path string) {
 		w.sent = nil
 		return "", ""
 	}
-	_, _ = io.Copy(io.Discard, request.Body) // it may have been sent in part
+	_, _ = io.Copy(io.Discard, request.Body) // it may have been sent only in part
 	w.sent = w.sent[len(w.sent)-buffered.Buffered()-rest.Len():]
 	path, _ = splitTarget(request.RequestURI)
 	return request.Method, path
@@ -81,7 +80,7 @@ func (w *wire) send(format string, args ...any) {
 	}
 }
 
-// got is a response whose shape has been checked.
+// got is a response that was validated.
 type got struct {
 	*http.Response
 	body    string
@@ -95,8 +94,8 @@ type got struct {
 var shape = regexp.MustCompile(`^\{"success":(?:true|false),"request_id":"req_[0-9a-f]{32}","code":"[A-Z_]+",` +
 	`"message":"(?:[^"\\]|\\.)+","data":\{.*\}\}$`)
 
-// receive reads the next response, holds it against the document, and checks what
-// every response has to have.
+// receive reads the next response, validates it against the document, and checks what
+// every response must have.
 func (w *wire) receive() got {
 	w.t.Helper()
 	return w.receiveTo("GET")
@@ -158,7 +157,7 @@ func (w *wire) expect(status int, code fault.Code) got {
 	return g
 }
 
-// expectClosed waits until the other end has hung up, without a further word.
+// expectClosed waits until the server closes the connection, with no more data.
 func (w *wire) expectClosed() {
 	w.t.Helper()
 	rest, err := io.ReadAll(w.r)

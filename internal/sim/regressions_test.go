@@ -10,7 +10,7 @@ var onceFailed = []uint64{
 	42000739, // a limit was changed in the commit in which a request was refused by the one before: the checker saw only the end
 	43002437, // a node slept for days between the check of a timestamp and the admission: excused (outlived)
 	43009406, // an id of a deleted operator was released: the checker looked for the operation's subscriber under the old one
-	2000442,  // GET /subscription named the plan of an open renewal (TestAnOpenOperationNamesThePlanOnlyOfAnActivation)
+	2000442,  // GET /subscription named the plan of an open renewal (TestViewSubscription_OpenPlanOnlyOfActivation)
 }
 
 func TestHistoriesThatOnceFailedHold(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// callsOf waits until operator 7 has so many calls in the log: one is recorded
-// after its answer was sent.
+// callsOf waits until operator 7 has this many requests in the log: a request is recorded
+// after its response was sent.
 func callsOf(t *testing.T, log *requestlog.Log, many int) []requestlog.Entry {
 	t.Helper()
 	var found []requestlog.Entry
@@ -30,24 +30,24 @@ func callsOf(t *testing.T, log *requestlog.Log, many int) []requestlog.Entry {
 	return found
 }
 
-func keepingRequests(t *testing.T, keep time.Duration) (*requestlog.Log, plan) {
+func keepingRequests(t *testing.T, keep time.Duration) (*requestlog.Log, option) {
 	t.Helper()
 	db := sqlitetest.New(t)
 	log := requestlog.New(db, requestlog.Config{Keep: keep})
 	return log, func(api *Config, _ *ServerConfig) { api.Requests = log }
 }
 
-func TestAnOperatorFindsItsCallsInTheRequestLog(t *testing.T) {
-	log, plan := keepingRequests(t, time.Hour)
-	h := build(t, plan)
-	h.gate.caller.CredentialID = 3
+func TestRequestLog_RecordsOperatorsRequests(t *testing.T) {
+	log, withLog := keepingRequests(t, time.Hour)
+	h := newTestEnv(t, withLog)
+	h.authorizer.caller.CredentialID = 3
 	w := h.dialTLS()
 	w.send("GET /api/v1/balance?mobile=9876543210 HTTP/1.1\r\nHost: coax\r\nIdempotency-Key: order-77\r\n\r\n")
 	w.expect(200, fault.OK)
 	body := `{"password":"hunter2"}`
 	w.send("POST /api/v1/activate HTTP/1.1\r\nHost: coax\r\nIdempotency-Key: cxs_0123456789abcdef\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	w.expect(415, fault.UnsupportedMediaType)
-	w.send("GET /api/v1/nothing HTTP/1.1\r\nHost: coax\r\n\r\n") // nobody's: no key was read
+	w.send("GET /api/v1/nothing HTTP/1.1\r\nHost: coax\r\n\r\n") // not recorded: no key was read
 	w.expect(404, fault.NotFound)
 
 	lines := h.waitForLines(3)
@@ -73,33 +73,33 @@ func TestAnOperatorFindsItsCallsInTheRequestLog(t *testing.T) {
 	}
 }
 
-func TestARefusedSignatureLeavesWhatItWasJudgedOn(t *testing.T) {
+func TestRequestLog_SignatureDetailsOfRefusal(t *testing.T) {
 	body := []byte(`{"mobile":"9876543210","password":"hunter2"}`)
 	const signature = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for _, tt := range []struct {
-		code fault.Code
-		kept bool
+		code   fault.Code
+		logged bool
 	}{
 		{fault.InvalidSignature, true}, {fault.TimestampExpired, true}, {fault.InvalidNonce, true}, {fault.ReplayDetected, true},
 		{fault.RateLimited, false}, {fault.CredentialRevoked, false},
 	} {
 		t.Run(string(tt.code), func(t *testing.T) {
-			log, plan := keepingRequests(t, time.Hour)
-			h := build(t, plan)
+			log, withLog := keepingRequests(t, time.Hour)
+			h := newTestEnv(t, withLog)
 			refusal := fault.New(tt.code, "No.")
 			if tt.code == fault.TimestampExpired {
 				refusal = refusal.With("server_time", noon.Unix())
 			}
-			h.gate.refusal = refusal
-			if tt.code != fault.RateLimited { // which alone is refused that late
-				h.gate.caller.Rate = access.Rate{}
+			h.authorizer.refusal = refusal
+			if tt.code != fault.RateLimited { // refused after authentication
+				h.authorizer.caller.Rate = access.Rate{}
 			}
 			w := h.dialTLS()
 			w.send("POST /api/v1/activate?x=1 HTTP/1.1\r\nHost: coax\r\nX-API-Key: k\r\nX-Timestamp: 1800000000\r\nX-Nonce: nonce-of-the-caller\r\n"+
 				"X-Signature: %s\r\nContent-Length: %d\r\n\r\n%s", signature, len(body), body)
 			w.expect(StatusOf(tt.code), tt.code)
 			call := callsOf(t, log, 1)[0]
-			if !tt.kept {
+			if !tt.logged {
 				if call.Signature != nil {
 					t.Errorf("evidence = %+v; want none", call.Signature)
 				}
@@ -116,9 +116,9 @@ func TestARefusedSignatureLeavesWhatItWasJudgedOn(t *testing.T) {
 	}
 }
 
-func TestARequestLogThatIsOffKeepsNothing(t *testing.T) {
-	log, plan := keepingRequests(t, 0)
-	h := build(t, plan)
+func TestRequestLog_OffRecordsNothing(t *testing.T) {
+	log, withLog := keepingRequests(t, 0)
+	h := newTestEnv(t, withLog)
 	w := h.dialTLS()
 	w.send(balanceRequest)
 	w.expect(200, fault.OK)

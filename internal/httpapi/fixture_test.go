@@ -30,47 +30,46 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// patience is how long a test waits for something that has to happen. It is no
-// measure: nothing waits that long unless it is broken.
-const patience = time.Minute
+// waitLimit is how long a test waits for an expected event before it fails.
+const waitLimit = time.Minute
 
 // noon is the time in every test.
 var noon = time.Date(2027, 3, 1, 6, 30, 0, 987_000_000, time.UTC)
 
-// fakeGate lets everybody in as operator 7 unless it is told otherwise, and
-// remembers whom it was asked about.
-type fakeGate struct {
+// fakeAuthorizer accepts every request as operator 7's unless configured otherwise, and
+// records its calls.
+type fakeAuthorizer struct {
 	mu        sync.Mutex
 	throttled error
 	refusal   error
 	caller    access.Caller
 	panics    any
-	asked     []access.Request
+	checked   []access.Request
 }
 
-func (g *fakeGate) Throttled(netip.Addr, time.Time) error {
+func (g *fakeAuthorizer) Throttled(netip.Addr, time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.throttled
 }
 
-func (g *fakeGate) Authorize(_ context.Context, request access.Request) (access.Caller, error) {
+func (g *fakeAuthorizer) Authorize(_ context.Context, request access.Request) (access.Caller, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asked = append(g.asked, request)
+	g.checked = append(g.checked, request)
 	if g.panics != nil {
 		panic(g.panics)
 	}
 	return g.caller, g.refusal
 }
 
-// requests returns whom the gate was asked about since the last call.
-func (g *fakeGate) requests() []access.Request {
+// requests returns the requests that were checked since its last call.
+func (g *fakeAuthorizer) requests() []access.Request {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	asked := g.asked
-	g.asked = nil
-	return asked
+	checked := g.checked
+	g.checked = nil
+	return checked
 }
 
 type walletFunc func(context.Context, int64) (subscription.Wallet, error)
@@ -83,26 +82,26 @@ type planList []subscription.Plan
 
 func (l planList) Plans(context.Context) ([]subscription.Plan, error) { return l, nil }
 
-// journal collects log lines.
-type journal struct {
+// logs collects log lines.
+type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logs) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *journal) String() string {
+func (j *logs) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
 }
 
-// lines returns what was logged, one object a line.
-func (j *journal) lines(t *testing.T) []map[string]any {
+// lines returns the log lines as JSON objects.
+func (j *logs) lines(t *testing.T) []map[string]any {
 	t.Helper()
 	var lines []map[string]any
 	for text := range strings.Lines(j.String()) {
@@ -115,38 +114,38 @@ func (j *journal) lines(t *testing.T) []map[string]any {
 	return lines
 }
 
-// house is an API behind its front door, on real sockets.
-type house struct {
-	t       *testing.T
-	gate    *fakeGate
-	journal *journal
-	metrics *telemetry.Metrics
-	door    *Server
-	tls     string // the address of the TLS port
-	plain   string // and of the plain one
-	served  sync.WaitGroup
+// testEnv is an API behind a Server, on real sockets.
+type testEnv struct {
+	t          *testing.T
+	authorizer *fakeAuthorizer
+	logs       *logs
+	metrics    *telemetry.Metrics
+	server     *Server
+	tls        string // the address of the TLS port
+	plain      string // and of the plain one
+	served     sync.WaitGroup
 }
 
-// plan changes how a house is built.
-type plan func(*Config, *ServerConfig)
+// option changes the configuration of a testEnv.
+type option func(*Config, *ServerConfig)
 
-// standing is how many houses there are.
-var standing atomic.Int64
+// openEnvs counts the running testEnvs.
+var openEnvs atomic.Int64
 
-func build(t *testing.T, plans ...plan) *house {
+func newTestEnv(t *testing.T, options ...option) *testEnv {
 	t.Helper()
-	standing.Add(1)
-	h := &house{t: t, journal: &journal{}, metrics: telemetry.NewMetrics(), gate: &fakeGate{
+	openEnvs.Add(1)
+	h := &testEnv{t: t, logs: &logs{}, metrics: telemetry.NewMetrics(), authorizer: &fakeAuthorizer{
 		caller: access.Caller{
 			Operator: subscription.Operator{ID: 7},
 			KeyHint:  "cxk_1a2b3c4d",
 			Rate:     access.Rate{Limit: 60, Remaining: 59, ResetAt: noon.Truncate(time.Minute).Add(time.Minute)},
 		},
 	}}
-	log := telemetry.NewLogger(h.journal, slog.LevelInfo, "json")
+	log := telemetry.NewLogger(h.logs, slog.LevelInfo, "json")
 	api := Config{
 		Now:        func() time.Time { return noon },
-		Authorizer: h.gate,
+		Authorizer: h.authorizer,
 		Wallets: walletFunc(func(_ context.Context, id int64) (subscription.Wallet, error) {
 			return subscription.Wallet{OperatorID: id, Balance: money.Paise(123_450), LowBelow: money.Paise(50_000)}, nil
 		}),
@@ -155,26 +154,26 @@ func build(t *testing.T, plans ...plan) *house {
 		Log:          log,
 		Metrics:      h.metrics,
 	}
-	door := ServerConfig{
+	server := ServerConfig{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil },
 		Log:            log,
 		Metrics:        h.metrics,
 	}
-	for _, change := range plans {
-		change(&api, &door)
+	for _, change := range options {
+		change(&api, &server)
 	}
-	door.Proxies = api.Proxies
-	if door.Handler == nil {
-		door.Handler = New(api)
+	server.Proxies = api.Proxies
+	if server.Handler == nil {
+		server.Handler = New(api)
 	}
-	h.door = NewServer(door)
-	h.tls = h.listen(h.door.ServeTLS)
-	h.plain = h.listen(h.door.ServePlain)
+	h.server = NewServer(server)
+	h.tls = h.listen(h.server.ServeTLS)
+	h.plain = h.listen(h.server.ServePlain)
 	t.Cleanup(h.tearDown)
 	return h
 }
 
-func (h *house) listen(serve func(net.Listener) error) string {
+func (h *testEnv) listen(serve func(net.Listener) error) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		h.t.Fatal(err)
@@ -187,16 +186,16 @@ func (h *house) listen(serve func(net.Listener) error) string {
 	return listener.Addr().String()
 }
 
-// tearDown shuts the door and looks whether anybody is still inside.
-func (h *house) tearDown() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// tearDown shuts the server down and fails if goroutines are left.
+func (h *testEnv) tearDown() {
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	if err := h.door.Shutdown(ctx); err != nil {
+	if err := h.server.Shutdown(ctx); err != nil {
 		h.t.Errorf("shutdown: %v", err)
 	}
 	h.served.Wait()
-	if standing.Add(-1) > 0 {
-		return // a test with two houses looks when the last is empty
+	if openEnvs.Add(-1) > 0 {
+		return // with two testEnvs, check after the last one
 	}
 	left := ""
 	if !eventually(func() bool { left = goroutinesInside(); return left == "" }) {
@@ -204,8 +203,8 @@ func (h *house) tearDown() {
 	}
 }
 
-// goroutinesInside returns the stacks of goroutines that run the code of the
-// front door, the API, or net/http's side of their connections.
+// goroutinesInside returns the stacks of goroutines in this package or in net/http's
+// handling of its connections.
 func goroutinesInside() string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -219,9 +218,9 @@ func goroutinesInside() string {
 	return strings.Join(left, "\n\n")
 }
 
-// eventually waits until a condition holds, giving way to whoever makes it hold.
+// eventually waits until a condition holds, and returns false after waitLimit.
 func eventually(holds func() bool) bool {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		if holds() {
 			return true
 		}
@@ -229,8 +228,8 @@ func eventually(holds func() bool) bool {
 	return false
 }
 
-// metric reads one value from the metrics as they are served.
-func (h *house) metric(series string) float64 {
+// metric returns one value of the served metrics.
+func (h *testEnv) metric(series string) float64 {
 	h.t.Helper()
 	w := httptest.NewRecorder()
 	h.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -246,7 +245,7 @@ func (h *house) metric(series string) float64 {
 	return 0
 }
 
-// certificate is made once for all tests.
+// certificate is shared by all tests.
 var certificate = sync.OnceValue(func() *tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -277,11 +276,11 @@ func clientTLS() *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 }
 
-// waitForLines waits for the log: a line is written after the answer was.
-func (h *house) waitForLines(n int) []map[string]any {
+// waitForLines waits for n log lines: a line is written after the response.
+func (h *testEnv) waitForLines(n int) []map[string]any {
 	h.t.Helper()
-	if !eventually(func() bool { return strings.Count(h.journal.String(), "\n") >= n }) {
-		h.t.Fatalf("%d log lines did not come; there is\n%s", n, h.journal)
+	if !eventually(func() bool { return strings.Count(h.logs.String(), "\n") >= n }) {
+		h.t.Fatalf("%d log lines did not come; there is\n%s", n, h.logs)
 	}
-	return h.journal.lines(h.t)
+	return h.logs.lines(h.t)
 }

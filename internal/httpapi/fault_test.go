@@ -9,8 +9,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// faulty are messages that net/http, or the front door, does not take for a
-// request, each with the status it is answered with.
+// faulty are messages that net/http or Server refuses as unreadable, each with the status
+// of the response.
 var faulty = []struct {
 	name    string
 	message string
@@ -18,9 +18,9 @@ var faulty = []struct {
 }{
 	{"no HTTP at all", "hello\r\n\r\n", 400},
 	{"a request line without a version", "GET /api/v1/balance\r\n\r\n", 400},
-	{"a version that is none", "GET / HTTP/one\r\nHost: coax\r\n\r\n", 400},
+	{"an invalid version", "GET / HTTP/one\r\nHost: coax\r\n\r\n", 400},
 	{"an old version", "GET / HTTP/0.9\r\nHost: coax\r\n\r\n", 505},
-	{"a version to come", "GET / HTTP/3.0\r\nHost: coax\r\n\r\n", 505},
+	{"a newer version", "GET / HTTP/3.0\r\nHost: coax\r\n\r\n", 505},
 	{"a method that is no word", "G@T / HTTP/1.1\r\nHost: coax\r\n\r\n", 400},
 	{"no target", "GET  HTTP/1.1\r\nHost: coax\r\n\r\n", 400},
 	{"a target with a broken escape", "GET /api/v1/%zz HTTP/1.1\r\nHost: coax\r\n\r\n", 400},
@@ -40,17 +40,17 @@ var faulty = []struct {
 	{"two encodings", "POST / HTTP/1.1\r\nHost: coax\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
 	{"an encoding and a length", "POST / HTTP/1.1\r\nHost: coax\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400},
 	{"a length and an encoding", "POST / HTTP/1.1\r\nHost: coax\r\ncontent-length:5\r\ntransfer-encoding:chunked\r\n\r\n0\r\n\r\n", 400},
-	{"an expectation nobody has", "POST / HTTP/1.1\r\nHost: coax\r\nExpect: nonsense\r\nContent-Length: 3\r\n\r\nabc", 417},
+	{"an unknown expectation", "POST / HTTP/1.1\r\nHost: coax\r\nExpect: nonsense\r\nContent-Length: 3\r\n\r\nabc", 417},
 	{"a header too long", "GET / HTTP/1.1\r\nHost: coax\r\nX-Nonce: " + strings.Repeat("a", 16<<10) + "\r\n\r\n", 431},
 	{"too many headers", "GET / HTTP/1.1\r\nHost: coax\r\n" + strings.Repeat("X-Nonce: a\r\n", 2_000) + "\r\n", 431},
 	{"a target too long", "GET /" + strings.Repeat("a", 16<<10) + " HTTP/1.1\r\nHost: coax\r\n\r\n", 431},
 }
 
-func TestFrameworkFaultsAreAnsweredInTheEnvelope(t *testing.T) {
+func TestFault_AnsweredInEnvelope(t *testing.T) {
 	trusting := func(api *Config, _ *ServerConfig) {
 		api.Proxies = access.TrustedProxies{netip.MustParsePrefix("127.0.0.0/8")}
 	}
-	h, behindProxy := build(t), build(t, trusting)
+	h, behindProxy := newTestEnv(t), newTestEnv(t, trusting)
 	for _, tt := range faulty {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, way := range []struct {
@@ -60,8 +60,8 @@ func TestFrameworkFaultsAreAnsweredInTheEnvelope(t *testing.T) {
 				code   fault.Code
 			}{
 				{"over TLS", h.dialTLS(), tt.status, fault.BadRequest},
-				{"in the clear", h.dialPlain(h.plain), 403, fault.HTTPSRequired},
-				{"in the clear on the TLS port", h.dialPlain(h.tls), 403, fault.HTTPSRequired},
+				{"plain HTTP", h.dialPlain(h.plain), 403, fault.HTTPSRequired},
+				{"plain HTTP on the TLS port", h.dialPlain(h.tls), 403, fault.HTTPSRequired},
 				{"through a proxy", behindProxy.dialPlain(behindProxy.plain), tt.status, fault.BadRequest},
 			} {
 				way.w.send("%s", tt.message)
@@ -82,13 +82,13 @@ func TestFrameworkFaultsAreAnsweredInTheEnvelope(t *testing.T) {
 	if got, want := h.metric("coax_framework_faults_total"), float64(3*len(faulty)); got != want {
 		t.Errorf("counted %v faults; want %v", got, want)
 	}
-	if asked := h.gate.requests(); len(asked) > 0 {
-		t.Error("the gate was asked about what is no request")
+	if asked := h.authorizer.requests(); len(asked) > 0 {
+		t.Error("the authorizer was called with an unreadable message")
 	}
 }
 
-func TestAFaultAfterGoodRequestsIsStillAnsweredInTheEnvelope(t *testing.T) {
-	h := build(t)
+func TestFault_AfterGoodRequests(t *testing.T) {
+	h := newTestEnv(t)
 	for _, tt := range faulty {
 		t.Run(tt.name, func(t *testing.T) {
 			w := h.dialTLS()
@@ -104,21 +104,21 @@ func TestAFaultAfterGoodRequestsIsStillAnsweredInTheEnvelope(t *testing.T) {
 	}
 }
 
-func TestABodyMayLookLikeAFault(t *testing.T) {
-	h := build(t)
+func TestFault_BodyMayLookLikeOne(t *testing.T) {
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	const lookalike = "HTTP/1.1 400 Bad Request\r\n\r\nPOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n"
 	for range 3 {
 		w.send("POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: %d\r\n\r\n%s", len(lookalike), lookalike)
 		w.expect(415, fault.UnsupportedMediaType)
 	}
-	if asked := h.gate.requests(); len(asked) != 3 || string(asked[2].Body) != lookalike {
-		t.Errorf("the gate was asked %d times; want 3, with the body as sent", len(asked))
+	if asked := h.authorizer.requests(); len(asked) != 3 || string(asked[2].Body) != lookalike {
+		t.Errorf("the authorizer was called %d times; want 3, with the body as sent", len(asked))
 	}
 }
 
-func TestPipelinedRequestsAreAnsweredInTheirOrder(t *testing.T) {
-	h := build(t)
+func TestServer_PipelinedRequestsInOrder(t *testing.T) {
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	w.send("%s%s%s%s", balanceRequest,
 		"POST /api/v1/renew HTTP/1.1\r\nHost: coax\r\nContent-Length: 2\r\n\r\n{}\r\n",
@@ -136,7 +136,7 @@ func TestPipelinedRequestsAreAnsweredInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestOldClientsAndChunkedRequestsComeAlone(t *testing.T) {
+func TestServer_ClosesAfterHTTP10AndChunked(t *testing.T) {
 	tests := []struct{ name, request string }{
 		{"HTTP/1.0", "GET /api/v1/balance HTTP/1.0\r\n\r\n"},
 		{"HTTP/1.0 that wants to stay", "GET /api/v1/balance HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"},
@@ -148,7 +148,7 @@ func TestOldClientsAndChunkedRequestsComeAlone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := build(t)
+			h := newTestEnv(t)
 			w := h.dialTLS()
 			w.send("%s%s", tt.request, balanceRequest)
 			w.expect(200, fault.OK)
@@ -157,8 +157,8 @@ func TestOldClientsAndChunkedRequestsComeAlone(t *testing.T) {
 	}
 }
 
-func TestAnHTTP2PrefaceIsAWrongPath(t *testing.T) {
-	h := build(t)
+func TestServer_HTTP2PrefaceIsUnknownPath(t *testing.T) {
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	w.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	w.expect(404, fault.NotFound)

@@ -10,14 +10,14 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestACallerWhoComesBackResumesTheSession(t *testing.T) {
-	h := build(t)
+func TestServer_ResumesTLSSession(t *testing.T) {
+	h := newTestEnv(t)
 	config := clientTLS()
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	for visit, resumed := range []bool{false, true, true} {
 		w := h.dial(h.tls, config)
 		w.send(balanceRequest)
-		w.expect(200, fault.OK) // the ticket for the next visit comes before the answer
+		w.expect(200, fault.OK) // the session ticket comes before the response
 		if got := w.Conn.(*tls.Conn).ConnectionState().DidResume; got != resumed {
 			t.Errorf("visit %d: resumed is %v; want %v", visit+1, got, resumed)
 		}
@@ -25,7 +25,7 @@ func TestACallerWhoComesBackResumesTheSession(t *testing.T) {
 	}
 }
 
-// counter counts what is written to the connections that it accepts.
+// counter is a listener that counts writes to its connections.
 type counter struct {
 	net.Listener
 	writes atomic.Int64
@@ -46,15 +46,15 @@ func (c counted) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestAnAnswerIsOneWrite(t *testing.T) {
-	h := build(t)
+func TestServer_ResponseIsOneWrite(t *testing.T) {
+	h := newTestEnv(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	counting := &counter{Listener: listener}
 	var served sync.WaitGroup
-	served.Go(func() { _ = h.door.ServeTLS(counting) })
+	served.Go(func() { _ = h.server.ServeTLS(counting) })
 	defer served.Wait()
 	defer listener.Close()
 	w := h.dial(listener.Addr().String(), clientTLS())

@@ -14,43 +14,43 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// record tells people what was answered: one line a request, and the metrics.
-// What it writes there comes from fixed lists or from ourselves; nothing a stranger
-// sent is repeated. The operator whose key was named finds more in the request log.
-type record struct {
+// recorder writes one log line per request, the metrics and the request log. Log
+// lines and metrics hold only values of our own or from fixed lists, nothing that an
+// unauthenticated client sent. The request log shows the operator more.
+type recorder struct {
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
-	requests *requestlog.Log // nil where none is kept
+	requests *requestlog.Log // nil if there is none
 }
 
-func newRecord(log *slog.Logger, metrics *telemetry.Metrics) record {
+func newRecorder(log *slog.Logger, metrics *telemetry.Metrics) recorder {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	if metrics == nil {
 		metrics = telemetry.NewMetrics()
 	}
-	return record{log: log, metrics: metrics}
+	return recorder{log: log, metrics: metrics}
 }
 
-func (rec record) keepingIn(requests *requestlog.Log) record {
+func (rec recorder) withRequestLog(requests *requestlog.Log) recorder {
 	rec.requests = requests
 	return rec
 }
 
-// unknown stands for a path or a method that is none of ours.
+// unknown stands for an unknown path or method.
 const unknown = "-"
 
-// request records a request that had a handler.
-func (rec record) request(r *http.Request, x *exchange, answer reply, cause error) {
+// request records a request that reached the API.
+func (rec recorder) request(r *http.Request, x *exchange, resp response, cause error) {
 	path := x.route.path
 	if path == "" {
 		path = unknown
 	}
 	took := x.watch.Elapsed()
-	rec.metrics.RequestAnswered(path, string(answer.code), took)
+	rec.metrics.RequestAnswered(path, string(resp.code), took)
 	rec.line(line{
-		answer:   answer,
+		resp:     resp,
 		operator: x.caller.Operator.ID,
 		key:      x.caller.KeyHint,
 		method:   knownMethod(r.Method),
@@ -73,19 +73,20 @@ func (rec record) request(r *http.Request, x *exchange, answer reply, cause erro
 		KeyHint:        x.caller.KeyHint,
 		Method:         r.Method,
 		Path:           path,
-		Status:         answer.status,
-		Code:           answer.code,
+		Status:         resp.status,
+		Code:           resp.code,
 		Address:        x.address,
 		RequestID:      x.requestID,
 		Took:           took,
 		IdempotencyKey: idempotencyKey,
-		Signature:      x.evidence,
+		Signature:      x.signature,
 	})
 }
 
-// evidence keeps what a signature was judged on, where that is what was refused: a
-// caller who sees it finds out by themselves what they signed instead.
-func (rec record) evidence(asked access.Request, refusal error) *requestlog.SignatureDetails {
+// signatureDetails returns what the signature was checked against, if the signature,
+// its timestamp or its nonce was refused: integrators compare it with what they
+// signed.
+func (rec recorder) signatureDetails(checked access.Request, refusal error) *requestlog.SignatureDetails {
 	if !rec.requests.On() {
 		return nil
 	}
@@ -94,25 +95,25 @@ func (rec record) evidence(asked access.Request, refusal error) *requestlog.Sign
 	default:
 		return nil
 	}
-	// The gate has seen to it that each of the headers is there, and once.
+	// With these codes the authorizer has checked that each header occurs once.
 	return requestlog.NewSignatureDetails(signing.Request{
-		Method:    asked.Method,
-		Path:      asked.Path,
-		RawQuery:  asked.RawQuery,
-		Timestamp: asked.Timestamp[0],
-		Nonce:     asked.Nonce[0],
-		Body:      asked.Body,
-	}.StringToSign(), asked.Signature[0])
+		Method:    checked.Method,
+		Path:      checked.Path,
+		RawQuery:  checked.RawQuery,
+		Timestamp: checked.Timestamp[0],
+		Nonce:     checked.Nonce[0],
+		Body:      checked.Body,
+	}.StringToSign(), checked.Signature[0])
 }
 
-// fault records a message that never became a request.
-func (rec record) fault(answer reply, peer netip.Addr) {
-	rec.metrics.FrameworkFault(unknown, string(answer.code))
-	rec.line(line{answer: answer, method: unknown, path: unknown, address: peer})
+// fault records a message that could not be read as a request.
+func (rec recorder) fault(resp response, peer netip.Addr) {
+	rec.metrics.FrameworkFault(unknown, string(resp.code))
+	rec.line(line{resp: resp, method: unknown, path: unknown, address: peer})
 }
 
 type line struct {
-	answer   reply
+	resp     response
 	operator int64
 	key      string
 	method   string
@@ -122,34 +123,33 @@ type line struct {
 	cause    error
 }
 
-func (rec record) line(l line) {
-	told := telemetry.RequestLine{
-		RequestID: l.answer.requestID,
+func (rec recorder) line(l line) {
+	logged := telemetry.RequestLine{
+		RequestID: l.resp.requestID,
 		Operator:  l.operator,
 		Key:       l.key,
 		Method:    l.method,
 		Path:      l.path,
-		Code:      string(l.answer.code),
-		Status:    l.answer.status,
+		Code:      string(l.resp.code),
+		Status:    l.resp.status,
 		Took:      l.took,
 		Address:   l.address,
 	}
-	// Why a caller was refused is in the code. Only what is our own fault needs
-	// its cause told.
-	if l.answer.status < http.StatusInternalServerError || l.cause == nil {
-		telemetry.LogRequest(rec.log, told)
+	// The code says why a caller was refused. Only internal failures need a cause.
+	if l.resp.status < http.StatusInternalServerError || l.cause == nil {
+		telemetry.LogRequest(rec.log, logged)
 		return
 	}
 	attrs := []slog.Attr{slog.String("error", l.cause.Error())}
-	var broken *panicked
+	var broken *panicError
 	if errors.As(l.cause, &broken) {
 		attrs = append(attrs, slog.String("stack", string(broken.stack)))
 	}
-	telemetry.LogFailure(rec.log, told, attrs...)
+	telemetry.LogFailure(rec.log, logged, attrs...)
 }
 
-// knownMethod returns a method that HTTP knows, or a dash: a method may be any
-// word, of any length.
+// knownMethod returns a method of HTTP, or a dash: a client may send any word, of
+// any length, as its method.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

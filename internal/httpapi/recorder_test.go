@@ -17,18 +17,18 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-func TestAPanicIsAnsweredAndTheConnectionGoesOn(t *testing.T) {
-	h := build(t)
-	h.gate.panics = "secret cxs_0123456789abcdef of cxk_1a2b3c4d5e6f70819203a4b5c6d7e8f9"
+func TestAPI_PanicIsAnswered(t *testing.T) {
+	h := newTestEnv(t)
+	h.authorizer.panics = "secret cxs_0123456789abcdef of cxk_1a2b3c4d5e6f70819203a4b5c6d7e8f9"
 	w := h.dialTLS()
 	w.send("GET /api/v1/balance HTTP/1.1\r\nHost: coax\r\nX-Signature: topsecretsignature\r\n\r\n")
 	g := w.expect(500, fault.InternalError)
 	if strings.Contains(g.body, "cx") {
 		t.Errorf("the panic reached the caller: %s", g.body)
 	}
-	h.gate.mu.Lock()
-	h.gate.panics = nil
-	h.gate.mu.Unlock()
+	h.authorizer.mu.Lock()
+	h.authorizer.panics = nil
+	h.authorizer.mu.Unlock()
 	w.send(balanceRequest)
 	w.expect(200, fault.OK)
 
@@ -40,12 +40,12 @@ func TestAPanicIsAnsweredAndTheConnectionGoesOn(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(broken["stack"]), "Authorize") {
 		t.Errorf("stack = %v; want where it came from", broken["stack"])
 	}
-	if strings.Contains(h.journal.String(), "topsecret") {
-		t.Errorf("the log has a signature: %s", h.journal)
+	if strings.Contains(h.logs.String(), "topsecret") {
+		t.Errorf("the log has a signature: %s", h.logs)
 	}
 }
 
-func TestFailuresOfOurOwn(t *testing.T) {
+func TestAPI_InternalFailures(t *testing.T) {
 	tests := []struct {
 		name   string
 		wallet walletFunc
@@ -54,7 +54,7 @@ func TestFailuresOfOurOwn(t *testing.T) {
 		cause  string
 	}{
 		{
-			"a store out of reach: come back later, and not a word of why",
+			"an unreachable store: 503 without details",
 			func(context.Context, int64) (subscription.Wallet, error) {
 				return subscription.Wallet{}, errors.New("disk on fire")
 			},
@@ -63,7 +63,7 @@ func TestFailuresOfOurOwn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := build(t, func(api *Config, _ *ServerConfig) { api.Wallets = tt.wallet })
+			h := newTestEnv(t, func(api *Config, _ *ServerConfig) { api.Wallets = tt.wallet })
 			w := h.dialTLS()
 			w.send(balanceRequest)
 			g := w.expect(tt.status, tt.code)
@@ -78,20 +78,20 @@ func TestFailuresOfOurOwn(t *testing.T) {
 	}
 }
 
-func TestDataThatDoesNotEncodeIsOurFailure(t *testing.T) {
+func TestAPI_UnencodableDataIs500(t *testing.T) {
 	for name, data := range map[string]any{
-		"a list":            []int{1},
-		"what cannot be":    map[string]any{"f": func() {}},
-		"what breaks apart": explosive{},
+		"a list":                 []int{1},
+		"a function":             map[string]any{"f": func() {}},
+		"a panic while encoding": explosive{},
 	} {
-		j := &journal{}
+		j := &logs{}
 		api := New(Config{
 			Now:        func() time.Time { return noon },
-			Authorizer: &fakeGate{},
+			Authorizer: &fakeAuthorizer{},
 			Log:        telemetry.NewLogger(j, slog.LevelInfo, "json"),
 		})
-		api.byPath["/x"] = route{method: "GET", path: "/x", handle: func(context.Context, Call) (Answer, error) {
-			return Answer{Message: "here", Data: data}, nil
+		api.byPath["/x"] = route{method: "GET", path: "/x", handle: func(context.Context, Request) (Result, error) {
+			return Result{Message: "here", Data: data}, nil
 		}}
 		w := httptest.NewRecorder()
 		api.ServeHTTP(w, overEncrypted(httptest.NewRequest("GET", "/x", nil)))
@@ -109,14 +109,14 @@ type explosive struct{}
 
 func (explosive) MarshalJSON() ([]byte, error) { panic("boom") }
 
-// overEncrypted makes a request look as if it had come through the front door.
+// overEncrypted makes a request look as if it came over TLS through a Server.
 func overEncrypted(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), connKey{}, &conn{secure: true}))
 }
 
-func TestACallerWhoHangsUpIsNotOurFailure(t *testing.T) {
+func TestAPI_HangUpIsNotAFailure(t *testing.T) {
 	entered := make(chan struct{})
-	h := build(t, func(api *Config, _ *ServerConfig) {
+	h := newTestEnv(t, func(api *Config, _ *ServerConfig) {
 		api.Wallets = walletFunc(func(ctx context.Context, _ int64) (subscription.Wallet, error) {
 			close(entered)
 			<-ctx.Done()
@@ -133,8 +133,8 @@ func TestACallerWhoHangsUpIsNotOurFailure(t *testing.T) {
 	}
 }
 
-func TestOneLineARequestAndNothingOfWhatWasSent(t *testing.T) {
-	h := build(t)
+func TestRecorder_OneLineWithoutClientInput(t *testing.T) {
+	h := newTestEnv(t)
 	w := h.dialTLS()
 	const secrets = "X-API-Key: cxk_1a2b3c4d5e6f70819203a4b5c6d7e8f9\r\nX-Nonce: nonce-of-the-caller\r\n" +
 		"X-Signature: 5167a7u2e\r\nAuthorization: Basic hidden\r\nX-Timestamp: 1800000000\r\n"
@@ -150,7 +150,7 @@ func TestOneLineARequestAndNothingOfWhatWasSent(t *testing.T) {
 
 	lines := h.waitForLines(4)
 	if len(lines) != 4 {
-		t.Fatalf("%d lines for 4 requests:\n%s", len(lines), h.journal)
+		t.Fatalf("%d lines for 4 requests:\n%s", len(lines), h.logs)
 	}
 	for i, want := range []string{
 		"INFO 7 cxk_1a2b3c4d GET /api/v1/balance OK 200 127.0.0.1",
@@ -171,8 +171,8 @@ func TestOneLineARequestAndNothingOfWhatWasSent(t *testing.T) {
 		}
 	}
 	for _, sent := range []string{"9876543210", "hunter2", "5e6f7081", "nonce-of", "5167a7u2e", "hidden", "RUBBISH", "1800000000"} {
-		if strings.Contains(h.journal.String(), sent) {
-			t.Errorf("the log repeats %q:\n%s", sent, h.journal)
+		if strings.Contains(h.logs.String(), sent) {
+			t.Errorf("the log repeats %q:\n%s", sent, h.logs)
 		}
 	}
 	for series, want := range map[string]float64{
