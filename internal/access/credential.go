@@ -72,8 +72,8 @@ type Admission struct {
 	Limit int
 }
 
-// Minute is the fixed window an admission is counted in: whole Unix minutes.
-func (a Admission) Minute() int64 { return a.Now.Unix() / 60 }
+// Minute is the number of the rate window that the request is counted in.
+func (a Admission) Minute() int64 { return subscription.RateWindowAt(a.Now) }
 
 // Admitted is what Admit did.
 type Admitted struct {

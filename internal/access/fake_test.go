@@ -230,7 +230,9 @@ func expect(t testing.TB, err error, want fault.Code) *fault.Error {
 	return fault.From(err)
 }
 
-func (s *scene) counted() int { return s.store.counters[minuteOf{sceneOwner, now.Unix() / 60}] }
+func (s *scene) counted() int {
+	return s.store.counters[minuteOf{sceneOwner, subscription.RateWindowAt(now)}]
+}
 
 func (s *scene) burned(nonce string) bool {
 	_, used := s.store.nonces[usedNonce{sceneKeyID, nonce}]

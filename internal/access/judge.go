@@ -149,7 +149,7 @@ func rateOf(limit, used int, now time.Time) Rate {
 	return Rate{
 		Limit:     limit,
 		Remaining: limit - used,
-		ResetAt:   time.Unix((now.Unix()/60+1)*60, 0).UTC(),
+		ResetAt:   time.UnixMilli((subscription.RateWindowAt(now) + 1) * subscription.RateWindow.Milliseconds()).UTC(),
 	}
 }
 

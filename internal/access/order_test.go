@@ -49,7 +49,7 @@ var wrongs = []struct {
 	}},
 	{"a foreign address", fault.IPNotWhitelisted, func(_ *scene, d *draft) { d.req.Address = netip.MustParseAddr("198.51.100.1") }},
 	{"a full minute", fault.RateLimited, func(s *scene, _ *draft) {
-		s.store.counters[minuteOf{sceneOwner, now.Unix() / 60}] = sceneLimit
+		s.store.counters[minuteOf{sceneOwner, subscription.RateWindowAt(now)}] = sceneLimit
 	}},
 	{"a lacking permission", fault.PermissionDenied, func(s *scene, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Credential.Permissions = PermissionsOf(Activate, GetPlans) })

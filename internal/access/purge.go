@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 const (
@@ -28,7 +30,7 @@ func (g *Authorizer) Purge(ctx context.Context, now time.Time) (removed int, err
 		if err := ctx.Err(); err != nil {
 			return removed, fmt.Errorf("purge admissions: %w", err)
 		}
-		batch, err := g.store.PurgeAdmissions(ctx, now.Add(-NonceRetention), now.Unix()/60-countersKept, purgeBatch)
+		batch, err := g.store.PurgeAdmissions(ctx, now.Add(-NonceRetention), subscription.RateWindowAt(now)-countersKept, purgeBatch)
 		if err != nil {
 			return removed, fmt.Errorf("purge admissions: %w", err)
 		}

@@ -1,6 +1,11 @@
 package audit
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/subscription"
+)
 
 // limit is how many requests a minute an operator had from one moment on.
 type limit struct{ since, most int64 }
@@ -33,8 +38,8 @@ func (a *auditor) readNonces() {
 	a.report.Counts.Nonces = nonces.count
 }
 
-// minuteMS is how long one of an operator's counters counts.
-const minuteMS = 60_000
+// minuteMS is the length of the window of one rate counter.
+const minuteMS = int64(subscription.RateWindow / time.Millisecond)
 
 // readRateCounters demands that in no minute more requests were let in than the
 // operator was allowed in it.

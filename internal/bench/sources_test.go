@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 func TestNoPairIsHandedOutTwiceWithinTheRest(t *testing.T) {
@@ -124,7 +126,7 @@ func TestAPacerLeavesATenthOfEveryMinute(t *testing.T) {
 		end := time.Now().Add(10 * time.Minute)
 		used := map[int64]int{} // by minute, as a server counts
 		for pacer.wait(t.Context(), end) {
-			minute := time.Now().Unix() / 60
+			minute := subscription.RateWindowAt(time.Now())
 			if used[minute] == 0 {
 				used[minute] = 40 // somebody else was there first
 			}

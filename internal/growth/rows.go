@@ -1,5 +1,7 @@
 package growth
 
+import "github.com/coaxhq/coax/internal/subscription"
+
 // table is one that the books fill. Its rows are written in the order of time, in
 // which they would have come; where a store keeps a table in the order of its key,
 // it is written in that order instead, which is many times faster.
@@ -171,7 +173,7 @@ var tables = []table{
 		numbers: func(b *books) int { return b.operators },
 		write: func(b *books, operator int, row func(...any)) {
 			last := b.purchase(b.bought() - b.operators + operator)
-			row(b.operatorIDs[operator], last.at/60_000, int64(1+lookups))
+			row(b.operatorIDs[operator], last.at/subscription.RateWindow.Milliseconds(), int64(1+lookups))
 		},
 	},
 }

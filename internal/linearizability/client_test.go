@@ -222,7 +222,7 @@ func (c *client) knock(ctx context.Context, n *node) {
 	begun := c.now()
 	caller, err := n.gate.Authorize(ctx, r)
 	note(c.record, &c.knocked, knocked{
-		c.span(begun), nonce, now.Unix() / 60, fault.CodeOf(err), caller.Rate.Limit, caller.Rate.Remaining, errandOf(ctx).gate,
+		c.span(begun), nonce, subscription.RateWindowAt(now), fault.CodeOf(err), caller.Rate.Limit, caller.Rate.Remaining, errandOf(ctx).gate,
 	})
 }
 

@@ -32,8 +32,15 @@ const (
 	APIBlocked  APIAccess = "blocked"
 )
 
-// What an operator gets unless an administrator says otherwise.
+// DefaultRateLimit is the RateLimit of an operator for whom none was set.
 const DefaultRateLimit = 60
+
+// RateWindow is the length of the fixed windows in which an operator's requests are counted.
+const RateWindow = time.Minute
+
+// RateWindowAt returns the number of the rate window that a moment falls in, counted from the
+// Unix epoch. Stores keep it in the column minute.
+func RateWindowAt(at time.Time) int64 { return at.UnixMilli() / RateWindow.Milliseconds() }
 
 // DefaultLowBalance is the threshold below which a wallet is called low.
 var DefaultLowBalance = money.Paise(500_00)
@@ -45,7 +52,7 @@ type Operator struct {
 	Name   string
 	Status OperatorStatus
 	API    APIAccess
-	// RateLimit is how many requests a minute the operator may make.
+	// RateLimit is how many requests the operator may make in a RateWindow.
 	RateLimit     int
 	CommissionBPS int
 	LowBalance    money.Amount

@@ -246,14 +246,14 @@ func purge(h *house) {
 	h.admit(admission(record, "req-new", "nonce-new-aaaaaaaa"))
 
 	horizon := noon.Add(-24 * time.Hour)
-	removed, err := h.PurgeAdmissions(h.Context(), horizon, horizon.Unix()/60, 4)
+	removed, err := h.PurgeAdmissions(h.Context(), horizon, subscription.RateWindowAt(horizon), 4)
 	h.must(err)
 	if removed != 4 {
 		h.Errorf("removed %d rows; want the 4 that were allowed", removed)
 	}
 	total := removed
 	for removed > 0 {
-		removed, err = h.PurgeAdmissions(h.Context(), horizon, horizon.Unix()/60, 4)
+		removed, err = h.PurgeAdmissions(h.Context(), horizon, subscription.RateWindowAt(horizon), 4)
 		h.must(err)
 		total += removed
 	}

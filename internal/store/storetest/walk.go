@@ -89,7 +89,9 @@ type way struct {
 var ways = []way{
 	{"CredentialByHash", func(w *walk) { w.must(second(w.CredentialByHash(w.Context(), access.KeyHash{}))) }},
 	{"Admit", (*walk).admissions},
-	{"PurgeAdmissions", func(w *walk) { w.must(first(w.PurgeAdmissions(w.Context(), w.on.Now, w.on.Now.Unix()/60, 10))) }},
+	{"PurgeAdmissions", func(w *walk) {
+		w.must(first(w.PurgeAdmissions(w.Context(), w.on.Now, subscription.RateWindowAt(w.on.Now), 10)))
+	}},
 	{"SellablePlans", func(w *walk) { w.must(first(w.SellablePlans(w.Context()))) }},
 	{"Compared", func(w *walk) { w.must(second(w.Compared(w.Context(), "simulator"))) }},
 	{"RecordFailure", func(w *walk) { w.must(w.RecordFailure(w.Context(), "simulator", "no answer", w.on.Now)) }},
