@@ -9,76 +9,78 @@ import (
 )
 
 const (
-	// checkpointAt is how many pages the log has gathered when they are to be
-	// written back: as many bytes as SQLite's own thousand pages have.
+	// checkpointAt is the number of pages in the write-ahead log that starts a
+	// checkpoint: as many bytes as SQLite's default of 1000 pages of 4 KB.
 	checkpointAt = 2000
-	// lookEvery is after how many batches the writer looks at how long the log is:
-	// that costs as much as to admit somebody.
-	lookEvery = 8
-	// logKept is how large the log's file stays, in bytes, once it has been
-	// larger: beside an audit that reads for long it grows without end.
-	logKept = 64 << 20
-	// logCut is how much of it is cut off at a time, and cutEvery after how many
-	// checkpoints. SQLite cuts within a commit, which then takes some milliseconds more;
-	// all that an audit had left took it a second.
-	logCut   = 4 << 20
-	cutEvery = 16
-	// noCheckpoint keeps SQLite from writing the log back within a commit.
+	// checkEvery is after how many batches the writer reads the length of the log,
+	// which costs as much as an admission.
+	checkEvery = 8
+	// maxLogFile is the size that the log file is truncated to, in bytes. It grows
+	// without limit while an audit holds a read transaction.
+	maxLogFile = 64 << 20
+	// logSlice is how much of the log file is truncated at a time, and sliceEvery
+	// after how many checkpoints. SQLite truncates within a commit, which then takes
+	// some milliseconds more; all that an audit had left would take a second.
+	// See docs/decisions/0034-log-cut-in-slices.md.
+	logSlice   = 4 << 20
+	sliceEvery = 16
+	// noCheckpoint keeps SQLite from running checkpoints within a commit.
 	noCheckpoint = "wal_autocheckpoint = 0"
 )
 
-// checkpoints writes the log's pages back into the file. SQLite would do that
-// within a commit, and everybody who waits for the commit would wait for the disk
-// to take thousands of pages as well. So another connection copies them while the
-// writer goes on, and the writer only adds what has come since: no more pages than
-// that, because the log can begin anew only when none is missing.
+// checkpoints copies the pages of the write-ahead log into the database file. SQLite
+// would do that within a commit, which would then wait for the disk to take thousands
+// of pages. So a second connection, the copier, copies them while the writer goes on,
+// and the writer copies only the pages written since: the log can be reset only when
+// no page is missing.
 //
-// SQLite waits for the disk only once none is missing, which would be the writer's
-// wait for everything that was copied. The copier therefore sees to it that the disk
-// has what it copied, and the writer waits for what it adds itself.
+// SQLite flushes the database file only when no page is missing, which would make the
+// writer wait for everything that the copier copied. So the copier flushes what it
+// copied itself.
 //
-// A failure loses nothing while the log has it all. But a disk that has failed to
-// take a page does not say so twice, and would let the log begin anew without it; so
-// the store is then broken, and whoever opens it next copies the whole log again.
+// A failed checkpoint loses nothing while the log has all pages. But a disk reports a
+// failed page write only once, so a later checkpoint would let the log be reset
+// without that page. The store is therefore broken after a failure, and the next
+// process that opens it copies the whole log again.
 type checkpoints struct {
 	path   string       // of the log
 	conn   *connection  // the copier's
-	flush  func() error // waits until the disk has what was copied
+	flush  func() error // flushes the database file
 	stage  atomic.Int32
-	failed error // the copier's failure; set before its stage is
+	failed error // the copier's failure; written before stage
 	begin  chan struct{}
 	ended  chan struct{}
-	looked int64 // pages that the log had when it was last finished
-	// batches are those since the start, and so are finished checkpoints.
+	looked int64 // pages in the log when the last checkpoint finished
+	// batches and finished count batches and checkpoints since the start.
 	batches, finished uint
-	// limited: the log is cut when it begins anew.
+	// limited: journal_size_limit is set, so the log is truncated at its next reset.
 	limited bool
 }
 
 const (
-	resting int32 = iota
+	idle    int32 = iota
 	copying       // the copier is at work
-	copied        // the writer should add the rest
+	copied        // the writer should copy the rest
 )
 
 const (
-	// littleLeft is how many pages the copier leaves to the writer if it can: those of
-	// a batch or two.
-	littleLeft = 64
-	// mostRounds is how often the copier tries. In each, only those pages come in that
-	// are written while it copies, so that three leave little; where more come in all
-	// the same, a further one would not end it.
-	mostRounds = 4
+	// fewPages is how many pages the copier may leave to the writer: those of a batch
+	// or two.
+	fewPages = 64
+	// maxRounds is how often the copier tries to get there. Each round copies only the
+	// pages written during the one before, so three leave few; if not, the writer is
+	// faster than the copier, and more rounds do not help.
+	maxRounds = 4
 )
 
-// restMost is how many pages the writer adds at most. More are left where somebody
-// has read for long, as an audit does, and let go of them only now: that is work of
-// seconds, which the copier finds the next time.
-const restMost = 4 * checkpointAt
+// maxRest is the largest number of pages that the writer copies itself. There are more
+// after a long read, an audit for instance, that ended after the copier looked. Copying
+// them takes seconds, so they are left to the copier's next run.
+const maxRest = 4 * checkpointAt
 
-// startCheckpoints is given the store's file as well, opened once more. It is the
-// caller's, to be closed after every connection: with any file that a process closes
-// it loses the locks on it that its connections hold.
+// startCheckpoints takes a second handle of the database file, to flush it. The caller
+// closes it after every connection: closing any handle of a file drops all POSIX locks
+// that the process has on it.
 func startCheckpoints(path string, file *os.File) (*checkpoints, error) {
 	conn, err := connect(path, "synchronous = FULL", noCheckpoint)
 	if err != nil {
@@ -100,82 +102,83 @@ func (c *checkpoints) copy() {
 	}
 }
 
-// copyMost copies until little is left.
+// copyMost copies until few pages are left.
 func (c *checkpoints) copyMost() error {
-	for range mostRounds {
-		pages, back, err := checkpoint(c.conn, "PASSIVE")
+	for range maxRounds {
+		pages, done, err := checkpoint(c.conn, "PASSIVE")
 		if err != nil {
 			return err
 		}
 		if err := c.flush(); err != nil {
 			return fmt.Errorf("%w: %w", engine.ResultIOErrFsync.ToError(), err)
 		}
-		if back < pages {
-			return nil // somebody reads from the others
+		if done < pages {
+			return nil // a reader still needs the others
 		}
-		if pages, back, err = checkpoint(c.conn, "NOOP"); err != nil || pages-back <= littleLeft {
+		if pages, done, err = checkpoint(c.conn, "NOOP"); err != nil || pages-done <= fewPages {
 			return err
 		}
 	}
 	return nil
 }
 
-// follow is the writer's part, between two batches.
+// follow runs between two batches on the writer's goroutine: it starts the copier when
+// the log is long enough, and copies the rest when the copier is done.
 func (c *checkpoints) follow(writer *connection) error {
 	switch c.stage.Load() {
 	case copied:
 		if c.failed != nil {
-			c.stage.Store(resting)
+			c.stage.Store(idle)
 			return c.failed
 		}
-		pages, back, err := checkpoint(writer, "NOOP")
-		if err == nil && pages-back <= restMost {
+		pages, done, err := checkpoint(writer, "NOOP")
+		if err == nil && pages-done <= maxRest {
 			if pages, _, err = checkpoint(writer, "PASSIVE"); err == nil {
-				err = c.cutSome(writer)
+				err = c.truncateSlice(writer)
 			}
 		}
 		c.looked = pages
-		c.stage.Store(resting)
+		c.stage.Store(idle)
 		return err
-	case resting:
-		if c.batches++; c.batches%lookEvery != 0 {
+	case idle:
+		if c.batches++; c.batches%checkEvery != 0 {
 			return nil
 		}
-		pages, back, err := checkpoint(writer, "NOOP")
+		pages, done, err := checkpoint(writer, "NOOP")
 		if pages < c.looked {
-			c.looked = 0 // it has begun anew
+			c.looked = 0 // the log was reset
 		}
-		// Pages that somebody reads from cannot go back, however often one tries.
-		if err == nil && pages-max(back, c.looked) >= checkpointAt {
+		// Pages that a reader needs cannot be copied, so they do not start a checkpoint again.
+		if err == nil && pages-max(done, c.looked) >= checkpointAt {
 			c.stage.Store(copying)
 			c.begin <- struct{}{}
-			err = c.cutNothing(writer)
+			err = c.stopTruncating(writer)
 		}
 		return err
 	}
 	return nil
 }
 
-// cutSome has SQLite cut a little off the log's file when the log begins anew, which
-// is with the next commit unless somebody reads: now and then, from a file that is
-// larger than it should stay.
-func (c *checkpoints) cutSome(writer *connection) error {
-	if c.finished++; c.finished%cutEvery != 0 {
+// truncateSlice makes SQLite truncate a slice of a log file that is too large when the
+// log is reset, which is with the next commit unless there is a reader.
+func (c *checkpoints) truncateSlice(writer *connection) error {
+	if c.finished++; c.finished%sliceEvery != 0 {
 		return nil
 	}
 	log, err := os.Stat(c.path)
 	if err != nil {
-		return fmt.Errorf("ask how large the log is: %w", err)
+		return fmt.Errorf("read the size of the log file: %w", err)
 	}
-	if log.Size() <= logKept {
+	if log.Size() <= maxLogFile {
 		return nil
 	}
 	c.limited = true
-	return writer.set(fmt.Sprintf("journal_size_limit = %d", max(logKept, log.Size()-logCut)))
+	return writer.set(fmt.Sprintf("journal_size_limit = %d", max(maxLogFile, log.Size()-logSlice)))
 }
 
-// cutNothing comes before the log has grown by much: all that would be cut at once.
-func (c *checkpoints) cutNothing(writer *connection) error {
+// stopTruncating unsets the limit before the log grows by more than a slice, which
+// would be truncated at once.
+func (c *checkpoints) stopTruncating(writer *connection) error {
 	if !c.limited {
 		return nil
 	}
@@ -183,16 +186,17 @@ func (c *checkpoints) cutNothing(writer *connection) error {
 	return writer.set("journal_size_limit = -1")
 }
 
-// stop waits for the copier. The writer has stopped before.
+// stop waits for the copier. The writer must have stopped.
 func (c *checkpoints) stop() error {
 	close(c.begin)
 	<-c.ended
 	return c.conn.close()
 }
 
-// checkpoint says how many pages the log has, and how many of them the file.
-func checkpoint(on *connection, mode string) (pages, back int64, err error) {
+// checkpoint runs a checkpoint in the given mode. It returns how many pages the log has
+// and how many of them have been copied to the database file.
+func checkpoint(on *connection, mode string) (pages, done int64, err error) {
 	var busy int64
-	err = on.queryRow("PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &back)
-	return pages, back, err
+	err = on.queryRow("PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &done)
+	return pages, done, err
 }

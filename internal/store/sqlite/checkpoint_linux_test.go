@@ -12,7 +12,7 @@ import (
 func TestTheFileStaysLockedWhileConnectionsAreOpen(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
-	for range 3 * lookEvery {
+	for range 3 * checkEvery {
 		fill(t, db, "a", checkpointAt)
 	}
 	file, err := os.Open(db.path)

@@ -64,7 +64,7 @@ func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
 		fill(t, db, []string{"a", "b", "c", "d", "e"}[i%5], 400)
 	}
 	// It is looked at every few batches, and copied, and then added to.
-	if size, most := logSize(t, db), int64(2*lookEvery*400*(PageSize+24)); size > most {
+	if size, most := logSize(t, db), int64(2*checkEvery*400*(PageSize+24)); size > most {
 		t.Errorf("after 32,000 pages the log has %d bytes; want it begun anew before it has %d", size, most)
 	}
 }
@@ -81,7 +81,7 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&before); err != nil {
 			return err
 		}
-		for logSize(t, db) <= logKept+3*logCut/2 {
+		for logSize(t, db) <= maxLogFile+3*logSlice/2 {
 			fill(t, db, "b", 4000)
 		}
 		var after int
@@ -99,18 +99,18 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 	cuts, size := 0, logSize(t, db)
 	until(t, "the log is cut", func() bool {
 		fill(t, db, "c", checkpointAt)
-		for range lookEvery {
+		for range checkEvery {
 			fill(t, db, "d", 1)
 		}
 		now := logSize(t, db)
 		if now < size {
 			cuts++
 		}
-		if size-now > logCut {
-			t.Errorf("%d bytes were cut off at once; want %d at most", size-now, logCut)
+		if size-now > logSlice {
+			t.Errorf("%d bytes were cut off at once; want %d at most", size-now, logSlice)
 		}
 		size = now
-		return size <= logKept
+		return size <= maxLogFile
 	})
 	if cuts < 2 {
 		t.Errorf("the log was cut %d times; want 2 at least", cuts)
@@ -139,7 +139,7 @@ func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
 	}
 	log := db.writer.log
 	flushed := log.flush
-	for _, rushes := range []int{0, 1, mostRounds - 1, mostRounds + 5} {
+	for _, rushes := range []int{0, 1, maxRounds - 1, maxRounds + 5} {
 		rounds, after := 0, int64(0)
 		log.flush = func() error { // the copier's, which rests until it is told to begin
 			if err := flushed(); err != nil {
@@ -155,16 +155,16 @@ func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
 			fill(t, db, "a", checkpointAt)
 			return log.stage.Load() == copied
 		})
-		want := min(rushes+1, mostRounds)
+		want := min(rushes+1, maxRounds)
 		if rounds != want {
 			t.Errorf("%d rounds for %d rushes; want %d", rounds, rushes, want)
 		}
-		if rushes < mostRounds && after > littleLeft {
-			t.Errorf("%d pages are left after %d rounds; want %d at most", after, rounds, littleLeft)
+		if rushes < maxRounds && after > fewPages {
+			t.Errorf("%d pages are left after %d rounds; want %d at most", after, rounds, fewPages)
 		}
 		until(t, "the writer has had its turn", func() bool {
 			pour(t, db, "b", 1)
-			return log.stage.Load() == resting
+			return log.stage.Load() == idle
 		})
 	}
 }
@@ -177,7 +177,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	db := open(t, path, Options{})
 	scratch(t, db)
 	db.writer.log.flush = func() error { return syscall.EIO }
-	for range 10 * lookEvery {
+	for range 10 * checkEvery {
 		pages := func(tx *tx) error {
 			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*) + ?1, `+filler+` FROM scratch`, 0, checkpointAt*PageSize, letter())
 			return err
@@ -292,7 +292,7 @@ func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 			fill(t, db, "a", 1500)
 			waiting, back := left()
 			before = back
-			return waiting > restMost+checkpointAt && db.writer.log.stage.Load() == copied
+			return waiting > maxRest+checkpointAt && db.writer.log.stage.Load() == copied
 		})
 		return nil
 	})
@@ -313,7 +313,7 @@ func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 	until(t, "the copier has copied them", func() bool {
 		fill(t, db, "c", 600)
 		waiting, _ := left()
-		return waiting <= restMost
+		return waiting <= maxRest
 	})
 }
 
