@@ -10,6 +10,6 @@ func BenchmarkFraming(b *testing.B) {
 	f := &framing{}
 	b.ReportAllocs()
 	for b.Loop() {
-		f.see(request)
+		f.scan(request)
 	}
 }
