@@ -59,7 +59,7 @@ type staffStore struct {
 // withService opens the store as a member of staff, for the length of one act.
 func (a *app) withService(ctx context.Context, act func(context.Context, *admin.Service) error) error {
 	return a.atStore(ctx, func(ctx context.Context, config server.Config, s staffStore) error {
-		return act(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).BoundTerms(config.Plans.MaxMonths))
+		return act(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).WithMaxPlanMonths(config.Plans.MaxMonths))
 	})
 }
 

@@ -68,7 +68,7 @@ func (f *listFlags) read(a *app, command *cobra.Command) error {
 
 // query asks for at most so many rows of an operator, or of all if id is 0.
 func (f *listFlags) query(id int64, most int) admin.ListQuery {
-	return admin.ListQuery{OperatorID: id, From: f.From, To: f.To, Most: most}
+	return admin.ListQuery{OperatorID: id, From: f.From, To: f.To, Limit: most}
 }
 
 // readTime reads a day in Indian time, or a moment.

@@ -55,7 +55,7 @@ func listOperations(ctx context.Context, service *admin.Service, filter admin.Op
 	return lister[operation.Operation]{
 		none: none,
 		page: func(most int, after *operation.Operation) ([]operation.Operation, error) {
-			filter.Most = most
+			filter.Limit = most
 			if after != nil {
 				filter.After = admin.Cursor{At: after.CreatedAt, ID: after.ID}
 			}
@@ -117,7 +117,7 @@ func historyObject(h admin.OperationHistory) object {
 	calls := []object{}
 	for _, c := range h.Calls {
 		calls = append(calls, object{
-			{"asked_at", when(c.AskedAt)}, {"answered_at", when(c.AnsweredAt)}, {"kind", c.What}, {"reference", c.Reference}, {"component", c.Component},
+			{"asked_at", when(c.CalledAt)}, {"answered_at", when(c.RepliedAt)}, {"kind", c.What}, {"reference", c.Reference}, {"component", c.Component},
 			{"outcome", c.Outcome}, {"provider_transaction_id", orNull(c.Transaction)}, {"detail", c.Detail}, {"node", c.Node},
 		})
 	}

@@ -46,13 +46,13 @@ new one, and reset it again if that does not work.`,
 }
 
 func (a *app) showPassword(subscriberID string, got admin.NewPassword) error {
-	if got.Verdict == operation.Rejected {
+	if got.Outcome == operation.Rejected {
 		return admin.Refuse("the provider did not set a new password; the old one holds: %s", got.Message)
 	}
-	if err := a.show(object{{"subscriber_id", subscriberID}, {"password", got.Password}, {"outcome", got.Verdict.String()}}); err != nil {
+	if err := a.show(object{{"subscriber_id", subscriberID}, {"password", got.Password}, {"outcome", got.Outcome.String()}}); err != nil {
 		return err
 	}
-	if got.Verdict == operation.Unknown && !a.asJSON {
+	if got.Outcome == operation.Unknown && !a.asJSON {
 		fmt.Fprintln(a.out, "The provider has not confirmed it. Have the customer try the new password; it may be reset again.")
 	}
 	return nil

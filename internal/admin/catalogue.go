@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// CatalogueState is what is known of the provider's catalogue, and since when.
+// CatalogueState is the provider's catalogue as last seen, and when that was.
 type CatalogueState struct {
 	Provider string
 	// VerifiedAt is the last good comparison, AttemptedAt the last of any kind;
@@ -30,17 +30,17 @@ type ComponentState struct {
 // PlanVersion is a plan as it was from a moment on.
 type PlanVersion struct {
 	subscription.Plan
-	// By is who made it so.
+	// By is who made the change.
 	By string
 }
 
-// CatalogueState reads what is known of a provider's catalogue.
-func (d *Service) CatalogueState(ctx context.Context, provider string) (CatalogueState, error) {
-	return d.store.CatalogueState(ctx, provider)
+// CatalogueState reads a provider's catalogue as last seen.
+func (s *Service) CatalogueState(ctx context.Context, provider string) (CatalogueState, error) {
+	return s.store.CatalogueState(ctx, provider)
 }
 
-// PlanHistory lists every version of a plan, the newest first. A version has no
-// description: that is not kept.
-func (d *Service) PlanHistory(ctx context.Context, id string) ([]PlanVersion, error) {
-	return d.store.PlanHistory(ctx, id)
+// PlanHistory lists every version of a plan, the newest first. Versions have no
+// description: that is not stored.
+func (s *Service) PlanHistory(ctx context.Context, id string) ([]PlanVersion, error) {
+	return s.store.PlanHistory(ctx, id)
 }

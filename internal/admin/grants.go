@@ -12,8 +12,8 @@ import (
 // GrantKind is how a login got access.
 type GrantKind string
 
-// What gives a staff login access. GrantedRole is written where the new role may
-// approve and has rights that the old one had not.
+// What gives a staff login access. GrantedRole is recorded where the new role may
+// approve and has rights that the old one did not have.
 const (
 	GrantedLogin    GrantKind = "created"
 	GrantedPassword GrantKind = "password"
@@ -21,44 +21,44 @@ const (
 	GrantedRole     GrantKind = "role"
 )
 
-// Grant is somebody who, in the console, gave a staff login its access. What was done
-// on the command line leaves no grant: the command line is the root of an installation.
+// Grant records who gave a staff login access in the console. Actions on the command line
+// leave no grant: the command line is the root of an installation.
 type Grant struct {
 	LoginID int64
 	What    GrantKind
 	Actor   string
-	// Alone: nobody else agreed to it. Otherwise there are two grants, one of who
-	// proposed it and one of who approved it. See StaffAction.Grants for further ones.
-	Alone bool
+	// WithoutApproval: nobody approved it. Otherwise there are two grants, one of the
+	// proposer and one of the approver. See StaffAction.Grants for further ones.
+	WithoutApproval bool
 	// SawPassword: the login's current temporary password was shown to the actor.
 	SawPassword bool
 	At          time.Time
 }
 
-// Grants are the grants that an action leaves, in place of earlier ones of the same
-// kind. proposer is who proposed it; empty if nobody had to. Everybody who
-// controls the login of one of the two (see origins) gets a grant, too: otherwise somebody
-// could take a login over and grant access through it.
+// Grants returns the grants that an action leaves, which replace earlier ones of the same
+// kind. proposer is empty if the action needed no proposal. Everybody who controls the
+// login of one of the two (see controllers) gets a grant, too: otherwise somebody could
+// take a login over and grant access through it.
 func (a StaffAction) Grants(staff StaffAccess, to login.Person, what GrantKind, proposer string) []Grant {
 	if !a.Limited() {
 		return nil
 	}
 	shown := what == GrantedLogin || what == GrantedPassword
-	given := []Grant{{LoginID: to.ID, What: what, Actor: a.Actor, Alone: proposer == "", At: a.At, SawPassword: shown}}
+	given := []Grant{{LoginID: to.ID, What: what, Actor: a.Actor, WithoutApproval: proposer == "", At: a.At, SawPassword: shown}}
 	add := func(actor string, alone bool) {
 		known := func(g Grant) bool { return g.Actor == actor }
 		if actor != ConsoleActor(to) && !slices.ContainsFunc(given, known) {
-			given = append(given, Grant{LoginID: to.ID, What: what, Actor: actor, Alone: alone, At: a.At})
+			given = append(given, Grant{LoginID: to.ID, What: what, Actor: actor, WithoutApproval: alone, At: a.At})
 		}
 	}
 	if proposer != "" {
 		given = append(given, Grant{LoginID: to.ID, What: what, Actor: proposer, At: a.At})
 	}
-	for _, origin := range staff.origins(a.Actor) {
+	for _, origin := range staff.controllers(a.Actor) {
 		add(origin, proposer == "" || shown)
 	}
 	if proposer != "" {
-		for _, origin := range staff.origins(proposer) {
+		for _, origin := range staff.controllers(proposer) {
 			add(origin, false)
 		}
 	}
@@ -68,8 +68,7 @@ func (a StaffAction) Grants(staff StaffAccess, to login.Person, what GrantKind, 
 // Approves reports whether a role may approve proposals.
 func Approves(role login.Role) bool { return May(Role(role), ProposalApprove) }
 
-// Raises reports whether a change of role gives rights to somebody who may approve
-// from then on.
+// Raises reports whether a change of role adds rights, to a role that may approve.
 func Raises(from, to login.Role) bool {
 	if !Approves(to) {
 		return false
@@ -77,16 +76,16 @@ func Raises(from, to login.Role) bool {
 	return slices.ContainsFunc(Actions(), func(a Action) bool { return May(Role(to), a) && !May(Role(from), a) })
 }
 
-// RefuseAlone refuses to give a login access that may approve, where another person
-// can agree to it.
-func RefuseAlone() *Refusal {
+// RefuseWithoutApproval refuses to give access to a login that may approve, where
+// another person can approve that.
+func RefuseWithoutApproval() *Refusal {
 	return Refuse("a login that may approve is created, raised or reset by two people: propose it, and let another administrator approve it")
 }
 
-// needsSecondPerson reports whether an error is RefuseAlone.
-func needsSecondPerson(err error) bool {
+// isRefusedWithoutApproval reports whether an error is a RefuseWithoutApproval.
+func isRefusedWithoutApproval(err error) bool {
 	var refusal *Refusal
-	return errors.As(err, &refusal) && refusal.Form == RefuseAlone().Form
+	return errors.As(err, &refusal) && refusal.Form == RefuseWithoutApproval().Form
 }
 
 // StaffAccess is every staff login and who gave it access, at one moment.
@@ -95,10 +94,10 @@ type StaffAccess struct {
 	Grants []Grant
 }
 
-// console is what an actor of the console begins with; the username follows.
+// console is the prefix of an actor of the console; the username follows.
 const console = "web:"
 
-// Username is the login of an actor of the console; empty for any other actor.
+// Username is the username of an actor of the console; empty for any other actor.
 func Username(actor string) string {
 	name, is := strings.CutPrefix(actor, console)
 	if !is {
@@ -107,7 +106,7 @@ func Username(actor string) string {
 	return name
 }
 
-// ConsoleActor is who somebody is in the log of what they do in the console.
+// ConsoleActor is a person as the actor of actions in the console.
 func ConsoleActor(p login.Person) string { return console + p.Username }
 
 func (s StaffAccess) person(actor string) (login.Person, bool) {
@@ -127,13 +126,13 @@ func (s StaffAccess) grants(actor string) []Grant {
 	return slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool { return g.LoginID != person.ID })
 }
 
-// origins returns the actor and everybody who controls the actor's login: they gave it
-// access alone or were shown its password, directly or through another login.
-func (s StaffAccess) origins(actor string) []string {
+// controllers returns the actor and everybody who controls the actor's login: they gave
+// it access without approval or were shown its password, directly or through another login.
+func (s StaffAccess) controllers(actor string) []string {
 	found := []string{actor}
 	for i := 0; i < len(found); i++ {
 		for _, g := range s.grants(found[i]) {
-			if (g.Alone || g.SawPassword) && !slices.Contains(found, g.Actor) {
+			if (g.WithoutApproval || g.SawPassword) && !slices.Contains(found, g.Actor) {
 				found = append(found, g.Actor)
 			}
 		}
@@ -141,13 +140,13 @@ func (s StaffAccess) origins(actor string) []string {
 	return found
 }
 
-// Together are the people whose amounts count as one person's: the actor, and everybody
-// whose access comes from the actor alone, or from the same person alone. Otherwise
-// somebody could make logins to move more.
-func (s StaffAccess) Together(actor string) []string {
-	people, own := []string{Person(actor)}, s.origins(actor)
+// CountedAsOne returns the people whose amounts count as one person's: the actor, and
+// everybody who has a controller in common with the actor. Otherwise somebody could
+// create logins to move more.
+func (s StaffAccess) CountedAsOne(actor string) []string {
+	people, own := []string{Person(actor)}, s.controllers(actor)
 	for _, p := range s.People {
-		shared := slices.ContainsFunc(s.origins(ConsoleActor(p)), func(origin string) bool { return slices.Contains(own, origin) })
+		shared := slices.ContainsFunc(s.controllers(ConsoleActor(p)), func(origin string) bool { return slices.Contains(own, origin) })
 		if name := Person(ConsoleActor(p)); shared && !slices.Contains(people, name) {
 			people = append(people, name)
 		}
@@ -155,31 +154,30 @@ func (s StaffAccess) Together(actor string) []string {
 	return people
 }
 
-// SecondPerson reports whether an administrator other than the maker can approve what
-// the maker proposes about a login, now or after a wait. It is not the login's own
-// person: who has lost a password cannot sign in to approve a new one.
-func (s StaffAccess) SecondPerson(maker string, about int64) bool {
+// HasApprover reports whether an administrator other than the maker can approve what the
+// maker proposes about a login, now or after NewLoginWait. The login's own person does not
+// count: without a password they cannot sign in to approve a new one.
+func (s StaffAccess) HasApprover(maker string, about int64) bool {
 	return slices.ContainsFunc(s.People, func(p login.Person) bool {
-		return p.ID != about && p.Role == login.Administrator && !p.Disabled && s.barred(maker, ConsoleActor(p)) == nil
+		return p.ID != about && p.Role == login.Administrator && !p.Disabled && s.approvalConflict(maker, ConsoleActor(p)) == nil
 	})
 }
 
-// MayApprove refuses the approval of a proposal by somebody in the console who may
-// not approve it: its maker, somebody whose login is disabled or has no role that
-// allows it, somebody who is not independent of the maker, or somebody whose login was
-// created, raised or reset in the console less than wait ago. A store asks in the
-// transaction that approves: the login may have changed since the page was shown.
+// MayApprove refuses the approval of a proposal by a checker who is its maker, whose
+// login is disabled or has no role that allows it, who is not independent of the maker, or
+// whose login was created, raised or reset in the console less than wait ago. A store calls
+// it in the transaction that approves: the login may have changed since the page was shown.
 func (s StaffAccess) MayApprove(p Proposal, checker string, now time.Time, wait time.Duration) error {
 	if p.Maker == checker {
 		return Refuse("proposal %d is your own: somebody else has to approve it", p.ID)
 	}
-	if err := s.MakerStands(p); err != nil {
+	if err := s.CheckMaker(p); err != nil {
 		return err
 	}
 	if person, known := s.person(checker); !known || person.Disabled || !Approves(person.Role) || !May(Role(person.Role), p.Kind.Action()) {
 		return Refuse("%s has no login that may approve", checker)
 	}
-	if refusal := s.barred(p.Maker, checker); refusal != nil {
+	if refusal := s.approvalConflict(p.Maker, checker); refusal != nil {
 		return refusal
 	}
 	from := time.Time{}
@@ -189,23 +187,23 @@ func (s StaffAccess) MayApprove(p Proposal, checker string, now time.Time, wait 
 		}
 	}
 	if now.Before(from) {
-		// Up to the next second, so that the moment that is named is not too early.
+		// Rounded up, so that the time named is not too early.
 		return Refuse("your login was created, raised or reset in the console a short while ago: it can approve from %s on", stamp(from.Add(time.Second-1).Truncate(time.Second)))
 	}
 	return nil
 }
 
-// MakerStands refuses a proposal whose maker may no longer make it.
-func (s StaffAccess) MakerStands(p Proposal) error {
-	if maker, known := s.person(p.Maker); known && !p.StandsWith(maker) {
+// CheckMaker refuses a proposal whose maker may no longer make it.
+func (s StaffAccess) CheckMaker(p Proposal) error {
+	if maker, known := s.person(p.Maker); known && !p.MakerMayPropose(maker) {
 		return refuseMaker(p)
 	}
 	return nil
 }
 
-// StandsWith reports whether the maker, as they are now, may still make the proposal.
-// Where not, it lapses.
-func (p Proposal) StandsWith(maker login.Person) bool {
+// MakerMayPropose reports whether the maker, as they are now, may still make the
+// proposal. If not, it lapses.
+func (p Proposal) MakerMayPropose(maker login.Person) bool {
 	return !maker.Disabled && May(Role(maker.Role), ProposalMake) && May(Role(maker.Role), p.Kind.Action())
 }
 
@@ -213,8 +211,9 @@ func refuseMaker(p Proposal) *Refusal {
 	return Refuse("proposal %d lapsed, because the login of %s was disabled or may no longer propose this: somebody else has to make it again", p.ID, personOf(p.Maker))
 }
 
-// barred is why a checker can never approve what a maker proposes; nil if they can.
-func (s StaffAccess) barred(maker, checker string) *Refusal {
+// approvalConflict returns why a checker can never approve what a maker proposes; nil if
+// they can.
+func (s StaffAccess) approvalConflict(maker, checker string) *Refusal {
 	if maker == checker {
 		return Refuse("somebody else has to approve what you propose")
 	}
@@ -226,14 +225,14 @@ func (s StaffAccess) barred(maker, checker string) *Refusal {
 	for _, g := range s.grants(maker) {
 		switch {
 		case g.Actor != checker:
-		case g.Alone:
+		case g.WithoutApproval:
 			return Refuse("you gave %s access without a second person: somebody else has to approve what they propose", personOf(maker))
 		case g.SawPassword:
 			return Refuse("you were shown the password of %s: somebody else has to approve what they propose", personOf(maker))
 		}
 	}
-	theirs := s.origins(maker)
-	for _, origin := range s.origins(checker) {
+	theirs := s.controllers(maker)
+	for _, origin := range s.controllers(checker) {
 		if slices.Contains(theirs, origin) {
 			return Refuse("your access and that of %s both come from %s alone: somebody else has to approve what they propose", personOf(maker), personOf(origin))
 		}

@@ -2,13 +2,13 @@ package admin
 
 import "time"
 
-// Health is what a node knows about itself and the installation, for staff to see
-// at a glance. Whoever shows it asks for it anew.
+// Health is the state of a node and of the installation, for the console. It is read
+// afresh for every page.
 type Health struct {
 	Node    string
 	Version string
 	// Store is the kind, sqlite or postgres; StoreProblem is why it cannot be used
-	// now, empty if it can. Migrations is how many the schema has had.
+	// now, empty if it can. Migrations is how many have been applied.
 	Store        string
 	StoreProblem string
 	Migrations   int
@@ -18,8 +18,8 @@ type Health struct {
 	Certificate CertificateHealth
 	Audit       AuditHealth
 
-	// Maintenance is the mode, and WaitingJobs are the bulk renewals that were interrupted
-	// and wait for their operators.
+	// WaitingJobs are the bulk renewals that were interrupted and wait for their
+	// operators.
 	Maintenance Maintenance
 	WaitingJobs []WaitingJob
 
@@ -28,7 +28,7 @@ type Health struct {
 	OverdueReviews int
 }
 
-// CertificateHealth is how the node's TLS certificate and its key are.
+// CertificateHealth is the state of the node's TLS certificate and key.
 type CertificateHealth struct {
 	File    string
 	Expires time.Time
@@ -46,42 +46,42 @@ type WaitingJob struct {
 	Title      string
 	Since      time.Time
 	// ByMaintenance: maintenance mode interrupted it; BySuspension: the suspension of its
-	// operator did; otherwise no node had worked on it for long when one started.
+	// operator did; otherwise it was idle for too long while no node ran.
 	ByMaintenance, BySuspension bool
 }
 
-// ProviderHealth is how things stand with the provider.
+// ProviderHealth is the state of the provider.
 type ProviderHealth struct {
 	Name string
-	// Out: it is known to be down, and nothing is sent to it.
-	Out bool
+	// Down: the breaker is open, and nothing is sent to it.
+	Down bool
 	// PricesVerifiedAt is the last good comparison with its catalogue; zero if there
-	// was none. PricesCount says whether that is recent enough to sell by.
+	// was none. PricesVerified: it is recent enough to sell by.
 	PricesVerifiedAt time.Time
-	PricesCount      bool
+	PricesVerified   bool
 	PricesProblem    string
-	// Recent are its last answers to this node, newest first.
+	// Recent are the last calls of this node, newest first.
 	Recent []ProviderAnswer
 }
 
-// ProviderAnswer is how one call to the provider went.
+// ProviderAnswer is the outcome of one call to the provider.
 type ProviderAnswer struct {
 	At   time.Time
 	What string
-	// Cause is why it ended as it did; Answered: with an answer that can be used.
+	// Cause is why it ended as it did; Answered: with a usable reply.
 	Cause    string
 	Answered bool
 }
 
-// AuditHealth is what the last audit beside the node's work found.
+// AuditHealth is the result of the node's last background audit.
 type AuditHealth struct {
-	// Every is the pause between two; zero if there are none.
+	// Every is the pause between two audits; zero if there are none.
 	Every time.Duration
 	// EndedAt is when the last one ended; zero if none has yet.
 	EndedAt time.Time
-	// Problem is why it could not be carried through; empty if it could.
+	// Problem is why it could not be completed; empty if it was.
 	Problem string
-	// Violations is how many there were, First some of them.
+	// Violations is how many there were, First the first few.
 	Violations int64
 	First      []string
 }

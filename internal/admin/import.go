@@ -18,11 +18,11 @@ import (
 // importColumns is the header of a file of subscribers.
 var importColumns = []string{"lco", "subscriber_id", "mobile", "name", "plan_id", "expiry"}
 
-// importBatch is how many subscribers share a transaction: enough to be quick,
-// few enough that requests do not wait.
+// importBatch is how many subscribers share a transaction: enough to be fast, few enough
+// not to delay requests.
 const importBatch = 200
 
-// ImportRow is one subscriber to bring in from elsewhere.
+// ImportRow is one subscriber to import.
 type ImportRow struct {
 	Line         int
 	OperatorID   int64
@@ -33,11 +33,11 @@ type ImportRow struct {
 	Expires      time.Time
 }
 
-// ImportResult is what the store says of a row.
+// ImportResult is the store's check of a row.
 type ImportResult struct {
-	// Known: this very subscriber is there already.
+	// Known: the same subscriber was imported already.
 	Known bool
-	// Problem is what stands in the way; empty if nothing does.
+	// Problem is what prevents the import; empty if nothing does.
 	Problem string
 }
 
@@ -47,7 +47,7 @@ type RowError struct {
 	Problem string
 }
 
-// ImportReport is what became of a file.
+// ImportReport is the result of importing a file.
 type ImportReport struct {
 	Rows     int
 	Added    int
@@ -55,11 +55,10 @@ type ImportReport struct {
 	Problems []RowError
 }
 
-// ImportSubscribers reads a CSV file of subscribers and brings them in. Every
-// row's error is reported at once, and with one error nothing is imported. Rows
-// that are there already are passed over, so that a file can be given again.
-// With check set nothing is changed.
-func (d *Service) ImportSubscribers(ctx context.Context, file io.Reader, check bool, progress func(done, total int)) (ImportReport, error) {
+// ImportSubscribers imports a CSV file of subscribers. All errors are reported together,
+// and with one error nothing is imported. Known rows are skipped, so that a file can be
+// imported again. With check set nothing is changed.
+func (s *Service) ImportSubscribers(ctx context.Context, file io.Reader, check bool, progress func(done, total int)) (ImportReport, error) {
 	lines, err := readImport(file)
 	if err != nil {
 		return ImportReport{}, err
@@ -71,19 +70,19 @@ func (d *Service) ImportSubscribers(ctx context.Context, file io.Reader, check b
 		for i, line := range chunk {
 			rows[i] = line.ImportRow
 		}
-		verdicts, err := d.store.CheckImport(ctx, rows, d.now())
+		results, err := s.store.CheckImport(ctx, rows, s.now())
 		if err != nil {
 			return report, err
 		}
-		for i, verdict := range verdicts {
+		for i, result := range results {
 			problems := chunk[i].problems
-			if verdict.Problem != "" {
-				problems = append(problems, verdict.Problem)
+			if result.Problem != "" {
+				problems = append(problems, result.Problem)
 			}
 			switch {
 			case len(problems) > 0:
 				report.Problems = append(report.Problems, RowError{rows[i].Line, strings.Join(problems, "; ")})
-			case verdict.Known:
+			case result.Known:
 				report.Known++
 			default:
 				fresh = append(fresh, rows[i])
@@ -95,14 +94,14 @@ func (d *Service) ImportSubscribers(ctx context.Context, file io.Reader, check b
 	}
 	done := 0
 	for chunk := range slices.Chunk(fresh, importBatch) {
-		added, err := d.importChunk(ctx, chunk)
+		added, err := s.importChunk(ctx, chunk)
 		if err != nil {
 			if done > 0 {
 				err = fmt.Errorf("%w; %d lines before it were imported: mend it and give the file again", err, done)
 			}
 			return report, err
 		}
-		// Whoever came in between the check and now is there already.
+		// Subscribers that were added between the check and now count as known.
 		report.Added += added
 		report.Known += len(chunk) - added
 		done += len(chunk)
@@ -111,28 +110,28 @@ func (d *Service) ImportSubscribers(ctx context.Context, file io.Reader, check b
 	return report, nil
 }
 
-// importChunk brings rows in, with numbers and ids that deleted operators' subscribers
-// had long ago.
-func (d *Service) importChunk(ctx context.Context, rows []ImportRow) (added int, err error) {
+// importChunk imports rows, and first releases numbers and ids of operators that were
+// deleted too long ago to be undeleted.
+func (s *Service) importChunk(ctx context.Context, rows []ImportRow) (added int, err error) {
 	claims := make([]subscription.Claim, len(rows))
 	for i, row := range rows {
 		claims[i] = subscription.Claim{Mobile: row.Mobile, SubscriberID: row.SubscriberID}
 	}
-	if _, err := d.store.ReleaseLapsed(ctx, claims, d.now()); err != nil {
+	if _, err := s.store.ReleaseLapsed(ctx, claims, s.now()); err != nil {
 		return 0, err
 	}
-	return d.store.ImportSubscribers(ctx, d.act(SubscriberImport), rows)
+	return s.store.ImportSubscribers(ctx, s.newAction(SubscriberImport), rows)
 }
 
-// importLine is a line of the file, with what is wrong with it by itself.
+// importLine is a line of the file, with the problems of its own fields.
 type importLine struct {
 	ImportRow
 	problems []string
 }
 
-// readImport reads a file's lines and judges each by itself.
+// readImport reads a file's lines and checks each by itself.
 func readImport(file io.Reader) ([]importLine, error) {
-	// Spreadsheets put a mark at the beginning, which is no part of the text.
+	// Spreadsheets write a byte order mark.
 	text := bufio.NewReader(file)
 	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = text.Discard(len(mark))
@@ -166,21 +165,21 @@ func readImport(file io.Reader) ([]importLine, error) {
 	}
 }
 
-// readImportLine reads one line. What is wrong with a field is emptied, so that
-// the rest of the line can still be held against what is there.
+// readImportLine reads one line. An invalid field is left empty, so that the rest of the
+// line can still be checked against the store.
 func readImportLine(at int, record []string, seen map[string]int) importLine {
 	line := importLine{ImportRow: ImportRow{Line: at}}
 	if len(record) != len(importColumns) {
 		line.problems = []string{fmt.Sprintf("it has %d fields; want %d", len(record), len(importColumns))}
 		return line
 	}
-	complain := func(format string, args ...any) { line.problems = append(line.problems, fmt.Sprintf(format, args...)) }
+	addProblem := func(format string, args ...any) { line.problems = append(line.problems, fmt.Sprintf(format, args...)) }
 	for i := range record {
 		record[i] = strings.TrimSpace(record[i])
 	}
 	once := func(what, value string) {
 		if earlier, twice := seen[what+value]; twice {
-			complain("%s %s is on line %d already", what, value, earlier)
+			addProblem("%s %s is on line %d already", what, value, earlier)
 			return
 		}
 		seen[what+value] = at
@@ -188,45 +187,45 @@ func readImportLine(at int, record []string, seen map[string]int) importLine {
 	var err error
 	if line.OperatorID, err = strconv.ParseInt(record[0], 10, 64); err != nil || line.OperatorID < 1 {
 		line.OperatorID = 0
-		complain("lco %q is not an operator's id", record[0])
+		addProblem("lco %q is not an operator's id", record[0])
 	}
 	if digits(record[1], 6, 10) {
 		line.SubscriberID = record[1]
 		once("subscriber_id", line.SubscriberID)
 	} else {
-		complain("subscriber_id %q is not 6 to 10 digits", record[1])
+		addProblem("subscriber_id %q is not 6 to 10 digits", record[1])
 	}
 	if digits(record[2], 10, 10) {
 		line.Mobile = record[2]
 		once("mobile", line.Mobile)
 	} else {
-		complain("mobile %q is not 10 digits", record[2])
+		addProblem("mobile %q is not 10 digits", record[2])
 	}
 	line.Name = record[3]
 	if err := checkText("name", line.Name, 1, 100); err != nil {
-		complain("%v", err)
+		addProblem("%v", err)
 	}
 	if err := checkText("plan_id", record[4], 1, 100); err != nil {
-		complain("%v", err)
+		addProblem("%v", err)
 	} else {
 		line.PlanID = record[4]
 	}
 	if line.Expires, err = readExpiry(record[5]); err != nil {
-		complain("%v", err)
+		addProblem("%v", err)
 	} else if year := line.Expires.Year(); year < 2000 || year > 2100 {
-		complain("expiry %q is not in the years 2000 to 2100", record[5])
+		addProblem("expiry %q is not in the years 2000 to 2100", record[5])
 	}
 	return line
 }
 
-func digits(text string, least, most int) bool {
-	return len(text) >= least && len(text) <= most && strings.Trim(text, "0123456789") == ""
+func digits(text string, minLen, maxLen int) bool {
+	return len(text) >= minLen && len(text) <= maxLen && strings.Trim(text, "0123456789") == ""
 }
 
 // readExpiry reads a moment in Indian time; a day alone lasts to its end.
 func readExpiry(text string) (time.Time, error) {
-	// Parse takes more than it writes, such as fractions of a second, which
-	// would be cut off and then not be the same on the next import.
+	// Parse accepts more than Format writes, such as fractions of a second. They would be
+	// truncated, and the row would differ on the next import.
 	if moment, err := time.ParseInLocation(time.DateTime, text, subscription.IST); err == nil && moment.Format(time.DateTime) == text {
 		return moment, nil
 	}

@@ -10,22 +10,21 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// In the console, a login that may approve is created, raised or reset by two people,
-// where there is a second person. Otherwise somebody could make the login that
-// approves what they propose.
+// In the console, creating, raising or resetting a login that may approve needs approval,
+// if anybody can give it. Otherwise somebody could create the login that approves what
+// they propose.
 
-// LoginProposal is what a proposal about a login wants: who it is about, and the role
-// that they are to have. It never has a password.
+// LoginProposal is what a proposal about a login would set: the person and their role. It
+// never has a password.
 type LoginProposal struct {
 	Username string     `json:"username"`
 	Name     string     `json:"name"`
 	Role     login.Role `json:"role"`
-	// From is the role that is to be replaced, of a proposal to change it.
+	// From is the present role, for a proposal to change it.
 	From login.Role `json:"from,omitempty"`
 }
 
-// Login is what the proposal wants of a login, and its id; 0 for one that is to be
-// created.
+// Login reads the LoginProposal and the login's id, which is 0 for one to be created.
 func (p Proposal) Login() (id int64, wanted LoginProposal, err error) {
 	if err := json.Unmarshal([]byte(p.Change), &wanted); err != nil {
 		return 0, wanted, fmt.Errorf("read what proposal %d wants: %w", p.ID, err)
@@ -62,61 +61,60 @@ func (p Proposal) CheckLogin(person login.Person) error {
 	case person.Role != wanted.From:
 		return Refuse("%s has the role %q now, and not the one that was to be changed: decline the proposal", person.Username, person.Role)
 	}
-	return LoginChange{Role: &wanted.Role}.Fits(person)
+	return LoginChange{Role: &wanted.Role}.CheckRole(person)
 }
 
-// SubmitLogin creates a login, or proposes to where that takes a second person. The
-// password is then made up at the approval.
-func (d *Service) SubmitLogin(ctx context.Context, n NewLogin) (Outcome, error) {
-	person, password, err := d.CreateLogin(ctx, n)
-	if !needsSecondPerson(err) {
-		return Outcome{Person: person, Password: password}, err
+// SubmitLogin creates a login, or proposes it where that needs approval. The password is
+// then generated at the approval.
+func (s *Service) SubmitLogin(ctx context.Context, n NewLogin) (ActionResult, error) {
+	person, password, err := s.CreateLogin(ctx, n)
+	if !isRefusedWithoutApproval(err) {
+		return ActionResult{Person: person, Password: password}, err
 	}
 	account, err := n.account()
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
-	return d.proposeLogin(ctx, ProposedLogin, "login "+account.Username, LoginProposal{Username: account.Username, Name: account.Name, Role: account.Role})
+	return s.proposeLogin(ctx, ProposedLogin, "login "+account.Username, LoginProposal{Username: account.Username, Name: account.Name, Role: account.Role})
 }
 
-// SubmitRole changes a login's role, or proposes to where that takes a second person.
-func (d *Service) SubmitRole(ctx context.Context, id int64, role login.Role) (Outcome, error) {
-	person, err := d.ChangeLogin(ctx, id, LoginChange{Role: &role})
-	if !needsSecondPerson(err) {
-		return Outcome{Person: person}, err
+// SubmitRole changes a login's role, or proposes it where that needs approval.
+func (s *Service) SubmitRole(ctx context.Context, id int64, role login.Role) (ActionResult, error) {
+	person, err := s.ChangeLogin(ctx, id, LoginChange{Role: &role})
+	if !isRefusedWithoutApproval(err) {
+		return ActionResult{Person: person}, err
 	}
-	if person, err = d.store.Login(ctx, id); err != nil {
-		return Outcome{}, err
+	if person, err = s.store.Login(ctx, id); err != nil {
+		return ActionResult{}, err
 	}
 	wanted := about(person)
 	wanted.Role, wanted.From = role, person.Role
-	return d.proposeLogin(ctx, ProposedRole, subjectOf(person), wanted)
+	return s.proposeLogin(ctx, ProposedRole, subjectOf(person), wanted)
 }
 
-// SubmitPasswordReset resets a password, or proposes to where that takes a second
-// person. It is then made up at the approval.
-func (d *Service) SubmitPasswordReset(ctx context.Context, id int64) (Outcome, error) {
-	person, password, err := d.ResetPassword(ctx, id)
-	if !needsSecondPerson(err) {
-		return Outcome{Person: person, Password: password}, err
+// SubmitPasswordReset resets a password, or proposes it where that needs approval. The
+// password is then generated at the approval.
+func (s *Service) SubmitPasswordReset(ctx context.Context, id int64) (ActionResult, error) {
+	person, password, err := s.ResetPassword(ctx, id)
+	if !isRefusedWithoutApproval(err) {
+		return ActionResult{Person: person, Password: password}, err
 	}
-	if person, err = d.store.Login(ctx, id); err != nil {
-		return Outcome{}, err
+	if person, err = s.store.Login(ctx, id); err != nil {
+		return ActionResult{}, err
 	}
-	return d.proposeLogin(ctx, ProposedPassword, subjectOf(person), about(person))
+	return s.proposeLogin(ctx, ProposedPassword, subjectOf(person), about(person))
 }
 
-// SubmitTOTPReset takes all second factors away, or proposes to where that takes a second
-// person.
-func (d *Service) SubmitTOTPReset(ctx context.Context, id int64) (Outcome, error) {
-	person, err := d.ResetTOTP(ctx, id)
-	if !needsSecondPerson(err) {
-		return Outcome{Person: person}, err
+// SubmitTOTPReset removes all second factors, or proposes it where that needs approval.
+func (s *Service) SubmitTOTPReset(ctx context.Context, id int64) (ActionResult, error) {
+	person, err := s.ResetTOTP(ctx, id)
+	if !isRefusedWithoutApproval(err) {
+		return ActionResult{Person: person}, err
 	}
-	if person, err = d.store.Login(ctx, id); err != nil {
-		return Outcome{}, err
+	if person, err = s.store.Login(ctx, id); err != nil {
+		return ActionResult{}, err
 	}
-	return d.proposeLogin(ctx, ProposedTOTP, subjectOf(person), about(person))
+	return s.proposeLogin(ctx, ProposedTOTP, subjectOf(person), about(person))
 }
 
 func about(p login.Person) LoginProposal {
@@ -125,18 +123,18 @@ func about(p login.Person) LoginProposal {
 
 func subjectOf(p login.Person) string { return fmt.Sprintf("login %d", p.ID) }
 
-// proposeLogin proposes something that there is one open proposal of at a time, with
-// or without a voucher.
-func (d *Service) proposeLogin(ctx context.Context, kind ProposalKind, subject string, wanted LoginProposal) (Outcome, error) {
+// proposeLogin proposes without a voucher: a login has one open proposal of a kind anyway.
+func (s *Service) proposeLogin(ctx context.Context, kind ProposalKind, subject string, wanted LoginProposal) (ActionResult, error) {
 	change, err := json.Marshal(wanted)
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
-	return d.Under("").propose(ctx, Proposal{Kind: kind, Subject: subject, Change: string(change)})
+	return s.WithVoucher("").propose(ctx, Proposal{Kind: kind, Subject: subject, Change: string(change)})
 }
 
-// makeUpPassword gives an approval that needs one a password, which it returns.
-func (a *Approval) makeUpPassword(ctx context.Context) (string, error) {
+// generatePassword sets the hash of a new password where the approval needs one, and
+// returns the password.
+func (a *Approval) generatePassword(ctx context.Context) (string, error) {
 	p := a.Proposal
 	if p.Kind != ProposedLogin && p.Kind != ProposedPassword {
 		return "", nil
@@ -158,20 +156,20 @@ func (a *Approval) makeUpPassword(ctx context.Context) (string, error) {
 	return password, nil
 }
 
-// SecondPerson reports whether somebody else can approve what this service's actor
-// proposes about a login, or about a new one if id is 0; where not, it is done at once.
-func (d *Service) SecondPerson(ctx context.Context, id int64) (bool, error) {
-	staff, err := d.store.StaffAccess(ctx)
-	return staff.SecondPerson(d.actor, id), err
+// HasApprover reports whether somebody else can approve what this service's actor
+// proposes about a login, or about a new one if id is 0. If not, no approval is needed.
+func (s *Service) HasApprover(ctx context.Context, id int64) (bool, error) {
+	staff, err := s.store.StaffAccess(ctx)
+	return staff.HasApprover(s.actor, id), err
 }
 
-// Approvable returns why this service's actor cannot approve a proposal; nil if they can.
-func (d *Service) Approvable(ctx context.Context) (func(Proposal) error, error) {
-	staff, err := d.store.StaffAccess(ctx)
+// Approvable returns a function that says why the actor cannot approve a proposal.
+func (s *Service) Approvable(ctx context.Context) (func(Proposal) error, error) {
+	staff, err := s.store.StaffAccess(ctx)
 	return func(p Proposal) error {
-		if err := d.permit(p.Kind.Action()); err != nil {
+		if err := s.permit(p.Kind.Action()); err != nil {
 			return err
 		}
-		return staff.MayApprove(p, d.actor, d.now(), d.limits.NewLoginWait)
+		return staff.MayApprove(p, s.actor, s.now(), s.limits.NewLoginWait)
 	}, err
 }

@@ -8,36 +8,35 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// NewLogin is somebody who is to sign in to the pages.
+// NewLogin is a login to be created.
 type NewLogin struct {
 	Username, Name string
-	// Role says on which side, too: owner, counter and readonly are an operator's, all
+	// Role implies the realm: owner, counter and readonly belong to an operator, all
 	// others are staff.
 	Role login.Role
-	// OperatorID is whose books an operator's person sees; 0 for staff.
+	// OperatorID is 0 for staff.
 	OperatorID int64
-	// Password is one that its person has chosen. If it is empty one is made up,
-	// which they have to replace when they first sign in.
+	// Password is the person's own choice. If it is empty one is generated, which has to
+	// be replaced at the first sign-in.
 	Password string
 }
 
-// LoginChange names what is to change of a login; nil leaves it alone.
+// LoginChange is what to change of a login; a nil field stays as it is.
 type LoginChange struct {
 	Name     *string
 	Role     *login.Role
 	Disabled *bool
 }
 
-// LoginFilter picks logins; a zero field picks all.
+// LoginFilter selects logins; a zero field selects all.
 type LoginFilter struct {
 	Realm      login.Realm
 	OperatorID int64
 }
 
-// CreateLogin makes a login. In the console it refuses one that may approve where that
-// takes a second person: see SubmitLogin. The password that it returns is the one that was made
-// up, shown this once; empty if one was given.
-func (d *Service) CreateLogin(ctx context.Context, n NewLogin) (person login.Person, password string, err error) {
+// CreateLogin creates a login. It refuses one that needs approval: see SubmitLogin. It
+// returns the generated password, to be shown once; empty if one was given.
+func (s *Service) CreateLogin(ctx context.Context, n NewLogin) (person login.Person, password string, err error) {
 	account, err := n.account()
 	if err != nil {
 		return person, "", err
@@ -46,25 +45,25 @@ func (d *Service) CreateLogin(ctx context.Context, n NewLogin) (person login.Per
 	if chosen == "" {
 		password = login.NewPassword()
 		chosen, account.MustChangePassword = password, true
-	} else if err := d.checkPassword(ctx, chosen, account); err != nil {
+	} else if err := s.checkPassword(ctx, chosen, account); err != nil {
 		return person, "", err
 	}
 	if account.PasswordHash, err = login.HashPassword(ctx, chosen); err != nil {
 		return person, "", err
 	}
-	account.CreatedAt = d.now()
-	person, err = d.store.CreateLogin(ctx, d.act(LoginCreate), account)
+	account.CreatedAt = s.now()
+	person, err = s.store.CreateLogin(ctx, s.newAction(LoginCreate), account)
 	if err != nil {
 		return person, "", err
 	}
 	return person, password, nil
 }
 
-// checkPassword refuses a password that somebody cannot have.
-func (d *Service) checkPassword(ctx context.Context, password string, account login.Account) error {
+// checkPassword refuses a password that the account may not have.
+func (s *Service) checkPassword(ctx context.Context, password string, account login.Account) error {
 	names := []string{account.Username, account.Name}
 	if account.OperatorID != 0 {
-		operator, err := d.store.Operator(ctx, account.OperatorID)
+		operator, err := s.store.Operator(ctx, account.OperatorID)
 		if err != nil {
 			return err
 		}
@@ -76,7 +75,7 @@ func (d *Service) checkPassword(ctx context.Context, password string, account lo
 	return nil
 }
 
-// account is the login that is asked for, without a password yet.
+// account returns the account to be created, without a password yet.
 func (n NewLogin) account() (login.Account, error) {
 	username, ok := login.FoldUsername(n.Username)
 	if !ok {
@@ -107,10 +106,9 @@ func unknownRole(role login.Role) error {
 	return Refuse("role %q is not known: give viewer, support, finance or administrator for staff; owner, counter or readonly for an operator's own people", role)
 }
 
-// ChangeLogin changes somebody's name or role, or switches their login off or on;
-// every node obeys at once. A role that takes a second person is refused: see
-// SubmitRole.
-func (d *Service) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
+// ChangeLogin changes a login's name or role, or disables or enables it, with immediate
+// effect on every node. It refuses a role that needs approval: see SubmitRole.
+func (s *Service) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
 	if change == (LoginChange{}) {
 		return login.Person{}, Refuse("nothing to change: give at least one setting")
 	}
@@ -121,7 +119,7 @@ func (d *Service) ChangeLogin(ctx context.Context, id int64, change LoginChange)
 		}
 		change.Name = &name
 	}
-	return d.store.ChangeLogin(ctx, d.act(LoginSet), id, change)
+	return s.store.ChangeLogin(ctx, s.newAction(LoginSet), id, change)
 }
 
 // Apply returns the person with the change made.
@@ -138,8 +136,8 @@ func (c LoginChange) Apply(p login.Person) login.Person {
 	return p
 }
 
-// Fits refuses a role that the person cannot have: nobody changes sides.
-func (c LoginChange) Fits(p login.Person) error {
+// CheckRole refuses a role of the other realm: a login stays with staff or its operator.
+func (c LoginChange) CheckRole(p login.Person) error {
 	switch {
 	case c.Role == nil || slices.Contains(p.Realm.Roles(), *c.Role):
 		return nil
@@ -151,43 +149,43 @@ func (c LoginChange) Fits(p login.Person) error {
 	return Refuse("%s is staff's login and stays one: make a login of its own for the operator", p.Username)
 }
 
-// ResetPassword makes up a password for somebody who has lost theirs. It is shown
-// this once, and has to be replaced when they sign in. Of a login that may approve it
-// is refused where that takes a second person: see SubmitPasswordReset.
-func (d *Service) ResetPassword(ctx context.Context, id int64) (person login.Person, password string, err error) {
+// ResetPassword generates a password for somebody who has lost theirs. It is shown once,
+// and has to be replaced at the next sign-in. It refuses a login whose reset needs
+// approval: see SubmitPasswordReset.
+func (s *Service) ResetPassword(ctx context.Context, id int64) (person login.Person, password string, err error) {
 	password = login.NewPassword()
 	hash, err := login.HashPassword(ctx, password)
 	if err != nil {
 		return person, "", err
 	}
-	if person, err = d.store.ResetPassword(ctx, d.act(LoginResetPassword), id, hash); err != nil {
+	if person, err = s.store.ResetPassword(ctx, s.newAction(LoginResetPassword), id, hash); err != nil {
 		return person, "", err
 	}
 	return person, password, nil
 }
 
-// ResetTOTP takes all second factors away from somebody who has lost theirs: codes,
-// passkeys and recovery codes. They are told when they next sign in. Of a login that
-// may approve it is refused where that takes a second person: see SubmitTOTPReset.
-func (d *Service) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
-	return d.store.ResetTOTP(ctx, d.act(LoginResetTOTP), id)
+// ResetTOTP removes all second factors of somebody who has lost theirs: codes, passkeys
+// and recovery codes. They are notified at the next sign-in. It refuses a login whose
+// reset needs approval: see SubmitTOTPReset.
+func (s *Service) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
+	return s.store.ResetTOTP(ctx, s.newAction(LoginResetTOTP), id)
 }
 
 // Login returns one login.
-func (d *Service) Login(ctx context.Context, id int64) (login.Person, error) {
-	return d.store.Login(ctx, id)
+func (s *Service) Login(ctx context.Context, id int64) (login.Person, error) {
+	return s.store.Login(ctx, id)
 }
 
 // LoginNamed returns the login of a username.
-func (d *Service) LoginNamed(ctx context.Context, username string) (login.Person, error) {
+func (s *Service) LoginNamed(ctx context.Context, username string) (login.Person, error) {
 	folded, ok := login.FoldUsername(username)
 	if !ok {
 		return login.Person{}, Refuse("there is no login %s", username)
 	}
-	return d.store.LoginNamed(ctx, folded)
+	return s.store.LoginNamed(ctx, folded)
 }
 
 // Logins lists logins by their usernames, disabled ones included.
-func (d *Service) Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error) {
-	return d.store.Logins(ctx, filter)
+func (s *Service) Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error) {
+	return s.store.Logins(ctx, filter)
 }

@@ -16,11 +16,11 @@ type Maintenance struct {
 	Reason string
 }
 
-// MaintenanceSubject is how the log of acts names the mode.
+// MaintenanceSubject is the mode's subject in the audit log.
 const MaintenanceSubject = "maintenance"
 
-// MaintenanceState describes the mode for the log. Accepted: whoever switched it off
-// accepted the store as it is.
+// MaintenanceState describes the mode for the audit log. accepted: the actor who switched
+// it off accepted the store as it is.
 func MaintenanceState(m Maintenance, accepted bool) map[string]any {
 	state := map[string]any{"maintenance": m.On}
 	if m.On {
@@ -32,33 +32,33 @@ func MaintenanceState(m Maintenance, accepted bool) map[string]any {
 	return state
 }
 
-// StartMaintenance switches maintenance mode on. When it returns, no node reserves
-// anything any more; operations under way are carried through. Bulk renewals that run
-// are interrupted until a person continues them. Where the mode is on already, only the
-// reason changes.
-func (d *Service) StartMaintenance(ctx context.Context, reason string) (Maintenance, error) {
-	act, err := d.reasoned(MaintenanceOn, reason)
+// StartMaintenance switches maintenance mode on. When it returns, no node makes a
+// reservation any more; operations under way are completed. Running bulk renewals are
+// interrupted until a person continues them. If the mode is on already, only the reason
+// changes.
+func (s *Service) StartMaintenance(ctx context.Context, reason string) (Maintenance, error) {
+	action, err := s.newReasonedAction(MaintenanceOn, reason)
 	if err != nil {
 		return Maintenance{}, err
 	}
-	return d.store.StartMaintenance(ctx, act)
+	return s.store.StartMaintenance(ctx, action)
 }
 
-// EndMaintenance switches maintenance mode off; where it is off, nothing happens. To
-// accept the store as it is takes a reason.
-func (d *Service) EndMaintenance(ctx context.Context, accept bool, reason string) error {
-	act := d.act(MaintenanceOff)
+// EndMaintenance switches maintenance mode off, if it is on. Accepting the store as it is
+// needs a reason.
+func (s *Service) EndMaintenance(ctx context.Context, accept bool, reason string) error {
+	action := s.newAction(MaintenanceOff)
 	if accept || strings.TrimSpace(reason) != "" {
 		var err error
-		if act, err = d.reasoned(MaintenanceOff, reason); err != nil {
+		if action, err = s.newReasonedAction(MaintenanceOff, reason); err != nil {
 			return err
 		}
 	}
-	_, err := d.store.EndMaintenance(ctx, act, accept)
+	_, err := s.store.EndMaintenance(ctx, action, accept)
 	return err
 }
 
 // Maintenance reads the maintenance mode.
-func (d *Service) Maintenance(ctx context.Context) (Maintenance, error) {
-	return d.store.Maintenance(ctx)
+func (s *Service) Maintenance(ctx context.Context) (Maintenance, error) {
+	return s.store.Maintenance(ctx)
 }

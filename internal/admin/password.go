@@ -11,32 +11,31 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// What the log calls the two halves of a reset. No role is asked: an operator's own
-// people do it, too.
+// The actions of the two audit entries of a reset. They need no role: an operator's own
+// people reset passwords, too.
 const (
 	CustomerPasswordReset    = "password reset"
 	CustomerPasswordAnswered = "password reset answered"
 )
 
-// PasswordStore is what the resetting of customers' app passwords needs kept: who
-// did it, and what came of it. No password is among it.
+// PasswordStore records resets of customers' app passwords and their outcome, but no
+// password.
 type PasswordStore interface {
-	// BeginPasswordReset writes down who is about to reset the app password of
-	// an operator's own subscriber, and says which mobile that is. It refuses a
-	// subscriber of anybody else, and one whose activation is not settled. Where the
-	// operator's own people ask, it also refuses a suspended operator, and one whose
-	// ResetsAMinute are used up, with a *TooManyResets.
-	BeginPasswordReset(ctx context.Context, act StaffAction, reset PasswordReset) (mobile string, err error)
-	// EndPasswordReset writes down what came of it.
-	EndPasswordReset(ctx context.Context, act StaffAction, reset PasswordReset, verdict operation.Outcome) error
+	// BeginPasswordReset records who is about to reset the app password of an operator's
+	// own subscriber, and returns the subscriber's mobile. It refuses another operator's
+	// subscriber, and one whose activation is not settled. For the operator's own people it
+	// also refuses a suspended operator, and returns a *TooManyResets beyond ResetsAMinute.
+	BeginPasswordReset(ctx context.Context, action StaffAction, reset PasswordReset) (mobile string, err error)
+	// EndPasswordReset records the outcome.
+	EndPasswordReset(ctx context.Context, action StaffAction, reset PasswordReset, outcome operation.Outcome) error
 }
 
-// PasswordReset is a reset as the log of acts knows it.
+// PasswordReset is a reset as the audit log has it.
 type PasswordReset struct {
 	OperatorID   int64
 	SubscriberID string
 	Reference    string
-	// ByOperator: the operator's own people ask, and not staff at the command line.
+	// ByOperator: the operator's own people reset it, not staff at the command line.
 	ByOperator bool
 }
 
@@ -63,12 +62,12 @@ func CheckResets(latest []time.Time, now time.Time) error {
 	return nil
 }
 
-// State describes a reset for the log.
+// State describes a reset for the audit log.
 func (r PasswordReset) State(outcome string) map[string]any {
 	return map[string]any{"reference": r.Reference, "outcome": outcome}
 }
 
-// Subject is what the log says was acted on.
+// Subject is the audit log's subject.
 func (r PasswordReset) Subject() string { return "app password of subscriber " + r.SubscriberID }
 
 // Passwords resets customers' app passwords through the provider.
@@ -77,40 +76,40 @@ type Passwords struct {
 	provider operation.PasswordResetter
 	now      func() time.Time
 
-	// turns has the resets of one customer follow each other: of two clicks the
-	// later one's password is the one that holds, and the one that is shown last.
-	turns [64]sync.Mutex
+	// locks serialise the resets of one customer, so that of two clicks the password shown
+	// last is the one in force.
+	locks [64]sync.Mutex
 	seed  maphash.Seed
 }
 
-// NewPasswords returns the one that a node needs.
+// NewPasswords returns a Passwords. A node has one.
 func NewPasswords(store PasswordStore, provider operation.PasswordResetter, now func() time.Time) *Passwords {
 	return &Passwords{store: store, provider: provider, now: now, seed: maphash.MakeSeed()}
 }
 
-// NewPassword is what became of a reset.
+// NewPassword is the result of a reset.
 type NewPassword struct {
-	// Outcome is Confirmed if the new password holds and Rejected if the old one
-	// does. If it is Unknown nobody can say: the customer can try the new one,
-	// and it may be reset again.
-	Verdict operation.Outcome
-	// Password is shown this once; empty where it was rejected.
+	// Outcome is Confirmed if the new password is in force and Rejected if the old one
+	// still is. If it is Unknown either may be: the customer can try the new one, and it
+	// may be reset again.
+	Outcome operation.Outcome
+	// Password is shown once; empty where it was rejected.
 	Password string
-	// Message is the provider's word for people, if it had one.
+	// Message is the provider's message for people, if any.
 	Message string
 }
 
-// Reset replaces the app password of one of an operator's subscribers, by the given
-// one or, if that is empty, by one that is made up. The actor is a member
-// of staff at the command line, such as cli:asha.
+// Reset replaces the app password of one of an operator's subscribers by the given one
+// or, if that is empty, by a generated one. The actor is a member of staff at the command
+// line, such as cli:asha.
 func (p *Passwords) Reset(ctx context.Context, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
 	return p.reset(ctx, "", actor, PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID}, password)
 }
 
-// ResetUnder is Reset by the operator's own people, under a form's voucher: sent again,
-// the form is refused, as DoneAlready tells. A suspended operator's people are refused,
-// and so is a reset beyond ResetsAMinute.
-func (p *Passwords) ResetUnder(ctx context.Context, voucher, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
+// ResetOnce is Reset by the operator's own people, under a form's voucher: if the form is
+// sent again, the error is DoneAlready. A suspended operator's people are refused, and so
+// is a reset beyond ResetsAMinute.
+func (p *Passwords) ResetOnce(ctx context.Context, voucher, actor string, operatorID int64, subscriberID, password string) (NewPassword, error) {
 	return p.reset(ctx, voucher, actor, PasswordReset{OperatorID: operatorID, SubscriberID: subscriberID, ByOperator: true}, password)
 }
 
@@ -120,35 +119,35 @@ func (p *Passwords) reset(ctx context.Context, voucher, actor string, logged Pas
 			return NewPassword{}, err
 		}
 	}
-	turn := &p.turns[maphash.String(p.seed, logged.SubscriberID)%uint64(len(p.turns))]
-	turn.Lock()
-	defer turn.Unlock()
+	lock := &p.locks[maphash.String(p.seed, logged.SubscriberID)%uint64(len(p.locks))]
+	lock.Lock()
+	defer lock.Unlock()
 
 	reset := operation.NewPasswordReset(logged.SubscriberID, password, p.now())
 	logged.Reference = reset.Reference
-	// Before anything is sent, so that no password is ever changed by nobody.
-	act := StaffAction{Actor: actor, Action: CustomerPasswordReset, At: p.now(), Voucher: voucher}
-	act.Reason = act.noted("")
-	mobile, err := p.store.BeginPasswordReset(ctx, act, logged)
+	// Recorded before anything is sent, so that no password is changed without an actor.
+	action := StaffAction{Actor: actor, Action: CustomerPasswordReset, At: p.now(), Voucher: voucher}
+	action.Reason = action.withVoucherNote("")
+	mobile, err := p.store.BeginPasswordReset(ctx, action, logged)
 	if err != nil {
 		return NewPassword{}, err
 	}
 	reset.Mobile = mobile
 	ctx = context.WithoutCancel(ctx)
-	answer := p.provider.ResetPassword(ctx, reset)
-	result := NewPassword{Verdict: answer.Outcome, Password: reset.Password, Message: answer.Message}
-	if answer.Outcome == operation.Rejected {
+	reply := p.provider.ResetPassword(ctx, reset)
+	result := NewPassword{Outcome: reply.Outcome, Password: reset.Password, Message: reply.Message}
+	if reply.Outcome == operation.Rejected {
 		result.Password = ""
 	}
-	err = p.store.EndPasswordReset(ctx, StaffAction{Actor: actor, Action: CustomerPasswordAnswered, At: p.now()}, logged, answer.Outcome)
+	err = p.store.EndPasswordReset(ctx, StaffAction{Actor: actor, Action: CustomerPasswordAnswered, At: p.now()}, logged, reply.Outcome)
 	if err != nil {
-		// The customer needs the password all the same: it is set and shown
-		// nowhere else. That it was asked for stands in the log.
+		// The customer needs the password all the same: it is set, and shown nowhere
+		// else. The audit log has the first of the two entries.
 		return result, errors.Join(ErrNotLogged, err)
 	}
 	return result, nil
 }
 
-// ErrNotLogged says that something was done and its outcome could not be written
-// down. The result beside it holds.
+// ErrNotLogged is returned together with a valid result whose audit entry could not be
+// written.
 var ErrNotLogged = errors.New("the outcome of a password reset was not written down")

@@ -25,9 +25,8 @@ import (
 
 var noon = time.Date(2027, 3, 10, 6, 30, 0, 0, time.UTC)
 
-// counter is where passwords are reset: a store with a customer in it, and the
-// provider on a socket.
-type counter struct {
+// testEnv is a store with a subscriber, and a provider behind an HTTP server.
+type testEnv struct {
 	*testing.T
 	store     *sqlite.DB
 	provider  *simulator.Simulator
@@ -37,7 +36,7 @@ type counter struct {
 
 const customerMobile = "9812345678"
 
-func newCounter(t *testing.T) *counter {
+func newEnv(t *testing.T) *testEnv {
 	store := sqlitetest.New(t)
 	provider, err := simulator.New(simulator.Config{})
 	if err != nil {
@@ -45,107 +44,107 @@ func newCounter(t *testing.T) *counter {
 	}
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
-	way, err := gateway.New(gateway.Config{URL: server.URL, Timeout: 30 * time.Second})
+	client, err := gateway.New(gateway.Config{URL: server.URL, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(way.Close)
+	t.Cleanup(client.Close)
 	now := func() time.Time { return noon }
 	if err := store.RecordComparison(t.Context(), catalogue.Comparison{Provider: "simulator", At: noon, Components: simulator.Components()}); err != nil {
 		t.Fatal(err)
 	}
-	c := &counter{T: t, store: store, provider: provider, passwords: admin.NewPasswords(store, way, now)}
+	env := &testEnv{T: t, store: store, provider: provider, passwords: admin.NewPasswords(store, client, now)}
 	service := admin.NewService(store, nil, "cli:test", now)
 	for _, name := range []string{"Asha Cable", "Other"} {
 		operator, err := service.CreateOperator(t.Context(), name, admin.OperatorChange{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.operator == 0 {
-			c.operator = operator.ID
+		if env.operator == 0 {
+			env.operator = operator.ID
 		}
 	}
 	if _, err := service.SetPlan(t.Context(), subscription.Plan{ID: "BASIC-1", Name: "Basic", Price: subscription.MinPrice, Months: 1, Type: subscription.Standard, Main: "TV-BASIC"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.ImportSubscribers(t.Context(), admin.StaffAction{Actor: "cli:test", Action: "subscriber import", At: noon}, []admin.ImportRow{{
-		Line: 1, OperatorID: c.operator, SubscriberID: "100001", Mobile: customerMobile, Name: "Anita Desai", PlanID: "BASIC-1", Expires: noon.Add(48 * time.Hour),
+		Line: 1, OperatorID: env.operator, SubscriberID: "100001", Mobile: customerMobile, Name: "Anita Desai", PlanID: "BASIC-1", Expires: noon.Add(48 * time.Hour),
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return env
 }
 
-// acts is the log of acts as text.
-func (c *counter) acts() string {
-	c.Helper()
-	acts, err := c.store.AuditPage(c.Context(), admin.ListQuery{OperatorID: c.operator})
+// auditLog is the operator's audit log as JSON.
+func (env *testEnv) auditLog() string {
+	env.Helper()
+	entries, err := env.store.AuditPage(env.Context(), admin.ListQuery{OperatorID: env.operator})
 	if err != nil {
-		c.Fatal(err)
+		env.Fatal(err)
 	}
-	text, err := json.Marshal(acts)
+	text, err := json.Marshal(entries)
 	if err != nil {
-		c.Fatal(err)
+		env.Fatal(err)
 	}
 	return string(text)
 }
 
-func TestAPasswordIsResetAndKeptNowhere(t *testing.T) {
-	c := newCounter(t)
+func TestPasswords_ResetStoresNoPassword(t *testing.T) {
+	env := newEnv(t)
 	for _, given := range []string{"", "chosen by Anita"} {
-		got, err := c.passwords.Reset(t.Context(), "web:asha", c.operator, "100001", given)
-		if err != nil || got.Verdict != operation.Confirmed || len(got.Password) < 12 || given != "" && got.Password != given {
+		got, err := env.passwords.Reset(t.Context(), "web:asha", env.operator, "100001", given)
+		if err != nil || got.Outcome != operation.Confirmed || len(got.Password) < 12 || given != "" && got.Password != given {
 			t.Fatalf("Reset with %q = %+v, %v; want it confirmed with that password, or a new one", given, got, err)
 		}
-		text, err := json.Marshal(c.provider.Calls(""))
+		text, err := json.Marshal(env.provider.Calls(""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if log := c.acts(); strings.Contains(log, got.Password) || strings.Contains(string(text), got.Password) {
-			t.Errorf("the password is kept: %s\n%s", log, text)
+		if log := env.auditLog(); strings.Contains(log, got.Password) || strings.Contains(string(text), got.Password) {
+			t.Errorf("the password is stored: %s\n%s", log, text)
 		}
 	}
-	calls := c.provider.Calls(customerMobile)
+	calls := env.provider.Calls(customerMobile)
 	if len(calls) != 2 || !calls[0].Applied || !calls[0].PasswordGiven || calls[0].Reference == calls[1].Reference {
-		t.Errorf("the provider was asked %+v; want two resets", calls)
+		t.Errorf("the provider got %+v; want two resets", calls)
 	}
-	if log := c.acts(); strings.Count(log, "web:asha") != 4 || !strings.Contains(log, calls[0].Reference) {
+	if log := env.auditLog(); strings.Count(log, "web:asha") != 4 || !strings.Contains(log, calls[0].Reference) {
 		t.Errorf("the log does not say who reset whose password: %s", log)
 	}
 }
 
-func TestAResetThatIsRefusedOrNotAnsweredSaysSo(t *testing.T) {
-	c := newCounter(t)
-	c.provider.Script(customerMobile, simulator.Reject, simulator.GatewayError, simulator.ResetApplied)
+func TestPasswords_ResetReturnsProviderOutcome(t *testing.T) {
+	env := newEnv(t)
+	env.provider.Script(customerMobile, simulator.Reject, simulator.GatewayError, simulator.ResetApplied)
 	for i, want := range []operation.Outcome{operation.Rejected, operation.Unknown, operation.Unknown, operation.Confirmed} {
-		got, err := c.passwords.Reset(t.Context(), "web:asha", c.operator, "100001", "")
-		if err != nil || got.Verdict != want {
-			t.Fatalf("reset %d = %s, %v; want %s", i+1, got.Verdict, err, want)
+		got, err := env.passwords.Reset(t.Context(), "web:asha", env.operator, "100001", "")
+		if err != nil || got.Outcome != want {
+			t.Fatalf("reset %d = %s, %v; want %s", i+1, got.Outcome, err, want)
 		}
 		if shown := got.Password != ""; shown == (want == operation.Rejected) {
 			t.Errorf("reset %d is %s, and its password is %q", i+1, want, got.Password)
 		}
 		if want == operation.Rejected && got.Message == "" {
-			t.Error("a rejection without a word for people")
+			t.Error("a rejection without a message")
 		}
 	}
 }
 
-func TestNobodyResetsThePasswordOfAnothersCustomer(t *testing.T) {
-	c := newCounter(t)
+func TestPasswords_ResetRefusesForeignSubscriber(t *testing.T) {
+	env := newEnv(t)
 	for _, wrong := range []struct {
 		what       string
 		operator   int64
 		subscriber string
 		password   string
 	}{
-		{"another operator", c.operator + 1, "100001", ""},
-		{"no such customer", c.operator, "999999", ""},
-		{"too short", c.operator, "100001", "short"},
-		{"too long", c.operator, "100001", strings.Repeat("x", 65)},
-		{"with a line break", c.operator, "100001", "two\nlines of it"},
+		{"another operator", env.operator + 1, "100001", ""},
+		{"no such customer", env.operator, "999999", ""},
+		{"too short", env.operator, "100001", "short"},
+		{"too long", env.operator, "100001", strings.Repeat("x", 65)},
+		{"with a line break", env.operator, "100001", "two\nlines of it"},
 	} {
-		got, err := c.passwords.Reset(t.Context(), "web:asha", wrong.operator, wrong.subscriber, wrong.password)
+		got, err := env.passwords.Reset(t.Context(), "web:asha", wrong.operator, wrong.subscriber, wrong.password)
 		refusal := new(admin.Refusal)
 		if !errors.As(err, &refusal) || got != (admin.NewPassword{}) {
 			t.Errorf("%s: %+v, %v; want a refusal", wrong.what, got, err)
@@ -154,66 +153,66 @@ func TestNobodyResetsThePasswordOfAnothersCustomer(t *testing.T) {
 			t.Errorf("%s: the refusal repeats the password: %v", wrong.what, err)
 		}
 	}
-	if calls := c.provider.Calls(""); len(calls) != 0 {
-		t.Errorf("the provider was asked %+v; want nothing", calls)
+	if calls := env.provider.Calls(""); len(calls) != 0 {
+		t.Errorf("the provider got %+v; want no calls", calls)
 	}
-	if strings.Contains(c.acts(), "password") {
-		t.Errorf("something was written down: %s", c.acts())
+	if strings.Contains(env.auditLog(), "password") {
+		t.Errorf("the audit log has an entry: %s", env.auditLog())
 	}
 }
 
-// Of clicks at once each is a reset of its own, carried out one after the other.
-func TestResetsOfOneCustomerTakeTurns(t *testing.T) {
-	c := newCounter(t)
-	watch := &watch{PasswordResetter: resetterOf(t, c)}
-	c.passwords = admin.NewPasswords(c.store, watch, func() time.Time { return noon })
+// Concurrent clicks are separate resets, carried out one after the other.
+func TestPasswords_ResetsOfOneCustomerAreSerial(t *testing.T) {
+	env := newEnv(t)
+	counting := &countingResetter{PasswordResetter: resetterOf(t, env)}
+	env.passwords = admin.NewPasswords(env.store, counting, func() time.Time { return noon })
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if got, err := c.passwords.Reset(t.Context(), "web:asha", c.operator, "100001", ""); err != nil || got.Verdict != operation.Confirmed {
+			if got, err := env.passwords.Reset(t.Context(), "web:asha", env.operator, "100001", ""); err != nil || got.Outcome != operation.Confirmed {
 				t.Errorf("Reset = %+v, %v", got, err)
 			}
 		})
 	}
 	all.Wait()
-	if watch.most != 1 || watch.asked != 8 {
-		t.Errorf("%d resets were asked for, up to %d at once; want 8, one at a time", watch.asked, watch.most)
+	if counting.peak != 1 || counting.calls != 8 {
+		t.Errorf("%d resets, up to %d at once; want 8, one at a time", counting.calls, counting.peak)
 	}
 }
 
-func resetterOf(t *testing.T, c *counter) operation.PasswordResetter {
-	server := httptest.NewServer(c.provider)
+func resetterOf(t *testing.T, env *testEnv) operation.PasswordResetter {
+	server := httptest.NewServer(env.provider)
 	t.Cleanup(server.Close)
-	way, err := gateway.New(gateway.Config{URL: server.URL, Timeout: 30 * time.Second})
+	client, err := gateway.New(gateway.Config{URL: server.URL, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(way.Close)
-	return way
+	t.Cleanup(client.Close)
+	return client
 }
 
-// watch counts how many resets a provider is asked for at once.
-type watch struct {
+// countingResetter counts a provider's resets, and how many run concurrently.
+type countingResetter struct {
 	operation.PasswordResetter
-	mu           sync.Mutex
-	inside, most int
-	asked        int
+	mu            sync.Mutex
+	running, peak int
+	calls         int
 }
 
-func (w *watch) ResetPassword(ctx context.Context, reset operation.PasswordReset) operation.Reply {
-	w.mu.Lock()
-	w.asked++
-	w.inside++
-	w.most = max(w.most, w.inside)
-	w.mu.Unlock()
-	answer := w.PasswordResetter.ResetPassword(ctx, reset)
-	w.mu.Lock()
-	w.inside--
-	w.mu.Unlock()
-	return answer
+func (c *countingResetter) ResetPassword(ctx context.Context, reset operation.PasswordReset) operation.Reply {
+	c.mu.Lock()
+	c.calls++
+	c.running++
+	c.peak = max(c.peak, c.running)
+	c.mu.Unlock()
+	reply := c.PasswordResetter.ResetPassword(ctx, reset)
+	c.mu.Lock()
+	c.running--
+	c.mu.Unlock()
+	return reply
 }
 
-func TestAResetShowsItsPasswordToNoLog(t *testing.T) {
+func TestPasswordReset_LogsNoPassword(t *testing.T) {
 	reset := operation.NewPasswordReset("100001", "hunter2 hunter2", noon)
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("reset", "what", reset)

@@ -9,43 +9,42 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// OwnerService is where an operator's owner manages the operator's own logins, ends its
-// keys and demands second factors. It acts on that one operator: staff logins and other
-// operators' logins and keys do not exist for it. While the operator is suspended, it
-// only reads.
+// OwnerService lets an operator's owner manage the operator's logins, revoke its keys and
+// require second factors. It is limited to that operator: staff logins and other operators'
+// logins and keys are not found. While the operator is suspended, it only reads.
 type OwnerService struct {
 	service    *Service
 	operatorID int64
 	ownerID    int64
 }
 
-// ForOwner is the service of an operator's owner.
-func (d *Service) ForOwner(owner login.Person) *OwnerService {
-	own := *d
-	own.within = owner.OperatorID
+// ForOwner returns the service for an operator's owner.
+func (s *Service) ForOwner(owner login.Person) *OwnerService {
+	own := *s
+	own.scope = owner.OperatorID
 	if owner.Realm != login.Operator || owner.Role != login.Owner || owner.OperatorID == 0 {
-		own.within = nobody
+		own.scope = noOperator
 	}
-	return &OwnerService{service: &own, operatorID: own.within, ownerID: owner.ID}
+	return &OwnerService{service: &own, operatorID: own.scope, ownerID: owner.ID}
 }
 
-// nobody is the id of no operator: whatever acts within it is refused.
-const nobody = -1
+// noOperator is the id of no operator: every action of this scope is refused.
+const noOperator = -1
 
-// Under is the service for the one act that a voucher names; see Service.Under.
-func (o *OwnerService) Under(voucher string) *OwnerService {
+// WithVoucher is Service.WithVoucher.
+func (o *OwnerService) WithVoucher(voucher string) *OwnerService {
 	bound := *o
-	bound.service = o.service.Under(voucher)
+	bound.service = o.service.WithVoucher(voucher)
 	return &bound
 }
 
-// Done is the act that was done under the service's voucher, if one was.
-func (o *OwnerService) Done(ctx context.Context) (act AuditEntry, found bool, err error) {
-	act, found, err = o.service.Done(ctx)
-	if act.OperatorID != o.operatorID {
+// Done is Service.Done, for entries of the operator.
+func (o *OwnerService) Done(ctx context.Context) (entry AuditEntry, found bool, err error) {
+	entry, found, err = o.service.Done(ctx)
+	if entry.OperatorID != o.operatorID {
 		return AuditEntry{}, false, err
 	}
-	return act, found, err
+	return entry, found, err
 }
 
 // Logins lists the operator's logins by their usernames, disabled ones included.
@@ -62,7 +61,7 @@ func (o *OwnerService) Login(ctx context.Context, id int64) (login.Person, error
 	return person, err
 }
 
-// CreateLogin makes a login of the operator; its password is made up and shown this once.
+// CreateLogin creates a login of the operator, with a generated password to be shown once.
 func (o *OwnerService) CreateLogin(ctx context.Context, username, name string, role login.Role) (login.Person, string, error) {
 	if !slices.Contains(login.Operator.Roles(), role) {
 		return login.Person{}, "", refuseOwnersRole(role)
@@ -75,8 +74,8 @@ func refuseOwnersRole(role login.Role) *Refusal {
 }
 
 // ChangeLogin changes the name or the role of one of the operator's logins, or disables
-// or enables it. An owner does not change their own role, nor disable themself; and an
-// operator keeps at least one enabled owner.
+// or enables it. Owners cannot change their own role or disable themselves, and an operator
+// keeps at least one enabled owner.
 func (o *OwnerService) ChangeLogin(ctx context.Context, id int64, change LoginChange) (login.Person, error) {
 	if change.Role != nil && !slices.Contains(login.Operator.Roles(), *change.Role) {
 		return login.Person{}, refuseOwnersRole(*change.Role)
@@ -98,13 +97,13 @@ func RefuseLastOwner(username string) *Refusal {
 	return Refuse("%s is the operator's last owner who can sign in: make somebody else an owner first", username)
 }
 
-// TakesOwner reports whether a change leaves an operator with one enabled owner less.
-func (c LoginChange) TakesOwner(p login.Person) bool {
+// RemovesOwner reports whether a change leaves an operator with one enabled owner less.
+func (c LoginChange) RemovesOwner(p login.Person) bool {
 	after := c.Apply(p)
 	return p.Role == login.Owner && !p.Disabled && (after.Role != login.Owner || after.Disabled)
 }
 
-// ResetPassword makes up a password for one of the operator's people, shown this once.
+// ResetPassword generates a password for one of the operator's people, to be shown once.
 func (o *OwnerService) ResetPassword(ctx context.Context, id int64) (login.Person, string, error) {
 	if id == o.ownerID {
 		return login.Person{}, "", Refuse("your own password is changed on your account's page")
@@ -115,7 +114,7 @@ func (o *OwnerService) ResetPassword(ctx context.Context, id int64) (login.Perso
 	return o.service.ResetPassword(ctx, id)
 }
 
-// ResetTOTP takes the second factor away from one of the operator's people who lost it.
+// ResetTOTP removes the second factors of one of the operator's people.
 func (o *OwnerService) ResetTOTP(ctx context.Context, id int64) (login.Person, error) {
 	if id == o.ownerID {
 		return login.Person{}, Refuse("your own second factor is replaced on your account's page")
@@ -135,7 +134,7 @@ func (o *OwnerService) Key(ctx context.Context, id int64) (access.Credential, er
 	return key, err
 }
 
-// RevokeKey ends one of the operator's keys at once, as Service.RevokeKey does.
+// RevokeKey is Service.RevokeKey, for the operator's keys.
 func (o *OwnerService) RevokeKey(ctx context.Context, id int64) error {
 	if _, err := o.Key(ctx, id); err != nil {
 		return err
@@ -148,8 +147,8 @@ func (o *OwnerService) Operator(ctx context.Context) (subscription.Operator, err
 	return o.service.Operator(ctx, o.operatorID)
 }
 
-// RequireSecondFactor demands a second factor of all the operator's people. Only staff
-// can take that back: whoever gets hold of an owner's session must not.
+// RequireSecondFactor requires a second factor of all the operator's people. Only staff
+// can undo that: a stolen owner session must not.
 func (o *OwnerService) RequireSecondFactor(ctx context.Context) (subscription.Operator, error) {
 	required := true
 	return o.service.ChangeOperator(ctx, o.operatorID, OperatorChange{SecondFactorRequired: &required})

@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// closingGrace is how long after its end a month can be closed. Nodes' clocks
-// differ a little, and nothing may be earned in a month that is closed.
+// closingGrace is how long after its end a month can first be closed. Nodes' clocks
+// differ a little, and a closed month must not earn any more.
 const closingGrace = 10 * time.Minute
 
 // Month is a calendar month in Indian time.
@@ -20,7 +20,7 @@ type Month struct {
 	Month time.Month
 }
 
-// MonthOf is the month that a moment lies in.
+// MonthOf returns the month of a moment.
 func MonthOf(t time.Time) Month {
 	t = t.In(subscription.IST)
 	return Month{t.Year(), t.Month()}
@@ -47,41 +47,40 @@ func (m Month) Ends() time.Time {
 	return time.Date(m.Year, m.Month+1, 1, 0, 0, 0, 0, subscription.IST).UTC()
 }
 
-// ClosedPeriod is a month of one operator whose commission is settled for good. A
-// commission belongs to the month in which it was earned, which is when its
-// operation succeeded.
+// ClosedPeriod is a month of one operator whose commission is final. A commission belongs
+// to the month in which its operation succeeded.
 type ClosedPeriod struct {
 	OperatorID int64
 	Month      Month
-	// Operations is how many earned something, Amount what they came to.
+	// Operations is how many earned a commission, Amount their sum.
 	Operations int64
 	Amount     money.Amount
 	ClosedBy   string
 	ClosedAt   time.Time
 }
 
-// ClosePeriod freezes the commission of a month that is over: of one operator, or
-// of all that are not closed yet if operatorID is zero. It cannot be undone.
-func (d *Service) ClosePeriod(ctx context.Context, month Month, operatorID int64) ([]ClosedPeriod, error) {
-	act := d.act(CommissionClose)
-	if opens := month.Ends().Add(closingGrace); act.At.Before(opens) {
+// ClosePeriod freezes the commission of a month that is over: of one operator or, if
+// operatorID is zero, of all that are not closed yet. It cannot be undone.
+func (s *Service) ClosePeriod(ctx context.Context, month Month, operatorID int64) ([]ClosedPeriod, error) {
+	action := s.newAction(CommissionClose)
+	if opens := month.Ends().Add(closingGrace); action.At.Before(opens) {
 		return nil, Refuse("%s can be closed from %s on, when it is over", month, opens.In(subscription.IST).Format("2006-01-02 15:04"))
 	}
-	return d.store.ClosePeriod(ctx, act, month, operatorID)
+	return s.store.ClosePeriod(ctx, action, month, operatorID)
 }
 
-// ClosedPeriods lists what was closed, the latest month first; of one operator, or
-// of all if zero.
-func (d *Service) ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error) {
-	return d.store.ClosedPeriods(ctx, operatorID)
+// ClosedPeriods lists closed months, the latest first; of one operator, or of all if
+// operatorID is zero.
+func (s *Service) ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error) {
+	return s.store.ClosedPeriods(ctx, operatorID)
 }
 
-// openNamed is how many open operations a refusal names.
+// openNamed is how many open operations a refusal lists.
 const openNamed = 10
 
-// RefuseOpen refuses to close a month because of operations that are still open,
-// and may yet earn something in it.
-func RefuseOpen(month Month, transactions []string) *Refusal {
+// RefuseOpenOperations refuses to close a month because of operations that are still open
+// and may yet earn a commission in it.
+func RefuseOpenOperations(month Month, transactions []string) *Refusal {
 	if n := len(transactions); n > openNamed {
 		return Refuse("%s cannot be closed while operations from before its end are open: %s and %d more; wait until they are settled, or settle them",
 			month, strings.Join(transactions[:openNamed], ", "), n-openNamed)
@@ -90,7 +89,8 @@ func RefuseOpen(month Month, transactions []string) *Refusal {
 		month, strings.Join(transactions, ", "))
 }
 
-// RefuseClosed refuses to close what was closed, or never was.
+// RefuseClosed refuses to close a month that is closed, or in which the operator had no
+// account.
 func RefuseClosed(month Month, operatorID int64) *Refusal {
 	if operatorID == 0 {
 		return Refuse("%s is closed for every operator there was", month)
@@ -98,7 +98,7 @@ func RefuseClosed(month Month, operatorID int64) *Refusal {
 	return Refuse("%s of operator %d is closed already, or over before its account was opened", month, operatorID)
 }
 
-// PeriodSubject names a closed month in the log.
+// PeriodSubject is a closed month's subject in the audit log.
 func PeriodSubject(p ClosedPeriod) string {
 	return fmt.Sprintf("commission %s of lco %d", p.Month, p.OperatorID)
 }

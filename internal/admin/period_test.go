@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func TestAMonthIsThatOfIndianTime(t *testing.T) {
+func TestMonth_IsIndianTime(t *testing.T) {
 	december := Month{2026, time.December}
 	ends := time.Date(2027, 1, 1, 0, 0, 0, 0, subscription.IST)
 	for moment, want := range map[time.Time]Month{

@@ -15,27 +15,27 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// mostMonths is the longest term that plans.max_months can be set to.
-const mostMonths = 120
+// maxPlanMonths is the upper bound of plans.max_months.
+const maxPlanMonths = 120
 
-// BoundTerms is the service that sets no plan to a longer term than that.
-func (d *Service) BoundTerms(months int) *Service {
-	bound := *d
+// WithMaxPlanMonths returns a copy of the service that sets no plan to a longer term.
+func (s *Service) WithMaxPlanMonths(months int) *Service {
+	bound := *s
 	bound.maxMonths = months
 	return &bound
 }
 
 // checkPlan refuses an invalid plan, from the command line, too.
-func (d *Service) checkPlan(ctx context.Context, plan subscription.Plan) error {
+func (s *Service) checkPlan(ctx context.Context, plan subscription.Plan) error {
 	for _, text := range []struct {
-		name        Term
-		value       string
-		least, most int
+		name           Term
+		value          string
+		minLen, maxLen int
 	}{
 		{Term("plan's id"), plan.ID, 1, 100}, {Term("plan's name"), plan.Name, 1, 100},
 		{Term("plan's description"), plan.Description, 0, 500}, {Term("plan's main component"), plan.Main, 1, 100},
 	} {
-		if err := checkText(text.name, text.value, text.least, text.most); err != nil {
+		if err := checkText(text.name, text.value, text.minLen, text.maxLen); err != nil {
 			return err
 		}
 	}
@@ -49,29 +49,29 @@ func (d *Service) checkPlan(ctx context.Context, plan subscription.Plan) error {
 	case plan.Type == subscription.Standard && plan.Addon != "":
 		return Refuse("a standard plan has no add-on: drop it, or make the plan a combo")
 	}
-	return d.checkTerm(ctx, plan)
+	return s.checkTerm(ctx, plan)
 }
 
 // checkTerm refuses a term beyond plans.max_months. A plan that is on sale with a
 // longer one keeps it, and can be changed otherwise.
-func (d *Service) checkTerm(ctx context.Context, plan subscription.Plan) error {
-	most := cmp.Or(d.maxMonths, mostMonths)
-	if plan.Months >= 1 && plan.Months <= most {
+func (s *Service) checkTerm(ctx context.Context, plan subscription.Plan) error {
+	limit := cmp.Or(s.maxMonths, maxPlanMonths)
+	if plan.Months >= 1 && plan.Months <= limit {
 		return nil
 	}
-	plans, err := d.store.AllPlans(ctx)
+	plans, err := s.store.AllPlans(ctx)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(plans, func(p subscription.Plan) bool { return p.ID == plan.ID && !p.Retired && p.Months == plan.Months }) {
 		return nil
 	}
-	return Refuse("a duration of %d months is outside 1 to %d (plans.max_months)", plan.Months, most)
+	return Refuse("a duration of %d months is outside 1 to %d (plans.max_months)", plan.Months, limit)
 }
 
-// PlanApprovalNeeded is why a plan is not made or changed by one person alone.
+// PlanApprovalNeeded is why a plan cannot be created or changed without approval.
 type PlanApprovalNeeded struct {
-	// Was is the plan as it is now; its version is zero if there is none.
+	// Was is the plan as it is now; its version is zero if it is new.
 	Was subscription.Plan
 	*Refusal
 }
@@ -84,44 +84,44 @@ type PlanComparison struct {
 	Versions []subscription.Plan
 	// Approved is when a change of the plan was last approved; zero if none was.
 	Approved time.Time
-	// Staff says whether a second person could approve a new plan that there is nothing
-	// to compare with; zero where the plan is not new.
+	// Staff says whether anybody could approve a new plan that there is nothing to compare
+	// with; zero where the plan is not new.
 	Staff StaffAccess
 }
 
-// SetsPlanAlone returns a *PlanApprovalNeeded if the actor may not set a plan alone.
-// A store asks in the transaction that sets it, and gives it the plan as it was, which
-// has version zero if it was not there, and what there was to compare with.
-func (a StaffAction) SetsPlanAlone(was, plan subscription.Plan, with PlanComparison) error {
+// CheckPlanChange returns a *PlanApprovalNeeded if the actor may not set a plan without
+// approval. A store calls it in the transaction that sets the plan. was is the plan before
+// the change; its version is zero if the plan is new.
+func (a StaffAction) CheckPlanChange(was, plan subscription.Plan, with PlanComparison) error {
 	if a.limits == nil {
 		return nil
 	}
-	if why := a.limits.secondForPlan(a.Actor, was, plan, with, a.At); why != nil {
+	if why := a.limits.planNeedsApproval(a.Actor, was, plan, with, a.At); why != nil {
 		return &PlanApprovalNeeded{Was: was, Refusal: why}
 	}
 	return nil
 }
 
-// PlanSecond returns why the actor would need a second person to set a plan now; nil
-// if they would not.
-func (d *Service) PlanSecond(ctx context.Context, was, plan subscription.Plan) (*Refusal, error) {
-	with, err := d.store.PlanComparison(ctx, plan.ID)
-	if err != nil || !d.limited {
+// PlanNeedsApproval returns why the actor would need approval to set a plan now; nil if
+// they would not.
+func (s *Service) PlanNeedsApproval(ctx context.Context, was, plan subscription.Plan) (*Refusal, error) {
+	with, err := s.store.PlanComparison(ctx, plan.ID)
+	if err != nil || !s.limited {
 		return nil, err
 	}
-	return d.limits.secondForPlan(d.actor, was, plan, with, d.now()), nil
+	return s.limits.planNeedsApproval(s.actor, was, plan, with, s.now()), nil
 }
 
-// secondForPlan returns why a plan of an actor's takes a second person; nil if it does not.
+// planNeedsApproval returns why an actor's change of a plan needs approval; nil if it does
+// not.
 //
-// Prices are compared with those of now and with those at the beginning of the
-// window: several small changes within it count together, and so does a plan that
-// was retired, or made, to be compared with. A new plan is compared with those of the
-// same components, which were retired long ago if none is on sale, or else with those
-// of its main component alone. Where no plan ever had its main component, its price takes
-// a second person if there is one: otherwise nobody could make the first plans in the
-// console.
-func (l Limits) secondForPlan(actor string, was, plan subscription.Plan, with PlanComparison, now time.Time) *Refusal {
+// Prices are compared with those of now and with those at the beginning of the window:
+// several small changes within it add up, and a plan that was retired or created within it
+// cannot change the comparison. A new plan is compared with plans of the same components
+// (retired ones, if none is on sale), or else with those of its main component alone. Where
+// no plan ever had its main component, its price needs approval if anybody can approve it:
+// otherwise the first plans could not be created in the console.
+func (l Limits) planNeedsApproval(actor string, was, plan subscription.Plan, with PlanComparison, now time.Time) *Refusal {
 	begins := now.Add(-l.Window)
 	histories := map[string][]subscription.Plan{}
 	for _, version := range with.Versions {
@@ -139,7 +139,7 @@ func (l Limits) secondForPlan(actor string, was, plan subscription.Plan, with Pl
 		if earlier, found := inForce(histories[plan.ID], since); found {
 			base = earlier
 		} else if own := histories[plan.ID]; len(own) > 0 {
-			base = own[0] // it was made within the window
+			base = own[0] // it was created within the window
 		}
 		for _, before := range []subscription.Plan{was, base} {
 			if plan.Price != was.Price && l.differs(before.Price, plan.Price) {
@@ -186,27 +186,27 @@ func (l Limits) secondForPlan(actor string, was, plan subscription.Plan, with Pl
 		return Refuse("plan %s would have the main component of plan %s, and there is no price to compare it with: propose it, and let somebody else approve it",
 			plan.ID, latest[i].ID)
 	}
-	if was.Version == 0 && with.Staff.SecondPerson(actor, 0) {
+	if was.Version == 0 && with.Staff.HasApprover(actor, 0) {
 		return Refuse("plan %s would be the first of main component %s, and there is no price to compare it with: propose it, and let somebody else approve it",
 			plan.ID, plan.Main)
 	}
 	return nil
 }
 
-// cheapest is the plan that costs least a month, of those that are alike.
-func cheapest(others []subscription.Plan, alike func(subscription.Plan) bool) (least subscription.Plan, found bool) {
+// cheapest returns the plan with the lowest monthly price, of those that are alike.
+func cheapest(others []subscription.Plan, alike func(subscription.Plan) bool) (lowest subscription.Plan, found bool) {
 	for _, other := range others {
 		if !alike(other) {
 			continue
 		}
-		if !found || product(other.Price.Paise(), least.Months).Cmp(product(least.Price.Paise(), other.Months)) < 0 {
-			least, found = other, true
+		if !found || product(other.Price.Paise(), lowest.Months).Cmp(product(lowest.Price.Paise(), other.Months)) < 0 {
+			lowest, found = other, true
 		}
 	}
-	return least, found
+	return lowest, found
 }
 
-// inForce is the version of a plan that was in force at a moment.
+// inForce returns the version of a plan that was in force at a moment.
 func inForce(versions []subscription.Plan, at time.Time) (version subscription.Plan, found bool) {
 	for _, v := range versions {
 		if !v.UpdatedAt.After(at) {
@@ -225,20 +225,19 @@ func (l Limits) differs(from, to money.Amount) bool {
 	return product(change.Paise(), 100).Cmp(product(from.Paise(), l.PriceChange)) > 0
 }
 
-// undercuts reports whether a plan costs more than PriceChange percent less a month
-// than another.
+// undercuts reports whether a plan's monthly price is more than PriceChange percent below
+// another's.
 func (l Limits) undercuts(plan, other subscription.Plan) bool {
 	return product(plan.Price.Paise(), 100*other.Months).Cmp(product(other.Price.Paise(), (100-l.PriceChange)*plan.Months)) < 0
 }
 
 func product(a int64, b int) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(int64(b))) }
 
-// PlanChange is what a proposal wants of a plan.
+// PlanChange is a proposed change of a plan.
 type PlanChange struct {
-	// Was is the plan that the difference was shown from; its version is zero for a
-	// plan that was not there.
+	// Was is the plan when the change was proposed; its version is zero for a new plan.
 	Was subscription.Plan
-	// Plan is what it is to be.
+	// Plan is the new state.
 	Plan subscription.Plan
 }
 
@@ -272,7 +271,7 @@ func (p planJSON) plan() subscription.Plan {
 	}
 }
 
-// PlanChange reads what a proposal of kind plan wants.
+// PlanChange reads the change of a proposal of kind plan.
 func (p Proposal) PlanChange() (PlanChange, error) {
 	var change planChangeJSON
 	if err := json.Unmarshal([]byte(p.Change), &change); err != nil {
@@ -281,55 +280,55 @@ func (p Proposal) PlanChange() (PlanChange, error) {
 	return PlanChange{Was: change.Was.plan(), Plan: change.Plan.plan()}, nil
 }
 
-// planSubject is a plan as proposals and the log of staff actions name it.
+// planSubject is a plan's subject in proposals and the audit log.
 func planSubject(id string) string { return "plan " + id }
 
-// SetPlan makes a plan, or changes the one with that id. The new price holds
-// from the next reservation on, on every node.
-func (d *Service) SetPlan(ctx context.Context, plan subscription.Plan) (subscription.Plan, error) {
-	if err := d.checkPlan(ctx, plan); err != nil {
+// SetPlan creates a plan, or changes the one with that id. The new price applies from the
+// next reservation on, on every node.
+func (s *Service) SetPlan(ctx context.Context, plan subscription.Plan) (subscription.Plan, error) {
+	if err := s.checkPlan(ctx, plan); err != nil {
 		return plan, err
 	}
-	plan.UpdatedAt = d.now()
-	return d.store.SetPlan(ctx, d.act(PlanSet), plan)
+	plan.UpdatedAt = s.now()
+	return s.store.SetPlan(ctx, s.newAction(PlanSet), plan)
 }
 
-// SubmitPlan makes or changes a plan, or proposes to where that takes a second person.
-func (d *Service) SubmitPlan(ctx context.Context, plan subscription.Plan) (Outcome, error) {
-	set, err := d.SetPlan(ctx, plan)
-	var second *PlanApprovalNeeded
-	if !errors.As(err, &second) {
-		return Outcome{Plan: set}, err
+// SubmitPlan creates or changes a plan, or proposes it where that needs approval.
+func (s *Service) SubmitPlan(ctx context.Context, plan subscription.Plan) (ActionResult, error) {
+	set, err := s.SetPlan(ctx, plan)
+	var needed *PlanApprovalNeeded
+	if !errors.As(err, &needed) {
+		return ActionResult{Plan: set}, err
 	}
-	plan.Version, plan.Retired = second.Was.Version, false
-	change, err := json.Marshal(planChangeJSON{Was: planToJSON(second.Was), Plan: planToJSON(plan)})
+	plan.Version, plan.Retired = needed.Was.Version, false
+	change, err := json.Marshal(planChangeJSON{Was: planToJSON(needed.Was), Plan: planToJSON(plan)})
 	if err != nil {
-		return Outcome{}, fmt.Errorf("write the proposal: %w", err)
+		return ActionResult{}, fmt.Errorf("write the proposal: %w", err)
 	}
-	return d.propose(ctx, Proposal{Kind: ProposedPlan, Subject: planSubject(plan.ID), Change: string(change)})
+	return s.propose(ctx, Proposal{Kind: ProposedPlan, Subject: planSubject(plan.ID), Change: string(change)})
 }
 
-// approvedPlan is what an approved proposal makes of a plan: what it wants, with the
-// version that it was shown from.
-func (d *Service) approvedPlan(ctx context.Context, p Proposal, act StaffAction) (subscription.Plan, error) {
+// approvedPlan returns the new state of a plan by an approved proposal, with the version
+// that it was proposed from.
+func (s *Service) approvedPlan(ctx context.Context, p Proposal, action StaffAction) (subscription.Plan, error) {
 	change, err := p.PlanChange()
 	if err != nil {
 		return subscription.Plan{}, err
 	}
 	plan := change.Plan
-	plan.Version, plan.UpdatedAt = change.Was.Version, act.At
-	return plan, d.checkPlan(ctx, plan)
+	plan.Version, plan.UpdatedAt = change.Was.Version, action.At
+	return plan, s.checkPlan(ctx, plan)
 }
 
-// RefusePlanMoved refuses to approve a change of a plan that is no longer what the
-// change was proposed from.
-func RefusePlanMoved(id string) *Refusal {
+// RefusePlanChanged refuses to approve a change of a plan that has changed since the
+// proposal was made.
+func RefusePlanChanged(id string) *Refusal {
 	return Refuse("plan %s was changed meanwhile: decline the proposal, and propose it again", id)
 }
 
-// OpenPlanProposal finds the proposal that waits for a plan.
-func (d *Service) OpenPlanProposal(ctx context.Context, planID string) (p Proposal, found bool, err error) {
-	open, err := d.Proposals(ctx, ProposalFilter{Open: true, Most: openPlanProposals})
+// OpenPlanProposal finds the open proposal to change a plan.
+func (s *Service) OpenPlanProposal(ctx context.Context, planID string) (p Proposal, found bool, err error) {
+	open, err := s.Proposals(ctx, ProposalFilter{Open: true, Limit: openPlanProposals})
 	for _, p := range open {
 		if p.Kind == ProposedPlan && p.Subject == planSubject(planID) {
 			return p, true, err
@@ -338,5 +337,5 @@ func (d *Service) OpenPlanProposal(ctx context.Context, planID string) (p Propos
 	return p, false, err
 }
 
-// openPlanProposals bounds a search through what is open, which is little.
+// openPlanProposals bounds a search through the open proposals, of which there are few.
 const openPlanProposals = 1000

@@ -11,11 +11,11 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// ProposalLife is how long a proposal waits for its second person. After that
-// nobody remembers well enough what was agreed to; it has to be made again.
-const ProposalLife = 24 * time.Hour
+// ProposalLifetime is how long a proposal waits for approval. After that it lapses and
+// has to be made again, so that nothing is approved whose circumstances are forgotten.
+const ProposalLifetime = 24 * time.Hour
 
-// ProposalKind is what a proposal wants done.
+// ProposalKind is the kind of change that is proposed.
 type ProposalKind string
 
 // What can be proposed.
@@ -31,8 +31,8 @@ const (
 	ProposedTOTP     ProposalKind = "totp"
 )
 
-// Action is the staff action that a proposal of this kind comes to. Who makes or
-// approves the proposal must have the right to it.
+// Action is the staff action that a proposal of this kind carries out. Its maker and its
+// approver must both have the right to it.
 func (k ProposalKind) Action() Action {
 	return map[ProposalKind]Action{
 		ProposedTopUp: WalletTopUp, ProposedAdjustment: WalletAdjust, ProposedSettlement: ReviewSettle, ProposedPlan: PlanSet,
@@ -40,10 +40,10 @@ func (k ProposalKind) Action() Action {
 	}[k]
 }
 
-// ProposalStatus is what became of a proposal.
+// ProposalStatus is the status of a proposal.
 type ProposalStatus string
 
-// An open proposal goes to one of the others, and stays there.
+// All but ProposalOpen are final.
 const (
 	ProposalOpen      ProposalStatus = "open"
 	ProposalApproved  ProposalStatus = "approved"
@@ -52,39 +52,39 @@ const (
 	ProposalLapsed    ProposalStatus = "lapsed"
 )
 
-// Proposal is something that one person wants done and another has to agree to.
+// Proposal is a staff action that one person proposes and another has to approve.
 type Proposal struct {
 	ID         int64
 	Kind       ProposalKind
 	OperatorID int64
-	// Amount is what is moved; of a settlement, what its operation costs.
+	// Amount is the amount moved; for a settlement, the operation's price.
 	Amount money.Amount
-	// Reference is a top-up's.
+	// Reference is the reference of a top-up.
 	Reference string
-	// TransactionID and Confirm are a settlement's.
+	// TransactionID and Confirm belong to a settlement.
 	TransactionID string
 	Confirm       bool
 	// Subject is what a proposal that moves no money changes, such as plan FAMILY-1;
-	// empty for one that does. Change is what it wants, as JSON. OperatorID is 0 where
-	// the subject is no operator's.
+	// empty for one that moves money. Change is the new state, as JSON. OperatorID is 0
+	// where the subject belongs to no operator.
 	Subject, Change string
-	// Reason is why the maker wants it; a top-up has its reference instead.
+	// Reason is the maker's; a top-up has its reference instead.
 	Reason string
 
 	Maker  string
 	MadeAt time.Time
 
 	Status ProposalStatus
-	// Checker decided it: who approved, declined or, being the maker, withdrew it.
+	// Checker is who approved or declined it, or the maker who withdrew it.
 	Checker   string
 	DecidedAt time.Time
 	// Answer is why it was declined or withdrawn.
 	Answer string
 }
 
-// Matter is what the proposal is about: of one operator, one matter waits for a
-// decision once. A top-up's reference does so across all operators.
-func (p Proposal) Matter() string {
+// UniqueKey identifies what is proposed: an operator has at most one open proposal of a
+// key. A top-up's is unique across all operators.
+func (p Proposal) UniqueKey() string {
 	switch p.Kind {
 	case ProposedTopUp:
 		return "topup " + NormaliseReference(p.Reference)
@@ -96,19 +96,19 @@ func (p Proposal) Matter() string {
 	return string(p.Kind) + " " + p.Subject
 }
 
-// Same reports whether another proposal of the same matter wants the same.
+// Same reports whether another proposal would do the same.
 func (p Proposal) Same(q Proposal) bool {
-	return p.Matter() == q.Matter() && p.OperatorID == q.OperatorID && p.Amount == q.Amount && p.Confirm == q.Confirm && p.Change == q.Change
+	return p.UniqueKey() == q.UniqueKey() && p.OperatorID == q.OperatorID && p.Amount == q.Amount && p.Confirm == q.Confirm && p.Change == q.Change
 }
 
-// Lapses is when the proposal can no longer be approved.
-func (p Proposal) Lapses() time.Time { return p.MadeAt.Add(ProposalLife) }
+// LapsesAt is from when on the proposal can no longer be approved.
+func (p Proposal) LapsesAt() time.Time { return p.MadeAt.Add(ProposalLifetime) }
 
-// At is the proposal as it stands at a moment: one that nobody decided in time has
-// lapsed, whether or not that was written down.
+// At returns the proposal as of a moment: one that was not decided in time has lapsed,
+// whether or not the store says so.
 func (p Proposal) At(now time.Time) Proposal {
-	if p.Status == ProposalOpen && !now.Before(p.Lapses()) {
-		p.Status, p.DecidedAt = ProposalLapsed, p.Lapses()
+	if p.Status == ProposalOpen && !now.Before(p.LapsesAt()) {
+		p.Status, p.DecidedAt = ProposalLapsed, p.LapsesAt()
 	}
 	return p
 }
@@ -116,203 +116,201 @@ func (p Proposal) At(now time.Time) Proposal {
 // LapsedWithMaker reports whether the proposal lapsed before its time, because its
 // maker's login was disabled or lost the right to make it.
 func (p Proposal) LapsedWithMaker() bool {
-	return p.Status == ProposalLapsed && p.DecidedAt.Before(p.Lapses())
+	return p.Status == ProposalLapsed && p.DecidedAt.Before(p.LapsesAt())
 }
 
-// Approval is a second person's yes, with what is carried out because of it.
+// Approval is an approval of a proposal, with what is carried out.
 type Approval struct {
-	Act      StaffAction
+	Action   StaffAction
 	Proposal Proposal
-	// CarryOut is the act that was proposed, which is now the checker's own.
+	// CarryOut is the action that was proposed; the checker is its actor.
 	CarryOut StaffAction
-	// Settlement is what a settlement comes to.
+	// Settlement is for a proposed settlement.
 	Settlement operation.Settlement
-	// Account is the login that a proposal to create one comes to, and PasswordHash what
-	// a proposal to reset a password does. The password is made up at the approval.
+	// Account is for a proposal to create a login, PasswordHash for one to reset a
+	// password. The password is generated at the approval.
 	Account      login.Account
 	PasswordHash string
 	// NewLoginWait is Limits.NewLoginWait.
 	NewLoginWait time.Duration
-	// Plan is what a plan is changed to, with the version that it must still have.
+	// Plan is the new state of a plan, with the version that it must still have.
 	Plan subscription.Plan
 }
 
-// Outcome is what came of a wish to move money: it was done, or it waits.
-type Outcome struct {
-	// Proposal is what waits for a second person, or was approved by one; its ID is
-	// zero where none was needed.
+// ActionResult is the result of a submitted or approved action: it was done, or proposed.
+type ActionResult struct {
+	// Proposal is the proposal that was made or approved; its ID is zero where no approval
+	// was needed.
 	Proposal Proposal
 	// Already: it had been done, or proposed, before, and nothing has changed now.
 	Already bool
-	// Why a second person is needed to move money; nil where none was.
+	// Why is why an amount needs approval; nil where it does not.
 	Why *ApprovalNeeded
-	// What it left behind, where it was done: of a top-up or an adjustment the
-	// wallet, of a settlement the operation, of a plan the plan, of an action on a login
-	// the person.
+	// The new state, where the action was done: the wallet after a top-up or an
+	// adjustment, the operation after a settlement, the plan, or the login's person.
 	Wallet    subscription.Wallet
 	Operation operation.Operation
 	Plan      subscription.Plan
 	Person    login.Person
-	// Password is one that was made up for the person, shown this once.
+	// Password is one that was generated for the person, to be shown once.
 	Password string
 }
 
-// Waits reports whether nothing has been done yet.
-func (o Outcome) Waits() bool { return o.Proposal.Status == ProposalOpen }
+// Waits reports whether the action waits for approval.
+func (o ActionResult) Waits() bool { return o.Proposal.Status == ProposalOpen }
 
-// SubmitTopUp tops a wallet up, or proposes to where that takes a second person.
-func (d *Service) SubmitTopUp(ctx context.Context, topUp TopUp) (Outcome, error) {
+// SubmitTopUp tops a wallet up, or proposes it where that needs approval.
+func (s *Service) SubmitTopUp(ctx context.Context, topUp TopUp) (ActionResult, error) {
 	topUp, err := checkTopUp(topUp)
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
 	wanted := Proposal{Kind: ProposedTopUp, OperatorID: topUp.OperatorID, Amount: topUp.Amount, Reference: topUp.Reference}
-	if why := d.tooMuch(topUp.Amount); why != nil {
-		return d.proposeBecause(ctx, why, wanted)
+	if why := s.aboveLimit(topUp.Amount); why != nil {
+		return s.proposeBecause(ctx, why, wanted)
 	}
-	wallet, credited, err := d.TopUp(ctx, topUp)
-	if why := secondNeeded(err); why != nil {
-		return d.proposeBecause(ctx, why, wanted)
+	wallet, credited, err := s.TopUp(ctx, topUp)
+	if why := asApprovalNeeded(err); why != nil {
+		return s.proposeBecause(ctx, why, wanted)
 	}
-	return Outcome{Wallet: wallet, Already: !credited}, err
+	return ActionResult{Wallet: wallet, Already: !credited}, err
 }
 
-// SubmitAdjustment corrects a wallet, or proposes to where that takes a second
-// person.
-func (d *Service) SubmitAdjustment(ctx context.Context, operatorID int64, amount money.Amount, reason string) (Outcome, error) {
-	act, err := d.reasoned(WalletAdjust, reason)
+// SubmitAdjustment corrects a wallet, or proposes it where that needs approval.
+func (s *Service) SubmitAdjustment(ctx context.Context, operatorID int64, amount money.Amount, reason string) (ActionResult, error) {
+	action, err := s.newReasonedAction(WalletAdjust, reason)
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
-	wanted := Proposal{Kind: ProposedAdjustment, OperatorID: operatorID, Amount: amount, Reason: act.Reason}
-	if why := d.tooMuch(amount); why != nil {
-		return d.proposeBecause(ctx, why, wanted)
+	wanted := Proposal{Kind: ProposedAdjustment, OperatorID: operatorID, Amount: amount, Reason: action.Reason}
+	if why := s.aboveLimit(amount); why != nil {
+		return s.proposeBecause(ctx, why, wanted)
 	}
-	wallet, err := d.Adjust(ctx, operatorID, amount, reason)
-	if why := secondNeeded(err); why != nil {
-		return d.proposeBecause(ctx, why, wanted)
+	wallet, err := s.Adjust(ctx, operatorID, amount, reason)
+	if why := asApprovalNeeded(err); why != nil {
+		return s.proposeBecause(ctx, why, wanted)
 	}
-	return Outcome{Wallet: wallet}, err
+	return ActionResult{Wallet: wallet}, err
 }
 
-// SubmitSettlement decides an operation in review, or proposes to where its amount
-// takes a second person.
-func (d *Service) SubmitSettlement(ctx context.Context, transactionID string, confirm bool, reason string) (Outcome, error) {
-	act, err := d.reasoned(ReviewSettle, reason)
+// SubmitSettlement decides an operation in review, or proposes it where its amount needs
+// approval.
+func (s *Service) SubmitSettlement(ctx context.Context, transactionID string, confirm bool, reason string) (ActionResult, error) {
+	action, err := s.newReasonedAction(ReviewSettle, reason)
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
-	op, err := d.store.OperationHistory(ctx, transactionID)
+	op, err := s.store.OperationHistory(ctx, transactionID)
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
 	wanted := Proposal{
-		Kind: ProposedSettlement, OperatorID: op.OperatorID, Amount: op.Amount, TransactionID: op.ID, Confirm: confirm, Reason: act.Reason,
+		Kind: ProposedSettlement, OperatorID: op.OperatorID, Amount: op.Amount, TransactionID: op.ID, Confirm: confirm, Reason: action.Reason,
 	}
-	if why := d.tooMuch(op.Amount); why != nil {
-		return d.proposeBecause(ctx, why, wanted)
+	if why := s.aboveLimit(op.Amount); why != nil {
+		return s.proposeBecause(ctx, why, wanted)
 	}
-	settled, err := d.SettleReview(ctx, transactionID, confirm, reason)
-	if why := secondNeeded(err); why != nil {
-		return d.proposeBecause(ctx, why, wanted)
+	settled, err := s.SettleReview(ctx, transactionID, confirm, reason)
+	if why := asApprovalNeeded(err); why != nil {
+		return s.proposeBecause(ctx, why, wanted)
 	}
-	return Outcome{Operation: settled}, err
+	return ActionResult{Operation: settled}, err
 }
 
-// proposeBecause proposes to move an amount, and says why that is necessary.
-func (d *Service) proposeBecause(ctx context.Context, why *ApprovalNeeded, p Proposal) (Outcome, error) {
-	outcome, err := d.propose(ctx, p)
+// proposeBecause proposes to move an amount, and returns why it needs approval.
+func (s *Service) proposeBecause(ctx context.Context, why *ApprovalNeeded, p Proposal) (ActionResult, error) {
+	outcome, err := s.propose(ctx, p)
 	outcome.Why = why
 	return outcome, err
 }
 
-func (d *Service) propose(ctx context.Context, p Proposal) (Outcome, error) {
-	if err := d.permit(p.Kind.Action()); err != nil {
-		return Outcome{}, err
+func (s *Service) propose(ctx context.Context, p Proposal) (ActionResult, error) {
+	if err := s.permit(p.Kind.Action()); err != nil {
+		return ActionResult{}, err
 	}
-	act := d.act(ProposalMake)
+	action := s.newAction(ProposalMake)
 	if p.Reason != "" {
-		act.Reason = p.Reason
+		action.Reason = p.Reason
 	}
-	p.Status, p.Maker, p.MadeAt = ProposalOpen, act.Actor, act.At
-	kept, known, err := d.store.Propose(ctx, act, p)
-	return Outcome{Proposal: kept, Already: known}, err
+	p.Status, p.Maker, p.MadeAt = ProposalOpen, action.Actor, action.At
+	stored, known, err := s.store.Propose(ctx, action, p)
+	return ActionResult{Proposal: stored, Already: known}, err
 }
 
-// Approve agrees to another person's proposal, which is carried out with that.
-func (d *Service) Approve(ctx context.Context, id int64) (Outcome, error) {
-	p, err := d.openProposal(ctx, id)
+// Approve approves another person's proposal and carries it out.
+func (s *Service) Approve(ctx context.Context, id int64) (ActionResult, error) {
+	p, err := s.openProposal(ctx, id)
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
-	if p.Maker == d.actor {
-		return Outcome{}, Refuse("proposal %d is your own: somebody else has to approve it", id)
+	if p.Maker == s.actor {
+		return ActionResult{}, Refuse("proposal %d is your own: somebody else has to approve it", id)
 	}
-	approval := Approval{Act: d.act(ProposalApprove), Proposal: p, CarryOut: d.act(p.Kind.Action()), NewLoginWait: d.limits.NewLoginWait}
-	// One moment for both: the books and the log say the same.
-	approval.CarryOut.At, approval.CarryOut.Reason, approval.CarryOut.Voucher = approval.Act.At, p.Reason, ""
+	approval := Approval{Action: s.newAction(ProposalApprove), Proposal: p, CarryOut: s.newAction(p.Kind.Action()), NewLoginWait: s.limits.NewLoginWait}
+	// Both have one timestamp, so that the books and the audit log agree.
+	approval.CarryOut.At, approval.CarryOut.Reason, approval.CarryOut.Voucher = approval.Action.At, p.Reason, ""
 	if p.Kind == ProposedSettlement {
 		approval.Settlement = settlementBy(approval.CarryOut, p.TransactionID, p.Confirm)
 	}
 	if p.Kind == ProposedPlan {
-		if approval.Plan, err = d.approvedPlan(ctx, p, approval.CarryOut); err != nil {
-			return Outcome{}, err
+		if approval.Plan, err = s.approvedPlan(ctx, p, approval.CarryOut); err != nil {
+			return ActionResult{}, err
 		}
 	}
-	password, err := approval.makeUpPassword(ctx)
+	password, err := approval.generatePassword(ctx)
 	if err != nil {
-		return Outcome{}, err
+		return ActionResult{}, err
 	}
-	outcome, err := d.store.ApproveProposal(ctx, approval)
+	outcome, err := s.store.ApproveProposal(ctx, approval)
 	if err == nil {
 		outcome.Password = password
 	}
 	return outcome, err
 }
 
-// Decline refuses another person's proposal, for a reason that is kept.
-func (d *Service) Decline(ctx context.Context, id int64, reason string) (Proposal, error) {
-	act, err := d.reasoned(ProposalDecline, reason)
+// Decline refuses another person's proposal, for a recorded reason.
+func (s *Service) Decline(ctx context.Context, id int64, reason string) (Proposal, error) {
+	action, err := s.newReasonedAction(ProposalDecline, reason)
 	if err != nil {
 		return Proposal{}, err
 	}
-	p, err := d.openProposal(ctx, id)
+	p, err := s.openProposal(ctx, id)
 	if err != nil {
 		return p, err
 	}
-	if p.Maker == d.actor {
+	if p.Maker == s.actor {
 		return p, Refuse("proposal %d is your own: withdraw it instead", id)
 	}
-	return d.store.DismissProposal(ctx, act, id, ProposalDeclined)
+	return s.store.DismissProposal(ctx, action, id, ProposalDeclined)
 }
 
 // Withdraw takes one's own proposal back.
-func (d *Service) Withdraw(ctx context.Context, id int64, reason string) (Proposal, error) {
-	act, err := d.reasoned(ProposalWithdraw, reason)
+func (s *Service) Withdraw(ctx context.Context, id int64, reason string) (Proposal, error) {
+	action, err := s.newReasonedAction(ProposalWithdraw, reason)
 	if err != nil {
 		return Proposal{}, err
 	}
-	p, err := d.openProposal(ctx, id)
+	p, err := s.openProposal(ctx, id)
 	if err != nil {
 		return p, err
 	}
-	if p.Maker != d.actor {
+	if p.Maker != s.actor {
 		return p, Refuse("proposal %d is %s's: decline it instead", id, p.Maker)
 	}
-	return d.store.DismissProposal(ctx, act, id, ProposalWithdrawn)
+	return s.store.DismissProposal(ctx, action, id, ProposalWithdrawn)
 }
 
 // openProposal reads a proposal that can still be decided.
-func (d *Service) openProposal(ctx context.Context, id int64) (Proposal, error) {
-	p, err := d.store.Proposal(ctx, id)
+func (s *Service) openProposal(ctx context.Context, id int64) (Proposal, error) {
+	p, err := s.store.Proposal(ctx, id)
 	if err != nil {
 		return p, err
 	}
-	return p, p.At(d.now()).Decidable()
+	return p, p.At(s.now()).CheckOpen()
 }
 
-// Decidable refuses a proposal that is no longer open.
-func (p Proposal) Decidable() error {
+// CheckOpen refuses a proposal that is no longer open.
+func (p Proposal) CheckOpen() error {
 	switch p.Status {
 	case ProposalOpen:
 		return nil
@@ -320,25 +318,24 @@ func (p Proposal) Decidable() error {
 		if p.LapsedWithMaker() {
 			return refuseMaker(p)
 		}
-		return Refuse("proposal %d lapsed, because nobody decided it within %d hours: make it again", p.ID, int(ProposalLife.Hours()))
+		return Refuse("proposal %d lapsed, because nobody decided it within %d hours: make it again", p.ID, int(ProposalLifetime.Hours()))
 	}
 	return Refuse("proposal %d was %s already, by %s", p.ID, p.Status, p.Checker)
 }
 
-// ProposalFilter picks proposals; a zero field picks all.
+// ProposalFilter selects proposals; a zero field selects all.
 type ProposalFilter struct {
 	OperatorID int64
-	// Open leaves out what was decided. Some of what is left may have lapsed: see
-	// Proposal.At.
+	// Open leaves out what was decided. Some of the rest may have lapsed: see Proposal.At.
 	Open bool
-	// Most is how many are listed.
-	Most int
+	// Limit is how many are listed at most.
+	Limit int
 }
 
-// Proposals lists proposals as they stand now, newest first.
-func (d *Service) Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal, error) {
-	all, err := d.store.Proposals(ctx, filter)
-	now, listed := d.now(), all[:0]
+// Proposals lists proposals with their present status, newest first.
+func (s *Service) Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal, error) {
+	all, err := s.store.Proposals(ctx, filter)
+	now, listed := s.now(), all[:0]
 	for _, p := range all {
 		if p = p.At(now); !filter.Open || p.Status == ProposalOpen {
 			listed = append(listed, p)
@@ -347,15 +344,14 @@ func (d *Service) Proposals(ctx context.Context, filter ProposalFilter) ([]Propo
 	return listed, err
 }
 
-// Proposal reads one proposal as it stands now.
-func (d *Service) Proposal(ctx context.Context, id int64) (Proposal, error) {
-	p, err := d.store.Proposal(ctx, id)
-	return p.At(d.now()), err
+// Proposal reads one proposal with its present status.
+func (s *Service) Proposal(ctx context.Context, id int64) (Proposal, error) {
+	p, err := s.store.Proposal(ctx, id)
+	return p.At(s.now()), err
 }
 
-// RefuseMatter refuses what another proposal of the same matter stands in the way
-// of.
-func RefuseMatter(open Proposal) *Refusal {
+// RefuseDuplicateProposal refuses a proposal while another one with its UniqueKey is open.
+func RefuseDuplicateProposal(open Proposal) *Refusal {
 	what := Refuse("the same adjustment")
 	switch open.Kind {
 	case ProposedTopUp:

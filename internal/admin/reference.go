@@ -11,9 +11,9 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// NormaliseReference is what references are compared by. Two texts that differ only in
-// case, spaces, punctuation, symbols, invisible characters or compatibility forms
-// (such as full-width letters) have one normalised form.
+// NormaliseReference returns the form that references are compared by. Two texts that
+// differ only in case, spaces, punctuation, symbols, invisible characters or compatibility
+// forms (such as full-width letters) have the same normalised form.
 //
 // What is left are letters, numbers, and the marks that stand on them, such as the vowel
 // signs of Indian scripts, after NFKC and full case folding. Dropped are separators,
@@ -60,7 +60,7 @@ func keepReadable(text string) string {
 	}, text)
 }
 
-// checkReference takes a reference of a payment or an adjustment.
+// checkReference refuses an invalid reference of a payment or an adjustment.
 func checkReference(reference string) error {
 	if err := checkText("reference", reference, 1, 200); err != nil {
 		return err
@@ -71,13 +71,13 @@ func checkReference(reference string) error {
 	return nil
 }
 
-// ReferenceWay is what a reference was given for: references of the two ways are apart.
-type ReferenceWay string
+// ReferenceKind is what a reference was given for. The two kinds are separate.
+type ReferenceKind string
 
-// The ways in which a reference is used.
+// The kinds of references.
 const (
-	ReferenceTopUp      ReferenceWay = "topup"
-	ReferenceAdjustment ReferenceWay = "adjust"
+	ReferenceTopUp      ReferenceKind = "topup"
+	ReferenceAdjustment ReferenceKind = "adjust"
 )
 
 // Credit is what a reference was used for.
@@ -88,9 +88,9 @@ type Credit struct {
 	At         time.Time
 }
 
-// SameCredit reports whether a reference that was used before is given for the same
-// once more, which changes nothing. It refuses one that is given for something else.
-func SameCredit(before, now Credit, way ReferenceWay) (bool, error) {
+// SameCredit reports whether a reference that was used before is given for the same credit
+// again, which changes nothing. It refuses a reference that was used for another credit.
+func SameCredit(before, now Credit, way ReferenceKind) (bool, error) {
 	if before.OperatorID == now.OperatorID && before.Amount == now.Amount {
 		return true, nil
 	}

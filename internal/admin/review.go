@@ -8,90 +8,89 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// reasoned is an act that needs a reason.
-func (d *Service) reasoned(action Action, reason string) (StaffAction, error) {
-	act, reason := d.act(action), strings.TrimSpace(reason)
-	act.Reason = act.noted(reason)
-	return act, checkText("reason", reason, 1, 500)
+// newReasonedAction returns an action that needs a reason.
+func (s *Service) newReasonedAction(name Action, reason string) (StaffAction, error) {
+	action, reason := s.newAction(name), strings.TrimSpace(reason)
+	action.Reason = action.withVoucherNote(reason)
+	return action, checkText("reason", reason, 1, 500)
 }
 
-// InReview lists the operations that are in review, those that wait for a person
-// among them.
-func (d *Service) InReview(ctx context.Context) ([]operation.Operation, error) {
-	return d.store.ListOperations(ctx, OperationFilter{State: operation.NeedsReview, Most: 10_000})
+// InReview lists the operations in review, including those that wait for a person.
+func (s *Service) InReview(ctx context.Context) ([]operation.Operation, error) {
+	return s.store.ListOperations(ctx, OperationFilter{State: operation.NeedsReview, Limit: 10_000})
 }
 
-// ReviewDue is how long an operation may be in review before somebody should have
-// dealt with it: money that is a day old is asked about.
+// ReviewDue is how long an operation may be in review before it is overdue: customers ask
+// about money that has been held for a day.
 const ReviewDue = 24 * time.Hour
 
-// overdueMost bounds a list that nobody would read to its end.
-const overdueMost = 1000
+// maxOverdueListed bounds the list of overdue reviews.
+const maxOverdueListed = 1000
 
 // OverdueReviews lists the operations that have been in review for ReviewDue or
 // longer, the oldest first.
-func (d *Service) OverdueReviews(ctx context.Context, now time.Time) ([]operation.Operation, error) {
-	return d.store.OverdueReviews(ctx, now.Add(-ReviewDue), overdueMost)
+func (s *Service) OverdueReviews(ctx context.Context, now time.Time) ([]operation.Operation, error) {
+	return s.store.OverdueReviews(ctx, now.Add(-ReviewDue), maxOverdueListed)
 }
 
-// SettleReview decides an operation in review by a person's word: confirmed, it
-// is charged and the subscription runs; rejected, the money goes back.
-func (d *Service) SettleReview(ctx context.Context, transactionID string, confirm bool, reason string) (operation.Operation, error) {
-	act, err := d.reasoned(ReviewSettle, reason)
+// SettleReview settles an operation in review by hand: confirmed, it is charged and the
+// subscription runs; rejected, the money is refunded.
+func (s *Service) SettleReview(ctx context.Context, transactionID string, confirm bool, reason string) (operation.Operation, error) {
+	action, err := s.newReasonedAction(ReviewSettle, reason)
 	if err != nil {
 		return operation.Operation{}, err
 	}
-	if d.limited {
-		op, err := d.store.OperationHistory(ctx, transactionID)
+	if s.limited {
+		op, err := s.store.OperationHistory(ctx, transactionID)
 		if err != nil {
 			return operation.Operation{}, err
 		}
-		if err := d.alone(op.Amount); err != nil {
+		if err := s.checkAmount(op.Amount); err != nil {
 			return operation.Operation{}, err
 		}
 	}
-	return d.store.SettleReview(ctx, act, settlementBy(act, transactionID, confirm))
+	return s.store.SettleReview(ctx, action, settlementBy(action, transactionID, confirm))
 }
 
-// settlementBy is what a person's word makes of an operation in review.
-func settlementBy(act StaffAction, transactionID string, confirm bool) operation.Settlement {
+// settlementBy returns the settlement of an operation in review by a person.
+func settlementBy(action StaffAction, transactionID string, confirm bool) operation.Settlement {
 	s := operation.Settlement{
-		OperationID: transactionID, To: operation.Success, At: act.At, Actor: act.Actor, Why: act.Reason, AddonNextAt: act.At,
+		OperationID: transactionID, To: operation.Success, At: action.At, Actor: action.Actor, Why: action.Reason, AddonNextAt: action.At,
 	}
 	if !confirm {
 		s.To, s.Reason, s.AddonNextAt = operation.Failed, operation.RejectedByReview, time.Time{}
 		s.ProviderMessage = "The operation was reviewed and not confirmed."
-		// The provider has not been told: the nodes see to that at once.
-		s.NextCheckAt = act.At
+		// The provider does not know yet: a node voids the order at once.
+		s.NextCheckAt = action.At
 	}
 	return s
 }
 
 // Exceptions lists what only a person can decide.
-func (d *Service) Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error) {
-	return d.store.Exceptions(ctx, closed)
+func (s *Service) Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error) {
+	return s.store.Exceptions(ctx, closed)
 }
 
-// CloseException notes that a person has dealt with an exception.
-func (d *Service) CloseException(ctx context.Context, id int64, reason string) error {
-	act, err := d.reasoned(ExceptionClose, reason)
+// CloseException records that a person has dealt with an exception.
+func (s *Service) CloseException(ctx context.Context, id int64, reason string) error {
+	action, err := s.newReasonedAction(ExceptionClose, reason)
 	if err != nil {
 		return err
 	}
-	return d.store.CloseException(ctx, act, id)
+	return s.store.CloseException(ctx, action, id)
 }
 
 // MissingAddons lists the combos whose add-on is being followed up.
-func (d *Service) MissingAddons(ctx context.Context) ([]operation.Operation, error) {
-	return d.store.MissingAddons(ctx)
+func (s *Service) MissingAddons(ctx context.Context) ([]operation.Operation, error) {
+	return s.store.MissingAddons(ctx)
 }
 
-// CloseAddon ends the following up of an add-on. The operation keeps its
-// warning: the add-on was never had.
-func (d *Service) CloseAddon(ctx context.Context, transactionID, reason string) error {
-	act, err := d.reasoned(AddonClose, reason)
+// CloseAddon ends the follow-up of an add-on. The operation keeps its warning: the add-on
+// was never delivered.
+func (s *Service) CloseAddon(ctx context.Context, transactionID, reason string) error {
+	action, err := s.newReasonedAction(AddonClose, reason)
 	if err != nil {
 		return err
 	}
-	return d.store.CloseAddon(ctx, act, transactionID)
+	return s.store.CloseAddon(ctx, action, transactionID)
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// Role is what a member of staff is there for. A staff login's role has the same
-// words, and converts.
+// Role is the role of a member of staff. It converts from a staff login's login.Role,
+// which has the same values.
 type Role string
 
-// The roles of staff. A viewer looks at everything and changes nothing.
+// The roles of staff. A viewer can see everything and change nothing.
 const (
 	Viewer        Role = "viewer"
 	Support       Role = "support"
@@ -21,10 +21,10 @@ const (
 	Administrator Role = "administrator"
 )
 
-// Action names an act of staff, in the words of the log.
+// Action names a staff action, as in the audit log.
 type Action string
 
-// Everything that staff can do.
+// All staff actions.
 const (
 	OperatorCreate   Action = "lco create"
 	OperatorSet      Action = "lco set"
@@ -67,13 +67,12 @@ const (
 	MaintenanceOff Action = "maintenance off"
 )
 
-// rights says who may do what. An act that is not listed may be done by nobody
-// who has a role.
+// rights lists the roles that may do an action. Without an entry, no role may.
 //
-// Support answers the telephone: it mends where an operator calls from, and looks
-// after what the provider left undone. It may end a key, because a stolen one must
-// not wait for the right person, and that gives nobody anything; it can make none.
-// Finance moves money, and nothing else. The administrator does everything.
+// Support answers the telephone: it maintains whitelists and follows up add-ons and
+// exceptions. It may revoke a key, because a stolen one must be revoked at once and a
+// revocation grants nothing, but not issue one. Finance only moves money. The administrator
+// may do everything.
 var rights = map[Action][]Role{
 	OperatorCreate:   {Administrator},
 	OperatorSet:      {Administrator},
@@ -94,14 +93,14 @@ var rights = map[Action][]Role{
 	WhitelistAdd:    {Support, Administrator},
 	WhitelistRemove: {Support, Administrator},
 
-	// A subscriber that is brought in has a subscription nobody paid for here.
+	// An imported subscriber has a subscription that was not paid for here.
 	SubscriberImport: {Administrator},
 
 	ReviewSettle:   {Finance, Administrator},
 	ExceptionClose: {Support, Finance, Administrator},
 	AddonClose:     {Support, Administrator},
 
-	// What is proposed must also be within the rights of who proposes or approves it.
+	// The proposer and the approver must also have the right to the proposed action.
 	ProposalMake:     {Finance, Administrator},
 	ProposalApprove:  {Finance, Administrator},
 	ProposalDecline:  {Finance, Administrator},
@@ -118,41 +117,40 @@ var rights = map[Action][]Role{
 	MaintenanceOff: {Administrator},
 }
 
-// Actions lists everything that staff can do, by name.
+// Actions lists all staff actions, by name.
 func Actions() []Action { return slices.Sorted(maps.Keys(rights)) }
 
-// May reports whether somebody of a role may do an act.
+// May reports whether a role may do an action.
 func May(role Role, action Action) bool { return slices.Contains(rights[action], role) }
 
-// Limits are what a member of staff may not go beyond alone.
+// Limits bound what a member of staff may do without approval.
 type Limits struct {
-	// ApprovalAbove is the amount above which money is moved only after a second
-	// person has agreed; zero is always.
+	// ApprovalAbove is the amount above which moving money needs approval; zero requires
+	// it always.
 	ApprovalAbove money.Amount
 	// NewLoginWait is how long a login that was created, raised or reset in the console
 	// cannot approve.
 	NewLoginWait time.Duration
-	// Window is how long an amount counts: what one person moved alone within it, and
-	// what anybody moved alone for one operator, stays within ApprovalAbove together.
-	// Zero counts each amount by itself.
+	// Window is how long an amount counts: the sum of what one person moved without
+	// approval within it, and of what was so moved for one operator, stays within
+	// ApprovalAbove. Zero counts each amount by itself.
 	Window time.Duration
-	// PriceChange is by how many percent one person changes a plan's price within
-	// Window; zero is by nothing.
+	// PriceChange is by how many percent a plan's price may change within Window without
+	// approval; zero requires approval for any change.
 	PriceChange int
 }
 
-// As is the service with the rights of a role and within limits. A service is without
-// either until then: that is the command line, which is the root of an installation.
-func (d *Service) As(role Role, limits Limits) *Service {
-	limited := *d
+// WithRole returns a copy of the service with the rights of a role, within limits. Without
+// it the actor may do everything: that is the command line, the root of an installation.
+func (s *Service) WithRole(role Role, limits Limits) *Service {
+	limited := *s
 	limited.role, limited.limits, limited.limited = role, limits, true
 	return &limited
 }
 
-// From is the service of somebody who acts from an address, which is written down
-// with every act.
-func (d *Service) From(address netip.Addr) *Service {
-	there := *d
+// WithOrigin returns a copy of the service that records an address with every action.
+func (s *Service) WithOrigin(address netip.Addr) *Service {
+	there := *s
 	there.origin = ""
 	if address.IsValid() {
 		there.origin = address.Unmap().WithZone("").String()
@@ -161,9 +159,9 @@ func (d *Service) From(address netip.Addr) *Service {
 }
 
 // permit refuses what the service's role does not allow.
-func (d *Service) permit(action Action) error {
-	if d.limited && !May(d.role, action) {
-		return Refuse("the role %q does not allow %q: ask somebody who may", d.role, action)
+func (s *Service) permit(action Action) error {
+	if s.limited && !May(s.role, action) {
+		return Refuse("the role %q does not allow %q: ask somebody who may", s.role, action)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// declared are the actions of this package by the names of their constants, and
-// used are those that a service acts under: a constant's name, or a text in quotes.
+// declaredAndUsed returns the package's actions by the names of their constants, and those
+// that a service uses: a constant's name, or a quoted text.
 func declaredAndUsed(t *testing.T) (declared map[string]Action, used []string) {
 	t.Helper()
 	declared = map[string]Action{}
@@ -40,7 +40,7 @@ func declaredAndUsed(t *testing.T) (declared map[string]Action, used []string) {
 				}
 			case *ast.CallExpr:
 				method, is := node.Fun.(*ast.SelectorExpr)
-				if !is || method.Sel.Name != "act" && method.Sel.Name != "reasoned" || len(node.Args) == 0 {
+				if !is || method.Sel.Name != "newAction" && method.Sel.Name != "newReasonedAction" || len(node.Args) == 0 {
 					return true
 				}
 				switch given := node.Args[0].(type) {
@@ -56,10 +56,10 @@ func declaredAndUsed(t *testing.T) (declared map[string]Action, used []string) {
 	return declared, used
 }
 
-func TestEveryActHasARowThatSaysWhoMayDoIt(t *testing.T) {
+func TestRights_ListEveryAction(t *testing.T) {
 	declared, used := declaredAndUsed(t)
 	if len(declared) < 20 || len(used) < 20 {
-		t.Fatalf("%d actions and %d uses were found: they are looked for in the wrong way", len(declared), len(used))
+		t.Fatalf("%d actions and %d uses were found: the search is broken", len(declared), len(used))
 	}
 	for name, action := range declared {
 		if len(rights[action]) == 0 {
@@ -70,20 +70,20 @@ func TestEveryActHasARowThatSaysWhoMayDoIt(t *testing.T) {
 		t.Errorf("rights has %d rows for %d actions", len(rights), len(declared))
 	}
 	for _, name := range used {
-		if name == "action" {
-			continue // reasoned hands on what it was given
+		if name == "name" {
+			continue // newReasonedAction passes its parameter on
 		}
 		action, known := declared[name]
 		if text, err := strconv.Unquote(name); err == nil {
 			action, known = Action(text), true
 		}
 		if !known || len(rights[action]) == 0 {
-			t.Errorf("a service acts as %s, which has no row in rights: say who may do it", name)
+			t.Errorf("a service uses %s, which has no row in rights: say who may do it", name)
 		}
 	}
 }
 
-func TestTheRolesAreOrderedAsPeopleExpect(t *testing.T) {
+func TestRights_ByRole(t *testing.T) {
 	roles := []Role{Viewer, Support, Finance, Administrator}
 	for action, who := range rights {
 		for _, role := range who {
@@ -98,9 +98,9 @@ func TestTheRolesAreOrderedAsPeopleExpect(t *testing.T) {
 			t.Errorf("an administrator may not %q", action)
 		}
 		if May("", action) || May("owner", action) {
-			t.Errorf("somebody without a role of staff's may %q", action)
+			t.Errorf("an unknown role may %q", action)
 		}
-		// Whoever holds the money makes nobody able to spend it, and the other way round.
+		// A role that moves money grants no access, and the other way round.
 		money := strings.HasPrefix(string(action), "wallet") || strings.HasPrefix(string(action), "proposal") || action == ReviewSettle || action == CommissionClose
 		if May(Finance, action) != (money || action == ExceptionClose) {
 			t.Errorf("finance and %q: %v", action, May(Finance, action))
@@ -110,6 +110,6 @@ func TestTheRolesAreOrderedAsPeopleExpect(t *testing.T) {
 		}
 	}
 	if May(Administrator, "lco rename") {
-		t.Error("an act that is not listed is allowed")
+		t.Error("an action that is not listed is allowed")
 	}
 }

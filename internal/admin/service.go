@@ -1,6 +1,6 @@
-// Package admin is every act of staff, one function each: what it demands, what
-// it refuses, and who is written down as having done it. The command line and
-// the console both act through it. It knows no HTTP and no SQL.
+// Package admin has every staff action, one function each: what it requires, what it
+// refuses, and its audit entry. The command line and the console both use it. It knows no
+// HTTP and no SQL.
 package admin
 
 import (
@@ -21,7 +21,7 @@ import (
 // MaxGrace is how long a rotated key may stay valid.
 const MaxGrace = 72 * time.Hour
 
-// maxRateLimit keeps a slip of the keyboard from becoming no limit at all.
+// maxRateLimit catches typing errors that would amount to no limit.
 const maxRateLimit = 1_000_000
 
 // Sealer seals a secret so that only the service can open it again.
@@ -29,7 +29,7 @@ type Sealer interface {
 	Seal(secret access.Secret, operatorID int64, hash access.KeyHash) ([]byte, error)
 }
 
-// Service is where a member of staff acts. Each Service has one actor.
+// Service carries out the staff actions of one actor.
 type Service struct {
 	store Store
 	vault Sealer
@@ -38,36 +38,36 @@ type Service struct {
 
 	origin  string
 	voucher string
-	within  int64 // see StaffAction.Within
-	// limited desks have a role and limits; the others are the command line's.
+	scope   int64 // see StaffAction.OperatorScope
+	// limited: the actor has a role and limits; the command line has neither.
 	limited bool
 	role    Role
 	limits  Limits
-	// maxMonths is the longest term that a plan is set to; zero is mostMonths.
+	// maxMonths is the longest term of a plan; zero is maxPlanMonths.
 	maxMonths int
-	// stale: see Stale.
+	// stale: see WithoutStepUp.
 	stale bool
 }
 
-// NewService returns the service of one actor, who may do everything: see As and From.
+// NewService returns a Service for an actor who may do everything; WithRole restricts it.
 func NewService(store Store, vault Sealer, actor string, now func() time.Time) *Service {
 	return &Service{store: store, vault: vault, actor: actor, now: now}
 }
 
-func (d *Service) act(action Action) StaffAction {
-	act := StaffAction{Actor: d.actor, Action: string(action), At: d.now(), Origin: d.origin, Voucher: d.voucher, Within: d.within, barred: d.permit(action)}
-	act.Reason = act.noted("")
-	if d.limited {
-		limits := d.limits
-		act.limits = &limits
+func (s *Service) newAction(name Action) StaffAction {
+	action := StaffAction{Actor: s.actor, Action: string(name), At: s.now(), Origin: s.origin, Voucher: s.voucher, OperatorScope: s.scope, refusal: s.permit(name)}
+	action.Reason = action.withVoucherNote("")
+	if s.limited {
+		limits := s.limits
+		action.limits = &limits
 	}
-	act.stale = d.stale
-	return act
+	action.stale = s.stale
+	return action
 }
 
-// CreateOperator opens an account with an empty wallet. It starts active, with
-// the API enabled, and blocked for everybody until an address is whitelisted.
-func (d *Service) CreateOperator(ctx context.Context, name string, terms OperatorChange) (subscription.Operator, error) {
+// CreateOperator opens an account with an empty wallet. It starts active, with the API
+// enabled and an empty whitelist, which admits no address.
+func (s *Service) CreateOperator(ctx context.Context, name string, terms OperatorChange) (subscription.Operator, error) {
 	name = strings.TrimSpace(name)
 	if err := checkText("operator's name", name, 1, 100); err != nil {
 		return subscription.Operator{}, err
@@ -81,20 +81,20 @@ func (d *Service) CreateOperator(ctx context.Context, name string, terms Operato
 		API:        subscription.APIEnabled,
 		RateLimit:  subscription.DefaultRateLimit,
 		LowBalance: subscription.DefaultLowBalance,
-		CreatedAt:  d.now(),
+		CreatedAt:  s.now(),
 	}
-	return d.store.CreateOperator(ctx, d.act(OperatorCreate), terms.Apply(operator))
+	return s.store.CreateOperator(ctx, s.newAction(OperatorCreate), terms.Apply(operator))
 }
 
-// ChangeOperator changes the terms of an account; every node obeys at once.
-func (d *Service) ChangeOperator(ctx context.Context, id int64, change OperatorChange) (subscription.Operator, error) {
+// ChangeOperator changes the terms of an account, with immediate effect on every node.
+func (s *Service) ChangeOperator(ctx context.Context, id int64, change OperatorChange) (subscription.Operator, error) {
 	if change == (OperatorChange{}) {
 		return subscription.Operator{}, Refuse("nothing to change: give at least one setting")
 	}
 	if err := checkTerms(change); err != nil {
 		return subscription.Operator{}, err
 	}
-	return d.store.ChangeOperator(ctx, d.act(OperatorSet), id, change)
+	return s.store.ChangeOperator(ctx, s.newAction(OperatorSet), id, change)
 }
 
 // Apply returns the operator with the change made.
@@ -139,13 +139,13 @@ func checkTerms(change OperatorChange) error {
 	return nil
 }
 
-// checkText takes a text of so many characters that a person can read on one
-// line: no control characters, no blanks around it.
-func checkText(name Term, text string, least, most int) error {
+// checkText requires minLen to maxLen characters on one line, without control characters
+// or surrounding blanks.
+func checkText(name Term, text string, minLen, maxLen int) error {
 	form, args := subscription.WhyUnprintable(text)
 	switch n := utf8.RuneCountInString(text); {
-	case n < least || n > most:
-		return Refuse("the %s has %d characters; give %d to %d", name, n, least, most)
+	case n < minLen || n > maxLen:
+		return Refuse("the %s has %d characters; give %d to %d", name, n, minLen, maxLen)
 	case form != "":
 		return Refuse("the %s is not fit to be shown: %v", name, Refuse(form, args...))
 	case strings.TrimSpace(text) != text:
@@ -156,25 +156,25 @@ func checkText(name Term, text string, least, most int) error {
 
 // DeleteOperator closes an account that has no money, no open operation and no
 // running bulk job. Its records stay, and for UndeleteWithin it can be undone.
-func (d *Service) DeleteOperator(ctx context.Context, id int64) error {
-	return d.store.DeleteOperator(ctx, d.act(OperatorDelete), id)
+func (s *Service) DeleteOperator(ctx context.Context, id int64) error {
+	return s.store.DeleteOperator(ctx, s.newAction(OperatorDelete), id)
 }
 
 // UndeleteOperator opens a deleted account again as it was: status, keys, whitelist,
 // logins and subscribers.
-func (d *Service) UndeleteOperator(ctx context.Context, id int64) (subscription.Operator, error) {
-	return d.store.UndeleteOperator(ctx, d.act(OperatorUndelete), id)
+func (s *Service) UndeleteOperator(ctx context.Context, id int64) (subscription.Operator, error) {
+	return s.store.UndeleteOperator(ctx, s.newAction(OperatorUndelete), id)
 }
 
-// InUse is what keeps an operator from being deleted.
+// InUse is what prevents an operator's deletion.
 type InUse struct {
 	Wallet subscription.Wallet
 	// Operations counts the open operations, BulkJobs the running bulk renewals.
 	Operations, BulkJobs int64
 }
 
-// Refusal refuses to delete an operator that is in use, and says how to go on; nil
-// if nothing is in the way.
+// Refusal refuses to delete an operator that is in use, and says what to do first; nil if
+// it is not in use.
 func (u InUse) Refusal() error {
 	w := u.Wallet
 	switch {
@@ -198,8 +198,7 @@ func RefuseDeleted(id int64) *Refusal {
 	return Refuse("operator %d was deleted and cannot be changed; coax admin lco undelete --lco %d opens it again within 30 days of the deletion", id, id)
 }
 
-// RefuseSuspended refuses what an operator's own people want to change while the
-// operator is suspended.
+// RefuseSuspended refuses a change by a suspended operator's own people.
 func RefuseSuspended(id int64) *Refusal {
 	return Refuse("operator %d is suspended: its people can look at everything and change nothing until the MSO activates it again", id)
 }
@@ -216,14 +215,14 @@ func RefuseUndelete(o subscription.Operator) *Refusal {
 func stamp(t time.Time) string { return t.In(subscription.IST).Format("2006-01-02 15:04:05 -07:00") }
 
 // TopUp credits an operator's wallet with money that arrived outside the API.
-func (d *Service) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
+func (s *Service) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
 	if topUp, err = checkTopUp(topUp); err != nil {
 		return wallet, false, err
 	}
-	if err := d.alone(topUp.Amount); err != nil {
+	if err := s.checkAmount(topUp.Amount); err != nil {
 		return wallet, false, err
 	}
-	return d.store.TopUp(ctx, d.act(WalletTopUp), topUp)
+	return s.store.TopUp(ctx, s.newAction(WalletTopUp), topUp)
 }
 
 func checkTopUp(topUp TopUp) (TopUp, error) {
@@ -234,16 +233,16 @@ func checkTopUp(topUp TopUp) (TopUp, error) {
 	return topUp, checkReference(topUp.Reference)
 }
 
-// Adjust corrects a wallet by hand, up or down, for a reason that is kept.
-func (d *Service) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
-	wallet, _, err := d.AdjustOnce(ctx, Adjustment{OperatorID: operatorID, Amount: amount}, reason)
+// Adjust corrects a wallet by hand, up or down, for a recorded reason.
+func (s *Service) Adjust(ctx context.Context, operatorID int64, amount money.Amount, reason string) (subscription.Wallet, error) {
+	wallet, _, err := s.AdjustOnce(ctx, Adjustment{OperatorID: operatorID, Amount: amount}, reason)
 	return wallet, err
 }
 
-// AdjustOnce corrects a wallet as Adjust does, once per reference if there is one;
-// booked is false if it was done before.
-func (d *Service) AdjustOnce(ctx context.Context, adjustment Adjustment, reason string) (wallet subscription.Wallet, booked bool, err error) {
-	act, err := d.reasoned(WalletAdjust, reason)
+// AdjustOnce is Adjust, once per reference if there is one; booked is false if the
+// reference was used before.
+func (s *Service) AdjustOnce(ctx context.Context, adjustment Adjustment, reason string) (wallet subscription.Wallet, booked bool, err error) {
+	action, err := s.newReasonedAction(WalletAdjust, reason)
 	if err != nil {
 		return wallet, false, err
 	}
@@ -251,39 +250,39 @@ func (d *Service) AdjustOnce(ctx context.Context, adjustment Adjustment, reason 
 		if err := checkReference(adjustment.Reference); err != nil {
 			return wallet, false, err
 		}
-		act.Reason = act.noted(strings.TrimSpace(reason) + " (reference " + adjustment.Reference + ")")
+		action.Reason = action.withVoucherNote(strings.TrimSpace(reason) + " (reference " + adjustment.Reference + ")")
 	}
 	if adjustment.Amount.IsZero() {
 		return wallet, false, Refuse("an adjustment of 0.00 changes nothing")
 	}
-	if err := d.alone(adjustment.Amount); err != nil {
+	if err := s.checkAmount(adjustment.Amount); err != nil {
 		return wallet, false, err
 	}
-	return d.store.Adjust(ctx, act, adjustment)
+	return s.store.Adjust(ctx, action, adjustment)
 }
 
-// Under is the service for the one act that a voucher names: a form has one from the
-// moment it is shown, and so does what it is for once, however often it is sent.
-func (d *Service) Under(voucher string) *Service {
-	bound := *d
+// WithVoucher returns a copy of the service whose actions are done at most once under a
+// voucher. A form carries one from the moment it is shown, so that sending it twice acts once.
+func (s *Service) WithVoucher(voucher string) *Service {
+	bound := *s
 	bound.voucher = voucher
 	return &bound
 }
 
-// Done is the act that was done under the service's voucher, if one was.
-func (d *Service) Done(ctx context.Context) (act AuditEntry, found bool, err error) {
-	if d.voucher == "" {
+// Done returns the entry of the action that was done under the service's voucher, if any.
+func (s *Service) Done(ctx context.Context) (entry AuditEntry, found bool, err error) {
+	if s.voucher == "" {
 		return AuditEntry{}, false, nil
 	}
-	return d.store.AuditEntryByVoucher(ctx, d.voucher)
+	return s.store.AuditEntryByVoucher(ctx, s.voucher)
 }
 
-// RetirePlan takes a plan out of the catalogue. What was bought runs on.
-func (d *Service) RetirePlan(ctx context.Context, id string) error {
-	return d.store.RetirePlan(ctx, d.act(PlanRetire), id)
+// RetirePlan takes a plan off sale. Running subscriptions keep it.
+func (s *Service) RetirePlan(ctx context.Context, id string) error {
+	return s.store.RetirePlan(ctx, s.newAction(PlanRetire), id)
 }
 
-// IssuedKey is a new key with its secret, which is shown this once.
+// IssuedKey is a new key with its secret, which is shown once.
 type IssuedKey struct {
 	ID     int64
 	Key    string
@@ -291,39 +290,39 @@ type IssuedKey struct {
 }
 
 // IssueKey makes an API key for an operator.
-func (d *Service) IssueKey(ctx context.Context, operatorID int64, permissions access.Permissions) (IssuedKey, error) {
-	issued, credential, err := d.newKey(operatorID, permissions)
+func (s *Service) IssueKey(ctx context.Context, operatorID int64, permissions access.Permissions) (IssuedKey, error) {
+	issued, credential, err := s.newKey(operatorID, permissions)
 	if err != nil {
 		return IssuedKey{}, err
 	}
-	credential, err = d.store.IssueKey(ctx, d.act(KeyIssue), credential)
+	credential, err = s.store.IssueKey(ctx, s.newAction(KeyIssue), credential)
 	issued.ID = credential.ID
 	return issued, err
 }
 
 // RotateKey replaces a key. The old one stays valid for the grace period; the
 // new one has the same permissions.
-func (d *Service) RotateKey(ctx context.Context, id int64, grace time.Duration) (IssuedKey, error) {
+func (s *Service) RotateKey(ctx context.Context, id int64, grace time.Duration) (IssuedKey, error) {
 	if grace < 0 || grace > MaxGrace {
 		return IssuedKey{}, Refuse("a grace of %s is outside 0 to %s", grace, MaxGrace)
 	}
-	old, err := d.store.Key(ctx, id)
+	old, err := s.store.Key(ctx, id)
 	if err != nil {
 		return IssuedKey{}, err
 	}
-	issued, successor, err := d.newKey(old.OperatorID, old.Permissions)
+	issued, successor, err := s.newKey(old.OperatorID, old.Permissions)
 	if err != nil {
 		return IssuedKey{}, err
 	}
-	successor, err = d.store.RotateKey(ctx, d.act(KeyRotate), id, d.now().Add(grace), successor)
+	successor, err = s.store.RotateKey(ctx, s.newAction(KeyRotate), id, s.now().Add(grace), successor)
 	issued.ID = successor.ID
 	return issued, err
 }
 
-func (d *Service) newKey(operatorID int64, permissions access.Permissions) (IssuedKey, access.Credential, error) {
+func (s *Service) newKey(operatorID int64, permissions access.Permissions) (IssuedKey, access.Credential, error) {
 	key, secret := access.NewKey()
 	hash := access.HashKey(key)
-	sealed, err := d.vault.Seal(secret, operatorID, hash)
+	sealed, err := s.vault.Seal(secret, operatorID, hash)
 	if err != nil {
 		return IssuedKey{}, access.Credential{}, err
 	}
@@ -333,18 +332,18 @@ func (d *Service) newKey(operatorID int64, permissions access.Permissions) (Issu
 		Hint:         access.Hint(key),
 		SealedSecret: sealed,
 		Permissions:  permissions,
-		CreatedAt:    d.now(),
+		CreatedAt:    s.now(),
 	}, nil
 }
 
-// RevokeKey ends a key at once, grace or no grace.
-func (d *Service) RevokeKey(ctx context.Context, id int64) error {
-	return d.store.RevokeKey(ctx, d.act(KeyRevoke), id)
+// RevokeKey ends a key immediately, even within its grace period.
+func (s *Service) RevokeKey(ctx context.Context, id int64) error {
+	return s.store.RevokeKey(ctx, s.newAction(KeyRevoke), id)
 }
 
 // PermitKey replaces what a key may do.
-func (d *Service) PermitKey(ctx context.Context, id int64, permissions access.Permissions) error {
-	return d.store.PermitKey(ctx, d.act(KeyPermit), id, permissions)
+func (s *Service) PermitKey(ctx context.Context, id int64, permissions access.Permissions) error {
+	return s.store.PermitKey(ctx, s.newAction(KeyPermit), id, permissions)
 }
 
 // parseEntry reads a whitelist entry, or refuses it with what to write instead.
@@ -361,108 +360,107 @@ func parseEntry(text string) (netip.Prefix, error) {
 }
 
 // AllowAddress adds an address or range to an operator's whitelist.
-func (d *Service) AllowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
+func (s *Service) AllowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
 	entry, err := parseEntry(text)
 	if err != nil {
 		return entry, err
 	}
-	return entry, d.store.AllowAddress(ctx, d.act(WhitelistAdd), operatorID, entry, access.MaxWhitelistEntries)
+	return entry, s.store.AllowAddress(ctx, s.newAction(WhitelistAdd), operatorID, entry, access.MaxWhitelistEntries)
 }
 
 // DisallowAddress takes an entry off an operator's whitelist.
-func (d *Service) DisallowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
+func (s *Service) DisallowAddress(ctx context.Context, operatorID int64, text string) (netip.Prefix, error) {
 	entry, err := parseEntry(text)
 	if err != nil {
 		return entry, err
 	}
-	return entry, d.store.DisallowAddress(ctx, d.act(WhitelistRemove), operatorID, entry)
+	return entry, s.store.DisallowAddress(ctx, s.newAction(WhitelistRemove), operatorID, entry)
 }
 
-// Reads, so that whoever holds a service needs nothing else.
+// Reads, so that callers need no store besides the service.
 
 // Operator returns one operator's account.
-func (d *Service) Operator(ctx context.Context, id int64) (subscription.Operator, error) {
-	return d.store.Operator(ctx, id)
+func (s *Service) Operator(ctx context.Context, id int64) (subscription.Operator, error) {
+	return s.store.Operator(ctx, id)
 }
 
 // Operators lists all accounts, deleted ones included.
-func (d *Service) Operators(ctx context.Context) ([]subscription.Operator, error) {
-	return d.store.Operators(ctx)
+func (s *Service) Operators(ctx context.Context) ([]subscription.Operator, error) {
+	return s.store.Operators(ctx)
 }
 
 // Wallet returns an operator's balance and holds.
-func (d *Service) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
-	return d.store.Wallet(ctx, operatorID)
+func (s *Service) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
+	return s.store.Wallet(ctx, operatorID)
 }
 
 // ListOperations lists operations, newest first.
-func (d *Service) ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error) {
-	return d.store.ListOperations(ctx, filter)
+func (s *Service) ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error) {
+	return s.store.ListOperations(ctx, filter)
 }
 
-// OperationHistory returns an operation with all that happened to it.
-func (d *Service) OperationHistory(ctx context.Context, id string) (OperationHistory, error) {
-	return d.store.OperationHistory(ctx, id)
+// OperationHistory returns an operation with its events and provider calls.
+func (s *Service) OperationHistory(ctx context.Context, id string) (OperationHistory, error) {
+	return s.store.OperationHistory(ctx, id)
 }
 
 // FindSubscriber returns a subscriber of any operator.
-func (d *Service) FindSubscriber(ctx context.Context, id string) (int64, operation.Subscription, error) {
-	return d.store.FindSubscriber(ctx, id)
+func (s *Service) FindSubscriber(ctx context.Context, id string) (int64, operation.Subscription, error) {
+	return s.store.FindSubscriber(ctx, id)
 }
 
-// LedgerPage lists some of an operator's books, oldest line first.
-func (d *Service) LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error) {
-	return d.store.LedgerPage(ctx, query)
+// LedgerPage lists a page of an operator's ledger, oldest line first.
+func (s *Service) LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error) {
+	return s.store.LedgerPage(ctx, query)
 }
 
-// CommissionPage lists some of what the MSO earned, in the order in which the
-// operations began.
-func (d *Service) CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error) {
-	return d.store.CommissionPage(ctx, query)
+// CommissionPage lists a page of commissions, in the order in which the operations began.
+func (s *Service) CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error) {
+	return s.store.CommissionPage(ctx, query)
 }
 
-// AuditPage lists some of what staff did, oldest first.
-func (d *Service) AuditPage(ctx context.Context, query ListQuery) ([]AuditEntry, error) {
-	return d.store.AuditPage(ctx, query)
+// AuditPage lists a page of the audit log, oldest first.
+func (s *Service) AuditPage(ctx context.Context, query ListQuery) ([]AuditEntry, error) {
+	return s.store.AuditPage(ctx, query)
 }
 
-// SubscriberPage lists some of the subscribers, by id.
-func (d *Service) SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error) {
-	query.Now = d.now()
-	return d.store.SubscriberPage(ctx, query)
+// SubscriberPage lists a page of subscribers, by id.
+func (s *Service) SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error) {
+	query.Now = s.now()
+	return s.store.SubscriberPage(ctx, query)
 }
 
 // Plans lists all plans, retired ones included.
-func (d *Service) Plans(ctx context.Context) ([]subscription.Plan, error) {
-	return d.store.AllPlans(ctx)
+func (s *Service) Plans(ctx context.Context) ([]subscription.Plan, error) {
+	return s.store.AllPlans(ctx)
 }
 
-// Keys lists an operator's keys, ended ones included.
-func (d *Service) Keys(ctx context.Context, operatorID int64) ([]access.Credential, error) {
-	return d.store.Keys(ctx, operatorID)
+// Keys lists an operator's keys, including revoked and expired ones.
+func (s *Service) Keys(ctx context.Context, operatorID int64) ([]access.Credential, error) {
+	return s.store.Keys(ctx, operatorID)
 }
 
 // Whitelist lists the addresses an operator may call from.
-func (d *Service) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
-	return d.store.Whitelist(ctx, operatorID)
+func (s *Service) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
+	return s.store.Whitelist(ctx, operatorID)
 }
 
-// FindAuditEntries lists some of what staff did, newest first. Where it has looked at very many
-// acts and found few, it says so instead of looking on.
-func (d *Service) FindAuditEntries(ctx context.Context, query AuditQuery) (AuditPage, error) {
+// FindAuditEntries lists a page of the audit log, newest first. A query that no index
+// answers scans at most ScanLimit entries; the page then says how far it got.
+func (s *Service) FindAuditEntries(ctx context.Context, query AuditQuery) (AuditPage, error) {
 	var page AuditPage
-	if query.passedByFew() {
-		newest, err := d.store.FindAuditEntries(ctx, AuditQuery{Most: 1})
+	if query.needsScan() {
+		newest, err := s.store.FindAuditEntries(ctx, AuditQuery{Limit: 1})
 		if err != nil || len(newest) == 0 {
 			return page, err
 		}
-		query.Above = max(query.Above, min(query.Top(), newest[0].ID+1)-int64(cmp.Or(query.LookedAt, actsLookedAt))-1)
+		query.Above = max(query.Above, min(query.UpperID(), newest[0].ID+1)-int64(cmp.Or(query.ScanLimit, defaultScanLimit))-1)
 	}
 	var err error
-	if page.Entries, err = d.store.FindAuditEntries(ctx, query); err != nil {
+	if page.Entries, err = s.store.FindAuditEntries(ctx, query); err != nil {
 		return page, err
 	}
-	if query.Above > 0 && len(page.Entries) < query.Most {
+	if query.Above > 0 && len(page.Entries) < query.Limit {
 		page.SearchedTo = query.Above + 1
 	}
 	return page, nil

@@ -10,10 +10,9 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// The states below are what the log of acts shows as before and after. They
-// carry what a person would ask about, and nothing secret.
+// The states below are the audit log's before and after. They have no secrets.
 
-// OperatorState describes an operator for the log.
+// OperatorState describes an operator for the audit log.
 func OperatorState(o subscription.Operator) map[string]any {
 	return map[string]any{
 		"name": o.Name, "status": o.Status, "api": o.API, "rate_limit": o.RateLimit,
@@ -21,12 +20,12 @@ func OperatorState(o subscription.Operator) map[string]any {
 	}
 }
 
-// WalletState describes a wallet for the log.
+// WalletState describes a wallet for the audit log.
 func WalletState(w subscription.Wallet) map[string]any {
 	return map[string]any{"wallet_balance": w.Balance, "held": w.Held}
 }
 
-// PlanState describes a plan for the log.
+// PlanState describes a plan for the audit log.
 func PlanState(p subscription.Plan) map[string]any {
 	return map[string]any{
 		"name": p.Name, "description": p.Description, "price": p.Price, "duration": p.Months, "type": p.Type,
@@ -34,7 +33,7 @@ func PlanState(p subscription.Plan) map[string]any {
 	}
 }
 
-// KeyState describes a key for the log, by its hint only.
+// KeyState describes a key for the audit log, by its hint only.
 func KeyState(c access.Credential) map[string]any {
 	return map[string]any{
 		"key": c.Hint, "permissions": names(c.Permissions), "revoked_at": moment(c.RevokedAt),
@@ -42,7 +41,7 @@ func KeyState(c access.Credential) map[string]any {
 	}
 }
 
-// WhitelistState describes a whitelist for the log.
+// WhitelistState describes a whitelist for the audit log.
 func WhitelistState(entries []netip.Prefix) []string {
 	texts := make([]string, len(entries))
 	for i, entry := range entries {
@@ -51,8 +50,7 @@ func WhitelistState(entries []netip.Prefix) []string {
 	return texts
 }
 
-// EntryText writes a whitelist entry as people do: a single address without
-// its length.
+// EntryText formats a whitelist entry; a single address without its prefix length.
 func EntryText(entry netip.Prefix) string {
 	if entry.IsSingleIP() {
 		return entry.Addr().String()
@@ -75,13 +73,13 @@ func moment(t time.Time) string {
 	return t.In(subscription.IST).Format("2006-01-02 15:04:05")
 }
 
-// OperationState describes an operation for the log.
+// OperationState describes an operation for the audit log.
 func OperationState(o operation.Operation) map[string]any {
 	return map[string]any{"status": o.State, "reason": o.Reason, "addon_status": o.AddonState}
 }
 
-// LoginState describes a login for the log: that a password or a second factor was
-// changed, never what it is.
+// LoginState describes a login for the audit log: that a password or a second factor was
+// changed, never its value.
 func LoginState(a login.Account) map[string]any {
 	return map[string]any{
 		"username": a.Username, "name": a.Name, "realm": a.Realm, "role": a.Role, "disabled": a.Disabled, "totp": a.TOTP, "passkeys": a.Passkeys,
@@ -89,7 +87,7 @@ func LoginState(a login.Account) map[string]any {
 	}
 }
 
-// ProposalState describes a proposal for the log.
+// ProposalState describes a proposal for the audit log.
 func ProposalState(p Proposal) map[string]any {
 	state := map[string]any{"kind": p.Kind, "amount": p.Amount, "status": p.Status, "maker": p.Maker}
 	if p.Subject != "" {
@@ -104,7 +102,7 @@ func ProposalState(p Proposal) map[string]any {
 	return state
 }
 
-// PeriodState describes a closed month for the log.
+// PeriodState describes a closed month for the audit log.
 func PeriodState(p ClosedPeriod) map[string]any {
 	return map[string]any{"operations": p.Operations, "amount": p.Amount}
 }

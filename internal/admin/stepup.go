@@ -8,35 +8,34 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// ErrStepUp is of a staff action that was not done because the password was given too
-// long ago: the person gives it again, and then acts again.
+// ErrStepUp refuses a staff action because the password was given too long ago: the person
+// has to step up and submit the action again.
 var ErrStepUp = errors.New("the password was given too long ago for this: give it again first")
 
-// StepUp is when a staff action needs a password that was given a short while ago.
+// StepUp says when a staff action needs a step-up.
 type StepUp int
 
-// Always comes first: an action that stepUps does not list needs a step-up.
+// StepUpAlways comes first: an action that stepUps does not list needs a step-up.
 const (
 	StepUpAlways StepUp = iota
-	// StepUpIfWidening is of an action that can both widen and narrow access. The store
-	// compares what is stored with what is asked for, in the transaction that changes it.
+	// StepUpIfWidening is for an action that can both widen and narrow access. The store
+	// compares the stored with the new state, in the transaction that changes it.
 	StepUpIfWidening
 	StepUpNever
 )
 
-// stepUps lists the actions that are done, or may be done, without a step-up, and why.
-// They narrow access or move nothing: whoever has to stop something does not look for
-// their telephone first.
+// stepUps lists the actions that can be done without a step-up, and why. They narrow
+// access or move no money: stopping something must not wait for a second factor.
 var stepUps = map[Action]struct {
 	when StepUp
 	why  string
 }{
-	OperatorSet: {StepUpIfWidening, "suspending an operator, switching its API off and lowering its rate limit are done at once"},
-	LoginSet:    {StepUpIfWidening, "somebody who must be kept out is kept out at once"},
-	KeyPermit:   {StepUpIfWidening, "taking a permission away is done at once"},
+	OperatorSet: {StepUpIfWidening, "suspending an operator, disabling its API or lowering its rate limit must not wait"},
+	LoginSet:    {StepUpIfWidening, "disabling a login must not wait"},
+	KeyPermit:   {StepUpIfWidening, "removing a permission must not wait"},
 
-	KeyRevoke:        {StepUpNever, "a stolen key is ended at once"},
-	WhitelistRemove:  {StepUpNever, "an address taken off the list opens nothing; an empty list refuses everybody"},
+	KeyRevoke:        {StepUpNever, "revoking a stolen key must not wait"},
+	WhitelistRemove:  {StepUpNever, "removing an address grants nothing; an empty list admits no address"},
 	ProposalDecline:  {StepUpNever, "a declined proposal moves nothing"},
 	ProposalWithdraw: {StepUpNever, "a withdrawn proposal moves nothing"},
 	ExceptionClose:   {StepUpNever, "it records what a person found, and moves nothing"},
@@ -44,23 +43,23 @@ var stepUps = map[Action]struct {
 	MaintenanceOn:    {StepUpNever, "it stops new operations"},
 }
 
-// StepUpFor returns when an action needs a step-up.
+// StepUpFor says when an action needs a step-up.
 func StepUpFor(action Action) StepUp { return stepUps[action].when }
 
-// Stale returns the service of somebody whose password was given too long ago for what
-// widens access, moves money or makes a secret. It refuses that with ErrStepUp.
-func (d *Service) Stale() *Service {
-	stale := *d
+// WithoutStepUp returns a copy of the service for an actor who has not stepped up
+// recently. It refuses with ErrStepUp what widens access, moves money or creates a secret.
+func (s *Service) WithoutStepUp() *Service {
+	stale := *s
 	stale.stale = true
 	return &stale
 }
 
-// CheckStepUp refuses the act of a stale service if the act needs a step-up. A store calls
-// it before it carries out a StepUpIfWidening action, and says whether that widens
-// access; Permitted does for all others.
+// CheckStepUp refuses an action that needs a step-up, if the actor has not stepped up. A
+// store calls it for a StepUpIfWidening action, where needed says whether the change widens
+// access; Permitted does it for all others.
 func (a StaffAction) CheckStepUp(needed bool) error {
-	if a.barred != nil {
-		return a.barred
+	if a.refusal != nil {
+		return a.refusal
 	}
 	if a.stale && needed {
 		return ErrStepUp
@@ -68,9 +67,9 @@ func (a StaffAction) CheckStepUp(needed bool) error {
 	return nil
 }
 
-// Widens reports whether the change lets the operator do more than before: it opens the
-// account or the API, raises the rate limit, or lets its people do without a second
-// factor. A change of the commission rate counts, too: it is about money.
+// Widens reports whether the change lets the operator do more than before: it activates
+// the account, enables the API, raises the rate limit, or no longer requires a second
+// factor. A change of the commission rate counts, too, because it is about money.
 func (c OperatorChange) Widens(before subscription.Operator) bool {
 	after := c.Apply(before)
 	return after.Status != before.Status && after.Status == subscription.OperatorActive ||
@@ -81,12 +80,11 @@ func (c OperatorChange) Widens(before subscription.Operator) bool {
 }
 
 // Widens reports whether the change lets the person do more than before: it enables the
-// login, or gives it another role, whichever.
+// login, or gives it any other role.
 func (c LoginChange) Widens(before login.Person) bool {
 	after := c.Apply(before)
 	return before.Disabled && !after.Disabled || after.Role != before.Role
 }
 
-// PermissionsWiden reports whether a key may do something after a change that it might
-// not do before.
+// PermissionsWiden reports whether a change adds permissions to a key.
 func PermissionsWiden(before, after access.Permissions) bool { return after&^before != 0 }

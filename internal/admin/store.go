@@ -12,110 +12,107 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Store is what the acts of staff need kept. Every method that changes
-// something takes the StaffAction and writes its row in the same transaction: there is
-// no change without its author. An act under a voucher that another was done under
-// is refused, and with it the change.
+// Store holds what staff actions read and change. Every method that changes something
+// takes the StaffAction and writes its audit entry in the same transaction: there is no
+// change without its author. A second action under a voucher is refused, and changes
+// nothing.
 //
-// A method returns a *Refusal for what a person can mend (an operator that does
-// not exist, a list that is full); nothing has changed then.
+// A method returns a *Refusal for what a person can correct (an operator that does not
+// exist, a list that is full); nothing has changed then.
 type Store interface {
-	CreateOperator(ctx context.Context, act StaffAction, operator subscription.Operator) (subscription.Operator, error)
-	// ChangeOperator changes an account. One that is suspended by it has its running bulk
-	// renewals interrupted, in the same transaction.
-	ChangeOperator(ctx context.Context, act StaffAction, id int64, change OperatorChange) (subscription.Operator, error)
+	CreateOperator(ctx context.Context, action StaffAction, operator subscription.Operator) (subscription.Operator, error)
+	// ChangeOperator changes an account. Suspending it interrupts its running bulk
+	// renewals, in the same transaction.
+	ChangeOperator(ctx context.Context, action StaffAction, id int64, change OperatorChange) (subscription.Operator, error)
 	// DeleteOperator closes an account, unless it is InUse. No reservation can happen
-	// afterwards: the wallet is empty, and only a living operator's is filled.
-	DeleteOperator(ctx context.Context, act StaffAction, id int64) error
+	// afterwards: the wallet is empty, and a deleted operator's cannot be topped up.
+	DeleteOperator(ctx context.Context, action StaffAction, id int64) error
 	// UndeleteOperator gives a deleted operator its former status back, while that is
 	// allowed (subscription.Operator.Undeletable).
-	UndeleteOperator(ctx context.Context, act StaffAction, id int64) (subscription.Operator, error)
+	UndeleteOperator(ctx context.Context, action StaffAction, id int64) (subscription.Operator, error)
 	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 	Operators(ctx context.Context) ([]subscription.Operator, error)
 
 	// TopUp credits a wallet once per reference, which is compared by its normalised form
-	// across all operators. Asked again with the same reference and amount for the same
-	// operator it changes nothing and says so.
-	TopUp(ctx context.Context, act StaffAction, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
+	// across all operators. Repeated with the same reference, amount and operator, it
+	// changes nothing and returns credited false.
+	TopUp(ctx context.Context, action StaffAction, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
 	// Adjust moves a wallet's balance by an amount of either sign, never below
-	// zero, once per reference if there is one, compared as a top-up's is. Asked again
-	// with the same reference and amount for the same operator it changes nothing and
-	// says so.
-	Adjust(ctx context.Context, act StaffAction, adjustment Adjustment) (wallet subscription.Wallet, booked bool, err error)
+	// zero, once per reference if there is one, compared as a top-up's is. Repeated with
+	// the same reference, amount and operator, it changes nothing and returns booked false.
+	Adjust(ctx context.Context, action StaffAction, adjustment Adjustment) (wallet subscription.Wallet, booked bool, err error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
-	// MovedAlone adds up what was moved without a second person. TopUp, Adjust and
-	// SettleReview add to it; ApproveProposal does not. Of an actor who has limits they
-	// return a *SecondNeeded, and change nothing, where StaffAction.MovesAlone does.
-	MovedAlone(ctx context.Context, query MovedQuery) (MovedAlone, error)
+	// MovedWithoutApproval adds up what was moved without approval. TopUp, Adjust and
+	// SettleReview add to it; ApproveProposal does not. If the actor has limits and
+	// StaffAction.CheckAmount returns an *ApprovalNeeded, they return it and change nothing.
+	MovedWithoutApproval(ctx context.Context, query MovedQuery) (MovedWithoutApproval, error)
 
-	// Propose keeps a proposal. One of the same matter that is open already is
-	// returned if it wants the same, and refused if it does not; so is a top-up
-	// whose reference was credited. What has lapsed stands in nobody's way.
-	Propose(ctx context.Context, act StaffAction, proposal Proposal) (kept Proposal, known bool, err error)
+	// Propose stores a proposal. An open one with the same UniqueKey is returned if it is
+	// the Same, and the new one refused if not; a top-up whose reference was credited is
+	// refused, too. Lapsed proposals do not count.
+	Propose(ctx context.Context, action StaffAction, proposal Proposal) (stored Proposal, known bool, err error)
 	// ApproveProposal decides a proposal that is still open and carries it out, both
-	// or neither, unless StaffAccess.MayApprove refuses. The approval's act follows that
-	// of what is carried out.
-	ApproveProposal(ctx context.Context, approval Approval) (Outcome, error)
+	// or neither, unless StaffAccess.MayApprove refuses. The approval's audit entry follows
+	// that of the action carried out.
+	ApproveProposal(ctx context.Context, approval Approval) (ActionResult, error)
 	// DismissProposal decides a proposal that is still open, and does nothing else.
-	DismissProposal(ctx context.Context, act StaffAction, id int64, as ProposalStatus) (Proposal, error)
+	DismissProposal(ctx context.Context, action StaffAction, id int64, as ProposalStatus) (Proposal, error)
 	Proposal(ctx context.Context, id int64) (Proposal, error)
 	// Proposals lists proposals, newest first.
 	Proposals(ctx context.Context, filter ProposalFilter) ([]Proposal, error)
 
 	// ClosePeriod closes a month that is over, of one operator or, if operatorID is
-	// zero, of all that it is not closed for. It refuses while an operation from
+	// zero, of all operators that it is not closed for. It refuses while an operation from
 	// before the month's end is open, and where there is nothing left to close.
-	ClosePeriod(ctx context.Context, act StaffAction, month Month, operatorID int64) ([]ClosedPeriod, error)
+	ClosePeriod(ctx context.Context, action StaffAction, month Month, operatorID int64) ([]ClosedPeriod, error)
 	ClosedPeriods(ctx context.Context, operatorID int64) ([]ClosedPeriod, error)
-	// The pages of lists that may be long. Each begins after the row that the query
-	// names: the ledger by its lines, commissions by when their operation began, acts
-	// and subscribers by their ids.
+	// Pages of long lists. Each begins after the query's cursor: the ledger by line,
+	// commissions by when their operation began, audit entries and subscribers by id.
 	LedgerPage(ctx context.Context, query ListQuery) ([]LedgerEntry, error)
 	CommissionPage(ctx context.Context, query ListQuery) ([]CommissionEntry, error)
 	AuditPage(ctx context.Context, query ListQuery) ([]AuditEntry, error)
 	SubscriberPage(ctx context.Context, query ListQuery) ([]SubscriberEntry, error)
 
-	// SetPlan makes or changes a plan. It refuses a component that the
-	// provider's catalogue, as last seen, does not sell, and returns a
-	// *PlanSecondNeeded, and changes nothing, where StaffAction.SetsPlanAlone does.
-	SetPlan(ctx context.Context, act StaffAction, plan subscription.Plan) (subscription.Plan, error)
+	// SetPlan creates or changes a plan. It refuses a component that the provider's
+	// catalogue, as last seen, does not sell. If StaffAction.CheckPlanChange returns a
+	// *PlanApprovalNeeded, it returns that and changes nothing.
+	SetPlan(ctx context.Context, action StaffAction, plan subscription.Plan) (subscription.Plan, error)
 	// PlanComparison reads what a change of a plan is compared with.
 	PlanComparison(ctx context.Context, id string) (PlanComparison, error)
-	RetirePlan(ctx context.Context, act StaffAction, id string) error
+	RetirePlan(ctx context.Context, action StaffAction, id string) error
 	AllPlans(ctx context.Context) ([]subscription.Plan, error)
 	// PlanHistory reads every version of a plan, the newest first.
 	PlanHistory(ctx context.Context, id string) ([]PlanVersion, error)
 	CatalogueState(ctx context.Context, provider string) (CatalogueState, error)
 
-	IssueKey(ctx context.Context, act StaffAction, key access.Credential) (access.Credential, error)
-	// RotateKey makes the successor and sets the old key to expire, together.
-	RotateKey(ctx context.Context, act StaffAction, oldID int64, oldExpires time.Time, successor access.Credential) (access.Credential, error)
-	RevokeKey(ctx context.Context, act StaffAction, id int64) error
-	PermitKey(ctx context.Context, act StaffAction, id int64, permissions access.Permissions) error
+	IssueKey(ctx context.Context, action StaffAction, key access.Credential) (access.Credential, error)
+	// RotateKey creates the successor and sets the old key to expire, atomically.
+	RotateKey(ctx context.Context, action StaffAction, oldID int64, oldExpires time.Time, successor access.Credential) (access.Credential, error)
+	RevokeKey(ctx context.Context, action StaffAction, id int64) error
+	PermitKey(ctx context.Context, action StaffAction, id int64, permissions access.Permissions) error
 	Key(ctx context.Context, id int64) (access.Credential, error)
 	Keys(ctx context.Context, operatorID int64) ([]access.Credential, error)
 
-	// AllowAddress adds to an operator's whitelist unless it holds that many
-	// entries already. An entry that is there already is left as it is.
-	AllowAddress(ctx context.Context, act StaffAction, operatorID int64, entry netip.Prefix, most int) error
-	DisallowAddress(ctx context.Context, act StaffAction, operatorID int64, entry netip.Prefix) error
+	// AllowAddress adds an entry to an operator's whitelist, of at most limit entries. An
+	// entry that is listed already is left as it is.
+	AllowAddress(ctx context.Context, action StaffAction, operatorID int64, entry netip.Prefix, limit int) error
+	DisallowAddress(ctx context.Context, action StaffAction, operatorID int64, entry netip.Prefix) error
 	Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error)
 
-	// CreateLogin makes a login; it refuses a username that is taken. This and the three
-	// below keep who gave a staff login its access (StaffAction.Grants), and answer RefuseAlone
-	// where an act of the console gives access to a login that may approve, and there
-	// is a second person (StaffAccess.SecondPerson).
-	// In an act of an operator's owner (StaffAction.Within), ChangeLogin also refuses to disable
-	// or demote the operator's last enabled owner.
-	CreateLogin(ctx context.Context, act StaffAction, account login.Account) (login.Person, error)
+	// CreateLogin creates a login; it refuses a username that is taken. This and the three
+	// below record who gave a staff login its access (StaffAction.Grants). They return
+	// RefuseWithoutApproval where a console user gives access to a login that may approve
+	// and somebody else could approve it (StaffAccess.HasApprover).
+	// In an action by an operator's owner (StaffAction.OperatorScope), ChangeLogin also
+	// refuses to disable or demote the operator's last enabled owner.
+	CreateLogin(ctx context.Context, action StaffAction, account login.Account) (login.Person, error)
 	// ChangeLogin changes a login; one that is disabled is signed out everywhere. Its
-	// open proposals that it may no longer make lapse (Proposal.StandsWith).
-	ChangeLogin(ctx context.Context, act StaffAction, id int64, change LoginChange) (login.Person, error)
+	// open proposals that it may no longer make lapse (Proposal.MakerMayPropose).
+	ChangeLogin(ctx context.Context, action StaffAction, id int64, change LoginChange) (login.Person, error)
 	// ResetPassword gives a login a password that has to be changed at the first
-	// sign-in, and ends its sessions; ResetTOTP takes its second factor away, and
-	// does so, too.
-	ResetPassword(ctx context.Context, act StaffAction, id int64, hash string) (login.Person, error)
-	ResetTOTP(ctx context.Context, act StaffAction, id int64) (login.Person, error)
+	// sign-in; ResetTOTP removes its second factors. Both end its sessions.
+	ResetPassword(ctx context.Context, action StaffAction, id int64, hash string) (login.Person, error)
+	ResetTOTP(ctx context.Context, action StaffAction, id int64) (login.Person, error)
 	Login(ctx context.Context, id int64) (login.Person, error)
 	LoginNamed(ctx context.Context, username string) (login.Person, error)
 	Logins(ctx context.Context, filter LoginFilter) ([]login.Person, error)
@@ -126,19 +123,19 @@ type Store interface {
 	ListOperations(ctx context.Context, filter OperationFilter) ([]operation.Operation, error)
 	OperationHistory(ctx context.Context, id string) (OperationHistory, error)
 
-	// SettleReview settles an operation in review, whoever holds it, as the
-	// settlement says; its epoch is the store's to find.
-	SettleReview(ctx context.Context, act StaffAction, settlement operation.Settlement) (operation.Operation, error)
-	// OverdueReviews lists the operations that are in review since a moment or
+	// SettleReview settles an operation in review, whichever node holds its lease. The
+	// store fills in the settlement's epoch.
+	SettleReview(ctx context.Context, action StaffAction, settlement operation.Settlement) (operation.Operation, error)
+	// OverdueReviews lists the operations that have been in review since a moment or
 	// longer, the oldest first; CountOverdueReviews counts them.
-	OverdueReviews(ctx context.Context, since time.Time, most int) ([]operation.Operation, error)
+	OverdueReviews(ctx context.Context, since time.Time, limit int) ([]operation.Operation, error)
 	CountOverdueReviews(ctx context.Context, since time.Time) (int, error)
-	// Exceptions lists what only a person can decide, closed ones too if asked.
+	// Exceptions lists what only a person can decide; closed ones too, if closed is set.
 	Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error)
-	CloseException(ctx context.Context, act StaffAction, id int64) error
+	CloseException(ctx context.Context, action StaffAction, id int64) error
 	// MissingAddons lists the combos whose add-on is being followed up.
 	MissingAddons(ctx context.Context) ([]operation.Operation, error)
-	CloseAddon(ctx context.Context, act StaffAction, transactionID string) error
+	CloseAddon(ctx context.Context, action StaffAction, transactionID string) error
 
 	PasswordStore
 
@@ -148,26 +145,26 @@ type Store interface {
 	// deleted too long ago to be undeleted. The subscriber stays, under another number
 	// or id (subscription.Released). Others are left alone.
 	ReleaseLapsed(ctx context.Context, claims []subscription.Claim, now time.Time) (released int, err error)
-	// CheckImport says of each row what stands in the way of importing it, or
-	// that it is there already; nothing is changed.
+	// CheckImport returns for each row the problem that prevents its import, or that it
+	// is known already; nothing is changed.
 	CheckImport(ctx context.Context, rows []ImportRow, now time.Time) ([]ImportResult, error)
-	// ImportSubscribers adds the rows that are not there yet, all or none.
-	ImportSubscribers(ctx context.Context, act StaffAction, rows []ImportRow) (added int, err error)
+	// ImportSubscribers adds the rows that are not known yet, all or none.
+	ImportSubscribers(ctx context.Context, action StaffAction, rows []ImportRow) (added int, err error)
 
-	// AuditEntryByVoucher reads the act that was done under a voucher.
-	AuditEntryByVoucher(ctx context.Context, voucher string) (act AuditEntry, found bool, err error)
-	// StartMaintenance switches maintenance mode on and interrupts the bulk renewals
-	// that run. Once it has returned, no reservation is made by any node. Where the mode
-	// is on, the reason is changed. EndMaintenance switches it off; false if it was off.
-	StartMaintenance(ctx context.Context, act StaffAction) (Maintenance, error)
-	EndMaintenance(ctx context.Context, act StaffAction, accepted bool) (ended bool, err error)
+	// AuditEntryByVoucher reads the entry of the action that was done under a voucher.
+	AuditEntryByVoucher(ctx context.Context, voucher string) (entry AuditEntry, found bool, err error)
+	// StartMaintenance switches maintenance mode on and interrupts the running bulk
+	// renewals. Once it has returned, no node makes a reservation. If the mode is on
+	// already, it changes the reason. EndMaintenance switches it off; false if it was off.
+	StartMaintenance(ctx context.Context, action StaffAction) (Maintenance, error)
+	EndMaintenance(ctx context.Context, action StaffAction, accepted bool) (ended bool, err error)
 	Maintenance(ctx context.Context) (Maintenance, error)
 
-	// FindAuditEntries lists some of what staff did, newest first.
+	// FindAuditEntries lists audit entries, newest first.
 	FindAuditEntries(ctx context.Context, query AuditQuery) ([]AuditEntry, error)
 }
 
-// OperatorChange names what is to change of an operator; nil leaves it alone.
+// OperatorChange is what to change of an operator; a nil field stays as it is.
 type OperatorChange struct {
 	Status        *subscription.OperatorStatus
 	API           *subscription.APIAccess
@@ -178,17 +175,17 @@ type OperatorChange struct {
 	SecondFactorRequired *bool
 }
 
-// TopUp is money that reached us outside the API. The reference is the
-// payment's own, and makes the credit happen once.
+// TopUp is money that was paid outside the API. The reference is the payment's own, and
+// makes the credit idempotent.
 type TopUp struct {
 	OperatorID int64
 	Amount     money.Amount
 	Reference  string
 }
 
-// Adjustment is a correction of a wallet by hand, of either sign. With a reference,
-// it happens once. References of adjustments and of top-ups are apart: a payment that
-// is taken back may carry the payment's own.
+// Adjustment is a correction of a wallet by hand, of either sign. A reference makes it
+// idempotent. References of adjustments and of top-ups are separate: reversing a payment
+// may use the payment's own reference.
 type Adjustment struct {
 	OperatorID int64
 	Amount     money.Amount
@@ -205,8 +202,8 @@ func (a Adjustment) Credit() Credit {
 	return Credit{OperatorID: a.OperatorID, Amount: a.Amount, Reference: a.Reference}
 }
 
-// LedgerEntry is one line of an operator's books. BalanceAfter is the ledger's
-// own running sum, which holds do not touch.
+// LedgerEntry is one line of an operator's ledger. BalanceAfter is the ledger's running
+// sum, which does not include holds.
 type LedgerEntry struct {
 	ID           int64
 	Line         int64
@@ -230,20 +227,20 @@ type CommissionEntry struct {
 	BegunAt time.Time
 }
 
-// ListQuery picks a page of a list; a zero field picks all.
+// ListQuery selects a page of a list; a zero field selects all.
 type ListQuery struct {
 	OperatorID int64
-	// From and To bound when a row was made; To is not part of it.
+	// From and To bound when a row was made; To is exclusive.
 	From, To time.Time
 	// After is the last row of the page before.
 	After Cursor
-	// Most is how many are listed; zero for all.
-	Most int
-	// Now is the moment at which a subscriber's plan is told.
+	// Limit is how many are listed at most; zero for all.
+	Limit int
+	// Now is the moment for which a subscriber's plan is returned.
 	Now time.Time
 }
 
-// Cursor is a place in a list: a number, or a moment with an id, or an id.
+// Cursor is a position in a list: a number, or a moment with an id, or an id.
 type Cursor struct {
 	Number int64
 	At     time.Time
@@ -275,30 +272,30 @@ type ExceptionEntry struct {
 	CloseReason   string
 }
 
-// OperationFilter picks operations; a zero field picks all.
+// OperationFilter selects operations; a zero field selects all.
 type OperationFilter struct {
 	OperatorID int64
 	State      operation.State
 	Subscriber string
-	// From and To bound when an operation began; To is not part of it.
+	// From and To bound when an operation began; To is exclusive.
 	From, To time.Time
 	// After is the last operation of the page before.
 	After Cursor
-	// OldestFirst turns the order around.
+	// OldestFirst reverses the order.
 	OldestFirst bool
-	// Most is how many are listed; zero for all.
-	Most int
+	// Limit is how many are listed at most; zero for all.
+	Limit int
 }
 
-// OperationHistory is an operation with every state it went through and every
-// question that was put to the provider.
+// OperationHistory is an operation with every state it went through and every provider
+// call.
 type OperationHistory struct {
 	operation.Operation
 	Events []OperationEvent
 	Calls  []OperationCall
 }
 
-// OperationEvent is one step between states.
+// OperationEvent is one transition between states.
 type OperationEvent struct {
 	From, To operation.State
 	Epoch    int64
@@ -308,7 +305,7 @@ type OperationEvent struct {
 	At       time.Time
 }
 
-// OperationCall is one question to the provider and what it came to.
+// OperationCall is one call to the provider and its outcome.
 type OperationCall struct {
 	Reference   string
 	What        string
@@ -317,6 +314,6 @@ type OperationCall struct {
 	Transaction string
 	Detail      string
 	Node        string
-	AskedAt     time.Time
-	AnsweredAt  time.Time
+	CalledAt    time.Time
+	RepliedAt   time.Time
 }

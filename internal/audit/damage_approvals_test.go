@@ -29,22 +29,22 @@ func twoPeopleShop(t testing.TB) healthy {
 	s.now, s.keys = closed.now, closed.keys
 	clerk := func(name string) *admin.Service {
 		return admin.NewService(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
-			As(admin.Finance, admin.Limits{ApprovalAbove: rupees("100")}).From(netip.MustParseAddr("192.0.2.7"))
+			WithRole(admin.Finance, admin.Limits{ApprovalAbove: rupees("100")}).WithOrigin(netip.MustParseAddr("192.0.2.7"))
 	}
 	for _, name := range []string{"asha", "binu"} {
 		s.create(name, login.Finance, 0)
 	}
 	asha, binu, ctx := clerk("asha"), clerk("binu"), s.Context()
-	proposed := must[admin.Outcome](s)
-	topUp := func(reference string) admin.Outcome {
+	proposed := must[admin.ActionResult](s)
+	topUp := func(reference string) admin.ActionResult {
 		return proposed(asha.SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("60000"), Reference: reference}))
 	}
-	for _, wanted := range []admin.Outcome{
+	for _, wanted := range []admin.ActionResult{
 		topUp("NEFT-60"),
 		proposed(asha.SubmitAdjustment(ctx, 2, rupees("-2000"), "too much")),
 		proposed(asha.SubmitSettlement(ctx, s.keys["open-1"], false, "the provider has no trace of it")),
 	} {
-		must[admin.Outcome](s)(binu.Approve(ctx, wanted.Proposal.ID))
+		must[admin.ActionResult](s)(binu.Approve(ctx, wanted.Proposal.ID))
 	}
 	must[admin.Proposal](s)(binu.Decline(ctx, topUp("NEFT-61").Proposal.ID, "no such payment"))
 	must[admin.Proposal](s)(asha.Withdraw(ctx, topUp("NEFT-62").Proposal.ID, "typed wrongly"))
@@ -68,14 +68,14 @@ func (s *shop) giveAccess() {
 	s.create("chitra", login.Administrator, 0)
 	s.create("deepa", login.Administrator, 0)
 	as := func(name string, role admin.Role) *admin.Service {
-		return admin.NewService(s.store, nil, "web:"+name, s.clock).As(role, admin.Limits{})
+		return admin.NewService(s.store, nil, "web:"+name, s.clock).WithRole(role, admin.Limits{})
 	}
 	chitra, deepa, ctx := as("chitra", admin.Administrator), as("deepa", admin.Administrator), s.Context()
-	agreed := func(wanted admin.Outcome, err error) admin.Outcome {
+	agreed := func(wanted admin.ActionResult, err error) admin.ActionResult {
 		s.Helper()
 		s.ok(err)
 		s.pass(time.Second)
-		return must[admin.Outcome](s)(deepa.Approve(ctx, wanted.Proposal.ID))
+		return must[admin.ActionResult](s)(deepa.Approve(ctx, wanted.Proposal.ID))
 	}
 	agreed(chitra.SubmitLogin(ctx, admin.NewLogin{Username: "esha", Name: "Name of esha", Role: login.Finance}))
 	agreed(chitra.SubmitRole(ctx, 9, login.Administrator))
@@ -85,7 +85,7 @@ func (s *shop) giveAccess() {
 	agreed(chitra.SubmitTOTPReset(ctx, 9))
 	proposer := must[login.Person](s)(s.store.LoginNamed(ctx, "unused"))
 	must[login.Person](s)(s.service.ChangeLogin(ctx, proposer.ID, admin.LoginChange{Role: new(login.Finance)}))
-	must[admin.Outcome](s)(as("unused", admin.Finance).SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("60000"), Reference: "NEFT-64"}))
+	must[admin.ActionResult](s)(as("unused", admin.Finance).SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("60000"), Reference: "NEFT-64"}))
 	s.pass(time.Second)
 	must[login.Person](s)(chitra.ChangeLogin(ctx, proposer.ID, admin.LoginChange{Disabled: new(true)}))
 	_, _, err = chitra.CreateLogin(ctx, admin.NewLogin{Username: "viewer", Name: "A viewer", Role: login.Viewer})
@@ -102,7 +102,7 @@ func plannedShop(t testing.TB) healthy {
 	s.now, s.keys = closed.now, closed.keys
 	clerk := func(name string) *admin.Service {
 		return admin.NewService(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
-			As(admin.Administrator, admin.Limits{ApprovalAbove: rupees("100"), Window: time.Hour, PriceChange: 20})
+			WithRole(admin.Administrator, admin.Limits{ApprovalAbove: rupees("100"), Window: time.Hour, PriceChange: 20})
 	}
 	s.create("asha", login.Administrator, 0)
 	s.create("binu", login.Administrator, 0)
@@ -110,9 +110,9 @@ func plannedShop(t testing.TB) healthy {
 	plans := must[[]subscription.Plan](s)(asha.Plans(ctx))
 	plan := plans[slices.IndexFunc(plans, func(p subscription.Plan) bool { return !p.Retired })]
 	plan.ID, plan.Price = "CHEAP-1", subscription.MinPrice
-	wanted := must[admin.Outcome](s)(asha.SubmitPlan(ctx, plan))
-	must[admin.Outcome](s)(binu.Approve(ctx, wanted.Proposal.ID))
-	must[admin.Outcome](s)(asha.SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("99"), Reference: "NEFT-99"}))
+	wanted := must[admin.ActionResult](s)(asha.SubmitPlan(ctx, plan))
+	must[admin.ActionResult](s)(binu.Approve(ctx, wanted.Proposal.ID))
+	must[admin.ActionResult](s)(asha.SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("99"), Reference: "NEFT-99"}))
 	acts := must[[]admin.AuditEntry](s)(asha.AuditPage(ctx, admin.ListQuery{}))
 	s.keys["topped"], s.keys["planned"] = fmt.Sprint(acts[len(acts)-1].ID), fmt.Sprint(acts[len(acts)-3].ID)
 	s.ok(s.store.Close())

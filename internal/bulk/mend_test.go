@@ -61,7 +61,7 @@ func (w *world) charged(scenario int) (job bulk.Job, heir *bulk.Worker) {
 // kept reads a row past the service, which mends what it shows.
 func (w *world) kept(job bulk.Job, number int) bulk.Row {
 	w.Helper()
-	rows, err := w.store.BulkRows(w.Context(), w.operator.ID, job.ID, bulk.Page{After: number - 1, Most: 1})
+	rows, err := w.store.BulkRows(w.Context(), w.operator.ID, job.ID, bulk.Page{After: number - 1, Limit: 1})
 	w.must(err)
 	return rows[0]
 }

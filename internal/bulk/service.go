@@ -360,7 +360,7 @@ func (d *Service) Results(ctx context.Context, operatorID int64, id string) iter
 // each goes through the rows of a state, or through all.
 func (d *Service) each(ctx context.Context, operatorID int64, id string, state RowState) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		page := Page{State: state, Most: pageRows}
+		page := Page{State: state, Limit: pageRows}
 		for {
 			rows, err := d.store.BulkRows(ctx, operatorID, id, page)
 			if err != nil {
@@ -373,7 +373,7 @@ func (d *Service) each(ctx context.Context, operatorID int64, id string, state R
 				}
 				page.After = row.Number
 			}
-			if len(rows) < page.Most {
+			if len(rows) < page.Limit {
 				return
 			}
 		}

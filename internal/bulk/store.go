@@ -103,7 +103,7 @@ type Page struct {
 	State RowState
 	// After is the number of the row before the first one.
 	After int
-	Most  int
+	Limit int
 }
 
 // Claim is who takes a job, and for how long.

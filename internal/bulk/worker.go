@@ -187,7 +187,7 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 // settleBegun settles the rows of an interrupted job whose operations have ended. A row
 // that had begun and has no operation stays as it is, and nothing is begun.
 func (w *Worker) settleBegun(ctx context.Context, job Job) error {
-	page := Page{State: RowRunning, Most: turnRows}
+	page := Page{State: RowRunning, Limit: turnRows}
 	for {
 		rows, err := w.store.BulkRows(ctx, job.OperatorID, job.ID, page)
 		if err != nil {
@@ -208,7 +208,7 @@ func (w *Worker) settleBegun(ctx context.Context, job Job) error {
 				return err
 			}
 		}
-		if len(rows) < page.Most {
+		if len(rows) < page.Limit {
 			return nil
 		}
 	}
@@ -329,7 +329,7 @@ func outcomeOf(row Row, op operation.Operation) Outcome {
 // followReviews looks what has become of the rows in review, and settles those that
 // have left it.
 func (w *Worker) followReviews(ctx context.Context, job Job) error {
-	page := Page{State: RowInReview, Most: turnRows}
+	page := Page{State: RowInReview, Limit: turnRows}
 	for {
 		rows, err := w.store.BulkRows(ctx, job.OperatorID, job.ID, page)
 		if err != nil {
@@ -348,7 +348,7 @@ func (w *Worker) followReviews(ctx context.Context, job Job) error {
 				return err
 			}
 		}
-		if len(rows) < page.Most {
+		if len(rows) < page.Limit {
 			return nil
 		}
 	}

@@ -46,7 +46,7 @@ func (t *teller) logCalls(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	operations, err := t.Store.ListOperations(ctx, admin.OperationFilter{OperatorID: first.id, Most: 10_000})
+	operations, err := t.Store.ListOperations(ctx, admin.OperationFilter{OperatorID: first.id, Limit: 10_000})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestAHistory(t *testing.T) {
 func callsAreThere(w *world) {
 	channels := map[bool]operation.Channel{true: operation.Web, false: operation.API}
 	orders, refused, explained := map[string]operation.Channel{}, 0, 0
-	for query := (requestlog.Query{Most: 100}); ; {
+	for query := (requestlog.Query{Limit: 100}); ; {
 		page, err := w.config.Requests.Search(w.Context(), 1, query)
 		if err != nil {
 			w.Fatal(err)
@@ -143,7 +143,7 @@ func everyPageHasSomething(w *world, begins time.Time) {
 // operations are all of the first operator's, oldest first.
 func (w *world) operations() []operation.Operation {
 	w.Helper()
-	ops, err := w.store.ListOperations(w.Context(), admin.OperationFilter{OperatorID: 1, Most: 10_000})
+	ops, err := w.store.ListOperations(w.Context(), admin.OperationFilter{OperatorID: 1, Limit: 10_000})
 	if err != nil {
 		w.Fatal(err)
 	}

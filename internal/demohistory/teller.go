@@ -96,7 +96,7 @@ func (t *teller) remember(ctx context.Context) error {
 // time: not before it was begun, or it would end before that when the story, which is
 // told from its beginning again, comes by some other review.
 func (t *teller) takeOver(ctx context.Context) error {
-	left, err := t.Store.ListOperations(ctx, admin.OperationFilter{State: operation.Processing, Most: 100})
+	left, err := t.Store.ListOperations(ctx, admin.OperationFilter{State: operation.Processing, Limit: 100})
 	if err != nil || len(left) == 0 {
 		return err
 	}

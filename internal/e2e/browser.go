@@ -316,14 +316,14 @@ func (w *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 			t.Fatal(err)
 		}
 	}
-	subscribers, err := w.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Standing: report.Active, Now: w.Now(), Most: 100})
+	subscribers, err := w.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Standing: report.Active, Now: w.Now(), Limit: 100})
 	must(err)
-	operations, err := w.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: id, Most: 1})
+	operations, err := w.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: id, Limit: 1})
 	must(err)
 	keys, err := w.Admin.Keys(ctx, id)
 	must(err)
 	w.Send(Call{As: w.DemoCaller(), Path: "/api/v1/balance"})
-	requests, err := w.Node.Requests.Search(ctx, id, requestlog.Query{Most: 1})
+	requests, err := w.Node.Requests.Search(ctx, id, requestlog.Query{Limit: 1})
 	must(err)
 	staff, err := w.Admin.LoginNamed(ctx, w.Demo.Admin.Username)
 	must(err)

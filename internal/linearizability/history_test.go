@@ -231,7 +231,7 @@ func (h *history) open(t testing.TB) (open []operation.Operation) {
 	t.Helper()
 	for _, operator := range h.accounts {
 		for _, state := range []operation.State{operation.Processing, operation.NeedsReview} {
-			listed, err := h.nodes[0].store.ListOperations(t.Context(), admin.OperationFilter{OperatorID: operator, State: state, Most: 1000})
+			listed, err := h.nodes[0].store.ListOperations(t.Context(), admin.OperationFilter{OperatorID: operator, State: state, Limit: 1000})
 			must(t, err)
 			open = append(open, listed...)
 		}
@@ -243,7 +243,7 @@ func (h *history) readRows(t testing.TB) {
 	t.Helper()
 	h.final, h.ledger = map[string]operation.Operation{}, map[int64]map[string]bool{}
 	for _, operator := range h.accounts {
-		listed, err := h.nodes[0].store.ListOperations(t.Context(), admin.OperationFilter{OperatorID: operator, Most: 1000})
+		listed, err := h.nodes[0].store.ListOperations(t.Context(), admin.OperationFilter{OperatorID: operator, Limit: 1000})
 		must(t, err)
 		for _, op := range listed {
 			h.final[op.ID] = op

@@ -42,7 +42,7 @@ type CommissionQuery struct {
 	OperatorID   int64
 	From, Before time.Time
 	After        int64
-	Most         int
+	Limit        int
 }
 
 // LedgerDisorder is how far apart the moments of two ledger lines can be at most
@@ -159,7 +159,7 @@ func (s CommissionSum) after(earlier CommissionSum) CommissionSum {
 func (d *Service) EachCommission(ctx context.Context, operatorID int64, month time.Time, each func(CommissionLine) error) error {
 	from := Month(month)
 	return d.eachAccount(ctx, operatorID, func(a Account) error {
-		q := CommissionQuery{OperatorID: a.ID, From: from, Before: from.AddDate(0, 1, 0), Most: mostRows}
+		q := CommissionQuery{OperatorID: a.ID, From: from, Before: from.AddDate(0, 1, 0), Limit: mostRows}
 		for {
 			lines, err := d.store.ListCommissions(ctx, q)
 			if err != nil {
@@ -168,7 +168,7 @@ func (d *Service) EachCommission(ctx context.Context, operatorID int64, month ti
 			for i := range lines {
 				lines[i].OperatorName = a.Name
 			}
-			if err := eachRow(lines, each); err != nil || len(lines) < q.Most {
+			if err := eachRow(lines, each); err != nil || len(lines) < q.Limit {
 				return err
 			}
 			q.After = lines[len(lines)-1].Line
@@ -178,9 +178,9 @@ func (d *Service) EachCommission(ctx context.Context, operatorID int64, month ti
 
 // eachAccount gives one operator, or all, by id.
 func (d *Service) eachAccount(ctx context.Context, operatorID int64, each func(Account) error) error {
-	q := AccountQuery{Most: mostRows}
+	q := AccountQuery{Limit: mostRows}
 	if operatorID != 0 {
-		q.After, q.Most = operatorID-1, 1
+		q.After, q.Limit = operatorID-1, 1
 	}
 	for {
 		accounts, err := d.store.ListAccounts(ctx, q)
@@ -190,7 +190,7 @@ func (d *Service) eachAccount(ctx context.Context, operatorID int64, each func(A
 		if operatorID != 0 && len(accounts) == 1 && accounts[0].ID != operatorID {
 			return nil // there is no such operator, and this is the next one
 		}
-		if err := eachRow(accounts, each); err != nil || operatorID != 0 || len(accounts) < q.Most {
+		if err := eachRow(accounts, each); err != nil || operatorID != 0 || len(accounts) < q.Limit {
 			return err
 		}
 		q.After = accounts[len(accounts)-1].ID

@@ -26,7 +26,7 @@ type AccountFilter struct {
 	// Counted: their subscribers are to be counted, which takes a look at each.
 	Counted bool
 	After   string
-	Most    int
+	Limit   int
 }
 
 // AccountQuery is that as a store reads it.
@@ -34,7 +34,7 @@ type AccountQuery struct {
 	Search string // in lower case as far as ASCII goes
 	Status subscription.OperatorStatus
 	After  int64
-	Most   int
+	Limit  int
 }
 
 // AccountPage is some of a list, with where it goes on; empty at its end.
@@ -50,8 +50,8 @@ func (d *Service) Accounts(ctx context.Context, f AccountFilter) (AccountPage, e
 	if err != nil {
 		return found, err
 	}
-	most := rowsAsked(f.Most)
-	rows, err := d.store.ListAccounts(ctx, AccountQuery{Search: lowerASCII(f.Search), Status: f.Status, After: after.Number, Most: most + 1})
+	most := rowsAsked(f.Limit)
+	rows, err := d.store.ListAccounts(ctx, AccountQuery{Search: lowerASCII(f.Search), Status: f.Status, After: after.Number, Limit: most + 1})
 	if err != nil {
 		return found, fmt.Errorf("list the operators: %w", err)
 	}

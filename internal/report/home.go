@@ -124,7 +124,7 @@ func (d *Service) Home(ctx context.Context, operatorID int64, wait bool) (Home, 
 	if h.Counts, err = d.Counts(ctx, operatorID); err != nil {
 		return h, fmt.Errorf("count the subscribers of operator %d: %w", operatorID, err)
 	}
-	soon, err := d.Subscribers(ctx, operatorID, SubscriberFilter{Standing: Active, Most: soonRows})
+	soon, err := d.Subscribers(ctx, operatorID, SubscriberFilter{Standing: Active, Limit: soonRows})
 	if err != nil {
 		return h, err
 	}

@@ -52,7 +52,7 @@ type StatementFilter struct {
 	TransactionID string
 	NewestFirst   bool
 	After         string
-	Most          int
+	Limit         int
 	// Whole: the page is filled however many lines have to be looked at for it.
 	Whole bool
 }
@@ -65,7 +65,7 @@ type LedgerQuery struct {
 	Text          string // in lower case as far as ASCII goes
 	TransactionID string
 	NewestFirst   bool
-	Most          int
+	Limit         int
 }
 
 // Statement is a page of an operator's books.
@@ -96,10 +96,10 @@ func (d *Service) Statement(ctx context.Context, operatorID int64, f StatementFi
 	if s.Bounds, err = d.store.LedgerBounds(ctx, operatorID, s.From, s.Until.Add(day)); err != nil {
 		return s, fmt.Errorf("find the statement of operator %d: %w", operatorID, err)
 	}
-	most := rowsAsked(f.Most)
+	most := rowsAsked(f.Limit)
 	q := LedgerQuery{
 		OperatorID: operatorID, After: s.After, Last: s.Last, Side: f.Side, Text: lowerASCII(f.Text), TransactionID: f.TransactionID,
-		NewestFirst: f.NewestFirst, Most: most + 1,
+		NewestFirst: f.NewestFirst, Limit: most + 1,
 	}
 	switch {
 	case after.Number == 0:
@@ -142,7 +142,7 @@ func (q *LedgerQuery) lookLess(lines int64) (further Cursor) {
 // itself first. They are read in pages, so that however long the other side takes, no
 // reading of the store is left standing.
 func (d *Service) EachLine(ctx context.Context, operatorID int64, f StatementFilter, begin func(Statement) error, each func(LedgerLine) error) error {
-	f.Most, f.After = mostRows, ""
+	f.Limit, f.After = mostRows, ""
 	for begun := false; ; begun = true {
 		s, err := d.Statement(ctx, operatorID, f)
 		if err != nil {

@@ -48,7 +48,7 @@ type SubscriberFilter struct {
 	Order  Order
 	// After is the Next of the page before.
 	After string
-	Most  int
+	Limit int
 }
 
 // SubscriberQuery is that as a store reads it.
@@ -64,7 +64,7 @@ type SubscriberQuery struct {
 	Order Order
 	After Cursor
 	Last  Cursor // the last term that is looked at; zero is the end
-	Most  int
+	Limit int
 }
 
 // Subscriber is one row of a list.
@@ -124,16 +124,16 @@ func (d *Service) Subscribers(ctx context.Context, operatorID int64, f Subscribe
 	if err != nil {
 		return SubscriberPage{}, err
 	}
-	now, most := d.now(), rowsAsked(f.Most)
+	now, most := d.now(), rowsAsked(f.Limit)
 	q := SubscriberQuery{
 		OperatorID: operatorID, Terms: Terms(f.Search), Standing: f.Standing, Now: now, Until: now.Add(time.Duration(f.Within) * day),
-		Order: f.Order, After: after, Most: most + 1,
+		Order: f.Order, After: after, Limit: most + 1,
 	}
 	if q.Standing != Everybody && q.Standing != Active {
 		q.Order = ByExpiry
 	}
 	var cut bool
-	if q.passedByFew() {
+	if q.needsScan() {
 		if q.Last, cut, err = d.store.PassTerms(ctx, q, d.lookedAt); err != nil {
 			return SubscriberPage{}, fmt.Errorf("search the subscribers of operator %d: %w", operatorID, err)
 		}
@@ -152,7 +152,7 @@ func (d *Service) Subscribers(ctx context.Context, operatorID int64, f Subscribe
 
 // passedByFew reports whether subscribers are looked for by a term and then held
 // against something else, one by one. What is in review is found by that.
-func (q SubscriberQuery) passedByFew() bool {
+func (q SubscriberQuery) needsScan() bool {
 	byTerm := len(q.Terms) > 0 || q.Order == ByName
 	return byTerm && q.Standing != InReview && (q.Standing != Everybody || len(q.Terms) > 1)
 }

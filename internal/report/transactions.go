@@ -18,7 +18,7 @@ type TransactionFilter struct {
 	// From and Until are Indian days, both of them included.
 	From, Until time.Time
 	After       string
-	Most        int
+	Limit       int
 }
 
 // OperationQuery is that as a store reads it.
@@ -33,7 +33,7 @@ type OperationQuery struct {
 	Before     time.Time // zero is the end
 	After      Cursor    // the moment in Number, the id in ID
 	Last       Cursor    // the last one that is looked at; zero is the end
-	Most       int
+	Limit      int
 }
 
 // TransactionPage is some of a list, with where it goes on; empty at its end.
@@ -47,7 +47,7 @@ type TransactionPage struct {
 
 // passedByFew reports whether a filter has to be held against each operation. Those
 // of one subscriber are few, and so are those that are open.
-func (f TransactionFilter) passedByFew() bool {
+func (f TransactionFilter) needsScan() bool {
 	return f.Subscriber == "" && !f.State.Open() && (f.State != "" || f.Kind != "" || f.Channel != "" || f.PlanID != "")
 }
 
@@ -58,10 +58,10 @@ func (d *Service) Transactions(ctx context.Context, operatorID int64, f Transact
 	if err != nil {
 		return found, err
 	}
-	most := rowsAsked(f.Most)
+	most := rowsAsked(f.Limit)
 	q := OperationQuery{
 		OperatorID: operatorID, State: f.State, Kind: f.Kind, Channel: f.Channel, PlanID: f.PlanID, Subscriber: f.Subscriber,
-		After: after, Most: most + 1,
+		After: after, Limit: most + 1,
 	}
 	if !f.From.IsZero() {
 		q.From = Day(f.From)
@@ -70,7 +70,7 @@ func (d *Service) Transactions(ctx context.Context, operatorID int64, f Transact
 		q.Before = Day(f.Until).Add(day)
 	}
 	var cut bool
-	if f.passedByFew() {
+	if f.needsScan() {
 		if q.Last, cut, err = d.store.PassOperations(ctx, q, d.lookedAt); err != nil {
 			return found, fmt.Errorf("search the transactions of operator %d: %w", operatorID, err)
 		}
@@ -88,7 +88,7 @@ func (d *Service) Transactions(ctx context.Context, operatorID int64, f Transact
 
 // EachTransaction gives all operations that a filter picks one by one, read in pages.
 func (d *Service) EachTransaction(ctx context.Context, operatorID int64, f TransactionFilter, each func(operation.Operation) error) error {
-	f.Most, f.After = mostRows, ""
+	f.Limit, f.After = mostRows, ""
 	for {
 		found, err := d.Transactions(ctx, operatorID, f)
 		if err != nil {

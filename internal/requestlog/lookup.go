@@ -86,7 +86,7 @@ func (l *Log) RefusedAddresses(ctx context.Context, operatorID int64, since time
 // addresses counts the calls that a query finds by where they came from.
 func (l *Log) addresses(ctx context.Context, operatorID int64, q Query) (all []AddressCalls, cut bool, err error) {
 	byAddress := map[netip.Addr]*AddressCalls{}
-	q.Most = pageEntriesMax
+	q.Limit = pageEntriesMax
 	for range addressPages {
 		page, err := l.Search(ctx, operatorID, q)
 		if err != nil {

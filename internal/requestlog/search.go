@@ -29,8 +29,8 @@ type Query struct {
 	// Refused leaves out what was granted.
 	Refused bool
 
-	// Most is how many calls a page has; 50 if zero, and 500 at most.
-	Most int
+	// Limit is how many calls a page has; 50 if zero, and 500 at most.
+	Limit int
 	// After continues where a page ended: its Next.
 	After string
 }
@@ -64,7 +64,7 @@ type BlockQuery struct {
 	Since time.Time
 	// Refused leaves out blocks without a refusal.
 	Refused bool
-	Most    int
+	Limit   int
 }
 
 // Position is a block's place among those of its operator.
@@ -84,11 +84,11 @@ func (l *Log) Search(ctx context.Context, operatorID int64, q Query) (Page, erro
 	if err != nil {
 		return Page{}, err
 	}
-	most := min(cmp.Or(max(q.Most, 0), pageEntries), pageEntriesMax)
+	most := min(cmp.Or(max(q.Limit, 0), pageEntries), pageEntriesMax)
 	page := Page{}
 	for looked := 0; looked < searchBlocks; {
 		blocks, err := l.store.RequestBlocks(ctx, BlockQuery{
-			OperatorID: operatorID, Before: at.Position, Since: q.From, Refused: q.Refused, Most: readBlocks,
+			OperatorID: operatorID, Before: at.Position, Since: q.From, Refused: q.Refused, Limit: readBlocks,
 		})
 		if err != nil {
 			return Page{}, fmt.Errorf("search the request log: %w", err)

@@ -28,10 +28,10 @@ func (n *Node) Health(ctx context.Context) admin.Health {
 		Node: n.name, Version: Version(), Started: n.started,
 		Store: n.Config.Store.Kind, Migrations: migrations, OverdueReviews: overdue, Maintenance: mode,
 		Provider: admin.ProviderHealth{
-			Name: n.Config.Provider.Name, Out: n.Breaker.Allow() != nil,
+			Name: n.Config.Provider.Name, Down: n.Breaker.Allow() != nil,
 			PricesVerifiedAt: prices.VerifiedAt, PricesProblem: prices.Problem,
-			PricesCount: !prices.VerifiedAt.IsZero() && now.Sub(prices.VerifiedAt) <= n.Config.Catalogue.MaxAge,
-			Recent:      n.answers.recent(),
+			PricesVerified: !prices.VerifiedAt.IsZero() && now.Sub(prices.VerifiedAt) <= n.Config.Catalogue.MaxAge,
+			Recent:         n.answers.recent(),
 		},
 		Audit: n.AuditWatch.health(),
 	}

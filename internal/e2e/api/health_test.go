@@ -35,7 +35,7 @@ func TestANodeKnowsHowItIs(t *testing.T) {
 	if health.Node == "" || health.Version == "" || health.Started.IsZero() || health.Store != kind || health.StoreProblem != "" || health.Migrations == 0 {
 		t.Errorf("the node is %+v", health)
 	}
-	if p := health.Provider; p.Name == "" || p.Out || !p.PricesCount || p.PricesVerifiedAt.IsZero() || p.PricesProblem != "" {
+	if p := health.Provider; p.Name == "" || p.Down || !p.PricesVerified || p.PricesVerifiedAt.IsZero() || p.PricesProblem != "" {
 		t.Errorf("the provider is %+v", p)
 	}
 	if a := health.Audit; a.Every != 10*time.Millisecond || a.Problem != "" || a.Violations != 0 || len(a.First) != 0 {
@@ -51,7 +51,7 @@ func TestANodeKnowsHowItIs(t *testing.T) {
 	w.Advance(w.Node.Config.Catalogue.MaxAge + time.Minute)
 	w.WaitUntil("prices no longer count", func() bool {
 		p := w.Node.Health(t.Context()).Provider
-		return !p.PricesCount && p.PricesProblem != ""
+		return !p.PricesVerified && p.PricesProblem != ""
 	})
 }
 

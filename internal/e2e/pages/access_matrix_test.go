@@ -276,9 +276,9 @@ func (m *accessMatrix) makeAttempts() {
 	reviewed := inReview.Text("transaction_id")
 	// A call that was refused for its signature can be compared with one's own.
 	m.Expect("a wrong signature", e2e.Call{As: e2e.Caller{Key: me.Key, Secret: "cxs_another"}, Path: e2e.Balance}, fault.InvalidSignature)
-	requests, err := m.Node.Requests.Search(ctx, m.limited, requestlog.Query{Most: 1})
+	requests, err := m.Node.Requests.Search(ctx, m.limited, requestlog.Query{Limit: 1})
 	m.must(err)
-	operations, err := m.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: m.limited, Most: 1})
+	operations, err := m.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: m.limited, Limit: 1})
 	m.must(err)
 
 	m.subject = m.NewOperator("Sagar Cable", access.AllPermissions).OperatorID
@@ -297,9 +297,9 @@ func (m *accessMatrix) makeAttempts() {
 
 	// Proposals that are declined: to approve one of them says so.
 	service := func(who string) *admin.Service {
-		return admin.NewService(m.Node.Store, m.Node.Vault, "web:"+who, m.Now).As(admin.Finance, admin.Limits{})
+		return admin.NewService(m.Node.Store, m.Node.Vault, "web:"+who, m.Now).WithRole(admin.Finance, admin.Limits{})
 	}
-	declined := func(outcome admin.Outcome, err error) int64 {
+	declined := func(outcome admin.ActionResult, err error) int64 {
 		m.must(err)
 		_, err = service("checker").Decline(ctx, outcome.Proposal.ID, "For the matrix.")
 		m.must(err)

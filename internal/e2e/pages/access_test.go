@@ -33,7 +33,7 @@ func (a *accessEnv) proposes(b *e2e.Browser, reference string) string {
 	a.t.Helper()
 	wallet := a.OperatorPage("/wallet")
 	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"900000"}, "reference": {reference}}).RedirectsTo(a.t, wallet)
-	open, err := a.Admin.Proposals(a.t.Context(), admin.ProposalFilter{Open: true, Most: 1})
+	open, err := a.Admin.Proposals(a.t.Context(), admin.ProposalFilter{Open: true, Limit: 1})
 	if err != nil || len(open) != 1 || open[0].Reference != reference {
 		a.t.Fatalf("open are %+v, %v", open, err)
 	}

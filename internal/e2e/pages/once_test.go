@@ -143,7 +143,7 @@ func TestAPasswordIsReplacedOnceBySendingTheFormTwice(t *testing.T) {
 		t.Error("another password is shown")
 	}
 	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
-	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{Action: admin.CustomerPasswordReset, Most: 10})
+	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{Action: admin.CustomerPasswordReset, Limit: 10})
 	if err != nil || len(acts.Entries) != 1 {
 		t.Errorf("the password was replaced %d times, %v; want once", len(acts.Entries), err)
 	}

@@ -216,7 +216,7 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	w.Advance(6 * time.Minute)
 	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).Shows(t, http.StatusForbidden, `action="/step-up"`)
-	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{OperatorID: w.Demo.LCOID, Actor: "web:" + w.Demo.Operator.Username, Most: 100})
+	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{OperatorID: w.Demo.LCOID, Actor: "web:" + w.Demo.Operator.Username, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

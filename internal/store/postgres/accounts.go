@@ -23,7 +23,7 @@ func (db *DB) ListAccounts(ctx context.Context, q report.AccountQuery) ([]report
 	if q.Search != "" {
 		ask.says(` AND (position(? IN lower(o.name COLLATE "C")) > 0 OR CAST(o.id AS TEXT) = ?)`, q.Search, q.Search)
 	}
-	ask.says(` ORDER BY o.id LIMIT ?`, q.Most)
+	ask.says(` ORDER BY o.id LIMIT ?`, q.Limit)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, readOperatorAccount)
 }
@@ -118,7 +118,7 @@ func (db *DB) ListCommissions(ctx context.Context, q report.CommissionQuery) ([]
 	}
 	rows, err := db.read(ctx).query(`
 		SELECT l.line, o.id, o.subscriber_id, o.plan_id, o.plan_name, o.amount_paise, c.amount_paise, c.rate_bps, c.created_at`+earned+`
-		 ORDER BY l.line LIMIT $6`, q.OperatorID, max(q.After, around.After), around.Last, q.From.UnixMilli(), q.Before.UnixMilli(), q.Most)
+		 ORDER BY l.line LIMIT $6`, q.OperatorID, max(q.After, around.After), around.Last, q.From.UnixMilli(), q.Before.UnixMilli(), q.Limit)
 	return collect(rows, err, func(row scanner) (report.CommissionLine, error) {
 		l := report.CommissionLine{OperatorID: q.OperatorID}
 		var sale, commission int64

@@ -19,7 +19,7 @@ func logAct(tx *tx, act admin.StaffAction, operatorID int64, subject string, bef
 		return err
 	}
 	if !act.Covers(operatorID) {
-		return fmt.Errorf("%s of operator %d acts on %s of operator %d", act.Actor, act.Within, subject, operatorID)
+		return fmt.Errorf("%s of operator %d acts on %s of operator %d", act.Actor, act.OperatorScope, subject, operatorID)
 	}
 	logged := admin.AuditEntry{StaffAction: act, OperatorID: operatorID, Subject: subject}
 	for _, state := range []struct {
@@ -96,7 +96,7 @@ func actUnder(q querier, voucher string) (admin.AuditEntry, bool, error) {
 // others one after the other, down to where it is told to look.
 func (db *DB) FindAuditEntries(ctx context.Context, q admin.AuditQuery) ([]admin.AuditEntry, error) {
 	var ask wording
-	ask.says(`SELECT `+actColumns+` FROM staff_acts WHERE id < ? AND id > ?`, q.Top(), q.Above)
+	ask.says(`SELECT `+actColumns+` FROM staff_acts WHERE id < ? AND id > ?`, q.UpperID(), q.Above)
 	if q.OperatorID != 0 {
 		ask.says(` AND operator_id = ?`, q.OperatorID)
 	}
@@ -116,11 +116,11 @@ func (db *DB) FindAuditEntries(ctx context.Context, q admin.AuditQuery) ([]admin
 		ask.says(` AND at < ?`, q.Before.UnixMilli())
 	}
 	if q.OperatorID == 0 {
-		ask.says(` ORDER BY id DESC LIMIT ?`, q.Most)
+		ask.says(` ORDER BY id DESC LIMIT ?`, q.Limit)
 		return paged(ctx, db, ask, readAct)
 	}
 	// The sum keeps the planner from the log as a whole, which it would have in order.
-	ask.says(` ORDER BY id + 0 DESC LIMIT ?`, q.Most)
+	ask.says(` ORDER BY id + 0 DESC LIMIT ?`, q.Limit)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, readAct)
 }

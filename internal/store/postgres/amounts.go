@@ -8,21 +8,21 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// MovedAlone adds up what was moved without a second person.
-func (db *DB) MovedAlone(ctx context.Context, q admin.MovedQuery) (admin.MovedAlone, error) {
+// MovedWithoutApproval adds up what was moved without approval.
+func (db *DB) MovedWithoutApproval(ctx context.Context, q admin.MovedQuery) (admin.MovedWithoutApproval, error) {
 	return movedAlone(db.read(ctx), q)
 }
 
-func movedAlone(from querier, q admin.MovedQuery) (admin.MovedAlone, error) {
+func movedAlone(from querier, q admin.MovedQuery) (admin.MovedWithoutApproval, error) {
 	var person, operator int64
 	err := from.queryRow(`
 		SELECT (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE person = ANY ($1) AND at > $3 AND at <= $4),
 		       (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE operator_id = $2 AND at > $3 AND at <= $4)`,
 		q.People, q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
 	if err != nil {
-		return admin.MovedAlone{}, fmt.Errorf("add up what was moved alone: %w", err)
+		return admin.MovedWithoutApproval{}, fmt.Errorf("add up what was moved alone: %w", err)
 	}
-	return admin.MovedAlone{ByPerson: money.Paise(person), ForOperator: money.Paise(operator)}, nil
+	return admin.MovedWithoutApproval{ByPerson: money.Paise(person), ForOperator: money.Paise(operator)}, nil
 }
 
 // countAlone adds an amount that was moved without a second person to the sums, and
@@ -43,7 +43,7 @@ func countAlone(tx *tx, act admin.StaffAction, operatorID int64, amount money.Am
 		if err != nil {
 			return err
 		}
-		if err := act.MovesAlone(operatorID, amount, moved); err != nil {
+		if err := act.CheckAmount(operatorID, amount, moved); err != nil {
 			return err
 		}
 	}

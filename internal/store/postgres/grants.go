@@ -32,7 +32,7 @@ func staffAccess(from querier) (staff admin.StaffAccess, err error) {
 	rows, err = from.query(`SELECT login_id, what, actor, alone = 1, saw_password = 1, at FROM login_grants ORDER BY login_id, at, what, actor`)
 	staff.Grants, err = collect(rows, err, func(row scanner) (g admin.Grant, err error) {
 		var at sql.NullInt64
-		err = row.Scan(&g.LoginID, &g.What, &g.Actor, &g.Alone, &g.SawPassword, &at)
+		err = row.Scan(&g.LoginID, &g.What, &g.Actor, &g.WithoutApproval, &g.SawPassword, &at)
 		g.At = moment(at)
 		return g, err
 	})
@@ -52,8 +52,8 @@ func refuseAlone(tx *tx, act admin.StaffAction, about int64, proposer string) er
 	if err != nil {
 		return err
 	}
-	if staff.SecondPerson(act.Actor, about) {
-		return admin.RefuseAlone()
+	if staff.HasApprover(act.Actor, about) {
+		return admin.RefuseWithoutApproval()
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func grant(tx *tx, act admin.StaffAction, person login.Person, what admin.GrantK
 	}
 	for _, g := range act.Grants(staff, person, what, proposer) {
 		_, err := tx.exec(`INSERT INTO login_grants (login_id, what, actor, alone, saw_password, at) VALUES ($1, $2, $3, $4::boolean::int, $5::boolean::int, $6)`,
-			g.LoginID, g.What, g.Actor, g.Alone, g.SawPassword, g.At.UnixMilli())
+			g.LoginID, g.What, g.Actor, g.WithoutApproval, g.SawPassword, g.At.UnixMilli())
 		if err != nil {
 			return fmt.Errorf("keep who gave login %d access: %w", person.ID, err)
 		}
@@ -98,7 +98,7 @@ func lapseProposals(tx *tx, act admin.StaffAction, maker login.Person) error {
 		return fmt.Errorf("read the proposals of login %d: %w", maker.ID, err)
 	}
 	for _, p := range open {
-		if p.StandsWith(maker) {
+		if p.MakerMayPropose(maker) {
 			continue
 		}
 		lapsed := act.At
@@ -122,7 +122,7 @@ func makerStands(tx *tx, p admin.Proposal) error {
 	if err != nil {
 		return fmt.Errorf("read the login of %s: %w", p.Maker, err)
 	}
-	return admin.StaffAccess{People: []login.Person{maker.Person}}.MakerStands(p)
+	return admin.StaffAccess{People: []login.Person{maker.Person}}.CheckMaker(p)
 }
 
 // mayApprove refuses an approval by somebody who may not.
@@ -131,10 +131,10 @@ func mayApprove(tx *tx, a admin.Approval, p admin.Proposal) error {
 	if err != nil {
 		return err
 	}
-	if !a.Act.Limited() {
-		return staff.MakerStands(p)
+	if !a.Action.Limited() {
+		return staff.CheckMaker(p)
 	}
-	return staff.MayApprove(p, a.Act.Actor, a.Act.At, a.NewLoginWait)
+	return staff.MayApprove(p, a.Action.Actor, a.Action.At, a.NewLoginWait)
 }
 
 // carryOutOnLogin does what was proposed about a login that is there.
@@ -202,7 +202,7 @@ func lockParties(tx *tx, a admin.Approval) error {
 		}
 	}
 	rows, err := tx.query(`SELECT id FROM logins WHERE username IN ($1, $2) OR id = $3 ORDER BY id FOR NO KEY UPDATE`,
-		admin.Username(p.Maker), admin.Username(a.Act.Actor), target)
+		admin.Username(p.Maker), admin.Username(a.Action.Actor), target)
 	_, err = collect(rows, err, func(row scanner) (id int64, err error) {
 		err = row.Scan(&id)
 		return id, err

@@ -68,7 +68,7 @@ func (db *DB) SetPlan(ctx context.Context, act admin.StaffAction, plan subscript
 		if written, err = setPlan(tx, act, before, plan); err != nil {
 			return err
 		}
-		return act.SetsPlanAlone(before, plan, comparison)
+		return act.CheckPlanChange(before, plan, comparison)
 	})
 	return written, err
 }
@@ -84,7 +84,7 @@ func changePlan(tx *tx, act admin.StaffAction, plan subscription.Plan) (subscrip
 		return plan, err
 	}
 	if before.Version != plan.Version {
-		return plan, admin.RefusePlanMoved(plan.ID)
+		return plan, admin.RefusePlanChanged(plan.ID)
 	}
 	return setPlan(tx, act, before, plan)
 }

@@ -51,7 +51,7 @@ func (db *DB) Propose(ctx context.Context, act admin.StaffAction, p admin.Propos
 			VALUES ($1, $2, $3, $4, $5, $6::boolean::int, $7, $8, $9, $10, 'open', $11, $12, $13)
 			ON CONFLICT DO NOTHING
 			RETURNING `+proposalColumns,
-			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.Matter(), p.Maker, p.MadeAt.UnixMilli(),
+			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.UniqueKey(), p.Maker, p.MadeAt.UnixMilli(),
 			p.Subject, p.Change, referenceKey(p)))
 		if errors.Is(err, sql.ErrNoRows) {
 			// Another proposal of the matter was committed meanwhile: one that concerns no
@@ -61,9 +61,9 @@ func (db *DB) Propose(ctx context.Context, act admin.StaffAction, p admin.Propos
 				return err
 			}
 			if kept, known, err = matterOf(tx, p); err == nil && !known {
-				err = fmt.Errorf("keep the proposal: another one was in the way of %q, and was decided meanwhile", p.Matter())
+				err = fmt.Errorf("keep the proposal: another one was in the way of %q, and was decided meanwhile", p.UniqueKey())
 			} else if err == nil && !kept.Same(p) {
-				err = admin.RefuseMatter(kept)
+				err = admin.RefuseDuplicateProposal(kept)
 			}
 			return err
 		}
@@ -83,7 +83,7 @@ func sweepProposals(tx *tx, act admin.StaffAction, operatorID int64) error {
 	_, err := tx.exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + $3
 		 WHERE operator_id = $1 AND status = 'open' AND made_at + $3 <= $2`,
-		operatorID, act.At.UnixMilli(), admin.ProposalLife.Milliseconds())
+		operatorID, act.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("let proposals lapse: %w", err)
 	}
@@ -95,7 +95,7 @@ func sweepProposals(tx *tx, act admin.StaffAction, operatorID int64) error {
 func openMatter(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	open, found, err := openProposal(tx, p)
 	if err == nil && found && !open.Same(p) {
-		err = admin.RefuseMatter(open)
+		err = admin.RefuseDuplicateProposal(open)
 	}
 	return open, found, err
 }
@@ -112,7 +112,7 @@ func openProposal(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
 // matterOf reads the operator's open proposal of the same matter.
 func matterOf(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	return foundProposal(tx.queryRow(`SELECT `+proposalColumns+` FROM proposals WHERE operator_id = $1 AND matter = $2 AND status = 'open'`,
-		p.OperatorID, p.Matter()))
+		p.OperatorID, p.UniqueKey()))
 }
 
 func foundProposal(row scanner) (admin.Proposal, bool, error) {
@@ -148,14 +148,14 @@ func checkMatter(tx *tx, p admin.Proposal) (known bool, err error) {
 }
 
 // ApproveProposal decides a proposal and carries it out, in one transaction.
-func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.Outcome, error) {
-	var outcome admin.Outcome
+func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.ActionResult, error) {
+	var outcome admin.ActionResult
 	err := db.do(ctx, func(tx *tx) error {
-		outcome = admin.Outcome{}
+		outcome = admin.ActionResult{}
 		if err := lockParties(tx, a); err != nil {
 			return err
 		}
-		before, err := decidable(tx, a.Act, a.Proposal.ID)
+		before, err := decidable(tx, a.Action, a.Proposal.ID)
 		if err != nil {
 			return err
 		}
@@ -163,22 +163,22 @@ func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.Outc
 			return err
 		}
 		// Decided first: while it is open, it stands in the way of itself.
-		if outcome.Proposal, err = decideProposal(tx, a.Act, before.ID, admin.ProposalApproved); err != nil {
+		if outcome.Proposal, err = decideProposal(tx, a.Action, before.ID, admin.ProposalApproved); err != nil {
 			return err
 		}
 		if err := carryOut(tx, a, &outcome); err != nil {
 			return err
 		}
-		return logDecision(tx, a.Act, before, outcome.Proposal)
+		return logDecision(tx, a.Action, before, outcome.Proposal)
 	})
 	if err != nil {
-		return admin.Outcome{}, err
+		return admin.ActionResult{}, err
 	}
 	return outcome, nil
 }
 
 // carryOut does what was proposed, as its checker's act.
-func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
+func carryOut(tx *tx, a admin.Approval, outcome *admin.ActionResult) (err error) {
 	switch p := outcome.Proposal; p.Kind {
 	case admin.ProposedTopUp:
 		credited := false
@@ -242,7 +242,7 @@ func decidable(tx *tx, act admin.StaffAction, id int64) (admin.Proposal, error) 
 	if p, err = readProposal(tx.queryRow(`SELECT `+proposalColumns+` FROM proposals WHERE id = $1 FOR NO KEY UPDATE`, id)); err != nil {
 		return p, fmt.Errorf("lock proposal %d: %w", id, err)
 	}
-	return p, p.At(act.At).Decidable()
+	return p, p.At(act.At).CheckOpen()
 }
 
 func decideProposal(tx *tx, act admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
@@ -280,7 +280,7 @@ func (db *DB) Proposals(ctx context.Context, filter admin.ProposalFilter) ([]adm
 	rows, err := db.read(ctx).query(`
 		SELECT `+proposalColumns+` FROM proposals
 		 WHERE ($1::bigint = 0 OR operator_id = $1) AND (NOT $2::boolean OR status = 'open')
-		 ORDER BY id DESC LIMIT $3`, filter.OperatorID, filter.Open, filter.Most)
+		 ORDER BY id DESC LIMIT $3`, filter.OperatorID, filter.Open, filter.Limit)
 	return collect(rows, err, readProposal)
 }
 
@@ -292,5 +292,5 @@ func refuseProposed(tx *tx, act admin.StaffAction, paid admin.TopUp) error {
 	if err != nil || !found || open.At(act.At).Status != admin.ProposalOpen {
 		return err
 	}
-	return admin.RefuseMatter(open)
+	return admin.RefuseDuplicateProposal(open)
 }

@@ -39,7 +39,7 @@ func TestReferences_ProposalOfAnOlderBinaryIsInTheWay(t *testing.T) {
 	now := func() time.Time { return time.UnixMilli(1_800_000_000_000) }
 	operator, err := admin.NewService(db, nil, "cli:asha", now).CreateOperator(t.Context(), "one", admin.OperatorChange{})
 	ok(t, err)
-	asha := admin.NewService(db, nil, "web:asha", now).As(admin.Finance, admin.Limits{ApprovalAbove: money.Paise(100)})
+	asha := admin.NewService(db, nil, "web:asha", now).WithRole(admin.Finance, admin.Limits{ApprovalAbove: money.Paise(100)})
 	exec(t, raw(t, address), `
 		INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status)
 		SELECT 'topup', id, 90000000, '123456', '', 0, '', 'topup 123456', 'web:binu', 1800000000000, 'open' FROM operators`)

@@ -71,7 +71,7 @@ func (db *DB) RequestBlocks(ctx context.Context, asked requestlog.BlockQuery) ([
 		SELECT id, operator_id, from_at, until_at, refused, packed FROM request_log
 		 WHERE operator_id = $1 AND (until_at, id) < ($2, $3) AND until_at >= $4`+refused+`
 		 ORDER BY until_at DESC, id DESC LIMIT $5`,
-		asked.OperatorID, asked.Before.Until.UnixMilli(), asked.Before.ID, earliest(asked.Since), asked.Most)
+		asked.OperatorID, asked.Before.Until.UnixMilli(), asked.Before.ID, earliest(asked.Since), asked.Limit)
 	return collect(rows, err, readBlock)
 }
 

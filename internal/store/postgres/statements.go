@@ -111,9 +111,9 @@ func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.Le
 		ask.says(` AND position(? IN lower(description COLLATE "C")) > 0`, q.Text)
 	}
 	if q.NewestFirst {
-		ask.says(` ORDER BY line DESC LIMIT ?`, q.Most)
+		ask.says(` ORDER BY line DESC LIMIT ?`, q.Limit)
 	} else {
-		ask.says(` ORDER BY line LIMIT ?`, q.Most)
+		ask.says(` ORDER BY line LIMIT ?`, q.Limit)
 	}
 	return paged(ctx, db, ask, func(row scanner) (report.LedgerLine, error) {
 		var l report.LedgerLine
@@ -161,7 +161,7 @@ func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]op
 		}
 	}
 	ask.stretch(q)
-	ask.says(order, q.Most)
+	ask.says(order, q.Limit)
 	if q.Subscriber == "" && !q.State.Open() {
 		return paged(ctx, db, ask, readOperation)
 	}

@@ -46,7 +46,7 @@ func (db *DB) ListSubscribers(ctx context.Context, q report.SubscriberQuery) ([]
 	default:
 		expiringSubscribers(&ask, q)
 	}
-	ask.says(` LIMIT ?`, q.Most)
+	ask.says(` LIMIT ?`, q.Limit)
 	if q.Standing != report.InReview {
 		return paged(ctx, db, ask, readSubscriberRow)
 	}

@@ -16,12 +16,12 @@ import (
 // guardOwner refuses an action of an operator's owner unless the operator is active. The
 // operator is locked, so that what its owners do comes one after the other.
 func guardOwner(tx *tx, act admin.StaffAction) error {
-	if act.Within == 0 {
+	if act.OperatorScope == 0 {
 		return nil
 	}
-	operator, err := livingOperator(tx, act.Within)
+	operator, err := livingOperator(tx, act.OperatorScope)
 	if err == nil && operator.Status != subscription.OperatorActive {
-		err = admin.RefuseSuspended(act.Within)
+		err = admin.RefuseSuspended(act.OperatorScope)
 	}
 	return err
 }

@@ -206,12 +206,12 @@ func (db *DB) BulkRows(ctx context.Context, operatorID int64, id string, page bu
 	if page.State == "" {
 		found, err = db.read(ctx).query(`
 			SELECT `+bulkRowColumns+` FROM bulk_rows
-			 WHERE operator_id = ?1 AND job_id = ?2 AND number > ?3 ORDER BY number LIMIT ?4`, operatorID, id, page.After, page.Most)
+			 WHERE operator_id = ?1 AND job_id = ?2 AND number > ?3 ORDER BY number LIMIT ?4`, operatorID, id, page.After, page.Limit)
 	} else {
 		found, err = db.read(ctx).query(`
 			SELECT `+bulkRowColumns+` FROM bulk_rows
 			 WHERE operator_id = ?1 AND job_id = ?2 AND state = ?5 AND number > ?3 ORDER BY number LIMIT ?4`,
-			operatorID, id, page.After, page.Most, page.State)
+			operatorID, id, page.After, page.Limit, page.State)
 	}
 	all, err := collect(found, err, readBulkRow)
 	if err != nil {

@@ -18,7 +18,7 @@ func (db *DB) ListOperations(ctx context.Context, filter admin.OperationFilter) 
 		}
 	}
 	// Only what was asked stands in the condition, so that an index can serve it.
-	conditions, args := []string{"1 = 1"}, []any{filter.Most}
+	conditions, args := []string{"1 = 1"}, []any{filter.Limit}
 	for _, wanted := range []struct {
 		column string
 		value  any
@@ -87,7 +87,7 @@ func (db *DB) OperationHistory(ctx context.Context, id string) (admin.OperationH
 			var c admin.OperationCall
 			var asked, answered sql.NullInt64
 			err := row.Scan(&c.Reference, &c.What, &c.Component, &c.Outcome, &c.Transaction, &c.Detail, &c.Node, &asked, &answered)
-			c.AskedAt, c.AnsweredAt = moment(asked), moment(answered)
+			c.CalledAt, c.RepliedAt = moment(asked), moment(answered)
 			return c, err
 		})
 		if err != nil {

@@ -25,8 +25,8 @@ func (w *wording) within(q admin.ListQuery, operator, at string) {
 // ordered adds the order and the bound of a query.
 func (w *wording) ordered(q admin.ListQuery, by string) {
 	w.says(` ORDER BY ` + by)
-	if q.Most > 0 {
-		w.says(` LIMIT ?`, q.Most)
+	if q.Limit > 0 {
+		w.says(` LIMIT ?`, q.Limit)
 	}
 }
 

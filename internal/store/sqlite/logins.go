@@ -135,10 +135,10 @@ func changeTerms(tx *tx, act admin.StaffAction, id int64, change admin.LoginChan
 			return err
 		}
 		after := change.Apply(before.Person)
-		if err := change.Fits(before.Person); err != nil {
+		if err := change.CheckRole(before.Person); err != nil {
 			return err
 		}
-		if act.Within != 0 && change.TakesOwner(before.Person) {
+		if act.OperatorScope != 0 && change.RemovesOwner(before.Person) {
 			if err := refuseLastOwner(tx, before); err != nil {
 				return err
 			}

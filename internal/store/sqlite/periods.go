@@ -73,7 +73,7 @@ func periodsToClose(from querier, act admin.StaffAction, month admin.Month, oper
 		return nil, fmt.Errorf("look for open operations: %w", err)
 	}
 	if len(open) > 0 {
-		return nil, admin.RefuseOpen(month, open)
+		return nil, admin.RefuseOpenOperations(month, open)
 	}
 	rows, err = from.query(`
 		SELECT o.id, coalesce(c.operations, 0), coalesce(c.amount_paise, 0)

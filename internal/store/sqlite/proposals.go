@@ -46,7 +46,7 @@ func (db *DB) Propose(ctx context.Context, act admin.StaffAction, p admin.Propos
 			INSERT INTO proposals (kind, operator_id, amount_paise, reference, transaction_id, confirm, reason, matter, maker, made_at, status, subject, change, reference_key)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'open', ?11, ?12, ?13)
 			RETURNING `+proposalColumns,
-			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.Matter(), p.Maker, p.MadeAt.UnixMilli(),
+			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.UniqueKey(), p.Maker, p.MadeAt.UnixMilli(),
 			p.Subject, p.Change, referenceKey(p)))
 		if err != nil {
 			return fmt.Errorf("keep the proposal: %w", err)
@@ -64,7 +64,7 @@ func sweepProposals(tx *tx, act admin.StaffAction, operatorID int64) error {
 	_, err := tx.exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + ?3
 		 WHERE operator_id = ?1 AND status = 'open' AND made_at + ?3 <= ?2`,
-		operatorID, act.At.UnixMilli(), admin.ProposalLife.Milliseconds())
+		operatorID, act.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("let proposals lapse: %w", err)
 	}
@@ -76,7 +76,7 @@ func sweepProposals(tx *tx, act admin.StaffAction, operatorID int64) error {
 func openMatter(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	open, found, err := openProposal(tx, p)
 	if err == nil && found && !open.Same(p) {
-		err = admin.RefuseMatter(open)
+		err = admin.RefuseDuplicateProposal(open)
 	}
 	return open, found, err
 }
@@ -84,7 +84,7 @@ func openMatter(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
 // openProposal reads the open proposal of the same matter; of a top-up's reference,
 // whichever operator it is for.
 func openProposal(tx *tx, p admin.Proposal) (admin.Proposal, bool, error) {
-	query, args := `SELECT `+proposalColumns+` FROM proposals WHERE operator_id = ?1 AND matter = ?2 AND status = 'open'`, []any{p.OperatorID, p.Matter()}
+	query, args := `SELECT `+proposalColumns+` FROM proposals WHERE operator_id = ?1 AND matter = ?2 AND status = 'open'`, []any{p.OperatorID, p.UniqueKey()}
 	if p.Kind == admin.ProposedTopUp {
 		query, args = `SELECT `+proposalColumns+` FROM proposals WHERE reference_key = ?1 AND status = 'open'`, []any{referenceKey(p)}
 	}
@@ -120,11 +120,11 @@ func checkMatter(tx *tx, p admin.Proposal) (known bool, err error) {
 }
 
 // ApproveProposal decides a proposal and carries it out, in one transaction.
-func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.Outcome, error) {
-	var outcome admin.Outcome
+func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.ActionResult, error) {
+	var outcome admin.ActionResult
 	err := db.writer.do(ctx, func(tx *tx) error {
-		outcome = admin.Outcome{}
-		before, err := decidable(tx, a.Act, a.Proposal.ID)
+		outcome = admin.ActionResult{}
+		before, err := decidable(tx, a.Action, a.Proposal.ID)
 		if err != nil {
 			return err
 		}
@@ -132,22 +132,22 @@ func (db *DB) ApproveProposal(ctx context.Context, a admin.Approval) (admin.Outc
 			return err
 		}
 		// Decided first: while it is open, it stands in the way of itself.
-		if outcome.Proposal, err = decideProposal(tx, a.Act, before.ID, admin.ProposalApproved); err != nil {
+		if outcome.Proposal, err = decideProposal(tx, a.Action, before.ID, admin.ProposalApproved); err != nil {
 			return err
 		}
 		if err := carryOut(tx, a, &outcome); err != nil {
 			return err
 		}
-		return logDecision(tx, a.Act, before, outcome.Proposal)
+		return logDecision(tx, a.Action, before, outcome.Proposal)
 	})
 	if err != nil {
-		return admin.Outcome{}, err
+		return admin.ActionResult{}, err
 	}
 	return outcome, nil
 }
 
 // carryOut does what was proposed, as its checker's act.
-func carryOut(tx *tx, a admin.Approval, outcome *admin.Outcome) (err error) {
+func carryOut(tx *tx, a admin.Approval, outcome *admin.ActionResult) (err error) {
 	switch p := outcome.Proposal; p.Kind {
 	case admin.ProposedTopUp:
 		credited := false
@@ -193,7 +193,7 @@ func decidable(tx *tx, act admin.StaffAction, id int64) (admin.Proposal, error) 
 	if err != nil {
 		return p, err
 	}
-	return p, p.At(act.At).Decidable()
+	return p, p.At(act.At).CheckOpen()
 }
 
 func decideProposal(tx *tx, act admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
@@ -231,7 +231,7 @@ func (db *DB) Proposals(ctx context.Context, filter admin.ProposalFilter) ([]adm
 	rows, err := db.read(ctx).query(`
 		SELECT `+proposalColumns+` FROM proposals
 		 WHERE (?1 = 0 OR operator_id = ?1) AND (NOT ?2 OR status = 'open')
-		 ORDER BY id DESC LIMIT ?3`, filter.OperatorID, filter.Open, filter.Most)
+		 ORDER BY id DESC LIMIT ?3`, filter.OperatorID, filter.Open, filter.Limit)
 	return collect(rows, err, readProposal)
 }
 
@@ -243,5 +243,5 @@ func refuseProposed(tx *tx, act admin.StaffAction, paid admin.TopUp) error {
 	if err != nil || !found || open.At(act.At).Status != admin.ProposalOpen {
 		return err
 	}
-	return admin.RefuseMatter(open)
+	return admin.RefuseDuplicateProposal(open)
 }

@@ -12,7 +12,7 @@ import (
 
 // creditedBefore reports whether a reference was used before for the same, whatever its
 // spelling, and refuses one that was used for something else or for another operator.
-func creditedBefore(tx *tx, way admin.ReferenceWay, credit admin.Credit) (bool, error) {
+func creditedBefore(tx *tx, way admin.ReferenceKind, credit admin.Credit) (bool, error) {
 	var before admin.Credit
 	var paise, at int64
 	// Older entries may share a reference; then the one that is repeated counts.
@@ -36,7 +36,7 @@ func creditedBefore(tx *tx, way admin.ReferenceWay, credit admin.Credit) (bool, 
 }
 
 // keepReference claims a reference for the wallet's last entry.
-func keepReference(tx *tx, way admin.ReferenceWay, credit admin.Credit) error {
+func keepReference(tx *tx, way admin.ReferenceKind, credit admin.Credit) error {
 	_, err := tx.exec(`
 		INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled)
 		SELECT ?1, ?2, 0, operator_id, entries, 0 FROM wallets WHERE operator_id = ?3`,
@@ -61,7 +61,7 @@ func sweepReference(tx *tx, act admin.StaffAction, p admin.Proposal) error {
 	_, err := tx.exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + ?3
 		 WHERE reference_key = ?1 AND status = 'open' AND made_at + ?3 <= ?2`,
-		referenceKey(p), act.At.UnixMilli(), admin.ProposalLife.Milliseconds())
+		referenceKey(p), act.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("let a proposal lapse: %w", err)
 	}

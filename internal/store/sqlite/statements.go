@@ -139,9 +139,9 @@ func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.Le
 		ask.says(` AND instr(lower(description), ?) > 0`, q.Text)
 	}
 	if q.NewestFirst {
-		ask.says(` ORDER BY line DESC LIMIT ?`, q.Most)
+		ask.says(` ORDER BY line DESC LIMIT ?`, q.Limit)
 	} else {
-		ask.says(` ORDER BY line LIMIT ?`, q.Most)
+		ask.says(` ORDER BY line LIMIT ?`, q.Limit)
 	}
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, func(row scanner) (report.LedgerLine, error) {
@@ -190,7 +190,7 @@ func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]op
 		}
 	}
 	ask.stretch(q)
-	ask.says(order, q.Most)
+	ask.says(order, q.Limit)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, readOperation)
 }

@@ -47,7 +47,7 @@ func (db *DB) ListSubscribers(ctx context.Context, q report.SubscriberQuery) ([]
 	default:
 		expiringSubscribers(&ask, q)
 	}
-	ask.says(` LIMIT ?`, q.Most)
+	ask.says(` LIMIT ?`, q.Limit)
 	rows, err := db.read(ctx).query(ask.text, ask.args...)
 	return collect(rows, err, readSubscriberRow)
 }

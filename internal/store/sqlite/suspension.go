@@ -15,12 +15,12 @@ import (
 
 // guardOwner refuses an action of an operator's owner unless the operator is active.
 func guardOwner(tx *tx, act admin.StaffAction) error {
-	if act.Within == 0 {
+	if act.OperatorScope == 0 {
 		return nil
 	}
-	operator, err := livingOperator(tx, act.Within)
+	operator, err := livingOperator(tx, act.OperatorScope)
 	if err == nil && operator.Status != subscription.OperatorActive {
-		err = admin.RefuseSuspended(act.Within)
+		err = admin.RefuseSuspended(act.OperatorScope)
 	}
 	return err
 }

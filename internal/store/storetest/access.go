@@ -93,19 +93,19 @@ var sponsorships = []struct {
 	what string
 	// hire makes the login on the command line, if it is there before.
 	hire func(h *house, name string)
-	give func(d *admin.Service, h *house, name string) (admin.Outcome, error)
+	give func(d *admin.Service, h *house, name string) (admin.ActionResult, error)
 	told string
 }{
-	{"created", func(*house, string) {}, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
+	{"created", func(*house, string) {}, func(d *admin.Service, h *house, name string) (admin.ActionResult, error) {
 		return d.SubmitLogin(h.Context(), created(name, login.Finance))
 	}, "created your login"},
-	{"password", func(h *house, name string) { h.hire(name, admin.Finance) }, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
+	{"password", func(h *house, name string) { h.hire(name, admin.Finance) }, func(d *admin.Service, h *house, name string) (admin.ActionResult, error) {
 		return d.SubmitPasswordReset(h.Context(), h.known(name).ID)
 	}, "reset your password"},
-	{"totp", func(h *house, name string) { h.hire(name, admin.Finance); h.withTOTP(name) }, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
+	{"totp", func(h *house, name string) { h.hire(name, admin.Finance); h.withTOTP(name) }, func(d *admin.Service, h *house, name string) (admin.ActionResult, error) {
 		return d.SubmitTOTPReset(h.Context(), h.known(name).ID)
 	}, "reset your second factor"},
-	{"role", func(h *house, name string) { h.hire(name, admin.Viewer) }, func(d *admin.Service, h *house, name string) (admin.Outcome, error) {
+	{"role", func(h *house, name string) { h.hire(name, admin.Viewer) }, func(d *admin.Service, h *house, name string) (admin.ActionResult, error) {
 		return d.SubmitRole(h.Context(), h.known(name).ID, login.Finance)
 	}, "gave you your role"},
 }
@@ -118,7 +118,7 @@ func (h *house) grantsOf(username string) []string {
 	told := []string{}
 	for _, g := range staff.Grants {
 		if g.LoginID == h.known(username).ID {
-			told = append(told, fmt.Sprintf("%s by %s, alone %v, saw the password %v", g.What, g.Actor, g.Alone, g.SawPassword))
+			told = append(told, fmt.Sprintf("%s by %s, alone %v, saw the password %v", g.What, g.Actor, g.WithoutApproval, g.SawPassword))
 		}
 	}
 	slices.Sort(told)
@@ -195,7 +195,7 @@ func newLoginsWait(h *house) {
 	_, err := asha.SubmitLogin(s.Context(), created("eager", login.Finance))
 	s.must(err)
 	p := s.proposedBy("third", noon, "eager")
-	eager := admin.NewService(s.Store, sealer{}, "web:eager", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
+	eager := admin.NewService(s.Store, sealer{}, "web:eager", func() time.Time { return noon }).WithRole(admin.Finance, admin.Limits{})
 	_, err = eager.Approve(s.Context(), p.ID)
 	s.must(err)
 }
@@ -218,7 +218,7 @@ func soleSponsorsRefused(h *house) {
 func shownPasswordsRefused(h *house) {
 	s := h.shop("0")
 	asha, chitra := s.administrator("asha", noon), s.administrator("chitra", noon)
-	agree := func(outcome admin.Outcome, err error) {
+	agree := func(outcome admin.ActionResult, err error) {
 		s.must(err)
 		s.must(first(chitra.Approve(s.Context(), outcome.Proposal.ID)))
 	}
@@ -268,17 +268,17 @@ func handedOnRefused(h *house) {
 	s.hire("binu", admin.Administrator)
 	s.hire("chitra", admin.Finance)
 	binu, chitra := s.known("binu").ID, s.known("chitra").ID
-	at := func(d *admin.Service, submit func(*admin.Service) (admin.Outcome, error)) {
+	at := func(d *admin.Service, submit func(*admin.Service) (admin.ActionResult, error)) {
 		s.Helper()
 		if outcome, err := submit(d); err != nil || outcome.Waits() {
 			s.Fatalf("%+v, %v; want it done at once", outcome, err)
 		}
 	}
-	reset := func(id int64) func(*admin.Service) (admin.Outcome, error) {
-		return func(d *admin.Service) (admin.Outcome, error) { return d.SubmitPasswordReset(s.Context(), id) }
+	reset := func(id int64) func(*admin.Service) (admin.ActionResult, error) {
+		return func(d *admin.Service) (admin.ActionResult, error) { return d.SubmitPasswordReset(s.Context(), id) }
 	}
-	role := func(role login.Role) func(*admin.Service) (admin.Outcome, error) {
-		return func(d *admin.Service) (admin.Outcome, error) { return d.SubmitRole(s.Context(), chitra, role) }
+	role := func(role login.Role) func(*admin.Service) (admin.ActionResult, error) {
+		return func(d *admin.Service) (admin.ActionResult, error) { return d.SubmitRole(s.Context(), chitra, role) }
 	}
 	at(asha, reset(binu)) // binu is the only one who could agree, and it is about binu
 	asBinu := s.deskOf("binu", admin.Administrator, noon)
@@ -326,7 +326,7 @@ func commandLineIsExempt(h *house) {
 	// The command line resets and raises alone, and takes away who did so before.
 	id := s.known("binu").ID
 	s.withTOTP("binu")
-	for _, submit := range []func(context.Context, int64) (admin.Outcome, error){asha.SubmitPasswordReset, asha.SubmitTOTPReset} {
+	for _, submit := range []func(context.Context, int64) (admin.ActionResult, error){asha.SubmitPasswordReset, asha.SubmitTOTPReset} {
 		outcome, err := submit(s.Context(), id)
 		s.must(err)
 		s.must(first(s.deskOf("chitra", admin.Administrator, noon).Approve(s.Context(), outcome.Proposal.ID)))

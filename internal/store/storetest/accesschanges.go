@@ -153,7 +153,7 @@ func noSecondPerson(h *house) {
 	s.hire("fina", admin.Finance)
 	waits := func(what, username string, want bool) {
 		s.Helper()
-		second, err := asha.SecondPerson(s.Context(), 0)
+		second, err := asha.HasApprover(s.Context(), 0)
 		outcome, submit := asha.SubmitLogin(s.Context(), created(username, login.Administrator))
 		if err != nil || submit != nil || second != want || outcome.Waits() != want {
 			s.Errorf("%s: a second person %v, %+v, %v, %v; want %v", what, second, outcome, err, submit, want)
@@ -189,7 +189,7 @@ func loginProposedOnce(h *house) {
 			once.Add(1)
 		}
 	})
-	open, err := s.Proposals(s.Context(), admin.ProposalFilter{Open: true, Most: 10})
+	open, err := s.Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10})
 	if err != nil || len(open) != 1 || once.Load() != 1 {
 		s.Fatalf("%d are called the first, and open are %+v, %v; want one", once.Load(), open, err)
 	}
@@ -267,7 +267,7 @@ func makersLapse(h *house) {
 	// One that lapsed by itself before keeps its own moment.
 	old := s.proposedBy("binu", noon, "old")
 	set("binu", later, admin.LoginChange{Disabled: &yes})
-	if kept, err := s.Proposal(s.Context(), old.ID); err != nil || !kept.DecidedAt.Equal(old.Lapses()) || kept.LapsedWithMaker() {
+	if kept, err := s.Proposal(s.Context(), old.ID); err != nil || !kept.DecidedAt.Equal(old.LapsesAt()) || kept.LapsedWithMaker() {
 		s.Errorf("lapsed by itself: %+v, %v", kept, err)
 	}
 }

@@ -30,7 +30,7 @@ func actsAreFound(h *house) {
 		want  []int64
 	}{
 		{"all", admin.AuditQuery{}, []int64{5, 4, 3, 2, 1}},
-		{"the newest two", admin.AuditQuery{Most: 2}, []int64{5, 4}},
+		{"the newest two", admin.AuditQuery{Limit: 2}, []int64{5, 4}},
 		{"those before the fourth", admin.AuditQuery{Below: 4}, []int64{3, 2, 1}},
 		{"an operator's", admin.AuditQuery{OperatorID: second.ID}, []int64{5, 4, 2}},
 		{"a person's", admin.AuditQuery{Actor: "web:asha"}, []int64{5, 3}},
@@ -45,8 +45,8 @@ func actsAreFound(h *house) {
 			OperatorID: second.ID, Actor: "web:ravi", Action: "wallet topup", Search: "NEFT", From: noon, Before: noon.Add(3 * time.Hour), Below: 5,
 		}, []int64{4}},
 	} {
-		if tt.query.Most == 0 {
-			tt.query.Most = 100
+		if tt.query.Limit == 0 {
+			tt.query.Limit = 100
 		}
 		found, err := h.FindAuditEntries(h.Context(), tt.query)
 		h.must(err)
@@ -60,7 +60,7 @@ func actsAreFound(h *house) {
 	}
 	all := h.acts()
 	slices.Reverse(all)
-	found, err := h.FindAuditEntries(h.Context(), admin.AuditQuery{Most: 100})
+	found, err := h.FindAuditEntries(h.Context(), admin.AuditQuery{Limit: 100})
 	h.must(err)
 	if fmt.Sprint(found) != fmt.Sprint(all) {
 		h.Errorf("found %v; want the same acts as in the whole log, %v", found, all)

@@ -35,11 +35,11 @@ var split = admin.Limits{ApprovalAbove: rupees("50000"), Window: 24 * time.Hour,
 // teller is the service of somebody in the console, within the limits of split.
 func (h *house) teller(name string, now time.Time) *admin.Service {
 	h.hire(name, admin.Finance)
-	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Finance, split)
+	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).WithRole(admin.Finance, split)
 }
 
 // tops has somebody top up an operator, and demands whether that waits.
-func (s *shop) tops(service *admin.Service, operator subscription.Operator, amount, reference string, waits bool) admin.Outcome {
+func (s *shop) tops(service *admin.Service, operator subscription.Operator, amount, reference string, waits bool) admin.ActionResult {
 	s.Helper()
 	outcome, err := service.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: reference})
 	s.must(err)
@@ -76,7 +76,7 @@ func sumPerPerson(h *house) {
 			s.Errorf("the wallet of %s has %s, %v; want nothing", other.Name, wallet.Balance, err)
 		}
 	}
-	if moved, err := asha.MovedAlone(s.Context(), s.operator.ID); err != nil || moved != (admin.MovedAlone{ByPerson: rupees("50000"), ForOperator: rupees("50000")}) {
+	if moved, err := asha.MovedWithoutApproval(s.Context(), s.operator.ID); err != nil || moved != (admin.MovedWithoutApproval{ByPerson: rupees("50000"), ForOperator: rupees("50000")}) {
 		s.Errorf("asha moved %+v, %v", moved, err)
 	}
 	// Somebody else has a sum of their own.
@@ -133,7 +133,7 @@ func sumKinds(h *house) {
 	s := h.shop("100000")
 	service := func(name string, above string) *admin.Service {
 		return admin.NewService(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(48 * time.Hour) }).
-			As(admin.Finance, admin.Limits{ApprovalAbove: rupees(above), Window: time.Hour})
+			WithRole(admin.Finance, admin.Limits{ApprovalAbove: rupees(above), Window: time.Hour})
 	}
 	_, err := service("asha", "1000").SubmitAdjustment(s.Context(), s.operator.ID, rupees("-600"), "counted wrongly")
 	s.must(err)
@@ -149,7 +149,7 @@ func sumKinds(h *house) {
 		_, err := service("binu", "2000").SettleReview(s.Context(), op.ID, confirm, "asked them")
 		s.must(err)
 	}
-	if moved, err := service("binu", "1").MovedAlone(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("398") || moved.ForOperator != rupees("998") {
+	if moved, err := service("binu", "1").MovedWithoutApproval(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("398") || moved.ForOperator != rupees("998") {
 		s.Errorf("binu moved %+v, %v; want both operations", moved, err)
 	}
 	op := s.settle(s.reserve(s.activation("key-9", "9800000009", "100009")), operation.NeedsReview)
@@ -163,7 +163,7 @@ func sumKinds(h *house) {
 }
 
 // passed has ten people or operators at once, and demands that one amount passes.
-func (s *shop) passed(top func(i int) (admin.Outcome, error)) {
+func (s *shop) passed(top func(i int) (admin.ActionResult, error)) {
 	s.Helper()
 	var done, wait atomic.Int32
 	together(10, func(i int) {
@@ -188,14 +188,14 @@ func sumAtOnce(h *house) {
 	for i := range operators {
 		operators[i] = h.operator(name("operator", i))
 	}
-	s.passed(func(i int) (admin.Outcome, error) {
+	s.passed(func(i int) (admin.ActionResult, error) {
 		return s.teller("asha", noon).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operators[i].ID, Amount: rupees("50000"), Reference: name("NEFT", i)})
 	})
 }
 
 func sumAtOnceForOperator(h *house) {
 	s := h.shop("0")
-	s.passed(func(i int) (admin.Outcome, error) {
+	s.passed(func(i int) (admin.ActionResult, error) {
 		return s.teller(name("clerk", i), noon).SubmitTopUp(s.Context(), s.paid("50000", name("NEFT", i)))
 	})
 	s.money("after all", "50000", "0")
@@ -214,12 +214,12 @@ func sumApproved(h *house) {
 	s.tops(s.teller("binu", noon), s.operator, "25000", "NEFT-4", false)
 	// A proposal of an amount that alone would be small enough says why it waits.
 	p = s.tops(s.teller("asha", noon), s.operator, "26000", "NEFT-5", true).Proposal
-	if why, err := s.teller("binu", noon).WhySecond(s.Context(), p); err != nil || why == nil || why.Person != "asha" || why.Moved != rupees("25000") {
+	if why, err := s.teller("binu", noon).WhyApprovalNeeded(s.Context(), p); err != nil || why == nil || why.Person != "asha" || why.Moved != rupees("25000") {
 		s.Errorf("it waits because of %+v, %v", why, err)
 	}
 	_, err = s.teller("binu", noon).Approve(s.Context(), p.ID)
 	s.must(err)
-	if moved, err := s.teller("asha", noon).MovedAlone(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("25000") || moved.ForOperator != rupees("50000") {
+	if moved, err := s.teller("asha", noon).MovedWithoutApproval(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("25000") || moved.ForOperator != rupees("50000") {
 		s.Errorf("asha moved %+v, %v; want the approved amounts left out", moved, err)
 	}
 }
@@ -241,7 +241,7 @@ func sumRepeats(h *house) {
 
 func sumZeroLimit(h *house) {
 	s := h.shop("0")
-	always := admin.NewService(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{Window: time.Hour})
+	always := admin.NewService(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).WithRole(admin.Finance, admin.Limits{Window: time.Hour})
 	s.tops(always, s.operator, "0.01", "NEFT-1", true)
 	_, _, err := s.Store.TopUp(s.Context(), act("wallet topup"), s.paid("1", "NEFT-2"))
 	s.must(err)
@@ -271,14 +271,14 @@ func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
 	p := s.tops(s.teller("binu", noon.Add(25*time.Hour)), s.operator, "70000", "NEFT-3", true).Proposal
 	_, err = s.teller("asha", noon.Add(25*time.Hour)).Approve(s.Context(), p.ID)
 	s.must(err)
-	want := []admin.MovedAlone{
+	want := []admin.MovedWithoutApproval{
 		{ByPerson: rupees("60000.08"), ForOperator: rupees("60229.07")},
 		{ByPerson: rupees("228.99"), ForOperator: rupees("60229.07")},
 	}
 	check := func(when string) {
 		s.Helper()
 		for i, person := range []string{"asha", "binu"} {
-			moved, err := s.MovedAlone(s.Context(), admin.MovedQuery{People: []string{person}, OperatorID: s.operator.ID, After: noon.Add(-time.Hour), Until: noon.Add(48 * time.Hour)})
+			moved, err := s.MovedWithoutApproval(s.Context(), admin.MovedQuery{People: []string{person}, OperatorID: s.operator.ID, After: noon.Add(-time.Hour), Until: noon.Add(48 * time.Hour)})
 			if err != nil || moved != want[i] {
 				s.Errorf("%s: %s moved %+v, %v; want %+v", when, person, moved, err, want[i])
 			}
@@ -294,7 +294,7 @@ func sumAcrossLogins(h *house) {
 	s := h.shop("0")
 	h.hire("asha", admin.Administrator)
 	in := func(name string, role admin.Role) *admin.Service {
-		return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return noon }).As(role, split)
+		return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return noon }).WithRole(role, split)
 	}
 	for _, name := range []string{"one", "two"} {
 		made, err := in("asha", admin.Administrator).SubmitLogin(h.Context(), admin.NewLogin{Username: name, Name: name, Role: login.Finance})

@@ -99,7 +99,7 @@ func (h *house) bulkJob(operator subscription.Operator, id string) bulk.Job {
 
 func (h *house) bulkRow(operator subscription.Operator, id string, number int) bulk.Row {
 	h.Helper()
-	rows, err := h.BulkRows(h.Context(), operator.ID, id, bulk.Page{After: number - 1, Most: 1})
+	rows, err := h.BulkRows(h.Context(), operator.ID, id, bulk.Page{After: number - 1, Limit: 1})
 	if err != nil || len(rows) != 1 {
 		h.Fatalf("row %d: %v, %v", number, rows, err)
 	}
@@ -115,16 +115,16 @@ func bulkReadBack(h *house) {
 	if job.Progress != want || job.Title != draft.Title || job.Actor != draft.Actor || !job.CreatedAt.Equal(noon) || job.State != bulk.Draft {
 		h.Errorf("read back as %+v; want %+v with %+v", job, draft, want)
 	}
-	rows, err := h.BulkRows(h.Context(), operator.ID, "JOB-1", bulk.Page{After: 447, Most: 10})
+	rows, err := h.BulkRows(h.Context(), operator.ID, "JOB-1", bulk.Page{After: 447, Limit: 10})
 	h.must(err)
 	if !slices.Equal(rows, kept[447:]) {
 		h.Errorf("the last rows are %+v; want %+v", rows, kept[447:])
 	}
-	if refused, err := h.BulkRows(h.Context(), operator.ID, "JOB-1", bulk.Page{State: bulk.RowRefused, Most: 10}); err != nil || len(refused) != 0 {
+	if refused, err := h.BulkRows(h.Context(), operator.ID, "JOB-1", bulk.Page{State: bulk.RowRefused, Limit: 10}); err != nil || len(refused) != 0 {
 		h.Errorf("refused rows: %v, %v; want none", refused, err)
 	}
 	_, found, err := h.BulkJob(h.Context(), other.ID, "JOB-1")
-	foreign, rowsErr := h.BulkRows(h.Context(), other.ID, "JOB-1", bulk.Page{Most: 10})
+	foreign, rowsErr := h.BulkRows(h.Context(), other.ID, "JOB-1", bulk.Page{Limit: 10})
 	started, startErr := h.StartBulkJob(h.Context(), other.ID, "JOB-1", noon)
 	cancelled, cancelErr := h.CancelBulkJob(h.Context(), other.ID, "JOB-1", noon)
 	if err := errors.Join(err, rowsErr, startErr, cancelErr); err != nil || found || len(foreign) > 0 || started || cancelled {
@@ -365,7 +365,7 @@ func bulkPurged(h *house) {
 		}
 	}
 	_, found, err := h.BulkJob(h.Context(), operator.ID, "DRAFT")
-	rows, rowsErr := h.BulkRows(h.Context(), operator.ID, "DRAFT", bulk.Page{Most: 5})
+	rows, rowsErr := h.BulkRows(h.Context(), operator.ID, "DRAFT", bulk.Page{Limit: 5})
 	if err := errors.Join(err, rowsErr); err != nil || found || len(rows) > 0 {
 		h.Errorf("of the draft there is %v and %d rows: %v", found, len(rows), err)
 	}

@@ -42,7 +42,7 @@ func (h *house) clerkAt(name string, role admin.Role, now time.Time) *admin.Serv
 // deskOf is the service of somebody in the console, with a login or without.
 func (h *house) deskOf(name string, role admin.Role, now time.Time) *admin.Service {
 	service := admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now })
-	return service.As(role, limits).From(netip.MustParseAddr("192.0.2.7"))
+	return service.WithRole(role, limits).WithOrigin(netip.MustParseAddr("192.0.2.7"))
 }
 
 // hire makes a login on the command line, unless there is one.

@@ -237,7 +237,7 @@ func numbersReleased(h *house) {
 	if operatorID != gone.operator.ID || len(old.Cycles) != 2 || old.Mobile != fmt.Sprintf("released:%d:9800000001", gone.operator.ID) {
 		h.Errorf("the released subscriber is %d's, %+v", operatorID, old)
 	}
-	operations, err := h.ListOperations(h.Context(), admin.OperationFilter{OperatorID: gone.operator.ID, Subscriber: released, Most: 10})
+	operations, err := h.ListOperations(h.Context(), admin.OperationFilter{OperatorID: gone.operator.ID, Subscriber: released, Limit: 10})
 	if err != nil || len(operations) != 2 {
 		h.Errorf("%d operations are found under %s, %v; want 2", len(operations), released, err)
 	}

@@ -68,7 +68,7 @@ func (h *house) same(what string, got, want []string) {
 func (h *house) ledgerLines(q admin.ListQuery) []string {
 	h.Helper()
 	return paged(h, func(most int, last *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
-		if q.Most = most; last != nil {
+		if q.Limit = most; last != nil {
 			q.After.Number = last.Line
 		}
 		return h.LedgerPage(h.Context(), q)
@@ -78,7 +78,7 @@ func (h *house) ledgerLines(q admin.ListQuery) []string {
 func (h *house) commissionLines(q admin.ListQuery) []string {
 	h.Helper()
 	return paged(h, func(most int, last *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
-		if q.Most = most; last != nil {
+		if q.Limit = most; last != nil {
 			q.After = admin.Cursor{At: last.BegunAt, ID: last.TransactionID}
 		}
 		return h.CommissionPage(h.Context(), q)
@@ -88,7 +88,7 @@ func (h *house) commissionLines(q admin.ListQuery) []string {
 func (h *house) operationLines(f admin.OperationFilter) []string {
 	h.Helper()
 	return paged(h, func(most int, last *operation.Operation) ([]operation.Operation, error) {
-		if f.Most = most; last != nil {
+		if f.Limit = most; last != nil {
 			f.After = admin.Cursor{At: last.CreatedAt, ID: last.ID}
 		}
 		return h.ListOperations(h.Context(), f)
@@ -99,7 +99,7 @@ func (h *house) subscriberLines(q admin.ListQuery) []string {
 	h.Helper()
 	q.Now = noon.Add(time.Hour)
 	return paged(h, func(most int, last *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
-		if q.Most = most; last != nil {
+		if q.Limit = most; last != nil {
 			q.After.ID = last.ID
 		}
 		return h.SubscriberPage(h.Context(), q)
@@ -127,13 +127,13 @@ func listPages(h *house) {
 		s.must(err)
 		actID := func(a admin.AuditEntry) string { return fmt.Sprint(a.ID) }
 		s.same("acts", paged(h, func(most int, last *admin.AuditEntry) ([]admin.AuditEntry, error) {
-			q := admin.ListQuery{OperatorID: operatorID, Most: most}
+			q := admin.ListQuery{OperatorID: operatorID, Limit: most}
 			if last != nil {
 				q.After.Number = last.ID
 			}
 			return s.AuditPage(s.Context(), q)
 		}, actID), ids(acts, actID))
-		operations, err := s.ListOperations(s.Context(), admin.OperationFilter{OperatorID: operatorID, Most: 100})
+		operations, err := s.ListOperations(s.Context(), admin.OperationFilter{OperatorID: operatorID, Limit: 100})
 		s.must(err)
 		want := ids(operations, operationID)
 		s.same("operations", h.operationLines(admin.OperationFilter{OperatorID: operatorID}), want)
@@ -149,9 +149,9 @@ func listPages(h *house) {
 	}
 	s.same("subscribers", h.subscriberLines(admin.ListQuery{OperatorID: s.operator.ID}), want)
 	s.same("all subscribers", h.subscriberLines(admin.ListQuery{}), append(want, "200001 9700000001 BASIC-1"))
-	_, err = s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: 4711, Most: 1})
+	_, err = s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: 4711, Limit: 1})
 	s.refused("an unknown operator's", err)
-	_, err = s.SubscriberPage(s.Context(), admin.ListQuery{OperatorID: 4711, Most: 1})
+	_, err = s.SubscriberPage(s.Context(), admin.ListQuery{OperatorID: 4711, Limit: 1})
 	s.refused("an unknown operator's", err)
 }
 
@@ -167,7 +167,7 @@ func listBounds(h *house) {
 		s.Errorf("the ledger has %q; want two lines", got)
 	}
 	s.same("subscribers", h.subscriberLines(q), []string{"100002 9800000002 BASIC-1", "100003 9800000003 BASIC-1"})
-	if acts, err := s.AuditPage(s.Context(), admin.ListQuery{From: from, Most: 10}); err != nil || len(acts) != 0 {
+	if acts, err := s.AuditPage(s.Context(), admin.ListQuery{From: from, Limit: 10}); err != nil || len(acts) != 0 {
 		s.Errorf("%d acts since then, %v; want none", len(acts), err)
 	}
 }

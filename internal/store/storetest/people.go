@@ -37,7 +37,7 @@ func (h *house) person(username string, role login.Role, operatorID int64) login
 // ownersAct is an action of an owner of an operator.
 func ownersAct(action admin.Action, operatorID int64) admin.StaffAction {
 	act := act(string(action))
-	act.Actor, act.Within = "web:owner", operatorID
+	act.Actor, act.OperatorScope = "web:owner", operatorID
 	return act
 }
 

@@ -27,7 +27,7 @@ var planChangeTests = []test{
 // planner is the service of an administrator in the console, within the limits of split.
 func (h *house) planner(name string, now time.Time) *admin.Service {
 	h.hire(name, admin.Administrator)
-	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).As(admin.Administrator, split).BoundTerms(24)
+	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).WithRole(admin.Administrator, split).WithMaxPlanMonths(24)
 }
 
 // shelf makes plans from the command line, at a moment.
@@ -48,7 +48,7 @@ func months(p subscription.Plan, n int) subscription.Plan {
 }
 
 // sets has somebody set a plan, and demands whether that waits.
-func (h *house) sets(service *admin.Service, p subscription.Plan, waits bool) admin.Outcome {
+func (h *house) sets(service *admin.Service, p subscription.Plan, waits bool) admin.ActionResult {
 	h.Helper()
 	outcome, err := service.SubmitPlan(h.Context(), p)
 	h.must(err)
@@ -211,7 +211,7 @@ func planOfNewComponent(h *house) {
 	p := h.sets(asha, plan("OTHER-1", "0.01", "TV-OTHER"), true).Proposal
 	_, err := asha.SetPlan(h.Context(), plan("OTHER-1", "0.01", "TV-OTHER"))
 	h.refused("0.01, alone", err)
-	why, err := asha.PlanSecond(h.Context(), subscription.Plan{}, plan("OTHER-1", "0.01", "TV-OTHER"))
+	why, err := asha.PlanNeedsApproval(h.Context(), subscription.Plan{}, plan("OTHER-1", "0.01", "TV-OTHER"))
 	if err != nil || why == nil || !strings.Contains(why.Error(), "the first of main component TV-OTHER") {
 		h.Errorf("a second person is needed because %v, %v", why, err)
 	}
@@ -272,7 +272,7 @@ func planChangedMeanwhile(h *house) {
 func planRights(h *house) {
 	h.shelf(dayBefore, plan("BASIC-1", "200", "TV-BASIC"))
 	wanted := plan("BASIC-1", "20", "TV-BASIC")
-	finance := admin.NewService(h.Store, sealer{}, "web:fina", func() time.Time { return noon }).As(admin.Finance, split)
+	finance := admin.NewService(h.Store, sealer{}, "web:fina", func() time.Time { return noon }).WithRole(admin.Finance, split)
 	_, err := finance.SubmitPlan(h.Context(), wanted)
 	h.refused("propose without the right to set plans", err)
 	p := h.sets(h.planner("asha", noon), wanted, true).Proposal
@@ -294,7 +294,7 @@ func planRights(h *house) {
 
 func planTerms(h *house) {
 	h.shelf(dayBefore, months(plan("LONG-1", "6000", "TV-BASIC"), 60))
-	root := admin.NewService(h.Store, sealer{}, "cli:asha", func() time.Time { return noon }).BoundTerms(24)
+	root := admin.NewService(h.Store, sealer{}, "cli:asha", func() time.Time { return noon }).WithMaxPlanMonths(24)
 	for _, p := range []subscription.Plan{months(plan("NEW-1", "2500", "TV-BASIC"), 25), months(plan("NEW-1", "100", "TV-BASIC"), 0), months(plan("LONG-1", "4800", "TV-BASIC"), 48)} {
 		_, err := root.SetPlan(h.Context(), p)
 		h.refused(fmt.Sprint(p.Months, " months"), err)

@@ -103,7 +103,7 @@ func smallMovesAtOnce(h *house) {
 	s.refused("a large top-up alone", err)
 	_, err = asha.Adjust(s.Context(), s.operator.ID, rupees("-1000.01"), "because")
 	s.refused("a large adjustment alone", err)
-	always := admin.NewService(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).As(admin.Finance, admin.Limits{})
+	always := admin.NewService(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).WithRole(admin.Finance, admin.Limits{})
 	if outcome, err := always.SubmitTopUp(s.Context(), s.paid("0.01", "NEFT-3")); err != nil || !outcome.Waits() {
 		s.Errorf("without any limit: %+v, %v; want every amount to wait", outcome, err)
 	}
@@ -168,7 +168,7 @@ func ownProposals(h *house) {
 	s.refused("decline without a reason", err)
 	// Whoever comes past the service meets the store's own rule.
 	if _, err := s.ApproveProposal(s.Context(), admin.Approval{
-		Act: admin.StaffAction{Actor: "web:asha", Action: "proposal approve", At: noon}, Proposal: first,
+		Action: admin.StaffAction{Actor: "web:asha", Action: "proposal approve", At: noon}, Proposal: first,
 		CarryOut: admin.StaffAction{Actor: "web:asha", Action: "wallet topup", At: noon},
 	}); err == nil {
 		s.Error("the store let its maker approve a proposal")
@@ -186,14 +186,14 @@ func ownProposals(h *house) {
 		s.refused("approve what is not open", err)
 	}
 	s.money("after all", "0", "0")
-	if open, err := binu.Proposals(s.Context(), admin.ProposalFilter{Open: true, Most: 10}); err != nil || len(open) != 0 {
+	if open, err := binu.Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 0 {
 		s.Errorf("open are %+v, %v; want none", open, err)
 	}
-	all, err := binu.Proposals(s.Context(), admin.ProposalFilter{OperatorID: s.operator.ID, Most: 10})
+	all, err := binu.Proposals(s.Context(), admin.ProposalFilter{OperatorID: s.operator.ID, Limit: 10})
 	if err != nil || len(all) != 2 || all[0] != withdrawn || all[1] != declined {
 		s.Errorf("all are %+v, %v; want the newest first", all, err)
 	}
-	if others, err := binu.Proposals(s.Context(), admin.ProposalFilter{OperatorID: 4711, Most: 10}); err != nil || len(others) != 0 {
+	if others, err := binu.Proposals(s.Context(), admin.ProposalFilter{OperatorID: 4711, Limit: 10}); err != nil || len(others) != 0 {
 		s.Errorf("another operator's are %+v, %v", others, err)
 	}
 }
@@ -237,7 +237,7 @@ func proposedOnce(h *house) {
 	if first.Load() != 1 {
 		s.Errorf("%d are called the first; want 1", first.Load())
 	}
-	if open, err := s.Proposals(s.Context(), admin.ProposalFilter{Open: true, Most: 10}); err != nil || len(open) != 1 {
+	if open, err := s.Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 1 {
 		s.Errorf("open are %+v, %v; want one", open, err)
 	}
 }
@@ -278,7 +278,7 @@ func settledByTwo(h *house) {
 	strict := func(name string) *admin.Service {
 		s.hire(name, admin.Finance)
 		return admin.NewService(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(time.Hour) }).
-			As(admin.Finance, admin.Limits{ApprovalAbove: rupees("198.99")})
+			WithRole(admin.Finance, admin.Limits{ApprovalAbove: rupees("198.99")})
 	}
 	asha, binu := strict("asha"), strict("binu")
 	_, err := asha.SettleReview(s.Context(), op.ID, true, "alone")
@@ -316,19 +316,19 @@ func settledByTwo(h *house) {
 func lapsedProposals(h *house) {
 	s := h.shop("0")
 	p := s.proposed("5000", "NEFT-1")
-	just, late := noon.Add(admin.ProposalLife-time.Millisecond), noon.Add(admin.ProposalLife)
-	if open, err := s.clerkAt("binu", admin.Finance, just).Proposals(s.Context(), admin.ProposalFilter{Open: true, Most: 10}); err != nil || len(open) != 1 {
+	just, late := noon.Add(admin.ProposalLifetime-time.Millisecond), noon.Add(admin.ProposalLifetime)
+	if open, err := s.clerkAt("binu", admin.Finance, just).Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 1 {
 		s.Errorf("just in time: %+v, %v", open, err)
 	}
 	binu := s.clerkAt("binu", admin.Finance, late)
-	if open, err := binu.Proposals(s.Context(), admin.ProposalFilter{Open: true, Most: 10}); err != nil || len(open) != 0 {
+	if open, err := binu.Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 0 {
 		s.Errorf("too late: %+v, %v", open, err)
 	}
 	_, err := binu.Approve(s.Context(), p.ID)
 	s.refused("approve what has lapsed", err)
 	// The service is not the only one who looks at the clock.
 	_, err = s.ApproveProposal(s.Context(), admin.Approval{
-		Act: admin.StaffAction{Actor: "web:binu", Action: "proposal approve", At: late}, Proposal: p,
+		Action: admin.StaffAction{Actor: "web:binu", Action: "proposal approve", At: late}, Proposal: p,
 		CarryOut: admin.StaffAction{Actor: "web:binu", Action: "wallet topup", At: late},
 	})
 	s.refused("approve it past the service", err)

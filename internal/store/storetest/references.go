@@ -194,7 +194,7 @@ func proposedReferenceRace(h *house) {
 			proposed.Add(1)
 		}
 	})
-	if open, err := s.Proposals(s.Context(), admin.ProposalFilter{Open: true, Most: 10}); err != nil || len(open) != 1 || proposed.Load() != 1 {
+	if open, err := s.Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 1 || proposed.Load() != 1 {
 		s.Errorf("%d proposed, open are %+v, %v; want one", proposed.Load(), open, err)
 	}
 }
@@ -203,7 +203,7 @@ func lapsedReference(h *house) {
 	s := h.shop("0")
 	other := h.operator("other")
 	old := s.proposed("5000", "NEFT-1")
-	later := noon.Add(admin.ProposalLife)
+	later := noon.Add(admin.ProposalLifetime)
 	binu := s.clerkAt("binu", admin.Finance, later)
 	outcome, err := binu.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: other.ID, Amount: rupees("6000"), Reference: "neft-1"})
 	if err != nil || !outcome.Waits() || outcome.Already {
@@ -222,7 +222,7 @@ func approvedReference(h *house) {
 	p := s.proposed("5000", "NEFT-1")
 	// It lapses, and is credited to another operator; a node whose clock is slow approves it.
 	done := act("wallet topup")
-	done.At = noon.Add(admin.ProposalLife)
+	done.At = noon.Add(admin.ProposalLifetime)
 	other := h.operator("other")
 	_, credited, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: other.ID, Amount: rupees("5000"), Reference: "neft1"})
 	if err != nil || !credited {

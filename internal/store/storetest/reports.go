@@ -55,7 +55,7 @@ func (s *shop) importAll(operator subscription.Operator, all ...imported) {
 // pages reads a list to its end, so many rows at a time.
 func (s *shop) pages(f report.SubscriberFilter, most int) (ids []string) {
 	s.Helper()
-	f.Most = most
+	f.Limit = most
 	for {
 		found, err := s.service(noon).Subscribers(s.Context(), s.operator.ID, f)
 		s.must(err)

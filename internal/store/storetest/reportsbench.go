@@ -70,7 +70,7 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 			return first(h.service(now).Transactions(ctx, id, report.TransactionFilter{From: now.Add(-9 * oneDay), Until: now.Add(-9 * oneDay), State: operation.Success}))
 		}},
 		{"holds", func() error { return first(h.service(now).Holds(ctx, id)) }},
-		{"accounts", func() error { return first(h.ListAccounts(ctx, report.AccountQuery{Most: 50})) }},
+		{"accounts", func() error { return first(h.ListAccounts(ctx, report.AccountQuery{Limit: 50})) }},
 		{"totals", func() error { return first(h.SystemTotals(ctx)) }},
 		{"reviews", func() error { return first(h.ReviewQueue(ctx, 50)) }},
 		{"commission of a month", func() error { return first(h.CommissionSums(ctx, id, report.Month(now), now)) }},

@@ -30,7 +30,7 @@ func accounts(h *house) {
 		for _, most := range []int{1, 50} {
 			var got []int64
 			f := tt.filter
-			for f.Most = most; ; {
+			for f.Limit = most; ; {
 				found, err := s.service(noon).Accounts(s.Context(), f)
 				s.must(err)
 				for _, account := range found.Rows {
@@ -45,7 +45,7 @@ func accounts(h *house) {
 			}
 		}
 	}
-	found, err := s.service(noon).Accounts(s.Context(), report.AccountFilter{Counted: true, Most: 1})
+	found, err := s.service(noon).Accounts(s.Context(), report.AccountFilter{Counted: true, Limit: 1})
 	s.must(err)
 	if one := found.Rows[0]; one.Operator != s.operator || one.Wallet.Balance != rupees("801") || one.Wallet.Held != rupees("199") ||
 		one.Wallet.LowBelow != s.operator.LowBalance || one.Counts.All != 2 || one.Counts.Active != 1 {
@@ -130,7 +130,7 @@ func commissionReports(h *house) {
 			s.Errorf("%s: lines of %q; want %q", what, ids, tt.ids)
 		}
 	}
-	page, err := s.ListCommissions(s.Context(), report.CommissionQuery{OperatorID: s.operator.ID, From: noon, Before: may.Add(oneDay), After: 2, Most: 2})
+	page, err := s.ListCommissions(s.Context(), report.CommissionQuery{OperatorID: s.operator.ID, From: noon, Before: may.Add(oneDay), After: 2, Limit: 2})
 	s.must(err)
 	if len(page) != 2 || page[0].TransactionID != april.ID || page[0].Line != 3 {
 		s.Errorf("behind a line: %+v", page)

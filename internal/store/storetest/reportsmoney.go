@@ -84,7 +84,7 @@ func statements(h *house) {
 		if !slices.Equal(lines, want) || opening != rupees("6") {
 			s.Errorf("newest first %v: lines %v from %s; want %v from 6", newest, lines, opening, want)
 		}
-		f.Most, f.After = 4, ""
+		f.Limit, f.After = 4, ""
 		page, err := s.service(noon).Statement(s.Context(), s.operator.ID, f)
 		s.must(err)
 		f.After = page.Next
@@ -171,7 +171,7 @@ func transactions(h *house) {
 		for _, most := range []int{1, 2, 50} {
 			var got []string
 			f := tt.filter
-			for f.Most = most; ; {
+			for f.Limit = most; ; {
 				found, err := s.service(noon).Transactions(s.Context(), s.operator.ID, f)
 				s.must(err)
 				for _, op := range found.Rows {

@@ -45,7 +45,7 @@ func subscribersInParts(h *house) {
 		"one word": {Search: "a"}, "everybody by name": {Order: report.ByName}, "by expiry": {Standing: report.Expired},
 	} {
 		read := func(rows, most int) (ids []string) {
-			f.After, f.Most = "", most
+			f.After, f.Limit = "", most
 			for pages := 0; ; pages++ {
 				found, err := h.looking(rows).Subscribers(s.Context(), s.operator.ID, f)
 				s.must(err)
@@ -95,7 +95,7 @@ func transactionsInParts(h *house) {
 		"no filter":    {},
 	} {
 		read := func(rows, most int) (ids []string, pages int) {
-			f.After, f.Most = "", most
+			f.After, f.Limit = "", most
 			for pages = 1; ; pages++ {
 				found, err := h.looking(rows).Transactions(s.Context(), s.operator.ID, f)
 				s.must(err)
@@ -138,7 +138,7 @@ func statementsInParts(h *house) {
 		for _, f.NewestFirst = range []bool{false, true} {
 			f.From, f.Until = noon, noon
 			read := func(rows, most int, whole bool) (lines []int64) {
-				f.After, f.Most, f.Whole = "", most, whole
+				f.After, f.Limit, f.Whole = "", most, whole
 				for pages := 0; ; pages++ {
 					st, err := h.looking(rows).Statement(s.Context(), s.operator.ID, f)
 					s.must(err)
@@ -183,7 +183,7 @@ func actsInParts(h *house) {
 		"an operator's": {OperatorID: two.ID, Actor: "web:asha"}, "nothing": {Search: "nothing"}, "all": {},
 	} {
 		read := func(looked, most int) (ids []int64) {
-			q.Below, q.Most, q.LookedAt = 0, most, looked
+			q.Below, q.Limit, q.ScanLimit = 0, most, looked
 			for pages := 0; pages < 50; pages++ {
 				found, err := service.FindAuditEntries(h.Context(), q)
 				h.must(err)

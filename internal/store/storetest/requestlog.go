@@ -103,7 +103,7 @@ func callsAreTheOperators(h *house) {
 		}
 	}
 	// Neither by its id, nor by its page, nor by what it has refused.
-	theirs := h.search(log, other, requestlog.Query{Most: 1})
+	theirs := h.search(log, other, requestlog.Query{Limit: 1})
 	if _, err := log.Entry(h.Context(), one.ID, theirs.Entries[0].ID); !errors.Is(err, requestlog.ErrNotFound) {
 		h.Errorf("another's call by its id: %v; want %v", err, requestlog.ErrNotFound)
 	}
@@ -170,7 +170,7 @@ func callsPaged(h *house) {
 	}
 	for _, most := range []int{1, 3, 7, 40, 41} {
 		var got []requestlog.Entry
-		q := requestlog.Query{Most: most}
+		q := requestlog.Query{Limit: most}
 		for range calls + 1 {
 			page := h.search(log, operator, q)
 			got = append(got, page.Entries...)
@@ -196,7 +196,7 @@ func callsOfOneMoment(h *house) {
 		h.must(log.Flush(h.Context()))
 	}
 	seen := map[string]bool{}
-	q := requestlog.Query{Most: 1}
+	q := requestlog.Query{Limit: 1}
 	for range 7 {
 		page := h.search(log, operator, q)
 		for _, e := range page.Entries {
@@ -297,7 +297,7 @@ func requestsPurged(h *house) {
 	left := func() int {
 		h.Helper()
 		blocks, err := h.RequestBlocks(h.Context(), requestlog.BlockQuery{
-			OperatorID: operator.ID, Before: requestlog.Position{Until: noon.Add(100 * day), ID: 1 << 40}, Most: 100,
+			OperatorID: operator.ID, Before: requestlog.Position{Until: noon.Add(100 * day), ID: 1 << 40}, Limit: 100,
 		})
 		h.must(err)
 		return len(blocks)

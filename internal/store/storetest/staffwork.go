@@ -195,8 +195,8 @@ func operationLists(h *house) {
 	failed := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Failed)
 	open := s.reserve(s.activation("key-2", "9800000002", "100002"))
 	list := func(filter admin.OperationFilter) string {
-		if filter.Most == 0 {
-			filter.Most = 10
+		if filter.Limit == 0 {
+			filter.Limit = 10
 		}
 		operations, err := s.ListOperations(s.Context(), filter)
 		s.must(err)
@@ -211,7 +211,7 @@ func operationLists(h *house) {
 		want   string
 	}{
 		{admin.OperationFilter{}, "CXrenew-1 CXkey-2 CXact-100001"},
-		{admin.OperationFilter{Most: 1}, "CXrenew-1"},
+		{admin.OperationFilter{Limit: 1}, "CXrenew-1"},
 		{admin.OperationFilter{State: operation.Failed}, failed.ID},
 		{admin.OperationFilter{State: operation.Processing, OperatorID: s.operator.ID}, open.ID},
 		{admin.OperationFilter{Subscriber: "100001"}, "CXrenew-1 CXact-100001"},
@@ -221,7 +221,7 @@ func operationLists(h *house) {
 			s.Errorf("%+v: %s; want %s", row.filter, got, row.want)
 		}
 	}
-	_, err := s.ListOperations(s.Context(), admin.OperationFilter{OperatorID: 4711, Most: 1})
+	_, err := s.ListOperations(s.Context(), admin.OperationFilter{OperatorID: 4711, Limit: 1})
 	s.refused("an unknown operator's", err)
 }
 

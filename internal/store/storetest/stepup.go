@@ -23,7 +23,7 @@ func staleDeskNarrows(h *house) {
 		Realm: login.Staff, Username: "asha", Name: "Asha", Role: login.Viewer, Language: login.English, CreatedAt: noon,
 	}, PasswordHash: "hash"})
 	fresh := h.clerk("binu", admin.Administrator)
-	stale := fresh.Stale()
+	stale := fresh.WithoutStepUp()
 	ctx := h.Context()
 
 	set := func(change admin.OperatorChange) func(*admin.Service) error {

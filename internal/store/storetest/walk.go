@@ -140,7 +140,7 @@ var ways = []way{
 	{"CancelBulkJob", func(w *walk) { w.must(first(w.CancelBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now))) }},
 	{"PurgeBulkDrafts", func(w *walk) { w.must(first(w.PurgeBulkDrafts(w.Context(), w.on.Now.Add(time.Hour), 1))) }},
 	{"MovedAlone", func(w *walk) {
-		w.must(first(w.MovedAlone(w.Context(), admin.MovedQuery{People: []string{"asha"}, OperatorID: w.on.OperatorID, After: w.on.Now.Add(-oneDay), Until: w.on.Now})))
+		w.must(first(w.MovedWithoutApproval(w.Context(), admin.MovedQuery{People: []string{"asha"}, OperatorID: w.on.OperatorID, After: w.on.Now.Add(-oneDay), Until: w.on.Now})))
 	}},
 	{"PlanComparison", func(w *walk) { w.must(first(w.PlanComparison(w.Context(), w.plan.ID))) }},
 	{"Operator", func(w *walk) { w.must(first(w.Operator(w.Context(), w.on.OperatorID))) }},
@@ -463,7 +463,7 @@ func (w *walk) requests() {
 func (w *walk) requestSearch() {
 	for _, refused := range []bool{false, true} {
 		w.must(first(w.RequestBlocks(w.Context(), requestlog.BlockQuery{
-			OperatorID: w.on.OperatorID, Before: requestlog.Position{Until: w.on.Now.Add(time.Hour), ID: 1 << 40}, Refused: refused, Most: 10,
+			OperatorID: w.on.OperatorID, Before: requestlog.Position{Until: w.on.Now.Add(time.Hour), ID: 1 << 40}, Refused: refused, Limit: 10,
 		})))
 	}
 }
@@ -480,7 +480,7 @@ func (w *walk) actSearch() {
 		{Search: "nothing"},
 		{From: w.on.Now, Before: w.on.Now.Add(oneDay)},
 	} {
-		q.Most = 20
+		q.Limit = 20
 		w.must(first(w.FindAuditEntries(w.Context(), q)))
 	}
 }

@@ -85,6 +85,6 @@ func (w *walk) bulkWork() {
 
 func (w *walk) bulkRows() {
 	for _, state := range []bulk.RowState{"", bulk.RowInReview} {
-		w.must(first(w.BulkRows(w.Context(), w.on.OperatorID, walkJob, bulk.Page{State: state, Most: 10})))
+		w.must(first(w.BulkRows(w.Context(), w.on.OperatorID, walkJob, bulk.Page{State: state, Limit: 10})))
 	}
 }

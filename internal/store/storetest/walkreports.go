@@ -42,7 +42,7 @@ var reportWays = []way{
 		}
 	}},
 	{"ListAccounts", func(w *walk) {
-		w.must(first(w.ListAccounts(w.Context(), report.AccountQuery{Search: "a", Status: "active", After: 1, Most: 10})))
+		w.must(first(w.ListAccounts(w.Context(), report.AccountQuery{Search: "a", Status: "active", After: 1, Limit: 10})))
 	}},
 	{"SystemTotals", func(w *walk) { w.must(first(w.SystemTotals(w.Context()))) }},
 	{"ReviewQueue", func(w *walk) {
@@ -56,13 +56,13 @@ var reportWays = []way{
 	}},
 	{"ListCommissions", func(w *walk) {
 		w.must(first(w.ListCommissions(w.Context(), report.CommissionQuery{
-			OperatorID: w.on.OperatorID, From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(oneDay), Most: 10,
+			OperatorID: w.on.OperatorID, From: w.on.Now.Add(-oneDay), Before: w.on.Now.Add(oneDay), Limit: 10,
 		})))
 	}},
 }
 
 func (w *walk) subscriberLists() {
-	q := report.SubscriberQuery{OperatorID: w.on.OperatorID, Now: w.on.Now, Until: w.on.Now.Add(15 * oneDay), Most: 5}
+	q := report.SubscriberQuery{OperatorID: w.on.OperatorID, Now: w.on.Now, Until: w.on.Now.Add(15 * oneDay), Limit: 5}
 	for _, q.Standing = range []report.Standing{report.Everybody, report.Active, report.Expiring, report.Expired, report.InReview} {
 		for _, q.Order = range []report.Order{report.ByExpiry, report.ByName} {
 			for _, q.Terms = range [][]string{nil, {"98"}, {w.on.Subscribers[0], "a"}} {
@@ -76,7 +76,7 @@ func (w *walk) subscriberLists() {
 }
 
 func (w *walk) ledgerLists() {
-	q := report.LedgerQuery{OperatorID: w.on.OperatorID, Last: 1 << 30, Most: 20}
+	q := report.LedgerQuery{OperatorID: w.on.OperatorID, Last: 1 << 30, Limit: 20}
 	w.must(first(w.ListLedger(w.Context(), q)))
 	q.NewestFirst = true
 	w.must(first(w.ListLedger(w.Context(), q)))
@@ -97,7 +97,7 @@ func (w *walk) operationPages() {
 		{State: operation.Processing, After: report.Cursor{Number: w.on.Now.UnixMilli(), ID: "CX"}},
 		{Subscriber: w.on.Subscribers[0]},
 	} {
-		q.OperatorID, q.Most = w.on.OperatorID, 20
+		q.OperatorID, q.Limit = w.on.OperatorID, 20
 		w.must(first(w.PageOperations(w.Context(), q)))
 	}
 }

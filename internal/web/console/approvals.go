@@ -67,7 +67,7 @@ func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string)
 			return seen, nil
 		}
 		seen.Barred = barred(v, refuse(p))
-		why, err := c.service(v).WhySecond(v.Context(), p)
+		why, err := c.service(v).WhyApprovalNeeded(v.Context(), p)
 		if err != nil {
 			return seen, err
 		}
@@ -153,11 +153,11 @@ func (c console) approvals(v *web.Visit) error { return c.approvalsPage(v, newFo
 func (c console) approvalsPage(v *web.Visit, f *form) error {
 	service := c.service(v)
 	// What waits is listed however much was decided since.
-	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: openProposalRows})
+	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: openProposalRows})
 	if err != nil {
 		return err
 	}
-	latest, err := service.Proposals(v.Context(), admin.ProposalFilter{Most: proposalRows})
+	latest, err := service.Proposals(v.Context(), admin.ProposalFilter{Limit: proposalRows})
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (c console) second(v *web.Visit) (second, error) {
 	if v.Session.Person.Role != login.Administrator {
 		return second{}, nil
 	}
-	there, err := c.service(v).SecondPerson(v.Context(), 0)
+	there, err := c.service(v).HasApprover(v.Context(), 0)
 	return second{NoSecond: !there, Above: c.Limits.ApprovalAbove}, err
 }
 
@@ -244,7 +244,7 @@ func (c console) approve(v *web.Visit) error {
 
 // carryOut approves a proposal. A refusal is written to the security log: the login may
 // not be independent of the proposal's maker.
-func (c console) carryOut(v *web.Visit, id int64) (admin.Outcome, error) {
+func (c console) carryOut(v *web.Visit, id int64) (admin.ActionResult, error) {
 	outcome, err := c.service(v).Approve(lasting(v), id)
 	if refusal := (*admin.Refusal)(nil); errors.As(err, &refusal) {
 		v.LogRefused("approval_refused", formVerb.ReplaceAllString(refusal.Form, "…"), fmt.Sprintf("proposal %d", id))

@@ -145,7 +145,7 @@ func (c console) actsAsked(v *web.Visit) (admin.AuditQuery, auditLogPage, error)
 	page := auditLogPage{
 		Actor: v.Query("actor"), Action: v.Query("action"), Search: v.Query("q"), Operator: v.Query("operator"), From: v.Query("from"), Until: v.Query("until"),
 	}
-	query := admin.AuditQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Most: actsShown + 1}
+	query := admin.AuditQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Limit: actsShown + 1}
 	for _, number := range []struct {
 		text string
 		to   *int64
@@ -183,7 +183,7 @@ func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, erro
 	// One more than the range, to hold its first act against. Numbers have no gaps;
 	// where there is one, more is read, and the chain shows it.
 	most := min(last-first+2, chainMost+1)
-	found, err := c.service(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: last + 1, Most: int(most)})
+	found, err := c.service(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: last + 1, Limit: int(most)})
 	if err != nil {
 		return nil, err
 	}

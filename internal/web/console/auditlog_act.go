@@ -28,7 +28,7 @@ func (c console) showAct(v *web.Visit) error {
 	if err != nil || id < 1 {
 		return web.NotFound()
 	}
-	found, err := c.service(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: id + 1, Most: 1})
+	found, err := c.service(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: id + 1, Limit: 1})
 	if err != nil {
 		return err
 	}

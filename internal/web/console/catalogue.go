@@ -118,7 +118,7 @@ func (c console) showCatalogue(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page := cataloguePage{Shelf: shelf, Counts: c.Health(v.Context()).Provider.PricesCount, MaySet: may(v, admin.PlanSet)}
+	page := cataloguePage{Shelf: shelf, Counts: c.Health(v.Context()).Provider.PricesVerified, MaySet: may(v, admin.PlanSet)}
 	for _, plan := range plans {
 		if row := shelf.row(plan); plan.Retired {
 			page.Retired = append(page.Retired, row)

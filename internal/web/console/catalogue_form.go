@@ -209,7 +209,7 @@ func (c console) compare(v *web.Visit, before, plan subscription.Plan, isNew boo
 	if isNew {
 		was = subscription.Plan{}
 	}
-	second, err := c.service(v).PlanSecond(v.Context(), was, plan)
+	second, err := c.service(v).PlanNeedsApproval(v.Context(), was, plan)
 	if err != nil {
 		return err
 	}

@@ -111,9 +111,9 @@ func guarded(action admin.Action, path, form string, handle func(*web.Visit) err
 // service is where the visitor acts: in their own name, with their role, from where
 // they are.
 func (c console) service(v *web.Visit) *admin.Service {
-	service := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).BoundTerms(c.MaxMonths).As(admin.Role(v.Session.Person.Role), c.Limits).From(v.Address)
+	service := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).WithMaxPlanMonths(c.MaxMonths).WithRole(admin.Role(v.Session.Person.Role), c.Limits).WithOrigin(v.Address)
 	if !v.Session.Fresh(v.Now) {
-		service = service.Stale()
+		service = service.WithoutStepUp()
 	}
 	return service
 }
@@ -145,7 +145,7 @@ func Badges(config Config) func(v *web.Visit, path string) int {
 	return func(v *web.Visit, path string) int {
 		switch path {
 		case approvalsPath:
-			open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
+			open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: proposalRows})
 			if err == nil {
 				return len(open)
 			}

@@ -62,7 +62,7 @@ var causeNames = map[string]string{
 func (c console) showHealth(v *web.Visit) error {
 	health := c.Health(v.Context())
 	page := healthPage{Health: health, Every: span(health.Audit.Every)}
-	page.Well = health.StoreProblem == "" && !health.Provider.Out && health.Provider.PricesCount && health.OverdueReviews == 0 && !health.Maintenance.On &&
+	page.Well = health.StoreProblem == "" && !health.Provider.Down && health.Provider.PricesVerified && health.OverdueReviews == 0 && !health.Maintenance.On &&
 		health.Audit.Violations == 0 && health.Audit.Problem == "" &&
 		!health.Certificate.Expired && !health.Certificate.Expiring && health.Certificate.OpenKeyMode == ""
 	for _, one := range health.Provider.Recent {

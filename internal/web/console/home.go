@@ -35,7 +35,7 @@ type homePage struct {
 // Calm: nothing waits for a person.
 func (p homePage) Calm() bool {
 	return len(p.Waiting) == 0 && p.Totals.NeedPerson == 0 && p.Health.OverdueReviews == 0 && p.Totals.OpenExceptions == 0 &&
-		p.Totals.MissingAddons == 0 && !p.Health.Provider.Out && p.Health.Audit.Violations == 0
+		p.Totals.MissingAddons == 0 && !p.Health.Provider.Down && p.Health.Audit.Violations == 0
 }
 
 func (c console) home(v *web.Visit) error {
@@ -48,7 +48,7 @@ func (c console) home(v *web.Visit) error {
 		return err
 	}
 	service := c.service(v)
-	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: proposalRows})
+	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: proposalRows})
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c console) home(v *web.Visit) error {
 	if data.second, err = c.second(v); err != nil {
 		return err
 	}
-	accounts, err := c.Reports.Accounts(v.Context(), report.AccountFilter{Status: subscription.OperatorActive, Most: homeAccounts})
+	accounts, err := c.Reports.Accounts(v.Context(), report.AccountFilter{Status: subscription.OperatorActive, Limit: homeAccounts})
 	if err != nil {
 		return err
 	}

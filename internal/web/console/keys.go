@@ -154,7 +154,7 @@ func (c console) issueKey(v *web.Visit) error {
 	}
 	f := newForm(v, "issue")
 	permissions := f.permissions()
-	service := c.service(v).Under(f.once())
+	service := c.service(v).WithVoucher(f.once())
 	if !f.ok() {
 		return c.keysPage(v, f)
 	}
@@ -234,7 +234,7 @@ func (c console) onKey(v *web.Visit, f *form, do func(operatorHead, shownKey) er
 func (c console) rotateKey(v *web.Visit) error {
 	f := newForm(v, "rotate")
 	hours := f.number("grace", 0, int(admin.MaxGrace/time.Hour))
-	service := c.service(v).Under(f.once())
+	service := c.service(v).WithVoucher(f.once())
 	return c.onKey(v, f, func(head operatorHead, key shownKey) error {
 		grace := time.Duration(hours) * time.Hour
 		issued, err := service.RotateKey(lasting(v), key.ID, grace)

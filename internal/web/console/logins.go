@@ -85,7 +85,7 @@ func (c console) staffPage(v *web.Visit, f *form) error {
 		return err
 	}
 	data := loginsPage{Form: f, Logins: shownLogins(people), Action: staffPath, rights: rightsOf(v)}
-	if data.Second, err = c.service(v).SecondPerson(v.Context(), 0); err != nil {
+	if data.Second, err = c.service(v).HasApprover(v.Context(), 0); err != nil {
 		return err
 	}
 	return c.showList(v, data)
@@ -154,7 +154,7 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 	if made.Role == "" {
 		f.wrong("role", v.T("Choose one of these."))
 	}
-	service := c.service(v).Under(f.once())
+	service := c.service(v).WithVoucher(f.once())
 	if !f.ok() {
 		return show(v, f)
 	}
@@ -169,7 +169,7 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 }
 
 // waits leads to a proposal about a login that was made, or was there already.
-func waits(v *web.Visit, outcome admin.Outcome) error {
+func waits(v *web.Visit, outcome admin.ActionResult) error {
 	if outcome.Already {
 		return v.See(approvalsPath, v.Info("The same was proposed before and still waits for a second person. Nothing was added."))
 	}
@@ -224,7 +224,7 @@ func (c console) loginPage(v *web.Visit, f *form) error {
 	}
 	if person.Realm == login.Staff {
 		data.Approves = admin.Approves(person.Role)
-		if data.Second, err = c.service(v).SecondPerson(v.Context(), person.ID); err != nil {
+		if data.Second, err = c.service(v).HasApprover(v.Context(), person.ID); err != nil {
 			return err
 		}
 	}
@@ -304,7 +304,7 @@ func (c console) changeLogin(v *web.Visit, p login.Person, change admin.LoginCha
 
 func (c console) resetPassword(v *web.Visit) error {
 	f := newForm(v, "reset-password")
-	service := c.service(v).Under(f.once())
+	service := c.service(v).WithVoucher(f.once())
 	return c.onLogin(v, f, func(p login.Person) error {
 		if p.ID == v.Session.Person.ID {
 			return admin.Refuse("your own password is changed on your account's page")

@@ -46,7 +46,7 @@ type operatorsPage struct {
 func (c console) operators(v *web.Visit) error {
 	data := operatorsPage{Search: v.Query("q"), Status: v.Query("status"), rights: rightsOf(v)}
 	found, err := c.Reports.Accounts(v.Context(), report.AccountFilter{
-		Search: data.Search, Status: subscription.OperatorStatus(data.Status), Counted: true, After: v.Query("after"), Most: accountRows,
+		Search: data.Search, Status: subscription.OperatorStatus(data.Status), Counted: true, After: v.Query("after"), Limit: accountRows,
 	})
 	if errors.Is(err, report.ErrCursor) {
 		return web.NotFound()
@@ -79,7 +79,7 @@ func (c console) newOperator(v *web.Visit) error {
 func (c console) createOperator(v *web.Visit) error {
 	f := newForm(v, "create")
 	name, rate, commission, low := f.text("name"), f.number("rate_limit", 1, 1_000_000), f.basisPoints("commission"), f.amount("low_balance")
-	service := c.service(v).Under(f.once())
+	service := c.service(v).WithVoucher(f.once())
 	show := func() error { return again(v, "console/new-operator", newOperatorData(f)) }
 	if !f.ok() {
 		return show()
@@ -118,7 +118,7 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
 		return err
 	}
-	recent, err := service.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Most: recentActs})
+	recent, err := service.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Limit: recentActs})
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err err
 
 // openSettlements are the settlements that wait for a second person, by operation.
 func (c console) openSettlements(v *web.Visit) (map[string]admin.Proposal, error) {
-	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Most: 1000})
+	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: 1000})
 	found := map[string]admin.Proposal{}
 	for _, proposal := range open {
 		if proposal.Kind == admin.ProposedSettlement {

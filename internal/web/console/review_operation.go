@@ -84,7 +84,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	page.Latest, page.Earlier = page.Earlier[:min(len(page.Earlier), callsShown)], page.Earlier[min(len(page.Earlier), callsShown):]
 	page.InReview = history.State == operation.NeedsReview
 	page.Overdue = page.InReview && v.Now.Sub(history.ReviewSince) >= admin.ReviewDue
-	second, err := service.Second(v.Context(), history.OperatorID, history.Amount)
+	second, err := service.NeedsApproval(v.Context(), history.OperatorID, history.Amount)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type walletPage struct {
 	Above   money.Amount
 	// Window is how long an amount counts, and Moved what counts now.
 	Window string
-	Moved  admin.MovedAlone
+	Moved  admin.MovedWithoutApproval
 }
 
 func (c console) showWallet(v *web.Visit) error { return c.walletPage(v, newForm(v, "")) }
@@ -50,17 +50,17 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 		return err
 	}
 	statement, err := c.Reports.Statement(v.Context(), head.ID, report.StatementFilter{
-		From: v.Now.Add(-walletDays * 24 * time.Hour), Until: v.Now, NewestFirst: true, Most: walletLines,
+		From: v.Now.Add(-walletDays * 24 * time.Hour), Until: v.Now, NewestFirst: true, Limit: walletLines,
 	})
 	if err != nil {
 		return err
 	}
-	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{OperatorID: head.ID, Open: true, Most: proposalRows})
+	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{OperatorID: head.ID, Open: true, Limit: proposalRows})
 	if err != nil {
 		return err
 	}
 	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window)}
-	if data.Moved, err = c.service(v).MovedAlone(v.Context(), head.ID); err != nil {
+	if data.Moved, err = c.service(v).MovedWithoutApproval(v.Context(), head.ID); err != nil {
 		return err
 	}
 	if data.Waiting, err = c.seen(v, open); err != nil {
@@ -106,7 +106,7 @@ func (c console) adjust(v *web.Visit) error {
 	default:
 		f.wrong("direction", v.T("Choose one of these."))
 	}
-	service := c.service(v).Under(f.once())
+	service := c.service(v).WithVoucher(f.once())
 	if !f.ok() {
 		return c.walletPage(v, f)
 	}
@@ -118,7 +118,7 @@ func (c console) adjust(v *web.Visit) error {
 }
 
 // moved says what came of a wish to move money.
-func moved(v *web.Visit, outcome admin.Outcome, amount money.Amount) *look.Notice {
+func moved(v *web.Visit, outcome admin.ActionResult, amount money.Amount) *look.Notice {
 	switch {
 	case outcome.Waits() && outcome.Already:
 		return v.Info("The same was proposed before and still waits for a second person. Nothing was added.")

@@ -29,7 +29,7 @@ type whitelistPage struct {
 	Head    operatorHead
 	Form    *form
 	Entries []string
-	Most    int
+	Limit   int
 	Refused []requestlog.RefusedAddress
 }
 
@@ -48,7 +48,7 @@ func (c console) whitelistPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	data := whitelistPage{Head: head, Form: f, Entries: admin.WhitelistState(entries), Most: access.MaxWhitelistEntries, Refused: refused}
+	data := whitelistPage{Head: head, Form: f, Entries: admin.WhitelistState(entries), Limit: access.MaxWhitelistEntries, Refused: refused}
 	if !f.ok() {
 		return again(v, "console/whitelist", data)
 	}

@@ -69,10 +69,10 @@ type fileProblem struct {
 
 // expiryLists are the lists that a bulk renewal can begin from.
 var expiryLists = map[string]report.SubscriberFilter{
-	"3":       {Standing: report.Expiring, Within: 3, Most: offered},
-	"7":       {Standing: report.Expiring, Within: 7, Most: offered},
-	"15":      {Standing: report.Expiring, Within: 15, Most: offered},
-	"expired": {Standing: report.Expired, Most: offered},
+	"3":       {Standing: report.Expiring, Within: 3, Limit: offered},
+	"7":       {Standing: report.Expiring, Within: 7, Limit: offered},
+	"15":      {Standing: report.Expiring, Within: 15, Limit: offered},
+	"expired": {Standing: report.Expired, Limit: offered},
 }
 
 func (p panel) showBulk(v *web.Visit) error {

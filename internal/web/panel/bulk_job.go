@@ -70,7 +70,7 @@ func (p panel) showJob(v *web.Visit) error {
 		page.Only = ""
 	}
 	after, _ := strconv.Atoi(v.Query("after"))
-	found, err := p.Bulk.Rows(v.Context(), v.Operator(), id, bulk.Page{State: bulk.RowState(page.Only), After: max(0, after), Most: rowsShown + 1})
+	found, err := p.Bulk.Rows(v.Context(), v.Operator(), id, bulk.Page{State: bulk.RowState(page.Only), After: max(0, after), Limit: rowsShown + 1})
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (p panel) home(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	latest, err := p.Report.Transactions(v.Context(), v.Operator(), report.TransactionFilter{From: v.Now, Most: latestRows})
+	latest, err := p.Report.Transactions(v.Context(), v.Operator(), report.TransactionFilter{From: v.Now, Limit: latestRows})
 	if err != nil {
 		return err
 	}

@@ -60,8 +60,8 @@ func (p panel) showOperation(v *web.Visit, op operation.Operation, password stri
 		page.Steps = append(page.Steps, step{event.At, text, tones[event.To]})
 	}
 	for _, call := range history.Calls {
-		if call.AskedAt.After(page.AskedAt) {
-			page.AskedAt = call.AskedAt
+		if call.CalledAt.After(page.AskedAt) {
+			page.AskedAt = call.CalledAt
 		}
 	}
 	if v.ByHTMX() {

@@ -26,10 +26,10 @@ type passwordPage struct {
 
 // Confirmed reports whether the new password holds. Neither this nor Rejected holds
 // where nobody can say.
-func (p passwordPage) Confirmed() bool { return p.Result.Verdict == operation.Confirmed }
+func (p passwordPage) Confirmed() bool { return p.Result.Outcome == operation.Confirmed }
 
 // Rejected reports whether the customer's old password still holds.
-func (p passwordPage) Rejected() bool { return p.Result.Verdict == operation.Rejected }
+func (p passwordPage) Rejected() bool { return p.Result.Outcome == operation.Rejected }
 
 func (p panel) passwordForm(v *web.Visit) error {
 	detail, err := p.found(v)
@@ -52,7 +52,7 @@ func (p panel) resetPassword(v *web.Visit) error {
 		return v.Show("panel/password", page)
 	}
 	var tooMany *admin.TooManyResets
-	result, err := p.Passwords.ResetUnder(v.Context(), voucher, v.Actor(), v.Operator(), detail.ID, "")
+	result, err := p.Passwords.ResetOnce(v.Context(), voucher, v.Actor(), v.Operator(), detail.ID, "")
 	switch {
 	case admin.DoneAlready(err):
 		page.Done = true

@@ -42,9 +42,9 @@ func (p panel) peopleRoutes() []web.Route {
 // service is where an owner acts: in their own name, on their own operator, from where they
 // are.
 func (p panel) service(v *web.Visit) *admin.OwnerService {
-	service := admin.NewService(p.Store, nil, v.Actor(), p.Now).From(v.Address)
+	service := admin.NewService(p.Store, nil, v.Actor(), p.Now).WithOrigin(v.Address)
 	if !v.Session.Fresh(v.Now) {
-		service = service.Stale()
+		service = service.WithoutStepUp()
 	}
 	return service.ForOwner(v.Session.Person)
 }
@@ -186,7 +186,7 @@ func (p panel) createPerson(v *web.Visit) error {
 	if problem != "" || len(wrong) > 0 {
 		return p.peopleForm(v, problem, wrong)
 	}
-	service := p.service(v).Under(voucher)
+	service := p.service(v).WithVoucher(voucher)
 	made, password, err := service.CreateLogin(lasting(v), v.Field("username"), v.Field("name"), role)
 	if err != nil {
 		return p.undone(v, service, err, func(why string) error { return p.peopleForm(v, why, nil) })
@@ -317,7 +317,7 @@ func (p panel) resetPersonPassword(v *web.Visit) error {
 		if !brought {
 			return p.personForm(v, v.T("The form was not complete. Fill it in once more."))
 		}
-		service := p.service(v).Under(voucher)
+		service := p.service(v).WithVoucher(voucher)
 		changed, password, err := service.ResetPassword(lasting(v), found.ID)
 		if err != nil {
 			return p.undone(v, service, err, func(why string) error { return p.personForm(v, why) })

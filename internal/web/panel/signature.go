@@ -147,7 +147,7 @@ const (
 func (p panel) showSignature(v *web.Visit) error {
 	page := signaturePage{Kept: p.kept(v), RequestID: v.Query("request")}
 	if page.RequestID != "" {
-		found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{RequestID: page.RequestID, Most: 1})
+		found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{RequestID: page.RequestID, Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (p panel) showSignature(v *web.Visit) error {
 		}
 		page.Problem = v.T(look.Word("There is no such request in the log. It may be older than the log reaches, or have named no key of yours."))
 	}
-	found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{Refused: true, Most: lookedAt})
+	found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{Refused: true, Limit: lookedAt})
 	if err != nil {
 		return err
 	}

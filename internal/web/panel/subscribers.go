@@ -93,7 +93,7 @@ func (p panel) subscribers(v *web.Visit) error {
 		return err
 	}
 	page := subscribersPage{Search: v.Query("q"), Show: v.Query("show"), Views: views(counts)}
-	filter := report.SubscriberFilter{Search: page.Search, After: v.Query("after"), Order: report.ByName, Most: 25}
+	filter := report.SubscriberFilter{Search: page.Search, After: v.Query("after"), Order: report.ByName, Limit: 25}
 	known := false
 	for i := range page.Views {
 		one := &page.Views[i]
