@@ -59,7 +59,7 @@ func (h *house) failedAt(got answer, key string) string {
 // second, and so on until the operation has all it needs. Wherever that catches it,
 // it is never answered as done unless it is, its key stays usable, and with more
 // space, or a restart, it ends as if nothing had been.
-func TestADiskThatFillsUpAtAnyPageLosesNothing(t *testing.T) {
+func TestDiskFull_AtAnyPageLosesNothing(t *testing.T) {
 	least, most := size(150, 40), 600
 	s := newSite(t)
 	path := newFolder(t)
@@ -126,7 +126,7 @@ func TestADiskThatFillsUpAtAnyPageLosesNothing(t *testing.T) {
 
 // The same with many at once: a batch that does not fit takes all its facts along,
 // and their clients come again until there is room.
-func TestADiskThatFillsUpUnderLoadLosesNothing(t *testing.T) {
+func TestDiskFull_UnderLoadLosesNothing(t *testing.T) {
 	s := newSite(t)
 	path := newFolder(t)
 	batches := 0

@@ -145,7 +145,7 @@ func (l load) persist(what string, ask func() bool) {
 
 func pick(draw *rand.Rand, from ...string) string { return from[draw.IntN(len(from))] }
 
-func TestALoadWithoutFaultsEndsWithResults(t *testing.T) {
+func TestLoad_WithoutFaultsEndsWithResults(t *testing.T) {
 	h := newSite(t).open(t, newFolder(t), sqlite.Options{})
 	stop := h.review()
 	seen := &witness{}

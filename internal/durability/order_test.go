@@ -20,7 +20,7 @@ import (
 // provider, and before an answer leaves for the client, whatever was written to
 // the log has been synced. And before a page goes into a log that begins, its
 // beginning has been synced: old pages would be taken for the whole log otherwise.
-func TestNothingIsToldBeforeItIsSynced(t *testing.T) {
+func TestAnswers_OnlyAfterSync(t *testing.T) {
 	if folder := os.Getenv("COAX_TEST_TRACED"); folder != "" {
 		serveTraced(t, folder)
 		return

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // first call or one of review's: money is refunded at once where nothing can have
 // left, held while nobody knows, and in the end it is where the provider's books
 // say.
-func TestWhateverBefallsACallTheMoneyFollowsTheProvidersBooks(t *testing.T) {
+func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
 	for _, trouble := range providertest.Troubles() {
 		t.Run(trouble.Name, func(t *testing.T) {
 			t.Parallel()

@@ -50,7 +50,7 @@ const mostFilms = 30
 // The power goes at any byte of any commit, under a load: the store opens again
 // by itself, everything that anybody was told is in it, everything the provider
 // did has its operation, no nonce can be used again, and the books are clean.
-func TestAPowerCutAtAnyByteLosesNothingThatWasTold(t *testing.T) {
+func TestPowerCut_LosesNothingAcknowledged(t *testing.T) {
 	cuts := wanted(t, "COAX_TEST_CUTS", size(60, 12))
 	tried := map[string]int{}
 	untried := func(e ending) bool { return tried[e.name()] == 0 }
@@ -121,7 +121,7 @@ func endings() (all []ending) {
 // What finds no loss must be able to. After each answer the log is cut one byte
 // below what the answer's commit had written, and then the answer is lost; at
 // that byte it is not.
-func TestACutOneByteBelowWhatWasSyncedIsNoticed(t *testing.T) {
+func TestPowerCut_LostSyncedByteIsDetected(t *testing.T) {
 	s := newSite(t)
 	path := newFolder(t)
 	h := s.open(t, path, sqlite.Options{})

@@ -22,7 +22,7 @@ const historiesToFalsify = 40
 // A judge who never objects would be as content with a broken service. So what
 // was recorded of a sound one is falsified here, each time in one place, and has
 // to be found out.
-func TestAHistoryThatWasFalsifiedIsFoundOut(t *testing.T) {
+func TestChecker_RejectsFalsifiedHistory(t *testing.T) {
 	if raced {
 		t.Skip("nothing here is done at once that the other test does not do too; `make linear` runs it unraced")
 	}
@@ -63,7 +63,7 @@ func mustBeFoundOut(t *testing.T, r *record, about string) {
 	t.Errorf("every %s is found in order", about)
 }
 
-func TestARowThatNobodyAskedForIsFoundOut(t *testing.T) {
+func TestChecker_RejectsUnexplainedRow(t *testing.T) {
 	r := &record{final: map[string]operation.Operation{"CX1": {ID: "CX1", State: operation.Processing}}}
 	if err := r.resolve(); err == nil || !strings.Contains(err.Error(), "CX1") {
 		t.Errorf("an operation that nobody asked for is explained: %v", err)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestTwoNodesAreOneServiceThatDoesOneThingAtATime(t *testing.T) {
+func TestTwoNodes_AreLinearizable(t *testing.T) {
 	count := uint64(historiesOfThePlainTest)
 	if raced {
 		count = historiesRaced

@@ -95,19 +95,19 @@ var (
 
 	// Every kind of fault at every place of short stories.
 	exhaustive = detector{
-		name: "a fault at every place", pkg: "internal/sim", runs: [][]string{{"-test.run=^TestEveryFaultAtEveryPlace$"}},
+		name: "a fault at every place", pkg: "internal/sim", runs: [][]string{{"-test.run=^TestFaults_AtEveryStep$"}},
 		limit: 15 * time.Minute, watch: faultAtAPlace,
 	}
 	// Processes that are killed, at random and at every crash point.
 	torture = detector{
-		name: "torture", pkg: "internal/torture", runs: [][]string{{"-test.run=^TestNothingIsLostHoweverOftenNodesDie$/^sqlite$"}},
+		name: "torture", pkg: "internal/torture", runs: [][]string{{"-test.run=^TestKilledNodes_LoseNothing$/^sqlite$"}},
 		settings: []string{"COAX_TEST_TORTURE_CYCLES=40", "COAX_TEST_TORTURE_SEED=1"},
 		limit:    15 * time.Minute, watch: complaint(`violation: .*`),
 	}
 	// Two nodes on PostgreSQL and many clients at once.
 	races = detector{
 		name: "the histories of two nodes", pkg: "internal/linearizability",
-		runs:     [][]string{{"-test.run=^TestTwoNodesAreOneServiceThatDoesOneThingAtATime$/^PostgreSQL$"}},
+		runs:     [][]string{{"-test.run=^TestTwoNodes_AreLinearizable$/^PostgreSQL$"}},
 		settings: []string{"COAX_TEST_LINEAR_HISTORIES=40", "COAX_TEST_LINEAR_SEED=1"},
 		limit:    10 * time.Minute, watch: complaint(`.*: no order of its \d+ steps explains them`),
 	}

@@ -15,9 +15,9 @@ type chance uint64
 func (c chance) of(what ...string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset) ^ uint64(c)*0x9E3779B97F4A7C15
-	for _, w := range what {
-		for i := range len(w) {
-			h = (h ^ uint64(w[i])) * prime
+	for _, text := range what {
+		for i := range len(text) {
+			h = (h ^ uint64(text[i])) * prime
 		}
 		h = (h ^ 0xff) * prime
 	}
@@ -41,13 +41,13 @@ func pick[T any](c chance, from []T, what ...string) T { return from[c.below(len
 // weighted picks a name by its weight.
 func weighted(c chance, weights []weight, what ...string) string {
 	total := 0
-	for _, w := range weights {
-		total += w.weight
+	for _, one := range weights {
+		total += one.weight
 	}
 	n := c.below(total, what...)
-	for _, w := range weights {
-		if n -= w.weight; n < 0 {
-			return w.name
+	for _, one := range weights {
+		if n -= one.weight; n < 0 {
+			return one.name
 		}
 	}
 	panic("unreachable")

@@ -127,15 +127,15 @@ func one(answer string) []string { return []string{answer} }
 // throttled: the address has failed to authenticate too often at this process in
 // the last minute. Where clocks were moved since, a minute is hard to tell.
 func (m *model) throttled(f *flight) (throttled, sure bool) {
-	recent, doubtful := 0, 0
-	for _, failed := range f.life.failuresOf(f.address) {
-		if failed.timesMoved != m.w.timesMoved() {
-			doubtful++
+	recent, uncertain := 0, 0
+	for _, failed := range f.process.failuresOf(f.address) {
+		if failed.timesMoved != m.env.timesMoved() {
+			uncertain++
 		} else if f.at.Sub(failed.at) < time.Minute {
 			recent++
 		}
 	}
-	return recent+doubtful >= failedAuthLimit, recent >= failedAuthLimit && !f.life.isTroubled()
+	return recent+uncertain >= failedAuthLimit, recent >= failedAuthLimit && !f.process.isDisturbed()
 }
 
 var permissionOf = map[string]string{

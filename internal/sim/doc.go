@@ -26,7 +26,7 @@
 // actions and faults it needs: -keep names actions, -without leaves out kinds of faults.
 // make test runs histories for a minute from a fresh seed, make sim HISTORIES=10000 runs
 // more. Seeds that found a bug are in regressions_test.go, each with the bug and a
-// deterministic test of it. TestEveryFaultAtEveryPlace runs short scenarios of the
+// deterministic test of it. TestFaults_AtEveryStep runs short scenarios of the
 // contract and puts each kind of fault at each place of them in turn.
 //
 // There is nothing here to import: the package is its tests.

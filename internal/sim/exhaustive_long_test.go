@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// TestEveryFaultAtEveryPlace: for each scenario of the contract, and for each kind
+// TestFaults_AtEveryStep: for each scenario of the contract, and for each kind
 // of fault, the first place where it is possible fails, then the second, and so on
 // until none is left to fail. Whatever fails, the promises hold and the story comes
 // to its end. With PAIRS=all, also every two places of the scenarios about money.
-func TestEveryFaultAtEveryPlace(t *testing.T) {
+func TestFaults_AtEveryStep(t *testing.T) {
 	skipUnlessWhole(t)
 	var jobs []string
 	for i, s := range scenarios() {
@@ -30,7 +30,7 @@ func TestEveryFaultAtEveryPlace(t *testing.T) {
 		}
 	}
 	began, runs, done := time.Now(), 0, 0
-	for got := range crew(t, runtime.NumCPU(), slices.Values(jobs)) {
+	for got := range runWorkers(t, runtime.NumCPU(), slices.Values(jobs)) {
 		done++
 		runs += got.Runs
 		if len(got.Violations) > 0 {

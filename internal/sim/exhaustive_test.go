@@ -24,7 +24,7 @@ func exhaust(t *testing.T, job string) outcome {
 	s := scenarios()[i]
 	result := outcome{Job: job, Happened: map[string]int{}}
 	run := func(faults ...*plannedFault) bool {
-		got := live(t, exhaustiveSeed, program{planned: &planned{faults: faults}, scenario: &s}, false)
+		got := runHistory(t, exhaustiveSeed, program{planned: &planned{faults: faults}, scenario: &s}, false)
 		result.Runs++
 		if got.Operations == 0 && !slices.ContainsFunc(faults, func(f *plannedFault) bool { return f.fired }) {
 			got.Violations = append(got.Violations, "the story never got as far as an operation")

@@ -16,9 +16,9 @@ import (
 // flight is one request on its way, with everything the model must know to say
 // which answers would be true.
 type flight struct {
-	task string
-	life *life
-	at   time.Time // the node's clock when it began
+	task    string
+	process *process
+	at      time.Time // the node's clock when it began
 
 	method, path, query string
 	body                []byte
@@ -32,7 +32,7 @@ type flight struct {
 	fields map[string]string
 	idem   string
 
-	lawful     map[string]bool
+	allowed    map[string]bool
 	stage      int     // the first check that it cannot have passed yet
 	prices     []int64 // that held while it was judged
 	replayable bool    // its nonce was used before it began
@@ -73,14 +73,14 @@ type answer struct {
 
 // fly sends a request to a process and waits for its answer, until the client
 // hangs up or the process dies. The handler runs on, if it can.
-func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
+func (env *environment) send(f *flight, hangUp time.Duration) (answer, bool) {
 	ctx, cancel := context.WithCancel(as(context.Background(), f.task))
 	defer cancel()
 	done := make(chan answer, 1)
-	lost := w.faults.losesAnswer(f)
-	w.background.Go(func() {
-		w.gates.pass(f.task, "begin", f.life, false)
-		w.witness.begin(f)
+	lost := env.faults.losesAnswer(f)
+	env.background.Go(func() {
+		env.gates.pass(f.task, "begin", f.process, false)
+		env.observer.begin(f)
 		r := httptest.NewRequestWithContext(ctx, f.method, "https://coax.example"+f.path+f.query, bytes.NewReader(f.body))
 		r.RequestURI = f.path + f.query
 		r.RemoteAddr = "10.0.0.1:40000"
@@ -92,36 +92,36 @@ func (w *world) fly(f *flight, hangUp time.Duration) (answer, bool) {
 			r.Header.Set(name, value)
 		}
 		rec := httptest.NewRecorder()
-		f.life.api.ServeHTTP(rec, r)
+		f.process.api.ServeHTTP(rec, r)
 		if rec.Code == http.StatusUnauthorized {
-			f.life.failed(f)
+			f.process.failed(f)
 		}
 		// Two that were waiting for the same thing end at the same moment; who is
 		// heard first is the seed's to say.
-		w.gates.pass(f.task, "answer", f.life, false)
-		if f.life.isDead() {
+		env.gates.pass(f.task, "answer", f.process, false)
+		if f.process.isDead() {
 			return // what it still said nobody heard
 		}
 		a := read(rec)
-		w.witness.answered(f, a)
+		env.observer.answered(f, a)
 		if !lost {
 			done <- a
 		}
 		close(done)
 	})
-	var patience <-chan time.Time
+	var timeout <-chan time.Time
 	if hangUp > 0 {
-		timer := time.NewTimer(w.paced(hangUp))
+		timer := time.NewTimer(env.paced(hangUp))
 		defer timer.Stop()
-		patience = timer.C
+		timeout = timer.C
 	}
 	select {
-	case a, told := <-done:
-		return a, told
-	case <-f.life.ended:
+	case a, ok := <-done:
+		return a, ok
+	case <-f.process.ended:
 		return answer{}, false
-	case <-patience:
-		w.leave(f.task)
+	case <-timeout:
+		env.hungUp(f.task)
 		return answer{}, false
 	}
 }
@@ -179,8 +179,8 @@ func (a answer) view() string {
 	d := a.data
 	warnings := []string{}
 	list, _ := d["warnings"].([]any)
-	for _, w := range list {
-		warnings = append(warnings, fmt.Sprint(w))
+	for _, warning := range list {
+		warnings = append(warnings, fmt.Sprint(warning))
 	}
 	reason := text(d, "reason")
 	if reason == "missing" {

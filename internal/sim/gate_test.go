@@ -18,10 +18,10 @@ import (
 // In real time nobody waits for a turn. A gate is then only where somebody meets
 // what the seed has in store for them.
 type gates struct {
-	w *world
+	env *environment
 
 	mu      sync.Mutex
-	waiting []*stop
+	waiting []*waiter
 	visits  map[string]int
 	arrived chan struct{} // holds one: somebody came to a gate
 	steps   int
@@ -29,44 +29,44 @@ type gates struct {
 	closed  bool // nobody goes on: it is being taken down
 }
 
-// stop is a goroutine that waits at a gate.
-type stop struct {
-	who   string // the task: a client's action, a node's loop, the provider
-	where string // the gate
-	visit string // how often this task came to this gate before
-	life  *life  // of the node it belongs to; nil if to none
-	since time.Time
-	write bool // about to ask the store for something durable
-	lets  chan verdict
+// waiter is a goroutine that waits at a gate.
+type waiter struct {
+	who     string   // the task: a client's action, a node's loop, the provider
+	where   string   // the gate
+	visit   string   // how often this task came to this gate before
+	process *process // of the node it belongs to; nil if to none
+	since   time.Time
+	write   bool // about to ask the store for something durable
+	result  chan injection
 }
 
-func (s *stop) name() string { return s.who + " " + s.where + " " + s.visit }
+func (s *waiter) name() string { return s.who + " " + s.where + " " + s.visit }
 
 // verdict is what a gate lets a goroutine meet.
-type verdict int
+type injection int
 
 const (
-	goOn verdict = iota
-	die          // the node is no more
+	proceed    injection = iota
+	endProcess           // the node is no more
 	failUnavailable
 	failAmbiguous
-	failPlainly
+	failPlain
 )
 
-func newGates(w *world) *gates {
-	return &gates{w: w, visits: map[string]int{}, arrived: make(chan struct{}, 1)}
+func newGates(env *environment) *gates {
+	return &gates{env: env, visits: map[string]int{}, arrived: make(chan struct{}, 1)}
 }
 
 // shut ends the time in which nobody waits.
-func (g *gates) shut() {
+func (g *gates) endSetup() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.open = false
 }
 
 // pass waits for a turn. A goroutine whose node has died does not come back.
-func (g *gates) pass(who, where string, of *life, write bool) verdict {
-	s := &stop{who: who, where: where, life: of, since: time.Now(), write: write, lets: make(chan verdict, 1)}
+func (g *gates) pass(who, where string, of *process, write bool) injection {
+	s := &waiter{who: who, where: where, process: of, since: time.Now(), write: write, result: make(chan injection, 1)}
 	g.mu.Lock()
 	if of != nil && of.isDead() {
 		g.mu.Unlock()
@@ -78,12 +78,12 @@ func (g *gates) pass(who, where string, of *life, write bool) verdict {
 	}
 	if g.open || g.closed {
 		g.mu.Unlock()
-		return goOn
+		return proceed
 	}
 	label := who + " " + where
 	s.visit = strconv.Itoa(g.visits[label])
 	g.visits[label]++
-	if g.w.real {
+	if g.env.realTime {
 		g.mu.Unlock()
 		return g.passAtOnce(s)
 	}
@@ -93,21 +93,21 @@ func (g *gates) pass(who, where string, of *life, write bool) verdict {
 	case g.arrived <- struct{}{}:
 	default:
 	}
-	v := <-s.lets
-	if v == die {
+	v := <-s.result
+	if v == endProcess {
 		runtime.Goexit()
 	}
 	return v
 }
 
 // passAtOnce is pass in real time.
-func (g *gates) passAtOnce(s *stop) verdict {
-	v := g.w.faults.meet(s)
-	g.w.trace.note(s, v)
-	if s.life != nil {
-		s.life.sleepOut()
+func (g *gates) passAtOnce(s *waiter) injection {
+	v := g.env.faults.inject(s)
+	g.env.trace.note(s, v)
+	if s.process != nil {
+		s.process.waitWhilePaused()
 	}
-	if v == die || s.life != nil && s.life.isDead() {
+	if v == endProcess || s.process != nil && s.process.isDead() {
 		runtime.Goexit()
 	}
 	return v
@@ -115,16 +115,16 @@ func (g *gates) passAtOnce(s *stop) verdict {
 
 // next takes the stop whose turn it is: the seed gives every stop a number, and
 // the highest goes first. Who sleeps is passed over.
-func (g *gates) next() *stop {
+func (g *gates) next() *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	best, bestAt, bestRank := (*stop)(nil), 0, uint64(0)
+	best, bestAt, bestRank := (*waiter)(nil), 0, uint64(0)
 	now := time.Now()
 	for i, s := range g.waiting {
-		if s.life != nil && s.life.asleep().After(now) {
+		if s.process != nil && s.process.pausedUntil().After(now) {
 			continue
 		}
-		rank := g.w.chance.of("turn", s.who, s.where, s.visit)
+		rank := g.env.chance.of("turn", s.who, s.where, s.visit)
 		if best == nil || rank > bestRank || rank == bestRank && s.name() < best.name() {
 			best, bestAt, bestRank = s, i, rank
 		}
@@ -136,20 +136,20 @@ func (g *gates) next() *stop {
 }
 
 // bury ends every goroutine of a node's life that waits at a gate.
-func (g *gates) bury(l *life) {
+func (g *gates) endWaiting(l *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waiting = slices.DeleteFunc(g.waiting, func(s *stop) bool {
-		if s.life == l {
-			s.lets <- die
+	g.waiting = slices.DeleteFunc(g.waiting, func(s *waiter) bool {
+		if s.process == l {
+			s.result <- endProcess
 		}
-		return s.life == l
+		return s.process == l
 	})
 }
 
 // writers are the tasks that have asked the store for something durable and not
 // heard yet; the scheduler fills it as it lets them through.
-func (w *world) writers() []string { return keys(w.writing) }
+func (env *environment) writers() []string { return keys(env.writing) }
 
 // run lets one after the other through until the condition holds, or until so
 // much fake time has passed. It says whether the condition came to hold.
@@ -161,7 +161,7 @@ func (g *gates) run(until func() bool, limit time.Duration) bool {
 		if until() {
 			return true
 		}
-		if g.w.broken() {
+		if g.env.broken() {
 			return false
 		}
 		s := g.next()
@@ -169,33 +169,33 @@ func (g *gates) run(until func() bool, limit time.Duration) bool {
 			select {
 			case <-g.arrived:
 				continue
-			case <-g.w.stirred:
+			case <-g.env.woken:
 				continue
 			case <-deadline.C:
 				return false
 			}
 		}
 		g.steps++
-		g.let(s)
+		g.release(s)
 	}
 }
 
 // let lets one through, into whatever the seed has in store for it there.
-func (g *gates) let(s *stop) {
-	w := g.w
-	v := w.faults.meet(s)
-	w.trace.note(s, v)
+func (g *gates) release(s *waiter) {
+	env := g.env
+	v := env.faults.inject(s)
+	env.trace.note(s, v)
 	if s.write {
-		if strings.HasPrefix(s.where, "before ") && v == goOn {
-			w.writing[s.who] = true
+		if strings.HasPrefix(s.where, "before ") && v == proceed {
+			env.writing[s.who] = true
 		} else {
-			delete(w.writing, s.who)
+			delete(env.writing, s.who)
 		}
 	}
-	w.model.look(s)
-	s.lets <- v
+	env.model.look(s)
+	s.result <- v
 	synctest.Wait()
-	w.journal.read()
+	env.journal.read()
 }
 
 type taskKey struct{}

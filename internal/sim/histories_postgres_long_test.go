@@ -14,11 +14,11 @@ import (
 
 // sideBySide is how many histories in real time run at once: most of each is
 // waiting.
-const sideBySide = 4
+const parallelHistories = 4
 
-// TestHistoriesOnPostgres: the promises hold on PostgreSQL as well, where several
+// TestHistories_Postgres: the promises hold on PostgreSQL as well, where several
 // things really happen at once. With -seed after -args it is that history alone.
-func TestHistoriesOnPostgres(t *testing.T) {
+func TestHistories_Postgres(t *testing.T) {
 	wanted := number(t, onPostgres, 0)
 	if *jobsFlag != "" || wanted == 0 && *seedFlag == 0 {
 		t.Skip("`make sim-postgres` runs it")
@@ -28,11 +28,11 @@ func TestHistoriesOnPostgres(t *testing.T) {
 		seeds[i] = uint64(i + 1)
 	}
 	if *seedFlag != 0 {
-		seeds, plan = []uint64{*seedFlag}, told(t)
+		seeds, plan = []uint64{*seedFlag}, programFromFlags(t)
 	}
-	template := realTemplate(t)
+	template := postgresTemplate(t)
 	began, happened, done, operations := time.Now(), map[string]int{}, 0, 0
-	for got := range abreast(seeds, func(seed uint64) outcome { return liveReally(t, seed, plan, template) }) {
+	for got := range inParallel(seeds, func(seed uint64) outcome { return runOnPostgres(t, seed, plan, template) }) {
 		done++
 		operations += got.Operations
 		for what, n := range got.Happened {
@@ -40,7 +40,7 @@ func TestHistoriesOnPostgres(t *testing.T) {
 		}
 		if len(got.Violations) > 0 {
 			t.Errorf("seed %d breaks a promise on PostgreSQL:\n  %s\n\nrun it again, as often as it takes, with\n  %s\n\nwhat happened about it:\n%s",
-				got.Seed, strings.Join(got.Violations, "\n  "), realReplayCommand(got.Seed), got.lines)
+				got.Seed, strings.Join(got.Violations, "\n  "), postgresReplayCommand(got.Seed), got.lines)
 			break
 		}
 		if done%10 == 0 || done == len(seeds) {
@@ -55,17 +55,17 @@ func TestHistoriesOnPostgres(t *testing.T) {
 	case done != len(seeds):
 		t.Errorf("%d histories of %d came to an end", done, len(seeds))
 	case done >= 100:
-		demandReally(t, happened)
+		requireOccurredOnPostgres(t, happened)
 	}
 }
 
-func realReplayCommand(seed uint64) string {
-	return fmt.Sprintf("go test -tags long ./internal/sim -run '^TestHistoriesOnPostgres$' -count=5 -args -seed=%d", seed)
+func postgresReplayCommand(seed uint64) string {
+	return fmt.Sprintf("go test -tags long ./internal/sim -run '^TestHistories_Postgres$' -count=5 -args -seed=%d", seed)
 }
 
 // abreast lives several histories at once and yields what became of them, as they
 // end.
-func abreast(seeds []uint64, live func(seed uint64) outcome) func(func(outcome) bool) {
+func inParallel(seeds []uint64, runHistory func(seed uint64) outcome) func(func(outcome) bool) {
 	return func(yield func(outcome) bool) {
 		queue, outcomes, stopped := make(chan uint64), make(chan outcome), make(chan struct{})
 		go func() {
@@ -79,10 +79,10 @@ func abreast(seeds []uint64, live func(seed uint64) outcome) func(func(outcome) 
 			}
 		}()
 		var workers sync.WaitGroup
-		for range sideBySide {
+		for range parallelHistories {
 			workers.Go(func() {
 				for seed := range queue {
-					outcomes <- live(seed)
+					outcomes <- runHistory(seed)
 				}
 			})
 		}
@@ -102,7 +102,7 @@ func abreast(seeds []uint64, live func(seed uint64) outcome) func(func(outcome) 
 
 // demandReally is demand for histories in real time, which know no gate at a
 // commit.
-func demandReally(t *testing.T, happened map[string]int) {
+func requireOccurredOnPostgres(t *testing.T, happened map[string]int) {
 	t.Helper()
 	happened = maps.Clone(happened)
 	for what := range happened {
@@ -122,5 +122,5 @@ func demandReally(t *testing.T, happened map[string]int) {
 	} {
 		happened[cannot]++
 	}
-	demand(t, happened)
+	requireOccurred(t, happened)
 }

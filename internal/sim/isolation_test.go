@@ -13,10 +13,10 @@ import (
 
 // tellOnce runs a story without further faults, and demands that some things
 // happened in it.
-func tellOnce(t *testing.T, s scenario, happened ...string) {
+func runScenario(t *testing.T, s scenario, happened ...string) {
 	t.Helper()
 	skipUnlessWhole(t)
-	got := live(t, exhaustiveSeed, program{planned: &planned{}, scenario: &s}, false)
+	got := runHistory(t, exhaustiveSeed, program{planned: &planned{}, scenario: &s}, false)
 	for _, v := range got.Violations {
 		t.Errorf("%s: %s", s.name, v)
 	}
@@ -39,39 +39,39 @@ func scenarioNamed(t *testing.T, name string) scenario {
 
 // Whichever of a person and the provider is written first counts. What contradicts
 // it moves no money, and a person is told.
-func TestAPersonDecidesWhileAQuestionIsUnderWay(t *testing.T) {
-	tellOnce(t, scenarioNamed(t, "a person rejects while a question is under way"), "staff reject while a question is under way", "exception LATE_SUCCESS")
-	tellOnce(t, scenarioNamed(t, "a person confirms while a question is under way"), "staff confirm while a question is under way")
-	tellOnce(t, scenarioNamed(t, "a person confirms while a void is under way"), "staff confirm while a question is under way",
+func TestReview_StaffDecidesDuringStatusQuery(t *testing.T) {
+	runScenario(t, scenarioNamed(t, "a person rejects while a question is under way"), "staff reject while a question is under way", "exception LATE_SUCCESS")
+	runScenario(t, scenarioNamed(t, "a person confirms while a question is under way"), "staff confirm while a question is under way")
+	runScenario(t, scenarioNamed(t, "a person confirms while a void is under way"), "staff confirm while a question is under way",
 		"the provider says no to what a person confirmed")
 }
 
 // While the rows of one operator are held, another one is answered at once; what
 // waited for the rows is charged once when they are free.
-func TestHeldRowsDelayNoOtherOperator(t *testing.T) {
-	tellOnce(t, scenario{name: "the rows of one operator are held", ways: map[string][]string{"the-order": {"slow"}}, tell: func(t teller) {
+func TestLockedRows_DelayNoOtherOperator(t *testing.T) {
+	runScenario(t, scenario{name: "the rows of one operator are held", behaviours: map[string][]string{"the-order": {"slow"}}, run: func(t scenarioRunner) {
 		theirs := map[string]string{"subscriber_id": customerID(1, 0), "plan_id": "FAMILY-3"}
 		t.staff("top up", func(ctx context.Context, service *admin.Service) error {
 			_, _, err := service.TopUp(ctx, admin.TopUp{OperatorID: 2, Amount: paise(1_000_000), Reference: "more"})
 			return err
 		})
-		t.together(func() { t.ask("one", "renew", "the-order", first) }, func() {
-			t.w.sleep(100 * time.Millisecond)
-			t.w.gates.pass("session", "hold rows", nil, false)
-			t.w.locks.hold("session", 1, 5*time.Second)
-			t.together(func() { t.ask("late", "renew", "the-other", second) }, func() {
-				f := action{w: t.w, label: "two"}.post("two", t.keyOf(2), "renew", theirs, "their-order")
-				if got, heard := t.w.fly(f, 0); !heard || got.code != "OK" {
-					t.w.fail(fmt.Sprintf("operator 2 was told %q while the rows of operator 1 were held", got.code))
+		t.together(func() { t.perform("one", "renew", "the-order", first) }, func() {
+			t.env.sleep(100 * time.Millisecond)
+			t.env.gates.pass("session", "hold rows", nil, false)
+			t.env.locks.hold("session", 1, 5*time.Second)
+			t.together(func() { t.perform("late", "renew", "the-other", second) }, func() {
+				f := action{env: t.env, label: "two"}.post("two", t.keyOf(2), "renew", theirs, "their-order")
+				if got, ok := t.env.send(f, 0); !ok || got.code != "OK" {
+					t.env.fail(fmt.Sprintf("operator 2 was told %q while the rows of operator 1 were held", got.code))
 				}
-				if free := t.w.locks.freeAt(1); !time.Now().Before(free) {
-					t.w.fail("operator 2 was answered only after the rows of operator 1 were free")
+				if free := t.env.locks.freeAt(1); !time.Now().Before(free) {
+					t.env.fail("operator 2 was answered only after the rows of operator 1 were free")
 				}
 			})
 		})
 		for _, name := range []string{"the-order", "the-other"} {
-			if op := t.w.model.byKey[keyOf(1, name)]; op == nil {
-				t.w.fail(name + " never got through")
+			if op := t.env.model.byKey[keyOf(1, name)]; op == nil {
+				t.env.fail(name + " never got through")
 			}
 		}
 	}}, "an operator is answered while rows of another are held", "a store call gives up on held rows", "a store call waits for held rows and goes on")
@@ -79,24 +79,24 @@ func TestHeldRowsDelayNoOtherOperator(t *testing.T) {
 
 // Questions about some operations of one operator hang until the timeout, again and
 // again. Everything else in review is settled meanwhile.
-func TestHangingQuestionsDelayNoOtherReview(t *testing.T) {
+func TestReview_HangingQueryDelaysNoOther(t *testing.T) {
 	for _, hanging := range []int{1, 40} {
-		t.Run(fmt.Sprint(hanging), func(t *testing.T) { hangSome(t, hanging, 200) })
+		t.Run(fmt.Sprint(hanging), func(t *testing.T) { runHangingQueries(t, hanging, 200) })
 	}
 }
 
 // hangSome is a story of some operations in review, the first of which hang. They
 // are operator 1's, and the others operator 2's.
-func hangSome(t *testing.T, hanging, all int) {
-	s := scenario{name: fmt.Sprintf("questions about %d of %d hang", hanging, all), ways: map[string][]string{}}
+func runHangingQueries(t *testing.T, hanging, all int) {
+	s := scenario{name: fmt.Sprintf("questions about %d of %d hang", hanging, all), behaviours: map[string][]string{}}
 	name := func(i int) string { return fmt.Sprint("order-of-", i) }
 	for i := range all {
-		s.ways[name(i)] = []string{"lost"}
+		s.behaviours[name(i)] = []string{"lost"}
 		if i < hanging {
 			s.hang = append(s.hang, name(i))
 		}
 	}
-	s.tell = func(t teller) {
+	s.run = func(t scenarioRunner) {
 		for operator := range int64(2) {
 			t.staff("prepare", func(ctx context.Context, service *admin.Service) error {
 				if _, err := service.ChangeOperator(ctx, operator+1, admin.OperatorChange{RateLimit: new(1000)}); err != nil {
@@ -108,36 +108,36 @@ func hangSome(t *testing.T, hanging, all int) {
 		}
 		for i := range all {
 			task := fmt.Sprint("a", i)
-			t.w.gates.pass(task, "begin action", nil, false)
+			t.env.gates.pass(task, "begin action", nil, false)
 			fields := map[string]string{"full_name": fmt.Sprint("Newcomer ", i), "mobile": fmt.Sprintf("9600000%03d", i), "plan_id": "BASIC-1"}
 			key := t.keyOf(1)
 			if i >= hanging {
 				key = t.keyOf(2)
 			}
-			t.w.fly(action{w: t.w, label: task}.post(task, key, "activate", fields, name(i)), 0)
+			t.env.send(action{env: t.env, label: task}.post(task, key, "activate", fields, name(i)), 0)
 		}
-		began := t.w.elapsed()
+		began := t.env.elapsed()
 		for {
-			t.w.gates.pass("one", "look", nil, false)
-			left := slices.DeleteFunc(t.w.unsettled(), func(text string) bool {
+			t.env.gates.pass("one", "look", nil, false)
+			left := slices.DeleteFunc(t.env.unsettled(), func(text string) bool {
 				of, _, _ := strings.Cut(text, " ")
 				return slices.Contains(s.hang, of)
 			})
-			took := t.w.elapsed() - began
+			took := t.env.elapsed() - began
 			switch {
-			case t.w.broken():
+			case t.env.broken():
 				return
 			case len(left) == 0:
-				t.w.sometimes("everything else is settled")
+				t.env.occurred("everything else is settled")
 				return
 			case took > reviewsWithin:
-				t.w.fail(fmt.Sprintf("S4: %s, and %d other operations are still not settled after %s", s.name, len(left), took))
+				t.env.fail(fmt.Sprintf("S4: %s, and %d other operations are still not settled after %s", s.name, len(left), took))
 				return
 			}
-			t.w.sleep(250 * time.Millisecond)
+			t.env.sleep(250 * time.Millisecond)
 		}
 	}
-	tellOnce(t, s, "everything else is settled", "fault: "+questionsHang, "review settles an operation while a question about another hangs")
+	runScenario(t, s, "everything else is settled", "fault: "+queriesHang, "review settles an operation while a question about another hangs")
 }
 
 // reviewsWithin is how long two hundred operations may be in review while questions
@@ -145,6 +145,6 @@ func hangSome(t *testing.T, hanging, all int) {
 const reviewsWithin = 30 * time.Second
 
 // keyOf is an API key of an operator.
-func (t teller) keyOf(operator int64) *apiKey {
-	return t.w.ring()[slices.IndexFunc(t.w.ring(), func(k *apiKey) bool { return k.operator == operator })]
+func (t scenarioRunner) keyOf(operator int64) *apiKey {
+	return t.env.allKeys()[slices.IndexFunc(t.env.allKeys(), func(k *apiKey) bool { return k.operator == operator })]
 }

@@ -12,11 +12,11 @@ import (
 // sees what was committed, in the order in which it was, whatever anybody was
 // told about it.
 type journal struct {
-	w     *world
-	eyes  *sql.DB
-	query *sql.Stmt
-	last  int64
-	seen  int // commits up to which it was read
+	env       *environment
+	journalDB *sql.DB
+	query     *sql.Stmt
+	last      int64
+	seen      int // commits up to which it was read
 }
 
 // row is one row of the journal.
@@ -74,26 +74,26 @@ func journalSchema() string {
 	return b.String()
 }
 
-func openJournal(w *world, path string) (*journal, error) {
-	eyes, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)")
+func openJournal(env *environment, path string) (*journal, error) {
+	journalDB, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)")
 	if err != nil {
 		return nil, err
 	}
-	eyes.SetMaxOpenConns(1)
-	stmt, err := eyes.Prepare(`SELECT n, tab, act, body FROM sim_journal WHERE n > ?1 ORDER BY n`)
+	journalDB.SetMaxOpenConns(1)
+	stmt, err := journalDB.Prepare(`SELECT n, tab, act, body FROM sim_journal WHERE n > ?1 ORDER BY n`)
 	if err != nil {
 		return nil, err
 	}
-	return &journal{w: w, eyes: eyes, query: stmt}, nil
+	return &journal{env: env, journalDB: journalDB, query: stmt}, nil
 }
 
 // read takes in what was committed since it was last read, and lets the model
 // judge it.
 func (j *journal) read() {
-	if j.seen == j.w.commits {
+	if j.seen == j.env.commits {
 		return
 	}
-	j.seen = j.w.commits
+	j.seen = j.env.commits
 	rows, err := j.query.Query(j.last)
 	if err != nil {
 		panic(err)
@@ -112,11 +112,11 @@ func (j *journal) read() {
 		panic(err)
 	}
 	if len(lines) > 0 {
-		j.w.model.committed(lines)
+		j.env.model.committed(lines)
 	}
 }
 
 func (j *journal) close() {
 	_ = j.query.Close()
-	_ = j.eyes.Close()
+	_ = j.journalDB.Close()
 }

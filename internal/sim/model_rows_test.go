@@ -53,11 +53,11 @@ func (m *model) takeNonce(l row) {
 // admission while clocks leap by more than a nonce is kept for, as on a node that
 // slept, and be let in after the purge.
 func (m *model) outlived(nonce string, flights ...*flight) bool {
-	if !m.purged[nonce] || m.w.leaps() <= nonceKept {
+	if !m.purged[nonce] || m.env.leaps() <= nonceKept {
 		return false
 	}
-	return m.w.real || slices.ContainsFunc(flights, func(f *flight) bool {
-		return f.nonceKey() == nonce && f.life.node.now().Sub(f.at) > nonceKept
+	return m.env.realTime || slices.ContainsFunc(flights, func(f *flight) bool {
+		return f.nonceKey() == nonce && f.process.node.now().Sub(f.at) > nonceKept
 	})
 }
 
@@ -75,7 +75,7 @@ func (m *model) takeCounter(l row) {
 		m.purged[key] = true
 		return
 	}
-	if o := m.operators[c.Operator]; m.w.real {
+	if o := m.operators[c.Operator]; m.env.realTime {
 		m.counted = append(m.counted, counted{o, len(o.limitsHad), c.Minute, c.Used})
 	} else if limit := o.Limit; c.Used > limit {
 		m.violate("A6", fmt.Sprint("operator ", c.Operator), "%d requests counted in minute %d, where %d are allowed", c.Used, c.Minute, limit)
@@ -114,7 +114,7 @@ func (m *model) takeOperation(l row) {
 	if before == nil {
 		o.entries = map[string]int64{}
 		m.operations[o.ID] = &o
-		m.w.name(o.ID, o.Key)
+		m.env.name(o.ID, o.Key)
 		if twin := m.byKey[keyOf(o.Operator, o.Key)]; twin != nil {
 			m.violate("M5", o.ID, "the key %s has two operations, the other is %s", o.Key, twin.ID)
 		}

@@ -14,7 +14,7 @@ import (
 // every answer whether it could be true. It shares no code with the product: its
 // arithmetic is on paise, its calendar is its own.
 type model struct {
-	w *world
+	env *environment
 
 	operators   map[int64]*mOperator
 	credentials map[int64]*mCredential
@@ -36,7 +36,7 @@ type model struct {
 	violations []string
 
 	flights  map[*flight]bool
-	asked    map[string][]*flight // operator and key: every request that named them
+	requests map[string][]*flight // operator and key: every request that named them
 	accepted map[string]int       // operator and minute: requests let past the limit
 	limits   map[string]int       // operator and minute: the highest limit in force then
 	results  map[string]int       // operation: answers that were not replays
@@ -147,25 +147,25 @@ type mOperation struct {
 	entries map[string]int64
 	debits  int
 	earned  []int64
-	by      *life // the process that reserved it
+	by      *process // the process that reserved it
 	flight  *flight
 	person  bool // a person settled it
 }
 
-func newModel(w *world) *model {
+func newModel(env *environment) *model {
 	return &model{
-		w: w, operators: map[int64]*mOperator{}, credentials: map[int64]*mCredential{}, nonces: map[string]string{},
+		env: env, operators: map[int64]*mOperator{}, credentials: map[int64]*mCredential{}, nonces: map[string]string{},
 		purged: map[string]bool{}, used: map[string]int{}, plans: map[string]*mPlan{}, unsellable: map[string]bool{}, subscribers: map[string]*mSubscriber{},
 		operations: map[string]*mOperation{}, byKey: map[string]*mOperation{}, exceptions: map[string]bool{}, topUps: map[string]int64{}, touched: map[string]bool{}, faulted: map[string]bool{},
-		flights: map[*flight]bool{}, asked: map[string][]*flight{}, accepted: map[string]int{}, limits: map[string]int{}, results: map[string]int{},
+		flights: map[*flight]bool{}, requests: map[string][]*flight{}, accepted: map[string]int{}, limits: map[string]int{}, results: map[string]int{},
 	}
 }
 
 // violate writes down what must not be.
 func (m *model) violate(invariant, subject, format string, args ...any) {
-	m.w.mu.Lock()
-	defer m.w.mu.Unlock()
-	m.violations = append(m.violations, fmt.Sprintf("%s %s: %s", invariant, m.w.nicknameLocked(subject), fmt.Sprintf(format, args...)))
+	m.env.mu.Lock()
+	defer m.env.mu.Unlock()
+	m.violations = append(m.violations, fmt.Sprintf("%s %s: %s", invariant, m.env.nicknameLocked(subject), fmt.Sprintf(format, args...)))
 }
 
 func keyOf(operator int64, text string) string { return fmt.Sprint(operator, " ", text) }
@@ -192,7 +192,7 @@ func (m *model) committed(lines []row) {
 
 func (m *model) considerAll() {
 	for _, f := range m.inFlight() {
-		m.consider(f, f.life.node.now())
+		m.consider(f, f.process.node.now())
 	}
 }
 
@@ -255,7 +255,7 @@ func (m *model) take(l row) {
 		}
 		l.into(&e)
 		m.exceptions[e.Operation+" "+e.Kind] = true
-		m.w.sometimes("exception " + e.Kind)
+		m.env.occurred("exception " + e.Kind)
 	case "wallets":
 		var wlt mWallet
 		l.into(&wlt)

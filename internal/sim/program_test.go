@@ -39,63 +39,63 @@ func wholeProgram() program {
 // The world's furniture.
 
 const (
-	operatorsPerWorld   = 2
-	customersPerWorld   = 9 // of each operator, brought in at the start
-	newcomersPerWorld   = 30
+	operatorCount       = 2
+	customerCount       = 9 // of each operator, brought in at the start
+	newcomerCount       = 30
 	home, away, strange = "203.0.113.7", "198.51.100.9", "192.0.2.66"
 )
 
 // planIDs are what can be bought; NOPE cannot, and GONE is retired at the start.
 var planIDs = []string{"BASIC-1", "FAMILY-3", "COMBO-1", "ODD-1"}
 
-func (w *world) furnish() error {
-	ctx, c := context.Background(), w.chance
-	w.service = admin.NewService(w.db, vault, "cli:asha", func() time.Time { return w.now().UTC().Truncate(time.Millisecond) })
+func (env *environment) setUpData() error {
+	ctx, c := context.Background(), env.chance
+	env.service = admin.NewService(env.db, vault, "cli:asha", func() time.Time { return env.now().UTC().Truncate(time.Millisecond) })
 	var components []catalogue.Component
 	for _, s := range sold {
 		components = append(components, catalogue.Component{Code: s.code, Name: s.code, Role: catalogue.Role(s.role)})
 	}
-	if err := w.db.RecordComparison(ctx, catalogue.Comparison{Provider: providerName, At: w.now().UTC().Truncate(time.Millisecond), Components: components}); err != nil {
+	if err := env.db.RecordComparison(ctx, catalogue.Comparison{Provider: providerName, At: env.now().UTC().Truncate(time.Millisecond), Components: components}); err != nil {
 		return err
 	}
 	for i, id := range planIDs {
-		if _, err := w.service.SetPlan(ctx, w.planOf(id, c.below(40_000, "price", id)+1+i)); err != nil {
+		if _, err := env.service.SetPlan(ctx, env.planOf(id, c.below(40_000, "price", id)+1+i)); err != nil {
 			return err
 		}
 	}
 	csv := "lco,subscriber_id,mobile,name,plan_id,expiry\n"
-	for i := range operatorsPerWorld {
+	for i := range operatorCount {
 		o := strconv.Itoa(i + 1)
 		terms := admin.OperatorChange{
 			RateLimit:     new(pick(c, []int{6, 60, 600, 600, 600, 600}, "limit", o)),
-			CommissionBPS: new(w.openingRate(o)),
+			CommissionBPS: new(env.openingRate(o)),
 		}
-		operator, err := w.service.CreateOperator(ctx, "Operator "+o, terms)
+		operator, err := env.service.CreateOperator(ctx, "Operator "+o, terms)
 		if err != nil {
 			return err
 		}
 		for range 1 + c.below(2, "keys", o) {
-			if err := w.issueKey(operator.ID); err != nil {
+			if err := env.issueKey(operator.ID); err != nil {
 				return err
 			}
 		}
 		for _, entry := range []string{home, "198.51.100.0/24"} {
-			if _, err := w.service.AllowAddress(ctx, operator.ID, entry); err != nil {
+			if _, err := env.service.AllowAddress(ctx, operator.ID, entry); err != nil {
 				return err
 			}
 		}
-		if _, _, err := w.service.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 2_000_000, 6_000_000}, "purse", o), "wallet", o) + 1)), Reference: fmt.Sprintf("opening %d", operator.ID)}); err != nil {
+		if _, _, err := env.service.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: paise(int64(c.below(pick(c, []int{100_000, 2_000_000, 6_000_000}, "purse", o), "wallet", o) + 1)), Reference: fmt.Sprintf("opening %d", operator.ID)}); err != nil {
 			return err
 		}
-		for k := range customersPerWorld {
+		for k := range customerCount {
 			n := fmt.Sprintf("%d%d", i+1, k)
-			expiry := w.now().Add(c.between(0, 60*24*time.Hour, "expiry", n) - 20*24*time.Hour).Add(indiaAhead * time.Millisecond).UTC()
+			expiry := env.now().Add(c.between(0, 60*24*time.Hour, "expiry", n) - 20*24*time.Hour).Add(indiaAhead * time.Millisecond).UTC()
 			csv += fmt.Sprintf("%d,%s,%s,Customer %s,%s,%s\n", operator.ID, customerID(i, k), "98110000"+n, n,
 				pick(c, planIDs, "has", n), expiry.Format("2006-01-02 15:04:05"))
 		}
 	}
-	report, err := w.service.ImportSubscribers(ctx, strings.NewReader(csv), false, func(int, int) {})
-	if err == nil && report.Added != operatorsPerWorld*customersPerWorld {
+	report, err := env.service.ImportSubscribers(ctx, strings.NewReader(csv), false, func(int, int) {})
+	if err == nil && report.Added != operatorCount*customerCount {
 		err = fmt.Errorf("the customers were not brought in: %+v", report)
 	}
 	return err
@@ -104,7 +104,7 @@ func (w *world) furnish() error {
 func customerID(operator, k int) string { return fmt.Sprintf("10%d00%d", operator+1, k) }
 
 // planOf is a plan at a price; its shape follows from its id.
-func (w *world) planOf(id string, price int) subscription.Plan {
+func (env *environment) planOf(id string, price int) subscription.Plan {
 	p := subscription.Plan{ID: id, Name: "Plan " + id, Price: paise(int64(price)), Months: 1, Type: subscription.Standard, Main: "TV-BASIC"}
 	switch id {
 	case "FAMILY-3":
@@ -112,20 +112,20 @@ func (w *world) planOf(id string, price int) subscription.Plan {
 	case "COMBO-1":
 		p.Type, p.Addon = subscription.Combo, "OTT-PLUS"
 	case "ODD-1":
-		p.Price = paise(int64(w.oddPrice(price)))
+		p.Price = paise(int64(env.oddPrice(price)))
 	}
 	return p
 }
 
 // openingRate is an operator's commission at the start, in basis points.
-func (w *world) openingRate(operator string) int {
-	return pick(w.chance, []int{0, 1, 5, 15, 25, 115, 235, 250, 1005, 3333, 10000}, "bps", operator)
+func (env *environment) openingRate(operator string) int {
+	return pick(env.chance, []int{0, 1, 5, 15, 25, 115, 235, 250, 1005, 3333, 10000}, "bps", operator)
 }
 
 // oddPrice is the next price whose commission ends in exactly half a paisa, for
 // one of the operators: where rounding is easiest to get wrong.
-func (w *world) oddPrice(price int) int {
-	rate := w.openingRate(strconv.Itoa(1 + price%operatorsPerWorld))
+func (env *environment) oddPrice(price int) int {
+	rate := env.openingRate(strconv.Itoa(1 + price%operatorCount))
 	for odd := price; odd < price+10_000; odd++ {
 		if odd*rate%10_000 == 5_000 {
 			return odd
@@ -136,10 +136,10 @@ func (w *world) oddPrice(price int) int {
 
 func paise(n int64) money.Amount { return money.Paise(n) }
 
-func (w *world) issueKey(operator int64) error {
-	issued, err := w.service.IssueKey(context.Background(), operator, access.AllPermissions)
+func (env *environment) issueKey(operator int64) error {
+	issued, err := env.service.IssueKey(context.Background(), operator, access.AllPermissions)
 	if err == nil {
-		w.addKey(&apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal()})
+		env.addKey(&apiKey{id: issued.ID, operator: operator, key: issued.Key, secret: issued.Secret.Reveal()})
 	}
 	return err
 }
@@ -152,16 +152,16 @@ var kinds = []weight{
 
 // action is one thing that somebody does.
 type action struct {
-	w     *world
+	env   *environment
 	i     int
 	label string
 	kind  string
 	at    time.Duration
 }
 
-func (w *world) action(i int) action {
+func (env *environment) action(i int) action {
 	label := "a" + strconv.Itoa(i)
-	a := action{w: w, i: i, label: label, kind: weighted(w.chance, kinds, label, "kind")}
+	a := action{env: env, i: i, label: label, kind: weighted(env.chance, kinds, label, "kind")}
 	// Some come by themselves, some together: half of all on the full second.
 	a.at = time.Duration(i)*200*time.Millisecond + a.between(0, 400*time.Millisecond, "at")
 	if a.odds(500, "together") {
@@ -170,10 +170,10 @@ func (w *world) action(i int) action {
 	return a
 }
 
-func (a action) odds(n int, what string) bool { return a.w.chance.odds(n, a.label, what) }
-func (a action) below(n int, what string) int { return a.w.chance.below(n, a.label, what) }
+func (a action) odds(n int, what string) bool { return a.env.chance.odds(n, a.label, what) }
+func (a action) below(n int, what string) int { return a.env.chance.below(n, a.label, what) }
 func (a action) between(least, most time.Duration, what string) time.Duration {
-	return a.w.chance.between(least, most, a.label, what)
+	return a.env.chance.between(least, most, a.label, what)
 }
 
 // do carries an action through, retries and all.
@@ -182,15 +182,15 @@ func (a action) do() {
 	case "staff":
 		a.doStaff()
 	case "world":
-		a.doWorld()
+		a.doDisruption()
 	case "activate", "renew", "advance_renew":
 		a.operate()
 	case "replay":
 		a.replay()
 	default:
-		a.w.gates.pass(a.label, "begin action", nil, false)
+		a.env.gates.pass(a.label, "begin action", nil, false)
 		if f := a.request(a.kind); f != nil {
-			a.w.fly(f, 0)
+			a.env.send(f, 0)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (a action) do() {
 // is a business action of its own.
 func (a action) original() action {
 	if a.i > 0 && a.odds(150, "repeats") {
-		from := a.w.action(a.i - 1 - a.below(min(a.i, 12), "repeats which"))
+		from := a.env.action(a.i - 1 - a.below(min(a.i, 12), "repeats which"))
 		if from.kind == "activate" || from.kind == "renew" || from.kind == "advance_renew" {
 			return from.original()
 		}
@@ -209,12 +209,12 @@ func (a action) original() action {
 
 // fields are an operation's body.
 func (a action) fields(operator int) map[string]string {
-	f := map[string]string{"plan_id": pick(a.w.chance, planIDs, a.label, "plan")}
+	f := map[string]string{"plan_id": pick(a.env.chance, planIDs, a.label, "plan")}
 	if a.odds(15, "no such plan") {
 		f["plan_id"] = "NOPE"
 	}
 	if a.kind == "activate" {
-		n := a.below(newcomersPerWorld, "who")
+		n := a.below(newcomerCount, "who")
 		f["full_name"], f["mobile"] = fmt.Sprint("Newcomer ", n), fmt.Sprintf("97000000%02d", n)
 		if a.odds(300, "a password") {
 			f["password"] = "secret " + a.label
@@ -233,9 +233,9 @@ func (a action) fields(operator int) map[string]string {
 		if a.odds(50, "another's") {
 			owner = 1 - operator
 		}
-		f["subscriber_id"] = customerID(owner, a.below(customersPerWorld, "customer"))
+		f["subscriber_id"] = customerID(owner, a.below(customerCount, "customer"))
 	case n < 9:
-		f["mobile"] = fmt.Sprintf("97000000%02d", a.below(newcomersPerWorld, "newcomer"))
+		f["mobile"] = fmt.Sprintf("97000000%02d", a.below(newcomerCount, "newcomer"))
 	default:
 		f["subscriber_id"] = "999999"
 	}
@@ -244,36 +244,36 @@ func (a action) fields(operator int) map[string]string {
 
 // operate asks for an operation, and asks again with the same key until it knows.
 func (a action) operate() {
-	w := a.w
+	env := a.env
 	first := a.original()
 	for attempt := range 6 {
 		label := a.label + "." + strconv.Itoa(attempt)
-		w.gates.pass(label, "begin action", nil, false)
+		env.gates.pass(label, "begin action", nil, false)
 		f := a.operation(first, label)
 		if f == nil {
 			return
 		}
 		hangUp := time.Duration(0)
-		if w.faults.drawn("hang up", label) {
-			hangUp = w.chance.between(time.Millisecond, 2500*time.Millisecond, "hangs up", label)
+		if env.faults.drawn("hang up", label) {
+			hangUp = env.chance.between(time.Millisecond, 2500*time.Millisecond, "hangs up", label)
 		}
-		got, told := w.fly(f, hangUp)
+		got, ok := env.send(f, hangUp)
 		switch {
-		case !told, got.status >= 500 && got.code != "PROVIDER_ERROR", got.code == "REQUEST_IN_PROGRESS", got.code == "OPERATION_IN_PROGRESS",
-			got.code == "RATE_LIMITED" && w.chance.odds(300, label, "comes again"), got.code == "INSUFFICIENT_BALANCE" && w.chance.odds(500, label, "hopes for money"):
+		case !ok, got.status >= 500 && got.code != "PROVIDER_ERROR", got.code == "REQUEST_IN_PROGRESS", got.code == "OPERATION_IN_PROGRESS",
+			got.code == "RATE_LIMITED" && env.chance.odds(300, label, "comes again"), got.code == "INSUFFICIENT_BALANCE" && env.chance.odds(500, label, "hopes for money"):
 		default:
-			if !w.chance.odds(150, label, "makes sure") {
+			if !env.chance.odds(150, label, "makes sure") {
 				return
 			}
 		}
-		w.sleep(w.chance.between(50*time.Millisecond, 6*time.Second, label, "waits"))
+		env.sleep(env.chance.between(50*time.Millisecond, 6*time.Second, label, "waits"))
 	}
 }
 
 // operation is the request of an action that repeats another, or is its own: under
 // the same key mostly with the same body, and now and then with another.
 func (a action) operation(first action, label string) *flight {
-	w := a.w
+	env := a.env
 	key := a.chooseKey(first)
 	if key == nil {
 		return nil
@@ -282,7 +282,7 @@ func (a action) operation(first action, label string) *flight {
 	if first.i != a.i {
 		switch a.below(6, "differs") {
 		case 0:
-			fields["plan_id"] = pick(w.chance, planIDs, a.label, "other plan")
+			fields["plan_id"] = pick(env.chance, planIDs, a.label, "other plan")
 		case 1:
 			if kind == "renew" {
 				kind = "advance_renew" // the same body under another path
@@ -297,9 +297,9 @@ func (a action) operation(first action, label string) *flight {
 // chooseKey picks an API key of the operator that an action belongs to; the one
 // that repeats may well use another key of the same operator.
 func (a action) chooseKey(first action) *apiKey {
-	operator := int64(first.below(operatorsPerWorld, "operator") + 1)
+	operator := int64(first.below(operatorCount, "operator") + 1)
 	var own []*apiKey
-	for _, k := range a.w.ring() {
+	for _, k := range a.env.allKeys() {
 		if k.operator == operator {
 			own = append(own, k)
 		}

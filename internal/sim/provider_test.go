@@ -19,7 +19,7 @@ import (
 // what it did is compared with what Coax says it did. It keeps the promises of
 // docs/provider-protocol.md in its books and breaks everything else on the wire.
 type provider struct {
-	w        *world
+	env      *environment
 	server   *http.Server
 	incoming chan net.Conn
 	closed   chan struct{}
@@ -34,7 +34,7 @@ type provider struct {
 	outstanding   int // orders that are still to be carried out
 	hanging       int // questions that hang
 	// troubledAt is when it last failed somebody: a breaker may be open.
-	troubledAt time.Time
+	failedAt time.Time
 }
 
 // order is one reference in the books.
@@ -44,7 +44,7 @@ type order struct {
 	Mobile       string `json:"mobile"`
 	Component    string `json:"component"`
 
-	asked       int // how often it was ordered
+	ordered     int // how often it was ordered
 	effects     int // how often it was carried out
 	transaction string
 	rejected    bool
@@ -52,19 +52,19 @@ type order struct {
 	pending     bool
 	asks        int
 	unknowable  bool
-	treacherous bool // it was carried out whatever was said about it
+	ignoresVoid bool // it was carried out whatever was said about it
 }
 
-func newProvider(w *world) *provider {
+func newProvider(env *environment) *provider {
 	p := &provider{
-		w: w, incoming: make(chan net.Conn, 64), closed: make(chan struct{}),
+		env: env, incoming: make(chan net.Conn, 64), closed: make(chan struct{}),
 		orders: map[string]*order{}, withdrawn: map[string]bool{},
 	}
 	p.server = &http.Server{
 		Handler: p, ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context { return as(ctx, conn.(caller).from) },
 	}
-	w.background.Go(func() { _ = p.server.Serve(p) })
+	env.background.Go(func() { _ = p.server.Serve(p) })
 	return p
 }
 
@@ -100,7 +100,7 @@ func (p *provider) refuses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
-		p.troubledAt = time.Now()
+		p.failedAt = time.Now()
 	}
 	return p.down
 }
@@ -112,14 +112,14 @@ func (p *provider) set(change func()) {
 }
 
 // ways are what may become of an order, with their weights.
-var ways = []weight{
+var behaviours = []weight{
 	{"ok", 60}, {"reject", 7}, {"slow", 4}, {"late", 4}, {"answer too late", 4}, {"lost", 4}, {"cut", 3}, {"dropped", 3},
 	{"503 applied", 2}, {"503", 3}, {"wrong reference", 2}, {"malformed", 4}, {"malformed applied", 2}, {"pending", 2},
 	{"pending reject", 1}, {"treacherous", 1}, {"unknowable", 1},
 }
 
 // questionWays are what may become of a question.
-var questionWays = []weight{{"ok", 80}, {"dropped", 5}, {"503", 5}, {"malformed", 5}, {"silent", 5}}
+var queryBehaviours = []weight{{"ok", 80}, {"dropped", 5}, {"503", 5}, {"malformed", 5}, {"silent", 5}}
 
 func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer p.late.Done()
@@ -134,7 +134,7 @@ func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		o.Reference = r.URL.Query().Get("reference")
 	}
 	what := strings.TrimPrefix(r.URL.Path, "/v1/")
-	p.w.gates.pass("provider "+taskOf(r.Context())+" "+p.w.nickname(o.Reference), what, nil, false)
+	p.env.gates.pass("provider "+taskOf(r.Context())+" "+p.env.nickname(o.Reference), what, nil, false)
 	switch what {
 	case "catalogue":
 		p.list(rw)
@@ -148,18 +148,18 @@ func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // way draws what happens to a call; nothing bad in a healthy world.
-func (p *provider) way(ways []weight, what string, o *order) string {
-	if told := p.w.faults.told(what, p.w.nickname(o.Reference)); told != "" {
-		return told
+func (p *provider) behaviour(behaviours []weight, what string, o *order) string {
+	if scripted := p.env.faults.scripted(what, p.env.nickname(o.Reference)); scripted != "" {
+		return scripted
 	}
-	if !p.w.faults.provider() {
+	if !p.env.faults.provider() {
 		return "ok"
 	}
-	way := weighted(p.w.chance, ways, "provider", what, p.w.nickname(o.Reference), strconv.Itoa(o.asks))
-	if way != "ok" {
-		p.w.sometimes("provider " + what + ": " + way)
+	behaviour := weighted(p.env.chance, behaviours, "provider", what, p.env.nickname(o.Reference), strconv.Itoa(o.asks))
+	if behaviour != "ok" {
+		p.env.occurred("provider " + what + ": " + behaviour)
 	}
-	return way
+	return behaviour
 }
 
 func (p *provider) known(o order) *order {
@@ -176,7 +176,7 @@ func (p *provider) known(o order) *order {
 func (p *provider) apply(o *order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if o.effects > 0 || o.rejected || o.voided && !o.treacherous {
+	if o.effects > 0 || o.rejected || o.voided && !o.ignoresVoid {
 		return
 	}
 	o.effects++
@@ -185,30 +185,30 @@ func (p *provider) apply(o *order) {
 	o.transaction = fmt.Sprintf("P%06d", p.numbers)
 }
 
-func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order) {
+func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, wanted order) {
 	p.mu.Lock()
-	o := p.known(asked)
-	o.asked++
-	if o.asked > 1 && !strings.Contains(o.Reference, "-2") {
-		p.w.model.violate("M5", o.Reference, "it was ordered %d times", o.asked)
+	o := p.known(wanted)
+	o.ordered++
+	if o.ordered > 1 && !strings.Contains(o.Reference, "-2") {
+		p.env.model.violate("M5", o.Reference, "it was ordered %d times", o.ordered)
 	}
 	settled := o.effects > 0 || o.rejected || o.voided
-	way := p.way(ways, "order", o)
+	behaviour := p.behaviour(behaviours, "order", o)
 	o.asks++
 	p.mu.Unlock()
 	if settled {
 		p.answer(rw, o, "order")
 		return
 	}
-	c := p.w.chance
-	label := p.w.nickname(o.Reference)
-	switch way {
+	c := p.env.chance
+	label := p.env.nickname(o.Reference)
+	switch behaviour {
 	case "ok":
-		p.w.sleep(c.between(0, 300*time.Millisecond, "takes", label))
+		p.env.sleep(c.between(0, 300*time.Millisecond, "takes", label))
 		p.apply(o)
 		p.answer(rw, o, "order")
 	case "slow":
-		p.w.sleep(c.between(300*time.Millisecond, 1900*time.Millisecond, "takes", label))
+		p.env.sleep(c.between(300*time.Millisecond, 1900*time.Millisecond, "takes", label))
 		p.apply(o)
 		p.answer(rw, o, "order")
 	case "reject":
@@ -216,32 +216,32 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order
 		p.answer(rw, o, "order")
 	case "late", "treacherous":
 		wait := c.between(2100*time.Millisecond, 12*time.Second, "late", label)
-		if way == "treacherous" {
+		if behaviour == "treacherous" {
 			// It will carry the order out whatever it says about a void.
 			wait = c.between(10*time.Second, 30*time.Second, "late", label)
-			p.set(func() { o.treacherous = true })
+			p.set(func() { o.ignoresVoid = true })
 		}
 		p.later(wait, func() { p.apply(o) })
 		p.silence(r)
 	case "answer too late":
 		p.apply(o)
-		p.w.sleep(providerTimeout + 500*time.Millisecond)
+		p.env.sleep(providerTimeout + 500*time.Millisecond)
 		p.answer(rw, o, "order")
 	case "lost":
 		p.apply(o)
-		p.trouble()
+		p.noteFailure()
 		panic(http.ErrAbortHandler)
 	case "cut":
 		p.apply(o)
 		p.cut(rw, o)
 	case "dropped":
-		p.trouble()
+		p.noteFailure()
 		panic(http.ErrAbortHandler)
 	case "503 applied", "503":
-		if way == "503 applied" {
+		if behaviour == "503 applied" {
 			p.apply(o)
 		}
-		p.trouble()
+		p.noteFailure()
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	case "wrong reference":
 		p.apply(o)
@@ -250,14 +250,14 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, asked order
 		other.Reference = "CX0000000000000000000000000000"
 		p.answer(rw, &other, "order")
 	case "malformed", "malformed applied":
-		if way == "malformed applied" {
+		if behaviour == "malformed applied" {
 			p.apply(o)
 		}
 		p.malformed(rw, o, label)
 	case "pending", "pending reject":
 		p.set(func() { o.pending = true })
 		p.later(c.between(time.Second, 5*time.Second, "pending", label), func() {
-			if way == "pending reject" {
+			if behaviour == "pending reject" {
 				p.set(func() { o.rejected, o.pending = !o.voided, false })
 				return
 			}
@@ -276,7 +276,7 @@ func (p *provider) later(wait time.Duration, do func()) {
 	p.late.Go(func() {
 		defer p.set(func() { p.outstanding-- })
 		select {
-		case <-time.After(p.w.paced(wait)):
+		case <-time.After(p.env.paced(wait)):
 			do()
 		case <-p.closed:
 		}
@@ -285,7 +285,7 @@ func (p *provider) later(wait time.Duration, do func()) {
 
 // silence waits until the caller gives up.
 func (p *provider) silence(r *http.Request) {
-	p.trouble()
+	p.noteFailure()
 	p.hang(r)
 }
 
@@ -298,7 +298,7 @@ func (p *provider) hang(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-func (p *provider) trouble() { p.set(func() { p.troubledAt = time.Now() }) }
+func (p *provider) noteFailure() { p.set(func() { p.failedAt = time.Now() }) }
 
 func (p *provider) status(rw http.ResponseWriter, r *http.Request, reference string) {
 	p.mu.Lock()
@@ -306,40 +306,40 @@ func (p *provider) status(rw http.ResponseWriter, r *http.Request, reference str
 	if o == nil {
 		o = &order{Reference: reference}
 	}
-	way := p.questionWay("status", o)
+	behaviour := p.queryBehaviour("status", o)
 	o.asks++
-	unknowable := o.unknowable && p.w.faults.on.Load()
+	unknowable := o.unknowable && p.env.faults.on.Load()
 	p.mu.Unlock()
-	if unknowable && way != "hangs" {
-		way = "503"
+	if unknowable && behaviour != "hangs" {
+		behaviour = "503"
 	}
-	if p.questioned(rw, r, way) {
+	if p.spoilQuery(rw, r, behaviour) {
 		return
 	}
 	p.answer(rw, o, "status")
 }
 
-func (p *provider) void(rw http.ResponseWriter, r *http.Request, asked order) {
+func (p *provider) void(rw http.ResponseWriter, r *http.Request, wanted order) {
 	p.mu.Lock()
-	o := p.known(asked)
-	way := p.questionWay("void", o)
+	o := p.known(wanted)
+	behaviour := p.queryBehaviour("void", o)
 	o.asks++
 	// Half of the voids whose answer is lost were heard.
-	if (way == "ok" || p.w.chance.odds(500, "void heard", p.w.nickname(o.Reference))) && o.effects == 0 && !o.rejected {
+	if (behaviour == "ok" || p.env.chance.odds(500, "void heard", p.env.nickname(o.Reference))) && o.effects == 0 && !o.rejected {
 		o.voided, o.pending = true, false
 	}
 	p.mu.Unlock()
-	if p.questioned(rw, r, way) {
+	if p.spoilQuery(rw, r, behaviour) {
 		return
 	}
 	p.answer(rw, o, "void")
 }
 
-// doubtful: so lately in trouble that a breaker may be open somewhere.
-func (p *provider) doubtful() bool {
+// recentlyFailed: so lately in trouble that a breaker may be open somewhere.
+func (p *provider) recentlyFailed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.down || !p.troubledAt.IsZero() && time.Since(p.troubledAt) < p.w.paced(15*time.Second)
+	return p.down || !p.failedAt.IsZero() && time.Since(p.failedAt) < p.env.paced(15*time.Second)
 }
 
 // effectsOf is how often the books say that a reference was carried out.

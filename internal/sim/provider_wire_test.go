@@ -53,7 +53,7 @@ func applied(o *order, number string) string {
 
 // cut breaks the connection somewhere within a good answer.
 func (p *provider) cut(rw http.ResponseWriter, o *order) {
-	p.trouble()
+	p.noteFailure()
 	conn, _, err := rw.(http.Hijacker).Hijack()
 	if err != nil {
 		return
@@ -62,16 +62,16 @@ func (p *provider) cut(rw http.ResponseWriter, o *order) {
 	p.set(func() { number = o.transaction })
 	body := applied(o, number)
 	text := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	_, _ = io.WriteString(conn, text[:p.w.chance.below(len(text), "cut", p.w.nickname(o.Reference))])
+	_, _ = io.WriteString(conn, text[:p.env.chance.below(len(text), "cut", p.env.nickname(o.Reference))])
 	_ = conn.Close()
 }
 
 // malformed says yes in a way that a careful reader does not take for one.
 func (p *provider) malformed(rw http.ResponseWriter, o *order, label string) {
-	p.trouble()
+	p.noteFailure()
 	yes := applied(o, "P999999")
 	media := "application/json"
-	switch p.w.chance.below(6, "malformed", label) {
+	switch p.env.chance.below(6, "malformed", label) {
 	case 0:
 		yes = yes[:len(yes)-1]
 	case 1:
@@ -110,23 +110,23 @@ func (p *provider) list(rw http.ResponseWriter) {
 var sold = []struct{ code, role string }{{"TV-BASIC", "main"}, {"TV-FAMILY", "main"}, {"OTT-PLUS", "addon"}}
 
 // questioned spoils the answer to a question, if that is what becomes of it.
-func (p *provider) questioned(rw http.ResponseWriter, r *http.Request, way string) bool {
-	switch way {
+func (p *provider) spoilQuery(rw http.ResponseWriter, r *http.Request, behaviour string) bool {
+	switch behaviour {
 	case "dropped":
-		p.trouble()
+		p.noteFailure()
 		panic(http.ErrAbortHandler)
 	case "503":
-		p.trouble()
+		p.noteFailure()
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	case "malformed":
-		p.trouble()
+		p.noteFailure()
 		_, _ = io.WriteString(rw, `{"status":"unknown_reference"`)
 	case "silent":
 		p.silence(r)
 	case "hangs":
-		p.w.sometimes("fault: " + questionsHang)
-		p.questionHangs(1)
-		defer p.questionHangs(-1)
+		p.env.occurred("fault: " + queriesHang)
+		p.countHanging(1)
+		defer p.countHanging(-1)
 		p.hang(r)
 	default:
 		return false

@@ -13,10 +13,10 @@ var onceFailed = []uint64{
 	2000442,  // GET /subscription named the plan of an open renewal (TestViewSubscription_OpenPlanOnlyOfActivation)
 }
 
-func TestHistoriesThatOnceFailedHold(t *testing.T) {
+func TestHistories_Regressions(t *testing.T) {
 	skipUnlessWhole(t)
 	for _, seed := range onceFailed {
-		if got := live(t, seed, wholeProgram(), false); len(got.Violations) > 0 {
+		if got := runHistory(t, seed, wholeProgram(), false); len(got.Violations) > 0 {
 			t.Errorf("seed %d: %s", seed, got.Violations)
 		}
 	}
@@ -25,18 +25,18 @@ func TestHistoriesThatOnceFailedHold(t *testing.T) {
 // A batch whose only reservation is refused after it has written is rolled back and
 // makes no commit. A failure meant for that commit must not strike the next one,
 // whose callers were not excused.
-func TestAFailedCommitStrikesItsOwnBatchAlone(t *testing.T) {
-	w := &world{happened: map[string]int{}, writing: map[string]bool{}}
-	w.faults = &faults{w: w, plan: &planned{faults: []*plannedFault{{kind: "commit fails before", n: 0}, {kind: "commit fails after", n: 2}}}}
-	w.faults.on.Store(true)
-	commit := &stop{who: "writer", where: "commit"}
-	w.faults.meet(commit) // this batch is rolled back: nobody commits
-	w.faults.meet(commit)
-	if got := w.faults.commit(); got != "" || w.happened[neverMade] != 1 {
+func TestCommit_FailureAffectsOnlyItsBatch(t *testing.T) {
+	env := &environment{happened: map[string]int{}, writing: map[string]bool{}}
+	env.faults = &faults{env: env, plan: &planned{faults: []*plannedFault{{kind: "commit fails before", n: 0}, {kind: "commit fails after", n: 2}}}}
+	env.faults.on.Store(true)
+	commit := &waiter{who: "writer", where: "commit"}
+	env.faults.inject(commit) // this batch is rolled back: nobody commits
+	env.faults.inject(commit)
+	if got := env.faults.commit(); got != "" || env.happened[commitNeverMade] != 1 {
 		t.Errorf("the commit of the second batch fails %q it took hold; it was the first batch's that was to fail", got)
 	}
-	w.faults.meet(commit)
-	if got := w.faults.commit(); got != "after" {
+	env.faults.inject(commit)
+	if got := env.faults.commit(); got != "after" {
 		t.Errorf("the commit of the third batch fails %q; want after", got)
 	}
 }
@@ -44,23 +44,23 @@ func TestAFailedCommitStrikesItsOwnBatchAlone(t *testing.T) {
 // The duplicate rule is judged with the clock at which the facts were read. Where it
 // was put back by an hour before the reservation, a renewal of thirteen minutes ago
 // is one of the future, and no duplicate. (Seed 60 on PostgreSQL.)
-func TestAClockPutBackMakesNoDuplicate(t *testing.T) {
+func TestClock_SetBackMakesNoDuplicate(t *testing.T) {
 	for _, put := range []struct {
 		back bool
 		want int
 	}{{true, 0}, {false, 1}} {
-		w := &world{clock: newClock(1), nicknames: map[string]string{}, reservers: map[string]string{"CX2": "a6"}}
-		m := newModel(w)
-		now := w.now().UnixMilli()
+		env := &environment{clock: newClock(1), nicknames: map[string]string{}, reservers: map[string]string{"CX2": "a6"}}
+		m := newModel(env)
+		now := env.now().UnixMilli()
 		expires, completed := now+10*dayMS, now+47*60_000
 		m.operators[1] = &mOperator{ID: 1, ratesHad: map[int64]bool{}}
 		m.plans["BASIC-1"] = &mPlan{ID: "BASIC-1", Price: 100, Months: 1}
 		m.subscribers["101000"] = &mSubscriber{ID: "101000", Operator: 1, Expires: &expires}
 		m.operations["CX1"] = &mOperation{ID: "CX1", Subscriber: "101000", Plan: "BASIC-1", Kind: "renew", state: "success", Completed: &completed}
-		f := &flight{task: "a6", kind: "renew", fields: map[string]string{"subscriber_id": "101000", "plan_id": "BASIC-1"}, timesMoved: w.timesMoved()}
-		m.asked[keyOf(1, "order-of-a6")] = []*flight{f}
+		f := &flight{task: "a6", kind: "renew", fields: map[string]string{"subscriber_id": "101000", "plan_id": "BASIC-1"}, timesMoved: env.timesMoved()}
+		m.requests[keyOf(1, "order-of-a6")] = []*flight{f}
 		if put.back {
-			w.setWrong()
+			env.setWrong()
 		}
 		starts, ends := extended("renew", expires, now, 1)
 		m.reserved(&mOperation{

@@ -20,21 +20,21 @@ var paths = map[string]string{
 }
 
 // toSomebody is a request to a node that runs; nil if none does.
-func (a action) toSomebody(label, method, path string, key *apiKey) *flight {
-	w := a.w
-	var running []*life
-	for _, n := range w.nodes {
+func (a action) toRunningNode(label, method, path string, key *apiKey) *flight {
+	env := a.env
+	var running []*process
+	for _, n := range env.nodes {
 		if l := n.running(); l != nil {
 			running = append(running, l)
 		}
 	}
 	if len(running) == 0 {
-		w.sometimes("nobody is there")
+		env.occurred("nobody is there")
 		return nil
 	}
 	f := &flight{
-		task: label, life: pick(w.chance, running, label, "node"), method: method, path: path, key: key,
-		address: pick(w.chance, []netip.Addr{addresses[home], addresses[home], addresses[home], addresses[home], addresses[away]}, label, "address"),
+		task: label, process: pick(env.chance, running, label, "node"), method: method, path: path, key: key,
+		address: pick(env.chance, []netip.Addr{addresses[home], addresses[home], addresses[home], addresses[home], addresses[away]}, label, "address"),
 		headers: map[string]string{}, fields: map[string]string{},
 	}
 	return f
@@ -43,17 +43,17 @@ func (a action) toSomebody(label, method, path string, key *apiKey) *flight {
 // sign gives a request its four headers, for a client whose clock is right, or
 // nearly so.
 func (a action) sign(f *flight, key *apiKey) {
-	w := a.w
-	at := w.now().Unix()
+	env := a.env
+	at := env.now().Unix()
 	switch {
-	case w.chance.odds(40, f.task, "clock is fast"):
-		at += int64(w.chance.below(300, f.task, "how fast"))
-	case w.chance.odds(40, f.task, "clock is slow"):
-		at -= int64(w.chance.below(300, f.task, "how slow"))
+	case env.chance.odds(40, f.task, "clock is fast"):
+		at += int64(env.chance.below(300, f.task, "how fast"))
+	case env.chance.odds(40, f.task, "clock is slow"):
+		at -= int64(env.chance.below(300, f.task, "how slow"))
 	}
 	f.headers["X-Api-Key"] = key.key
 	f.headers["X-Timestamp"] = strconv.FormatInt(at, 10)
-	f.headers["X-Nonce"] = fmt.Sprintf("nonce-%016x", w.chance.of("nonce", f.task))
+	f.headers["X-Nonce"] = fmt.Sprintf("nonce-%016x", env.chance.of("nonce", f.task))
 	f.headers["X-Signature"] = signatureOf(f, key)
 }
 
@@ -66,7 +66,7 @@ func signatureOf(f *flight, key *apiKey) string {
 
 // post is a request for an operation.
 func (a action) post(label string, key *apiKey, kind string, fields map[string]string, idem string) *flight {
-	f := a.toSomebody(label, "POST", paths[kind], key)
+	f := a.toRunningNode(label, "POST", paths[kind], key)
 	if f == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (a action) request(kind string) *flight {
 	if kind == "flawed" {
 		return a.flawed(key)
 	}
-	f := a.toSomebody(a.label, "GET", paths[kind], key)
+	f := a.toRunningNode(a.label, "GET", paths[kind], key)
 	if f == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (a action) someTransaction() map[string]string {
 	n := a.below(max(a.i, 1), "which transaction")
 	key := "order-of-a" + strconv.Itoa(n)
 	if a.odds(500, "by id") {
-		if id := a.w.witness.operationOf(key); id != "" {
+		if id := a.env.observer.operationOf(key); id != "" {
 			return map[string]string{"transaction_id": id}
 		}
 	}
@@ -129,8 +129,8 @@ var flaws = []string{
 }
 
 func (a action) flawed(key *apiKey) *flight {
-	flaw := pick(a.w.chance, flaws, a.label, "flaw")
-	kind := pick(a.w.chance, []string{"renew", "activate", "advance_renew"}, a.label, "of kind")
+	flaw := pick(a.env.chance, flaws, a.label, "flaw")
+	kind := pick(a.env.chance, []string{"renew", "activate", "advance_renew"}, a.label, "of kind")
 	as := a
 	as.kind = kind
 	f := as.post(a.label, key, kind, as.fields(int(key.operator-1)), "order-of-"+a.label)
@@ -152,7 +152,7 @@ func (a action) flawed(key *apiKey) *flight {
 	case "size":
 		f.body = []byte(`{"plan_id":"` + strings.Repeat("x", 16<<10) + `"}`)
 	case "header":
-		delete(f.headers, pick(a.w.chance, []string{"X-Api-Key", "X-Timestamp", "X-Nonce", "X-Signature"}, a.label, "header"))
+		delete(f.headers, pick(a.env.chance, []string{"X-Api-Key", "X-Timestamp", "X-Nonce", "X-Signature"}, a.label, "header"))
 		return f
 	case "unknown key", "malformed key":
 		f.key = nil
@@ -161,9 +161,9 @@ func (a action) flawed(key *apiKey) *flight {
 			f.headers["X-Api-Key"] = "letmein"
 		}
 	case "early":
-		f.headers["X-Timestamp"] = strconv.FormatInt(a.w.now().Unix()+305, 10)
+		f.headers["X-Timestamp"] = strconv.FormatInt(a.env.now().Unix()+305, 10)
 	case "late":
-		f.headers["X-Timestamp"] = strconv.FormatInt(a.w.now().Unix()-305, 10)
+		f.headers["X-Timestamp"] = strconv.FormatInt(a.env.now().Unix()-305, 10)
 	case "no time":
 		f.headers["X-Timestamp"] = "0"
 	case "nonce":
@@ -198,36 +198,36 @@ func (a action) flawed(key *apiKey) *flight {
 // or minutes later: then often those of a client whose clock is ahead, since they
 // are good for longer, and when used nonces may have been swept out.
 func (a action) replay() {
-	w := a.w
-	w.gates.pass(a.label, "begin action", nil, false)
-	if w.lately(0) == nil {
+	env := a.env
+	env.gates.pass(a.label, "begin action", nil, false)
+	if env.capturedAgo(0) == nil {
 		return
 	}
-	caught := w.lately(a.below(25, "which"))
+	caught := env.capturedAgo(a.below(25, "which"))
 	if a.odds(400, "much later") {
-		if early := w.capturedAhead(); early != nil && a.odds(500, "the one ahead") {
+		if early := env.capturedAhead(); early != nil && a.odds(500, "the one ahead") {
 			caught = early
 		}
-		w.leap(a.between(250*time.Second, 620*time.Second, "how much later"))
-		w.sleep(a.between(0, 40*time.Second, "and after a sweep"))
-		w.gates.pass(a.label, "replay", nil, false)
+		env.leap(a.between(250*time.Second, 620*time.Second, "how much later"))
+		env.sleep(a.between(0, 40*time.Second, "and after a sweep"))
+		env.gates.pass(a.label, "replay", nil, false)
 	}
-	f := a.toSomebody(a.label, caught.method, caught.path, caught.key)
+	f := a.toRunningNode(a.label, caught.method, caught.path, caught.key)
 	if f == nil {
 		return
 	}
 	again := *caught
-	again.task, again.life = f.task, f.life
-	again.lawful, again.stage, again.prices, again.shared, again.excused = nil, 0, nil, false, false
-	w.fly(&again, 0)
+	again.task, again.process = f.task, f.process
+	again.allowed, again.stage, again.prices, again.shared, again.excused = nil, 0, nil, false, false
+	env.send(&again, 0)
 }
 
 // capturedAhead is the last request of a client whose clock was a minute ahead or
 // more; nil if there was none.
-func (w *world) capturedAhead() *flight {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, f := range slices.Backward(w.captured) {
+func (env *environment) capturedAhead() *flight {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	for _, f := range slices.Backward(env.captured) {
 		if at, err := strconv.ParseInt(f.headers["X-Timestamp"], 10, 64); err == nil && at >= f.at.Unix()+60 && at <= f.at.Unix()+300 {
 			return f
 		}

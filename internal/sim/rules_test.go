@@ -43,8 +43,8 @@ func (m *model) takeEvent(l row) {
 		m.violate("S1", op.ID, "it was settled in the hands of epoch %d while epoch %d holds it", e.Epoch, op.Epoch)
 	}
 	op.state = e.To
-	if from == "needs_review" && e.Actor == "" && m.w.provider.hangingNow() {
-		m.w.sometimes("review settles an operation while a question about another hangs")
+	if from == "needs_review" && e.Actor == "" && m.env.provider.hangingNow() {
+		m.env.occurred("review settles an operation while a question about another hangs")
 	}
 	switch {
 	case from == "":
@@ -62,7 +62,7 @@ func (m *model) takeEvent(l row) {
 			s.open = ""
 		}
 	}
-	m.w.sometimes("operation " + from + ">" + e.To)
+	m.env.occurred("operation " + from + ">" + e.To)
 }
 
 // reserved holds a new operation against everything that must be true at the
@@ -71,7 +71,7 @@ func (m *model) reserved(op *mOperation) {
 	if op.Epoch != 1 || op.Channel != "api" {
 		m.violate("S1", op.ID, "it begins with epoch %d in channel %s", op.Epoch, op.Channel)
 	}
-	op.by = m.w.lifeNamed(op.Node)
+	op.by = m.env.processNamed(op.Node)
 	m.matchRequest(op)
 	plan := m.plans[op.Plan]
 	switch {
@@ -82,7 +82,7 @@ func (m *model) reserved(op *mOperation) {
 	case plan.Price != op.Amount || plan.Months != op.Months || plan.Name != op.PlanName:
 		m.violate("M6", op.ID, "it costs %d paise for %d months; plan %s is %d paise for %d", op.Amount, op.Months, op.Plan, plan.Price, plan.Months)
 	}
-	if o := m.operators[op.Operator]; o.BPS != op.BPS && !(m.w.real && o.ratesHad[op.BPS]) {
+	if o := m.operators[op.Operator]; o.BPS != op.BPS && !(m.env.realTime && o.ratesHad[op.BPS]) {
 		// The rate is the operator's at the reservation. In real time the journal
 		// does not tell which of the two was first.
 		m.violate("M6", op.ID, "its commission rate is %d; the operator's is %d", op.BPS, o.BPS)
@@ -93,7 +93,7 @@ func (m *model) reserved(op *mOperation) {
 		return
 	}
 	if s.open != "" {
-		m.violate("S2", op.ID, "its customer %s is busy with %s", op.Subscriber, m.w.nickname(s.open))
+		m.violate("S2", op.ID, "its customer %s is busy with %s", op.Subscriber, m.env.nickname(s.open))
 	}
 	s.open = op.ID
 	now := op.Created
@@ -113,9 +113,9 @@ func (m *model) reserved(op *mOperation) {
 	}
 	// A clock that was put back after the facts were read makes a renewal of long ago
 	// one of the future.
-	movedUnder := op.flight == nil || m.w.timesMoved() > op.flight.timesMoved
+	movedUnder := op.flight == nil || m.env.timesMoved() > op.flight.timesMoved
 	if twin := m.duplicateOf(op.Subscriber, op.Plan, now); twin != nil && !(movedUnder && *twin.Completed > now) {
-		m.violate("I5", op.ID, "%s was %d ms before, with the same plan", m.w.nickname(twin.ID), now-*twin.Completed)
+		m.violate("I5", op.ID, "%s was %d ms before, with the same plan", m.env.nickname(twin.ID), now-*twin.Completed)
 	}
 	if op.Kind == "advance_renew" && activePlan(s, now) == op.Plan {
 		m.violate("S6", op.ID, "plan %s is the active one", op.Plan)
@@ -124,8 +124,8 @@ func (m *model) reserved(op *mOperation) {
 
 // matchRequest finds the request that an operation was made for.
 func (m *model) matchRequest(op *mOperation) {
-	for _, f := range m.asked[keyOf(op.Operator, op.Key)] {
-		if f.task == m.w.reserverOf(op.ID) && f.kind == op.Kind && f.fields["plan_id"] == op.Plan && f.names(op) && f.life == op.by {
+	for _, f := range m.requests[keyOf(op.Operator, op.Key)] {
+		if f.task == m.env.reserverOf(op.ID) && f.kind == op.Kind && f.fields["plan_id"] == op.Plan && f.names(op) && f.process == op.by {
 			op.flight = f
 			break
 		}
@@ -139,11 +139,11 @@ func (m *model) matchRequest(op *mOperation) {
 // for when its holder has died, slept or lost the store; a holder that is well
 // finishes what it began, whoever hangs up.
 func (m *model) takenOver(op *mOperation, node string) {
-	m.w.sometimes("an operation is taken over")
-	if m.w.real {
+	m.env.occurred("an operation is taken over")
+	if m.env.realTime {
 		return // who was well then can no longer be told
 	}
-	excused := op.flight == nil || op.flight.excused || op.by == nil || op.by.isTroubled() || m.w.timesMoved() > op.flight.timesMoved || m.w.skewed()
+	excused := op.flight == nil || op.flight.excused || op.by == nil || op.by.isDisturbed() || m.env.timesMoved() > op.flight.timesMoved || m.env.skewed()
 	if !excused {
 		m.violate("S4", op.ID, "%s took it from %s, which is well and met no fault", node, op.Node)
 	}
@@ -151,7 +151,7 @@ func (m *model) takenOver(op *mOperation, node string) {
 
 func (m *model) succeeded(op *mOperation, actor string) {
 	op.person = actor != ""
-	if n := m.w.provider.effectsOf(op.ID); n != 1 && actor == "" {
+	if n := m.env.provider.effectsOf(op.ID); n != 1 && actor == "" {
 		m.violate("S9", op.ID, "it succeeded, and the provider's books have it %d times", n)
 	}
 	if s := m.subscribers[op.Subscriber]; s == nil || s.Expires == nil || *s.Expires != op.Planned {
@@ -168,13 +168,13 @@ func (m *model) failed(op *mOperation, actor string) {
 	if actor != "" {
 		return
 	}
-	p := m.w.provider
+	p := m.env.provider
 	p.mu.Lock()
 	o := p.orders[op.ID]
-	var asked, effects int
-	var rejected, voided, treacherous bool
+	var ordered, effects int
+	var rejected, voided, ignoresVoid bool
 	if o != nil {
-		asked, effects, rejected, voided, treacherous = o.asked, o.effects, o.rejected, o.voided, o.treacherous
+		ordered, effects, rejected, voided, ignoresVoid = o.ordered, o.effects, o.rejected, o.voided, o.ignoresVoid
 	}
 	p.mu.Unlock()
 	ok := false
@@ -184,11 +184,11 @@ func (m *model) failed(op *mOperation, actor string) {
 	case "NOT_CONFIRMED":
 		ok = voided || rejected
 	case "PROVIDER_UNREACHABLE":
-		ok = asked == 0
+		ok = ordered == 0
 	}
-	if !ok || effects > 0 && !treacherous {
+	if !ok || effects > 0 && !ignoresVoid {
 		m.violate("S9", op.ID, "it is refunded as %s; the provider was asked %d times, did it %d times, rejected %v, voided %v",
-			*op.Reason, asked, effects, rejected, voided)
+			*op.Reason, ordered, effects, rejected, voided)
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-// scenario is a short story out of the contract, told the same way each time, so
+// scenario is a short story out of the contract, ok the same way each time, so
 // that a fault can be put at each of its places in turn.
 type scenario struct {
 	name string
 	// ways are what the provider does with the orders of each key, in turn; ok
 	// where nothing is said.
-	ways map[string][]string
+	behaviours map[string][]string
 	// hang are the keys whose orders nothing is said about when asked.
 	hang []string
 	// decide is what staff do while a question about a key's order is under way:
@@ -24,12 +24,12 @@ type scenario struct {
 	// money: the wallet is at stake in more than one way, so that faults are also
 	// put at every two of its places.
 	money bool
-	tell  func(teller)
+	run   func(scenarioRunner)
 }
 
 // teller tells a scenario: it sends requests, and sends again under the same key
 // what got no answer.
-type teller struct{ w *world }
+type scenarioRunner struct{ env *environment }
 
 // first and second are the two customers whom scenarios are about; the newcomer
 // is not there yet.
@@ -40,65 +40,65 @@ var (
 	newcomer = map[string]string{"full_name": "New Comer", "mobile": "9700000001", "plan_id": "BASIC-1"}
 )
 
-// ask sends an operation until it is answered with something that lasts.
-func (t teller) ask(task, kind, key string, fields map[string]string) {
-	t.askAt(task, 0, kind, key, fields)
+// perform sends an operation until it is answered with something that lasts.
+func (t scenarioRunner) perform(task, kind, key string, fields map[string]string) {
+	t.performAt(task, 0, kind, key, fields)
 }
 
-func (t teller) askAt(task string, node int, kind, key string, fields map[string]string) {
+func (t scenarioRunner) performAt(task string, node int, kind, key string, fields map[string]string) {
 	for attempt := range 12 {
-		got, told := t.send(fmt.Sprintf("%s.%d", task, attempt), node+attempt, kind, key, fields, 0)
-		if told && (got.status < 500 || got.code == "PROVIDER_ERROR") && got.code != "REQUEST_IN_PROGRESS" && got.code != "OPERATION_IN_PROGRESS" {
+		got, ok := t.send(fmt.Sprintf("%s.%d", task, attempt), node+attempt, kind, key, fields, 0)
+		if ok && (got.status < 500 || got.code == "PROVIDER_ERROR") && got.code != "REQUEST_IN_PROGRESS" && got.code != "OPERATION_IN_PROGRESS" {
 			return
 		}
-		t.w.sleep(1500 * time.Millisecond)
+		t.env.sleep(1500 * time.Millisecond)
 	}
 }
 
 // send sends an operation once, to a node of the teller's choice if it runs.
-func (t teller) send(task string, node int, kind, key string, fields map[string]string, hangUp time.Duration) (answer, bool) {
-	t.w.gates.pass(task, "begin action", nil, false)
-	f := action{w: t.w, label: task}.post(task, t.w.ring()[0], kind, fields, key)
+func (t scenarioRunner) send(task string, node int, kind, key string, fields map[string]string, hangUp time.Duration) (answer, bool) {
+	t.env.gates.pass(task, "begin action", nil, false)
+	f := action{env: t.env, label: task}.post(task, t.env.allKeys()[0], kind, fields, key)
 	if f == nil {
 		return answer{}, false
 	}
-	if chosen := t.w.nodes[node%len(t.w.nodes)].running(); chosen != nil {
-		f.life = chosen
+	if chosen := t.env.nodes[node%len(t.env.nodes)].running(); chosen != nil {
+		f.process = chosen
 	}
-	return t.w.fly(f, hangUp)
+	return t.env.send(f, hangUp)
 }
 
-func (t teller) together(tell ...func()) {
-	done := make(chan struct{}, len(tell))
-	for _, one := range tell {
-		t.w.background.Go(func() {
+func (t scenarioRunner) together(parts ...func()) {
+	done := make(chan struct{}, len(parts))
+	for _, one := range parts {
+		t.env.background.Go(func() {
 			defer func() { done <- struct{}{} }()
 			one()
 		})
 	}
-	for range tell {
+	for range parts {
 		<-done
 	}
 }
 
 // staff does something at the service until it is done.
-func (t teller) staff(what string, do func(ctx context.Context, service *admin.Service) error) {
+func (t scenarioRunner) staff(what string, do func(ctx context.Context, service *admin.Service) error) {
 	for range 4 {
-		t.w.gates.pass("staff", what, nil, false)
-		if err := do(context.Background(), t.w.service); err == nil {
+		t.env.gates.pass("staff", what, nil, false)
+		if err := do(context.Background(), t.env.service); err == nil {
 			return
 		}
 	}
 }
 
 // inReview is the id of the operation of a key, once it is in review.
-func (t teller) inReview(key string) string {
+func (t scenarioRunner) inReview(key string) string {
 	for range 40 {
-		t.w.gates.pass("staff", "look", nil, false)
-		if op := t.w.model.byKey[keyOf(1, key)]; op != nil && op.state == "needs_review" {
+		t.env.gates.pass("staff", "look", nil, false)
+		if op := t.env.model.byKey[keyOf(1, key)]; op != nil && op.state == "needs_review" {
 			return op.ID
 		}
-		t.w.sleep(250 * time.Millisecond)
+		t.env.sleep(250 * time.Millisecond)
 	}
 	return ""
 }
@@ -111,19 +111,19 @@ func scenarios() []scenario {
 		kind   string
 		fields map[string]string
 	}{{"activate", newcomer}, {"renew", first}, {"advance_renew", second}} {
-		for _, way := range append([]weight{{name: "refused"}}, ways...) {
-			if way.name == "treacherous" {
+		for _, behaviour := range append([]weight{{name: "refused"}}, behaviours...) {
+			if behaviour.name == "treacherous" {
 				continue // it breaks the provider's own promise, and proves nothing about ours
 			}
 			all = append(all, scenario{
-				name: o.kind + ", " + way.name, money: o.kind == "renew" && strings.Contains("ok reject lost dropped refused", way.name),
-				ways: map[string][]string{"the-order": {way.name}},
-				tell: func(t teller) {
-					if way.name == "refused" {
-						t.w.provider.set(func() { t.w.provider.down = true })
-						t.w.after(1200*time.Millisecond, func() { t.w.provider.set(func() { t.w.provider.down = false }) })
+				name: o.kind + ", " + behaviour.name, money: o.kind == "renew" && strings.Contains("ok reject lost dropped refused", behaviour.name),
+				behaviours: map[string][]string{"the-order": {behaviour.name}},
+				run: func(t scenarioRunner) {
+					if behaviour.name == "refused" {
+						t.env.provider.set(func() { t.env.provider.down = true })
+						t.env.after(1200*time.Millisecond, func() { t.env.provider.set(func() { t.env.provider.down = false }) })
 					}
-					t.ask("one", o.kind, "the-order", o.fields)
+					t.perform("one", o.kind, "the-order", o.fields)
 				},
 			})
 		}
@@ -132,21 +132,21 @@ func scenarios() []scenario {
 }
 
 var others = []scenario{
-	{name: "combo, both work", tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
-	{name: "combo, the add-on is rejected once", ways: map[string][]string{"the-order-2": {"reject"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
-	{name: "combo, the add-on's answer is lost", ways: map[string][]string{"the-order-2": {"lost"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
-	{name: "combo, the add-on never arrives", ways: map[string][]string{"the-order-2": {"dropped"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
-	{name: "combo, main's answer is lost", ways: map[string][]string{"the-order": {"lost"}}, tell: func(t teller) { t.ask("one", "renew", "the-order", combo) }},
-	{name: "one key from two clients at once", money: true, tell: func(t teller) {
-		t.together(func() { t.askAt("one", 0, "renew", "the-order", first) }, func() { t.askAt("two", 1, "renew", "the-order", first) })
+	{name: "combo, both work", run: func(t scenarioRunner) { t.perform("one", "renew", "the-order", combo) }},
+	{name: "combo, the add-on is rejected once", behaviours: map[string][]string{"the-order-2": {"reject"}}, run: func(t scenarioRunner) { t.perform("one", "renew", "the-order", combo) }},
+	{name: "combo, the add-on's answer is lost", behaviours: map[string][]string{"the-order-2": {"lost"}}, run: func(t scenarioRunner) { t.perform("one", "renew", "the-order", combo) }},
+	{name: "combo, the add-on never arrives", behaviours: map[string][]string{"the-order-2": {"dropped"}}, run: func(t scenarioRunner) { t.perform("one", "renew", "the-order", combo) }},
+	{name: "combo, main's answer is lost", behaviours: map[string][]string{"the-order": {"lost"}}, run: func(t scenarioRunner) { t.perform("one", "renew", "the-order", combo) }},
+	{name: "one key from two clients at once", money: true, run: func(t scenarioRunner) {
+		t.together(func() { t.performAt("one", 0, "renew", "the-order", first) }, func() { t.performAt("two", 1, "renew", "the-order", first) })
 	}},
-	{name: "one customer, two keys at once", money: true, tell: func(t teller) {
-		t.together(func() { t.askAt("one", 0, "renew", "the-order", first) }, func() { t.askAt("two", 1, "renew", "the-other", first) })
+	{name: "one customer, two keys at once", money: true, run: func(t scenarioRunner) {
+		t.together(func() { t.performAt("one", 0, "renew", "the-order", first) }, func() { t.performAt("two", 1, "renew", "the-other", first) })
 	}},
-	{name: "one mobile activated by two at once", tell: func(t teller) {
-		t.together(func() { t.askAt("one", 0, "activate", "the-order", newcomer) }, func() { t.askAt("two", 1, "activate", "the-other", newcomer) })
+	{name: "one mobile activated by two at once", run: func(t scenarioRunner) {
+		t.together(func() { t.performAt("one", 0, "activate", "the-order", newcomer) }, func() { t.performAt("two", 1, "activate", "the-other", newcomer) })
 	}},
-	{name: "a wallet for one of two", money: true, tell: func(t teller) {
+	{name: "a wallet for one of two", money: true, run: func(t scenarioRunner) {
 		t.staff("drain", func(ctx context.Context, service *admin.Service) error {
 			wallet, err := service.Wallet(ctx, 1)
 			if err == nil && wallet.Balance.Paise() > 40_000 {
@@ -154,9 +154,9 @@ var others = []scenario{
 			}
 			return err
 		})
-		t.together(func() { t.askAt("one", 0, "renew", "the-order", first) }, func() { t.askAt("two", 1, "renew", "the-other", second) })
+		t.together(func() { t.performAt("one", 0, "renew", "the-order", first) }, func() { t.performAt("two", 1, "renew", "the-other", second) })
 	}},
-	{name: "short of money, topped up, the same key again", money: true, tell: func(t teller) {
+	{name: "short of money, topped up, the same key again", money: true, run: func(t scenarioRunner) {
 		t.staff("drain", func(ctx context.Context, service *admin.Service) error {
 			wallet, err := service.Wallet(ctx, 1)
 			if err == nil && wallet.Balance.Paise() > 10 {
@@ -164,52 +164,52 @@ var others = []scenario{
 			}
 			return err
 		})
-		t.ask("one", "renew", "the-order", first)
+		t.perform("one", "renew", "the-order", first)
 		t.staff("top up", func(ctx context.Context, service *admin.Service) error {
 			_, _, err := service.TopUp(ctx, admin.TopUp{OperatorID: 1, Amount: paise(50_000), Reference: "more"})
 			return err
 		})
-		t.ask("two", "renew", "the-order", first)
+		t.perform("two", "renew", "the-order", first)
 	}},
-	{name: "the same key again, and for something else", tell: func(t teller) {
-		t.ask("one", "renew", "the-order", first)
-		t.ask("two", "renew", "the-order", first)
-		t.ask("three", "advance_renew", "the-order", first)
-		t.ask("four", "renew", "the-order", second)
+	{name: "the same key again, and for something else", run: func(t scenarioRunner) {
+		t.perform("one", "renew", "the-order", first)
+		t.perform("two", "renew", "the-order", first)
+		t.perform("three", "advance_renew", "the-order", first)
+		t.perform("four", "renew", "the-order", second)
 	}},
-	{name: "twice within two minutes", tell: func(t teller) {
-		t.ask("one", "renew", "the-order", first)
-		t.ask("two", "renew", "the-other", first)
+	{name: "twice within two minutes", run: func(t scenarioRunner) {
+		t.perform("one", "renew", "the-order", first)
+		t.perform("two", "renew", "the-other", first)
 	}},
-	{name: "the client hangs up", ways: map[string][]string{"the-order": {"slow"}}, tell: func(t teller) {
+	{name: "the client hangs up", behaviours: map[string][]string{"the-order": {"slow"}}, run: func(t scenarioRunner) {
 		_, _ = t.send("one", 0, "renew", "the-order", first, 50*time.Millisecond)
-		t.w.sleep(time.Second)
-		t.ask("two", "renew", "the-order", first)
+		t.env.sleep(time.Second)
+		t.perform("two", "renew", "the-order", first)
 	}},
-	{name: "the price changes meanwhile", money: true, tell: func(t teller) {
+	{name: "the price changes meanwhile", money: true, run: func(t scenarioRunner) {
 		t.together(
-			func() { t.ask("one", "renew", "the-order", first) },
+			func() { t.perform("one", "renew", "the-order", first) },
 			func() {
 				t.staff("price", func(ctx context.Context, service *admin.Service) error {
-					_, err := service.SetPlan(ctx, t.w.planOf("FAMILY-3", 777))
+					_, err := service.SetPlan(ctx, t.env.planOf("FAMILY-3", 777))
 					return err
 				})
 			})
 	}},
-	{name: "a person confirms", money: true, ways: map[string][]string{"the-order": {"unknowable"}}, tell: func(t teller) { t.decide(true) }},
-	{name: "a person rejects", money: true, ways: map[string][]string{"the-order": {"late"}}, tell: func(t teller) { t.decide(false) }},
-	{name: "a person confirms while a void is under way", money: true, ways: map[string][]string{"the-order": {"dropped"}},
-		decide: map[string]string{"the-order void": "confirm"}, tell: func(t teller) { t.awaitSettled("the-order", first) }},
-	{name: "a person confirms while a question is under way", ways: map[string][]string{"the-order": {"lost"}},
-		decide: map[string]string{"the-order status": "confirm"}, tell: func(t teller) { t.awaitSettled("the-order", first) }},
-	{name: "a person rejects while a question is under way", money: true, ways: map[string][]string{"the-order": {"lost"}},
-		decide: map[string]string{"the-order status": "reject"}, tell: func(t teller) { t.awaitSettled("the-order", first) }},
-	{name: "an operation and a look at it", tell: func(t teller) {
-		t.together(func() { t.ask("one", "renew", "the-order", first) }, func() {
+	{name: "a person confirms", money: true, behaviours: map[string][]string{"the-order": {"unknowable"}}, run: func(t scenarioRunner) { t.decide(true) }},
+	{name: "a person rejects", money: true, behaviours: map[string][]string{"the-order": {"late"}}, run: func(t scenarioRunner) { t.decide(false) }},
+	{name: "a person confirms while a void is under way", money: true, behaviours: map[string][]string{"the-order": {"dropped"}},
+		decide: map[string]string{"the-order void": "confirm"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
+	{name: "a person confirms while a question is under way", behaviours: map[string][]string{"the-order": {"lost"}},
+		decide: map[string]string{"the-order status": "confirm"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
+	{name: "a person rejects while a question is under way", money: true, behaviours: map[string][]string{"the-order": {"lost"}},
+		decide: map[string]string{"the-order status": "reject"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
+	{name: "an operation and a look at it", run: func(t scenarioRunner) {
+		t.together(func() { t.perform("one", "renew", "the-order", first) }, func() {
 			for i, kind := range []string{"balance", "subscription", "transaction", "plans"} {
-				t.w.gates.pass(fmt.Sprint("look ", i), "begin action", nil, false)
-				if f := (action{w: t.w, i: 1, label: fmt.Sprint("look", i)}).request(kind); f != nil {
-					_, _ = t.w.fly(f, 0)
+				t.env.gates.pass(fmt.Sprint("look ", i), "begin action", nil, false)
+				if f := (action{env: t.env, i: 1, label: fmt.Sprint("look", i)}).request(kind); f != nil {
+					_, _ = t.env.send(f, 0)
 				}
 			}
 		})
@@ -217,28 +217,28 @@ var others = []scenario{
 }
 
 // awaitSettled sends a renewal, and then waits until it has come to its end.
-func (t teller) awaitSettled(key string, fields map[string]string) {
-	t.ask("one", "renew", key, fields)
+func (t scenarioRunner) awaitSettled(key string, fields map[string]string) {
+	t.perform("one", "renew", key, fields)
 	for range 120 {
-		t.w.gates.pass("one", "look", nil, false)
-		if op := t.w.model.byKey[keyOf(1, key)]; op != nil && terminal(op.state) {
+		t.env.gates.pass("one", "look", nil, false)
+		if op := t.env.model.byKey[keyOf(1, key)]; op != nil && terminal(op.state) {
 			return
 		}
-		t.w.sleep(250 * time.Millisecond)
+		t.env.sleep(250 * time.Millisecond)
 	}
 }
 
 // decide is a person's word on an order that is in review.
-func (t teller) decide(confirm bool) {
-	t.ask("one", "renew", "the-order", first)
+func (t scenarioRunner) decide(confirm bool) {
+	t.perform("one", "renew", "the-order", first)
 	if id := t.inReview("the-order"); id != "" {
 		t.staff("settle", func(ctx context.Context, service *admin.Service) error {
 			_, err := service.SettleReview(ctx, id, confirm, "asked them by phone")
-			if op := t.w.model.operations[id]; terminal(op.state) {
+			if op := t.env.model.operations[id]; terminal(op.state) {
 				return nil // it was, whoever did it
 			}
 			return err
 		})
 	}
-	t.ask("two", "renew", "the-order", first)
+	t.perform("two", "renew", "the-order", first)
 }

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// told is the program that the flags ask for.
-func told(t *testing.T) program {
+// programFromFlags is the program that the flags ask for.
+func programFromFlags(t *testing.T) program {
 	p := wholeProgram()
 	if *keepFlag != "" {
 		p.actions = nil
@@ -58,7 +58,7 @@ func TestReplay(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("it replays a history: give its -seed after -args")
 	}
-	got := live(t, *seedFlag, told(t), true)
+	got := runHistory(t, *seedFlag, programFromFlags(t), true)
 	t.Logf("%s\n%d steps, %d operations, trace %s", got.lines, got.Steps, got.Operations, got.Trace)
 	for _, v := range got.Violations {
 		t.Error(v)
@@ -75,7 +75,7 @@ func TestWorker(t *testing.T) {
 		fmt.Printf("\nbegin %s\n", job)
 		var got outcome
 		if seed, err := strconv.ParseUint(job, 10, 64); err == nil {
-			got = live(t, seed, wholeProgram(), false)
+			got = runHistory(t, seed, wholeProgram(), false)
 			got.Job = job
 		} else {
 			got = exhaust(t, job)
@@ -124,7 +124,7 @@ func TestHistories(t *testing.T) {
 	if wanted == 0 {
 		workers = max(1, workers/2) // the rest is for the tests beside this one
 	}
-	for got := range crew(t, workers, func(yield func(string) bool) {
+	for got := range runWorkers(t, workers, func(yield func(string) bool) {
 		for n := 0; more(n) && yield(strconv.FormatUint(first+uint64(n), 10)); n++ {
 		}
 	}) {
@@ -150,7 +150,7 @@ func TestHistories(t *testing.T) {
 		t.Logf("%8d %s", happened[what], what)
 	}
 	if done >= 500 { // in fewer a rare one may be missing by chance
-		demand(t, happened)
+		requireOccurred(t, happened)
 	}
 }
 
@@ -171,7 +171,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 // crew does jobs in so many processes at a time, and yields their outcomes as they
 // come. Each process has one history at a time: the randomness of a history is its
 // process's.
-func crew(t *testing.T, processes int, jobs iter.Seq[string]) func(func(outcome) bool) {
+func runWorkers(t *testing.T, processes int, jobs iter.Seq[string]) func(func(outcome) bool) {
 	const portion = 4 // of a process, which takes a moment to start
 	outcomes := make(chan outcome)
 	stopped := make(chan struct{})
@@ -201,7 +201,7 @@ func crew(t *testing.T, processes int, jobs iter.Seq[string]) func(func(outcome)
 	for range processes {
 		workers.Go(func() {
 			for portion := range queue {
-				work(t, portion, outcomes)
+				runWorker(t, portion, outcomes)
 			}
 		})
 	}
@@ -221,7 +221,7 @@ func crew(t *testing.T, processes int, jobs iter.Seq[string]) func(func(outcome)
 }
 
 // work does some jobs in a process of its own.
-func work(t *testing.T, jobs []string, outcomes chan<- outcome) {
+func runWorker(t *testing.T, jobs []string, outcomes chan<- outcome) {
 	// Beside other tests it takes what time they leave: some of them wait for
 	// answers, and fake time does not care.
 	command := exec.Command("nice", "-n", "10", os.Args[0], "-test.run=^TestWorker$", "-test.timeout=20m", "-jobs="+strings.Join(jobs, ","))
@@ -290,9 +290,9 @@ func replayCommand(seed uint64, p program) string {
 	return command
 }
 
-// TestOneSeedIsOneTrace: a seed that fails would be worth little if it did
+// TestSeed_GivesTheSameTrace: a seed that fails would be worth little if it did
 // something else the next time.
-func TestOneSeedIsOneTrace(t *testing.T) {
+func TestSeed_GivesTheSameTrace(t *testing.T) {
 	skipUnlessWhole(t)
 	const histories = 5
 	var jobs []string
@@ -300,7 +300,7 @@ func TestOneSeedIsOneTrace(t *testing.T) {
 		jobs = append(jobs, strconv.Itoa(seed+1), strconv.Itoa(seed+1))
 	}
 	first := map[uint64]string{}
-	for got := range crew(t, runtime.NumCPU(), slices.Values(jobs)) {
+	for got := range runWorkers(t, runtime.NumCPU(), slices.Values(jobs)) {
 		if before, known := first[got.Seed]; known && before != got.Trace {
 			t.Errorf("seed %d has the trace %s, and the next time %s", got.Seed, before, got.Trace)
 		}

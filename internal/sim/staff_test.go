@@ -11,7 +11,7 @@ import (
 )
 
 // acts are what staff do, with their weights.
-var acts = []weight{
+var staffActions = []weight{
 	{"top up", 30}, {"adjust", 5}, {"price", 14}, {"retire", 3}, {"issue", 5}, {"rotate", 6}, {"revoke", 4}, {"permit", 5}, {"whitelist", 7},
 	{"limit", 4}, {"commission", 4}, {"block", 6}, {"settle", 3}, {"delete", 1},
 }
@@ -19,48 +19,48 @@ var acts = []weight{
 // doStaff is one act of staff, on the store itself, as coax admin works beside the
 // nodes. Where its commit is in doubt it looks again, as a person would.
 func (a action) doStaff() {
-	w, ctx := a.w, context.Background()
-	w.gates.pass(a.label, "begin act", nil, false)
-	what := weighted(w.chance, acts, a.label, "act")
-	operator := int64(a.below(operatorsPerWorld, "operator") + 1)
+	env, ctx := a.env, context.Background()
+	env.gates.pass(a.label, "begin act", nil, false)
+	what := weighted(env.chance, staffActions, a.label, "act")
+	operator := int64(a.below(operatorCount, "operator") + 1)
 	var err error
 	switch what {
 	case "top up":
 		amount := int64(a.below(60_000, "amount") + 1)
 		topUp := admin.TopUp{OperatorID: operator, Amount: paise(amount), Reference: "top up " + a.label}
 		for range 3 { // the same reference twice credits once
-			if _, _, err = w.service.TopUp(ctx, topUp); err == nil {
+			if _, _, err = env.service.TopUp(ctx, topUp); err == nil {
 				break
 			}
 		}
-		w.gates.pass(a.label, "topped up", nil, false)
+		env.gates.pass(a.label, "topped up", nil, false)
 		if err == nil {
-			w.witness.toppedUp(operator, topUp.Reference, amount)
+			env.observer.toppedUp(operator, topUp.Reference, amount)
 		}
 	case "adjust":
-		_, err = w.service.Adjust(ctx, operator, paise(int64(a.below(2_000, "amount")-1_000)), "counted again")
+		_, err = env.service.Adjust(ctx, operator, paise(int64(a.below(2_000, "amount")-1_000)), "counted again")
 	case "price":
-		id := pick(w.chance, planIDs, a.label, "plan")
-		_, err = w.service.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
+		id := pick(env.chance, planIDs, a.label, "plan")
+		_, err = env.service.SetPlan(ctx, env.planOf(id, a.below(40_000, "price")+1))
 	case "retire":
-		id := pick(w.chance, planIDs, a.label, "plan")
-		if err = w.service.RetirePlan(ctx, id); err == nil {
-			w.gates.pass(a.label, "retired", nil, false)
-			_, err = w.service.SetPlan(ctx, w.planOf(id, a.below(40_000, "price")+1))
+		id := pick(env.chance, planIDs, a.label, "plan")
+		if err = env.service.RetirePlan(ctx, id); err == nil {
+			env.gates.pass(a.label, "retired", nil, false)
+			_, err = env.service.SetPlan(ctx, env.planOf(id, a.below(40_000, "price")+1))
 		}
 	case "issue":
-		err = w.issueKey(operator)
+		err = env.issueKey(operator)
 	case "rotate", "revoke", "permit":
 		err = a.changeKey(ctx, what)
 	case "whitelist":
-		if _, err = w.service.DisallowAddress(ctx, operator, home); err == nil {
-			w.gates.pass(a.label, "disallowed", nil, false)
-			_, err = w.service.AllowAddress(ctx, operator, home)
+		if _, err = env.service.DisallowAddress(ctx, operator, home); err == nil {
+			env.gates.pass(a.label, "disallowed", nil, false)
+			_, err = env.service.AllowAddress(ctx, operator, home)
 		}
 	case "limit":
-		_, err = w.service.ChangeOperator(ctx, operator, admin.OperatorChange{RateLimit: new(pick(w.chance, []int{8, 60, 600, 600, 600}, a.label, "limit"))})
+		_, err = env.service.ChangeOperator(ctx, operator, admin.OperatorChange{RateLimit: new(pick(env.chance, []int{8, 60, 600, 600, 600}, a.label, "limit"))})
 	case "commission":
-		_, err = w.service.ChangeOperator(ctx, operator, admin.OperatorChange{CommissionBPS: new(a.below(10_001, "bps"))})
+		_, err = env.service.ChangeOperator(ctx, operator, admin.OperatorChange{CommissionBPS: new(a.below(10_001, "bps"))})
 	case "block":
 		a.block(ctx, operator)
 	case "settle":
@@ -71,71 +71,71 @@ func (a action) doStaff() {
 		}
 	}
 	_ = err // a refusal is an answer, and the journal shows what was done
-	w.sometimes("staff: " + what)
+	env.occurred("staff: " + what)
 }
 
 // closeAccount pays an operator's balance out and deletes it. It is refused where an
 // operation is open; some of the deleted are opened again.
 func (a action) closeAccount(ctx context.Context, operator int64) error {
-	wallet, err := a.w.service.Wallet(ctx, operator)
+	wallet, err := a.env.service.Wallet(ctx, operator)
 	if err != nil {
 		return err
 	}
 	if wallet.Balance.IsPositive() {
-		if _, err := a.w.service.Adjust(ctx, operator, wallet.Balance.Neg(), "paid out"); err != nil {
+		if _, err := a.env.service.Adjust(ctx, operator, wallet.Balance.Neg(), "paid out"); err != nil {
 			return err
 		}
 	}
-	if err := a.w.service.DeleteOperator(ctx, operator); err != nil || a.below(4, "undelete") > 0 {
+	if err := a.env.service.DeleteOperator(ctx, operator); err != nil || a.below(4, "undelete") > 0 {
 		return err
 	}
-	a.w.gates.pass(a.label, "deleted", nil, false)
-	_, err = a.w.service.UndeleteOperator(ctx, operator)
+	a.env.gates.pass(a.label, "deleted", nil, false)
+	_, err = a.env.service.UndeleteOperator(ctx, operator)
 	return err
 }
 
 func (a action) changeKey(ctx context.Context, what string) error {
-	w := a.w
-	ring := w.ring()
-	key := ring[a.below(len(ring), "which key")]
+	env := a.env
+	allKeys := env.allKeys()
+	key := allKeys[a.below(len(allKeys), "which key")]
 	switch what {
 	case "rotate":
-		issued, err := w.service.RotateKey(ctx, key.id, a.between(0, 72*time.Hour, "grace"))
+		issued, err := env.service.RotateKey(ctx, key.id, a.between(0, 72*time.Hour, "grace"))
 		if err == nil {
-			w.addKey(&apiKey{id: issued.ID, operator: key.operator, key: issued.Key, secret: issued.Secret.Reveal()})
+			env.addKey(&apiKey{id: issued.ID, operator: key.operator, key: issued.Key, secret: issued.Secret.Reveal()})
 		}
 		return err
 	case "revoke":
-		if err := w.service.RevokeKey(ctx, key.id); err != nil {
+		if err := env.service.RevokeKey(ctx, key.id); err != nil {
 			return err
 		}
-		return w.issueKey(key.operator)
+		return env.issueKey(key.operator)
 	}
 	allowed := access.PermissionsOf(access.Renew, access.CheckBalance)
-	if err := w.service.PermitKey(ctx, key.id, allowed); err != nil {
+	if err := env.service.PermitKey(ctx, key.id, allowed); err != nil {
 		return err
 	}
-	w.background.Go(func() {
-		w.sleep(a.between(0, 5*time.Second, "restricted"))
-		w.gates.pass(a.label, "permit again", nil, false)
-		_ = w.service.PermitKey(ctx, key.id, access.AllPermissions)
+	env.background.Go(func() {
+		env.sleep(a.between(0, 5*time.Second, "restricted"))
+		env.gates.pass(a.label, "permit again", nil, false)
+		_ = env.service.PermitKey(ctx, key.id, access.AllPermissions)
 	})
 	return nil
 }
 
 // block takes an operator's access away for a while.
 func (a action) block(ctx context.Context, operator int64) {
-	change := pick(a.w.chance, []admin.OperatorChange{
+	change := pick(a.env.chance, []admin.OperatorChange{
 		{Status: new(subscription.OperatorInactive)}, {API: new(subscription.APIDisabled)}, {API: new(subscription.APIBlocked)},
 	}, a.label, "how")
-	if _, err := a.w.service.ChangeOperator(ctx, operator, change); err != nil {
+	if _, err := a.env.service.ChangeOperator(ctx, operator, change); err != nil {
 		return
 	}
-	a.w.background.Go(func() {
-		a.w.sleep(a.between(0, 5*time.Second, "blocked"))
-		a.w.gates.pass(a.label, "unblock", nil, false)
+	a.env.background.Go(func() {
+		a.env.sleep(a.between(0, 5*time.Second, "blocked"))
+		a.env.gates.pass(a.label, "unblock", nil, false)
 		for range 3 {
-			_, err := a.w.service.ChangeOperator(ctx, operator, admin.OperatorChange{Status: new(subscription.OperatorActive), API: new(subscription.APIEnabled)})
+			_, err := a.env.service.ChangeOperator(ctx, operator, admin.OperatorChange{Status: new(subscription.OperatorActive), API: new(subscription.APIEnabled)})
 			if err == nil {
 				break
 			}
@@ -145,72 +145,72 @@ func (a action) block(ctx context.Context, operator int64) {
 
 // settle is a person's word on an operation in review.
 func (a action) settle(ctx context.Context) {
-	if id := a.w.witness.inReview(); id != "" {
-		_, _ = a.w.service.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
+	if id := a.env.observer.inReview(); id != "" {
+		_, _ = a.env.service.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
 	}
 }
 
 // turns are what befalls the whole world, with their weights.
-var turns = []weight{{"outage", 3}, {"no catalogue", 2}, {"withdraw", 2}, {"leap", 4}, {"clock", 4}, {"power", 2}}
+var disruptions = []weight{{"outage", 3}, {"no catalogue", 2}, {"withdraw", 2}, {"leap", 4}, {"clock", 4}, {"power", 2}}
 
-func (a action) doWorld() {
-	w := a.w
-	w.gates.pass(a.label, "begin turn", nil, false)
-	turn := weighted(w.chance, turns, a.label, "turn")
+func (a action) doDisruption() {
+	env := a.env
+	env.gates.pass(a.label, "begin turn", nil, false)
+	turn := weighted(env.chance, disruptions, a.label, "turn")
 	kind := map[string]string{"outage": "outage", "no catalogue": "outage", "withdraw": "outage", "leap": "leap", "clock": "clock", "power": "power"}[turn]
-	if !w.faults.has(kind) {
+	if !env.faults.has(kind) {
 		return
 	}
-	w.sometimes("turn: " + turn)
+	env.occurred("turn: " + turn)
 	lasts := a.between(time.Second, 8*time.Second, "lasts")
 	switch turn {
 	case "outage":
-		w.provider.set(func() { w.provider.down = true })
-		w.after(lasts, func() { w.provider.set(func() { w.provider.down = false }) })
+		env.provider.set(func() { env.provider.down = true })
+		env.after(lasts, func() { env.provider.set(func() { env.provider.down = false }) })
 	case "no catalogue":
-		w.provider.set(func() { w.provider.catalogueDown = true })
+		env.provider.set(func() { env.provider.catalogueDown = true })
 		if a.odds(500, "for long") {
-			w.leap(catalogueMaxAge + time.Second)
+			env.leap(catalogueMaxAge + time.Second)
 		}
-		w.after(lasts, func() { w.provider.set(func() { w.provider.catalogueDown = false }) })
+		env.after(lasts, func() { env.provider.set(func() { env.provider.catalogueDown = false }) })
 	case "withdraw":
-		code := pick(w.chance, sold, a.label, "component").code
-		w.provider.set(func() { w.provider.withdrawn[code] = true })
-		w.after(lasts+catalogueRefresh, func() { w.provider.set(func() { w.provider.withdrawn[code] = false }) })
+		code := pick(env.chance, sold, a.label, "component").code
+		env.provider.set(func() { env.provider.withdrawn[code] = true })
+		env.after(lasts+catalogueRefresh, func() { env.provider.set(func() { env.provider.withdrawn[code] = false }) })
 	case "leap":
-		w.leap(pick(w.chance, []time.Duration{time.Minute, 119 * time.Second, 305 * time.Second, time.Hour, 25 * time.Hour, 31 * 24 * time.Hour}, a.label, "how far"))
+		env.leap(pick(env.chance, []time.Duration{time.Minute, 119 * time.Second, 305 * time.Second, time.Hour, 25 * time.Hour, 31 * 24 * time.Hour}, a.label, "how far"))
 	case "clock":
-		n := pick(w.chance, w.nodes, a.label, "whose")
-		w.stepClock(n, pick(w.chance, []time.Duration{-time.Hour, -10 * time.Second, -time.Second, time.Second, 10 * time.Second, time.Hour}, a.label, "by"))
-		w.after(lasts, func() { w.stepClock(n, 0) })
+		n := pick(env.chance, env.nodes, a.label, "whose")
+		env.stepClock(n, pick(env.chance, []time.Duration{-time.Hour, -10 * time.Second, -time.Second, time.Second, 10 * time.Second, time.Hour}, a.label, "by"))
+		env.after(lasts, func() { env.stepClock(n, 0) })
 	case "power":
-		w.powerCut()
+		env.powerCut()
 	}
 }
 
-func (w *world) after(wait time.Duration, do func()) {
-	w.background.Go(func() {
-		w.sleep(wait)
-		w.gates.pass("world", fmt.Sprint("after ", wait), nil, false)
+func (env *environment) after(wait time.Duration, do func()) {
+	env.background.Go(func() {
+		env.sleep(wait)
+		env.gates.pass("world", fmt.Sprint("after ", wait), nil, false)
 		do()
 	})
 }
 
 // stepClock sets a node's clock wrong by so much.
-func (w *world) stepClock(n *node, offset time.Duration) {
+func (env *environment) stepClock(n *node, offset time.Duration) {
 	if !n.setOffset(offset) {
 		return
 	}
-	w.setWrong()
+	env.setWrong()
 	if l := n.running(); l != nil {
-		l.setTroubled()
+		l.setDisturbed()
 	}
 }
 
 // skewed: the clocks of the nodes differ, so that one may see the end of another's
 // lease before it comes.
-func (w *world) skewed() bool {
-	for _, n := range w.nodes {
+func (env *environment) skewed() bool {
+	for _, n := range env.nodes {
 		if n.skew() != 0 {
 			return true
 		}
@@ -219,10 +219,10 @@ func (w *world) skewed() bool {
 }
 
 // powerCut ends every process at once, on one machine.
-func (w *world) powerCut() {
-	for _, n := range w.nodes {
+func (env *environment) powerCut() {
+	for _, n := range env.nodes {
 		if l := n.running(); l != nil {
-			w.fell(l)
+			env.crashAndRestart(l)
 		}
 	}
 }

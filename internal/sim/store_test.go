@@ -16,9 +16,9 @@ import (
 // store is what a node sees of the one store: every call waits at a gate before,
 // and one that makes something durable also after, where its answer may be lost.
 type store struct {
-	w    *world
-	life *life
-	db   backend
+	env     *environment
+	process *process
+	db      backend
 }
 
 var (
@@ -41,20 +41,20 @@ var errInjected = errors.New("the store failed, as the simulation wished")
 func (s store) task(ctx context.Context, about string) string {
 	who := taskOf(ctx)
 	if who == "" {
-		who = s.life.name() + " " + "unnamed"
+		who = s.process.name() + " " + "unnamed"
 	}
 	if about != "" {
-		who += "/" + s.w.nickname(about)
+		who += "/" + s.env.nickname(about)
 	}
 	return who
 }
 
 // reads waits at the gate of a read.
 func (s store) reads(ctx context.Context, what, about string) error {
-	switch s.w.gates.pass(s.task(ctx, about), "read "+what, s.life, false) {
+	switch s.env.gates.pass(s.task(ctx, about), "read "+what, s.process, false) {
 	case failUnavailable:
 		return fmt.Errorf("%w: %w", operation.ErrUnavailable, errInjected)
-	case failAmbiguous, failPlainly:
+	case failAmbiguous, failPlain:
 		return errInjected
 	}
 	return nil
@@ -64,17 +64,17 @@ func (s store) reads(ctx context.Context, what, about string) error {
 // nobody knows whether it took hold.
 func (s store) writes(ctx context.Context, what, about string, do func() error) error {
 	who := s.task(ctx, about)
-	switch s.w.gates.pass(who, "before "+what, s.life, true) {
+	switch s.env.gates.pass(who, "before "+what, s.process, true) {
 	case failUnavailable:
 		return fmt.Errorf("%w: %w", operation.ErrUnavailable, errInjected)
 	case failAmbiguous:
 		return fmt.Errorf("%w: %w", operation.ErrAmbiguous, errInjected)
-	case failPlainly:
+	case failPlain:
 		return errInjected
 	}
 	err := do()
-	switch s.w.gates.pass(who, "after "+what, s.life, true) {
-	case failUnavailable, failAmbiguous, failPlainly:
+	switch s.env.gates.pass(who, "after "+what, s.process, true) {
+	case failUnavailable, failAmbiguous, failPlain:
 		return fmt.Errorf("%w: %w", operation.ErrAmbiguous, errInjected)
 	}
 	return err
@@ -164,17 +164,17 @@ func (s store) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operati
 }
 
 func (s store) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
-	s.w.reserves(d.ID, taskOf(ctx))
-	if s.w.real {
+	s.env.reserves(d.ID, taskOf(ctx))
+	if s.env.realTime {
 		// In fake time the journal has named it before anybody is asked about it.
-		s.w.name(d.ID, d.IdempotencyKey)
+		s.env.name(d.ID, d.IdempotencyKey)
 	}
-	s.w.locks.owns(d.ID, d.OperatorID)
+	s.env.locks.owns(d.ID, d.OperatorID)
 	return writing(s, ctx, "reserve", "", onRows(s, ctx, "reserve", d.OperatorID, "", func() (operation.Operation, error) { return s.db.Reserve(ctx, d) }))
 }
 
 func (s store) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
-	f, err := writing(s, ctx, "settle", st.OperationID, onRows(s, ctx, "settle", s.w.locks.ownerOf(st.OperationID), st.OperationID,
+	f, err := writing(s, ctx, "settle", st.OperationID, onRows(s, ctx, "settle", s.env.locks.ownerOf(st.OperationID), st.OperationID,
 		find(func() (operation.Operation, bool, error) { return s.db.Settle(ctx, st) })))
 	return f.value, f.found, err
 }
@@ -190,7 +190,7 @@ func (s store) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile 
 }
 
 func (s store) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
-	return writing(s, ctx, "extend", id, onRows(s, ctx, "extend", s.w.locks.ownerOf(id), id, func() (bool, error) { return s.db.ExtendLease(ctx, id, epoch, until) }))
+	return writing(s, ctx, "extend", id, onRows(s, ctx, "extend", s.env.locks.ownerOf(id), id, func() (bool, error) { return s.db.ExtendLease(ctx, id, epoch, until) }))
 }
 
 // What following up asks for.
@@ -208,7 +208,7 @@ func (s store) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation
 }
 
 func (s store) Postpone(ctx context.Context, p operation.Postponement) (bool, error) {
-	return writing(s, ctx, "postpone", p.OperationID, onRows(s, ctx, "postpone", s.w.locks.ownerOf(p.OperationID), p.OperationID,
+	return writing(s, ctx, "postpone", p.OperationID, onRows(s, ctx, "postpone", s.env.locks.ownerOf(p.OperationID), p.OperationID,
 		func() (bool, error) { return s.db.Postpone(ctx, p) }))
 }
 

@@ -10,7 +10,7 @@ import (
 // trace is everything that happened in a history, step by step. Its sum tells two
 // histories apart; its lines are kept only for whoever wants to read them.
 type trace struct {
-	w    *world
+	env  *environment
 	keep bool
 
 	mu  sync.Mutex
@@ -27,20 +27,20 @@ func (t *trace) write(line string) {
 	}
 }
 
-func (t *trace) note(s *stop, v verdict) {
+func (t *trace) note(s *waiter, v injection) {
 	node := ""
-	if s.life != nil {
-		node = s.life.name()
+	if s.process != nil {
+		node = s.process.name()
 	}
-	t.write(fmt.Sprintf("%8.3f %-6s %-28s %-20s %s", t.w.elapsed().Seconds(), node, s.who, s.where, [...]string{"", "dies", "unavailable", "ambiguous", "fails"}[v]))
+	t.write(fmt.Sprintf("%8.3f %-6s %-28s %-20s %s", t.env.elapsed().Seconds(), node, s.who, s.where, [...]string{"", "dies", "unavailable", "ambiguous", "fails"}[v]))
 }
 
-func (t *trace) tell(f *flight, a answer) {
+func (t *trace) answer(f *flight, a answer) {
 	detail := a.code
 	if f.kind != "" && a.isResult() {
-		detail += " " + t.w.nickname(text(a.data, "transaction_id")) + " " + text(a.data, "status")
+		detail += " " + t.env.nickname(text(a.data, "transaction_id")) + " " + text(a.data, "status")
 	}
-	t.write(fmt.Sprintf("%8.3f %-6s %-28s => %d %s", t.w.elapsed().Seconds(), f.life.name(), f.task, a.status, detail))
+	t.write(fmt.Sprintf("%8.3f %-6s %-28s => %d %s", t.env.elapsed().Seconds(), f.process.name(), f.task, a.status, detail))
 }
 
 func (t *trace) String() string { return strings.Join(t.lines(""), "\n") }

@@ -14,7 +14,7 @@ import (
 
 // A node that is asked to end answers everybody who is inside, lets nobody else
 // in, and leaves nothing behind but what only review can find out.
-func TestAskedToEndANodeAnswersEverythingUnderWay(t *testing.T) {
+func TestShutdown_AnswersRequestsInProgress(t *testing.T) {
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

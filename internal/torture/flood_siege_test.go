@@ -21,7 +21,7 @@ import (
 // Slow clients, in every way of being slow and from many addresses, keep nobody
 // else from being served, even when there is no place left for anybody new; and
 // each of them is cut off in the end.
-func TestSlowClientsKeepNobodyWaiting(t *testing.T) {
+func TestSlowClients_DelayNoOthers(t *testing.T) {
 	t.Parallel()
 	b := besiege(t)
 	kept := b.honest(true)
@@ -50,7 +50,7 @@ func TestSlowClientsKeepNobodyWaiting(t *testing.T) {
 }
 
 // From one address, only so many connections are open at once.
-func TestAFloodOfConnectionsIsTurnedAway(t *testing.T) {
+func TestConnectionFlood_IsRefused(t *testing.T) {
 	t.Parallel()
 	b := besiege(t)
 	var open []net.Conn
@@ -141,7 +141,7 @@ func turnedAway(t *testing.T, what string, codes map[string]int, failure string,
 
 // A request that somebody has captured is good for nothing: sent by the hundred,
 // it is let in once, and then its sender is not even listened to.
-func TestAStormOfReplaysIsOneRequest(t *testing.T) {
+func TestReplayFlood_IsOneOperation(t *testing.T) {
 	t.Parallel()
 	b := besiege(t)
 	b.admin("whitelist", "add", "--lco", fmt.Sprint(b.operators[0].id), "127.0.1.1")
@@ -171,7 +171,7 @@ func TestAStormOfReplaysIsOneRequest(t *testing.T) {
 
 // Who guesses keys, or signs with a wrong secret, is soon not listened to; others
 // are.
-func TestAStormOfWrongCredentialsIsTurnedAway(t *testing.T) {
+func TestBadCredentialFlood_IsRefused(t *testing.T) {
 	t.Parallel()
 	b := besiege(t)
 	guesser := rand.New(rand.NewPCG(3, 3))

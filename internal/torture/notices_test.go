@@ -65,7 +65,7 @@ func tell(asked string, status int, code, data string, changes []string) telling
 
 // A record that never objected would find every service faultless. Each kind of
 // lie is told here once, and has to be noticed; the truth has to pass.
-func TestTheRecordNoticesEveryLie(t *testing.T) {
+func TestRecord_DetectsContradictions(t *testing.T) {
 	inProgress := post(409, "REQUEST_IN_PROGRESS", "")
 	notFound := tell("GET", 404, "TRANSACTION_NOT_FOUND", "", nil)
 	for _, row := range []struct {
@@ -122,7 +122,7 @@ func TestTheRecordNoticesEveryLie(t *testing.T) {
 }
 
 // An answer that was under way while another came may be the older one.
-func TestAnswersThatOverlapMayComeInAnyOrder(t *testing.T) {
+func TestRecord_OverlappingAnswersInAnyOrder(t *testing.T) {
 	r := newRecord(&world{t: t, store: "sqlite"})
 	o := &order{key: "order-1", endpoint: "renew", mobile: "9800000001", plan: "BASIC-1"}
 	r.add(o)
@@ -134,7 +134,7 @@ func TestAnswersThatOverlapMayComeInAnyOrder(t *testing.T) {
 }
 
 // Every place in the code where a node can die is one where it is made to.
-func TestEveryCrashPointIsDealt(t *testing.T) {
+func TestCampaign_UsesEveryCrashPoint(t *testing.T) {
 	called := regexp.MustCompile(`failpoint\.Hit\("([^"]+)"\)`)
 	found := map[string]bool{}
 	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // Whatever is killed, and wherever it dies: what a client was told stays true, no
 // key is charged twice, every wallet is right to the paisa, and the provider has
 // done what succeeded, once. COAX_TEST_STORE names one store; otherwise it is both.
-func TestNothingIsLostHoweverOftenNodesDie(t *testing.T) {
+func TestKilledNodes_LoseNothing(t *testing.T) {
 	stores := []string{"sqlite", "postgres"}
 	if store := os.Getenv("COAX_TEST_STORE"); store != "" {
 		stores = []string{store}

@@ -20,28 +20,28 @@ type view struct{ state, text string }
 
 // judge lets the model take in what was committed, transaction by transaction, and
 // holds what was heard against what was ever so.
-func (r *record) judge() error {
-	m := r.w.model
-	transactions, err := r.chronicle.transactions(context.Background())
+func (r *record) checkAll() error {
+	m := r.env.model
+	transactions, err := r.pgJournal.transactions(context.Background())
 	if err != nil {
 		return err
 	}
-	m.asked = r.asked
+	m.requests = r.requests
 	was := past{map[string][]view{}, map[int64]map[string]bool{}}
 	for _, rows := range transactions {
 		m.committed(rows)
 		was.add(m)
 	}
-	m.judgeCounters()
+	m.checkCounters()
 	for reference, amount := range r.credited {
 		if got := m.topUps[reference]; got != amount {
 			m.violate("M8", reference, "a top-up of %d paise, sent until it was heard, credited %d", amount, got)
 		}
 	}
-	for _, h := range r.heard {
-		r.judgeAnswer(h, was)
+	for _, h := range r.answers {
+		r.checkAnswer(h, was)
 	}
-	r.judgeOrder(was)
+	r.checkOrder(was)
 	return r.compareRows()
 }
 
@@ -63,7 +63,7 @@ func (p past) add(m *model) {
 
 // judgeCounters: nobody counted past a limit that was in force. That of the moment
 // before or after may have been, for a change of terms locks no counter.
-func (m *model) judgeCounters() {
+func (m *model) checkCounters() {
 	for _, c := range m.counted {
 		had := c.operator.limitsHad
 		if limit := slices.Max(had[max(0, c.limits-2):min(len(had), c.limits+1)]); c.used > limit {
@@ -75,8 +75,8 @@ func (m *model) judgeCounters() {
 var codeOfState = map[string]string{"success": "OK", "failed": "PROVIDER_ERROR", "needs_review": "PENDING_REVIEW", "processing": "REQUEST_IN_PROGRESS"}
 
 // judgeAnswer: what was told was so, at some time.
-func (r *record) judgeAnswer(h heard, was past) {
-	m, f, a := r.w.model, h.f, h.a
+func (r *record) checkAnswer(h recordedAnswer, was past) {
+	m, f, a := r.env.model, h.f, h.a
 	switch {
 	case strings.HasPrefix(a.code, "A8"), strings.HasPrefix(a.code, "no envelope"):
 		m.violate("A8", f.task, "%s %s got an answer that is none: %s", f.method, f.path, a.code)
@@ -85,14 +85,14 @@ func (r *record) judgeAnswer(h heard, was past) {
 	case a.code == "SERVICE_UNAVAILABLE" && f.kind == "" && !h.excused:
 		// A look-up asks no provider: what is held of another operator is no reason.
 		m.violate("S7", f.task, "%s %s was told to come back, and met no fault", f.method, f.path)
-	case a.code == "BAD_REQUEST" && !r.w.left[f.task]:
+	case a.code == "BAD_REQUEST" && !r.env.left[f.task]:
 		m.violate("S7", f.task, "%s %s was told that its connection had ended, and waits for an answer", f.method, f.path)
 	case showsOperation(f, a):
-		r.judgeView(h, was)
+		r.checkView(h, was)
 	case a.code == "INSUFFICIENT_BALANCE":
-		r.judgeBalance(h, text(a.data, "wallet_balance"), was)
+		r.checkBalance(h, text(a.data, "wallet_balance"), was)
 	case a.code == "OK" && strings.HasSuffix(f.path, "/balance"):
-		r.judgeBalance(h, text(a.data, "wallet_balance"), was)
+		r.checkBalance(h, text(a.data, "wallet_balance"), was)
 	case a.code == "DUPLICATE_REQUEST":
 		if twin := m.operations[text(a.data, "previous_transaction_id")]; twin == nil || twin.state != "success" || twin.Operator != f.key.operator {
 			m.violate("I5", f.task, "it was refused as a duplicate of %s, which is none of the operator's that succeeded", text(a.data, "previous_transaction_id"))
@@ -123,8 +123,8 @@ func showsOperation(f *flight, a answer) bool {
 	return f.kind != "" && a.isResult() || a.code == "OK" && strings.HasSuffix(f.path, "/transaction")
 }
 
-func (r *record) judgeView(h heard, was past) {
-	m, id := r.w.model, text(h.a.data, "transaction_id")
+func (r *record) checkView(h recordedAnswer, was past) {
+	m, id := r.env.model, text(h.a.data, "transaction_id")
 	op := m.operations[id]
 	if op == nil || op.Operator != h.f.key.operator || h.f.kind != "" && op.Key != h.f.idem {
 		m.violate("D1", h.f.task, "it was told of %s under the key %s, which is not there", id, h.f.idem)
@@ -157,22 +157,22 @@ func (p past) when(id, code, shown string) (first, last int) {
 	return first, last
 }
 
-func (r *record) judgeBalance(h heard, balance string, was past) {
+func (r *record) checkBalance(h recordedAnswer, balance string, was past) {
 	if !was.balances[h.f.key.operator][balance] {
-		r.w.model.violate("S7", h.f.task, "operator %d was told of a balance of %s, which the wallet never had", h.f.key.operator, balance)
+		r.env.model.violate("S7", h.f.task, "operator %d was told of a balance of %s, which the wallet never had", h.f.key.operator, balance)
 	}
 }
 
 // judgeOrder: who asks after another was told hears nothing older.
-func (r *record) judgeOrder(was past) {
-	of := map[string][]heard{}
-	for _, h := range r.heard {
+func (r *record) checkOrder(was past) {
+	of := map[string][]recordedAnswer{}
+	for _, h := range r.answers {
 		if showsOperation(h.f, h.a) {
 			id := text(h.a.data, "transaction_id")
 			of[id] = append(of[id], h)
 		}
 	}
-	place := func(id string, h heard) (first, last int) {
+	place := func(id string, h recordedAnswer) (first, last int) {
 		code := h.a.code
 		if h.f.kind == "" {
 			code = text(h.a.data, "result_code")
@@ -184,7 +184,7 @@ func (r *record) judgeOrder(was past) {
 			first, _ := place(id, before)
 			for _, after := range all {
 				if _, last := place(id, after); before.ended.Before(after.began) && last >= 0 && first > last {
-					r.w.model.violate("S7", id, "%s was told %s, and %s, which asked later, %s", before.f.task, before.a.view(), after.f.task, after.a.view())
+					r.env.model.violate("S7", id, "%s was told %s, and %s, which asked later, %s", before.f.task, before.a.view(), after.f.task, after.a.view())
 				}
 			}
 		}
@@ -193,8 +193,8 @@ func (r *record) judgeOrder(was past) {
 
 // compareRows: what the journal came to is what is there.
 func (r *record) compareRows() error {
-	m := r.w.model
-	there, err := r.chronicle.texts(`SELECT concat_ws(' ', id, operator_id, idempotency_key, status, epoch, amount_paise, completed_at) FROM operations ORDER BY id`)
+	m := r.env.model
+	there, err := r.pgJournal.texts(`SELECT concat_ws(' ', id, operator_id, idempotency_key, status, epoch, amount_paise, completed_at) FROM operations ORDER BY id`)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *record) compareRows() error {
 	if !slices.Equal(there, known) {
 		m.violate("D1", "operations", "the store has %d that the journal does not account for: %q, where it has %q", len(there), there, known)
 	}
-	there, err = r.chronicle.texts(`
+	there, err = r.pgJournal.texts(`
 		SELECT concat_ws(' ', w.operator_id, w.balance_paise, w.ledger_paise,
 		       (SELECT count(*) FROM wallet_entries e WHERE e.operator_id = w.operator_id), (SELECT count(*) FROM ledger l WHERE l.operator_id = w.operator_id))
 		  FROM wallets w ORDER BY w.operator_id`)

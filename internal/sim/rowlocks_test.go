@@ -26,7 +26,7 @@ const answerWithin = 15 * time.Second
 
 // locks are the rows that other sessions hold.
 type locks struct {
-	w *world
+	env *environment
 
 	mu     sync.Mutex
 	held   []hold
@@ -39,44 +39,44 @@ type hold struct {
 	from, till time.Time
 }
 
-func newLocks(w *world) *locks { return &locks{w: w, owners: map[string]int64{}} }
+func newLocks(env *environment) *locks { return &locks{env: env, owners: map[string]int64{}} }
 
 // draw are the holds of a history: how many, when, whose rows and for how long.
 func (l *locks) draw(start func(do func())) {
-	if !l.w.faults.has(rowsHeld) {
+	if !l.env.faults.has(rowsHeld) {
 		return
 	}
-	c := l.w.chance
+	c := l.env.chance
 	for i := range 1 + c.below(4, rowsHeld, "times") {
 		n := strconv.Itoa(i)
 		start(func() {
-			l.w.sleep(c.between(0, 40*time.Second, rowsHeld, "at", n))
-			l.w.gates.pass("session "+n, "hold rows", nil, false)
-			l.hold("session "+n, int64(1+c.below(operatorsPerWorld, rowsHeld, "whose", n)), c.between(200*time.Millisecond, 6*time.Second, rowsHeld, "for", n))
+			l.env.sleep(c.between(0, 40*time.Second, rowsHeld, "at", n))
+			l.env.gates.pass("session "+n, "hold rows", nil, false)
+			l.hold("session "+n, int64(1+c.below(operatorCount, rowsHeld, "whose", n)), c.between(200*time.Millisecond, 6*time.Second, rowsHeld, "for", n))
 		})
 	}
 }
 
 // hold locks an operator's rows for so long.
 func (l *locks) hold(session string, operator int64, length time.Duration) {
-	if !l.w.faults.on.Load() {
+	if !l.env.faults.on.Load() {
 		return
 	}
-	l.w.sometimes("fault: " + rowsHeld)
-	l.w.trace.write(fmt.Sprintf("%8.3f        %-28s holds the rows of operator %d for %s", l.w.elapsed().Seconds(), session, operator, length))
+	l.env.occurred("fault: " + rowsHeld)
+	l.env.trace.write(fmt.Sprintf("%8.3f        %-28s holds the rows of operator %d for %s", l.env.elapsed().Seconds(), session, operator, length))
 	l.mu.Lock()
 	now := time.Now()
-	l.held = append(l.held, hold{operator, now, now.Add(l.w.paced(length))})
+	l.held = append(l.held, hold{operator, now, now.Add(l.env.paced(length))})
 	l.mu.Unlock()
-	if l.w.real {
-		l.holdReally(operator, length)
+	if l.env.realTime {
+		l.holdOnPostgres(operator, length)
 	}
 }
 
 // holdReally holds the rows on the server: the wallet, the counters, and the
 // operations that are open. It does so for up to a second and a half of the machine's
 // time, which outlasts the lock timeout of statements that operators share.
-func (l *locks) holdReally(operator int64, length time.Duration) {
+func (l *locks) holdOnPostgres(operator int64, length time.Duration) {
 	l.mu.Lock()
 	at := len(l.held) - 1
 	l.held[at].till = time.Now().Add(time.Hour) // until it is let go
@@ -86,9 +86,9 @@ func (l *locks) holdReally(operator int64, length time.Duration) {
 		l.held[at].till = time.Now()
 		l.mu.Unlock()
 	}()
-	tx, err := l.w.witness.(*record).chronicle.eyes.BeginTx(context.Background(), nil)
+	tx, err := l.env.observer.(*record).pgJournal.journalDB.BeginTx(context.Background(), nil)
 	if err != nil {
-		l.w.fail("hold rows: " + err.Error())
+		l.env.fail("hold rows: " + err.Error())
 		return
 	}
 	defer func() { _ = tx.Rollback() }()
@@ -135,7 +135,7 @@ func (l *locks) freeAt(operator int64) (at time.Time) {
 func (l *locks) letGo() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.w.real {
+	if !l.env.realTime {
 		l.held = nil
 	}
 }
@@ -156,15 +156,15 @@ func (l *locks) ownerOf(id string) int64 {
 func onRows[T any](s store, ctx context.Context, what string, operator int64, about string, do func() (T, error)) func() (T, error) {
 	return func() (T, error) {
 		who := s.task(ctx, about)
-		if s.w.real {
+		if s.env.realTime {
 			began := time.Now()
 			got, err := do()
-			if s.w.locks.heldSince(operator, began) {
-				s.w.witness.excuse(who)
+			if s.env.locks.heldSince(operator, began) {
+				s.env.observer.excuse(who)
 				if err != nil {
-					s.w.sometimes("a store call gives up on held rows")
+					s.env.occurred("a store call gives up on held rows")
 				} else {
-					s.w.sometimes("a store call waits for held rows and goes on")
+					s.env.occurred("a store call waits for held rows and goes on")
 				}
 			}
 			return got, err
@@ -183,41 +183,41 @@ func (s store) waitForRows(what string, operator int64, who string) error {
 	deadline := time.Now().Add(lockTimeout)
 	for waited := false; ; waited = true {
 		now := time.Now()
-		free := s.w.locks.freeAt(operator)
+		free := s.env.locks.freeAt(operator)
 		if !free.After(now) {
 			if waited {
-				s.w.sometimes("a store call waits for held rows and goes on")
+				s.env.occurred("a store call waits for held rows and goes on")
 			}
 			return nil
 		}
 		if !deadline.After(now) {
-			s.w.sometimes("a store call gives up on held rows")
-			if s.w.chance.odds(500, rowsHeld, "reported as", who, what) {
+			s.env.occurred("a store call gives up on held rows")
+			if s.env.chance.odds(500, rowsHeld, "reported as", who, what) {
 				return fmt.Errorf("%w: the lock timeout has passed: %w", operation.ErrUnavailable, errInjected)
 			}
 			return fmt.Errorf("the lock timeout has passed: %w", errInjected)
 		}
-		s.w.witness.excuse(who)
+		s.env.observer.excuse(who)
 		wait := min(free.Sub(now), deadline.Sub(now))
 		select {
 		case <-time.After(wait):
-		case <-s.life.ended:
+		case <-s.process.ended:
 		}
-		s.w.gates.pass(who, "rows of "+strconv.FormatInt(operator, 10), s.life, false)
+		s.env.gates.pass(who, "rows of "+strconv.FormatInt(operator, 10), s.process, false)
 	}
 }
 
 // judgeDelay: whatever is held of another operator, a request that met no fault is
 // answered in time.
-func (m *model) judgeDelay(f *flight) {
+func (m *model) checkDelay(f *flight) {
 	if f.key == nil {
 		return
 	}
-	if m.w.locks.another(f.key.operator) {
-		m.w.sometimes("an operator is answered while rows of another are held")
+	if m.env.locks.another(f.key.operator) {
+		m.env.occurred("an operator is answered while rows of another are held")
 	}
-	took := f.life.node.now().Sub(f.at)
-	if took > answerWithin && !f.excused && !f.life.isTroubled() && f.timesMoved == m.w.timesMoved() {
+	took := f.process.node.now().Sub(f.at)
+	if took > answerWithin && !f.excused && !f.process.isDisturbed() && f.timesMoved == m.env.timesMoved() {
 		m.violate("S4", f.task, "%s %s met no fault and was answered after %s", f.method, f.path, took)
 	}
 }

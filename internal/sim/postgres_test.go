@@ -17,18 +17,18 @@ import (
 
 // realPace is how much faster than the machine's the clocks of a history in real
 // time are.
-const realPace = 20
+const postgresPace = 20
 
 // How long a history in real time may take over something, by the machine's clock.
 const (
-	clientsPatience = 3 * time.Minute
-	settlePatience  = 30 * time.Second
-	latePatience    = 15 * time.Second
+	clientsTimeout   = 3 * time.Minute
+	settleTimeout    = 30 * time.Second
+	lateOrderTimeout = 15 * time.Second
 )
 
 // realTemplate makes a database with the product's schema and the simulation's
 // journal, which every history gets a copy of.
-func realTemplate(t *testing.T) string {
+func postgresTemplate(t *testing.T) string {
 	address := pgtest.NewDatabase(t)
 	db, err := postgres.Open(t.Context(), address, postgres.Options{})
 	if err != nil {
@@ -37,12 +37,12 @@ func realTemplate(t *testing.T) string {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eyes, err := postgres.OpenSQL(address)
+	journalDB, err := postgres.OpenSQL(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = eyes.Exec(chronicleSchema())
-	if err := errors.Join(err, eyes.Close()); err != nil {
+	_, err = journalDB.Exec(pgJournalSchema())
+	if err := errors.Join(err, journalDB.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return address
@@ -50,43 +50,43 @@ func realTemplate(t *testing.T) string {
 
 // liveReally runs one history on PostgreSQL: what everybody does and meets follows
 // from the seed as it does in fake time, and only the order is the machine's.
-func liveReally(t *testing.T, seed uint64, plan program, template string) outcome {
+func runOnPostgres(t *testing.T, seed uint64, plan program, template string) outcome {
 	t.Helper()
 	result := outcome{Seed: seed}
 	t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-		w, r, err := openRealWorld(chance(seed), plan, pgtest.CopyDatabase(t, template))
+		env, r, err := openPostgresEnvironment(chance(seed), plan, pgtest.CopyDatabase(t, template))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.playReally(plan)
-		w.stop()
+		env.playOnPostgres(plan)
+		env.stop()
 		r.conclude()
-		if err := errors.Join(w.db.Close(), r.chronicle.eyes.Close()); err != nil {
+		if err := errors.Join(env.db.Close(), r.pgJournal.journalDB.Close()); err != nil {
 			t.Error(err)
 		}
-		result.Operations, result.Happened, result.Violations = len(w.model.operations), w.happened, w.model.violations
-		result.Steps = len(w.trace.all)
-		if w.problem != "" {
-			result.Violations = append(result.Violations, w.problem)
+		result.Operations, result.Happened, result.Violations = len(env.model.operations), env.happened, env.model.violations
+		result.Steps = len(env.trace.all)
+		if env.problem != "" {
+			result.Violations = append(result.Violations, env.problem)
 		}
 		if len(result.Violations) > 0 {
-			result.lines = w.trace.about(result.Violations)
+			result.lines = env.trace.about(result.Violations)
 		}
 	})
 	return result
 }
 
-func openRealWorld(c chance, plan program, address string) (*world, *record, error) {
-	w := newWorld(c, plan, newClock(realPace), true)
-	w.trace.keep = true
-	eyes, err := openChronicle(named(address, "eyes"))
+func openPostgresEnvironment(c chance, plan program, address string) (*environment, *record, error) {
+	env := newEnvironment(c, plan, newClock(postgresPace), true)
+	env.trace.keep = true
+	journalDB, err := openPGJournal(named(address, "eyes"))
 	if err != nil {
 		return nil, nil, err
 	}
-	r := newRecord(w, eyes)
-	w.witness = r
-	w.openStore = func(life string) (backend, func(), error) {
-		db, err := postgres.Open(context.Background(), named(address, life), postgres.Options{Observe: batches{w}})
+	r := newRecord(env, journalDB)
+	env.observer = r
+	env.openStore = func(process string) (backend, func(), error) {
+		db, err := postgres.Open(context.Background(), named(address, process), postgres.Options{Observe: batches{env}})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,15 +96,15 @@ func openRealWorld(c chance, plan program, address string) (*world, *record, err
 	if err != nil {
 		return nil, nil, err
 	}
-	w.db = db
-	if err := w.furnish(); err != nil {
+	env.db = db
+	if err := env.setUpData(); err != nil {
 		return nil, nil, err
 	}
-	if err := w.populate(); err != nil {
+	if err := env.startNodes(); err != nil {
 		return nil, nil, err
 	}
-	w.gates.shut()
-	return w, r, nil
+	env.gates.endSetup()
+	return env, r, nil
 }
 
 // named is an address under which connections bear a name, so that they can be
@@ -123,59 +123,59 @@ func named(address, name string) string {
 }
 
 // batches notes how many admissions share a commit.
-type batches struct{ w *world }
+type batches struct{ env *environment }
 
 func (b batches) Batch(facts int) func() {
 	if facts >= 3 {
-		b.w.sometimes("a batch of three facts or more")
+		b.env.occurred("a batch of three facts or more")
 	}
 	return func() {}
 }
 
 // cutConnections makes the server end every connection of a process, while it does
 // whatever it does.
-func (w *world) cutConnections(l *life) {
-	l.setTroubled()
-	r := w.witness.(*record)
-	w.background.Go(func() {
-		_, err := r.chronicle.eyes.Exec(`
+func (env *environment) cutConnections(l *process) {
+	l.setDisturbed()
+	r := env.observer.(*record)
+	env.background.Go(func() {
+		_, err := r.pgJournal.journalDB.Exec(`
 			SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, l.name())
 		if err != nil {
-			w.fail("cut the connections of " + l.name() + ": " + err.Error())
+			env.fail("cut the connections of " + l.name() + ": " + err.Error())
 		}
 	})
 }
 
 // playReally is play in real time. What was written is judged when all is over.
-func (w *world) playReally(plan program) {
-	over := w.act(plan)
-	if !w.await(over, clientsPatience) {
-		w.fail("liveness: the clients are not done after " + clientsPatience.String())
+func (env *environment) playOnPostgres(plan program) {
+	over := env.act(plan)
+	if !env.await(over, clientsTimeout) {
+		env.fail("liveness: the clients are not done after " + clientsTimeout.String())
 		return
 	}
-	w.mend()
-	r := w.witness.(*record)
-	w.settleOthers(w.await, r.unsettled, settlePatience)
-	if !w.await(func() bool { return len(r.unsettled()) == 0 }, settlePatience) {
-		w.fail(fmt.Sprintf("S4: %s after the last fault these are not settled: %s", settlePatience, strings.Join(r.unsettled(), ", ")))
+	env.stopFaults()
+	r := env.observer.(*record)
+	env.settleOthers(env.await, r.unsettled, settleTimeout)
+	if !env.await(func() bool { return len(r.unsettled()) == 0 }, settleTimeout) {
+		env.fail(fmt.Sprintf("S4: %s after the last fault these are not settled: %s", settleTimeout, strings.Join(r.unsettled(), ", ")))
 		return
 	}
 	// An order that was late may still come, and must be noticed. That it is not
 	// is for reconcile to say.
-	if !w.await(w.provider.idle, latePatience) {
-		w.fail("the provider is not done")
+	if !env.await(env.provider.idle, lateOrderTimeout) {
+		env.fail("the provider is not done")
 	}
-	w.await(func() bool { return len(r.untold()) == 0 }, latePatience)
+	env.await(func() bool { return len(r.unreported()) == 0 }, lateOrderTimeout)
 }
 
 // await looks again and again whether a condition holds.
-func (w *world) await(holds func() bool, patience time.Duration) bool {
-	deadline := time.After(patience)
+func (env *environment) await(holds func() bool, timeout time.Duration) bool {
+	deadline := time.After(timeout)
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for {
 		switch {
-		case w.broken():
+		case env.broken():
 			return true // there is no point in waiting
 		case holds():
 			return true
@@ -197,13 +197,13 @@ func (p *provider) idle() bool {
 
 // unsettled names what has still to come to its end.
 func (r *record) unsettled() []string {
-	open, err := r.chronicle.texts(`
+	open, err := r.pgJournal.texts(`
 		SELECT concat(idempotency_key, ' (', status, ', add-on ', coalesce(addon_status, 'none'), ')') FROM operations
 		 WHERE status IN ('processing', 'needs_review') OR status = 'success' AND addon_status NOT IN ('success', 'closed')`)
 	if err != nil {
-		r.w.fail("look at the store: " + err.Error())
+		r.env.fail("look at the store: " + err.Error())
 	}
-	for _, n := range r.w.nodes {
+	for _, n := range r.env.nodes {
 		if n.running() == nil {
 			open = append(open, n.name+" (down)")
 		}
@@ -212,40 +212,40 @@ func (r *record) unsettled() []string {
 }
 
 // untold are operations that were refunded and carried out, and nobody was told.
-func (r *record) untold() []string {
-	refunded, err := r.chronicle.texts(`
+func (r *record) unreported() []string {
+	refunded, err := r.pgJournal.texts(`
 		SELECT id FROM operations o WHERE status = 'failed'
 		   AND NOT EXISTS (SELECT 1 FROM exceptions e WHERE e.operation_id = o.id AND e.kind IN ('LATE_SUCCESS', 'VOID_UNANSWERED'))`)
 	if err != nil {
-		r.w.fail("look at the store: " + err.Error())
+		r.env.fail("look at the store: " + err.Error())
 	}
-	var untold []string
+	var unreported []string
 	for _, id := range refunded {
-		r.w.provider.set(func() {
-			if o := r.w.provider.orders[id]; o != nil && o.effects > 0 && !o.treacherous {
-				untold = append(untold, id)
+		r.env.provider.set(func() {
+			if o := r.env.provider.orders[id]; o != nil && o.effects > 0 && !o.ignoresVoid {
+				unreported = append(unreported, id)
 			}
 		})
 	}
-	return untold
+	return unreported
 }
 
 // conclude judges a history that is over.
 func (r *record) conclude() {
-	w := r.w
-	if err := r.judge(); err != nil {
-		w.fail("read the journal: " + err.Error())
+	env := r.env
+	if err := r.checkAll(); err != nil {
+		env.fail("read the journal: " + err.Error())
 		return
 	}
-	if w.problem != "" {
+	if env.problem != "" {
 		return // it did not come as far as an end that could be reconciled
 	}
-	w.reconcile()
-	tx, err := r.chronicle.eyes.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+	env.reconcile()
+	tx, err := r.pgJournal.journalDB.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 	if err != nil {
-		w.fail("audit: " + err.Error())
+		env.fail("audit: " + err.Error())
 		return
 	}
 	defer func() { _ = tx.Rollback() }()
-	w.auditAt(audit.Postgres(tx))
+	env.auditAt(audit.Postgres(tx))
 }

@@ -10,7 +10,7 @@ import (
 
 // demand fails a run of histories in which something that they are for never
 // happened: a simulation that only ever sees fair weather proves little.
-func demand(t *testing.T, happened map[string]int) {
+func requireOccurred(t *testing.T, happened map[string]int) {
 	t.Helper()
 	var wanted []string
 	for _, code := range fault.Contract {
@@ -24,10 +24,10 @@ func demand(t *testing.T, happened map[string]int) {
 	for _, list := range []struct {
 		prefix  string
 		weights []weight
-	}{{"turn: ", turns}, {"staff: ", acts}, {"provider order: ", ways}, {"provider status: ", questionWays}} {
-		for _, w := range list.weights {
-			if w.name != "ok" {
-				wanted = append(wanted, list.prefix+w.name)
+	}{{"turn: ", disruptions}, {"staff: ", staffActions}, {"provider order: ", behaviours}, {"provider status: ", queryBehaviours}} {
+		for _, one := range list.weights {
+			if one.name != "ok" {
+				wanted = append(wanted, list.prefix+one.name)
 			}
 		}
 	}

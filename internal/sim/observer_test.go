@@ -3,14 +3,14 @@ package sim
 // witness is told of everything that clients and staff do and hear, and what it
 // knows of the store. In fake time that is the model, which judges each step as
 // it is made; in real time it is a record, which is judged when all is over.
-type witness interface {
+type observer interface {
 	// begin and answered stand around a request at its node.
 	begin(*flight)
 	answered(*flight, answer)
 	// excuse: a fault met the request that a task belongs to.
 	excuse(task string)
 	// died: a process is no more.
-	died(*life)
+	died(*process)
 	// toppedUp: staff were told that a wallet was credited.
 	toppedUp(operator int64, reference string, amount int64)
 	// operationOf is the id of the operation that has a key; empty if none has.
@@ -20,7 +20,7 @@ type witness interface {
 	inReview() string
 }
 
-var _ witness = (*model)(nil)
+var _ observer = (*model)(nil)
 
 func (m *model) toppedUp(operator int64, reference string, amount int64) {
 	if got := m.topUps[keyOf(operator, reference)]; got != amount {

@@ -14,8 +14,8 @@ import (
 // chronicle is the journal of a history on PostgreSQL: triggers write down every
 // row that a transaction adds, changes or takes away, and the lines vanish with
 // the transaction if it is undone. It is read when all is over.
-type chronicle struct {
-	eyes *sql.DB
+type pgJournal struct {
+	journalDB *sql.DB
 }
 
 // tables are those that are watched, in the order in which the model learns of
@@ -27,7 +27,7 @@ var tables = []string{
 
 // chronicleSchema is what the template of every history's database has beside the
 // product's own schema.
-func chronicleSchema() string {
+func pgJournalSchema() string {
 	var b strings.Builder
 	b.WriteString(`
 		CREATE TABLE sim_journal (n BIGSERIAL PRIMARY KEY, tx BIGINT NOT NULL, tab TEXT NOT NULL, act TEXT NOT NULL, body TEXT NOT NULL);
@@ -43,20 +43,20 @@ func chronicleSchema() string {
 	return b.String()
 }
 
-func openChronicle(address string) (*chronicle, error) {
-	eyes, err := postgres.OpenSQL(address)
+func openPGJournal(address string) (*pgJournal, error) {
+	journalDB, err := postgres.OpenSQL(address)
 	if err != nil {
 		return nil, err
 	}
-	return &chronicle{eyes}, nil
+	return &pgJournal{journalDB}, nil
 }
 
 // transactions are all that were committed, in an order in which they could have
 // been made one after the other: whoever changes a row that another transaction
 // changed writes its line only when that one has been committed, so that its last
 // line comes after all lines of the other.
-func (c *chronicle) transactions(ctx context.Context) ([][]row, error) {
-	lines, err := c.eyes.QueryContext(ctx, `SELECT n, tx, tab, act, body FROM sim_journal ORDER BY n`)
+func (c *pgJournal) transactions(ctx context.Context) ([][]row, error) {
+	lines, err := c.journalDB.QueryContext(ctx, `SELECT n, tx, tab, act, body FROM sim_journal ORDER BY n`)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,8 @@ func folded(rows []row) (kept []row) {
 }
 
 // texts are the rows of a query of one column.
-func (c *chronicle) texts(query string, args ...any) ([]string, error) {
-	rows, err := c.eyes.Query(query, args...)
+func (c *pgJournal) texts(query string, args ...any) ([]string, error) {
+	rows, err := c.journalDB.Query(query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,9 @@ import (
 
 // begin registers a request as its handler starts.
 func (m *model) begin(f *flight) {
-	f.at = f.life.node.now()
-	f.lawful = map[string]bool{}
-	f.timesMoved = m.w.timesMoved()
+	f.at = f.process.node.now()
+	f.allowed = map[string]bool{}
+	f.timesMoved = m.env.timesMoved()
 	if f.key != nil {
 		f.replayable = m.nonces[f.nonceKey()] != ""
 		for other := range m.flights {
@@ -22,7 +22,7 @@ func (m *model) begin(f *flight) {
 			}
 		}
 		if f.kind != "" && f.idem != "" {
-			m.asked[keyOf(f.key.operator, f.idem)] = append(m.asked[keyOf(f.key.operator, f.idem)], f)
+			m.requests[keyOf(f.key.operator, f.idem)] = append(m.requests[keyOf(f.key.operator, f.idem)], f)
 		}
 		minute := keyOf(f.key.operator, fmt.Sprint(f.at.Unix()/60))
 		m.limits[minute] = max(m.limits[minute], m.operators[f.key.operator].Limit)
@@ -30,21 +30,21 @@ func (m *model) begin(f *flight) {
 	m.flights[f] = true
 	m.consider(f, f.at)
 	if f.key != nil && !f.replayable {
-		m.w.capture(f)
+		m.env.capture(f)
 	}
 }
 
 // look takes in what is true as a task of a request goes through a gate: with the
 // time as it came there, and as it is now.
-func (m *model) look(s *stop) {
-	if s.life == nil {
+func (m *model) look(s *waiter) {
+	if s.process == nil {
 		return
 	}
 	task, _, _ := strings.Cut(s.who, "/")
 	for f := range m.flights {
 		if f.task == task {
-			m.consider(f, s.life.node.now())
-			m.consider(f, s.life.node.now().Add(-time.Since(s.since)))
+			m.consider(f, s.process.node.now())
+			m.consider(f, s.process.node.now().Add(-time.Since(s.since)))
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (m *model) consider(f *flight, now time.Time) {
 	for i := 0; i < len(checks) && i <= f.stage; i++ {
 		refusals, passes := checks[i](m, f, now.UnixMilli())
 		for _, would := range refusals {
-			f.lawful[would] = true
+			f.allowed[would] = true
 		}
 		if passes && i == f.stage {
 			f.stage++
@@ -81,9 +81,9 @@ func (m *model) excuse(task string) {
 }
 
 // died: the requests of a process that is no more are answered by nobody.
-func (m *model) died(l *life) {
+func (m *model) died(l *process) {
 	for f := range m.flights {
-		if f.life == l {
+		if f.process == l {
 			delete(m.flights, f)
 		}
 	}
@@ -91,16 +91,16 @@ func (m *model) died(l *life) {
 
 // answered holds an answer against everything that would have been true.
 func (m *model) answered(f *flight, a answer) {
-	now := f.life.node.now()
+	now := f.process.node.now()
 	m.consider(f, now)
 	delete(m.flights, f)
-	m.w.sometimes("code " + a.code)
+	m.env.occurred("code " + a.code)
 	said := a.normal(f)
-	m.w.trace.tell(f, a)
-	if !f.lawful[said] && !m.excusable(f, a) {
-		m.violate("S7", f.task, "%s %s was told\n      %s\n    where only these were true:\n      %s", f.method, f.path, said, strings.Join(keys(f.lawful), "\n      "))
+	m.env.trace.answer(f, a)
+	if !f.allowed[said] && !m.excusable(f, a) {
+		m.violate("S7", f.task, "%s %s was told\n      %s\n    where only these were true:\n      %s", f.method, f.path, said, strings.Join(keys(f.allowed), "\n      "))
 	}
-	m.judgeDelay(f)
+	m.checkDelay(f)
 	m.checkAdmission(f, a)
 	if f.kind != "" && a.isResult() {
 		m.checkResult(f, a)
@@ -110,16 +110,16 @@ func (m *model) answered(f *flight, a answer) {
 // excusable answers tell a client to come back, and are for when something of
 // ours, or the provider as a whole, was out of order.
 func (m *model) excusable(f *flight, a answer) bool {
-	troubled := f.excused || f.life.isTroubled() || f.timesMoved != m.w.timesMoved()
+	disturbed := f.excused || f.process.isDisturbed() || f.timesMoved != m.env.timesMoved()
 	switch a.code {
 	case "SERVICE_UNAVAILABLE":
-		return troubled || f.kind != "" && m.w.provider.doubtful()
+		return disturbed || f.kind != "" && m.env.provider.recentlyFailed()
 	case "INTERNAL_ERROR", "REQUEST_IN_PROGRESS", "BAD_REQUEST":
-		return troubled
+		return disturbed
 	case "PLANS_UNAVAILABLE":
-		return m.stale(f.life.node.now().UnixMilli()) || troubled && f.timesMoved != m.w.timesMoved()
+		return m.stale(f.process.node.now().UnixMilli()) || disturbed && f.timesMoved != m.env.timesMoved()
 	}
-	return f.timesMoved != m.w.timesMoved() && clockCodes[a.code] || f.life.isTroubled() && a.code == "TOO_MANY_FAILED_ATTEMPTS"
+	return f.timesMoved != m.env.timesMoved() && clockCodes[a.code] || f.process.isDisturbed() && a.code == "TOO_MANY_FAILED_ATTEMPTS"
 }
 
 // clockCodes depend on what time it is; while clocks are moved under a request

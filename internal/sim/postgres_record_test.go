@@ -9,20 +9,20 @@ import (
 
 // record is what clients and staff did and heard in a history in real time.
 type record struct {
-	w         *world
-	chronicle *chronicle
+	env       *environment
+	pgJournal *pgJournal
 
 	mu       sync.Mutex
-	asked    map[string][]*flight // operator and key: every request that named them
+	requests map[string][]*flight // operator and key: every request that named them
 	nonces   map[string]bool
 	began    map[*flight]time.Time
 	excused  map[string]bool // tasks that met a fault
-	heard    []heard
+	answers  []recordedAnswer
 	credited map[string]int64 // operator and reference: what staff were told
 }
 
-// heard is an answer, and between which moments of the machine it was made.
-type heard struct {
+// recordedAnswer is an answer, and between which moments of the machine it was made.
+type recordedAnswer struct {
 	f            *flight
 	a            answer
 	began, ended time.Time
@@ -30,17 +30,17 @@ type heard struct {
 	excused bool
 }
 
-func newRecord(w *world, c *chronicle) *record {
+func newRecord(env *environment, c *pgJournal) *record {
 	return &record{
-		w: w, chronicle: c, asked: map[string][]*flight{}, nonces: map[string]bool{}, began: map[*flight]time.Time{},
+		env: env, pgJournal: c, requests: map[string][]*flight{}, nonces: map[string]bool{}, began: map[*flight]time.Time{},
 		excused: map[string]bool{}, credited: map[string]int64{},
 	}
 }
 
-var _ witness = (*record)(nil)
+var _ observer = (*record)(nil)
 
 func (r *record) begin(f *flight) {
-	f.at, f.timesMoved = f.life.node.now(), r.w.timesMoved()
+	f.at, f.timesMoved = f.process.node.now(), r.env.timesMoved()
 	r.mu.Lock()
 	r.began[f] = time.Now()
 	fresh := false
@@ -49,26 +49,26 @@ func (r *record) begin(f *flight) {
 		r.nonces[f.nonceKey()] = true
 		if f.kind != "" && f.idem != "" {
 			key := keyOf(f.key.operator, f.idem)
-			r.asked[key] = append(r.asked[key], f)
+			r.requests[key] = append(r.requests[key], f)
 		}
 	}
 	r.mu.Unlock()
-	r.w.trace.write(fmt.Sprintf("%8.3f %-6s %-28s carries %s, made at %s", r.w.elapsed().Seconds(), f.life.name(), f.task, f.headers["X-Nonce"], f.at))
+	r.env.trace.write(fmt.Sprintf("%8.3f %-6s %-28s carries %s, made at %s", r.env.elapsed().Seconds(), f.process.name(), f.task, f.headers["X-Nonce"], f.at))
 	if fresh {
-		r.w.capture(f)
+		r.env.capture(f)
 	}
 }
 
 func (r *record) answered(f *flight, a answer) {
-	troubled := f.life.isTroubled() || f.timesMoved != r.w.timesMoved()
-	r.w.sometimes("code " + a.code)
-	r.w.trace.tell(f, a)
-	if f.key != nil && r.w.locks.another(f.key.operator) {
-		r.w.sometimes("an operator is answered while rows of another are held")
+	disturbed := f.process.isDisturbed() || f.timesMoved != r.env.timesMoved()
+	r.env.occurred("code " + a.code)
+	r.env.trace.answer(f, a)
+	if f.key != nil && r.env.locks.another(f.key.operator) {
+		r.env.occurred("an operator is answered while rows of another are held")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heard = append(r.heard, heard{f, a, r.began[f], time.Now(), troubled || r.excused[f.task]})
+	r.answers = append(r.answers, recordedAnswer{f, a, r.began[f], time.Now(), disturbed || r.excused[f.task]})
 }
 
 func (r *record) excuse(task string) {
@@ -78,7 +78,7 @@ func (r *record) excuse(task string) {
 	r.excused[task] = true
 }
 
-func (r *record) died(*life) {}
+func (r *record) died(*process) {}
 
 func (r *record) toppedUp(operator int64, reference string, amount int64) {
 	r.mu.Lock()
@@ -95,9 +95,9 @@ func (r *record) inReview() string {
 }
 
 func (r *record) one(query string, args ...any) string {
-	found, err := r.chronicle.texts(query, args...)
+	found, err := r.pgJournal.texts(query, args...)
 	if err != nil {
-		r.w.fail("look at the store: " + err.Error())
+		r.env.fail("look at the store: " + err.Error())
 	}
 	if len(found) == 0 {
 		return ""

@@ -8,10 +8,10 @@ import (
 // How nodes come and go, and what others see of them.
 
 // populate starts the nodes.
-func (w *world) populate() error {
-	for i := range 1 + w.chance.below(3, "nodes") {
-		n := &node{w: w, name: fmt.Sprint("n", i+1)}
-		w.nodes = append(w.nodes, n)
+func (env *environment) startNodes() error {
+	for i := range 1 + env.chance.below(3, "nodes") {
+		n := &node{env: env, name: fmt.Sprint("n", i+1)}
+		env.nodes = append(env.nodes, n)
 		if err := n.start(); err != nil {
 			return err
 		}
@@ -20,23 +20,23 @@ func (w *world) populate() error {
 }
 
 // startAgain starts a node that was down.
-func (w *world) startAgain(n *node) {
+func (env *environment) restart(n *node) {
 	if err := n.start(); err != nil {
-		w.fail(fmt.Sprintf("%s could not be started again: %v", n.name, err))
+		env.fail(fmt.Sprintf("%s could not be started again: %v", n.name, err))
 	}
 }
 
 // born: a process runs.
-func (w *world) born(l *life) {
-	w.mu.Lock()
-	w.lives[l.name()] = l
-	w.mu.Unlock()
+func (env *environment) started(l *process) {
+	env.mu.Lock()
+	env.processes[l.name()] = l
+	env.mu.Unlock()
 	l.node.mu.Lock()
-	l.node.life = l
+	l.node.process = l
 	l.node.mu.Unlock()
-	w.gates.mu.Lock()
-	closed := w.gates.closed
-	w.gates.mu.Unlock()
+	env.gates.mu.Lock()
+	closed := env.gates.closed
+	env.gates.mu.Unlock()
 	if closed {
 		l.crash() // it came too late for the end of everything
 	}
@@ -58,40 +58,40 @@ func (n *node) setOffset(offset time.Duration) bool {
 }
 
 // running is the present process; nil between two.
-func (n *node) running() *life {
+func (n *node) running() *process {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.life
+	return n.process
 }
 
-func (l *life) isDead() bool {
+func (l *process) isDead() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dead
 }
 
-func (l *life) isTroubled() bool {
+func (l *process) isDisturbed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.troubled
+	return l.disturbed
 }
 
-func (l *life) setTroubled() {
+func (l *process) setDisturbed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.troubled = true
+	l.disturbed = true
 }
 
 // asleep is until when it sleeps.
-func (l *life) asleep() time.Time {
+func (l *process) pausedUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.asleepUntil
+	return l.pauseEnd
 }
 
 // sleepOut waits until it is awake or dead.
-func (l *life) sleepOut() {
-	if wait := time.Until(l.asleep()); wait > 0 {
+func (l *process) waitWhilePaused() {
+	if wait := time.Until(l.pausedUntil()); wait > 0 {
 		select {
 		case <-time.After(wait):
 		case <-l.ended:
@@ -99,8 +99,8 @@ func (l *life) sleepOut() {
 	}
 }
 
-func (l *life) sleepUntil(at time.Time) {
+func (l *process) pauseUntil(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asleepUntil = at
+	l.pauseEnd = at
 }
