@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Which answers would be true. A request is in flight for a while, and whatever
-// holds at some moment of it may be what it is told; what held at none may not.
+// Which answers are allowed: an answer must have been true at some moment between the
+// request's start and its end.
 
 // begin registers a request as its handler starts.
 func (m *model) begin(f *flight) {
@@ -34,8 +34,8 @@ func (m *model) begin(f *flight) {
 	}
 }
 
-// look takes in what is true as a task of a request goes through a gate: with the
-// time as it came there, and as it is now.
+// look updates the allowed answers of a request as one of its tasks passes a gate: with
+// the time at which it arrived there, and with the present time.
 func (m *model) look(s *waiter) {
 	if s.process == nil {
 		return
@@ -49,9 +49,9 @@ func (m *model) look(s *waiter) {
 	}
 }
 
-// consider adds what a request may be told if it is judged now. Its checks are
-// made one after the other, each at a moment of its own: a check counts from the
-// moment on at which those before it could have been passed.
+// consider adds the answers that a request may get if it is checked now. The checks
+// run one after the other, each at its own moment: a check counts as soon as those
+// before it could have been passed.
 func (m *model) consider(f *flight, now time.Time) {
 	for i := 0; i < len(checks) && i <= f.stage; i++ {
 		refusals, passes := checks[i](m, f, now.UnixMilli())
@@ -64,7 +64,7 @@ func (m *model) consider(f *flight, now time.Time) {
 	}
 }
 
-// excuse: a fault met a request, so that it may be told to come back.
+// excuse notes that a task met a fault, so that its request may get a 5xx.
 func (m *model) excuse(task string) {
 	m.faulted[task] = true
 	task, _, _ = strings.Cut(task, "/")
@@ -80,7 +80,7 @@ func (m *model) excuse(task string) {
 	}
 }
 
-// died: the requests of a process that is no more are answered by nobody.
+// died drops the requests of a process that has ended.
 func (m *model) died(l *process) {
 	for f := range m.flights {
 		if f.process == l {
@@ -89,7 +89,7 @@ func (m *model) died(l *process) {
 	}
 }
 
-// answered holds an answer against everything that would have been true.
+// answered checks an answer against the allowed ones.
 func (m *model) answered(f *flight, a answer) {
 	now := f.process.node.now()
 	m.consider(f, now)
@@ -107,8 +107,8 @@ func (m *model) answered(f *flight, a answer) {
 	}
 }
 
-// excusable answers tell a client to come back, and are for when something of
-// ours, or the provider as a whole, was out of order.
+// excusable reports whether an answer that asks the client to retry is justified by a
+// fault of the node, its store, the clocks or the provider.
 func (m *model) excusable(f *flight, a answer) bool {
 	disturbed := f.excused || f.process.isDisturbed() || f.timesMoved != m.env.timesMoved()
 	switch a.code {
@@ -122,15 +122,15 @@ func (m *model) excusable(f *flight, a answer) bool {
 	return f.timesMoved != m.env.timesMoved() && clockCodes[a.code] || f.process.isDisturbed() && a.code == "TOO_MANY_FAILED_ATTEMPTS"
 }
 
-// clockCodes depend on what time it is; while clocks are moved under a request
-// they may go either way.
+// clockCodes are codes that depend on the time; if clocks are moved during a request,
+// they are allowed.
 var clockCodes = map[string]bool{"TIMESTAMP_EXPIRED": true, "RATE_LIMITED": true, "DUPLICATE_REQUEST": true, "PLAN_ALREADY_ACTIVE": true}
 
 // checkAdmission: a nonce lets one request in, and a minute no more than its
 // limit.
 func (m *model) checkAdmission(f *flight, a answer) {
 	if f.key == nil || a.limit == "" {
-		return // it did not get as far as being counted
+		return // refused before it was counted
 	}
 	if by := m.nonces[f.nonceKey()]; by != a.request && !m.outlived(f.nonceKey(), f) {
 		m.violate("A1", f.task, "the nonce %s let in request %s, and was used by %q", f.headers["X-Nonce"], a.request, by)
@@ -145,12 +145,12 @@ func (m *model) checkAdmission(f *flight, a answer) {
 	}
 }
 
-// checkResult: one answer of an operation is its own, all others are replays, and
-// only the first may hold a password.
+// checkResult: one answer of an operation is the original, all others are replays, and
+// only the original may contain a password.
 func (m *model) checkResult(f *flight, a answer) {
 	op := m.byKey[keyOf(f.key.operator, f.idem)]
 	if op == nil {
-		return // said to be unlawful already
+		return // already reported as not allowed
 	}
 	own := op.flight == f
 	if a.replayed == own {

@@ -11,7 +11,8 @@ import (
 // makes a failing history small.
 type chance uint64
 
-// of is the number that belongs to what is decided.
+// of hashes the seed and the decision's labels to a number. Renaming a label changes
+// every history that uses it, and with it the seeds in regressions_test.go.
 func (c chance) of(what ...string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset) ^ uint64(c)*0x9E3779B97F4A7C15
@@ -29,7 +30,7 @@ func (c chance) of(what ...string) uint64 {
 
 func (c chance) below(n int, what ...string) int { return int(c.of(what...) % uint64(n)) }
 
-// odds is true so many times in a thousand.
+// odds is true perMille times in a thousand.
 func (c chance) odds(perMille int, what ...string) bool { return c.below(1000, what...) < perMille }
 
 func (c chance) between(least, most time.Duration, what ...string) time.Duration {
@@ -58,7 +59,7 @@ type weight struct {
 	weight int
 }
 
-// keys returns a map's keys in order, for whoever must not depend on the map's.
+// keys returns a map's keys, sorted.
 func keys[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {

@@ -10,8 +10,8 @@ import (
 
 // The contract's checks, one by one, as the model reads them.
 
-// check is one of the contract's checks: what it would answer at a moment, and
-// whether a request can get past it then.
+// check is one of the contract's checks: which refusals it allows at a moment, and
+// whether a request can pass it then.
 type check func(m *model, f *flight, now int64) (refusals []string, passes bool)
 
 // checks are all of them, in the contract's order.
@@ -72,7 +72,7 @@ func checkNonce(m *model, f *flight, _ int64) ([]string, bool) {
 		return refuse("REPLAY_DETECTED")
 	}
 	if f.shared {
-		return one("REPLAY_DETECTED"), true // or its twin is
+		return one("REPLAY_DETECTED"), true // or the other request with the nonce is
 	}
 	return pass()
 }
@@ -97,7 +97,7 @@ func checkAccount(m *model, f *flight, _ int64) ([]string, bool) {
 func checkRate(m *model, f *flight, _ int64) ([]string, bool) {
 	o := m.operators[f.key.operator]
 	if m.used[keyOf(o.ID, fmt.Sprint(f.at.Unix()/60))] >= o.Limit {
-		// The last one in is counted itself, and not refused.
+		// The last admitted request is itself counted, and not refused.
 		return one("RATE_LIMITED"), m.nonces[f.nonceKey()] != ""
 	}
 	return pass()
@@ -124,8 +124,8 @@ func checkForm(m *model, f *flight, now int64) ([]string, bool) {
 
 func one(answer string) []string { return []string{answer} }
 
-// throttled: the address has failed to authenticate too often at this process in
-// the last minute. Where clocks were moved since, a minute is hard to tell.
+// throttled reports whether the address has failed to authenticate too often at this
+// process in the last minute. It is not sure if clocks were moved since.
 func (m *model) throttled(f *flight) (throttled, sure bool) {
 	recent, uncertain := 0, 0
 	for _, failed := range f.process.failuresOf(f.address) {
@@ -143,8 +143,7 @@ var permissionOf = map[string]string{
 	"/api/v1/plans": "Get Plans", "/api/v1/subscription": "Check Subscription", "/api/v1/transaction": "Check Transaction",
 }
 
-// stale: prices were verified too long ago; whether that can be made up for at
-// once depends on the provider.
+// stale reports whether prices were verified too long ago.
 func (m *model) stale(now int64) bool { return now-m.verifiedAt > catalogueMaxAge.Milliseconds() }
 
 func (m *model) sells(p *mPlan) bool {
@@ -174,7 +173,7 @@ func checkPlan(m *model, f *flight, now int64) (refusals []string, passes bool) 
 		return refuse("VALIDATION_ERROR")
 	}
 	if m.stale(now) {
-		// Whether that can be made up for on the spot depends on the provider.
+		// If the provider answers now, the comparison is repeated and the plan is sold.
 		refusals = one("PLANS_UNAVAILABLE")
 	}
 	plan := m.plans[f.fields["plan_id"]]
@@ -187,11 +186,11 @@ func checkPlan(m *model, f *flight, now int64) (refusals []string, passes bool) 
 	return refusals, true
 }
 
-// checkCustomer is the business rules and the balance, on facts of one moment and
-// any price that held.
+// checkCustomer checks the business rules and the balance, on a snapshot of one moment
+// and with any price that was in force.
 func checkCustomer(m *model, f *flight, now int64) (refusals []string, passes bool) {
 	if op := m.byKey[keyOf(f.key.operator, f.idem)]; op != nil && op.flight == f {
-		return nil, false // its own doing is no reason to refuse it
+		return nil, false // its own reservation is no reason to refuse it
 	}
 	o := m.operators[f.key.operator]
 	if refusal := m.refuseCustomer(f, m.customerOf(f, o), f.fields["plan_id"], now); refusal != "" {
@@ -202,7 +201,7 @@ func checkCustomer(m *model, f *flight, now int64) (refusals []string, passes bo
 			refusals = append(refusals, fmt.Sprintf("INSUFFICIENT_BALANCE %s of %s, %s short", rupees(o.balance), rupees(price), rupees(price-o.balance)))
 		}
 	}
-	return refusals, false // else it goes ahead, and what it comes to is predicted then
+	return refusals, false // if it is not refused, its result is predicted after the reservation
 }
 
 func (m *model) customerOf(f *flight, o *mOperator) *mSubscriber {
@@ -281,8 +280,8 @@ func (m *model) expectRead(f *flight, o *mOperator, now int64) []string {
 	return m.viewsOf(s, f.at.UnixMilli())
 }
 
-// viewsOf is a subscriber as a look-up shows one. The plan is the one of the cycle
-// that began last; before the first, of the activation that is under way.
+// viewsOf returns a subscriber as GET /subscription shows it. The plan is that of the
+// cycle that began last; before the first cycle, that of the open activation.
 func (m *model) viewsOf(s *mSubscriber, now int64) []string {
 	status, expiry, days := "pending", "null", int64(0)
 	plan, began := "", int64(-1)

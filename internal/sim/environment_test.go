@@ -26,8 +26,8 @@ var vault = func() *access.Vault {
 	return v
 }()
 
-// world is one history: a store, nodes, a provider, clients, staff, and the
-// model that watches them.
+// environment is everything that one history runs in: a store, nodes, a provider,
+// clients, staff, and the model that checks them.
 type environment struct {
 	*clock
 	realTime bool // on PostgreSQL, in real time
@@ -45,11 +45,11 @@ type environment struct {
 	trace    *trace
 	nodes    []*node
 	service  *admin.Service
-	// openStore opens the store for a process, and says how to close it.
+	// openStore opens the store for a process and returns how to close it.
 	openStore func(process string) (db backend, closeStore func(), err error)
 
 	background sync.WaitGroup
-	woken      chan struct{} // holds one: something happened that is no gate
+	woken      chan struct{} // buffered, 1: wakes the scheduler without a gate
 
 	// Only the scheduler touches these, and the writer while it runs alone.
 	writing map[string]bool
@@ -58,7 +58,7 @@ type environment struct {
 
 	mu        sync.Mutex
 	keys      []*apiKey
-	captured  []*flight // requests that were sent, for whoever sends one again
+	captured  []*flight // requests that were sent, for replays of their bytes
 	nicknames map[string]string
 	reservers map[string]string
 	processes map[string]*process
@@ -73,7 +73,7 @@ type apiKey struct {
 	key, secret  string
 }
 
-// ring is every key that was ever issued, in order.
+// allKeys returns every key that was ever issued, in order.
 func (env *environment) allKeys() []*apiKey {
 	env.mu.Lock()
 	defer env.mu.Unlock()
@@ -86,14 +86,15 @@ func (env *environment) addKey(k *apiKey) {
 	env.keys = append(env.keys, k)
 }
 
-// capture keeps a request for whoever sends the same bytes again.
+// capture stores a request so that its bytes can be sent again.
 func (env *environment) capture(f *flight) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.captured = append(env.captured, f)
 }
 
-// lately is the request that was captured so many ago; nil if there is none.
+// capturedAgo returns the request captured the given number of requests ago; nil if
+// there is none.
 func (env *environment) capturedAgo(ago int) *flight {
 	env.mu.Lock()
 	defer env.mu.Unlock()
@@ -103,14 +104,14 @@ func (env *environment) capturedAgo(ago int) *flight {
 	return env.captured[max(0, len(env.captured)-1-ago)]
 }
 
-// sometimes notes that something worth having seen has happened.
+// occurred counts an event; requireOccurred checks that all of them were seen.
 func (env *environment) occurred(what string) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.happened[what]++
 }
 
-// leave: a client hung up.
+// hungUp notes that a task's client hung up.
 func (env *environment) hungUp(task string) {
 	env.occurred("a client hangs up")
 	env.mu.Lock()
@@ -118,8 +119,8 @@ func (env *environment) hungUp(task string) {
 	env.left[task] = true
 }
 
-// name gives an operation the name of its key, which does not change from run to
-// run.
+// name gives an operation the name of its idempotency key, which, unlike its id, is
+// the same in every run.
 func (env *environment) name(id, key string) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
@@ -147,8 +148,8 @@ func (env *environment) reserves(id, task string) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.reservers[id] = task
-	// Before the operation is there, the provider may be asked about it only by
-	// mistake; its name is needed all the same.
+	// The provider is called before the operation exists only by mistake; even then
+	// a name is needed.
 	if _, known := env.nicknames[id]; !known {
 		env.nicknames[id] = "draft of " + task
 	}
@@ -172,7 +173,7 @@ func (env *environment) broken() bool {
 	return len(env.model.violations) > 0 || env.problem != ""
 }
 
-// stir wakes the scheduler though nobody came to a gate.
+// wake wakes the scheduler though no goroutine came to a gate.
 func (env *environment) wake() {
 	select {
 	case env.woken <- struct{}{}:
@@ -182,18 +183,19 @@ func (env *environment) wake() {
 
 // Batch makes the writer wait at a gate of its own before each commit, so that
 // callers can gather behind it.
-func (env *environment) Batch(facts int) func() {
+func (env *environment) Batch(writes int) func() {
 	env.mu.Lock()
-	env.batch = facts
+	env.batch = writes
 	env.mu.Unlock()
-	if facts >= 3 {
-		env.occurred("a batch of three facts or more")
+	if writes >= 3 {
+		env.occurred("a batch of three writes or more")
 	}
 	env.gates.pass("writer", "commit", nil, false)
 	return func() {}
 }
 
-// commit stands around every COMMIT.
+// commit runs in place of every COMMIT and may make it fail, before or after it took
+// effect.
 func (env *environment) commit(commit func() error) error {
 	fault := env.faults.commit()
 	env.commits++
@@ -209,8 +211,8 @@ func (env *environment) commit(commit func() error) error {
 	return commit()
 }
 
-// template is a store with the product's schema and the simulation's journal,
-// made once a process.
+// template is a store with the product's schema and the simulation's journal, made
+// once per process.
 var template = sync.OnceValues(func() ([]byte, error) {
 	folder, err := os.MkdirTemp(memoryDir(), "coax-sim-template-")
 	if err != nil {
@@ -231,8 +233,8 @@ var template = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// memory is a folder in memory, where there is one: a process that dies needs no
-// disk to survive it, and the simulation kills no machine.
+// memoryDir is a folder in memory, if there is one. Simulated processes crash, the
+// machine does not, so no disk is needed.
 func memoryDir() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -240,8 +242,8 @@ func memoryDir() string {
 	return os.TempDir()
 }
 
-// openWorld makes a history's world, whole and well, with its doors open: what is
-// set up passes no gate.
+// openEnvironment makes the environment of a history in fake time. During setup,
+// gates let everything pass.
 func openEnvironment(c chance, plan program) (*environment, error) {
 	text, err := template()
 	if err != nil {
@@ -277,7 +279,7 @@ func openEnvironment(c chance, plan program) (*environment, error) {
 	return env, nil
 }
 
-// newWorld is a world without a store, its doors open.
+// newEnvironment makes an environment without a store, with open gates.
 func newEnvironment(c chance, plan program, clock *clock, realTime bool) *environment {
 	env := &environment{
 		clock: clock, realTime: realTime, chance: c, processes: map[string]*process{}, woken: make(chan struct{}, 1), writing: map[string]bool{},
@@ -291,7 +293,7 @@ func newEnvironment(c chance, plan program, clock *clock, realTime bool) *enviro
 	return env
 }
 
-// fail ends a history that cannot be judged any further.
+// fail ends a history that cannot be checked any further.
 func (env *environment) fail(problem string) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
@@ -300,7 +302,7 @@ func (env *environment) fail(problem string) {
 	}
 }
 
-// close ends the world and removes it.
+// close stops everything and removes the store.
 func (env *environment) close() {
 	env.stop()
 	env.journal.close()
@@ -308,7 +310,7 @@ func (env *environment) close() {
 	_ = os.RemoveAll(env.folder)
 }
 
-// stop ends everything that happens; every goroutine must come to its end.
+// stop ends all processes and waits for every goroutine.
 func (env *environment) stop() {
 	env.gates.mu.Lock()
 	env.gates.closed = true

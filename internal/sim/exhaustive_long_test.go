@@ -13,9 +13,9 @@ import (
 )
 
 // TestFaults_AtEveryStep: for each scenario of the contract, and for each kind
-// of fault, the first place where it is possible fails, then the second, and so on
-// until none is left to fail. Whatever fails, the promises hold and the story comes
-// to its end. With PAIRS=all, also every two places of the scenarios about money.
+// of fault, the fault is injected at the first step where it is possible, then at the
+// second, and so on. Each time the invariants hold and the scenario ends. With
+// PAIRS=all, also at every pair of steps of the scenarios about money.
 func TestFaults_AtEveryStep(t *testing.T) {
 	skipUnlessWhole(t)
 	var jobs []string
@@ -44,6 +44,6 @@ func TestFaults_AtEveryStep(t *testing.T) {
 		t.Errorf("%d jobs of %d came to an end", done, len(jobs))
 	}
 	if runs <= 2*len(jobs) {
-		t.Errorf("%d runs for %d jobs: hardly a fault has found its place", runs, len(jobs))
+		t.Errorf("%d runs for %d jobs: hardly a fault was injected", runs, len(jobs))
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// plannedKinds are the faults that are put at every place in turn.
+// plannedKinds are the faults that are injected at every step in turn.
 var plannedKinds = []string{
 	"crash", "sleep", "read fails", "write is unavailable", "write fails before", "write fails after", "commit fails before", "commit fails after", rowsHeld,
 }
 
-// exhaust puts faults of one kind at each place of a scenario in turn.
+// exhaust injects faults of one kind at each step of a scenario in turn.
 func exhaust(t *testing.T, job string) outcome {
 	how, rest, _ := strings.Cut(job, "/")
 	number, kind, _ := strings.Cut(rest, "/")
@@ -27,14 +27,14 @@ func exhaust(t *testing.T, job string) outcome {
 		got := runHistory(t, exhaustiveSeed, program{planned: &planned{faults: faults}, scenario: &s}, false)
 		result.Runs++
 		if got.Operations == 0 && !slices.ContainsFunc(faults, func(f *plannedFault) bool { return f.fired }) {
-			got.Violations = append(got.Violations, "the story never got as far as an operation")
+			got.Violations = append(got.Violations, "the scenario created no operation")
 		}
 		for _, v := range got.Violations {
-			places := []string{}
+			steps := []string{}
 			for _, f := range faults {
-				places = append(places, fmt.Sprintf("%s at place %d", f.kind, f.n))
+				steps = append(steps, fmt.Sprintf("%s at step %d", f.kind, f.n))
 			}
-			result.Violations = append(result.Violations, fmt.Sprintf("%s, with %s: %s", s.name, strings.Join(places, " and "), v))
+			result.Violations = append(result.Violations, fmt.Sprintf("%s, with %s: %s", s.name, strings.Join(steps, " and "), v))
 		}
 		return len(got.Violations) == 0
 	}
@@ -60,6 +60,5 @@ func exhaust(t *testing.T, job string) outcome {
 	}
 }
 
-// exhaustiveSeed is the world that all scenarios are told in: two nodes, money in
-// the wallet.
+// exhaustiveSeed gives scenarios two nodes and money in the wallet.
 const exhaustiveSeed = 104

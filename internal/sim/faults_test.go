@@ -7,40 +7,38 @@ import (
 	"time"
 )
 
-// faults is what may go wrong in a history, and how often. Which kinds a history
-// has is drawn with its seed: one in which everything fails at once finds other
-// things than one in which a single kind does.
+// faults injects the faults of a history. Which kinds a history has is drawn from its
+// seed: a history with all kinds finds other bugs than one with a single kind.
 type faults struct {
 	env *environment
-	on  atomic.Bool // off in the last part, when everything has to come right
-	// plan, for a history whose faults are told and not drawn; nil otherwise.
+	on  atomic.Bool // off in the last part, when everything has to be settled
+	// plan is nil unless the faults are planned instead of drawn.
 	plan *planned
 
-	// ways are what the provider does with the orders of each key, where that is
-	// told.
+	// behaviours are what the provider does with the orders of each key, as a
+	// scenario sets it.
 	behaviours map[string][]string
 
 	rates      map[string]int // in a thousand
 	nextCommit string
 
-	decide    map[string]string // as a scenario tells it
-	hanging   map[string]bool   // operations about which questions are told to hang
-	hangEnded atomic.Bool       // no question hangs any more
+	decide    map[string]string // as a scenario sets it
+	hanging   map[string]bool   // operations whose queries hang, as a scenario sets it
+	hangEnded atomic.Bool       // no query hangs any more
 }
 
-// planned are faults that are told: each at the n-th place where its kind is
-// possible.
+// planned are faults of a scenario, each at the n-th step where its kind is possible.
 type planned struct{ faults []*plannedFault }
 
 type plannedFault struct {
 	kind string
 	n    int
 	seen int
-	// fired: the place came. A history in which none is reached is a clean one.
+	// fired: step n was reached.
 	fired bool
 }
 
-// The kinds of faults, with their rates where a history has them.
+// faultKinds are the kinds of faults, with their rates in histories that have them.
 var faultKinds = []struct {
 	name string
 	rate int
@@ -74,8 +72,8 @@ func newFaults(env *environment, plan program) *faults {
 	return f
 }
 
-// connectionsCut is a fault of the real world alone: the server ends all the
-// connections of a process, whatever is on them, a commit included.
+// connectionsCut is a fault of histories on PostgreSQL: the server ends all
+// connections of a process, even during a commit.
 const connectionsCut = "connections cut"
 
 func (f *faults) has(kind string) bool { return f.on.Load() && f.rates[kind] > 0 }
@@ -88,7 +86,7 @@ func (f *faults) drawn(kind string, what ...string) bool {
 	return true
 }
 
-// scripted is what a scenario says the provider does next with an order.
+// scripted returns what the provider does next with an order, if a scenario sets it.
 func (f *faults) scripted(what, name string) string {
 	left := f.behaviours[name]
 	if what != "order" || len(left) == 0 {
@@ -102,10 +100,11 @@ func (f *faults) provider() bool { return f.has("provider") }
 
 func (f *faults) losesAnswer(fl *flight) bool { return f.drawn("answer lost", fl.task) }
 
-// neverMade: a batch was rolled back before the commit that was to fail.
+// commitNeverMade counts batches that were rolled back before the commit that was to
+// fail.
 const commitNeverMade = "a commit that was to fail was never made"
 
-// meet decides what somebody meets at a gate.
+// inject decides which fault, if any, a goroutine meets at a gate.
 func (f *faults) inject(s *waiter) injection {
 	if s.where == "commit" && f.nextCommit != "" {
 		f.nextCommit = "" // it was meant for the batch before
@@ -145,7 +144,7 @@ func (f *faults) inject(s *waiter) injection {
 	return v
 }
 
-// meetPlanned is meet for faults that are told.
+// injectPlanned is inject for planned faults.
 func (f *faults) injectPlanned(s *waiter) injection {
 	for _, p := range f.plan.faults {
 		if p.fired || !f.on.Load() || !possible(p.kind, s) {
@@ -177,7 +176,7 @@ func (f *faults) injectPlanned(s *waiter) injection {
 	return proceed
 }
 
-// possible reports whether a kind of fault can happen to somebody at a gate.
+// possible reports whether a kind of fault can happen at a gate.
 func possible(kind string, s *waiter) bool {
 	switch kind {
 	case "crash", "sleep":
@@ -192,15 +191,14 @@ func possible(kind string, s *waiter) bool {
 	return s.where == "commit"
 }
 
-// failCommit makes the commit that is let through fail, and excuses everybody
-// whose fact is in it.
+// failCommit makes the next commit fail and excuses all tasks whose writes are in it.
 func (f *faults) failCommit(how string) {
 	f.nextCommit = how
 	f.env.mu.Lock()
-	facts := f.env.batch
+	writes := f.env.batch
 	f.env.mu.Unlock()
-	if facts >= 3 {
-		f.env.occurred("the commit of three facts or more fails " + how + " it took hold")
+	if writes >= 3 {
+		f.env.occurred("a commit of three writes or more fails " + how + " it took effect")
 	}
 	for _, task := range f.env.writers() {
 		f.env.observer.excuse(task)
@@ -213,7 +211,7 @@ func (f *faults) commit() string {
 	return fault
 }
 
-// fell: a process died. It comes back after a while.
+// crashAndRestart crashes a process and restarts its node after a while.
 func (env *environment) crashAndRestart(l *process) {
 	n := l.node
 	if !l.crash() {
@@ -229,7 +227,7 @@ func (env *environment) crashAndRestart(l *process) {
 	})
 }
 
-// nod puts a process to sleep for so long, and stirs the scheduler when it wakes.
+// pause stops a process for a while, and wakes the scheduler when it resumes.
 func (env *environment) pause(l *process, wait time.Duration) {
 	wait = env.paced(wait)
 	l.pauseUntil(time.Now().Add(wait))

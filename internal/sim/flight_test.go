@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// flight is one request on its way, with everything the model must know to say
-// which answers would be true.
+// flight is a client's request in progress, with everything that the model needs to
+// decide which answers are allowed.
 type flight struct {
 	task    string
 	process *process
@@ -22,26 +22,26 @@ type flight struct {
 
 	method, path, query string
 	body                []byte
-	key                 *apiKey // nil if the key is nobody's
+	key                 *apiKey // nil if the key is unknown
 	address             netip.Addr
 	plain               bool // came over plain HTTP
 	headers             map[string]string
-	flaw                string // what is wrong with it, by design
+	flaw                string // the deliberate error in it; empty if none
 
-	kind   string // of operation; empty for a look-up
+	kind   string // of operation; empty for a read
 	fields map[string]string
 	idem   string
 
 	allowed    map[string]bool
 	stage      int     // the first check that it cannot have passed yet
-	prices     []int64 // that held while it was judged
+	prices     []int64 // that were in force while it was checked
 	replayable bool    // its nonce was used before it began
 	shared     bool    // another request carries the same nonce
-	excused    bool    // a fault of ours met it: it may be told to come back later
+	excused    bool    // it met an injected fault, so it may get a 5xx
 	timesMoved int
 }
 
-// names reports whether a request means the customer of an operation.
+// names reports whether a request is for the customer of an operation.
 func (f *flight) names(op *mOperation) bool {
 	if f.kind == "activate" {
 		return f.fields["mobile"] == op.Mobile && f.fields["full_name"] == op.Name
@@ -59,7 +59,7 @@ func (f *flight) nonceKey() string {
 	return keyOf(f.key.id, f.headers["X-Nonce"])
 }
 
-// answer is what a client sees of a response.
+// answer is a response as a client sees it.
 type answer struct {
 	status   int
 	code     string
@@ -71,8 +71,8 @@ type answer struct {
 	data     map[string]any
 }
 
-// fly sends a request to a process and waits for its answer, until the client
-// hangs up or the process dies. The handler runs on, if it can.
+// send sends a request to a process and waits for its answer, until the client hangs
+// up or the process ends. After a hang-up the handler continues.
 func (env *environment) send(f *flight, hangUp time.Duration) (answer, bool) {
 	ctx, cancel := context.WithCancel(as(context.Background(), f.task))
 	defer cancel()
@@ -96,11 +96,11 @@ func (env *environment) send(f *flight, hangUp time.Duration) (answer, bool) {
 		if rec.Code == http.StatusUnauthorized {
 			f.process.failed(f)
 		}
-		// Two that were waiting for the same thing end at the same moment; who is
-		// heard first is the seed's to say.
+		// Requests that waited for the same thing end at the same moment; the seed
+		// decides which is answered first.
 		env.gates.pass(f.task, "answer", f.process, false)
 		if f.process.isDead() {
-			return // what it still said nobody heard
+			return // the answer of a dead process is not received
 		}
 		a := read(rec)
 		env.observer.answered(f, a)
@@ -174,7 +174,7 @@ func text(v any, path ...string) string {
 	return fmt.Sprint(v)
 }
 
-// view is an operation as an answer shows it, in the model's words.
+// view formats the operation in an answer as mOperation.view does.
 func (a answer) view() string {
 	d := a.data
 	warnings := []string{}
@@ -196,7 +196,7 @@ func (a answer) view() string {
 	}, "|")
 }
 
-// normal is an answer in the form that the model predicts.
+// normal formats an answer as the model predicts it.
 func (a answer) normal(f *flight) string {
 	switch {
 	case f.kind != "" && a.isResult():

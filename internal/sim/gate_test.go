@@ -11,38 +11,37 @@ import (
 	"time"
 )
 
-// gates is where everything that could happen in either order waits for its turn.
-// One goroutine runs at a time: the scheduler lets one through, waits until the
-// whole world stands still again, and only then picks the next.
+// gates schedule everything that could happen in either order. One goroutine runs at a
+// time: the scheduler releases one, waits until all goroutines are blocked again, and
+// then picks the next.
 //
-// In real time nobody waits for a turn. A gate is then only where somebody meets
-// what the seed has in store for them.
+// In real time no goroutine waits. A gate is then only where faults are injected.
 type gates struct {
 	env *environment
 
 	mu      sync.Mutex
 	waiting []*waiter
 	visits  map[string]int
-	arrived chan struct{} // holds one: somebody came to a gate
+	arrived chan struct{} // buffered, 1: a goroutine came to a gate
 	steps   int
-	open    bool // nobody waits: the world is being made
-	closed  bool // nobody goes on: it is being taken down
+	open    bool // during setup: no goroutine waits
+	closed  bool // during teardown: goroutines that arrive end
 }
 
-// waiter is a goroutine that waits at a gate.
+// waiter is a goroutine at a gate.
 type waiter struct {
 	who     string   // the task: a client's action, a node's loop, the provider
 	where   string   // the gate
 	visit   string   // how often this task came to this gate before
 	process *process // of the node it belongs to; nil if to none
 	since   time.Time
-	write   bool // about to ask the store for something durable
+	write   bool // before or after a write to the store
 	result  chan injection
 }
 
 func (s *waiter) name() string { return s.who + " " + s.where + " " + s.visit }
 
-// verdict is what a gate lets a goroutine meet.
+// injection is what a gate injects into a goroutine.
 type injection int
 
 const (
@@ -57,14 +56,15 @@ func newGates(env *environment) *gates {
 	return &gates{env: env, visits: map[string]int{}, arrived: make(chan struct{}, 1)}
 }
 
-// shut ends the time in which nobody waits.
+// endSetup makes goroutines wait from now on.
 func (g *gates) endSetup() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.open = false
 }
 
-// pass waits for a turn. A goroutine whose node has died does not come back.
+// pass waits until the scheduler releases the goroutine. It does not return if the
+// goroutine's process has ended.
 func (g *gates) pass(who, where string, of *process, write bool) injection {
 	s := &waiter{who: who, where: where, process: of, since: time.Now(), write: write, result: make(chan injection, 1)}
 	g.mu.Lock()
@@ -113,8 +113,8 @@ func (g *gates) passAtOnce(s *waiter) injection {
 	return v
 }
 
-// next takes the stop whose turn it is: the seed gives every stop a number, and
-// the highest goes first. Who sleeps is passed over.
+// next removes and returns the waiter to release: the seed gives each a rank, and the
+// highest goes first. Goroutines of paused processes are skipped.
 func (g *gates) next() *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +135,7 @@ func (g *gates) next() *waiter {
 	return best
 }
 
-// bury ends every goroutine of a node's life that waits at a gate.
+// endWaiting ends every goroutine of a process that waits at a gate.
 func (g *gates) endWaiting(l *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,12 +147,11 @@ func (g *gates) endWaiting(l *process) {
 	})
 }
 
-// writers are the tasks that have asked the store for something durable and not
-// heard yet; the scheduler fills it as it lets them through.
+// writers returns the tasks with a write in progress.
 func (env *environment) writers() []string { return keys(env.writing) }
 
-// run lets one after the other through until the condition holds, or until so
-// much fake time has passed. It says whether the condition came to hold.
+// run releases one waiter after the other until the condition holds, or until the
+// limit of fake time has passed. It reports whether the condition holds.
 func (g *gates) run(until func() bool, limit time.Duration) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
@@ -180,7 +179,7 @@ func (g *gates) run(until func() bool, limit time.Duration) bool {
 	}
 }
 
-// let lets one through, into whatever the seed has in store for it there.
+// release releases a waiter, with the fault that the seed injects there.
 func (g *gates) release(s *waiter) {
 	env := g.env
 	v := env.faults.inject(s)

@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// sideBySide is how many histories in real time run at once: most of each is
-// waiting.
+// parallelHistories is how many histories run at once: most of each is waiting.
 const parallelHistories = 4
 
-// TestHistories_Postgres: the promises hold on PostgreSQL as well, where several
-// things really happen at once. With -seed after -args it is that history alone.
+// TestHistories_Postgres: the invariants hold on PostgreSQL too, with real
+// concurrency. With -seed after -args, only that history runs.
 func TestHistories_Postgres(t *testing.T) {
 	wanted := number(t, onPostgres, 0)
 	if *jobsFlag != "" || wanted == 0 && *seedFlag == 0 {
@@ -39,7 +38,7 @@ func TestHistories_Postgres(t *testing.T) {
 			happened[what] += n
 		}
 		if len(got.Violations) > 0 {
-			t.Errorf("seed %d breaks a promise on PostgreSQL:\n  %s\n\nrun it again, as often as it takes, with\n  %s\n\nwhat happened about it:\n%s",
+			t.Errorf("seed %d violates an invariant on PostgreSQL:\n  %s\n\nrun it again, as often as it takes, with\n  %s\n\ntrace of its subject:\n%s",
 				got.Seed, strings.Join(got.Violations, "\n  "), postgresReplayCommand(got.Seed), got.lines)
 			break
 		}
@@ -63,8 +62,7 @@ func postgresReplayCommand(seed uint64) string {
 	return fmt.Sprintf("go test -tags long ./internal/sim -run '^TestHistories_Postgres$' -count=5 -args -seed=%d", seed)
 }
 
-// abreast lives several histories at once and yields what became of them, as they
-// end.
+// inParallel runs several histories at once and yields their outcomes as they end.
 func inParallel(seeds []uint64, runHistory func(seed uint64) outcome) func(func(outcome) bool) {
 	return func(yield func(outcome) bool) {
 		queue, outcomes, stopped := make(chan uint64), make(chan outcome), make(chan struct{})
@@ -100,8 +98,8 @@ func inParallel(seeds []uint64, runHistory func(seed uint64) outcome) func(func(
 	}
 }
 
-// demandReally is demand for histories in real time, which know no gate at a
-// commit.
+// requireOccurredOnPostgres is requireOccurred for histories in real time, which have
+// no gate at a commit.
 func requireOccurredOnPostgres(t *testing.T, happened map[string]int) {
 	t.Helper()
 	happened = maps.Clone(happened)
@@ -115,10 +113,10 @@ func requireOccurredOnPostgres(t *testing.T, happened map[string]int) {
 	}
 	for _, cannot := range []string{
 		"fault: commit fails before", "fault: commit fails after",
-		"the commit of three facts or more fails before it took hold", "the commit of three facts or more fails after it took hold",
-		"code LCO_NOT_FOUND", // an operator is deleted late, and in a hundred histories few ask after that
-		// When the journal is read, nobody can tell what was under way.
-		"review settles an operation while a question about another hangs", "the provider says no to what a person confirmed",
+		"a commit of three writes or more fails before it took effect", "a commit of three writes or more fails after it took effect",
+		"code LCO_NOT_FOUND", // operators are deleted late, and in a hundred histories few requests follow
+		// The journal, read at the end, does not show what was in progress.
+		"review settles an operation while a query about another hangs", "the provider rejects what a person confirmed",
 	} {
 		happened[cannot]++
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/audit"
 )
 
-// outcome is what became of a history.
+// outcome is the result of a history, or of a job of several.
 type outcome struct {
 	Job        string         `json:"job,omitempty"`
 	Runs       int            `json:"runs,omitempty"`
@@ -27,7 +27,7 @@ type outcome struct {
 	lines      string
 }
 
-// live runs one history from its seed to its end.
+// runHistory runs the history of a seed in fake time.
 func runHistory(t *testing.T, seed uint64, plan program, keep bool) outcome {
 	t.Helper()
 	result := outcome{Seed: seed}
@@ -53,9 +53,8 @@ func runHistory(t *testing.T, seed uint64, plan program, keep bool) outcome {
 	return result
 }
 
-// play is the two parts of a history: first anything may go wrong, and nothing
-// forbidden may come of it; then nothing goes wrong any more, and everything has
-// to come to its end.
+// play runs the two parts of a history: first with faults, when no invariant may be
+// violated; then without, when every operation must be settled.
 func (env *environment) play(plan program) {
 	over := env.act(plan)
 	if !env.gates.run(over, 30*time.Minute) && !env.broken() {
@@ -74,8 +73,8 @@ func (env *environment) play(plan program) {
 	env.audit()
 }
 
-// act begins everything that clients and staff do; what it returns says whether
-// they are done.
+// act starts everything that clients and staff do, and returns a function that reports
+// whether they are done.
 func (env *environment) act(plan program) (over func() bool) {
 	running := 0
 	start := func(do func()) {
@@ -110,7 +109,7 @@ func (env *environment) act(plan program) (over func() bool) {
 	}
 }
 
-// heal ends every fault and gives the world ten minutes.
+// settleAll ends every fault and requires that everything is settled in ten minutes.
 func (env *environment) settleAll() {
 	env.stopFaults()
 	env.settleOthers(env.gates.run, env.unsettled, othersSettleWithin)
@@ -118,15 +117,15 @@ func (env *environment) settleAll() {
 		env.problem = "S4: ten minutes after the last fault these are not settled: " + strings.Join(env.unsettled(), ", ")
 		return
 	}
-	// An order that was late may still come, and must be noticed.
+	// A late order may still be carried out, and must be noticed.
 	began, wait := time.Now(), 40*time.Second
 	if env.faults.plan != nil {
-		wait = 13 * time.Second // the latest that an order of a scenario is
+		wait = 13 * time.Second // no order of a scenario is later
 	}
 	env.gates.run(func() bool { return time.Since(began) > wait }, time.Minute)
 }
 
-// mend ends every fault.
+// stopFaults ends every fault.
 func (env *environment) stopFaults() {
 	env.faults.on.Store(false)
 	env.locks.letGo()
@@ -138,7 +137,7 @@ func (env *environment) stopFaults() {
 		}
 	}
 	if env.everWrong() {
-		// What a node with a fast clock put off is due by that clock.
+		// What a node with a fast clock postponed is due by that clock.
 		env.leap(2 * time.Hour)
 	}
 }
@@ -162,8 +161,8 @@ func (env *environment) unsettled() []string {
 	return left
 }
 
-// reconcile compares the end with the provider's books: what succeeded was done,
-// what was done succeeded, and where they differ a person is told.
+// reconcile compares the final state with the provider's records: what succeeded was
+// carried out, what was carried out succeeded, and every difference has an exception.
 func (env *environment) reconcile() {
 	m := env.model
 	for _, id := range keys(m.operations) {
@@ -180,7 +179,7 @@ func (env *environment) reconcile() {
 		case op.state == "success" && effects == 0 && !op.person:
 			m.violate("S9", id, "it succeeded, and the provider never did it")
 		case op.state == "failed" && effects == 1 && !known && !ignoresVoid:
-			m.violate("S9", id, "it was refunded, the provider did it, and nobody was told")
+			m.violate("S9", id, "it was refunded, the provider did it, and there is no exception")
 		}
 		m.checkContradictions(op)
 		if op.state == "success" && op.Addon != nil && !op.person {
@@ -193,7 +192,7 @@ func (env *environment) reconcile() {
 	defer env.provider.mu.Unlock()
 	for reference, o := range env.provider.orders {
 		if o.effects > 0 && !strings.Contains(reference, "-2") && m.operations[reference] == nil {
-			m.violate("D1", reference, "the provider did it, and nobody knows of it")
+			m.violate("D1", reference, "the provider did it, and there is no such operation")
 		}
 	}
 	for _, o := range m.operators {
@@ -221,7 +220,7 @@ func (env *environment) addonEffects(id string) int {
 	return n
 }
 
-// audit lets the product's own audit look at the store.
+// audit runs the product's audit on the store.
 func (env *environment) audit() {
 	tx, err := env.journal.journalDB.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -232,7 +231,7 @@ func (env *environment) audit() {
 	env.auditAt(tx)
 }
 
-// auditAt is audit at one moment of the store.
+// auditAt runs the audit on a snapshot.
 func (env *environment) auditAt(snapshot audit.Snapshot) {
 	report, err := audit.Run(context.Background(), snapshot, env.now().UTC().Truncate(time.Millisecond), nil)
 	if err != nil {
@@ -246,19 +245,19 @@ func (env *environment) auditAt(snapshot audit.Snapshot) {
 	}
 }
 
-// lawfulForAudit: what an audit objects to because of clocks that were wrong,
-// which it cannot know of. In real time the clocks also leap, or just run on, under
-// whoever has taken the time and not written it down yet, by more than an audit
-// allows for; what came before what is then the model's to judge, by the journal.
+// excusedInAudit reports whether a violation comes from wrong clocks, of which the
+// audit cannot know. In real time the clocks also advance, between reading the time and
+// writing it, by more than the audit allows for; there the model checks the order, from
+// the journal.
 func (env *environment) excusedInAudit(v audit.Violation) bool {
 	if v.Invariant == "S4" && env.faults.on.Load() {
-		return true // there may be nobody to look, or time may have leapt
+		return true // no node may be running, or time may have leapt
 	}
 	if env.realTime && (slices.Contains([]string{"T1", "S2", "I5", "M6"}, v.Invariant) || v.Invariant == "P1" && strings.Contains(v.Detail, "holds since")) {
 		return true
 	}
 	if v.Invariant == "A6" && env.timesMoved() > 0 {
-		return true // a request that time leapt over counts where it began; the model has looked
+		return true // a request during a leap counts in the minute where it began; the model checks it
 	}
 	return env.everWrong() && slices.Contains([]string{"T1", "S2", "S4", "I5", "M6"}, v.Invariant)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-// tellOnce runs a story without further faults, and demands that some things
-// happened in it.
+// runScenario runs a scenario without further faults, and requires that some events
+// occurred in it.
 func runScenario(t *testing.T, s scenario, happened ...string) {
 	t.Helper()
 	skipUnlessWhole(t)
@@ -22,7 +22,7 @@ func runScenario(t *testing.T, s scenario, happened ...string) {
 	}
 	for _, what := range happened {
 		if got.Happened[what] == 0 {
-			t.Errorf("%s: it never happened that %s", s.name, what)
+			t.Errorf("%s: this never occurred: %s", s.name, what)
 		}
 	}
 }
@@ -37,17 +37,17 @@ func scenarioNamed(t *testing.T, name string) scenario {
 	return all[i]
 }
 
-// Whichever of a person and the provider is written first counts. What contradicts
-// it moves no money, and a person is told.
+// Of a person's decision and the provider's reply, the one written first counts. If
+// the other contradicts it, no money moves and an exception is raised.
 func TestReview_StaffDecidesDuringStatusQuery(t *testing.T) {
-	runScenario(t, scenarioNamed(t, "a person rejects while a question is under way"), "staff reject while a question is under way", "exception LATE_SUCCESS")
-	runScenario(t, scenarioNamed(t, "a person confirms while a question is under way"), "staff confirm while a question is under way")
-	runScenario(t, scenarioNamed(t, "a person confirms while a void is under way"), "staff confirm while a question is under way",
-		"the provider says no to what a person confirmed")
+	runScenario(t, scenarioNamed(t, "a person rejects during a status query"), "staff reject during a query", "exception LATE_SUCCESS")
+	runScenario(t, scenarioNamed(t, "a person confirms during a status query"), "staff confirm during a query")
+	runScenario(t, scenarioNamed(t, "a person confirms during a void"), "staff confirm during a query",
+		"the provider rejects what a person confirmed")
 }
 
-// While the rows of one operator are held, another one is answered at once; what
-// waited for the rows is charged once when they are free.
+// While the rows of one operator are locked, another is answered at once; requests
+// that waited for the rows are charged once when they are unlocked.
 func TestLockedRows_DelayNoOtherOperator(t *testing.T) {
 	runScenario(t, scenario{name: "the rows of one operator are held", behaviours: map[string][]string{"the-order": {"slow"}}, run: func(t scenarioRunner) {
 		theirs := map[string]string{"subscriber_id": customerID(1, 0), "plan_id": "FAMILY-3"}
@@ -77,7 +77,7 @@ func TestLockedRows_DelayNoOtherOperator(t *testing.T) {
 	}}, "an operator is answered while rows of another are held", "a store call gives up on held rows", "a store call waits for held rows and goes on")
 }
 
-// Questions about some operations of one operator hang until the timeout, again and
+// Queries about some operations of one operator hang until the timeout, again and
 // again. Everything else in review is settled meanwhile.
 func TestReview_HangingQueryDelaysNoOther(t *testing.T) {
 	for _, hanging := range []int{1, 40} {
@@ -85,10 +85,10 @@ func TestReview_HangingQueryDelaysNoOther(t *testing.T) {
 	}
 }
 
-// hangSome is a story of some operations in review, the first of which hang. They
-// are operator 1's, and the others operator 2's.
+// runHangingQueries runs a scenario of many operations in review. Queries about the
+// first ones, operator 1's, hang; the others are operator 2's.
 func runHangingQueries(t *testing.T, hanging, all int) {
-	s := scenario{name: fmt.Sprintf("questions about %d of %d hang", hanging, all), behaviours: map[string][]string{}}
+	s := scenario{name: fmt.Sprintf("queries about %d of %d hang", hanging, all), behaviours: map[string][]string{}}
 	name := func(i int) string { return fmt.Sprint("order-of-", i) }
 	for i := range all {
 		s.behaviours[name(i)] = []string{"lost"}
@@ -137,14 +137,14 @@ func runHangingQueries(t *testing.T, hanging, all int) {
 			t.env.sleep(250 * time.Millisecond)
 		}
 	}
-	runScenario(t, s, "everything else is settled", "fault: "+queriesHang, "review settles an operation while a question about another hangs")
+	runScenario(t, s, "everything else is settled", "fault: "+queriesHang, "review settles an operation while a query about another hangs")
 }
 
-// reviewsWithin is how long two hundred operations may be in review while questions
+// reviewsWithin is how long two hundred operations may be in review while queries
 // about others hang, each for providerTimeout.
 const reviewsWithin = 30 * time.Second
 
-// keyOf is an API key of an operator.
+// keyOf returns an API key of an operator.
 func (t scenarioRunner) keyOf(operator int64) *apiKey {
 	return t.env.allKeys()[slices.IndexFunc(t.env.allKeys(), func(k *apiKey) bool { return k.operator == operator })]
 }

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// journal is the simulation's own eyes on the store: triggers write down, within
-// each transaction, every row that it adds, changes or takes away. So the model
-// sees what was committed, in the order in which it was, whatever anybody was
-// told about it.
+// journal records what is committed: triggers write, within each transaction, every
+// row that it inserts, updates or deletes. So the model sees all commits in their
+// order, independently of what callers were told.
 type journal struct {
 	env       *environment
 	journalDB *sql.DB
@@ -56,8 +55,7 @@ var watched = map[string]string{
 	"commissions":      "operation_id operator_id amount_paise rate_bps",
 }
 
-// journalSchema is what the template of every history's store has beside the
-// product's own schema.
+// journalSchema is added to the product's schema in the template store.
 func journalSchema() string {
 	var b strings.Builder
 	b.WriteString("CREATE TABLE sim_journal (n INTEGER PRIMARY KEY, tab TEXT NOT NULL, act TEXT NOT NULL, body TEXT NOT NULL);\n")
@@ -87,8 +85,7 @@ func openJournal(env *environment, path string) (*journal, error) {
 	return &journal{env: env, journalDB: journalDB, query: stmt}, nil
 }
 
-// read takes in what was committed since it was last read, and lets the model
-// judge it.
+// read passes what was committed since the last call to the model.
 func (j *journal) read() {
 	if j.seen == j.env.commits {
 		return

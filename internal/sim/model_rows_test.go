@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What the model makes of each row that was committed.
+// How the model processes each committed row.
 
 func (m *model) takeOperator(l row) {
 	var o mOperator
@@ -24,7 +24,7 @@ func (m *model) takeOperator(l row) {
 	}
 	for minute, limit := range m.limits {
 		if strings.HasPrefix(minute, fmt.Sprint(o.ID, " ")) && o.Limit > limit {
-			m.limits[minute] = o.Limit // either may hold for what is on its way
+			m.limits[minute] = o.Limit // either may apply to requests in progress
 		}
 	}
 }
@@ -43,15 +43,15 @@ func (m *model) takeNonce(l row) {
 		}
 		m.nonces[key] = n.Request
 	}
-	// A purge takes rows away; the model never forgets.
+	// The model keeps purged nonces.
 	if l.act == "delete" {
 		m.purged[key] = true
 	}
 }
 
-// outlived: a request can be on its way from the check of its timestamp to its
-// admission while clocks leap by more than a nonce is kept for, as on a node that
-// slept, and be let in after the purge.
+// outlived reports whether a nonce was purged while its request was between the check
+// of its timestamp and its admission: clocks can leap, or a node be paused, for longer
+// than nonces are stored.
 func (m *model) outlived(nonce string, flights ...*flight) bool {
 	if !m.purged[nonce] || m.env.leaps() <= nonceKept {
 		return false
@@ -70,8 +70,8 @@ func (m *model) takeCounter(l row) {
 	l.into(&c)
 	key := keyOf(c.Operator, fmt.Sprint(c.Minute))
 	if l.act == "delete" {
-		// Who is counted in a minute that was over long ago, because the clocks
-		// leapt or disagree, counts from the beginning.
+		// If clocks leapt or disagree, a request may be counted in a minute whose
+		// counter was purged; then counting starts again.
 		m.purged[key] = true
 		return
 	}
@@ -80,7 +80,7 @@ func (m *model) takeCounter(l row) {
 	} else if limit := o.Limit; c.Used > limit {
 		m.violate("A6", fmt.Sprint("operator ", c.Operator), "%d requests counted in minute %d, where %d are allowed", c.Used, c.Minute, limit)
 	}
-	// Only who gave back all places that it took leaves as many as there were.
+	// Only a transaction that took back all its counts leaves the number unchanged.
 	if before := m.used[key]; (l.act == "update" && c.Used <= before || l.act == changedAgain && c.Used < before) && !m.purged[key] {
 		m.violate("A6", fmt.Sprint("operator ", c.Operator), "minute %d has counted %d and then %d requests: some are lost", c.Minute, before, c.Used)
 	}

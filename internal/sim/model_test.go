@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// model knows the rules of the contract and how things stand. It learns what was
-// committed from the journal, asks of every step whether it was allowed, and of
-// every answer whether it could be true. It shares no code with the product: its
-// arithmetic is on paise, its calendar is its own.
+// model implements the rules of the contract and mirrors the store. It reads commits
+// from the journal and checks each state transition and each answer. It shares no code
+// with the product: it computes in paise and has its own calendar.
 type model struct {
 	env *environment
 
@@ -40,10 +39,11 @@ type model struct {
 	accepted map[string]int       // operator and minute: requests let past the limit
 	limits   map[string]int       // operator and minute: the highest limit in force then
 	results  map[string]int       // operation: answers that were not replays
-	counted  []counted            // in real time: counters that are judged at the end
+	counted  []counted            // in real time: counters that are checked at the end
 }
 
-// counted is a counter as it was written, when an operator had had so many limits.
+// counted is a rate counter as it was written, and how many limits the operator had had
+// by then.
 type counted struct {
 	operator *mOperator
 	limits   int
@@ -101,7 +101,7 @@ type mSubscriber struct {
 	Name     string `json:"name"`
 	Expires  *int64 `json:"expires_at"`
 	cycles   []mCycle
-	open     string // the operation that has it
+	open     string // its open operation
 }
 
 type mCycle struct {
@@ -143,7 +143,7 @@ type mOperation struct {
 	Completed    *int64  `json:"completed_at"`
 
 	state   string // by its events
-	held    int64  // the epoch of whoever holds it, by the last update
+	held    int64  // its owner's epoch, by the last update
 	entries map[string]int64
 	debits  int
 	earned  []int64
@@ -161,7 +161,7 @@ func newModel(env *environment) *model {
 	}
 }
 
-// violate writes down what must not be.
+// violate records a violated invariant.
 func (m *model) violate(invariant, subject, format string, args ...any) {
 	m.env.mu.Lock()
 	defer m.env.mu.Unlock()
@@ -170,13 +170,13 @@ func (m *model) violate(invariant, subject, format string, args ...any) {
 
 func keyOf(operator int64, text string) string { return fmt.Sprint(operator, " ", text) }
 
-// committed takes in one commit, or several, row by row, and then looks at what
-// they left behind.
+// committed processes the rows of one or more commits, and then checks the state that
+// they leave.
 func (m *model) committed(lines []row) {
 	clear(m.touched)
 	for _, l := range lines {
 		if l.table == "operators" {
-			// Requests of the same commit may have been judged by what it was before.
+			// Requests of the same commit may have been checked against the old row.
 			m.considerAll()
 		}
 		m.take(l)
@@ -269,7 +269,7 @@ func (m *model) take(l row) {
 	}
 }
 
-// checkShape asks of an operation what every commit must leave true of it.
+// checkShape checks what must hold for an operation after every commit.
 func (m *model) checkShape(op *mOperation) {
 	reserve, reserved := op.entries["reserve"]
 	refund, refunded := op.entries["refund"]

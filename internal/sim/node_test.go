@@ -20,8 +20,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// How patient the nodes of a history are: much less than in real life, so that
-// a minute of fake time has room for everything.
+// The nodes' settings: timeouts are much shorter than in production, so that a minute
+// of fake time is enough for everything.
 const (
 	providerTimeout  = 2 * time.Second
 	leaseLength      = providerTimeout + 5*time.Second
@@ -35,11 +35,11 @@ const (
 	providerName     = "Sim TV"
 )
 
-// proxy is the trusted one that every request comes through, so that the
-// simulation needs no TLS to be on the safe side of it.
+// proxy is the trusted proxy that every request comes through, so that the simulation
+// needs no TLS.
 var proxy = netip.MustParsePrefix("10.0.0.1/32")
 
-// node is a place where a process runs, dies and runs again.
+// node is a node of the cluster: it has one process at a time.
 type node struct {
 	env  *environment
 	name string
@@ -50,7 +50,7 @@ type node struct {
 	processes int
 }
 
-// life is one process of a node, from its start to its end.
+// process is one process of a node, from its start to its end.
 type process struct {
 	node   *node
 	number int
@@ -61,17 +61,17 @@ type process struct {
 	mu       sync.Mutex
 	dead     bool
 	pauseEnd time.Time
-	// troubled: it died, slept, or had its clock moved, so that others may have
-	// taken over what it held.
+	// disturbed: it crashed, was paused, or had its clock moved, so that others may
+	// have taken over its operations.
 	disturbed bool
 	conns     []net.Conn
-	// failures are when each address failed to authenticate here. They count from
-	// the moment they are found, before anybody is told.
+	// failures are the failed authentications per address. They count before they
+	// are answered.
 	failures   map[netip.Addr][]failure
 	failuresMu sync.Mutex
 }
 
-// failure is a request that failed to authenticate, and which clock said when.
+// failure is a failed authentication, and how often clocks had been moved by then.
 type failure struct {
 	at         time.Time
 	timesMoved int
@@ -134,8 +134,7 @@ func (n *node) start() error {
 		ProviderName: providerName, Log: slog.New(slog.DiscardHandler),
 	})
 
-	// The loops that internal/server runs beside the doors, with ticks that suit fake
-	// time.
+	// The background loops of internal/server, with intervals that suit fake time.
 	loop := func(what string, every time.Duration, do func(context.Context)) {
 		env.background.Go(func() {
 			task := as(ctx, l.name()+" "+what)
@@ -155,8 +154,8 @@ func (n *node) start() error {
 	loop("compare", catalogueRefresh, func(ctx context.Context) { _ = prices.Compare(ctx) })
 	loop("purge", 30*time.Second, func(ctx context.Context) { _, _ = gate.Purge(ctx, n.now()) })
 	env.background.Go(func() {
-		// Its ticks fall between the moments at which anything else happens: what
-		// it sees must not depend on who was quicker at the same instant.
+		// Its ticks fall between all other events: what it sees must not depend on the
+		// order of events at the same instant.
 		time.Sleep(500 * time.Microsecond)
 		breaker.Run(ctx)
 	})
@@ -169,9 +168,8 @@ func (n *node) start() error {
 	return nil
 }
 
-// crash ends the process at once: nothing of it reaches the store or the provider
-// any more, though what is on its way there still arrives.
-// It says whether there was anything to end.
+// crash ends the process at once: it sends nothing more to the store or the provider,
+// though what was sent still arrives. It reports whether the process was running.
 func (l *process) crash() bool {
 	env := l.node.env
 	l.mu.Lock()
@@ -195,7 +193,7 @@ func (l *process) crash() bool {
 	return true
 }
 
-// dial connects the process with the provider, if that is there.
+// dial connects the process to the provider, unless that is down.
 func (l *process) dial(context.Context, string, string) (net.Conn, error) {
 	env := l.node.env
 	l.mu.Lock()
@@ -213,8 +211,8 @@ func (l *process) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// providerClient is a process's way to the provider: calls leave one after the other, so
-// that which of them gets which connection is no matter of luck.
+// providerClient is a process's provider. Calls are sent one after the other, so that
+// the assignment of connections to calls is deterministic.
 type providerClient struct {
 	env     *environment
 	process *process

@@ -1,22 +1,21 @@
 package sim
 
-// witness is told of everything that clients and staff do and hear, and what it
-// knows of the store. In fake time that is the model, which judges each step as
-// it is made; in real time it is a record, which is judged when all is over.
+// observer is notified of everything that clients and staff send and receive. In fake
+// time it is the model, which checks each step at once; in real time it is a record,
+// which is checked at the end.
 type observer interface {
-	// begin and answered stand around a request at its node.
+	// begin and answered are called before and after a request is handled.
 	begin(*flight)
 	answered(*flight, answer)
-	// excuse: a fault met the request that a task belongs to.
+	// excuse is called when a fault is injected into a task of a request.
 	excuse(task string)
-	// died: a process is no more.
+	// died is called when a process has ended.
 	died(*process)
-	// toppedUp: staff were told that a wallet was credited.
+	// toppedUp is called when staff were told that a wallet was credited.
 	toppedUp(operator int64, reference string, amount int64)
-	// operationOf is the id of the operation that has a key; empty if none has.
+	// operationOf returns the id of a key's operation; empty if there is none.
 	operationOf(key string) string
-	// inReview is the id of an operation that waits for a person; empty if none
-	// does.
+	// inReview returns the id of an operation in review; empty if there is none.
 	inReview() string
 }
 
@@ -24,7 +23,7 @@ var _ observer = (*model)(nil)
 
 func (m *model) toppedUp(operator int64, reference string, amount int64) {
 	if got := m.topUps[keyOf(operator, reference)]; got != amount {
-		m.violate("M8", reference, "a top-up of %d paise, sent until it was heard, credited %d", amount, got)
+		m.violate("M8", reference, "a top-up of %d paise, sent until it was confirmed, credited %d", amount, got)
 	}
 }
 

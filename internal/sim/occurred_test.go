@@ -8,8 +8,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// demand fails a run of histories in which something that they are for never
-// happened: a simulation that only ever sees fair weather proves little.
+// requireOccurred fails a run in which a result code, fault, staff action or state
+// transition never occurred: without them the simulation proves little.
 func requireOccurred(t *testing.T, happened map[string]int) {
 	t.Helper()
 	var wanted []string
@@ -24,7 +24,7 @@ func requireOccurred(t *testing.T, happened map[string]int) {
 	for _, list := range []struct {
 		prefix  string
 		weights []weight
-	}{{"turn: ", disruptions}, {"staff: ", staffActions}, {"provider order: ", behaviours}, {"provider status: ", queryBehaviours}} {
+	}{{"disruption: ", disruptions}, {"staff: ", staffActions}, {"provider order: ", behaviours}, {"provider status: ", queryBehaviours}} {
 		for _, one := range list.weights {
 			if one.name != "ok" {
 				wanted = append(wanted, list.prefix+one.name)
@@ -35,14 +35,14 @@ func requireOccurred(t *testing.T, happened map[string]int) {
 		wanted = append(wanted, "operation "+step)
 	}
 	wanted = append(wanted,
-		"a batch of three facts or more", "the commit of three facts or more fails before it took hold", "the commit of three facts or more fails after it took hold",
-		"an operation is taken over", "a client hangs up", "a node crashes", "exception LATE_SUCCESS", "exception WRONG_ANSWER", "nobody is there",
+		"a batch of three writes or more", "a commit of three writes or more fails before it took effect", "a commit of three writes or more fails after it took effect",
+		"an operation is taken over", "a client hangs up", "a node crashes", "exception LATE_SUCCESS", "exception WRONG_ANSWER", "no node is running",
 		"fault: "+rowsHeld, "a store call waits for held rows and goes on", "a store call gives up on held rows", "an operator is answered while rows of another are held",
-		"review settles an operation while a question about another hangs", "an operation hangs to the end",
-		"staff confirm while a question is under way", "staff reject while a question is under way", "the provider says no to what a person confirmed",
+		"review settles an operation while a query about another hangs", "an operation hangs to the end",
+		"staff confirm during a query", "staff reject during a query", "the provider rejects what a person confirmed",
 	)
 	missing := slices.DeleteFunc(wanted, func(what string) bool { return happened[what] > 0 })
 	if len(missing) > 0 {
-		t.Errorf("these never happened:\n  %s", strings.Join(missing, "\n  "))
+		t.Errorf("these never occurred:\n  %s", strings.Join(missing, "\n  "))
 	}
 }

@@ -11,22 +11,21 @@ import (
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
-// chronicle is the journal of a history on PostgreSQL: triggers write down every
-// row that a transaction adds, changes or takes away, and the lines vanish with
-// the transaction if it is undone. It is read when all is over.
+// pgJournal is the journal of a history on PostgreSQL: triggers record every row that
+// a transaction inserts, updates or deletes; a rollback removes the records too. It is
+// read after the history has ended.
 type pgJournal struct {
 	journalDB *sql.DB
 }
 
-// tables are those that are watched, in the order in which the model learns of
-// the rows of one transaction.
+// tables are the recorded tables, in the order in which the model processes the rows
+// of one transaction.
 var tables = []string{
 	"operators", "whitelist", "credentials", "nonces", "rate_counters", "catalogue_comparisons", "provider_components", "plans",
 	"subscribers", "cycles", "operations", "wallets", "wallet_entries", "ledger", "commissions", "operation_events", "exceptions",
 }
 
-// chronicleSchema is what the template of every history's database has beside the
-// product's own schema.
+// pgJournalSchema is added to the product's schema in the template database.
 func pgJournalSchema() string {
 	var b strings.Builder
 	b.WriteString(`
@@ -51,10 +50,10 @@ func openPGJournal(address string) (*pgJournal, error) {
 	return &pgJournal{journalDB}, nil
 }
 
-// transactions are all that were committed, in an order in which they could have
-// been made one after the other: whoever changes a row that another transaction
-// changed writes its line only when that one has been committed, so that its last
-// line comes after all lines of the other.
+// transactions returns all committed transactions in a serial order: a transaction
+// that changes a row after another one gets its row lock, and so writes its journal
+// line, only after the other has committed; so its last line comes after all of the
+// other's.
 func (c *pgJournal) transactions(ctx context.Context) ([][]row, error) {
 	lines, err := c.journalDB.QueryContext(ctx, `SELECT n, tx, tab, act, body FROM sim_journal ORDER BY n`)
 	if err != nil {
@@ -95,12 +94,11 @@ func (c *pgJournal) transactions(ctx context.Context) ([][]row, error) {
 	return ordered, nil
 }
 
-// changedAgain is a counter's change by a transaction that changed it before.
+// changedAgain marks a counter that its transaction changed more than once.
 const changedAgain = "update again"
 
-// folded leaves of each counter what the transaction left behind: it takes places
-// for a whole batch, and gives those back that are not granted, before anybody can
-// see either.
+// folded merges a transaction's changes of a counter into one: admission counts a
+// whole batch and takes back what is not granted, all in the same transaction.
 func folded(rows []row) (kept []row) {
 	place := map[string]int{}
 	for _, l := range rows {
@@ -133,7 +131,7 @@ func folded(rows []row) (kept []row) {
 	return slices.DeleteFunc(kept, func(l row) bool { return l.act == "" })
 }
 
-// texts are the rows of a query of one column.
+// texts returns the rows of a query with one column.
 func (c *pgJournal) texts(query string, args ...any) ([]string, error) {
 	rows, err := c.journalDB.Query(query, args...)
 	if err != nil {

@@ -7,10 +7,7 @@ import (
 	"strings"
 )
 
-// What a history in real time comes to, when it is over.
-
-// past is everything that was ever true of an operation or a wallet, by the
-// journal.
+// past is every state that an operation or a wallet ever had, by the journal.
 type past struct {
 	views    map[string][]view // operation: as any answer would have shown it
 	balances map[int64]map[string]bool
@@ -18,8 +15,8 @@ type past struct {
 
 type view struct{ state, text string }
 
-// judge lets the model take in what was committed, transaction by transaction, and
-// holds what was heard against what was ever so.
+// checkAll passes all committed transactions to the model, and then checks the recorded
+// answers against the states that the journal shows.
 func (r *record) checkAll() error {
 	m := r.env.model
 	transactions, err := r.pgJournal.transactions(context.Background())
@@ -35,7 +32,7 @@ func (r *record) checkAll() error {
 	m.checkCounters()
 	for reference, amount := range r.credited {
 		if got := m.topUps[reference]; got != amount {
-			m.violate("M8", reference, "a top-up of %d paise, sent until it was heard, credited %d", amount, got)
+			m.violate("M8", reference, "a top-up of %d paise, sent until it was confirmed, credited %d", amount, got)
 		}
 	}
 	for _, h := range r.answers {
@@ -61,8 +58,8 @@ func (p past) add(m *model) {
 	}
 }
 
-// judgeCounters: nobody counted past a limit that was in force. That of the moment
-// before or after may have been, for a change of terms locks no counter.
+// checkCounters: no counter exceeds a limit that was in force. The limit before or
+// after also counts, because a change of the limit does not lock the counters.
 func (m *model) checkCounters() {
 	for _, c := range m.counted {
 		had := c.operator.limitsHad
@@ -74,7 +71,7 @@ func (m *model) checkCounters() {
 
 var codeOfState = map[string]string{"success": "OK", "failed": "PROVIDER_ERROR", "needs_review": "PENDING_REVIEW", "processing": "REQUEST_IN_PROGRESS"}
 
-// judgeAnswer: what was told was so, at some time.
+// checkAnswer: every answer was true at some time.
 func (r *record) checkAnswer(h recordedAnswer, was past) {
 	m, f, a := r.env.model, h.f, h.a
 	switch {
@@ -83,7 +80,7 @@ func (r *record) checkAnswer(h recordedAnswer, was past) {
 	case a.code == "INTERNAL_ERROR" && !h.excused:
 		m.violate("S7", f.task, "%s %s was told of an internal error, and met no fault", f.method, f.path)
 	case a.code == "SERVICE_UNAVAILABLE" && f.kind == "" && !h.excused:
-		// A look-up asks no provider: what is held of another operator is no reason.
+		// A read calls no provider, and locked rows of another operator are no reason.
 		m.violate("S7", f.task, "%s %s was told to come back, and met no fault", f.method, f.path)
 	case a.code == "BAD_REQUEST" && !r.env.left[f.task]:
 		m.violate("S7", f.task, "%s %s was told that its connection had ended, and waits for an answer", f.method, f.path)
@@ -118,7 +115,7 @@ func (r *record) checkAnswer(h recordedAnswer, was past) {
 	}
 }
 
-// showsOperation: the answer shows an operation as it stands.
+// showsOperation reports whether an answer shows an operation's state.
 func showsOperation(f *flight, a answer) bool {
 	return f.kind != "" && a.isResult() || a.code == "OK" && strings.HasSuffix(f.path, "/transaction")
 }
@@ -127,7 +124,7 @@ func (r *record) checkView(h recordedAnswer, was past) {
 	m, id := r.env.model, text(h.a.data, "transaction_id")
 	op := m.operations[id]
 	if op == nil || op.Operator != h.f.key.operator || h.f.kind != "" && op.Key != h.f.idem {
-		m.violate("D1", h.f.task, "it was told of %s under the key %s, which is not there", id, h.f.idem)
+		m.violate("D1", h.f.task, "it was told of %s under the key %s, which does not exist", id, h.f.idem)
 		return
 	}
 	code := h.a.code
@@ -143,7 +140,7 @@ func (r *record) checkView(h recordedAnswer, was past) {
 	}
 }
 
-// when is the first and the last of an operation's states that an answer fits.
+// when returns the first and the last of an operation's states that match an answer.
 func (p past) when(id, code, shown string) (first, last int) {
 	first, last = -1, -1
 	for i, v := range p.views[id] {
@@ -163,7 +160,7 @@ func (r *record) checkBalance(h recordedAnswer, balance string, was past) {
 	}
 }
 
-// judgeOrder: who asks after another was told hears nothing older.
+// checkOrder: a request that begins after another's answer gets no older state.
 func (r *record) checkOrder(was past) {
 	of := map[string][]recordedAnswer{}
 	for _, h := range r.answers {
@@ -191,7 +188,7 @@ func (r *record) checkOrder(was past) {
 	}
 }
 
-// compareRows: what the journal came to is what is there.
+// compareRows checks that the store's rows are what the journal adds up to.
 func (r *record) compareRows() error {
 	m := r.env.model
 	there, err := r.pgJournal.texts(`SELECT concat_ws(' ', id, operator_id, idempotency_key, status, epoch, amount_paise, completed_at) FROM operations ORDER BY id`)

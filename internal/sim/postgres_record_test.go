@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// record is what clients and staff did and heard in a history in real time.
+// record is what clients and staff sent and received in a history in real time.
 type record struct {
 	env       *environment
 	pgJournal *pgJournal
@@ -21,12 +21,12 @@ type record struct {
 	credited map[string]int64 // operator and reference: what staff were told
 }
 
-// recordedAnswer is an answer, and between which moments of the machine it was made.
+// recordedAnswer is an answer, with the machine's time at its request and its arrival.
 type recordedAnswer struct {
 	f            *flight
 	a            answer
 	began, ended time.Time
-	// excused: a fault of ours met it, or its process, or the clocks.
+	// excused: it, its process or the clocks met an injected fault.
 	excused bool
 }
 

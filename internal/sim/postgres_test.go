@@ -15,19 +15,19 @@ import (
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
-// realPace is how much faster than the machine's the clocks of a history in real
-// time are.
+// postgresPace is how much faster simulated time runs than the machine's clock in a
+// history in real time.
 const postgresPace = 20
 
-// How long a history in real time may take over something, by the machine's clock.
+// How long the parts of a history in real time may take, by the machine's clock.
 const (
 	clientsTimeout   = 3 * time.Minute
 	settleTimeout    = 30 * time.Second
 	lateOrderTimeout = 15 * time.Second
 )
 
-// realTemplate makes a database with the product's schema and the simulation's
-// journal, which every history gets a copy of.
+// postgresTemplate makes a database with the product's schema and the simulation's
+// journal. Every history gets a copy.
 func postgresTemplate(t *testing.T) string {
 	address := pgtest.NewDatabase(t)
 	db, err := postgres.Open(t.Context(), address, postgres.Options{})
@@ -48,8 +48,8 @@ func postgresTemplate(t *testing.T) string {
 	return address
 }
 
-// liveReally runs one history on PostgreSQL: what everybody does and meets follows
-// from the seed as it does in fake time, and only the order is the machine's.
+// runOnPostgres runs one history on PostgreSQL: actions and faults follow from the seed
+// as in fake time; their order does not.
 func runOnPostgres(t *testing.T, seed uint64, plan program, template string) outcome {
 	t.Helper()
 	result := outcome{Seed: seed}
@@ -107,8 +107,8 @@ func openPostgresEnvironment(c chance, plan program, address string) (*environme
 	return env, r, nil
 }
 
-// named is an address under which connections bear a name, so that they can be
-// cut.
+// named returns an address whose connections have an application name, so that they
+// can be found and ended.
 func named(address, name string) string {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -122,18 +122,17 @@ func named(address, name string) string {
 	return parsed.String()
 }
 
-// batches notes how many admissions share a commit.
+// batches counts large batches of admissions.
 type batches struct{ env *environment }
 
-func (b batches) Batch(facts int) func() {
-	if facts >= 3 {
-		b.env.occurred("a batch of three facts or more")
+func (b batches) Batch(writes int) func() {
+	if writes >= 3 {
+		b.env.occurred("a batch of three writes or more")
 	}
 	return func() {}
 }
 
-// cutConnections makes the server end every connection of a process, while it does
-// whatever it does.
+// cutConnections makes the server end every connection of a process.
 func (env *environment) cutConnections(l *process) {
 	l.setDisturbed()
 	r := env.observer.(*record)
@@ -146,7 +145,7 @@ func (env *environment) cutConnections(l *process) {
 	})
 }
 
-// playReally is play in real time. What was written is judged when all is over.
+// playOnPostgres is play in real time. Commits are checked at the end.
 func (env *environment) playOnPostgres(plan program) {
 	over := env.act(plan)
 	if !env.await(over, clientsTimeout) {
@@ -160,15 +159,15 @@ func (env *environment) playOnPostgres(plan program) {
 		env.fail(fmt.Sprintf("S4: %s after the last fault these are not settled: %s", settleTimeout, strings.Join(r.unsettled(), ", ")))
 		return
 	}
-	// An order that was late may still come, and must be noticed. That it is not
-	// is for reconcile to say.
+	// A late order may still be carried out, and must be noticed; reconcile reports
+	// it if it is not.
 	if !env.await(env.provider.idle, lateOrderTimeout) {
 		env.fail("the provider is not done")
 	}
 	env.await(func() bool { return len(r.unreported()) == 0 }, lateOrderTimeout)
 }
 
-// await looks again and again whether a condition holds.
+// await polls until a condition holds or the timeout has passed.
 func (env *environment) await(holds func() bool, timeout time.Duration) bool {
 	deadline := time.After(timeout)
 	again := time.NewTicker(20 * time.Millisecond)
@@ -188,14 +187,14 @@ func (env *environment) await(holds func() bool, timeout time.Duration) bool {
 	}
 }
 
-// idle: no order is still to be carried out.
+// idle reports whether no order is still to be carried out.
 func (p *provider) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.outstanding == 0
 }
 
-// unsettled names what has still to come to its end.
+// unsettled lists operations that are not settled and nodes that are down.
 func (r *record) unsettled() []string {
 	open, err := r.pgJournal.texts(`
 		SELECT concat(idempotency_key, ' (', status, ', add-on ', coalesce(addon_status, 'none'), ')') FROM operations
@@ -211,7 +210,8 @@ func (r *record) unsettled() []string {
 	return open
 }
 
-// untold are operations that were refunded and carried out, and nobody was told.
+// unreported lists operations that were refunded and carried out, without an
+// exception.
 func (r *record) unreported() []string {
 	refunded, err := r.pgJournal.texts(`
 		SELECT id FROM operations o WHERE status = 'failed'
@@ -230,7 +230,7 @@ func (r *record) unreported() []string {
 	return unreported
 }
 
-// conclude judges a history that is over.
+// conclude checks a history that has ended.
 func (r *record) conclude() {
 	env := r.env
 	if err := r.checkAll(); err != nil {
@@ -238,7 +238,7 @@ func (r *record) conclude() {
 		return
 	}
 	if env.problem != "" {
-		return // it did not come as far as an end that could be reconciled
+		return // it did not end, so there is nothing to reconcile
 	}
 	env.reconcile()
 	tx, err := r.pgJournal.journalDB.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})

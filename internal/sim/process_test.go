@@ -5,9 +5,7 @@ import (
 	"time"
 )
 
-// How nodes come and go, and what others see of them.
-
-// populate starts the nodes.
+// startNodes starts the nodes.
 func (env *environment) startNodes() error {
 	for i := range 1 + env.chance.below(3, "nodes") {
 		n := &node{env: env, name: fmt.Sprint("n", i+1)}
@@ -19,14 +17,14 @@ func (env *environment) startNodes() error {
 	return nil
 }
 
-// startAgain starts a node that was down.
+// restart starts a node that was down.
 func (env *environment) restart(n *node) {
 	if err := n.start(); err != nil {
 		env.fail(fmt.Sprintf("%s could not be started again: %v", n.name, err))
 	}
 }
 
-// born: a process runs.
+// started registers a process that runs now.
 func (env *environment) started(l *process) {
 	env.mu.Lock()
 	env.processes[l.name()] = l
@@ -38,7 +36,7 @@ func (env *environment) started(l *process) {
 	closed := env.gates.closed
 	env.gates.mu.Unlock()
 	if closed {
-		l.crash() // it came too late for the end of everything
+		l.crash() // it started during teardown
 	}
 }
 
@@ -48,7 +46,7 @@ func (n *node) skew() time.Duration {
 	return n.offset
 }
 
-// setOffset says whether that was a change.
+// setOffset reports whether that was a change.
 func (n *node) setOffset(offset time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,7 +55,7 @@ func (n *node) setOffset(offset time.Duration) bool {
 	return changed
 }
 
-// running is the present process; nil between two.
+// running returns the present process; nil while the node is down.
 func (n *node) running() *process {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,14 +80,14 @@ func (l *process) setDisturbed() {
 	l.disturbed = true
 }
 
-// asleep is until when it sleeps.
+// pausedUntil returns until when it is paused.
 func (l *process) pausedUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pauseEnd
 }
 
-// sleepOut waits until it is awake or dead.
+// waitWhilePaused waits until it resumes or ends.
 func (l *process) waitWhilePaused() {
 	if wait := time.Until(l.pausedUntil()); wait > 0 {
 		select {

@@ -15,13 +15,13 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// program is what a history is told to do: which of its actions, and with which
-// faults. What each action is follows from the seed and the action's number.
+// program selects what a history does: which of its actions, and which faults. What
+// each action is follows from the seed and the action's number.
 type program struct {
 	actions []int
 	without map[string]bool // kinds of faults that are left out
-	planned *planned        // faults that are told; nil if they are drawn
-	// scenario is told in place of the actions.
+	planned *planned        // nil if faults are drawn
+	// scenario, if set, runs in place of the actions.
 	scenario *scenario
 }
 
@@ -35,8 +35,6 @@ func wholeProgram() program {
 	}
 	return p
 }
-
-// The world's furniture.
 
 const (
 	operatorCount       = 2
@@ -103,7 +101,7 @@ func (env *environment) setUpData() error {
 
 func customerID(operator, k int) string { return fmt.Sprintf("10%d00%d", operator+1, k) }
 
-// planOf is a plan at a price; its shape follows from its id.
+// planOf returns a plan at a price; everything else follows from its id.
 func (env *environment) planOf(id string, price int) subscription.Plan {
 	p := subscription.Plan{ID: id, Name: "Plan " + id, Price: paise(int64(price)), Months: 1, Type: subscription.Standard, Main: "TV-BASIC"}
 	switch id {
@@ -117,13 +115,13 @@ func (env *environment) planOf(id string, price int) subscription.Plan {
 	return p
 }
 
-// openingRate is an operator's commission at the start, in basis points.
+// openingRate returns an operator's commission at the start, in basis points.
 func (env *environment) openingRate(operator string) int {
 	return pick(env.chance, []int{0, 1, 5, 15, 25, 115, 235, 250, 1005, 3333, 10000}, "bps", operator)
 }
 
-// oddPrice is the next price whose commission ends in exactly half a paisa, for
-// one of the operators: where rounding is easiest to get wrong.
+// oddPrice returns the next price whose commission for one of the operators ends in
+// exactly half a paisa, where rounding is easiest to get wrong.
 func (env *environment) oddPrice(price int) int {
 	rate := env.openingRate(strconv.Itoa(1 + price%operatorCount))
 	for odd := price; odd < price+10_000; odd++ {
@@ -150,7 +148,7 @@ var kinds = []weight{
 	{"flawed", 9}, {"replay", 5}, {"staff", 10}, {"world", 3},
 }
 
-// action is one thing that somebody does.
+// action is one step of a client, of staff or of the environment.
 type action struct {
 	env   *environment
 	i     int
@@ -162,7 +160,7 @@ type action struct {
 func (env *environment) action(i int) action {
 	label := "a" + strconv.Itoa(i)
 	a := action{env: env, i: i, label: label, kind: weighted(env.chance, kinds, label, "kind")}
-	// Some come by themselves, some together: half of all on the full second.
+	// Half of all actions start on the full second, together.
 	a.at = time.Duration(i)*200*time.Millisecond + a.between(0, 400*time.Millisecond, "at")
 	if a.odds(500, "together") {
 		a.at = a.at.Truncate(time.Second)
@@ -176,7 +174,7 @@ func (a action) between(least, most time.Duration, what string) time.Duration {
 	return a.env.chance.between(least, most, a.label, what)
 }
 
-// do carries an action through, retries and all.
+// do carries out an action, with retries.
 func (a action) do() {
 	switch a.kind {
 	case "staff":
@@ -195,8 +193,8 @@ func (a action) do() {
 	}
 }
 
-// original is the action that this one repeats under the same key; itself, if it
-// is a business action of its own.
+// original returns the action that this one repeats under the same idempotency key, or
+// the action itself if it repeats none.
 func (a action) original() action {
 	if a.i > 0 && a.odds(150, "repeats") {
 		from := a.env.action(a.i - 1 - a.below(min(a.i, 12), "repeats which"))
@@ -207,7 +205,7 @@ func (a action) original() action {
 	return a
 }
 
-// fields are an operation's body.
+// fields returns the body of an operation's request.
 func (a action) fields(operator int) map[string]string {
 	f := map[string]string{"plan_id": pick(a.env.chance, planIDs, a.label, "plan")}
 	if a.odds(15, "no such plan") {
@@ -242,7 +240,7 @@ func (a action) fields(operator int) map[string]string {
 	return f
 }
 
-// operate asks for an operation, and asks again with the same key until it knows.
+// operate requests an operation, and retries with the same key until it has a result.
 func (a action) operate() {
 	env := a.env
 	first := a.original()
@@ -270,8 +268,8 @@ func (a action) operate() {
 	}
 }
 
-// operation is the request of an action that repeats another, or is its own: under
-// the same key mostly with the same body, and now and then with another.
+// operation returns the request of an action. A repetition has the same idempotency
+// key and mostly the same body, sometimes another.
 func (a action) operation(first action, label string) *flight {
 	env := a.env
 	key := a.chooseKey(first)
@@ -294,8 +292,8 @@ func (a action) operation(first action, label string) *flight {
 	return a.post(label, key, kind, fields, "order-of-"+first.label)
 }
 
-// chooseKey picks an API key of the operator that an action belongs to; the one
-// that repeats may well use another key of the same operator.
+// chooseKey picks an API key of an action's operator; a repetition may use another key
+// of the same operator.
 func (a action) chooseKey(first action) *apiKey {
 	operator := int64(first.below(operatorCount, "operator") + 1)
 	var own []*apiKey

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// provider is the outside party, with books of its own that nobody else writes:
-// what it did is compared with what Coax says it did. It keeps the promises of
-// docs/provider-protocol.md in its books and breaks everything else on the wire.
+// provider simulates the provider. Its own records are compared with what Coax says
+// was carried out. It honours docs/provider-protocol.md in its records, and injects
+// faults into everything else: connections, replies, delays.
 type provider struct {
 	env      *environment
 	server   *http.Server
@@ -32,12 +32,12 @@ type provider struct {
 	orders        map[string]*order
 	numbers       int
 	outstanding   int // orders that are still to be carried out
-	hanging       int // questions that hang
-	// troubledAt is when it last failed somebody: a breaker may be open.
+	hanging       int // queries that hang
+	// failedAt is when a call last failed: a breaker may be open.
 	failedAt time.Time
 }
 
-// order is one reference in the books.
+// order is one reference in the provider's records.
 type order struct {
 	Reference    string `json:"reference"`
 	SubscriberID string `json:"subscriber_id"`
@@ -68,7 +68,7 @@ func newProvider(env *environment) *provider {
 	return p
 }
 
-// caller is a connection that knows who is at its other end.
+// caller is a connection with the name of the process at its other end.
 type caller struct {
 	net.Conn
 	from string
@@ -111,14 +111,14 @@ func (p *provider) set(change func()) {
 	change()
 }
 
-// ways are what may become of an order, with their weights.
+// behaviours are what the provider may do with an order, with their weights.
 var behaviours = []weight{
 	{"ok", 60}, {"reject", 7}, {"slow", 4}, {"late", 4}, {"answer too late", 4}, {"lost", 4}, {"cut", 3}, {"dropped", 3},
 	{"503 applied", 2}, {"503", 3}, {"wrong reference", 2}, {"malformed", 4}, {"malformed applied", 2}, {"pending", 2},
 	{"pending reject", 1}, {"treacherous", 1}, {"unknowable", 1},
 }
 
-// questionWays are what may become of a question.
+// queryBehaviours are what the provider may do with a status query or void.
 var queryBehaviours = []weight{{"ok", 80}, {"dropped", 5}, {"503", 5}, {"malformed", 5}, {"silent", 5}}
 
 func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -147,7 +147,7 @@ func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// way draws what happens to a call; nothing bad in a healthy world.
+// behaviour draws what happens to a call: "ok" if provider faults are off.
 func (p *provider) behaviour(behaviours []weight, what string, o *order) string {
 	if scripted := p.env.faults.scripted(what, p.env.nickname(o.Reference)); scripted != "" {
 		return scripted
@@ -217,7 +217,7 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, wanted orde
 	case "late", "treacherous":
 		wait := c.between(2100*time.Millisecond, 12*time.Second, "late", label)
 		if behaviour == "treacherous" {
-			// It will carry the order out whatever it says about a void.
+			// It carries the order out even after it has confirmed a void.
 			wait = c.between(10*time.Second, 30*time.Second, "late", label)
 			p.set(func() { o.ignoresVoid = true })
 		}
@@ -265,7 +265,7 @@ func (p *provider) carryOut(rw http.ResponseWriter, r *http.Request, wanted orde
 		})
 		p.say(rw, http.StatusOK, map[string]any{"reference": o.Reference, "status": "pending"})
 	case "unknowable":
-		// It did nothing, and cannot say so until the world is well again.
+		// It does nothing, and cannot report that until all faults end.
 		p.set(func() { o.unknowable = true })
 		p.silence(r)
 	}
@@ -289,7 +289,7 @@ func (p *provider) silence(r *http.Request) {
 	p.hang(r)
 }
 
-// hang is silence about one order, which is no trouble to any other.
+// hang is silence about one order; calls about others do not fail.
 func (p *provider) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -324,7 +324,7 @@ func (p *provider) void(rw http.ResponseWriter, r *http.Request, wanted order) {
 	o := p.known(wanted)
 	behaviour := p.queryBehaviour("void", o)
 	o.asks++
-	// Half of the voids whose answer is lost were heard.
+	// Half of the voids whose reply is lost take effect.
 	if (behaviour == "ok" || p.env.chance.odds(500, "void heard", p.env.nickname(o.Reference))) && o.effects == 0 && !o.rejected {
 		o.voided, o.pending = true, false
 	}
@@ -335,14 +335,14 @@ func (p *provider) void(rw http.ResponseWriter, r *http.Request, wanted order) {
 	p.answer(rw, o, "void")
 }
 
-// recentlyFailed: so lately in trouble that a breaker may be open somewhere.
+// recentlyFailed reports whether a call failed so recently that a breaker may be open.
 func (p *provider) recentlyFailed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.down || !p.failedAt.IsZero() && time.Since(p.failedAt) < p.env.paced(15*time.Second)
 }
 
-// effectsOf is how often the books say that a reference was carried out.
+// effectsOf returns how often a reference was carried out.
 func (p *provider) effectsOf(reference string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

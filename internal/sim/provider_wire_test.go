@@ -9,10 +9,7 @@ import (
 	"strings"
 )
 
-// What the provider says, and how it spoils what it says.
-
-// answer says what the books say about an order, as the protocol words it in
-// answer to an order, a status or a void.
+// answer replies to an order, status query or void with the order's state.
 func (p *provider) answer(rw http.ResponseWriter, o *order, to string) {
 	p.mu.Lock()
 	said := map[string]any{"reference": o.Reference}
@@ -45,13 +42,13 @@ func (p *provider) say(rw http.ResponseWriter, status int, said map[string]any) 
 	_, _ = rw.Write(text)
 }
 
-// applied is the text of an answer that says yes.
+// applied returns the text of a reply that confirms an order.
 func applied(o *order, number string) string {
 	return fmt.Sprintf(`{"reference":%q,"status":"applied","subscriber_id":%q,"mobile":%q,"component":%q,"transaction_id":%q}`,
 		o.Reference, o.SubscriberID, o.Mobile, o.Component, number)
 }
 
-// cut breaks the connection somewhere within a good answer.
+// cut breaks the connection somewhere within a confirming reply.
 func (p *provider) cut(rw http.ResponseWriter, o *order) {
 	p.noteFailure()
 	conn, _, err := rw.(http.Hijacker).Hijack()
@@ -66,7 +63,7 @@ func (p *provider) cut(rw http.ResponseWriter, o *order) {
 	_ = conn.Close()
 }
 
-// malformed says yes in a way that a careful reader does not take for one.
+// malformed sends a confirming reply that a strict parser rejects.
 func (p *provider) malformed(rw http.ResponseWriter, o *order, label string) {
 	p.noteFailure()
 	yes := applied(o, "P999999")
@@ -106,10 +103,11 @@ func (p *provider) list(rw http.ResponseWriter) {
 	p.say(rw, http.StatusOK, map[string]any{"components": components})
 }
 
-// sold are what the provider sells.
+// sold are the components that the provider sells.
 var sold = []struct{ code, role string }{{"TV-BASIC", "main"}, {"TV-FAMILY", "main"}, {"OTT-PLUS", "addon"}}
 
-// questioned spoils the answer to a question, if that is what becomes of it.
+// spoilQuery answers a query with a fault, unless its behaviour is "ok", and reports
+// whether it did.
 func (p *provider) spoilQuery(rw http.ResponseWriter, r *http.Request, behaviour string) bool {
 	switch behaviour {
 	case "dropped":

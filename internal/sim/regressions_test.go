@@ -2,13 +2,13 @@ package sim
 
 import "testing"
 
-// onceFailed are seeds of histories in which a violation was found, with what was
-// wrong. The scenarios and tests beside each fix show the same without chance.
+// onceFailed are seeds of histories that found a bug, with the bug. Scenarios and tests
+// beside each fix show the same deterministically.
 var onceFailed = []uint64{
-	2000062,  // the failure of a commit that was never made struck the next batch, whose callers were not excused
+	2000062,  // a failure injected into a commit that was never made hit the next batch, whose callers were not excused
 	41000589, // the number of a deleted operator is free after 30 days: the checker did not see it released
 	42000739, // a limit was changed in the commit in which a request was refused by the one before: the checker saw only the end
-	43002437, // a node slept for days between the check of a timestamp and the admission: excused (outlived)
+	43002437, // a node was paused for days between the check of a timestamp and the admission: excused (outlived)
 	43009406, // an id of a deleted operator was released: the checker looked for the operation's subscriber under the old one
 	2000442,  // GET /subscription named the plan of an open renewal (TestViewSubscription_OpenPlanOnlyOfActivation)
 }
@@ -23,17 +23,17 @@ func TestHistories_Regressions(t *testing.T) {
 }
 
 // A batch whose only reservation is refused after it has written is rolled back and
-// makes no commit. A failure meant for that commit must not strike the next one,
-// whose callers were not excused.
+// makes no commit. A failure meant for that commit must not hit the next one, whose
+// callers were not excused.
 func TestCommit_FailureAffectsOnlyItsBatch(t *testing.T) {
 	env := &environment{happened: map[string]int{}, writing: map[string]bool{}}
 	env.faults = &faults{env: env, plan: &planned{faults: []*plannedFault{{kind: "commit fails before", n: 0}, {kind: "commit fails after", n: 2}}}}
 	env.faults.on.Store(true)
 	commit := &waiter{who: "writer", where: "commit"}
-	env.faults.inject(commit) // this batch is rolled back: nobody commits
+	env.faults.inject(commit) // this batch is rolled back: there is no commit
 	env.faults.inject(commit)
 	if got := env.faults.commit(); got != "" || env.happened[commitNeverMade] != 1 {
-		t.Errorf("the commit of the second batch fails %q it took hold; it was the first batch's that was to fail", got)
+		t.Errorf("the commit of the second batch fails %q it took effect; it was the first batch's that was to fail", got)
 	}
 	env.faults.inject(commit)
 	if got := env.faults.commit(); got != "after" {
@@ -41,9 +41,9 @@ func TestCommit_FailureAffectsOnlyItsBatch(t *testing.T) {
 	}
 }
 
-// The duplicate rule is judged with the clock at which the facts were read. Where it
-// was put back by an hour before the reservation, a renewal of thirteen minutes ago
-// is one of the future, and no duplicate. (Seed 60 on PostgreSQL.)
+// The duplicate rule is checked with the time at which the snapshot was read. If the
+// clock was set back by an hour before the reservation, a renewal of thirteen minutes
+// ago is in the future, and no duplicate. (Seed 60 on PostgreSQL.)
 func TestClock_SetBackMakesNoDuplicate(t *testing.T) {
 	for _, put := range []struct {
 		back bool
@@ -68,7 +68,7 @@ func TestClock_SetBackMakesNoDuplicate(t *testing.T) {
 			Amount: 100, Epoch: 1, Previous: &expires, Planned: ends, Starts: starts, Created: now,
 		})
 		if len(m.violations) != put.want {
-			t.Errorf("put back: %v; the model objects to %q, want %d objections", put.back, m.violations, put.want)
+			t.Errorf("clock set back: %v; the model reports %q, want %d violations", put.back, m.violations, put.want)
 		}
 	}
 }

@@ -19,7 +19,7 @@ var paths = map[string]string{
 	"plans": "/api/v1/plans", "subscription": "/api/v1/subscription", "transaction": "/api/v1/transaction",
 }
 
-// toSomebody is a request to a node that runs; nil if none does.
+// toRunningNode returns a request to a running node; nil if none is running.
 func (a action) toRunningNode(label, method, path string, key *apiKey) *flight {
 	env := a.env
 	var running []*process
@@ -29,7 +29,7 @@ func (a action) toRunningNode(label, method, path string, key *apiKey) *flight {
 		}
 	}
 	if len(running) == 0 {
-		env.occurred("nobody is there")
+		env.occurred("no node is running")
 		return nil
 	}
 	f := &flight{
@@ -40,8 +40,8 @@ func (a action) toRunningNode(label, method, path string, key *apiKey) *flight {
 	return f
 }
 
-// sign gives a request its four headers, for a client whose clock is right, or
-// nearly so.
+// sign adds the four signing headers. Some clients' clocks are off by up to five
+// minutes.
 func (a action) sign(f *flight, key *apiKey) {
 	env := a.env
 	at := env.now().Unix()
@@ -64,7 +64,7 @@ func signatureOf(f *flight, key *apiKey) string {
 	}.Sign(key.secret)
 }
 
-// post is a request for an operation.
+// post returns a request for an operation.
 func (a action) post(label string, key *apiKey, kind string, fields map[string]string, idem string) *flight {
 	f := a.toRunningNode(label, "POST", paths[kind], key)
 	if f == nil {
@@ -78,7 +78,7 @@ func (a action) post(label string, key *apiKey, kind string, fields map[string]s
 	return f
 }
 
-// request is a look-up, or something with a flaw.
+// request returns a read, or a flawed request.
 func (a action) request(kind string) *flight {
 	key := a.chooseKey(a)
 	if key == nil {
@@ -109,8 +109,7 @@ func (a action) request(kind string) *flight {
 	return f
 }
 
-// someTransaction names an operation that was asked for, whoever's it is, by its
-// key or its id.
+// someTransaction selects an operation of any operator, by its key or its id.
 func (a action) someTransaction() map[string]string {
 	n := a.below(max(a.i, 1), "which transaction")
 	key := "order-of-a" + strconv.Itoa(n)
@@ -122,7 +121,7 @@ func (a action) someTransaction() map[string]string {
 	return map[string]string{"idempotency_key": key}
 }
 
-// flaws are what a request may have wrong.
+// flaws are the deliberate errors of flawed requests.
 var flaws = []string{
 	"plain", "path", "method", "size", "header", "unknown key", "malformed key", "early", "late", "no time", "signature", "nonce",
 	"address", "media", "json", "no key", "bad key", "fields", "signature", "signature", "unknown key",
@@ -138,7 +137,7 @@ func (a action) flawed(key *apiKey) *flight {
 		return nil
 	}
 	f.flaw = flaw
-	// Mostly from another address, lest everybody at home be made to wait.
+	// Mostly from another address, so that requests from home are seldom throttled.
 	if a.odds(800, "from away") {
 		f.address = addresses[away]
 	}
@@ -189,14 +188,14 @@ func (a action) flawed(key *apiKey) *flight {
 		f.headers["X-Signature"] = strings.Repeat("0", 64)
 	}
 	if flaw == "path" {
-		f.key = nil // nobody looks at it
+		f.key = nil // the key is not checked
 	}
 	return f
 }
 
-// replay sends the very bytes of an earlier request once more, to any node, at once
-// or minutes later: then often those of a client whose clock is ahead, since they
-// are good for longer, and when used nonces may have been swept out.
+// replay sends the same bytes as an earlier request, to any node, at once or minutes
+// later: then often those of a client whose clock is ahead, because its timestamp is
+// valid for longer, when used nonces may have been purged.
 func (a action) replay() {
 	env := a.env
 	env.gates.pass(a.label, "begin action", nil, false)
@@ -222,8 +221,8 @@ func (a action) replay() {
 	env.send(&again, 0)
 }
 
-// capturedAhead is the last request of a client whose clock was a minute ahead or
-// more; nil if there was none.
+// capturedAhead returns the last request of a client whose clock was a minute or more
+// ahead; nil if there was none.
 func (env *environment) capturedAhead() *flight {
 	env.mu.Lock()
 	defer env.mu.Unlock()

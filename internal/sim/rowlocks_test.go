@@ -11,20 +11,19 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// rowsHeld is a fault: another session locks the rows of one operator for a while,
-// so that whatever writes them waits, and gives up after the lock timeout with
-// nothing done.
+// rowsHeld is a fault: another session locks the rows of one operator for a while, so
+// that writes of them wait and fail after the lock timeout, with nothing written.
 const rowsHeld = "rows held"
 
 // lockTimeout is how long a store call waits for held rows in fake time. On
 // PostgreSQL the store's own setting counts.
 const lockTimeout = time.Second
 
-// answerWithin is how long a request may take that met no fault: two calls of the
-// provider, and room. Rows that are held of another operator are no excuse.
+// answerWithin is how long a request without a fault may take: two provider calls and
+// some margin. Locked rows of another operator are no excuse.
 const answerWithin = 15 * time.Second
 
-// locks are the rows that other sessions hold.
+// locks are the rows that other sessions have locked.
 type locks struct {
 	env *environment
 
@@ -33,7 +32,7 @@ type locks struct {
 	owners map[string]int64 // operation: its operator
 }
 
-// hold is a lock on the rows of an operator. Its end is not known before it comes.
+// hold is a lock on the rows of an operator.
 type hold struct {
 	operator   int64
 	from, till time.Time
@@ -41,7 +40,8 @@ type hold struct {
 
 func newLocks(env *environment) *locks { return &locks{env: env, owners: map[string]int64{}} }
 
-// draw are the holds of a history: how many, when, whose rows and for how long.
+// draw starts the locks of a history, as the seed decides: how many, when, of which
+// operator and for how long.
 func (l *locks) draw(start func(do func())) {
 	if !l.env.faults.has(rowsHeld) {
 		return
@@ -57,7 +57,7 @@ func (l *locks) draw(start func(do func())) {
 	}
 }
 
-// hold locks an operator's rows for so long.
+// hold locks an operator's rows.
 func (l *locks) hold(session string, operator int64, length time.Duration) {
 	if !l.env.faults.on.Load() {
 		return
@@ -73,13 +73,13 @@ func (l *locks) hold(session string, operator int64, length time.Duration) {
 	}
 }
 
-// holdReally holds the rows on the server: the wallet, the counters, and the
-// operations that are open. It does so for up to a second and a half of the machine's
-// time, which outlasts the lock timeout of statements that operators share.
+// holdOnPostgres locks the rows on the server: the wallet, the counters and the open
+// operations. It does so for up to 1.5 seconds of the machine's time, longer than the
+// lock timeout of statements that operators share.
 func (l *locks) holdOnPostgres(operator int64, length time.Duration) {
 	l.mu.Lock()
 	at := len(l.held) - 1
-	l.held[at].till = time.Now().Add(time.Hour) // until it is let go
+	l.held[at].till = time.Now().Add(time.Hour) // until it is released
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -98,20 +98,20 @@ func (l *locks) holdOnPostgres(operator int64, length time.Duration) {
 		`SELECT 1 FROM operations WHERE operator_id = $1 AND status IN ('processing', 'needs_review') FOR UPDATE`,
 	} {
 		if _, err := tx.Exec(rows, operator); err != nil {
-			return // a node was before it: a deadlock ends this session, and not the node's
+			return // a node locked some first; of the two, this session is ended as the deadlock's victim
 		}
 	}
 	_, _ = tx.Exec(`SELECT pg_sleep($1)`, (length / 4).Seconds())
 }
 
-// heldSince reports whether an operator's rows were held at any moment since.
+// heldSince reports whether an operator's rows were locked at any moment since.
 func (l *locks) heldSince(operator int64, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.held, func(h hold) bool { return h.operator == operator && h.till.After(since) })
 }
 
-// another reports whether rows of another operator are held now.
+// another reports whether rows of another operator are locked now.
 func (l *locks) another(operator int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *locks) another(operator int64) bool {
 	return slices.ContainsFunc(l.held, func(h hold) bool { return h.operator != operator && h.till.After(now) })
 }
 
-// freeAt is when nobody holds an operator's rows any more.
+// freeAt returns when an operator's rows are unlocked.
 func (l *locks) freeAt(operator int64) (at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *locks) freeAt(operator int64) (at time.Time) {
 	return at
 }
 
-// letGo ends every hold.
+// letGo releases every lock.
 func (l *locks) letGo() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +152,7 @@ func (l *locks) ownerOf(id string) int64 {
 	return l.owners[id]
 }
 
-// onRows is a store call that writes rows of an operator.
+// onRows wraps a store call that writes rows of an operator.
 func onRows[T any](s store, ctx context.Context, what string, operator int64, about string, do func() (T, error)) func() (T, error) {
 	return func() (T, error) {
 		who := s.task(ctx, about)
@@ -177,8 +177,8 @@ func onRows[T any](s store, ctx context.Context, what string, operator int64, ab
 	}
 }
 
-// waitForRows waits as a row lock does. Whoever waited met a fault, and those who
-// waited for the same rows come on in the seed's order.
+// waitForRows waits as for a row lock. A task that waited is excused; tasks that
+// waited for the same rows continue in the seed's order.
 func (s store) waitForRows(what string, operator int64, who string) error {
 	deadline := time.Now().Add(lockTimeout)
 	for waited := false; ; waited = true {
@@ -207,8 +207,8 @@ func (s store) waitForRows(what string, operator int64, who string) error {
 	}
 }
 
-// judgeDelay: whatever is held of another operator, a request that met no fault is
-// answered in time.
+// checkDelay: a request that met no fault is answered in time, whatever rows of
+// another operator are locked.
 func (m *model) checkDelay(f *flight) {
 	if f.key == nil {
 		return

@@ -7,8 +7,6 @@ import (
 	"time"
 )
 
-// What may be written: each step of an operation, held against the contract.
-
 var steps = []string{
 	">processing", "processing>success", "processing>failed", "processing>needs_review", "needs_review>success", "needs_review>failed",
 }
@@ -27,7 +25,7 @@ func (m *model) takeEvent(l row) {
 	l.into(&e)
 	op := m.operations[e.Operation]
 	if op == nil {
-		m.violate("S1", e.Operation, "an event to %s of an operation that is not there", e.To)
+		m.violate("S1", e.Operation, "an event to %s of an operation that does not exist", e.To)
 		return
 	}
 	m.touched[op.ID] = true
@@ -40,11 +38,11 @@ func (m *model) takeEvent(l row) {
 	}
 	taken := from == "processing" && e.To == "needs_review" && e.Epoch > op.held
 	if from != "" && !taken && e.Actor == "" && e.Epoch != op.Epoch {
-		m.violate("S1", op.ID, "it was settled in the hands of epoch %d while epoch %d holds it", e.Epoch, op.Epoch)
+		m.violate("S1", op.ID, "it was settled under epoch %d while its epoch is %d", e.Epoch, op.Epoch)
 	}
 	op.state = e.To
 	if from == "needs_review" && e.Actor == "" && m.env.provider.hangingNow() {
-		m.env.occurred("review settles an operation while a question about another hangs")
+		m.env.occurred("review settles an operation while a query about another hangs")
 	}
 	switch {
 	case from == "":
@@ -65,8 +63,8 @@ func (m *model) takeEvent(l row) {
 	m.env.occurred("operation " + from + ">" + e.To)
 }
 
-// reserved holds a new operation against everything that must be true at the
-// moment its money is debited.
+// reserved checks everything that must hold for a new operation when its price is
+// debited.
 func (m *model) reserved(op *mOperation) {
 	if op.Epoch != 1 || op.Channel != "api" {
 		m.violate("S1", op.ID, "it begins with epoch %d in channel %s", op.Epoch, op.Channel)
@@ -84,7 +82,7 @@ func (m *model) reserved(op *mOperation) {
 	}
 	if o := m.operators[op.Operator]; o.BPS != op.BPS && !(m.env.realTime && o.ratesHad[op.BPS]) {
 		// The rate is the operator's at the reservation. In real time the journal
-		// does not tell which of the two was first.
+		// does not show which of the two commits was first.
 		m.violate("M6", op.ID, "its commission rate is %d; the operator's is %d", op.BPS, o.BPS)
 	}
 	s := m.subscribers[op.Subscriber]
@@ -111,8 +109,8 @@ func (m *model) reserved(op *mOperation) {
 		m.violate("S6", op.ID, "a %s of %d months at %d on an expiry of %d: it starts at %d and ends at %d; %d and %d are right",
 			op.Kind, op.Months, now, *s.Expires, op.Starts, op.Planned, wantStarts, want)
 	}
-	// A clock that was put back after the facts were read makes a renewal of long ago
-	// one of the future.
+	// If the clock was set back after the snapshot was read, an earlier renewal can be
+	// in the future.
 	movedUnder := op.flight == nil || m.env.timesMoved() > op.flight.timesMoved
 	if twin := m.duplicateOf(op.Subscriber, op.Plan, now); twin != nil && !(movedUnder && *twin.Completed > now) {
 		m.violate("I5", op.ID, "%s was %d ms before, with the same plan", m.env.nickname(twin.ID), now-*twin.Completed)
@@ -131,28 +129,28 @@ func (m *model) matchRequest(op *mOperation) {
 		}
 	}
 	if op.flight == nil {
-		m.violate("I2", op.ID, "nobody asked the node %s for a %s of %s under %s", op.Node, op.Kind, op.Plan, op.Key)
+		m.violate("I2", op.ID, "no request asked the node %s for a %s of %s under %s", op.Node, op.Kind, op.Plan, op.Key)
 	}
 }
 
-// takenOver: somebody else took an operation that was being processed. That is
-// for when its holder has died, slept or lost the store; a holder that is well
-// finishes what it began, whoever hangs up.
+// takenOver checks that a processing operation is taken over only if its owner crashed,
+// was paused or lost the store. An owner without a fault finishes its operation, even
+// if the client hangs up.
 func (m *model) takenOver(op *mOperation, node string) {
 	m.env.occurred("an operation is taken over")
 	if m.env.realTime {
-		return // who was well then can no longer be told
+		return // whether the owner had a fault then is not known
 	}
 	excused := op.flight == nil || op.flight.excused || op.by == nil || op.by.isDisturbed() || m.env.timesMoved() > op.flight.timesMoved || m.env.skewed()
 	if !excused {
-		m.violate("S4", op.ID, "%s took it from %s, which is well and met no fault", node, op.Node)
+		m.violate("S4", op.ID, "%s took it over from %s, which met no fault", node, op.Node)
 	}
 }
 
 func (m *model) succeeded(op *mOperation, actor string) {
 	op.person = actor != ""
 	if n := m.env.provider.effectsOf(op.ID); n != 1 && actor == "" {
-		m.violate("S9", op.ID, "it succeeded, and the provider's books have it %d times", n)
+		m.violate("S9", op.ID, "it succeeded, and the provider carried it out %d times", n)
 	}
 	if s := m.subscribers[op.Subscriber]; s == nil || s.Expires == nil || *s.Expires != op.Planned {
 		m.violate("S6", op.ID, "it succeeded, and its subscriber's expiry is not %d", op.Planned)
@@ -161,8 +159,8 @@ func (m *model) succeeded(op *mOperation, actor string) {
 	}
 }
 
-// failed: money goes back. Either the provider says that it did nothing and never
-// will, or a person decided.
+// failed checks a refund: either the provider has reported that it did nothing and
+// never will, or a person decided.
 func (m *model) failed(op *mOperation, actor string) {
 	op.person = actor != ""
 	if actor != "" {
@@ -192,7 +190,7 @@ func (m *model) failed(op *mOperation, actor string) {
 	}
 }
 
-// duplicateOf is a renewal of the same subscriber and plan that succeeded less
+// duplicateOf returns a renewal of the same subscriber and plan that succeeded less
 // than two minutes before.
 func (m *model) duplicateOf(subscriber, plan string, now int64) *mOperation {
 	var latest *mOperation
@@ -206,7 +204,7 @@ func (m *model) duplicateOf(subscriber, plan string, now int64) *mOperation {
 	return latest
 }
 
-// The calendar, on its own: days are days in India, 5 h 30 min ahead of UTC.
+// The model's calendar: days are days in India, 5 h 30 min ahead of UTC.
 
 const (
 	dayMS      = 24 * 60 * 60 * 1000
@@ -215,8 +213,8 @@ const (
 
 func indianMidnight(ms int64) int64 { return (ms+indiaAhead)/dayMS*dayMS - indiaAhead }
 
-// extended is when a renewal's or advance renewal's cycle begins and when the
-// subscription ends then.
+// extended returns when the cycle of a renewal or advance renewal begins, and when the
+// subscription then ends.
 func extended(kind string, expires, now, months int64) (starts, ends int64) {
 	term := months * 30 * dayMS
 	if kind == "renew" {
@@ -230,7 +228,8 @@ func extended(kind string, expires, now, months int64) (starts, ends int64) {
 	return start, max(expires, start, now) + term
 }
 
-// activePlan is the plan of the cycle that began last, if the subscription runs.
+// activePlan returns the plan of the cycle that began last, if the subscription has
+// not expired.
 func activePlan(s *mSubscriber, now int64) string {
 	if s.Expires == nil || *s.Expires <= now {
 		return ""
@@ -256,7 +255,7 @@ func rupees(paise int64) string {
 	return fmt.Sprintf("%s%d.%02d", sign, paise/100, paise%100)
 }
 
-// view is an operation as any answer about it must show it, in one line.
+// view formats an operation as every answer must show it, in one line.
 func (op *mOperation) view() string {
 	after, charged := op.Before-op.Amount, int64(0)
 	completed, planned, start, previous, txn := "null", "null", "null", "null", "null"

@@ -9,30 +9,28 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-// scenario is a short story out of the contract, ok the same way each time, so
-// that a fault can be put at each of its places in turn.
+// scenario is a short, deterministic sequence of requests, so that a fault can be
+// injected at each of its steps in turn.
 type scenario struct {
 	name string
-	// ways are what the provider does with the orders of each key, in turn; ok
-	// where nothing is said.
+	// behaviours are what the provider does with the orders of each key, in turn;
+	// the default is "ok".
 	behaviours map[string][]string
-	// hang are the keys whose orders nothing is said about when asked.
+	// hang are the keys of operations whose queries hang.
 	hang []string
-	// decide is what staff do while a question about a key's order is under way:
-	// "the-order void" to "confirm" or "reject".
+	// decide is what staff do during a query about a key's order: "the-order void" to
+	// "confirm" or "reject".
 	decide map[string]string
-	// money: the wallet is at stake in more than one way, so that faults are also
-	// put at every two of its places.
+	// money: faults are also injected at every pair of its steps.
 	money bool
 	run   func(scenarioRunner)
 }
 
-// teller tells a scenario: it sends requests, and sends again under the same key
-// what got no answer.
+// scenarioRunner sends the requests of a scenario, and retries those without an answer
+// under the same idempotency key.
 type scenarioRunner struct{ env *environment }
 
-// first and second are the two customers whom scenarios are about; the newcomer
-// is not there yet.
+// The customers of scenarios; the newcomer does not exist yet.
 var (
 	first    = map[string]string{"subscriber_id": customerID(0, 0), "plan_id": "FAMILY-3"}
 	second   = map[string]string{"subscriber_id": customerID(0, 1), "plan_id": "FAMILY-3"}
@@ -40,7 +38,7 @@ var (
 	newcomer = map[string]string{"full_name": "New Comer", "mobile": "9700000001", "plan_id": "BASIC-1"}
 )
 
-// perform sends an operation until it is answered with something that lasts.
+// perform requests an operation and retries until it has a final answer.
 func (t scenarioRunner) perform(task, kind, key string, fields map[string]string) {
 	t.performAt(task, 0, kind, key, fields)
 }
@@ -55,7 +53,7 @@ func (t scenarioRunner) performAt(task string, node int, kind, key string, field
 	}
 }
 
-// send sends an operation once, to a node of the teller's choice if it runs.
+// send requests an operation once, from the given node if that is running.
 func (t scenarioRunner) send(task string, node int, kind, key string, fields map[string]string, hangUp time.Duration) (answer, bool) {
 	t.env.gates.pass(task, "begin action", nil, false)
 	f := action{env: t.env, label: task}.post(task, t.env.allKeys()[0], kind, fields, key)
@@ -81,7 +79,7 @@ func (t scenarioRunner) together(parts ...func()) {
 	}
 }
 
-// staff does something at the service until it is done.
+// staff carries out a staff action, with retries.
 func (t scenarioRunner) staff(what string, do func(ctx context.Context, service *admin.Service) error) {
 	for range 4 {
 		t.env.gates.pass("staff", what, nil, false)
@@ -91,7 +89,7 @@ func (t scenarioRunner) staff(what string, do func(ctx context.Context, service 
 	}
 }
 
-// inReview is the id of the operation of a key, once it is in review.
+// inReview waits until the operation of a key is in review, and returns its id.
 func (t scenarioRunner) inReview(key string) string {
 	for range 40 {
 		t.env.gates.pass("staff", "look", nil, false)
@@ -103,8 +101,8 @@ func (t scenarioRunner) inReview(key string) string {
 	return ""
 }
 
-// scenarios are all of them: what the provider may do with each kind of operation,
-// and what clients and staff may do to each other.
+// scenarios returns all scenarios: everything the provider may do with each kind of
+// operation, and requests and staff actions that interfere with each other.
 func scenarios() []scenario {
 	var all []scenario
 	for _, o := range []struct {
@@ -113,7 +111,7 @@ func scenarios() []scenario {
 	}{{"activate", newcomer}, {"renew", first}, {"advance_renew", second}} {
 		for _, behaviour := range append([]weight{{name: "refused"}}, behaviours...) {
 			if behaviour.name == "treacherous" {
-				continue // it breaks the provider's own promise, and proves nothing about ours
+				continue // it violates the provider protocol
 			}
 			all = append(all, scenario{
 				name: o.kind + ", " + behaviour.name, money: o.kind == "renew" && strings.Contains("ok reject lost dropped refused", behaviour.name),
@@ -198,11 +196,11 @@ var others = []scenario{
 	}},
 	{name: "a person confirms", money: true, behaviours: map[string][]string{"the-order": {"unknowable"}}, run: func(t scenarioRunner) { t.decide(true) }},
 	{name: "a person rejects", money: true, behaviours: map[string][]string{"the-order": {"late"}}, run: func(t scenarioRunner) { t.decide(false) }},
-	{name: "a person confirms while a void is under way", money: true, behaviours: map[string][]string{"the-order": {"dropped"}},
+	{name: "a person confirms during a void", money: true, behaviours: map[string][]string{"the-order": {"dropped"}},
 		decide: map[string]string{"the-order void": "confirm"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
-	{name: "a person confirms while a question is under way", behaviours: map[string][]string{"the-order": {"lost"}},
+	{name: "a person confirms during a status query", behaviours: map[string][]string{"the-order": {"lost"}},
 		decide: map[string]string{"the-order status": "confirm"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
-	{name: "a person rejects while a question is under way", money: true, behaviours: map[string][]string{"the-order": {"lost"}},
+	{name: "a person rejects during a status query", money: true, behaviours: map[string][]string{"the-order": {"lost"}},
 		decide: map[string]string{"the-order status": "reject"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
 	{name: "an operation and a look at it", run: func(t scenarioRunner) {
 		t.together(func() { t.perform("one", "renew", "the-order", first) }, func() {
@@ -216,7 +214,7 @@ var others = []scenario{
 	}},
 }
 
-// awaitSettled sends a renewal, and then waits until it has come to its end.
+// awaitSettled sends a renewal and waits until it is settled.
 func (t scenarioRunner) awaitSettled(key string, fields map[string]string) {
 	t.perform("one", "renew", key, fields)
 	for range 120 {
@@ -228,14 +226,14 @@ func (t scenarioRunner) awaitSettled(key string, fields map[string]string) {
 	}
 }
 
-// decide is a person's word on an order that is in review.
+// decide has a person settle an operation in review.
 func (t scenarioRunner) decide(confirm bool) {
 	t.perform("one", "renew", "the-order", first)
 	if id := t.inReview("the-order"); id != "" {
 		t.staff("settle", func(ctx context.Context, service *admin.Service) error {
 			_, err := service.SettleReview(ctx, id, confirm, "asked them by phone")
 			if op := t.env.model.operations[id]; terminal(op.state) {
-				return nil // it was, whoever did it
+				return nil // settled, by this person or by review
 			}
 			return err
 		})

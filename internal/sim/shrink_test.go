@@ -12,9 +12,8 @@ import (
 // shrinkTime bounds how long a failing history is made smaller.
 const shrinkTime = 45 * time.Second
 
-// shrink looks for fewer actions and fewer kinds of faults with which a history
-// still breaks the same promise: first halves, then quarters and so on, as long as
-// leaving some out does no harm to the failure.
+// shrink looks for fewer actions and fewer kinds of faults with which a history still
+// violates the same invariant: it tries to leave out halves, then quarters and so on.
 func shrink(got outcome) (program, string) {
 	deadline := time.Now().Add(shrinkTime)
 	want := invariantOf(got.Violations[0])
@@ -49,13 +48,14 @@ func shrink(got outcome) (program, string) {
 	return best, violations
 }
 
-// invariantOf is the promise that a violation is about.
+// invariantOf returns the invariant that a violation names.
 func invariantOf(violation string) string {
 	name, _, _ := strings.Cut(violation, " ")
 	return name + " "
 }
 
-// trial runs a program in a process of its own, and returns what it complains of.
+// trial runs a program in a separate process, and returns its failure output; empty if
+// it passes.
 func trial(seed uint64, p program) string {
 	_, arguments, _ := strings.Cut(replayCommand(seed, p), " -args ")
 	list := []string{"-test.run=^TestReplay$"}

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programFromFlags is the program that the flags ask for.
+// programFromFlags returns the program selected by -keep and -without.
 func programFromFlags(t *testing.T) program {
 	p := wholeProgram()
 	if *keepFlag != "" {
@@ -65,8 +65,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestWorker does the jobs of other tests in a process of its own, and prints a
-// line of JSON for each.
+// TestWorker runs jobs for other tests in a separate process and prints one line of
+// JSON for each.
 func TestWorker(t *testing.T) {
 	if *jobsFlag == "" {
 		t.Skip("it works for other tests")
@@ -89,10 +89,11 @@ func TestWorker(t *testing.T) {
 }
 
 // onPostgres is the environment variable with the number of histories to run on
-// PostgreSQL, which then are all that is run.
+// PostgreSQL. If it is set, nothing else runs.
 const onPostgres = "COAX_TEST_SIM_POSTGRES"
 
-// skipUnlessWhole leaves a test out where something less was asked for.
+// skipUnlessWhole skips a test if the flags or the environment select a single
+// history, a worker's jobs or histories on PostgreSQL.
 func skipUnlessWhole(t *testing.T) {
 	t.Helper()
 	if *jobsFlag != "" || *seedFlag != 0 || os.Getenv(onPostgres) != "" {
@@ -100,11 +101,11 @@ func skipUnlessWhole(t *testing.T) {
 	}
 }
 
-// searchTime is how long TestHistories searches unless HISTORIES asks for a number.
+// searchTime is how long TestHistories searches unless HISTORIES sets a number.
 const searchTime = time.Minute
 
-// TestHistories: whatever fails, crashes, sleeps or races, nobody is charged twice
-// or for nothing, nobody is told what is not so, and everything comes to its end.
+// TestHistories: whatever fails, crashes, stalls or races, no operator is charged twice
+// or for nothing, every response is true, and every operation is settled.
 //
 // It searches for a minute from a fresh seed, or runs as many histories as HISTORIES
 // says from seed 1. COAX_TEST_SEED names the first seed.
@@ -168,9 +169,9 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// crew does jobs in so many processes at a time, and yields their outcomes as they
-// come. Each process has one history at a time: the randomness of a history is its
-// process's.
+// runWorkers runs jobs in a number of parallel processes and yields their outcomes as
+// they finish. A process runs one history at a time, because the seeded random source
+// is global to the process.
 func runWorkers(t *testing.T, processes int, jobs iter.Seq[string]) func(func(outcome) bool) {
 	const portion = 4 // of a process, which takes a moment to start
 	outcomes := make(chan outcome)
@@ -220,10 +221,9 @@ func runWorkers(t *testing.T, processes int, jobs iter.Seq[string]) func(func(ou
 	}
 }
 
-// work does some jobs in a process of its own.
+// runWorker runs jobs in a separate process.
 func runWorker(t *testing.T, jobs []string, outcomes chan<- outcome) {
-	// Beside other tests it takes what time they leave: some of them wait for
-	// answers, and fake time does not care.
+	// Run at low priority: tests beside it have real timeouts, fake time has none.
 	command := exec.Command("nice", "-n", "10", os.Args[0], "-test.run=^TestWorker$", "-test.timeout=20m", "-jobs="+strings.Join(jobs, ","))
 	pipe, err := command.StdoutPipe()
 	if err != nil {
@@ -254,8 +254,8 @@ func runWorker(t *testing.T, jobs []string, outcomes chan<- outcome) {
 			rest = append(rest, line)
 		}
 	}
-	// A history that ends its process is a finding of its own: a deadlock, a
-	// panic that nobody caught, a goroutine that never ends, a race.
+	// A history that ends its process is a violation too: a deadlock, an uncaught
+	// panic, a leaked goroutine or a data race.
 	if err := command.Wait(); err != nil && current != "" {
 		seed, _ := strconv.ParseUint(current, 10, 64)
 		outcomes <- outcome{Job: current, Seed: seed, Violations: []string{"the process ended: " + err.Error() + "\n" + strings.Join(rest, "\n")}}
@@ -264,10 +264,10 @@ func runWorker(t *testing.T, jobs []string, outcomes chan<- outcome) {
 	}
 }
 
-// explain says what went wrong, how to see it again, and how little of it is
-// needed.
+// explain describes a failed history, with the commands that replay it whole and
+// reduced.
 func explain(got outcome) string {
-	report := fmt.Sprintf("seed %d breaks a promise:\n  %s\n\nreplay it with\n  %s\n", got.Seed, strings.Join(got.Violations, "\n  "), replayCommand(got.Seed, wholeProgram()))
+	report := fmt.Sprintf("seed %d violates an invariant:\n  %s\n\nreplay it with\n  %s\n", got.Seed, strings.Join(got.Violations, "\n  "), replayCommand(got.Seed, wholeProgram()))
 	small, violations := shrink(got)
 	if violations == "" {
 		return report + "\nIt could not be made smaller: it does not fail again by itself."
@@ -290,8 +290,7 @@ func replayCommand(seed uint64, p program) string {
 	return command
 }
 
-// TestSeed_GivesTheSameTrace: a seed that fails would be worth little if it did
-// something else the next time.
+// TestSeed_GivesTheSameTrace: a seed can be replayed only if it always does the same.
 func TestSeed_GivesTheSameTrace(t *testing.T) {
 	skipUnlessWhole(t)
 	const histories = 5

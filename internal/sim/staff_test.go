@@ -10,14 +10,14 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// acts are what staff do, with their weights.
+// staffActions are the kinds of staff actions, with their weights.
 var staffActions = []weight{
 	{"top up", 30}, {"adjust", 5}, {"price", 14}, {"retire", 3}, {"issue", 5}, {"rotate", 6}, {"revoke", 4}, {"permit", 5}, {"whitelist", 7},
 	{"limit", 4}, {"commission", 4}, {"block", 6}, {"settle", 3}, {"delete", 1},
 }
 
-// doStaff is one act of staff, on the store itself, as coax admin works beside the
-// nodes. Where its commit is in doubt it looks again, as a person would.
+// doStaff is one staff action, directly on the store, like coax admin beside running
+// nodes. A top-up whose commit outcome is unknown is repeated.
 func (a action) doStaff() {
 	env, ctx := a.env, context.Background()
 	env.gates.pass(a.label, "begin act", nil, false)
@@ -70,12 +70,12 @@ func (a action) doStaff() {
 			err = a.closeAccount(ctx, operator)
 		}
 	}
-	_ = err // a refusal is an answer, and the journal shows what was done
+	_ = err // refusals are allowed; the journal shows what was done
 	env.occurred("staff: " + what)
 }
 
-// closeAccount pays an operator's balance out and deletes it. It is refused where an
-// operation is open; some of the deleted are opened again.
+// closeAccount pays out an operator's balance and deletes the operator. That is refused
+// while an operation is open. Some deleted operators are undeleted.
 func (a action) closeAccount(ctx context.Context, operator int64) error {
 	wallet, err := a.env.service.Wallet(ctx, operator)
 	if err != nil {
@@ -123,7 +123,7 @@ func (a action) changeKey(ctx context.Context, what string) error {
 	return nil
 }
 
-// block takes an operator's access away for a while.
+// block blocks an operator's access for a while.
 func (a action) block(ctx context.Context, operator int64) {
 	change := pick(a.env.chance, []admin.OperatorChange{
 		{Status: new(subscription.OperatorInactive)}, {API: new(subscription.APIDisabled)}, {API: new(subscription.APIBlocked)},
@@ -143,14 +143,14 @@ func (a action) block(ctx context.Context, operator int64) {
 	})
 }
 
-// settle is a person's word on an operation in review.
+// settle has a person settle an operation in review.
 func (a action) settle(ctx context.Context) {
 	if id := a.env.observer.inReview(); id != "" {
 		_, _ = a.env.service.SettleReview(ctx, id, a.odds(500, "confirm"), "asked them by phone")
 	}
 }
 
-// turns are what befalls the whole world, with their weights.
+// disruptions are faults that affect all nodes, with their weights.
 var disruptions = []weight{{"outage", 3}, {"no catalogue", 2}, {"withdraw", 2}, {"leap", 4}, {"clock", 4}, {"power", 2}}
 
 func (a action) doDisruption() {
@@ -161,7 +161,7 @@ func (a action) doDisruption() {
 	if !env.faults.has(kind) {
 		return
 	}
-	env.occurred("turn: " + turn)
+	env.occurred("disruption: " + turn)
 	lasts := a.between(time.Second, 8*time.Second, "lasts")
 	switch turn {
 	case "outage":
@@ -196,7 +196,7 @@ func (env *environment) after(wait time.Duration, do func()) {
 	})
 }
 
-// stepClock sets a node's clock wrong by so much.
+// stepClock sets the offset of a node's clock.
 func (env *environment) stepClock(n *node, offset time.Duration) {
 	if !n.setOffset(offset) {
 		return
@@ -207,8 +207,8 @@ func (env *environment) stepClock(n *node, offset time.Duration) {
 	}
 }
 
-// skewed: the clocks of the nodes differ, so that one may see the end of another's
-// lease before it comes.
+// skewed reports whether a node's clock is off, so that a node may see another's lease
+// as expired too early.
 func (env *environment) skewed() bool {
 	for _, n := range env.nodes {
 		if n.skew() != 0 {
@@ -218,7 +218,7 @@ func (env *environment) skewed() bool {
 	return false
 }
 
-// powerCut ends every process at once, on one machine.
+// powerCut crashes every process at once.
 func (env *environment) powerCut() {
 	for _, n := range env.nodes {
 		if l := n.running(); l != nil {

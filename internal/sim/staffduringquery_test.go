@@ -10,12 +10,12 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// staffMeanwhile is a fault: staff confirm or reject an operation by hand while a
-// question about it, a status or a void, is under way. Whichever is written first
-// counts; where the other contradicts it, a person is told.
+// staffDecides is a fault: staff confirm or reject an operation while a status query
+// or void about it is in progress. The one written first counts; if the other
+// contradicts it, an exception is raised.
 const staffDecides = "staff meanwhile"
 
-// questions are those that review has put to the provider about operations.
+// queries are the status queries and voids that review has sent to the provider.
 type queries struct {
 	mu         sync.Mutex
 	counts     map[string]int // operation: how many
@@ -23,7 +23,7 @@ type queries struct {
 	rejections map[string][]rejection
 }
 
-// refutation is a definite no of the provider, as the process heard it that held the
+// rejection is a definite no of the provider, received by the process that owned the
 // operation.
 type rejection struct {
 	process *process
@@ -34,7 +34,7 @@ func newQueries() *queries {
 	return &queries{counts: map[string]int{}, inProgress: map[string]int{}, rejections: map[string][]rejection{}}
 }
 
-// query puts a question about an operation, and may have staff decide meanwhile.
+// query sends a query about an operation, and may have staff settle it meanwhile.
 func (c providerClient) query(ctx context.Context, what string, o operation.Order, put func() operation.Reply) operation.Reply {
 	c.wait(ctx, what, o.Reference)
 	if strings.Contains(o.Reference, "-2") {
@@ -49,7 +49,7 @@ func (c providerClient) query(ctx context.Context, what string, o operation.Orde
 	q.mu.Unlock()
 	decides := env.faults.drawn(staffDecides, env.nickname(id), n)
 	if what == "void" && !decides {
-		// There are few voids, and most of what contradicts a person comes of them.
+		// There are few voids, and most replies that contradict a person are theirs.
 		decides = env.faults.drawn(staffDecides, env.nickname(id), n, what)
 	}
 	if decides {
@@ -70,8 +70,8 @@ func (c providerClient) query(ctx context.Context, what string, o operation.Orde
 	return answer
 }
 
-// holds reports whether an operation is in the hands of this process, or settled.
-// What is said to a process that lost it to another is kept, and asked again.
+// holds reports whether this process owns an operation, or it is settled. A reply to a
+// process that lost the operation is recorded, and review queries again.
 func (c providerClient) holds(id string) bool {
 	if c.env.realTime {
 		return false
@@ -80,7 +80,7 @@ func (c providerClient) holds(id string) bool {
 	return op != nil && (terminal(op.state) || op.Node == c.process.name())
 }
 
-// decideMeanwhile is a person's word on an operation that a question is about.
+// settleDuringQuery has a person settle an operation during a query about it.
 func (env *environment) settleDuringQuery(id, n string) {
 	name := env.nickname(id)
 	label := []string{staffDecides, name, n}
@@ -103,15 +103,15 @@ func (env *environment) settleByStaff(id string, confirm bool) {
 	env.queries.mu.Unlock()
 	switch {
 	case inProgress && confirm:
-		env.occurred("staff confirm while a question is under way")
+		env.occurred("staff confirm during a query")
 	case inProgress:
-		env.occurred("staff reject while a question is under way")
+		env.occurred("staff reject during a query")
 	}
 }
 
-// judgeContradictions: where a person confirmed and a node heard the provider say
-// no, there is an exception. A node that died or slept, or whose store failed as it
-// wrote that down, is excused.
+// checkContradictions: if a person confirmed an operation and a node received a
+// rejection, there is an exception. A node that crashed or was paused, or whose store
+// failed to record the reply, is excused.
 func (m *model) checkContradictions(op *mOperation) {
 	if m.env.realTime || op.state != "success" || !op.person {
 		return
@@ -120,15 +120,16 @@ func (m *model) checkContradictions(op *mOperation) {
 		if no.process.isDisturbed() || m.faulted[no.task] || m.env.everWrong() {
 			continue
 		}
-		m.env.occurred("the provider says no to what a person confirmed")
+		m.env.occurred("the provider rejects what a person confirmed")
 		if !m.contradicted(op.ID) {
-			m.violate("S9", op.ID, "a person confirmed it, the provider told %s that it will never be carried out, and nobody was told", no.process.name())
+			m.violate("S9", op.ID, "a person confirmed it, the provider told %s that it will never be carried out, and there is no exception", no.process.name())
 			return
 		}
 	}
 }
 
-// contradicted: there is the exception for what was charged and the provider refused.
+// contradicted reports whether there is an exception for a charge that the provider
+// rejected.
 func (m *model) contradicted(id string) bool {
 	return m.exceptions[id+" "+string(operation.RejectedAfterSuccess)]
 }

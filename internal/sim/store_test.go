@@ -13,8 +13,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// store is what a node sees of the one store: every call waits at a gate before,
-// and one that makes something durable also after, where its answer may be lost.
+// store wraps the store for a process: every call waits at a gate before it, and a
+// write also after it, where its reply may be lost.
 type store struct {
 	env     *environment
 	process *process
@@ -36,7 +36,7 @@ type backend interface {
 	Close() error
 }
 
-var errInjected = errors.New("the store failed, as the simulation wished")
+var errInjected = errors.New("injected store failure")
 
 func (s store) task(ctx context.Context, about string) string {
 	who := taskOf(ctx)
@@ -49,7 +49,7 @@ func (s store) task(ctx context.Context, about string) string {
 	return who
 }
 
-// reads waits at the gate of a read.
+// reads waits at the gate of a read and returns an injected failure.
 func (s store) reads(ctx context.Context, what, about string) error {
 	switch s.env.gates.pass(s.task(ctx, about), "read "+what, s.process, false) {
 	case failUnavailable:
@@ -60,8 +60,8 @@ func (s store) reads(ctx context.Context, what, about string) error {
 	return nil
 }
 
-// writes stands around a durable fact. What it is told afterwards may be that
-// nobody knows whether it took hold.
+// writes runs a write between two gates. It may fail before the write, or report an
+// unknown commit after it.
 func (s store) writes(ctx context.Context, what, about string, do func() error) error {
 	who := s.task(ctx, about)
 	switch s.env.gates.pass(who, "before "+what, s.process, true) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// trace is everything that happened in a history, step by step. Its sum tells two
-// histories apart; its lines are kept only for whoever wants to read them.
+// trace is the log of a history's steps. Its hash identifies the history; its lines are
+// kept only if they are to be printed.
 type trace struct {
 	env  *environment
 	keep bool
@@ -45,7 +45,7 @@ func (t *trace) answer(f *flight, a answer) {
 
 func (t *trace) String() string { return strings.Join(t.lines(""), "\n") }
 
-// lines are those that mention something.
+// lines returns the lines that contain a text.
 func (t *trace) lines(what string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,8 +58,7 @@ func (t *trace) lines(what string) []string {
 	return some
 }
 
-// about are the lines that mention what some violations are about, as many as can
-// be read.
+// about returns up to 200 lines about the subjects of some violations.
 func (t *trace) about(violations []string) string {
 	var some []string
 	for _, v := range violations {
