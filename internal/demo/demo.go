@@ -15,8 +15,8 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// Line is what demo --json prints, and what it keeps in DIR/demo.json. A
-// demo may keep a secret in a file; the service itself cannot show one twice.
+// Info is what demo --json prints and saves in DIR/demo.json. A demo may save a
+// secret in a file; the service itself never shows one twice.
 type Info struct {
 	BaseURL      string `json:"base_url"`
 	CACert       string `json:"ca_cert"`

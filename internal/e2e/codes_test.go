@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestACodeThatNobodyHasReceivedFailsTheRun(t *testing.T) {
+func TestCodes_MissingCodeFailsTheRun(t *testing.T) {
 	var book codeBook
 	for _, code := range fault.Contract {
 		if code != fault.InvalidNonce && code != fault.PlansUnavailable {
@@ -32,7 +32,7 @@ func TestACodeThatNobodyHasReceivedFailsTheRun(t *testing.T) {
 	}
 }
 
-func TestOnlyAWholeRunHasToHaveReceivedEveryCode(t *testing.T) {
+func TestCodes_PartialRunIsExempt(t *testing.T) {
 	for _, filter := range []string{"test.run", "test.skip", "test.list", "test.fuzz"} {
 		if ranEverything(false, func(name string) string { return map[string]string{filter: "X"}[name] }) {
 			t.Errorf("a run with -%s counts as whole", filter)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestWhatWasHungUpOnUnheardIsSentOnceMore(t *testing.T) {
+func TestRetryUnread_SendsOnceMore(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		method, nonce string

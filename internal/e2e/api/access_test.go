@@ -18,7 +18,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-func TestTheClockMayBeThreeHundredSecondsOff(t *testing.T) {
+func TestTimestamp_Within300Seconds(t *testing.T) {
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1000")
 	now := w.Now().Unix()
 	rows := []struct {
@@ -48,7 +48,7 @@ func TestTheClockMayBeThreeHundredSecondsOff(t *testing.T) {
 	}
 }
 
-func TestANonceHasSixteenToSixtyFourOfItsCharacters(t *testing.T) {
+func TestNonce_LengthAndCharacters(t *testing.T) {
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1000")
 	rows := []struct {
 		nonce string
@@ -68,7 +68,7 @@ func TestANonceHasSixteenToSixtyFourOfItsCharacters(t *testing.T) {
 	}
 }
 
-func TestAHeaderSentTwiceOrEmptyCountsAsMissing(t *testing.T) {
+func TestAuthHeaders_RepeatedOrEmptyIsMissing(t *testing.T) {
 	w := e2e.NewEnv(t)
 	for _, name := range []string{"X-Api-Key", "X-Timestamp", "X-Nonce", "X-Signature"} {
 		right := w.Request(e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}).Header.Get(name)
@@ -78,7 +78,7 @@ func TestAHeaderSentTwiceOrEmptyCountsAsMissing(t *testing.T) {
 	}
 }
 
-func TestTheSignatureCoversMethodPathQueryAndBodyAsTheyWereSent(t *testing.T) {
+func TestSignature_CoversMethodPathQueryBody(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	w.Expect("a query in canonical form", e2e.Call{As: me, Path: e2e.Balance + "?b=2&a=1"}, fault.OK)
@@ -112,7 +112,7 @@ func TestTheSignatureCoversMethodPathQueryAndBodyAsTheyWereSent(t *testing.T) {
 	w.Expect("a secret without its prefix", e2e.Call{As: bare, Path: e2e.Balance}, fault.InvalidSignature)
 }
 
-func TestTheThrottleSlidesOverAMinute(t *testing.T) {
+func TestFailedAuthThrottle_SlidingMinute(t *testing.T) {
 	w := e2e.NewEnv(t)
 	unknown := e2e.Caller{Key: "cxk_" + strings.Repeat("0", 32), Secret: "x"}
 	for i := range 30 {
@@ -138,7 +138,7 @@ func TestTheThrottleSlidesOverAMinute(t *testing.T) {
 	w.Expect("and no more", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.TooManyFailedAttempts)
 }
 
-func TestARotatedKeyLivesUntilItsGraceEnds(t *testing.T) {
+func TestRotatedKey_ValidUntilGraceEnds(t *testing.T) {
 	w := e2e.NewEnv(t)
 	old := w.NewOperator("one", access.PermissionsOf(access.CheckBalance))
 	issued, err := w.Admin.RotateKey(t.Context(), old.ID, 72*time.Hour)
@@ -160,7 +160,7 @@ func TestARotatedKeyLivesUntilItsGraceEnds(t *testing.T) {
 	w.Expect("revoked is said before expired", e2e.Call{As: old, Path: e2e.Balance}, fault.CredentialRevoked)
 }
 
-func TestOnlyATrustedProxyIsBelieved(t *testing.T) {
+func TestForwardedHeaders_TrustedProxyOnly(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.NewOperator("one", access.AllPermissions)
 	spoof := http.Header{"X-Forwarded-For": {"192.0.2.9"}, "X-Forwarded-Proto": {"http"}, "X-Real-Ip": {"192.0.2.9"}, "Forwarded": {"for=192.0.2.9"}}
@@ -204,7 +204,7 @@ func TestOnlyATrustedProxyIsBelieved(t *testing.T) {
 	}
 }
 
-func TestARestartForgetsNoNonceNoCountAndNoRevocation(t *testing.T) {
+func TestRestart_KeepsNoncesCountsRevocations(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, revoked := w.NewOperator("one", access.AllPermissions), w.NewOperator("two", access.AllPermissions)
 	nonce := client.NewNonce()
@@ -221,7 +221,7 @@ func TestARestartForgetsNoNonceNoCountAndNoRevocation(t *testing.T) {
 	w.Expect("the revoked key after a restart", e2e.Call{As: revoked, Path: e2e.Balance}, fault.CredentialRevoked)
 }
 
-func TestASecretThatCannotBeOpenedIsOurFaultAndSaysNothing(t *testing.T) {
+func TestDamagedSecret_Is500WithoutDetails(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.NewOperator("one", access.AllPermissions)
 	e2e.ExecOnStore(t, w.Node.Config.Store, fmt.Sprintf(`UPDATE credentials SET sealed_secret = %s WHERE id = %d`, e2e.BlobLiteral("00"), me.ID))
@@ -234,7 +234,7 @@ func TestASecretThatCannotBeOpenedIsOurFaultAndSaysNothing(t *testing.T) {
 	}
 }
 
-func TestWithTheStoreAwayTheServiceSaysSo(t *testing.T) {
+func TestMissingStore_Is503AndNotReady(t *testing.T) {
 	w := e2e.NewEnv(t)
 	// A node is not ready either while its clock is not its store's.
 	w.Time.Store(time.Now().UnixMilli())
@@ -271,7 +271,7 @@ func TestWithTheStoreAwayTheServiceSaysSo(t *testing.T) {
 }
 
 // A used nonce is forgotten when nobody could replay it any more, and not before.
-func TestUsedNoncesArePurgedAfterADay(t *testing.T) {
+func TestNonce_PurgedAfterADay(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.NewOperator("one", access.AllPermissions)
 	nonce := client.NewNonce()
@@ -291,7 +291,7 @@ func TestUsedNoncesArePurgedAfterADay(t *testing.T) {
 // Another operator's key that I sign for is no more telling than a wrong
 // signature of its owner's, and an id in the query changes nothing of whose
 // balance is shown.
-func TestAnotherOperatorsKeyAndIdOpenNothing(t *testing.T) {
+func TestForeignKeyAndID_RevealNothing(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, other := w.NewOperator("me", access.AllPermissions), w.NewOperator("other", access.AllPermissions)
 	if _, _, err := w.Admin.TopUp(t.Context(), admin.TopUp{OperatorID: other.OperatorID, Amount: e2e.Rupees(t, "77.00"), Reference: "r"}); err != nil {
@@ -305,7 +305,7 @@ func TestAnotherOperatorsKeyAndIdOpenNothing(t *testing.T) {
 	}
 }
 
-func TestNothingSecretIsWrittenDown(t *testing.T) {
+func TestSecrets_InNoLogOrStore(t *testing.T) {
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h")
 	me := w.NewFundedOperator("one", "10000")
 	const password, mobile = "planted-password-4711", "9812345670"

@@ -34,7 +34,7 @@ func (b *biz) expiry(what string, got e2e.Answer, previous, until time.Time, sta
 	b.mustShow(what+", as a subscription", sub, map[string]string{"expiry_date": bizTime(until), "status": "active", "active": "true"})
 }
 
-func TestExpiryRules(t *testing.T) {
+func TestExpiry_Rules(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "an activation lasts thirty days whatever the plan", bizActivationTerm)
 	b.run(t, "a renewal adds the plan's months to the expiry, or to now", bizRenewalTerm)
@@ -58,7 +58,7 @@ func bizActivationTerm(t *testing.T, b *biz) {
 	}
 }
 
-func TestAnActivationLastsAsLongAsThePlanWhereTheRulesSaySo(t *testing.T) {
+func TestExpiry_ActivationTermFromPlan(t *testing.T) {
 	b := newBiz(t, "rules.activation_term=plan")
 	for plan, days := range map[string]time.Duration{"BASIC-1": 30, "FAMILY-3": 90} {
 		got := b.post(b.me, "activate", b.key(), b.good("activate").with("plan_id", plan).json())

@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-func TestWhatAKeyStandsFor(t *testing.T) {
+func TestIdempotencyKey_FreeOrTaken(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "it stays free after a rejection, and works once the cause is fixed", bizFreeKeys)
 	b.run(t, "a rate-limited request may come again with it", bizRateLimited)

@@ -37,7 +37,7 @@ func (b *biz) lookUp(endpoint, path string, rows []bizLookup) {
 	}
 }
 
-func TestLookUps(t *testing.T) {
+func TestLookups(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "a subscription by id or by mobile", bizSubscriptions)
 	b.run(t, "a transaction by id or by key", bizTransactions)

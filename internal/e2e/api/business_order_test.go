@@ -316,7 +316,7 @@ func (o *bizOrder) breakDown() (undo func()) {
 	}
 }
 
-func TestEveryPairOfObjectionsToAnOperationAnswersTheEarlierOne(t *testing.T) {
+func TestOperationChecks_FirstFailureAnswers(t *testing.T) {
 	for _, endpoint := range bizEndpoints {
 		t.Run(endpoint, func(t *testing.T) {
 			// A call that the provider holds must not end before the test does.

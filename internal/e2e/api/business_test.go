@@ -162,7 +162,7 @@ func bizNoDuplicates(t *testing.T, b *biz) {
 	b.must("after an unconfirmed one", b.post(b.me, "renew", b.key(), bizRenewal(c, "FAMILY-1")), fault.OK)
 }
 
-func TestTheActivePlanIsTheOneOfThatMoment(t *testing.T) {
+func TestActivePlan_FollowsTheClock(t *testing.T) {
 	b := newBiz(t)
 	shown := func(what string, c bizCustomer, plan, status string) {
 		t.Helper()
@@ -219,7 +219,7 @@ func TestTheActivePlanIsTheOneOfThatMoment(t *testing.T) {
 	b.CheckAudit()
 }
 
-func TestMoneyInAnswers(t *testing.T) {
+func TestAmounts_InAnswers(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "the wallet has to reach the price, and the shortfall is told", bizShortfall)
 	b.run(t, "messages say what happened, and amounts have two decimals", bizMessages)

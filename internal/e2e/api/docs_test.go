@@ -49,7 +49,7 @@ func docsRows(t *testing.T, page, heading string) [][]string {
 	})
 }
 
-func TestThePageForOperatorsHasEverySettingAsItIs(t *testing.T) {
+func TestDocs_EverySetting(t *testing.T) {
 	var want []string
 	for _, s := range server.Settings {
 		standard := ""
@@ -67,7 +67,7 @@ func TestThePageForOperatorsHasEverySettingAsItIs(t *testing.T) {
 	}
 }
 
-func TestThePageForOperatorsSaysWhoMayDoWhat(t *testing.T) {
+func TestDocs_StaffPermissions(t *testing.T) {
 	want := []string{"act | support | finance | administrator"}
 	for _, action := range admin.Actions() {
 		row := "`" + string(action) + "`"
@@ -105,7 +105,7 @@ func TestDocs_StepUpExceptions(t *testing.T) {
 	}
 }
 
-func TestThePageForOperatorsHasEveryMetric(t *testing.T) {
+func TestDocs_EveryMetric(t *testing.T) {
 	w := e2e.NewEnv(t, "audit.every=1ms")
 	// Some have no lines before something of the kind has happened.
 	w.Expect("a look-up", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
@@ -151,7 +151,7 @@ func TestThePageForOperatorsHasEveryMetric(t *testing.T) {
 
 // The ten numbers are what integrators test against. Each does what the page for
 // them says, from the first answer to the end.
-func TestTheTenNumbersBehaveAsThePageSays(t *testing.T) {
+func TestDocs_TenTestNumbers(t *testing.T) {
 	t.Parallel()
 	rows := docsRows(t, "integrating.md", "Trying it: ten numbers")
 	if len(rows) != 10 {
@@ -230,7 +230,7 @@ func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 // The page for operators says how to make a backup while the service runs. Here
 // it runs under load, and each copy is whole: the books agree, everything that was
 // answered before is in it, and it can be served.
-func TestABackupTakenUnderLoadIsWholeAndCanBeServed(t *testing.T) {
+func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 	e2e.OnlySQLite(t, "its file is copied")
 	python, err := exec.LookPath("python3")
 	if err != nil {

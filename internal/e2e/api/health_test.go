@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestAReviewThatIsADayOldIsTold(t *testing.T) {
+func TestHealth_OverdueReviews(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s")
 	w.StartReview(w.NewFundedOperator("me", "100000"), "activate", "unknowable", "9000080001", "a-day-old")
@@ -26,7 +26,7 @@ func TestAReviewThatIsADayOldIsTold(t *testing.T) {
 	}
 }
 
-func TestANodeKnowsHowItIs(t *testing.T) {
+func TestHealth_ReportsNodeProviderAudit(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnvAt(t, time.Now(), "audit.every=10ms")
 	w.WaitUntil("something was audited", func() bool { return !w.Node.Health(t.Context()).Audit.EndedAt.IsZero() })
@@ -55,7 +55,7 @@ func TestANodeKnowsHowItIs(t *testing.T) {
 	})
 }
 
-func TestANodeThatAuditsNothingHasNoAuditToTellOf(t *testing.T) {
+func TestHealth_NoAuditConfigured(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	if a := w.Node.Health(t.Context()).Audit; a.Every != 0 || !a.EndedAt.IsZero() {

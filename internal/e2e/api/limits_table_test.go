@@ -148,7 +148,7 @@ func inSchemas(said contracttest.Description) map[string][]contracttest.Text {
 	return stated
 }
 
-func TestEveryRowOfTheDocumentsLimitsHolds(t *testing.T) {
+func TestContractLimits_EveryRowHolds(t *testing.T) {
 	l := newLines(t)
 	stated := inSchemas(l.said)
 	want := slices.Sorted(maps.Keys(l.said.Limits))
@@ -184,7 +184,7 @@ func misstated(text contracttest.Text, numbers []int) (wrong []string) {
 	return wrong
 }
 
-func TestARowThatSaysSomethingElseIsNoticed(t *testing.T) {
+func TestContractLimits_WrongRowIsFound(t *testing.T) {
 	l := newLines(t)
 	for name, texts := range inSchemas(l.said) {
 		for i := range l.said.Limits[name] {

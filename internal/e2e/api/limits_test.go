@@ -72,7 +72,7 @@ func texts(length int) []string {
 	return all
 }
 
-func TestTheServiceTakesTheFieldsThatTheDocumentAllows(t *testing.T) {
+func TestContractLimits_Fields(t *testing.T) {
 	l := newLines(t)
 	whole := map[string]map[string]any{
 		"/api/v1/activate":      {"full_name": "Asha", "mobile": "9811111111", "plan_id": "NONE"},
@@ -126,7 +126,7 @@ func TestTheServiceTakesTheFieldsThatTheDocumentAllows(t *testing.T) {
 	}
 }
 
-func TestTheServiceTakesTheHeadersAndParametersThatTheDocumentAllows(t *testing.T) {
+func TestContractLimits_HeadersAndParameters(t *testing.T) {
 	l := newLines(t)
 	balance, activate := l.said.Endpoints["GET /api/v1/balance"], l.said.Endpoints["POST /api/v1/activate"]
 	nonce := func(text string) e2e.Call { return e2e.Call{Path: "/api/v1/balance", Nonce: text} }

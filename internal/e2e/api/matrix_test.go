@@ -275,7 +275,7 @@ var endpoints = []struct{ method, path string }{
 	{"GET", "/api/v1/balance"}, {"GET", "/api/v1/plans"}, {"GET", "/api/v1/subscription"}, {"GET", "/api/v1/transaction"},
 }
 
-func TestEveryFailingStateAndEveryPairAnswersTheEarlierOne(t *testing.T) {
+func TestRequestChecks_FirstFailureAnswers(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t)
 	codes := map[fault.Code]bool{}
@@ -325,7 +325,7 @@ func TestEveryFailingStateAndEveryPairAnswersTheEarlierOne(t *testing.T) {
 // What is wrong with the caller's key or account stays wrong, so these look at
 // what is wrong with the request: its nonce must be as good as new afterwards,
 // unless the signature was right.
-func TestOnlyARightSignatureUsesUpANonce(t *testing.T) {
+func TestNonce_UsedOnlyByValidSignature(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t)
 	for _, state := range states {
@@ -345,7 +345,7 @@ func TestOnlyARightSignatureUsesUpANonce(t *testing.T) {
 	}
 }
 
-func TestARefusedRequestTakesNoPlaceInTheMinute(t *testing.T) {
+func TestRateLimit_RefusedRequestIsNotCounted(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t)
 	left := func() (places int) {

@@ -14,7 +14,7 @@ import (
 )
 
 // Every refusal before the reservation, each with what it needs to happen.
-func TestARefusalBeforeTheReservationLeavesNoTrace(t *testing.T) {
+func TestRefusal_BeforeReserveChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "limits.failed_auth_per_minute=100000", "review.first_check=1h")
 	me, poor := w.NewFundedOperator("me", "5000"), w.NewFundedOperator("poor", "198.99")
@@ -84,7 +84,7 @@ func TestARefusalBeforeTheReservationLeavesNoTrace(t *testing.T) {
 }
 
 // Scenarios 0, 1 and 7 for each operation, as the tables of outcomes have them.
-func TestOutcomesOfTheThreeOperations(t *testing.T) {
+func TestOperations_ProviderOutcomes(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "100000")
@@ -137,7 +137,7 @@ func TestOutcomesOfTheThreeOperations(t *testing.T) {
 
 // What the provider leaves open is held and answered 202, in each of the ways in
 // which it can.
-func TestAnUnknownOutcomeIsHeldAndAnsweredAsPending(t *testing.T) {
+func TestUnknownOutcome_HoldsMoneyAndAnswers202(t *testing.T) {
 	t.Parallel()
 	outcomes := map[string]string{"2": "timeout_applied", "3": "timeout_not_applied", "4": "gateway_error", "5": "wrong_reference", "8": "unknowable", "9": "reset_applied"}
 	e2e.RunConcurrently(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
@@ -181,7 +181,7 @@ func TestAnUnknownOutcomeIsHeldAndAnsweredAsPending(t *testing.T) {
 	})
 }
 
-func TestAProviderThatIsNotThereIsAFailureRefundedAtOnce(t *testing.T) {
+func TestUnreachableProvider_RefundsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.url=http://127.0.0.1:1")
 	me := w.NewFundedOperator("me", "1000")
@@ -199,7 +199,7 @@ func TestAProviderThatIsNotThereIsAFailureRefundedAtOnce(t *testing.T) {
 
 // A combo asks twice, main first; a failed add-on leaves a success with a
 // warning and the whole charge.
-func TestAComboAsksForMainThenAddon(t *testing.T) {
+func TestCombo_OrdersMainThenAddon(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
 		what     string
@@ -245,7 +245,7 @@ func TestAComboAsksForMainThenAddon(t *testing.T) {
 	})
 }
 
-func TestAPriceChangeActsAtOnceAndAClientsPriceNever(t *testing.T) {
+func TestPrice_ChangeAppliesClientPriceIgnored(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "10000")

@@ -14,7 +14,7 @@ import (
 // Prices count as verified for catalogue.max_age after the last good comparison,
 // over a restart too; then nothing is sold, and what is wrong with the request
 // still comes first.
-func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
+func TestCatalogue_UnverifiedPricesStopSales(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "catalogue.max_age=30m", "catalogue.refresh=5m")
 	me := w.NewFundedOperator("me", "10000")
@@ -52,7 +52,7 @@ func TestPricesThatCannotBeVerifiedSellNothing(t *testing.T) {
 	w.CheckAudit()
 }
 
-func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
+func TestCatalogue_WithdrawnComponentHidesPlans(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "10000")
@@ -76,7 +76,7 @@ func TestAWithdrawnComponentTakesItsPlansOut(t *testing.T) {
 
 // An outage of the provider as a whole is refused before any reservation; what
 // was in doubt when it began is found out when it ends.
-func TestAnOutageIsRefusedBeforeAnyReservation(t *testing.T) {
+func TestOutage_RefusedBeforeReserve(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.refund_after=2m")
 	me := w.NewFundedOperator("me", "1000000")

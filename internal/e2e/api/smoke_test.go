@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestBalanceAndPlansAnswerInTheContractsShapes(t *testing.T) {
+func TestBalanceAndPlans_ContractShapes(t *testing.T) {
 	w := e2e.NewEnv(t)
 	got := w.Expect("balance", e2e.Call{As: w.DemoCaller(), Path: "/api/v1/balance"}, fault.OK)
 	if got.Status != http.StatusOK || !got.Success || got.Data["wallet_balance"] != 10000.0 || got.Data["currency"] != "INR" {

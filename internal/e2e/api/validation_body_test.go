@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestTheBodyAndTheKeyOfAPost(t *testing.T) {
+func TestPost_BodyAndKey(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "the body is announced as application/json", bizMediaTypes)
 	b.run(t, "the body is one JSON object", bizShapesOfJSON)

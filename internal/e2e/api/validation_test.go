@@ -15,7 +15,7 @@ import (
 // two units of UTF-16.
 var bizLetters = []string{"a", "अ", "😀"}
 
-func TestTheFieldsOfAnActivation(t *testing.T) {
+func TestActivate_Fields(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "each is taken up to its boundary, and comes back as it was sent", bizFieldsAtTheirBoundaries)
 	b.run(t, "a preferred id is given when free and replaced when taken", bizPreferredID)
@@ -23,7 +23,7 @@ func TestTheFieldsOfAnActivation(t *testing.T) {
 	b.CheckAudit()
 }
 
-func TestTheFieldsOfAPost(t *testing.T) {
+func TestPost_Fields(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "a required one that is absent is named", bizRequiredFields)
 	b.run(t, "every error is told at once", bizAllErrorsAtOnce)

@@ -14,7 +14,7 @@ const cliAllSeven = `["Activate","Renew","Advance Renew","Check Balance","Get Pl
 
 var cliKeyShape = []string{"key_id int", "key text", "permissions texts", "created_at moment", "expires_at moment?", "revoked_at moment?", "replaced_by int?"}
 
-func TestCLIAdminKeysInJSON(t *testing.T) {
+func TestAdminKeys_JSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 
@@ -72,7 +72,7 @@ func cliKey(t testing.TB, h *e2e.Install, id string) map[string]string {
 	return nil
 }
 
-func TestCLIAdminWhitelistInJSON(t *testing.T) {
+func TestAdminWhitelist_JSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	added := e2e.CheckShape(t, h.JSON("whitelist", "add", "--lco", "1", "203.0.113.0/24"), "lco_id int", "whitelist texts")
@@ -93,7 +93,7 @@ func TestCLIAdminWhitelistInJSON(t *testing.T) {
 	}
 }
 
-func TestCLIAdminListsOfNothingAreEmptyArrays(t *testing.T) {
+func TestAdminLists_EmptyArrays(t *testing.T) {
 	t.Parallel()
 	h := cliEmptyHouse(t)
 	for _, list := range [][]string{{"lco", "list"}, {"plan", "list"}, {"log"}} {
@@ -125,7 +125,7 @@ func cliEmptyHouse(t testing.TB) *e2e.Install {
 	return h
 }
 
-func TestCLIAdminLogTellsWhoDidWhat(t *testing.T) {
+func TestAdminLog_RecordsActorAndAction(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	h.JSON("lco", "create", "--name", "Asha")
@@ -175,7 +175,7 @@ func TestCLIAdminLogTellsWhoDidWhat(t *testing.T) {
 }
 
 // What people see is not fixed; that it says the things they asked for is.
-func TestCLIAdminForPeople(t *testing.T) {
+func TestAdmin_HumanReadableOutput(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	for _, test := range []struct {

@@ -31,7 +31,7 @@ func cliRefusingHouse(t testing.TB) *e2e.Install {
 	return h
 }
 
-func TestCLIAdminRefusesAndChangesNothing(t *testing.T) {
+func TestAdmin_RefusalChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := cliRefusingHouse(t)
 	state := h.Dump()
@@ -125,7 +125,7 @@ func TestCLIAdminRefusesAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestCLIAdminRefusesWhatIsNoMoneyAndNoOperator(t *testing.T) {
+func TestAdmin_BadAmountsAndOperators(t *testing.T) {
 	t.Parallel()
 	h := cliRefusingHouse(t)
 	state := h.Dump()
@@ -184,7 +184,7 @@ func TestCLIAdminRefusesWhatIsNoMoneyAndNoOperator(t *testing.T) {
 	}
 }
 
-func TestCLIAdminWhitelistHoldsTwenty(t *testing.T) {
+func TestAdminWhitelist_TwentyEntriesAtMost(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	// The demo's own two are there already.
@@ -201,7 +201,7 @@ func TestCLIAdminWhitelistHoldsTwenty(t *testing.T) {
 }
 
 // The edges that are still allowed.
-func TestCLIAdminAcceptsTheLastOfTheRange(t *testing.T) {
+func TestAdmin_AcceptsRangeLimits(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	for _, args := range [][]string{
@@ -218,7 +218,7 @@ func TestCLIAdminAcceptsTheLastOfTheRange(t *testing.T) {
 	}
 }
 
-func TestCLIToolsOnAnEmptyDatabaseSayWhatToDo(t *testing.T) {
+func TestTools_EmptyDatabaseNamesRemedy(t *testing.T) {
 	t.Parallel()
 	folder, empty := t.TempDir(), pgtest.NewDatabase(t)
 	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
@@ -228,7 +228,7 @@ func TestCLIToolsOnAnEmptyDatabaseSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestCLIAdminWithoutAStoreSaysWhatToDo(t *testing.T) {
+func TestAdmin_MissingStoreNamesRemedy(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))

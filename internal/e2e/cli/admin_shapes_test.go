@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestCLIAdminOperatorsInJSON(t *testing.T) {
+func TestAdminOperators_JSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 
@@ -51,7 +51,7 @@ func TestCLIAdminOperatorsInJSON(t *testing.T) {
 	}
 }
 
-func TestCLIAdminMoneyInJSON(t *testing.T) {
+func TestAdminMoney_JSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	topUp := append(slices.Clone(e2e.WalletShape), "credited bool")
@@ -93,7 +93,7 @@ func TestCLIAdminMoneyInJSON(t *testing.T) {
 	e2e.CheckMentions(t, "the ledger", lines[1], "NEFT-1")
 }
 
-func TestCLIAdminPlansInJSON(t *testing.T) {
+func TestAdminPlans_JSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 

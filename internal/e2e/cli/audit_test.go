@@ -27,7 +27,7 @@ func auditJSON(h *e2e.Install, args ...string) (int, audit.Report) {
 	return got.Code, report
 }
 
-func TestAuditOfAFreshHouseIsClean(t *testing.T) {
+func TestAuditCommand_NewInstallIsClean(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
@@ -45,7 +45,7 @@ func TestAuditOfAFreshHouseIsClean(t *testing.T) {
 	}
 }
 
-func TestAuditRunsBesideANodeThatHoldsTheFolder(t *testing.T) {
+func TestAuditCommand_BesideRunningNode(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	node, err := server.OpenStore(context.Background(), server.Config{Store: h.Store()}, server.StoreOptions{})
@@ -57,7 +57,7 @@ func TestAuditRunsBesideANodeThatHoldsTheFolder(t *testing.T) {
 	e2e.CheckMentions(t, "the audit", e2e.RequireOK(t, e2e.Run(t, "audit", "--config", h.Config)).Out, "credited              10005.00\n")
 }
 
-func TestAuditReadsWhatAKilledNodeLeft(t *testing.T) {
+func TestAuditCommand_AfterKilledNode(t *testing.T) {
 	e2e.OnlySQLite(t, "the file and its log are copied")
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -75,7 +75,7 @@ func TestAuditReadsWhatAKilledNodeLeft(t *testing.T) {
 	e2e.CheckMentions(t, "the audit", got.Out, "credited              10005.00\n")
 }
 
-func TestAuditTakesTheClockOfTheService(t *testing.T) {
+func TestAuditCommand_UsesServiceClock(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	stuck := func(args ...string) bool {
@@ -96,7 +96,7 @@ func TestAuditTakesTheClockOfTheService(t *testing.T) {
 	}
 }
 
-func TestAuditRefusesWhatItCannotRead(t *testing.T) {
+func TestAuditCommand_UnreadableStore(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	text := e2e.WriteFile(t, filepath.Join(t.TempDir(), "letter.txt"), strings.Repeat("This is a letter. ", 500))
@@ -112,7 +112,7 @@ func TestAuditRefusesWhatItCannotRead(t *testing.T) {
 	e2e.CheckRefused(t, e2e.Run(t, "audit", "--config", h.Config), "newer release", "generation 99")
 }
 
-func TestAuditFindsAStoreInAnyFolder(t *testing.T) {
+func TestAuditCommand_StoreInAnyFolder(t *testing.T) {
 	e2e.OnlySQLite(t, "its file is moved")
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -123,7 +123,7 @@ func TestAuditFindsAStoreInAnyFolder(t *testing.T) {
 	e2e.RequireOK(t, e2e.Run(t, "audit", "--config", h.Config, "--set", "store.url=sqlite:"+path))
 }
 
-func TestAuditUsage(t *testing.T) {
+func TestAuditCommand_Usage(t *testing.T) {
 	t.Parallel()
 	e2e.CheckUsageError(t, e2e.Run(t, "audit"), "--config")
 	e2e.CheckUsageError(t, e2e.Run(t, "audit", "--config", "x", "everything"), "everything")
@@ -134,7 +134,7 @@ func TestAuditUsage(t *testing.T) {
 	}
 }
 
-func TestAuditTellsItsProgressIfAsked(t *testing.T) {
+func TestAuditCommand_Progress(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	got := e2e.Run(t, "audit", "--config", h.Config, "--progress", "--json")

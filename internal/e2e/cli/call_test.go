@@ -15,7 +15,7 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-func TestCLICallAgainstADemo(t *testing.T) {
+func TestCall_AgainstDemo(t *testing.T) {
 	t.Parallel()
 	p := e2e.SharedDemo(t)
 	file := p.Credentials()
@@ -46,7 +46,7 @@ func TestCLICallAgainstADemo(t *testing.T) {
 	e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--fail", "--credentials", file))
 }
 
-func TestCLICallTakesCredentialsFromFileAndEnvironment(t *testing.T) {
+func TestCall_CredentialsFromFileAndEnvironment(t *testing.T) {
 	t.Parallel()
 	p := e2e.SharedDemo(t)
 	line := p.Demo
@@ -83,7 +83,7 @@ func cliHidesSecret(t testing.TB, got e2e.Result, secret string) {
 	}
 }
 
-func TestCLICallSaysWhatIsWrong(t *testing.T) {
+func TestCall_Errors(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	const secret = "cxs_do_not_show_me"
@@ -126,7 +126,7 @@ func cliRecorder(t testing.TB, answer string) (received <-chan cliReceived, envi
 	return requests, []string{"COAX_BASE_URL=" + server.URL + "/api/v1", "COAX_API_KEY=cxk_recorded", "COAX_API_SECRET=cxs_recorded"}
 }
 
-func TestCLICallSendsWhatItSigned(t *testing.T) {
+func TestCall_SendsWhatItSigned(t *testing.T) {
 	t.Parallel()
 	received, environ := cliRecorder(t, "not JSON, printed as it is\n")
 	const body = "{ \"name\": \"रवि\" }\r\n"

@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-func TestCLIConfigOfInitGivesTheStandardValues(t *testing.T) {
+func TestConfig_InitWritesDefaults(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
@@ -91,7 +91,7 @@ var cliBadValues = map[string][][2]string{
 // cliAnyText are the settings that name a file, and may be anything.
 var cliAnyText = []string{"server.tls_cert", "server.tls_key", "secrets.master_key_file", "provider.ca", "provider.token_file", "log.security_file"}
 
-func TestCLIConfigRefusesBadValuesWhereverTheyComeFrom(t *testing.T) {
+func TestConfig_BadValuesFromAnySource(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	good := e2e.WriteFile(t, filepath.Join(folder, "good.toml"), "")
@@ -117,7 +117,7 @@ func TestCLIConfigRefusesBadValuesWhereverTheyComeFrom(t *testing.T) {
 }
 
 // What is refused in the file by its type alone, before its value is looked at.
-func TestCLIConfigRefusesTypesThatNoSettingHas(t *testing.T) {
+func TestConfig_WrongTypes(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		`timeout = 20.5`, `timeout = 2027-03-01`, `timeout = [1, 2]`, `timeout = [["a"]]`, `timeout = true`, `timeout = 20`,
@@ -127,7 +127,7 @@ func TestCLIConfigRefusesTypesThatNoSettingHas(t *testing.T) {
 	}
 }
 
-func TestCLIConfigKnowsNoOtherKeys(t *testing.T) {
+func TestConfig_UnknownKeys(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	good := e2e.WriteFile(t, filepath.Join(folder, "good.toml"), "")
@@ -155,7 +155,7 @@ func TestCLIConfigKnowsNoOtherKeys(t *testing.T) {
 }
 
 // Variables of other programs, and our own that are no settings, are let be.
-func TestCLIConfigIgnoresOtherVariables(t *testing.T) {
+func TestConfig_OtherVariablesIgnored(t *testing.T) {
 	t.Parallel()
 	good := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "")
 	_, err := server.LoadConfig(server.Sources{File: good, Environ: []string{
@@ -166,7 +166,7 @@ func TestCLIConfigIgnoresOtherVariables(t *testing.T) {
 	}
 }
 
-func TestCLIConfigTellsWhereTheSyntaxBreaks(t *testing.T) {
+func TestConfig_SyntaxErrorNamesLine(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ text, at string }{
 		{"[server]\naddr = \"127.0.0.1:1\nplain_addr = \"\"\n", ":2:"},
@@ -180,7 +180,7 @@ func TestCLIConfigTellsWhereTheSyntaxBreaks(t *testing.T) {
 	}
 }
 
-func TestCLIConfigWithoutAFile(t *testing.T) {
+func TestConfig_MissingFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	missing := filepath.Join(folder, "coax.toml")
@@ -190,7 +190,7 @@ func TestCLIConfigWithoutAFile(t *testing.T) {
 	}
 }
 
-func TestCLIConfigTellsEveryMistakeAtOnce(t *testing.T) {
+func TestConfig_AllErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, toml string
@@ -216,7 +216,7 @@ func TestCLIConfigTellsEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-func TestCLIConfigLaterSourcesWin(t *testing.T) {
+func TestConfig_LaterSourcesWin(t *testing.T) {
 	t.Parallel()
 	file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\ntimeout = \"1s\"\n[review]\nfirst_check = \"2s\"\nmax_interval = \"3s\"\n")
 	environ := []string{"COAX_REVIEW_FIRST_CHECK=4s", "COAX_REVIEW_MAX_INTERVAL=5s"}
@@ -238,7 +238,7 @@ func TestCLIConfigLaterSourcesWin(t *testing.T) {
 	}
 }
 
-func TestCLIConfigPathsAreRelativeToTheFile(t *testing.T) {
+func TestConfig_PathsRelativeToFile(t *testing.T) {
 	folder := t.TempDir()
 	e2e.WriteFile(t, filepath.Join(folder, "coax.toml"), "[server]\ntls_cert = \"certs/a.pem\"\ntls_key = \"/abs/a.key\"\n")
 	check := func(from string, want string) {
@@ -265,7 +265,7 @@ func TestCLIConfigPathsAreRelativeToTheFile(t *testing.T) {
 }
 
 // A memory of what the standard values are, so that none changes by accident.
-func TestCLIConfigStandardValues(t *testing.T) {
+func TestConfig_Defaults(t *testing.T) {
 	t.Parallel()
 	config, err := server.LoadConfig(server.Sources{})
 	if err != nil {

@@ -45,7 +45,7 @@ func bulkDesk(t *testing.T, configFile string) *bulk.Service {
 // The process is killed in the middle of a bulk renewal, at each of the points that an
 // operation goes by. The next one takes the job up: every row that was charged is
 // done, and none is charged twice.
-func TestABulkRenewalOfAKilledProcessChargesNoRowTwice(t *testing.T) {
+func TestBulkRenewal_KillChargesNoRowTwice(t *testing.T) {
 	const rows = 10
 	for _, point := range []string{"R.before", "R.in", "P.before", "P.after", "S.in", "S.after"} {
 		t.Run(point, func(t *testing.T) {

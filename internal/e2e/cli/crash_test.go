@@ -31,7 +31,7 @@ func startBreakable(t *testing.T, folder, provider, failpoint string, sets ...st
 // Whatever the moment the process dies at, after the restart the operation ends
 // settled, the wallet is right to the paisa, the same key gives the result, and
 // the books are clean; the provider has done each thing once at most.
-func TestKilledAtEveryCrashPointNothingIsLost(t *testing.T) {
+func TestCrash_EveryFailpointLosesNothing(t *testing.T) {
 	either := map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}
 	rows := []struct {
 		point, outcome string
@@ -128,7 +128,7 @@ func afterTheLeases(point string) []string {
 }
 
 // Failures of our own are answered as such, and leave the key usable.
-func TestFailuresOfOurOwnLeaveTheKeyUsable(t *testing.T) {
+func TestStoreFailure_LeavesKeyUsable(t *testing.T) {
 	rows := []struct {
 		point string
 		code  fault.Code

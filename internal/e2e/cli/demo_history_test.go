@@ -24,7 +24,7 @@ func cliWholeHistory(t testing.TB, folder string) string {
 	return strings.Join(counts, ", ")
 }
 
-func TestCLIDemoWithAHistoryFindsItAgain(t *testing.T) {
+func TestDemoHistory_SurvivesRestart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s, _ := e2e.StartDemo(t, folder, "--history")
@@ -59,7 +59,7 @@ func TestCLIDemoWithAHistoryFindsItAgain(t *testing.T) {
 
 // A history that a kill cut short is ended by the next start, be it one that asks
 // for none.
-func TestCLIDemoSurvivesBeingKilledInItsHistory(t *testing.T) {
+func TestDemoHistory_KilledWhileFilling(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "demo")
 	e2e.UseEmptyStore(t, folder)
@@ -78,7 +78,7 @@ func TestCLIDemoSurvivesBeingKilledInItsHistory(t *testing.T) {
 	}
 }
 
-func TestCLIDemoThatBeganWithoutAHistoryGetsNone(t *testing.T) {
+func TestDemoHistory_NotAddedLater(t *testing.T) {
 	t.Parallel()
 	folder := e2e.NewInstall(t).Folder
 	s, _ := e2e.StartDemo(t, folder, "--history")
@@ -89,7 +89,7 @@ func TestCLIDemoThatBeganWithoutAHistoryGetsNone(t *testing.T) {
 	cliComesUpWhole(t, folder)
 }
 
-func TestCLIDemoMakesNoHistoryWithSomebodyElsesProvider(t *testing.T) {
+func TestDemoHistory_NotWithForeignProvider(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "demo")
 	e2e.UseEmptyStore(t, folder)

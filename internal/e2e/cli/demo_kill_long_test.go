@@ -38,7 +38,7 @@ var cliKillMoments = []struct{ name, file, query string }{
 	{name: "all logins are there", query: `SELECT count(*) - 2 FROM logins`},
 }
 
-func TestCLIDemoSurvivesBeingKilledInItsFirstStart(t *testing.T) {
+func TestDemo_KilledDuringFirstStart(t *testing.T) {
 	t.Parallel()
 	for _, moment := range cliKillMoments {
 		t.Run(moment.name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func cliComesUpWhole(t testing.TB, folder string) {
 }
 
 // States that a kill can leave behind but is hard to hit: each is made by hand.
-func TestCLIDemoMendsWhatAKillLeft(t *testing.T) {
+func TestDemo_RepairsPartialFirstStart(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
@@ -164,7 +164,7 @@ func cliLeave(t testing.TB, folder, name string) {
 // A kill between the making of the master key's file and the writing of it would
 // leave a key that no start can read and none may overwrite. So whoever looks
 // finds no key, or all of it.
-func TestCLIMasterKeyAppearsWhole(t *testing.T) {
+func TestMasterKey_WrittenAtomically(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	for i := range 300 {
@@ -187,7 +187,7 @@ func TestCLIMasterKeyAppearsWhole(t *testing.T) {
 }
 
 // Whoever stops a demo that is still starting has not met a fault.
-func TestCLIDemoStoppedInItsFirstStartEndsCleanly(t *testing.T) {
+func TestDemo_StoppedDuringFirstStart(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"coax.toml", "master.key", "tls.pem", "data/coax.db", "data/coax.db-wal"} {
 		t.Run(strings.ReplaceAll(file, "/", " "), func(t *testing.T) {

@@ -23,7 +23,7 @@ var cliLineShape = []string{
 	"internal_url text", "plain_url text", "panel_url text", "admin object", "operator object", "finance object",
 }
 
-func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
+func TestDemo_PrintsOneLineWhenReady(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "made", "by", "demo")
 	p := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
@@ -87,7 +87,7 @@ func TestCLIDemoPrintsOneLineOnceReady(t *testing.T) {
 	}
 }
 
-func TestCLIDemoFindsEverythingAgain(t *testing.T) {
+func TestDemo_RestartKeepsEverything(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
@@ -131,7 +131,7 @@ func TestCLIDemoFindsEverythingAgain(t *testing.T) {
 	third.Kill()
 }
 
-func TestCLIDemoKeepsItsSettings(t *testing.T) {
+func TestDemo_KeepsItsSettings(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "coax.toml")
@@ -179,7 +179,7 @@ func TestCLIDemoKeepsItsSettings(t *testing.T) {
 
 // What is written with a leading zero, or in another way of its own, must not
 // make the folder useless.
-func TestCLIDemoStartsAgainAfterAnOddSetting(t *testing.T) {
+func TestDemo_RestartsAfterBadSetting(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
@@ -201,7 +201,7 @@ func cliServeOrRefuse(t testing.TB, args ...string) e2e.Result {
 }
 
 // A mistake in the file is a mistake in the file, though nobody gave --set.
-func TestCLIDemoNamesTheFileThatIsWrong(t *testing.T) {
+func TestDemo_NamesTheDamagedFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	file := e2e.WriteFile(t, filepath.Join(folder, "coax.toml"), "[provider]\ntimeout = \"soon\"\n")
@@ -214,7 +214,7 @@ func TestCLIDemoNamesTheFileThatIsWrong(t *testing.T) {
 	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0"), file+": provider.timout: ")
 }
 
-func TestCLIDemoListensWhereItIsTold(t *testing.T) {
+func TestDemo_AddrFlag(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	for _, addr := range []string{"localhost:0", "0.0.0.0:0", ":0", "127.0.0.1:0"} {
@@ -241,7 +241,7 @@ func TestCLIDemoListensWhereItIsTold(t *testing.T) {
 }
 
 // server.addr is a setting like any other, unless --addr says otherwise.
-func TestCLIDemoObeysServerAddr(t *testing.T) {
+func TestDemo_ServerAddrSetting(t *testing.T) {
 	t.Parallel()
 	s := e2e.Serve(t, nil, "\n", "demo", "--dir", t.TempDir(), "--json", "--set", "server.addr=127.0.0.1:0")
 	var line demo.Info
@@ -253,7 +253,7 @@ func TestCLIDemoObeysServerAddr(t *testing.T) {
 	}
 }
 
-func TestCLIDemoSaysHowToGetAnotherPort(t *testing.T) {
+func TestDemo_PortInUseSuggestsAnother(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -266,7 +266,7 @@ func TestCLIDemoSaysHowToGetAnotherPort(t *testing.T) {
 
 // The folder of a demo that runs belongs to it: a second start is refused and
 // changes nothing in it.
-func TestCLIDemoLeavesARunningOneAlone(t *testing.T) {
+func TestDemo_SecondStartIsRefused(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.StartDemo(t, folder)
@@ -297,7 +297,7 @@ func cliFiles(t testing.TB, folder string) map[string]string {
 
 // Credentials that are printed have to be good, whatever became of the store
 // they were first made in.
-func TestCLIDemoPrintsCredentialsOfItsStore(t *testing.T) {
+func TestDemo_CredentialsMatchItsStore(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s, _ := e2e.StartDemo(t, folder)

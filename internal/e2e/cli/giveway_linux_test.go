@@ -14,7 +14,7 @@ import (
 
 // A program that prints into a full pipe stays where it is: the audit is done, and
 // every thread that it ever needed is there to be looked at.
-func TestEveryThreadOfAnAuditStandsBack(t *testing.T) {
+func TestAudit_EveryThreadHasLowPriority(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	reader, writer, err := os.Pipe()

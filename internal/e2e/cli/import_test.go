@@ -25,7 +25,7 @@ func cliCustomer(t testing.TB, h *e2e.Install, id string) string {
 	return e2e.JoinUnquoted(s["name"], s["mobile"], s["lco_id"], s["plan_id"], s["status"], s["expiry_date"])
 }
 
-func TestCLIImportBringsSubscribersIn(t *testing.T) {
+func TestImport_CreatesSubscribers(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	h.JSON("lco", "create", "--name", "Second")
@@ -61,7 +61,7 @@ func TestCLIImportBringsSubscribersIn(t *testing.T) {
 	}
 }
 
-func TestCLIImportReadsWhatSpreadsheetsWrite(t *testing.T) {
+func TestImport_SpreadsheetFormats(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	const row = "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n"
@@ -88,7 +88,7 @@ func TestCLIImportReadsWhatSpreadsheetsWrite(t *testing.T) {
 	}
 }
 
-func TestCLIImportRefusesWhatIsNoFileOfSubscribers(t *testing.T) {
+func TestImport_InvalidFiles(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
@@ -168,7 +168,7 @@ var cliWrongRows = []struct{ row, want string }{
 	{"1,100007,9800000007,Asha,BASIC-1,2090-02-28", "44: subscriber 100007; expiry"},
 }
 
-func TestCLIImportTellsEveryRowsErrorAtOnce(t *testing.T) {
+func TestImport_AllRowErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	h := cliRefusingHouse(t) // operator 2 is deleted
 	h.JSON("lco", "create", "--name", "Third")
@@ -235,7 +235,7 @@ func cliManyRows(many int) string {
 	return text.String()
 }
 
-func TestCLIImportCanBeRepeated(t *testing.T) {
+func TestImport_CanBeRepeated(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	h.CheckImport(cliImportHeader+cliManyRows(3), 3, 0, "--check")
@@ -251,7 +251,7 @@ func TestCLIImportCanBeRepeated(t *testing.T) {
 
 // Killed in the middle, the same file brings in the rest. It tells how far it
 // is, batch by batch.
-func TestCLIImportOfAThousandSurvivesAKill(t *testing.T) {
+func TestImport_ResumesAfterKill(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	const many, batch = 1000, 200
@@ -303,7 +303,7 @@ func cliImportAtOnce(t *testing.T, h *e2e.Install, rows, times int) (reports []m
 	return reports
 }
 
-func TestCLIImportInARaceBringsEachInOnce(t *testing.T) {
+func TestImport_ConcurrentRunsImportOnce(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	imported := 0
@@ -317,7 +317,7 @@ func TestCLIImportInARaceBringsEachInOnce(t *testing.T) {
 	}
 }
 
-func TestCLIImportReadsAByteOrderMarkBeforeAQuote(t *testing.T) {
+func TestImport_ByteOrderMarkBeforeQuote(t *testing.T) {
 	t.Parallel()
 	content := "\ufeff" + `"lco","subscriber_id","mobile","name","plan_id","expiry"` + "\n" + `"1","100001","9800000001","Asha","BASIC-1","2090-01-31"` + "\n"
 	e2e.NewInstall(t).CheckImport(content, 1, 0)
@@ -325,7 +325,7 @@ func TestCLIImportReadsAByteOrderMarkBeforeAQuote(t *testing.T) {
 
 // An expiry has one way to be written; a finer one is not kept, so that the same
 // file would not be known again.
-func TestCLIImportTakesNoExpiryButTheDocumented(t *testing.T) {
+func TestImport_ExpiryFormats(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	for _, expiry := range []string{"2090-01-31 10:00:00.1234", "2090-01-31 10:00:00.5", "2090-01-31 10:00:00,5", "2090-01-31 1:00:00"} {
@@ -337,14 +337,14 @@ func TestCLIImportTakesNoExpiryButTheDocumented(t *testing.T) {
 }
 
 // The mistake is where the quote was opened, not where the file ended.
-func TestCLIImportNamesTheLineOfAnOpenQuote(t *testing.T) {
+func TestImport_OpenQuoteNamesLine(t *testing.T) {
 	t.Parallel()
 	content := cliImportHeader + "1,100001,9800000001,\"Asha,BASIC-1,2090-01-31\n1,100002,9800000002,Ben,BASIC-1,2090-01-31\n1,100003,9800000003,Chitra,BASIC-1,2090-01-31\n"
 	e2e.CheckMentions(t, "the report", e2e.NewInstall(t).Admin("subscriber", "import", e2e.WriteCSV(t, content)).Out, "line 2: it is not CSV")
 }
 
 // Mending what was told must be enough.
-func TestCLIImportHidesNoErrorBehindAnother(t *testing.T) {
+func TestImport_ReportsEveryErrorOfARow(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	for _, test := range []struct {
@@ -360,7 +360,7 @@ func TestCLIImportHidesNoErrorBehindAnother(t *testing.T) {
 	}
 }
 
-func TestCLIImportPrintsNothingOfTheFileAsItIs(t *testing.T) {
+func TestImport_EscapesFileContent(t *testing.T) {
 	t.Parallel()
 	got := e2e.NewInstall(t).Admin("subscriber", "import", e2e.WriteCSV(t, cliImportHeader+"1,100001,9800000001,Ben,\"NO\nline 9: \x1b[2J\",2090-01-31\n"))
 	if strings.Contains(got.Out, "\x1b") || strings.Contains(got.Out, "\nline 9") {
@@ -369,7 +369,7 @@ func TestCLIImportPrintsNothingOfTheFileAsItIs(t *testing.T) {
 }
 
 // rows = imported + already_there, also for the one of two who came late.
-func TestCLIImportReportAddsUpInARace(t *testing.T) {
+func TestImport_RaceReportAddsUp(t *testing.T) {
 	t.Parallel()
 	for _, report := range cliImportAtOnce(t, e2e.NewInstall(t), 40, 4) {
 		if text := e2e.JoinUnquoted(report["imported"], report["already_there"]); text != "40 0" && text != "0 40" {

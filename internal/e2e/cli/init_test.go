@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestCLIInitMakesAnInstallation(t *testing.T) {
+func TestInit_CreatesInstallation(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new", "etc")
 	got := e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
@@ -46,7 +46,7 @@ func TestCLIInitMakesAnInstallation(t *testing.T) {
 	}
 }
 
-func TestCLIInitOverwritesNothing(t *testing.T) {
+func TestInit_OverwritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, there := range []string{"coax.toml", "master.key", "data"} {
 		t.Run(there, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestCLIInitOverwritesNothing(t *testing.T) {
 }
 
 // What init prints is to be pasted, wherever the folder is.
-func TestCLIInitPrintsCommandsForAShell(t *testing.T) {
+func TestInit_PrintsShellCommands(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "it's mine")
 	out := e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder)).Out

@@ -11,7 +11,7 @@ import (
 
 // What staff do beside a running node, in another process, is obeyed by the very
 // next request.
-func TestCLIAdminActsOnARunningNodeAtOnce(t *testing.T) {
+func TestAdmin_ChangesRunningNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	p := e2e.SharedDemo(t)
 	h := p.Install(t)
@@ -67,7 +67,7 @@ func TestCLIAdminActsOnARunningNodeAtOnce(t *testing.T) {
 }
 
 // Plans and prices, too.
-func TestCLIAdminPlansAreSoldAtOnce(t *testing.T) {
+func TestAdminPlans_SoldAtOnce(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.StartDemo(t, folder)

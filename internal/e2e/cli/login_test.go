@@ -13,7 +13,7 @@ var cliLoginShape = []string{
 	"must_change_password bool", "created_at moment", "last_sign_in moment?", "password_ends moment?",
 }
 
-func TestCLIAdminLoginsInJSON(t *testing.T) {
+func TestAdminLogins_JSON(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	withPassword := append(append([]string{}, cliLoginShape...), "password text")

@@ -17,7 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-func TestCLIMaintenance_OnOffShow(t *testing.T) {
+func TestMaintenance_OnOffShow(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	shape := func(text string) map[string]json.RawMessage {
@@ -64,7 +64,7 @@ func TestCLIMaintenance_OnOffShow(t *testing.T) {
 
 // A node that is started with the setting switches the mode on and says by what; without
 // the setting the next one leaves it on.
-func TestCLIMaintenance_SettingStartsInMaintenance(t *testing.T) {
+func TestMaintenance_SettingStartsInMaintenance(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	p, line := e2e.StartDemo(t, folder, "--set", "maintenance=true")
@@ -192,7 +192,7 @@ func TestRestoredStore_BulkJobWaitsForConfirmation(t *testing.T) {
 }
 
 // The same without the setting, two hours later.
-func TestRestoredStore_BulkJobWaitsAfterALongStop(t *testing.T) {
+func TestRestoredStore_BulkJobWaitsAfterLongStop(t *testing.T) {
 	t.Parallel()
 	r := copied(t)
 	before := r.renewals()

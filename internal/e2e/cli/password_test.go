@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestCLIResetsACustomersPassword(t *testing.T) {
+func TestSubscriberPassword_Reset(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s, line := e2e.StartDemo(t, folder)

@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestCLIExceptionsAndAddons(t *testing.T) {
+func TestExceptionCommands_ListAndResolve(t *testing.T) {
 	t.Parallel()
 	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "provider.timeout=2s", "--set", "review.first_check=1h")
 	h := p.Install(t)
@@ -41,7 +41,7 @@ func TestCLIExceptionsAndAddons(t *testing.T) {
 }
 
 // SIGTERM while an operation is under way: it is answered, and the exit is clean.
-func TestCLISigtermLetsTheOperationUnderWayFinish(t *testing.T) {
+func TestSigterm_OperationFinishes(t *testing.T) {
 	t.Parallel()
 	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json")
 	w := e2e.NewRemoteEnv(t, p)
@@ -60,7 +60,7 @@ func TestCLISigtermLetsTheOperationUnderWayFinish(t *testing.T) {
 }
 
 // A process that sleeps through its lease and wakes up settles nothing twice.
-func TestCLIANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
+func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 	t.Parallel()
 	provider, err := demo.StartSimulator("127.0.0.1:0", "")
 	if err != nil {

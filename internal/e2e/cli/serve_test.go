@@ -15,7 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-func TestCLIServeDemandsItsMasterKey(t *testing.T) {
+func TestServe_RequiresMasterKey(t *testing.T) {
 	t.Parallel()
 	other := t.TempDir()
 	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", other))
@@ -71,7 +71,7 @@ func TestCLIServeDemandsItsMasterKey(t *testing.T) {
 	})
 }
 
-func TestCLIServeTakesTheMasterKeyFromTheEnvironment(t *testing.T) {
+func TestServe_MasterKeyFromEnvironment(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	path := filepath.Join(h.Folder, "master.key")
@@ -98,7 +98,7 @@ func TestCLIServeTakesTheMasterKeyFromTheEnvironment(t *testing.T) {
 
 // A disk that has failed may have taken something with it: nobody is served before
 // the file was inspected and the books audited.
-func TestCLIServeLooksAtAStoreWhoseDiskHasFailed(t *testing.T) {
+func TestServe_ChecksStoreAfterDiskFailure(t *testing.T) {
 	e2e.OnlySQLite(t, "its disk")
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -137,7 +137,7 @@ func TestCLIServeLooksAtAStoreWhoseDiskHasFailed(t *testing.T) {
 	}
 }
 
-func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
+func TestServe_UnusableStore(t *testing.T) {
 	e2e.OnlySQLite(t, "where its file may be")
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -163,7 +163,7 @@ func TestCLIServeRefusesAStoreItCannotUse(t *testing.T) {
 	}
 }
 
-func TestCLIServeRefusesADatabaseItCannotUse(t *testing.T) {
+func TestServe_UnusableDatabase(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -197,7 +197,7 @@ func TestCLIServeRefusesADatabaseItCannotUse(t *testing.T) {
 	}
 }
 
-func TestCLIServeRefusesASchemaFromTheFuture(t *testing.T) {
+func TestServe_NewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	e2e.ExecOnStore(t, h.Store(), `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1000)`)
@@ -207,7 +207,7 @@ func TestCLIServeRefusesASchemaFromTheFuture(t *testing.T) {
 	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", h.Folder, "--addr", "127.0.0.1:0"), "newer release")
 }
 
-func TestCLIServeRefusesAMovedClock(t *testing.T) {
+func TestServe_ClockOffsetIsRefused(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	e2e.CheckRefused(t, h.RunServe("--set", "clock.offset=744h"), "clock.offset", "demo only", "remove")
@@ -219,7 +219,7 @@ func TestCLIServeRefusesAMovedClock(t *testing.T) {
 	e2e.RequireOK(t, h.Admin("lco", "list"))
 }
 
-func TestCLIServeNamesThePortThatIsTaken(t *testing.T) {
+func TestServe_PortInUse(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -234,7 +234,7 @@ func TestCLIServeNamesThePortThatIsTaken(t *testing.T) {
 	e2e.Serve(t, nil, `"serving"`, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...)
 }
 
-func TestCLIServeIsAloneInItsFolder(t *testing.T) {
+func TestServe_SecondNodeInFolderIsRefused(t *testing.T) {
 	e2e.OnlySQLite(t, "one node has the folder to itself")
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -247,7 +247,7 @@ func TestCLIServeIsAloneInItsFolder(t *testing.T) {
 	e2e.CheckMentions(t, "migrate", e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", h.Config)).Out, "up to date")
 }
 
-func TestCLIServeAsAProcess(t *testing.T) {
+func TestServe_Process(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	p := e2e.Start(t, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...)
@@ -281,7 +281,7 @@ func TestCLIServeAsAProcess(t *testing.T) {
 }
 
 // Profiles are for the house alone, and only where it asked for them.
-func TestCLIProfilesAreOnTheInternalListenerWhereTheyWereAskedFor(t *testing.T) {
+func TestServe_ProfilesOnInternalListener(t *testing.T) {
 	t.Parallel()
 	_, asked := e2e.StartDemo(t, t.TempDir(), "--set", "server.profiling=true")
 	_, plain := e2e.StartDemo(t, t.TempDir())

@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestCLISignAgreesWithThePublishedVectors(t *testing.T) {
+func TestSign_PublishedVectors(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"get.json", "post.json"} {
 		text, err := contract.Vectors.ReadFile("vectors/" + name)
@@ -61,7 +61,7 @@ func TestCLISignAgreesWithThePublishedVectors(t *testing.T) {
 }
 
 // sign takes what call takes, and sends nothing.
-func TestCLISignTakesTheArgumentsOfCall(t *testing.T) {
+func TestSign_TakesArgumentsOfCall(t *testing.T) {
 	t.Parallel()
 	received, environ := cliRecorder(t, "")
 	args := []string{"sign", "POST", "renew", "--data", `{"a":1}`, "--idempotency-key", "order-1"}
@@ -73,7 +73,7 @@ func TestCLISignTakesTheArgumentsOfCall(t *testing.T) {
 	}
 }
 
-func TestCLISignNeedsOnlyTheSecret(t *testing.T) {
+func TestSign_NeedsOnlySecret(t *testing.T) {
 	t.Parallel()
 	const secret = "cxs_do_not_show_me"
 	environ := []string{"COAX_API_SECRET=" + secret}

@@ -122,7 +122,7 @@ func cliSameCalls(t testing.TB, what string, got []string, want ...string) {
 	}
 }
 
-func TestCLISimulatorEndsCleanly(t *testing.T) {
+func TestSimulator_EndsCleanly(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*e2e.Process) int{"SIGTERM": (*e2e.Process).Terminate, "Ctrl-C": (*e2e.Process).Interrupt} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestCLISimulatorEndsCleanly(t *testing.T) {
 	}
 }
 
-func TestCLISimulatorRemembersWhatItDidBeforeItWasKilled(t *testing.T) {
+func TestSimulator_StateSurvivesKill(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "provider.json")
 	p, url := cliSimulator(t, "--state", state, "--addr", "127.0.0.1:0")
@@ -213,7 +213,7 @@ func TestCLISimulatorRemembersWhatItDidBeforeItWasKilled(t *testing.T) {
 	}
 }
 
-func TestCLISimulatorObeysItsControl(t *testing.T) {
+func TestSimulator_Control(t *testing.T) {
 	t.Parallel()
 	p, url := cliSimulator(t)
 	cliSteer(t, url, "script", `{"mobile":"9812345678","outcomes":["reject","gateway_error","wrong_reference"]}`)
@@ -266,7 +266,7 @@ func TestCLISimulatorObeysItsControl(t *testing.T) {
 	}
 }
 
-func TestCLISimulatorSaysWhatIsWrong(t *testing.T) {
+func TestSimulator_Errors(t *testing.T) {
 	t.Parallel()
 	e2e.CheckUsageError(t, e2e.Run(t, "simulator", "extra"), "extra")
 	e2e.CheckUsageError(t, e2e.Run(t, "simulator", "--config", "x"), "--config")
@@ -293,7 +293,7 @@ func cliKept(t testing.TB, folder, key string) string {
 
 // The demo's provider moves at each start; its file says where it is, and its
 // books go with the folder.
-func TestCLIDemoKeepsItsSimulatorInItsFolder(t *testing.T) {
+func TestDemo_SimulatorStateInFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	first := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
@@ -335,7 +335,7 @@ func TestCLIDemoKeepsItsSimulatorInItsFolder(t *testing.T) {
 	cliHiddenInFiles(t, folder, []string{cliGivenPassword, done.password})
 }
 
-func TestCLIDemoUsesTheSimulatorItIsTold(t *testing.T) {
+func TestDemo_ExternalSimulator(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	state := filepath.Join(t.TempDir(), "provider.json")
@@ -378,7 +378,7 @@ func TestCLIDemoUsesTheSimulatorItIsTold(t *testing.T) {
 }
 
 // Two providers with the same books would each forget what the other did.
-func TestCLISimulatorIsAloneWithItsBooks(t *testing.T) {
+func TestSimulator_LocksItsFile(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "provider.json")
 	cliSimulator(t, "--state", state)
@@ -389,12 +389,12 @@ func TestCLISimulatorIsAloneWithItsBooks(t *testing.T) {
 	}
 }
 
-func TestCLISimulatorDemandsAnAddress(t *testing.T) {
+func TestSimulator_RequiresAddress(t *testing.T) {
 	t.Parallel()
 	e2e.CheckUsageError(t, e2e.Run(t, "simulator", "--addr", "localhost"), "--addr", "HOST:PORT")
 }
 
-func TestCLIDemoTakesItsProviderFromTheEnvironment(t *testing.T) {
+func TestDemo_ProviderFromEnvironment(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	_, url := cliSimulator(t)
@@ -404,7 +404,7 @@ func TestCLIDemoTakesItsProviderFromTheEnvironment(t *testing.T) {
 }
 
 // A demo that was given rubbish must not keep it.
-func TestCLIDemoForgetsAProviderItCouldNotUse(t *testing.T) {
+func TestDemo_ForgetsUnusableProvider(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"provider.token_file=/none/token", "provider.ca=/none/ca.pem", "provider.url="} {
 		folder := t.TempDir()
@@ -416,7 +416,7 @@ func TestCLIDemoForgetsAProviderItCouldNotUse(t *testing.T) {
 
 // A day at the counter: something sold, something refused, something in doubt,
 // and staff who look at all of it beside the running service.
-func TestCLIStoryOfADay(t *testing.T) {
+func TestSimulator_OneDay(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "day")
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json", "--set", "review.first_check=1h"}

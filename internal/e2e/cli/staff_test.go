@@ -121,7 +121,7 @@ func cliLedger(t testing.TB, h *e2e.Install, lco string) []string {
 	return lines
 }
 
-func TestCLIWalletAdjustIsInTheBooks(t *testing.T) {
+func TestWalletAdjust_IsInLedger(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	adjust := func(amount, reason, want string) {
@@ -156,7 +156,7 @@ func TestCLIWalletAdjustIsInTheBooks(t *testing.T) {
 }
 
 // Two who both saw enough money must not both take it.
-func TestCLIWalletAdjustInARace(t *testing.T) {
+func TestWalletAdjust_Race(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	const many = 7 // of which 5 find money
@@ -179,7 +179,7 @@ func TestCLIWalletAdjustInARace(t *testing.T) {
 	cliAudited(t, h)
 }
 
-func TestCLIStaffAreRefusedAndChangeNothing(t *testing.T) {
+func TestStaffCommands_RefusalChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := cliRefusingHouse(t) // operator 2 is deleted, operator 1 has 10100.00
 	before := h.Dump()
@@ -228,7 +228,7 @@ func TestCLIStaffAreRefusedAndChangeNothing(t *testing.T) {
 	}
 }
 
-func TestCLIStaffWrongUsageExitsWithTwo(t *testing.T) {
+func TestStaffCommands_WrongUsageExits2(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
@@ -312,7 +312,7 @@ func cliShowOperation(t testing.TB, h *e2e.Install, id string) cliHistory {
 	return got
 }
 
-func TestCLIOperationsInEveryState(t *testing.T) {
+func TestOperationCommands_EveryState(t *testing.T) {
 	t.Parallel()
 	provider := e2e.Serve(t, nil, "\n", "simulator")
 	folder := t.TempDir()
@@ -509,7 +509,7 @@ func cliHiddenInFiles(t testing.TB, folder string, secrets []string) {
 }
 
 // A provider that repeats the password must not make us keep it.
-func TestCLIOperationShowHidesAPasswordThatTheProviderRepeats(t *testing.T) {
+func TestOperationShow_HidesEchoedPassword(t *testing.T) {
 	t.Parallel()
 	var say atomic.Value
 	well, err := simulator.New(simulator.Config{})
@@ -550,7 +550,7 @@ func TestCLIOperationShowHidesAPasswordThatTheProviderRepeats(t *testing.T) {
 }
 
 // The operation's own provider_message is the main component's.
-func TestCLIOperationShowTellsWhyAnAddonWasRejected(t *testing.T) {
+func TestOperationShow_AddonRejectionReason(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	e2e.StartDemo(t, folder)
@@ -559,7 +559,7 @@ func TestCLIOperationShowTellsWhyAnAddonWasRejected(t *testing.T) {
 }
 
 // A refusal is one line, and plain, whatever was typed.
-func TestCLIStaffRefusalsStayOnOneLine(t *testing.T) {
+func TestStaffCommands_RefusalIsOneLine(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	for _, args := range [][]string{{"operation", "show", "--transaction"}, {"subscriber", "show", "--subscriber"}, {"plan", "retire", "--id"}} {
@@ -602,7 +602,7 @@ func cliAudited(t testing.TB, h *e2e.Install) (counts, states, sums map[string]s
 	return counts, e2e.CheckShape(t, counts["operations"], cliAuditStates...), e2e.CheckShape(t, counts["sums"], cliAuditSums...)
 }
 
-func TestCLIAuditExitsAsAProcess(t *testing.T) {
+func TestAuditCommand_ExitCodes(t *testing.T) {
 	t.Parallel()
 	good, bad := e2e.NewInstall(t), e2e.NewInstall(t)
 	e2e.ExecOnInstall(bad, `UPDATE wallets SET balance_paise = balance_paise - 1`)
@@ -647,7 +647,7 @@ func TestCLIAuditExitsAsAProcess(t *testing.T) {
 }
 
 // One snapshot: whatever a node is in the middle of, the books agree.
-func TestCLIAuditBesideALiveDemo(t *testing.T) {
+func TestAuditCommand_BesideRunningDemo(t *testing.T) {
 	t.Parallel()
 	p := e2e.SharedDemo(t)
 	h := p.Install(t)

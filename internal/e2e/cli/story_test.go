@@ -46,7 +46,7 @@ import (
 //
 // Where the suite runs on PostgreSQL, each story has a database of its own, which
 // its environment names. [postgres] stands before what is only for then.
-func TestStories(t *testing.T) {
+func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
@@ -110,7 +110,7 @@ func storySetup(env *testscript.Env) error {
 // arguments, which it returns.
 func storyArgs(ts *testscript.TestScript, negated bool, own int, args []string) []string {
 	if negated || len(args) < own+2 || args[own] != "coax" {
-		ts.Fatalf("the command is not written as TestStories explains")
+		ts.Fatalf("the command is not written as TestScripts explains")
 	}
 	return args[own+1:]
 }
@@ -118,7 +118,7 @@ func storyArgs(ts *testscript.TestScript, negated bool, own int, args []string) 
 // storyWords demands a number of words.
 func storyWords(ts *testscript.TestScript, negated bool, least, most int, args []string) {
 	if negated || len(args) < least || len(args) > most {
-		ts.Fatalf("the command is not written as TestStories explains")
+		ts.Fatalf("the command is not written as TestScripts explains")
 	}
 }
 

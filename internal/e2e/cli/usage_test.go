@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestCLIWrongUsageExitsWithTwo(t *testing.T) {
+func TestUsage_WrongUsageExits2(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
@@ -73,7 +73,7 @@ func TestCLIWrongUsageExitsWithTwo(t *testing.T) {
 	}
 }
 
-func TestCLIHelpNamesTheFlagsOfTheContract(t *testing.T) {
+func TestUsage_HelpListsContractFlags(t *testing.T) {
 	t.Parallel()
 	for command, flags := range map[string][]string{
 		"demo":                {"--dir", "--addr", "--set", "--json"},
@@ -104,7 +104,7 @@ func TestCLIHelpNamesTheFlagsOfTheContract(t *testing.T) {
 	}
 }
 
-func TestCLIVersionAndCompletion(t *testing.T) {
+func TestUsage_VersionAndCompletion(t *testing.T) {
 	t.Parallel()
 	got := e2e.RequireOK(t, e2e.Run(t, "version")).Out
 	if !strings.HasPrefix(got, "coax 0.") || strings.Count(got, "\n") != 1 {

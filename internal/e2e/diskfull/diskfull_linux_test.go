@@ -43,7 +43,7 @@ func fillsWanted(t testing.TB) int {
 // A real disk, of some megabytes, fills up under a demo at work, again and again.
 // It needs a file system of its own, which a namespace gives to whoever asks. Not
 // every machine allows that: internal/durability plays a full disk everywhere.
-func TestADemoOnADiskThatFillsUpLosesNothing(t *testing.T) {
+func TestDiskFull_LosesNothing(t *testing.T) {
 	e2e.OnlySQLite(t, "its disk")
 	if folder := os.Getenv("COAX_TEST_SMALL_DISK"); folder != "" {
 		fillTheDisk(t, folder)

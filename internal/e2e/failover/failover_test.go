@@ -29,7 +29,7 @@ func haRounds(t *testing.T, standard int) int {
 // The primary dies under load, its standby takes its place, and the nodes find it
 // by themselves. Whatever was answered is so, nobody paid twice, and the provider
 // did nothing that nobody remembers.
-func TestThePrimaryDiesAndNothingAcknowledgedIsLost(t *testing.T) {
+func TestFailover_KilledPrimaryLosesNothing(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	h := newHAHouse(t, 3)
 	for round := range haRounds(t, 2) {
@@ -57,7 +57,7 @@ func TestThePrimaryDiesAndNothingAcknowledgedIsLost(t *testing.T) {
 
 // A planned switchover: the primary is shut down in order, and the two change
 // places.
-func TestASwitchoverLosesNothing(t *testing.T) {
+func TestFailover_SwitchoverLosesNothing(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	h := newHAHouse(t, 2)
 	for round := range haRounds(t, 2) {
@@ -83,7 +83,7 @@ func TestASwitchoverLosesNothing(t *testing.T) {
 
 // Without its standby the primary acknowledges nothing: requests fail or wait, none
 // of them is lost, and they go on when the standby is back.
-func TestWithoutItsStandbyThePrimaryPromisesNothing(t *testing.T) {
+func TestFailover_NoStandbyNoAcknowledgement(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	h := newHAHouse(t, 2)
 	h.load(3)

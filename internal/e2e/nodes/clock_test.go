@@ -44,7 +44,7 @@ func (c *cluster) clockedNode(offset time.Duration, now func() time.Time) (inter
 
 // A node whose clock is more than two seconds off the database's wants no
 // requests, from the moment it is so until it no longer is.
-func TestANodeWithAWrongClockIsNotReady(t *testing.T) {
+func TestClock_WrongClockIsNotReady(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
@@ -69,7 +69,7 @@ func TestANodeWithAWrongClockIsNotReady(t *testing.T) {
 }
 
 // The demo's offset moves the service's sense of time, and is nobody's fault.
-func TestAClockThatIsMovedOnPurposeIsNotWrong(t *testing.T) {
+func TestClock_ConfiguredOffsetIsReady(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)

@@ -23,7 +23,7 @@ func (c *cluster) breakableNode(failpoint string) *clusterNode {
 // A node dies and never comes back. Whatever it was at, another one finishes it:
 // the operation ends settled, the money is right to the paisa, and one result is
 // under the key on every node.
-func TestANodeThatIsKilledIsFinishedForByAnother(t *testing.T) {
+func TestKilledNode_AnotherFinishesItsWork(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	type row struct {

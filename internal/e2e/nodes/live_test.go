@@ -224,7 +224,7 @@ func (s *liveSubject) judge(t *testing.T) {
 
 // Every kind of change that staff can make of who may call: not one request that
 // began after it was made, on whichever node, is served under the old value.
-func TestAChangeHoldsOnEveryNodeForEveryRequestThatBeginsAfterIt(t *testing.T) {
+func TestAdminChange_AppliesOnEveryNodeAtOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	c := foundCluster(t)
 	c.furnish()

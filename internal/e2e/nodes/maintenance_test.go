@@ -13,7 +13,7 @@ import (
 
 // Three nodes sell when maintenance is switched on beside them. From when that has
 // returned, none of them reserves anything, and each of them says why.
-func TestMaintenance_HoldsOnEveryNodeAtOnce(t *testing.T) {
+func TestMaintenance_EveryNodeAtOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -14,7 +14,7 @@ import (
 )
 
 // No caller can tell which of three nodes answers.
-func TestThreeNodesAreOneService(t *testing.T) {
+func TestNodes_BehaveAsOneService(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := newCluster(t, 3)

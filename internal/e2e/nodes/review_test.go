@@ -11,7 +11,7 @@ import (
 
 // What is in review is shared among the nodes by nobody: each takes what is due
 // and not taken.
-func TestReviewWorkIsSharedByTheNodes(t *testing.T) {
+func TestReview_SharedByNodes(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	const operations = 60

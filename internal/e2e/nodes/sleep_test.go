@@ -14,7 +14,7 @@ import (
 // A node stands still, through its lease, wherever it was: another takes over and
 // settles. When it wakes up and goes on where it was, nothing happens twice, and
 // while it sleeps it is in nobody's way for long.
-func TestANodeThatSleptThroughItsLeaseSettlesNothingTwice(t *testing.T) {
+func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	type row struct {

@@ -14,7 +14,7 @@ import (
 
 // Nodes that are started together on nothing make the schema once, and agree on
 // the master key.
-func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
+func TestNodes_ConcurrentStartMigratesOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)
@@ -51,7 +51,7 @@ func TestNodesThatStartAtOnceOnAnEmptyDatabaseMakeTheSchemaOnce(t *testing.T) {
 }
 
 // The same with more of them than one would start, and nothing but the migration.
-func TestManyMigrationsAtOnceAreOne(t *testing.T) {
+func TestMigrate_ConcurrentRunsApplyOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	program := e2e.FailpointBinary(t)

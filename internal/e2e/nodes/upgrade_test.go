@@ -137,7 +137,7 @@ func (l *traffic) over(nodes ...int) {
 
 // An older and a newer binary work side by side on one store, whichever came
 // first, while orders come in: not one of them fails.
-func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
+func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	present := e2e.FailpointBinary(t)
@@ -203,7 +203,7 @@ func TestAnOlderAndANewerReleaseServeSideBySide(t *testing.T) {
 
 // Somebody reads the tables that a migration wants, for a long time. It waits for
 // them, and the nodes that serve do not have to wait with it.
-func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
+func TestUpgrade_WaitingMigrationBlocksNoNode(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	present := e2e.FailpointBinary(t)
@@ -252,7 +252,7 @@ func TestAMigrationThatHasToWaitHoldsUpNobody(t *testing.T) {
 }
 
 // A schema that an older binary cannot live with says so, and it does not start.
-func TestAnOlderReleaseKeepsOutOfASchemaThatDoesNotTolerateIt(t *testing.T) {
+func TestUpgrade_IncompatibleSchemaIsRefused(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := foundCluster(t)

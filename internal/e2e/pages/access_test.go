@@ -210,7 +210,7 @@ func TestProposals_LapseWithTheirMaker(t *testing.T) {
 	a.CheckAudit()
 }
 
-func TestConsole_SingleAdministratorIsTold(t *testing.T) {
+func TestConsole_SingleAdministratorIsWarned(t *testing.T) {
 	a := newAccess(t)
 	const told = "There is no second administrator who can approve what you propose."
 	for _, page := range []string{"/console/", "/console/approvals"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-func TestSomebodyElsesPasswordIsReplacedFirst(t *testing.T) {
+func TestAccount_TemporaryPasswordIsReplacedFirst(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	_, made, err := w.Admin.CreateLogin(context.Background(), admin.NewLogin{Username: "asha", Name: "Asha", Role: login.Viewer})
@@ -36,7 +36,7 @@ func TestSomebodyElsesPasswordIsReplacedFirst(t *testing.T) {
 	w.Browser(t).SignIn("asha", made).Shows(t, http.StatusUnprocessableEntity)
 }
 
-func TestAChangedPasswordSignsOutEverywhereElse(t *testing.T) {
+func TestAccount_PasswordChangeEndsOtherSessions(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	here, there := w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.Demo.Operator)
@@ -47,7 +47,7 @@ func TestAChangedPasswordSignsOutEverywhereElse(t *testing.T) {
 	there.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
 }
 
-func TestOnesOwnSessionsAreShownAndCanBeEnded(t *testing.T) {
+func TestAccount_SessionsListedAndEnded(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	here, there := w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.Demo.Operator)
@@ -65,7 +65,7 @@ func TestOnesOwnSessionsAreShownAndCanBeEnded(t *testing.T) {
 	here.Get("/panel/").Shows(t, http.StatusOK)
 }
 
-func TestPagesSpeakHindiToWhoeverChoosesIt(t *testing.T) {
+func TestAccount_HindiPages(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
@@ -93,7 +93,7 @@ func TestPagesSpeakHindiToWhoeverChoosesIt(t *testing.T) {
 }
 
 // What was posted without a fresh proof is not done, and not forgotten either.
-func TestAStepUpComesBackToWhatOneWasDoing(t *testing.T) {
+func TestStepUp_ReturnsToThePage(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.SignIn(t, w.Demo.Operator)
@@ -114,7 +114,7 @@ func TestAStepUpComesBackToWhatOneWasDoing(t *testing.T) {
 	give(w.Demo.Operator.Password, e2e.TOTPCode(t, key, w.Now())).Shows(t, http.StatusOK, "Nothing has been done yet", "a new &lt;clerk&gt;")
 }
 
-func TestADisabledLoginIsOutAtOnce(t *testing.T) {
+func TestAccount_DisabledLoginIsSignedOut(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.SignIn(t, w.Demo.Operator)

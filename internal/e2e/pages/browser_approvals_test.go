@@ -10,7 +10,7 @@ import (
 
 // The demo's two staff logins see an approval from both sides; a second administrator
 // approves a login.
-func TestDemo_ApprovalFromBothSidesInABrowser(t *testing.T) {
+func TestBrowser_ApprovalFromBothSides(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	tab, other := looktest.New(t), looktest.New(t)

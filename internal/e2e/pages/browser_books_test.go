@@ -21,7 +21,7 @@ import (
 
 // An operator's people read their books in a browser: the statement, what is held
 // apart from it, the list of transactions, and both as files.
-func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
+func TestBrowser_StatementAndTransactions(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s")
 	me, _ := w.NewSubscribers(4)
@@ -72,7 +72,7 @@ func TestOperatorsReadTheirBooksInABrowser(t *testing.T) {
 
 // A bulk renewal from the expiry list and one from a file: checked, started, run,
 // looked at row by row; and what another operator cannot see of it.
-func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
+func TestBrowser_BulkRenewal(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me, ids := w.NewSubscribers(5)
@@ -166,7 +166,7 @@ func TestOperatorsRenewInBulkInABrowser(t *testing.T) {
 
 // Whoever writes an operator's programs sees the keys, finds a refused call in the
 // log, and is told what is wrong with its signature.
-func TestIntegratorsFindOutWhyASignatureWasRefusedInABrowser(t *testing.T) {
+func TestBrowser_RefusedSignatureExplained(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)

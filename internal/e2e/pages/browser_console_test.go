@@ -17,7 +17,7 @@ func fill(selector, value string) chromedp.Action {
 
 // An administrator opens an account and fits it out: terms, money, a key, an
 // address, a login. What is above the set amount waits for somebody else.
-func TestAnAdministratorFitsOutAnOperatorInABrowser(t *testing.T) {
+func TestBrowser_NewOperator(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=50000.00")
 	ravi := w.NewLogin(t, "ravi", login.Finance, 0)

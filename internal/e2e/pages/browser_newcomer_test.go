@@ -16,7 +16,7 @@ import (
 
 // Somebody who has read nothing starts the demo that `make demo` starts, opens the
 // address that it prints, and signs in as each of the three it names.
-func TestANewcomersFirstHourInABrowser(t *testing.T) {
+func TestBrowser_FirstHour(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	running, line := e2e.StartDemo(t, folder, "--history")

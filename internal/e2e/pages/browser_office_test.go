@@ -15,7 +15,7 @@ import (
 
 // What the provider left open is settled by two people, because of its amount; the
 // books agree afterwards, and the log says who did what.
-func TestTwoPeopleSettleAnOperationInABrowser(t *testing.T) {
+func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=300.00", "provider.timeout=2s", "review.first_check=10m")
 	me := w.NewFundedOperator("Sagar Cable", "5000")
@@ -83,7 +83,7 @@ func reviewed(id string) string { return "/console/review/operations/" + id }
 
 // An administrator makes a plan, changes its price after a look at what that does,
 // and retires it.
-func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
+func TestBrowser_PlanLifecycle(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
@@ -124,7 +124,7 @@ func TestAPlanIsMadeChangedAndRetiredInABrowser(t *testing.T) {
 }
 
 // A month is looked at, kept as a file, and closed when it is over.
-func TestAMonthIsClosedInABrowser(t *testing.T) {
+func TestBrowser_MonthClose(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	me := w.NewFundedOperator("Sagar Cable", "5000")
@@ -170,7 +170,7 @@ func TestAMonthIsClosedInABrowser(t *testing.T) {
 // The review pages without a script: what is wrong is said beside what was typed,
 // two clicks settle once, and nobody decides about an operation through another's
 // address.
-func TestReviewsAreSettledOnceAndOnlyWithAReason(t *testing.T) {
+func TestReviewPage_SettlesOnceWithReason(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=6000.00", "provider.timeout=2s", "review.first_check=10m")
 	me := w.NewFundedOperator("Sagar Cable", "5000")

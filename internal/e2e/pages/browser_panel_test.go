@@ -12,7 +12,7 @@ import (
 // A day at an operator's counter, in a real browser: a customer comes in, is
 // found again, renews, books ahead while the provider is slow to answer, and
 // forgets the password.
-func TestADayAtTheCounterInABrowser(t *testing.T) {
+func TestBrowser_PanelDay(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s")
 	me := w.DemoCaller()
@@ -115,7 +115,7 @@ func TestADayAtTheCounterInABrowser(t *testing.T) {
 }
 
 // The same counter in Hindi, by somebody without a script.
-func TestTheCounterInABrowserInHindiWithoutAScript(t *testing.T) {
+func TestBrowser_PanelHindiWithoutScript(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)

@@ -27,7 +27,7 @@ func authenticator(tab *looktest.Tab) {
 
 // A passkey is added, asked for at the sign-in and at a step-up, and removed: by staff, of
 // whom a second factor is required, and by an operator's owner.
-func TestPasskeys_InABrowser(t *testing.T) {
+func TestBrowser_Passkeys(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=true")

@@ -12,7 +12,7 @@ import (
 
 // An owner makes a login, changes it, looks at a key and revokes it; then the operator is
 // suspended, and the same pages are read only.
-func TestOwner_InABrowser(t *testing.T) {
+func TestBrowser_Owner(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")

@@ -10,7 +10,7 @@ import (
 
 // A price is lowered by two administrators, and a second large top-up waits, as both
 // sides see it.
-func TestSecondPerson_InABrowser(t *testing.T) {
+func TestBrowser_SecondPerson(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")

@@ -13,7 +13,7 @@ import (
 
 // A form with a field and a form that is a mere button, before, during and after the
 // password is asked for.
-func TestStepUp_InABrowser(t *testing.T) {
+func TestBrowser_StepUp(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")

@@ -24,7 +24,7 @@ func tabSignIn(w *e2e.Env, tab *looktest.Tab, who demo.Login) {
 
 // Every page of the door, looked at in a real browser: an administrator comes in
 // for the first time, and sets up what the role needs.
-func TestADayAtTheDoorInABrowser(t *testing.T) {
+func TestBrowser_SignIn(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
@@ -94,7 +94,7 @@ func TestADayAtTheDoorInABrowser(t *testing.T) {
 }
 
 // The same pages in Hindi, and an operator's own.
-func TestPagesInABrowserInHindi(t *testing.T) {
+func TestBrowser_Hindi(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)

@@ -14,7 +14,7 @@ import (
 
 // The provider refuses one row of a list. Its page and its file offer it for another
 // try, which is a list of its own: looked at first, started then, and charged once.
-func TestFailedRowsOfABulkRenewalAreTriedAgain(t *testing.T) {
+func TestBulkRenewal_FailedRowsAreRetried(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, ids := w.NewSubscribers(3)
 	w.ScriptProvider("9800000001", "reject")

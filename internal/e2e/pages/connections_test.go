@@ -44,7 +44,7 @@ func (s steady) ask(request *http.Request) (reused bool) {
 
 // As many connections as the service takes, from many networks, that say nothing: others
 // are let in, and connections that have authenticated stay.
-func TestConnections_SilentOnesKeepNobodyOut(t *testing.T) {
+func TestConnections_IdleOnesBlockNoOne(t *testing.T) {
 	t.Parallel()
 	const most = 16
 	w := e2e.NewEnv(t, fmt.Sprintf("server.max_connections=%d", most))

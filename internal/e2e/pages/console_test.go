@@ -14,7 +14,7 @@ import (
 
 var formVoucher = regexp.MustCompile(`name="once" value="([A-Z2-7]{12})"`)
 
-func TestAFormThatIsSentTwiceMovesMoneyOnce(t *testing.T) {
+func TestConsole_FormSentTwiceMovesMoneyOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	b := w.SignIn(t, w.NewLogin(t, "fina", login.Finance, 0))
 	wallet := w.OperatorPage("/wallet")
@@ -40,7 +40,7 @@ func TestAFormThatIsSentTwiceMovesMoneyOnce(t *testing.T) {
 	b.Get(wallet).Shows(t, http.StatusOK, "₹11,000.00", "Adjustment: Entered too high (voucher "+voucher[1]+")")
 }
 
-func TestMoneyAboveTheSetAmountTakesTwoPeople(t *testing.T) {
+func TestConsole_LargeAmountTakesTwoPeople(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=100.00")
 	maker, checker := w.SignIn(t, w.NewLogin(t, "maker", login.Finance, 0)), w.SignIn(t, w.NewLogin(t, "checker", login.Finance, 0))
 	wallet := w.OperatorPage("/wallet")
@@ -73,7 +73,7 @@ func TestMoneyAboveTheSetAmountTakesTwoPeople(t *testing.T) {
 
 // What a form asked for is not done while the password is too long ago, and is
 // there again, in its own form only, once it was given.
-func TestAStepUpLosesNothingThatWasTyped(t *testing.T) {
+func TestStepUp_KeepsTypedInput(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	who := w.NewLogin(t, "fina", login.Finance, 0)
 	b := w.SignIn(t, who)
@@ -89,7 +89,7 @@ func TestAStepUpLosesNothingThatWasTyped(t *testing.T) {
 	}
 }
 
-func TestAPageAboutNothingIsNotThere(t *testing.T) {
+func TestConsole_UnknownIDIs404(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	b := w.SignIn(t, w.Demo.Admin)
 	for _, path := range []string{
@@ -106,7 +106,7 @@ func TestAPageAboutNothingIsNotThere(t *testing.T) {
 
 // A viewer looks at every page and is offered nothing; what is tried all the same
 // is refused, which the matrix of routes shows.
-func TestAPageOffersWhatItsVisitorMayDo(t *testing.T) {
+func TestConsole_OffersPermittedActions(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	pages := []string{"", "/wallet", "/keys", "/keys/1", "/whitelist", "/logins"}
 	offers := map[login.Role][]string{

@@ -19,7 +19,7 @@ import (
 // An account without money is closed by an administrator who has typed its id and
 // given the password; its keys and people are out at once, and its books stay. For
 // 30 days it can be opened again as it was.
-func TestAnAdministratorDeletesAnOperator(t *testing.T) {
+func TestConsole_DeletesOperator(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	me := w.NewFundedOperator("Sagar Cable", "500")
 	owner := w.SignIn(t, w.NewLogin(t, "sagar", login.Owner, me.OperatorID))

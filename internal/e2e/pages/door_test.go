@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-func TestSigningInAndOut(t *testing.T) {
+func TestSignIn_AndOut(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
@@ -54,7 +54,7 @@ func TestSigningInAndOut(t *testing.T) {
 }
 
 // Somebody who was going somewhere gets there, if it is a page of ours.
-func TestSigningInLeadsWhereOneWasGoing(t *testing.T) {
+func TestSignIn_ReturnsToRequestedPage(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	for to, want := range map[string]string{
@@ -70,7 +70,7 @@ func TestSigningInLeadsWhereOneWasGoing(t *testing.T) {
 	}
 }
 
-func TestAWrongPasswordTellsNothingAndIsThrottled(t *testing.T) {
+func TestSignIn_WrongPasswordIsThrottled(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
@@ -101,7 +101,7 @@ func TestAWrongPasswordTellsNothingAndIsThrottled(t *testing.T) {
 }
 
 // Another site's page may make our visitor's browser post here; it is not done.
-func TestAFormFromAnotherSiteIsRefused(t *testing.T) {
+func TestForm_CrossSiteIsRefused(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.SignIn(t, w.Demo.Operator)
@@ -123,7 +123,7 @@ func TestAFormFromAnotherSiteIsRefused(t *testing.T) {
 	}
 }
 
-func TestPagesAndAPIShareNoCredentials(t *testing.T) {
+func TestCredentials_PagesAndAPISeparate(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.Browser(t)
@@ -146,7 +146,7 @@ func TestPagesAndAPIShareNoCredentials(t *testing.T) {
 	}
 }
 
-func TestASessionEndsWhenItIsNotUsedAndAfterItsTime(t *testing.T) {
+func TestSession_IdleAndAbsoluteTimeout(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.idle=10m", "panel.absolute=1h")
 	idle := w.SignIn(t, w.Demo.Operator)
@@ -162,7 +162,7 @@ func TestASessionEndsWhenItIsNotUsedAndAfterItsTime(t *testing.T) {
 	busy.Get("/panel/").RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 }
 
-func TestAnOperatorSeesNobodyElsesWorld(t *testing.T) {
+func TestOperator_SeesOwnDataOnly(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	other := w.NewOperator("Other Cable", access.AllPermissions)
@@ -175,7 +175,7 @@ func TestAnOperatorSeesNobodyElsesWorld(t *testing.T) {
 	w.SignIn(t, w.Demo.Admin).Get("/console/").Shows(t, http.StatusOK, "Demo Administrator", ">2<")
 }
 
-func TestASecondFactorIsSetUpAndAskedFor(t *testing.T) {
+func TestSecondFactor_SetUpAndRequired(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
 	b := w.Browser(t)

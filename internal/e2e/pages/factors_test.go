@@ -149,7 +149,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 }
 
 // A second factor that the console takes away takes passkeys along, and its person is told.
-func TestSecondFactor_ResetTakesPasskeysAndIsTold(t *testing.T) {
+func TestSecondFactor_ResetRemovesPasskeys(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "panel.origin=https://panel.example.com")
 	who := w.NewLogin(t, "meena", login.Viewer, 0)

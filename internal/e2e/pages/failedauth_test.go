@@ -17,7 +17,7 @@ import (
 
 // Two operators call from one shared /64. The console shows whose failures throttled it, each
 // panel its own operator's only.
-func TestFailedAuthentication_ShowsWhoseFailures(t *testing.T) {
+func TestFailedAuth_PageNamesOperator(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=6", "server.trusted_proxies=127.0.0.1/32", "log.security_file=")
 	broken, neighbour := w.DemoCaller(), w.NewOperator("Neighbour Cable", access.AllPermissions)

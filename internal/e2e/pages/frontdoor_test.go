@@ -13,7 +13,7 @@ import (
 
 // Pages have their own paths over HTTPS. Everything else is the API's as it was:
 // other paths get its 404, and plain HTTP is refused whatever the path.
-func TestPagesTakeNoPathFromTheAPI(t *testing.T) {
+func TestServer_PagesAndAPIPathsSeparate(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	for _, path := range []string{"/", "/sign-in", "/panel/", "/console/", "/account/", "/static/style.css", "/favicon.ico"} {
@@ -28,7 +28,7 @@ func TestPagesTakeNoPathFromTheAPI(t *testing.T) {
 }
 
 // Whoever is throttled at one is not at the other.
-func TestPagesAndAPIAreThrottledApart(t *testing.T) {
+func TestServer_PagesAndAPIThrottledSeparately(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1")
 	w.Expect("a key that is none", e2e.Call{As: e2e.Caller{Key: "cxk_" + strings.Repeat("0", 32), Secret: "x"}, Path: e2e.Balance}, fault.InvalidAPIKey)
@@ -37,7 +37,7 @@ func TestPagesAndAPIAreThrottledApart(t *testing.T) {
 }
 
 // A proxy that ends TLS is believed about who comes and how; nobody else is.
-func TestPagesBehindAProxy(t *testing.T) {
+func TestServer_PagesBehindProxy(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.trusted_proxies=127.0.0.1/32")
 	through := func(header http.Header) *http.Request {

@@ -6,7 +6,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestAPageWithAScriptOfItsOwnIsFound(t *testing.T) {
+func TestFindInlineCode(t *testing.T) {
 	for _, body := range []string{
 		"<p><script>go()</script>", "<SCRIPT type=module>\n go()</SCRIPT>", `<script src="a"></script><script> go()</script>`, `<p style="a">`, "<p\nSTYLE='a'>",
 		"<style>", `<a onclick="go()">`, "<a\n\tonClick=go()>", `<p>on and on</p><a once onload="go()">`, `<a href="JavaScript:go()">`,

@@ -19,7 +19,7 @@ import (
 
 // Every kind of answer on every listener: over TLS it has Strict-Transport-Security, and
 // over plain HTTP it does not.
-func TestHSTS_EveryAnswerOverTLSAndNoneOverPlainHTTP(t *testing.T) {
+func TestHSTS_OnlyOverTLS(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.hsts_include_subdomains=true", "limits.failed_auth_per_minute=2")
 	const want = "max-age=31536000; includeSubDomains"

@@ -73,7 +73,7 @@ func TestMaintenance_BulkRenewalWaitsForItsOperator(t *testing.T) {
 
 // What the counter and the console show in maintenance. A form that is refused keeps what
 // was typed.
-func TestMaintenance_InABrowser(t *testing.T) {
+func TestBrowser_Maintenance(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := e2e.NewEnv(t)

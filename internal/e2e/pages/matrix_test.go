@@ -81,7 +81,7 @@ var pathPlace = regexp.MustCompile(`\{[^}]+\}`)
 // Every route is tried as every kind of person, and what its rule says is what
 // happens. A form is posted as what no route takes: whoever may use the route is
 // told so, and nothing is done.
-func TestEveryRouteDoesToEverybodyWhatItsRuleSays(t *testing.T) {
+func TestRoutes_AccessRules(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
 	people := visitors(t, w)
@@ -145,7 +145,7 @@ func admitted(route web.Route, v visitor, got e2e.Page) bool {
 
 // Money and secrets ask for the password again after a while, and nobody gets past
 // that; pages without either go on.
-func TestEveryRouteThatNeedsAStepUpAsksForIt(t *testing.T) {
+func TestRoutes_StepUp(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t)
 	asked := 0
@@ -189,7 +189,7 @@ func personOf(w *e2e.Env, area web.Area) login.Person {
 
 // Whoever is on a page sees in the navigation where that is. Home is above everything,
 // and so says nothing.
-func TestEveryPageStandsUnderAnEntryOfTheNavigation(t *testing.T) {
+func TestRoutes_NavigationEntry(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t)
 	for _, area := range []web.Area{web.Panel, web.Console} {

@@ -23,7 +23,7 @@ var (
 // Without a script nothing stops a second click, and a page that was answered to a
 // form can be loaded again. What the form is for is done once; a secret is shown once,
 // and the second answer says where what was made stands.
-func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
+func TestForm_SentTwiceCreatesOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	b := w.SignIn(t, w.Demo.Admin)
 	done := func(second e2e.Page, link *regexp.Regexp) {
@@ -104,7 +104,7 @@ func TestAFormThatIsSentTwiceMakesOneThing(t *testing.T) {
 }
 
 // Of clicks that come at once, whichever is first is the one.
-func TestFormsThatAreSentAtOnceMakeOneThing(t *testing.T) {
+func TestForm_SentConcurrentlyCreatesOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	b := w.SignIn(t, w.Demo.Admin)
 	before := len(w.DemoKeys(t))
@@ -132,7 +132,7 @@ func TestFormsThatAreSentAtOnceMakeOneThing(t *testing.T) {
 
 // A customer's password that was passed on must not stop working because somebody
 // loads the page again.
-func TestAPasswordIsReplacedOnceBySendingTheFormTwice(t *testing.T) {
+func TestForm_PasswordSentTwiceReplacesOnce(t *testing.T) {
 	w := e2e.NewEnv(t)
 	id := w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
 	b := w.SignIn(t, w.Demo.Operator)
@@ -149,7 +149,7 @@ func TestAPasswordIsReplacedOnceBySendingTheFormTwice(t *testing.T) {
 	}
 }
 
-func TestAListThatIsSentTwiceIsOneBulkRenewal(t *testing.T) {
+func TestForm_BulkSentTwiceIsOneJob(t *testing.T) {
 	w := e2e.NewEnv(t)
 	id := w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
 	b := w.SignIn(t, w.Demo.Operator)
@@ -165,7 +165,7 @@ func TestAListThatIsSentTwiceIsOneBulkRenewal(t *testing.T) {
 
 // What the console refuses is said in the visitor's language, with the money as pages
 // write it.
-func TestARefusalIsSaidInHindi(t *testing.T) {
+func TestRefusal_InHindi(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=20000.00")
 	b := w.SignIn(t, w.NewLogin(t, "asha", login.Administrator, 0))
 	b.Post("/account/language", url.Values{"language": {"hi"}}).RedirectsTo(t, "/account/")

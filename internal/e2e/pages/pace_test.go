@@ -101,7 +101,7 @@ func slowest(all []paceOf, most int) string {
 
 // What takes long to add up for a large operator comes after the page: by a script, or
 // at a click.
-func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
+func TestLargeOperator_FiguresLoadAfterPage(t *testing.T) {
 	t.Parallel()
 	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 1, Named: true})
 	b := w.SignIn(t, w.Demo.Operator)
@@ -129,7 +129,7 @@ func TestALargeOperatorsFiguresComeAfterThePage(t *testing.T) {
 
 // The same in a browser, with a script and without; and a search that goes on at a
 // click.
-func TestALargeOperatorsPagesInABrowser(t *testing.T) {
+func TestBrowser_LargeOperator(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})

@@ -19,7 +19,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func TestARenewalSentTwentyTimesIsChargedOnce(t *testing.T) {
+func TestPanel_RenewalSentTwentyTimesChargesOnce(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	id := w.Activate(me, "9812345678", "BASIC-1")
@@ -59,7 +59,7 @@ func TestARenewalSentTwentyTimesIsChargedOnce(t *testing.T) {
 	w.CheckAudit()
 }
 
-func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
+func TestPanel_ActivationShowsPasswordOnce(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	b := w.SignIn(t, w.Demo.Operator)
@@ -93,7 +93,7 @@ func TestAnActivationShowsItsPasswordOnceAndIsChargedOnce(t *testing.T) {
 	w.CheckAudit()
 }
 
-func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
+func TestPanel_Refusals(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	id := w.Activate(me, "9812345678", "BASIC-1")
@@ -125,7 +125,7 @@ func TestThePanelRefusesWhatMustNotBeBought(t *testing.T) {
 	})
 }
 
-func TestHomeWarnsOfAWalletThatDoesNotLast(t *testing.T) {
+func TestPanel_LowWalletWarning(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	w.Activate(me, "9812345678", "BASIC-1")
@@ -144,7 +144,7 @@ func TestHomeWarnsOfAWalletThatDoesNotLast(t *testing.T) {
 		"₹199.00 fall due in 7 days; the wallet lasts until "+until+". For the next 30 days, ₹98.00 are missing.")
 }
 
-func TestAWalletThatIsTooSmallIsSaidBeforeAnythingIsBought(t *testing.T) {
+func TestPanel_ShortWalletShownBeforeOrder(t *testing.T) {
 	w := e2e.NewEnv(t)
 	poor := w.NewFundedOperator("Poor Cable", "100")
 	b := w.SignIn(t, w.NewLogin(t, "poor", login.Owner, poor.OperatorID))
@@ -160,7 +160,7 @@ func TestAWalletThatIsTooSmallIsSaidBeforeAnythingIsBought(t *testing.T) {
 	})
 }
 
-func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
+func TestPanel_ForeignIDIs404(t *testing.T) {
 	w := e2e.NewEnv(t)
 	id := w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
 	transaction := w.LookUp(w.DemoCaller(), "activate-9812345678").Text("transaction_id")
@@ -184,7 +184,7 @@ func TestAnotherOperatorsSubscribersAndTransactionsAreNotThere(t *testing.T) {
 
 // What is bought on a page is in the request log beside the calls of programs, with
 // what a program would have been answered. It is no use of a key.
-func TestAnOrderFromAPageIsInTheRequestLog(t *testing.T) {
+func TestPanel_OrderIsInRequestLog(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	id := w.Activate(me, "9812345678", "BASIC-1")
@@ -238,7 +238,7 @@ func TestAnOrderFromAPageIsInTheRequestLog(t *testing.T) {
 	b.Get("/panel/requests?key=pages").Shows(t, http.StatusOK, "Panel: "+by, "502 PROVIDER_ERROR", renew)
 }
 
-func TestTheRequestLogSaysHowLongItKeeps(t *testing.T) {
+func TestPanel_RequestLogRetentionIsShown(t *testing.T) {
 	for keep, want := range map[string]string{
 		"720h": "in the last 30 days", "36h": "in the last 36 hours", "0s": "The request log is switched off.",
 	} {

@@ -107,7 +107,7 @@ func TestStepUp_TenWrongTriesEndTheSession(t *testing.T) {
 	own.Post("/step-up", url.Values{"password": {who.Password}}).RedirectsTo(t, "/")
 }
 
-func TestTemporaryPassword_EndsAndSaysSoOnlyToWhoHasIt(t *testing.T) {
+func TestTemporaryPassword_ExpiryShownToItsHolder(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	made, password, err := w.Admin.CreateLogin(t.Context(), admin.NewLogin{Username: "ravi", Name: "Ravi", Role: login.Counter, OperatorID: w.Demo.LCOID})
@@ -127,7 +127,7 @@ func TestTemporaryPassword_EndsAndSaysSoOnlyToWhoHasIt(t *testing.T) {
 	reset.Shows(t, http.StatusOK, "Temporary password ends")
 }
 
-func TestPasswordRules_SayWhatIsWrong(t *testing.T) {
+func TestPasswordRules_ExplainRefusal(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.SignIn(t, w.Demo.Operator)

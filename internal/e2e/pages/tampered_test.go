@@ -12,7 +12,7 @@ import (
 // Somebody with access to the store itself changes an act of the log, and then takes
 // one out. Whoever opens the log is told at once, and what to do; so is whoever looks
 // at the act, and at the health of the installation.
-func TestAnActThatWasTamperedWithIsToldOnThePages(t *testing.T) {
+func TestAuditLog_TamperedEntryIsShown(t *testing.T) {
 	w := e2e.NewEnvAt(t, time.Now(), "panel.staff_totp=false", "audit.every=10ms")
 	b := w.SignIn(t, w.Demo.Admin)
 	const broken = "The chain is broken."

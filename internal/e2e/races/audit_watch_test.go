@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestANodeAuditsItsBooksBesideItsWork(t *testing.T) {
+func TestBackgroundAudit_RunsAndReports(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnvAt(t, time.Now(), "audit.every=10ms")
 	violations := func(invariant string) float64 {
@@ -48,7 +48,7 @@ func TestANodeAuditsItsBooksBesideItsWork(t *testing.T) {
 	w.WaitUntil("it is told", func() bool { return strings.Contains(w.Log.String(), `"the books agree again"`) })
 }
 
-func TestANodeThatAuditsNothingTellsNothingOfAudits(t *testing.T) {
+func TestBackgroundAudit_OffHasNoMetrics(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	if w.Node.AuditWatch != nil || w.Metric(`coax_audit_runs_total{result="clean"}`) != -1 {

@@ -11,7 +11,7 @@ import (
 
 // A bulk renewal that was started is run by the node beside its requests, and goes on
 // after a restart where it was.
-func TestABulkRenewalIsRunByTheNodeAndGoesOnAfterARestart(t *testing.T) {
+func TestBulkRenewal_ResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "10000")

@@ -16,7 +16,7 @@ import (
 )
 
 // The client's words for everything there is to call, against the real service.
-func TestTheClientCallsEveryEndpoint(t *testing.T) {
+func TestClient_EveryEndpoint(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	c := w.Client(w.DemoCaller(), client.Config{})
@@ -92,7 +92,7 @@ func TestTheClientCallsEveryEndpoint(t *testing.T) {
 }
 
 // A clock that is wrong by hours is put right by the service's own word.
-func TestAClientWithAWrongClockIsUnderstoodAtTheSecondAttempt(t *testing.T) {
+func TestClient_WrongClockIsCorrected(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	as := w.DemoCaller()
@@ -155,7 +155,7 @@ func activating(mobile, plan string) func(context.Context, *client.Client, clien
 // Through a line that drops, delays, duplicates and cuts, with a provider that
 // rejects, times out and loses connections: every operation is charged once or
 // not at all, and the client knows which.
-func TestThroughABadLineEveryOperationIsChargedOnce(t *testing.T) {
+func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m", "limits.failed_auth_per_minute=100000")
 	me := w.NewFundedOperator("me", "100000")

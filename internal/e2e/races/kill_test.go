@@ -12,7 +12,7 @@ import (
 
 // A process that is killed while it serves has forgotten nothing of what it
 // answered: no nonce, no count, no revocation.
-func TestAfterAKillTheAnswersAreTheSame(t *testing.T) {
+func TestKill_AnswersStayTheSame(t *testing.T) {
 	folder := t.TempDir()
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
 	p := e2e.Start(t, args...)

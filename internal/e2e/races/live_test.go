@@ -14,7 +14,7 @@ import (
 
 // Every kind of change, made by the command line beside a service under load:
 // no request that began after it was made is served under the old value.
-func TestAChangeByTheCommandLineHoldsForEveryRequestThatBeginsAfterIt(t *testing.T) {
+func TestAdminChange_AppliesAtOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1000000", "log.level=error")
 	limit := 1_000_000
 	me := w.NewOperator("one", access.AllPermissions)

@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestOneKeyFromFiftyClientsIsOneCharge(t *testing.T) {
+func TestRace_OneKeyIsOneCharge(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "10000")
@@ -46,7 +46,7 @@ func TestOneKeyFromFiftyClientsIsOneCharge(t *testing.T) {
 	w.CheckAudit()
 }
 
-func TestOneCustomerFromFiftyClientsIsServedOneAtATime(t *testing.T) {
+func TestRace_OneCustomerOneOperation(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "100000")
@@ -76,7 +76,7 @@ func TestOneCustomerFromFiftyClientsIsServedOneAtATime(t *testing.T) {
 	w.CheckAudit()
 }
 
-func TestAWalletForSevenServesSevenOfThirty(t *testing.T) {
+func TestRace_WalletIsNotOverdrawn(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "1393") // 7 × 199
@@ -94,7 +94,7 @@ func TestAWalletForSevenServesSevenOfThirty(t *testing.T) {
 	w.CheckAudit()
 }
 
-func TestOneMobileActivatedByTwoOperatorsIsWonByOne(t *testing.T) {
+func TestRace_OneMobileOneOperator(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	one, two := w.NewFundedOperator("one", "10000"), w.NewFundedOperator("two", "10000")
@@ -115,7 +115,7 @@ func TestOneMobileActivatedByTwoOperatorsIsWonByOne(t *testing.T) {
 }
 
 // A client that hangs up changes nothing: what was reserved is carried through.
-func TestAClientThatHangsUpChangesNothing(t *testing.T) {
+func TestDisconnect_OperationStillCompletes(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "10000")

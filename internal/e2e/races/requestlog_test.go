@@ -13,7 +13,7 @@ import (
 
 // Every call is found by the operator whose key it named, by nobody else, and still
 // when the service has been stopped and started in between.
-func TestCallsAreFoundInTheRequestLogAfterARestart(t *testing.T) {
+func TestRequestLog_SurvivesRestart(t *testing.T) {
 	w := e2e.NewEnv(t)
 	mine, theirs := w.DemoCaller(), w.NewOperator("Another", access.AllPermissions)
 	w.Expect("a balance", e2e.Call{As: mine, Path: e2e.Balance}, fault.OK)
@@ -52,7 +52,7 @@ func TestCallsAreFoundInTheRequestLogAfterARestart(t *testing.T) {
 	}
 }
 
-func TestOldCallsAreSweptOut(t *testing.T) {
+func TestRequestLog_OldEntriesAreDeleted(t *testing.T) {
 	w := e2e.NewEnv(t, "request_log.keep=1h")
 	w.Expect("a balance", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
 	found := func() int {

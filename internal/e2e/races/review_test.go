@@ -12,7 +12,7 @@ import (
 
 // What the provider left open is found out by the service itself, both ways, for
 // each operation and each way of leaving it open.
-func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
+func TestReview_SettledByService(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m")
 	me := w.NewFundedOperator("me", "100000")
@@ -75,7 +75,7 @@ func TestAnOperationInReviewIsSettledByTheService(t *testing.T) {
 
 // What nobody can find out stays in review, its money held, until a person
 // decides; both ways.
-func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
+func TestReview_UnknowableWaitsForStaff(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1m", "review.refund_after=2m")
 	me := w.NewFundedOperator("me", "100000")
@@ -119,7 +119,7 @@ func TestAnUnknowableOperationWaitsForAPerson(t *testing.T) {
 }
 
 // A success that turns up after a refund changes no money: it is an exception.
-func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
+func TestReview_LateSuccessAfterRefund(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1h")
 	me := w.NewFundedOperator("me", "1000")
@@ -151,7 +151,7 @@ func TestALateSuccessAfterARefundIsForAPerson(t *testing.T) {
 
 // What a person refunds the provider is told never to carry out: an order may still
 // be on its way. If it does not answer three times, a person is told.
-func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
+func TestReview_RefundByStaffVoidsOrder(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1m")
 	me := w.NewFundedOperator("me", "1000")
@@ -199,7 +199,7 @@ func TestARefundByAPersonIsVoidedAtTheProvider(t *testing.T) {
 
 // A failed add-on is followed up until it works, each attempt after a definite
 // rejection under a reference of its own, or until a person closes the matter.
-func TestAMissingAddonIsFollowedUp(t *testing.T) {
+func TestAddon_MissingIsRetried(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.max_interval=1m")
 	me := w.NewFundedOperator("me", "100000")

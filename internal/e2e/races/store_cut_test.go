@@ -113,7 +113,7 @@ func (w *cutWorld) audited() {
 // An operation is three commits. The database carries each of them out, and the
 // answer is lost on the way: of the admission, the caller is told to come again;
 // of the reservation and the settlement nothing is to be noticed at all.
-func TestACommitWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
+func TestStoreCut_LostCommitReplyIsResolved(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	w := newCutWorld(t)
@@ -137,7 +137,7 @@ func TestACommitWhoseAnswerIsLostIsFoundAgain(t *testing.T) {
 
 // The line is cut at one byte after another of everything an operation says to the
 // database and hears from it.
-func TestTheWayToTheDatabaseIsCutAnywhere(t *testing.T) {
+func TestStoreCut_AtEveryPoint(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	for way, line := range map[pgtest.Direction]struct {
