@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,26 +18,28 @@ type happening struct {
 	at               int64
 }
 
-// writeEvents queues one more move of each operation. Its row is locked by whoever
-// moves it, so that the numbers have no gap and no twin.
+var eventColumns = columns[happening]{
+	textColumn("operation_id", func(h happening) string { return h.operationID }),
+	textColumn("from_status", func(h happening) string { return string(h.from) }),
+	textColumn("to_status", func(h happening) string { return string(h.to) }),
+	intColumn("epoch", func(h happening) int64 { return h.epoch }),
+	textColumn("node", func(h happening) string { return h.node }),
+	textColumn("actor", func(h happening) string { return h.actor }),
+	textColumn("reason", func(h happening) string { return h.why }),
+	intColumn("at", func(h happening) int64 { return h.at }),
+}
+
+var insertEvents = `
+	INSERT INTO operation_events (seq, ` + names(eventColumns) + `)
+	SELECT coalesce((SELECT max(e.seq) FROM operation_events e WHERE e.operation_id = v.operation_id COLLATE "C"), 0) + 1, v.*
+	  FROM ` + unnest(1, eventColumns) + ` AS v (` + names(eventColumns) + `)`
+
+// writeEvents adds an event to each operation's history. The operations' rows are
+// locked by the transaction, so their numbers have no gaps and no duplicates.
 func writeEvents(batch *pgx.Batch, all []happening) {
-	if len(all) == 0 {
-		return
+	if len(all) > 0 {
+		batch.Queue(insertEvents, eventColumns.args(all)...)
 	}
-	batch.Queue(`
-		INSERT INTO operation_events (operation_id, seq, from_status, to_status, epoch, node, actor, reason, at)
-		SELECT v.operation_id, coalesce((SELECT max(e.seq) FROM operation_events e WHERE e.operation_id = v.operation_id COLLATE "C"), 0) + 1,
-		       v.from_status, v.to_status, v.epoch, v.node, v.actor, v.reason, v.at
-		  FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[])
-		    AS v (operation_id, from_status, to_status, epoch, node, actor, reason, at)`,
-		column(all, func(h happening) string { return h.operationID }),
-		column(all, func(h happening) string { return string(h.from) }),
-		column(all, func(h happening) string { return string(h.to) }),
-		column(all, func(h happening) int64 { return h.epoch }),
-		column(all, func(h happening) string { return h.node }),
-		column(all, func(h happening) string { return h.actor }),
-		column(all, func(h happening) string { return h.why }),
-		column(all, func(h happening) int64 { return h.at }))
 }
 
 // callOf is what the provider was asked about an operation, and by whom.
@@ -49,25 +52,28 @@ func callsOf(operationID, node string, calls []operation.ProviderCall) []callOf 
 	return column(calls, func(call operation.ProviderCall) callOf { return callOf{call, operationID, node} })
 }
 
-// writeCalls queues what the provider was asked and what it said.
+var callColumns = columns[callOf]{
+	textColumn("operation_id", func(c callOf) string { return c.operationID }),
+	textColumn("reference", func(c callOf) string { return c.Reference }),
+	textColumn("kind", func(c callOf) string { return c.What }),
+	textColumn("component", func(c callOf) string { return c.Component }),
+	textColumn("outcome", func(c callOf) string { return c.Reply.Outcome.String() }),
+	nullTextColumn("provider_transaction_id", func(c callOf) string { return c.Reply.Transaction }),
+	// Our own text for staff, or else the provider's for customers.
+	textColumn("detail", func(c callOf) string { return cmp.Or(c.Reply.Detail, c.Reply.Message) }),
+	textColumn("node", func(c callOf) string { return c.node }),
+	timeColumn("asked_at", func(c callOf) time.Time { return c.AskedAt }),
+	nullTimeColumn("answered_at", func(c callOf) time.Time { return c.AnsweredAt }),
+}
+
+var insertCalls = `INSERT INTO provider_calls (` + names(callColumns) + `) SELECT * FROM ` + unnest(1, callColumns)
+
+// writeCalls saves the calls to the provider and its replies.
 func writeCalls(batch *pgx.Batch, all []callOf) {
 	if len(all) == 0 {
 		return
 	}
-	batch.Queue(`
-		INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bigint[])`,
-		column(all, func(c callOf) string { return c.operationID }),
-		column(all, func(c callOf) string { return c.Reference }),
-		column(all, func(c callOf) string { return c.What }),
-		column(all, func(c callOf) string { return c.Component }),
-		column(all, func(c callOf) string { return c.Reply.Outcome.String() }),
-		column(all, func(c callOf) *string { return possibleText(c.Reply.Transaction) }),
-		// Our own word for staff, or else the provider's for people.
-		column(all, func(c callOf) string { return cmp.Or(c.Reply.Detail, c.Reply.Message) }),
-		column(all, func(c callOf) string { return c.node }),
-		column(all, func(c callOf) int64 { return c.AskedAt.UnixMilli() }),
-		column(all, func(c callOf) *int64 { return possibleMillis(c.AnsweredAt) }))
+	batch.Queue(insertCalls, callColumns.args(all)...)
 	for _, c := range all {
 		if e, mismatch := c.Mismatch(c.operationID); mismatch {
 			raiseException(batch, e)

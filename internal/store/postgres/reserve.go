@@ -99,138 +99,136 @@ func guardPlans(batch *pgx.Batch, drafts []*operation.Draft) {
 		   FOR SHARE OF p`), ids, versions)
 }
 
-// addCustomers writes the new subscribers, whose numbers and ids must be free.
+var customerColumns = columns[*operation.Draft]{
+	textColumn("id", func(d *operation.Draft) string { return d.SubscriberID }),
+	intColumn("operator_id", func(d *operation.Draft) int64 { return d.OperatorID }),
+	textColumn("mobile", func(d *operation.Draft) string { return d.Mobile }),
+	textColumn("name", func(d *operation.Draft) string { return d.CustomerName }),
+	textColumn("email", func(d *operation.Draft) string { return d.Profile.Email }),
+	textColumn("address", func(d *operation.Draft) string { return d.Profile.Address }),
+	textColumn("connection_type", func(d *operation.Draft) string { return d.Profile.ConnectionType }),
+	timeColumn("created_at", func(d *operation.Draft) time.Time { return d.CreatedAt }),
+}
+
+var insertCustomers = `
+	INSERT INTO subscribers (` + names(customerColumns) + `)
+	SELECT * FROM ` + unnest(1, customerColumns) + ` AS v (` + names(customerColumns) + `)
+	 ORDER BY v.mobile`
+
+// addCustomers inserts the new subscribers, whose mobile numbers and ids must be free.
 func addCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
-	if len(drafts) == 0 {
-		return
+	if len(drafts) > 0 {
+		batch.Queue(insertCustomers, customerColumns.args(drafts)...)
 	}
-	batch.Queue(`
-		INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, created_at)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) AS v (id, operator_id, mobile)
-		 ORDER BY v.mobile`,
-		column(drafts, func(d *operation.Draft) string { return d.SubscriberID }),
-		column(drafts, func(d *operation.Draft) int64 { return d.OperatorID }),
-		column(drafts, func(d *operation.Draft) string { return d.Mobile }),
-		column(drafts, func(d *operation.Draft) string { return d.CustomerName }),
-		column(drafts, func(d *operation.Draft) string { return d.Profile.Email }),
-		column(drafts, func(d *operation.Draft) string { return d.Profile.Address }),
-		column(drafts, func(d *operation.Draft) string { return d.Profile.ConnectionType }),
-		column(drafts, func(d *operation.Draft) int64 { return d.CreatedAt.UnixMilli() }))
 }
 
-// claimCustomers takes the known subscribers, who must be as the drafts saw them.
-// That no other operation of theirs is open is the operations' own unique index.
+var claimColumns = columns[*operation.Draft]{
+	textColumn("id", func(d *operation.Draft) string { return d.SubscriberID }),
+	intColumn("operator_id", func(d *operation.Draft) int64 { return d.OperatorID }),
+	intColumn("version", func(d *operation.Draft) int64 { return d.SubscriberVersion }),
+}
+
+var updateClaimed = `
+	WITH claimed AS (
+	     UPDATE subscribers s SET version = s.version + 1
+	       FROM ` + unnest(1, claimColumns) + ` AS v (` + names(claimColumns) + `)
+	      WHERE s.id = v.id COLLATE "C" AND s.operator_id = v.operator_id AND s.version = v.version
+	     RETURNING s.id)
+	` + guarded(`SELECT FROM claimed`)
+
+// claimCustomers increments the version of existing subscribers, which must not have
+// changed since the drafts were made. That they have no other open operation is
+// checked by the unique index of operations.
 func claimCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
-	if len(drafts) == 0 {
-		return
+	if len(drafts) > 0 {
+		batch.Queue(updateClaimed, claimColumns.args(bySubscriber(drafts, func(d *operation.Draft) string { return d.SubscriberID }))...)
 	}
-	drafts = bySubscriber(drafts, func(d *operation.Draft) string { return d.SubscriberID })
-	batch.Queue(`
-		WITH claimed AS (
-		     UPDATE subscribers s SET version = s.version + 1
-		       FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS v (id, operator_id, version)
-		      WHERE s.id = v.id COLLATE "C" AND s.operator_id = v.operator_id AND s.version = v.version
-		     RETURNING s.id)
-		`+guarded(`SELECT FROM claimed`),
-		column(drafts, func(d *operation.Draft) string { return d.SubscriberID }),
-		column(drafts, func(d *operation.Draft) int64 { return d.OperatorID }),
-		column(drafts, func(d *operation.Draft) int64 { return d.SubscriberVersion }))
 }
 
-// record takes the prices from the wallets and writes what follows from it: the
-// operations, the entries, the events. A balance is checked in the WHERE clause,
-// not read first: two requests that both saw enough money must not both spend it.
-// The rate of a commission is the operator's at this moment.
+// draftColumns are the columns of operations that come from a draft.
+var draftColumns = columns[*operation.Draft]{
+	textColumn("id", func(d *operation.Draft) string { return d.ID }),
+	intColumn("operator_id", func(d *operation.Draft) int64 { return d.OperatorID }),
+	textColumn("idempotency_key", func(d *operation.Draft) string { return d.IdempotencyKey }),
+	bytesColumn("fingerprint", func(d *operation.Draft) []byte { return d.Fingerprint.Sum }),
+	intColumn("fingerprint_key_id", func(d *operation.Draft) int64 { return int64(d.Fingerprint.KeyID) }),
+	textColumn("kind", func(d *operation.Draft) string { return string(d.Kind) }),
+	textColumn("channel", func(d *operation.Draft) string { return string(d.Channel) }),
+	textColumn("actor", func(d *operation.Draft) string { return d.Actor }),
+	textColumn("subscriber_id", func(d *operation.Draft) string { return d.SubscriberID }),
+	textColumn("customer_name", func(d *operation.Draft) string { return d.CustomerName }),
+	textColumn("mobile", func(d *operation.Draft) string { return d.Mobile }),
+	textColumn("plan_id", func(d *operation.Draft) string { return d.PlanID }),
+	intColumn("plan_version", func(d *operation.Draft) int64 { return d.PlanVersion }),
+	textColumn("plan_name", func(d *operation.Draft) string { return d.PlanName }),
+	intColumn("plan_months", func(d *operation.Draft) int64 { return int64(d.PlanMonths) }),
+	textColumn("main", func(d *operation.Draft) string { return d.Main }),
+	nullTextColumn("addon", func(d *operation.Draft) string { return d.Addon }),
+	intColumn("amount_paise", func(d *operation.Draft) int64 { return d.Amount.Paise() }),
+	nullTimeColumn("expiry_previous", func(d *operation.Draft) time.Time { return d.ExpiryPrevious }),
+	timeColumn("expiry_planned", func(d *operation.Draft) time.Time { return d.ExpiryPlanned }),
+	timeColumn("cycle_starts_at", func(d *operation.Draft) time.Time { return d.CycleStartsAt }),
+	intColumn("epoch", func(d *operation.Draft) int64 { return d.Epoch }),
+	textColumn("node", func(d *operation.Draft) string { return d.Node }),
+	nullTimeColumn("lease_until", func(d *operation.Draft) time.Time { return d.LeaseUntil }),
+	nullTextColumn("addon_status", func(d *operation.Draft) string { return string(d.AddonState) }),
+	textColumn("provider", func(d *operation.Draft) string { return d.Provider }),
+	timeColumn("created_at", func(d *operation.Draft) time.Time { return d.CreatedAt }),
+}
+
+var reserveAll = `
+	WITH debited AS (
+	     UPDATE wallets w SET balance_paise = w.balance_paise - v.paise, entries = w.entries + v.items
+	       FROM ` + unnest(1, totalColumns) + ` AS v (` + names(totalColumns) + `)
+	       JOIN operators o ON o.id = v.operator_id
+	      WHERE w.operator_id = v.operator_id AND w.balance_paise >= v.paise
+	     RETURNING w.operator_id, w.balance_paise, w.entries, o.commission_bps),
+	totals AS (
+	     SELECT array_agg(balance_paise ORDER BY operator_id) AS balances, array_agg(entries ORDER BY operator_id) AS entries,
+	            array_agg(commission_bps ORDER BY operator_id) AS rates, count(*) AS debited
+	       FROM debited),
+	drafts AS (
+	     SELECT d.*, t.balances[d.wallet] + d.later_paise AS balance_after, t.entries[d.wallet] - d.later AS seq, t.rates[d.wallet] AS commission_bps
+	       FROM totals t, ` + unnest(1+len(totalColumns), draftColumns, slotColumns) + `
+	         AS d (` + names(draftColumns, slotColumns) + `)),
+	recorded AS (
+	     INSERT INTO operations (` + names(draftColumns) + `, commission_bps, wallet_before_paise, status)
+	     SELECT ` + names(draftColumns) + `, commission_bps, balance_after + amount_paise, 'processing'
+	       FROM drafts),
+	entered AS (
+	     INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
+	     SELECT operator_id, seq, 'reserve', -amount_paise, balance_after, id, actor, created_at FROM drafts),
+	happened AS (
+	     INSERT INTO operation_events (operation_id, seq, to_status, epoch, node, actor, reason, at)
+	     SELECT id, 1, 'processing', epoch, node, actor, 'reserved', created_at FROM drafts)
+	SELECT balances, rates, 1 / (debited = cardinality($1))::int FROM totals`
+
+// record debits the wallets and inserts the operations, wallet entries and events. The
+// balance is checked in the WHERE clause, not read first: two requests that both saw
+// enough money must not both spend it. The commission rate is the operator's at this
+// moment.
 func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
-	sums, turns := purses(drafts, func(d *operation.Draft) (int64, int64) { return d.OperatorID, d.Amount.Paise() })
-	batch.Queue(`
-		WITH debited AS (
-		     UPDATE wallets w SET balance_paise = w.balance_paise - v.paise, entries = w.entries + v.facts
-		       FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, paise, facts)
-		       JOIN operators o ON o.id = v.operator_id
-		      WHERE w.operator_id = v.operator_id AND w.balance_paise >= v.paise
-		     RETURNING w.operator_id, w.balance_paise, w.entries, o.commission_bps),
-		purses AS (
-		     SELECT array_agg(balance_paise ORDER BY operator_id) AS balances, array_agg(entries ORDER BY operator_id) AS entries,
-		            array_agg(commission_bps ORDER BY operator_id) AS rates, count(*) AS debited
-		       FROM debited),
-		drafts AS (
-		     SELECT d.*, p.balances[d.purse] + d.later_paise AS balance_after, p.entries[d.purse] - d.later AS seq, p.rates[d.purse] AS commission_bps
-		       FROM purses p, unnest($4::text[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[], $9::text[], $10::text[], $11::text[],
-		                   $12::text[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::text[], $18::bigint[], $19::text[], $20::text[],
-		                   $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[],
-		                   $25::bigint[], $26::text[], $27::bigint[], $28::text[], $29::text[], $30::bigint[], $31::bigint[], $32::bigint[], $33::bigint[])
-		         AS d (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
-		               subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
-		               amount_paise, expiry_previous, expiry_planned, cycle_starts_at,
-		               epoch, node, lease_until, addon_status, provider, created_at, purse, later, later_paise)),
-		recorded AS (
-		     INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
-		            subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
-		            amount_paise, commission_bps, wallet_before_paise, expiry_previous, expiry_planned, cycle_starts_at,
-		            status, epoch, node, lease_until, addon_status, provider, created_at)
-		     SELECT id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
-		            subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
-		            amount_paise, commission_bps, balance_after + amount_paise, expiry_previous, expiry_planned, cycle_starts_at,
-		            'processing', epoch, node, lease_until, addon_status, provider, created_at
-		       FROM drafts),
-		entered AS (
-		     INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
-		     SELECT operator_id, seq, 'reserve', -amount_paise, balance_after, id, actor, created_at FROM drafts),
-		happened AS (
-		     INSERT INTO operation_events (operation_id, seq, to_status, epoch, node, actor, reason, at)
-		     SELECT id, 1, 'processing', epoch, node, actor, 'reserved', created_at FROM drafts)
-		SELECT balances, rates, 1 / (debited = cardinality($1))::int FROM purses`,
-		column(sums, func(p purse) int64 { return p.operatorID }),
-		column(sums, func(p purse) int64 { return p.paise }),
-		column(sums, func(p purse) int64 { return p.facts }),
-		column(drafts, func(d *operation.Draft) string { return d.ID }),
-		column(drafts, func(d *operation.Draft) int64 { return d.OperatorID }),
-		column(drafts, func(d *operation.Draft) string { return d.IdempotencyKey }),
-		column(drafts, func(d *operation.Draft) []byte { return d.Fingerprint.Sum }),
-		column(drafts, func(d *operation.Draft) int64 { return int64(d.Fingerprint.KeyID) }),
-		column(drafts, func(d *operation.Draft) string { return string(d.Kind) }),
-		column(drafts, func(d *operation.Draft) string { return string(d.Channel) }),
-		column(drafts, func(d *operation.Draft) string { return d.Actor }),
-		column(drafts, func(d *operation.Draft) string { return d.SubscriberID }),
-		column(drafts, func(d *operation.Draft) string { return d.CustomerName }),
-		column(drafts, func(d *operation.Draft) string { return d.Mobile }),
-		column(drafts, func(d *operation.Draft) string { return d.PlanID }),
-		column(drafts, func(d *operation.Draft) int64 { return d.PlanVersion }),
-		column(drafts, func(d *operation.Draft) string { return d.PlanName }),
-		column(drafts, func(d *operation.Draft) int64 { return int64(d.PlanMonths) }),
-		column(drafts, func(d *operation.Draft) string { return d.Main }),
-		column(drafts, func(d *operation.Draft) *string { return possibleText(d.Addon) }),
-		column(drafts, func(d *operation.Draft) int64 { return d.Amount.Paise() }),
-		column(drafts, func(d *operation.Draft) *int64 { return possibleMillis(d.ExpiryPrevious) }),
-		column(drafts, func(d *operation.Draft) int64 { return d.ExpiryPlanned.UnixMilli() }),
-		column(drafts, func(d *operation.Draft) int64 { return d.CycleStartsAt.UnixMilli() }),
-		column(drafts, func(d *operation.Draft) int64 { return d.Epoch }),
-		column(drafts, func(d *operation.Draft) string { return d.Node }),
-		column(drafts, func(d *operation.Draft) *int64 { return possibleMillis(d.LeaseUntil) }),
-		column(drafts, func(d *operation.Draft) *string { return possibleText(string(d.AddonState)) }),
-		column(drafts, func(d *operation.Draft) string { return d.Provider }),
-		column(drafts, func(d *operation.Draft) int64 { return d.CreatedAt.UnixMilli() }),
-		column(turns, func(t turn) int64 { return t.purse }),
-		column(turns, func(t turn) int64 { return t.later }),
-		column(turns, func(t turn) int64 { return t.laterPaise }),
-	).QueryRow(func(row pgx.Row) error { return readReserved(row, all, turns) })
+	totals, slots := walletTotals(drafts, func(d *operation.Draft) (int64, int64) { return d.OperatorID, d.Amount.Paise() })
+	args := make([]any, 0, len(totalColumns)+len(draftColumns)+len(slotColumns))
+	args = totalColumns.appendArgs(args, totals)
+	args = draftColumns.appendArgs(args, drafts)
+	args = slotColumns.appendArgs(args, slots)
+	batch.Queue(reserveAll, args...).QueryRow(func(row pgx.Row) error { return readReserved(row, all, slots) })
 }
 
-// readReserved gives each draft of a batch what became of it: its wallet has come
-// to the balance that it has after all of them, and the later ones took theirs
-// after this one.
-func readReserved(row scanner, all []*reserving, turns []turn) error {
+// readReserved sets the results of a batch. The balance before an item follows from the
+// wallet's balance after all items and the sum of the later ones.
+func readReserved(row scanner, all []*reserving, slots []walletSlot) error {
 	var balances, rates []int64
 	var guard int64
 	if err := row.Scan(&balances, &rates, &guard); err != nil {
 		return err
 	}
 	for i, r := range all {
-		n := turns[i].purse - 1
+		n := slots[i].wallet - 1
 		r.gets = r.asks.Operation
 		r.gets.CommissionBPS = int(rates[n])
-		r.gets.WalletBefore = money.Paise(balances[n] + turns[i].laterPaise).Add(r.asks.Amount)
+		r.gets.WalletBefore = money.Paise(balances[n] + slots[i].laterPaise).Add(r.asks.Amount)
 	}
 	return nil
 }

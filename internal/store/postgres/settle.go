@@ -164,14 +164,14 @@ func settle(batch *pgx.Batch, all []settling) {
 	}
 	runSubscriptions(batch, confirmed)
 	for _, s := range refunded {
-		letGo(batch, s)
+		releaseCustomer(batch, s)
 	}
 	if apart {
 		lockWallets(batch, operators)
 	}
 	charge(batch, confirmed)
 	for _, s := range refunded {
-		giveBack(batch, s)
+		refund(batch, s)
 	}
 	writeCalls(batch, calls)
 	writeEvents(batch, column(all, func(s settling) happening {
