@@ -79,7 +79,7 @@ func TestFault_AnsweredInEnvelope(t *testing.T) {
 	if got, want := len(h.waitForLines(3*len(faulty))), 3*len(faulty); got != want {
 		t.Errorf("%d log lines for %d faults", got, want)
 	}
-	if got, want := h.metric("coax_framework_faults_total"), float64(3*len(faulty)); got != want {
+	if got, want := h.metric("coax_http_malformed_requests_total"), float64(3*len(faulty)); got != want {
 		t.Errorf("counted %v faults; want %v", got, want)
 	}
 	if asked := h.authorizer.requests(); len(asked) > 0 {

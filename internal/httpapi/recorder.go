@@ -108,7 +108,7 @@ func (rec recorder) signatureDetails(checked access.Request, refusal error) *req
 
 // fault records a message that could not be read as a request.
 func (rec recorder) fault(resp response, peer netip.Addr) {
-	rec.metrics.FrameworkFault(unknown, string(resp.code))
+	rec.metrics.MalformedRequest(unknown, string(resp.code))
 	rec.line(line{resp: resp, method: unknown, path: unknown, address: peer})
 }
 

@@ -122,7 +122,7 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	}()
 	heard := &answers{now: now}
 	provider, err := OpenProvider(config, func(o gateway.Observation) {
-		metrics.ProviderAsked(o.What, string(o.Cause))
+		metrics.ProviderCalled(o.What, string(o.Cause))
 		heard.heard(o)
 	})
 	if err != nil {

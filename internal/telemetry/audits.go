@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// AuditMetrics tells what the audits of a node find. There are none before the
-// first audit has ended: no answer must not look like a good one.
+// AuditMetrics are the results of a node's audits. There are none before the first audit
+// has ended: a missing result must not look like a clean one.
 type AuditMetrics struct {
 	invariants []string
 
@@ -17,12 +17,11 @@ type AuditMetrics struct {
 	seconds     prometheus.Histogram
 }
 
-// An audit of a new shop takes milliseconds, one of ten million operations many
+// An audit of a new store takes milliseconds, one of ten million operations many
 // minutes.
 var auditBuckets = []float64{.01, .1, .5, 1, 5, 15, 60, 300, 900, 3600}
 
-// Audits makes the audits of these invariants visible. A second time would need
-// a second Metrics.
+// Audits registers the metrics of audits of these invariants. It can be called once.
 func (m *Metrics) Audits(invariants []string) *AuditMetrics {
 	a := &AuditMetrics{
 		invariants: invariants,
@@ -32,11 +31,11 @@ func (m *Metrics) Audits(invariants []string) *AuditMetrics {
 		}, []string{"result"}),
 		violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coax_audit_violations",
-			Help: "Violations that the last whole audit found, by what was broken.",
+			Help: "Violations that the last whole audit found, by invariant.",
 		}, []string{"invariant"}),
 		lastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coax_audit_last_success_timestamp_seconds",
-			Help: "When the last audit ended that read the whole of the books, whatever it found.",
+			Help: "When the last audit ended that read all of the books, with or without violations.",
 		}, nil),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "coax_audit_duration_seconds",
@@ -51,8 +50,8 @@ func (m *Metrics) Audits(invariants []string) *AuditMetrics {
 	return a
 }
 
-// Audited tells what a whole audit found, by invariant, and when it ended. Only
-// the invariants that were named beforehand are told of.
+// Audited reports the violations of a whole audit, by invariant, and when it ended.
+// Only invariants that were given to Audits are reported.
 func (a *AuditMetrics) Audited(found map[string]int, at time.Time, took time.Duration) {
 	result := "clean"
 	for _, invariant := range a.invariants {
@@ -66,8 +65,8 @@ func (a *AuditMetrics) Audited(found map[string]int, at time.Time, took time.Dur
 	a.seconds.Observe(took.Seconds())
 }
 
-// Failed counts an audit that could not be carried through. What the last whole
-// one found stays.
+// Failed counts an audit that could not be finished. The violations of the last whole
+// audit stay.
 func (a *AuditMetrics) Failed(took time.Duration) {
 	a.runs.WithLabelValues("failed").Inc()
 	a.seconds.Observe(took.Seconds())

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// queueBytes is how much may wait for a slow reader of the log. Beyond it
-// whoever logs waits too: no line is dropped.
+// queueBytes is how much may wait for a slow reader of the log. Beyond it callers wait
+// too: no line is dropped.
 const queueBytes = 1 << 20
 
-// lineWriter passes lines on to a writer in the order in which they came. Some
-// are waited for; others are only queued, and a goroutine that exists while there
-// is something to write takes all that have gathered in one write. That is as soon
-// as it gets a turn: no line waits for a clock or for others to come. So what a
-// killed process has not written is what it was about to write at that moment.
+// lineWriter writes lines in the order in which they came. Write waits for its line;
+// queue does not. A goroutine that exists while there is something to write takes all
+// queued lines in one write, without a timer. So a killed process loses only the lines
+// that it was about to write at that moment.
 type lineWriter struct {
 	out io.Writer
 
@@ -83,8 +82,8 @@ func (l *lineWriter) write() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.waiting) > 0 {
-		// Whoever is about to log a line too may do so first, if there is anybody:
-		// a write costs the same for one and for many.
+		// Let other goroutines queue their lines first: one write costs the same for
+		// one line and for many.
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()

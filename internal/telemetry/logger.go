@@ -1,7 +1,6 @@
-// Package telemetry is how a running Coax tells people what it does: logs that
-// redact, ids for requests, metrics. It knows nothing of what it reports on and
-// imports no other room. It refuses to be the place where a secret comes to
-// light: whatever is logged through it is searched for secrets first.
+// Package telemetry has the logs, metrics and request ids of the service. Everything
+// that is logged through it is searched for secrets first, which are redacted. It
+// imports no other package of the service.
 package telemetry
 
 import (
@@ -13,12 +12,12 @@ import (
 	"sync"
 )
 
-// redacted stands where something secret would have stood.
+// redacted replaces a secret.
 const redacted = "[redacted]"
 
-// NewLogger returns a logger that writes one line an event to w: as JSON, or,
-// if format is "text", for a person's eyes. Secrets do not pass it, whether they
-// are given by name or hidden in a text or an error.
+// NewLogger returns a logger that writes one line an event to w: as JSON, or as text if
+// format is "text". Secrets are redacted, by the name of an attribute or within a text
+// or an error.
 func NewLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact}
 	if format == "text" {
@@ -27,14 +26,15 @@ func NewLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
 	return slog.New(newJSONHandler(w, options))
 }
 
-// secretNames are parts of the names whose values are never written, whatever
-// they look like. Customers' numbers are among them: they are not ours to spread.
+// secretNames are parts of the names whose values are never written, whatever they look
+// like. Customers' mobile numbers are among them.
 var secretNames = []string{
 	"secret", "password", "passwd", "passphrase", "signature", "authorization", "apikey",
 	"masterkey", "privatekey", "token", "cookie", "nonce", "mobile", "phone",
 }
 
-// secretName judges a name however it is spelled: api_key, X-API-Key, apiKey.
+// secretName reports whether a name is secret, however it is spelled: api_key, X-API-Key,
+// apiKey.
 func secretName(name string) bool {
 	plain := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == '.' || r == ' ' {
@@ -50,17 +50,17 @@ func secretName(name string) bool {
 	return false
 }
 
-// judged remembers secretName's verdicts on the names of attributes. Those are
-// words in our own code, so they are few, and each line has a dozen of them.
-var judged sync.Map
+// checkedNames caches secretName's results. Attribute names are literals in our code, so
+// they are few, and each line has a dozen of them.
+var checkedNames sync.Map
 
 func secretAttr(name string) bool {
-	if verdict, known := judged.Load(name); known {
-		return verdict.(bool)
+	if secret, known := checkedNames.Load(name); known {
+		return secret.(bool)
 	}
-	verdict := secretName(name)
-	judged.Store(name, verdict)
-	return verdict
+	secret := secretName(name)
+	checkedNames.Store(name, secret)
+	return secret
 }
 
 // redact sees every attribute on its way out, the message and the members of
@@ -101,7 +101,7 @@ func redactAny(v slog.Value) slog.Value {
 }
 
 // redactTree takes a value apart the way JSON does, so that a field called
-// Password inside a struct has a name to be judged by.
+// Password inside a struct is found by its name.
 func redactTree(value any) any {
 	text, err := json.Marshal(value)
 	if err != nil {

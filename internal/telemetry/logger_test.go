@@ -17,7 +17,7 @@ const (
 	secret   = "cxs_00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 )
 
-func TestSecretsDoNotPassTheLogger(t *testing.T) {
+func TestLogger_RedactsSecrets(t *testing.T) {
 	type login struct {
 		User     string
 		Password string
@@ -71,7 +71,7 @@ func TestSecretsDoNotPassTheLogger(t *testing.T) {
 	}
 }
 
-func TestLoggerKeepsItsLevelAndItsFormat(t *testing.T) {
+func TestLogger_LevelAndFormat(t *testing.T) {
 	var out bytes.Buffer
 	log := NewLogger(&out, slog.LevelWarn, "text")
 	log.Info("not this")
@@ -81,7 +81,7 @@ func TestLoggerKeepsItsLevelAndItsFormat(t *testing.T) {
 	}
 }
 
-func TestALineCannotBeForged(t *testing.T) {
+func TestLogger_EscapesLineBreaks(t *testing.T) {
 	var out bytes.Buffer
 	NewLogger(&out, slog.LevelInfo, "json").Info("m", "note", "a\n{\"level\":\"ERROR\"}\r\x1b[0m")
 	if strings.Count(out.String(), "\n") != 1 || strings.ContainsAny(out.String(), "\r\x1b") {
@@ -89,9 +89,9 @@ func TestALineCannotBeForged(t *testing.T) {
 	}
 }
 
-// FuzzScrubLeavesNoSecret hides a secret anywhere in any text. What is no secret
+// FuzzScrub hides a secret anywhere in any text. What is no secret
 // stays as it was, and what was scrubbed has nothing left to scrub.
-func FuzzScrubLeavesNoSecret(f *testing.F) {
+func FuzzScrub(f *testing.F) {
 	f.Add("", "")
 	f.Add("cxs_", "00")
 	f.Add("cxk_1a2b3c4d5e6f7081", "cxs_cxk_")
@@ -119,7 +119,7 @@ func FuzzScrubLeavesNoSecret(f *testing.F) {
 // than tells it from others. One more than that may be the c of the next.
 var secretForm = regexp.MustCompile(`cxs_[0-9A-Fa-f]{2}|cxk_[0-9A-Fa-f]{10}`)
 
-func BenchmarkARequestsLine(b *testing.B) {
+func BenchmarkLogger_Request(b *testing.B) {
 	log := NewLogger(discard{}, slog.LevelInfo, "json")
 	for b.Loop() {
 		log.Info("request", "request_id", "req_00112233445566778899aabbccddeeff", "operator", 7, "key", "cxk_1a2b3c4d",
@@ -131,7 +131,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-func BenchmarkARequestsLineBare(b *testing.B) {
+func BenchmarkLogger_RequestBare(b *testing.B) {
 	log := slog.New(slog.NewJSONHandler(discard{}, nil))
 	for b.Loop() {
 		log.Info("request", "request_id", "req_00112233445566778899aabbccddeeff", "operator", 7, "key", "cxk_1a2b3c4d",

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics counts what the service does. Each room reports through a small
-// interface of its own that Metrics happens to satisfy. Labels only ever take
-// values from fixed lists: a caller must not be able to make a new time series.
+// Metrics counts what the service does. Each package reports through a small
+// interface of its own, which Metrics implements. Labels only take values from fixed
+// lists: a caller must not be able to create a time series.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -25,10 +25,10 @@ type Metrics struct {
 	connections    prometheus.Gauge
 	refused        *prometheus.CounterVec
 	dropped        *prometheus.CounterVec
-	faults         prometheus.Counter
+	malformed      prometheus.Counter
 
 	batches      prometheus.Counter
-	facts        prometheus.Counter
+	writes       prometheus.Counter
 	batchSeconds prometheus.Histogram
 	purged       prometheus.Counter
 	notLogged    prometheus.Counter
@@ -39,16 +39,15 @@ type Metrics struct {
 	providerCalls *prometheus.CounterVec
 	bulkRows      *prometheus.CounterVec
 
-	// answers are the series of each kind of answer, found once: to look labels
-	// up costs more than to count. Whoever adds a kind puts a new map in place of
-	// the old one; labels take values from fixed lists, so that soon ends.
-	answers   atomic.Pointer[map[answerKind]answerSeries]
-	answersMu sync.Mutex
+	// responses caches the series of each endpoint and code: looking labels up costs
+	// more than counting. The map is replaced when one is added.
+	responses   atomic.Pointer[map[responseKind]responseSeries]
+	responsesMu sync.Mutex
 }
 
-type answerKind struct{ endpoint, code string }
+type responseKind struct{ endpoint, code string }
 
-type answerSeries struct {
+type responseSeries struct {
 	count   prometheus.Counter
 	seconds prometheus.Observer
 }
@@ -67,16 +66,16 @@ func NewMetrics() *Metrics {
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_http_requests_total",
-			Help: "Answers given by the API and the pages, by endpoint and code; a page's code is its status.",
+			Help: "Responses of the API and the pages, by endpoint and code; a page's code is its status.",
 		}, []string{"endpoint", "code"}),
 		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coax_http_request_seconds",
-			Help:    "Time from a request's headers to its answer.",
+			Help:    "Time from a request's headers to its response.",
 			Buckets: requestBuckets,
 		}, []string{"endpoint"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coax_http_connections",
-			Help: "Connections that are open.",
+			Help: "Open connections.",
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_http_connections_refused_total",
@@ -86,34 +85,34 @@ func NewMetrics() *Metrics {
 			Name: "coax_http_connections_dropped_total",
 			Help: "Connections closed to make room for another, by the limit that was reached (total, network, address) and by what they were doing: waiting for a request, or idle after unauthenticated ones.",
 		}, []string{"reason", "state"}),
-		faults: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "coax_framework_faults_total",
-			Help: "Messages refused before they could be read as a request.",
+		malformed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coax_http_malformed_requests_total",
+			Help: "Messages refused because they could not be parsed as an HTTP request.",
 		}),
 		batches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_store_batches_total",
-			Help: "Commits of the store's writer.",
+			Help: "Transactions committed by the store's batchers.",
 		}),
-		facts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "coax_store_facts_total",
-			Help: "Business facts that were part of a commit.",
+		writes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "coax_store_writes_total",
+			Help: "Writes in those transactions.",
 		}),
 		batchSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "coax_store_batch_seconds",
-			Help:    "Time a commit took, the wait for the disk included.",
+			Help:    "Time from the start of a transaction to its durable commit.",
 			Buckets: batchBuckets,
 		}),
 		providerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_provider_calls_total",
-			Help: "Questions put to the provider, by what was asked and how it ended; certificate and contract_violation deserve an alarm.",
+			Help: "Calls to the provider, by kind of call and cause of the outcome; certificate and contract_violation deserve an alarm.",
 		}, []string{"what", "cause"}),
 		bulkRows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_bulk_rows_total",
-			Help: "Rows of bulk renewals that this node has run, by what came of them; one that leaves a review counts once more.",
+			Help: "Rows of bulk renewals that this node has run, by outcome; a row that leaves review counts again.",
 		}, []string{"outcome"}),
 		purged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_purged_rows_total",
-			Help: "Rows that were removed because their time was over: used nonces, rate counters, sessions of the pages, calls in the request log.",
+			Help: "Expired rows that were deleted: used nonces, rate counters, sessions of the pages, calls in the request log.",
 		}),
 		notLogged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_request_log_dropped_total",
@@ -129,60 +128,60 @@ func NewMetrics() *Metrics {
 		Help: "Security events that could not be written to log.security_file, and went to the ordinary log instead.",
 	})
 	m.registry.MustRegister(m.securityEvents, m.securityNotWritten)
-	m.answers.Store(&map[answerKind]answerSeries{})
+	m.responses.Store(&map[responseKind]responseSeries{})
 	for _, outcome := range []string{"done", "refused", "in_review", "cancelled"} {
 		m.bulkRows.WithLabelValues(outcome) // at zero, so that the first one is an increase
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.requestSeconds, m.connections, m.refused, m.dropped, m.faults,
-		m.batches, m.facts, m.batchSeconds, m.purged, m.notLogged, m.providerCalls, m.bulkRows,
+		m.requests, m.requestSeconds, m.connections, m.refused, m.dropped, m.malformed,
+		m.batches, m.writes, m.batchSeconds, m.purged, m.notLogged, m.providerCalls, m.bulkRows,
 	)
 	return m
 }
 
-// Handler serves the metrics to whoever collects them.
+// Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// RequestAnswered counts an answer and how long it took.
+// RequestAnswered counts a response and its duration.
 func (m *Metrics) RequestAnswered(endpoint, code string, took time.Duration) {
-	series, found := (*m.answers.Load())[answerKind{endpoint, code}]
+	series, found := (*m.responses.Load())[responseKind{endpoint, code}]
 	if !found {
-		series = m.findSeries(answerKind{endpoint, code})
+		series = m.findSeries(responseKind{endpoint, code})
 	}
 	series.count.Inc()
 	series.seconds.Observe(took.Seconds())
 }
 
-func (m *Metrics) findSeries(kind answerKind) answerSeries {
-	series := answerSeries{
+func (m *Metrics) findSeries(kind responseKind) responseSeries {
+	series := responseSeries{
 		count:   m.requests.WithLabelValues(kind.endpoint, kind.code),
 		seconds: m.requestSeconds.WithLabelValues(kind.endpoint),
 	}
-	m.answersMu.Lock()
-	defer m.answersMu.Unlock()
-	known := maps.Clone(*m.answers.Load())
+	m.responsesMu.Lock()
+	defer m.responsesMu.Unlock()
+	known := maps.Clone(*m.responses.Load())
 	known[kind] = series
-	m.answers.Store(&known)
+	m.responses.Store(&known)
 	return series
 }
 
-// FrameworkFault counts a message that could not be read as a request. It was
-// answered, so it counts among the answers too; how long it took nobody measured.
-func (m *Metrics) FrameworkFault(endpoint, code string) {
-	m.faults.Inc()
+// MalformedRequest counts a message that could not be parsed as a request. It got a
+// response, so it counts among the responses too, without a duration.
+func (m *Metrics) MalformedRequest(endpoint, code string) {
+	m.malformed.Inc()
 	m.requests.WithLabelValues(endpoint, code).Inc()
 }
 
 // ConnectionOpened counts a connection until ConnectionClosed.
 func (m *Metrics) ConnectionOpened() { m.connections.Inc() }
 
-// ConnectionClosed ends what ConnectionOpened began.
+// ConnectionClosed counts an opened connection as closed.
 func (m *Metrics) ConnectionClosed() { m.connections.Dec() }
 
-// ConnectionRefused counts a connection that never got to its first request.
+// ConnectionRefused counts a connection that was closed before its first request.
 func (m *Metrics) ConnectionRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
 
 // ConnectionDropped counts a connection that was closed to make room for another.
@@ -190,23 +189,23 @@ func (m *Metrics) ConnectionDropped(reason, state string) {
 	m.dropped.WithLabelValues(reason, state).Inc()
 }
 
-// BatchCommitted counts a commit of the store's writer and the facts in it.
-func (m *Metrics) BatchCommitted(facts int, took time.Duration) {
+// BatchCommitted counts a transaction of the store and the writes in it.
+func (m *Metrics) BatchCommitted(writes int, took time.Duration) {
 	m.batches.Inc()
-	m.facts.Add(float64(facts))
+	m.writes.Add(float64(writes))
 	m.batchSeconds.Observe(took.Seconds())
 }
 
-// StoreQueue makes the length of the writer's queue visible; length is called
-// whenever metrics are collected. A second store would need a second Metrics.
+// StoreQueue reports the number of queued writes; length is called whenever metrics
+// are collected. A second store would need a second Metrics.
 func (m *Metrics) StoreQueue(length func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "coax_store_queue",
-		Help: "Facts that wait for a commit.",
+		Help: "Writes that wait for a transaction.",
 	}, func() float64 { return float64(length()) }))
 }
 
-// CertificateExpires makes the end of the TLS certificate visible; expires is called
+// CertificateExpires reports when the TLS certificate expires; expires is called
 // whenever metrics are collected.
 func (m *Metrics) CertificateExpires(expires func() time.Time) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -215,38 +214,37 @@ func (m *Metrics) CertificateExpires(expires func() time.Time) {
 	}, func() float64 { return float64(expires().Unix()) }))
 }
 
-// ReviewsOverdue makes visible how many operations have been in review for too
-// long; count is called whenever metrics are collected. What it cannot count is not
-// a number, and must not look like none.
+// ReviewsOverdue reports how many operations have been in review for too long; count
+// is called whenever metrics are collected. If it fails, the metric is NaN, which must
+// not look like zero.
 func (m *Metrics) ReviewsOverdue(count func() (int, error)) {
 	m.counted(prometheus.GaugeOpts{
 		Name: "coax_reviews_overdue",
-		Help: "Operations that have been in review for a day or longer; NaN where they could not be counted.",
+		Help: "Operations that have been in review for a day or longer; NaN if they could not be counted.",
 	}, count)
 }
 
-// BulkJobsOpen makes visible how many bulk renewals are not over, in the same way.
+// BulkJobsOpen reports how many bulk renewals are not over, in the same way.
 func (m *Metrics) BulkJobsOpen(count func() (int, error)) {
 	m.counted(prometheus.GaugeOpts{
 		Name: "coax_bulk_jobs_open",
-		Help: "Bulk renewals that run, or wait for rows in review; NaN where they could not be counted.",
+		Help: "Bulk renewals that run, or wait for rows in review; NaN if they could not be counted.",
 	}, count)
 }
 
-// BulkJobsInterrupted makes visible how many bulk renewals wait for a person, in the
-// same way.
+// BulkJobsInterrupted reports how many bulk renewals wait for a person, in the same way.
 func (m *Metrics) BulkJobsInterrupted(count func() (int, error)) {
 	m.counted(prometheus.GaugeOpts{
 		Name: "coax_bulk_jobs_interrupted",
-		Help: "Bulk renewals that were interrupted and wait for a person to continue or stop them; NaN where they could not be counted.",
+		Help: "Bulk renewals that were interrupted and wait for a person to continue or stop them; NaN if they could not be counted.",
 	}, count)
 }
 
-// Maintenance makes visible whether maintenance mode is on, in the same way.
+// Maintenance reports whether maintenance mode is on, in the same way.
 func (m *Metrics) Maintenance(on func() (int, error)) {
 	m.counted(prometheus.GaugeOpts{
 		Name: "coax_maintenance",
-		Help: "1 while maintenance mode is on and no node accepts new operations, else 0; NaN where the store did not say.",
+		Help: "1 while maintenance mode is on and no node accepts new operations, else 0; NaN if the store could not be read.",
 	}, on)
 }
 
@@ -260,15 +258,15 @@ func (m *Metrics) counted(opts prometheus.GaugeOpts, count func() (int, error)) 
 	}))
 }
 
-// BulkRowSettled counts a row of a bulk renewal by what came of it.
+// BulkRowSettled counts a row of a bulk renewal by its outcome.
 func (m *Metrics) BulkRowSettled(outcome string) { m.bulkRows.WithLabelValues(outcome).Inc() }
 
-// ProviderAsked counts a question to the provider and how it ended.
-func (m *Metrics) ProviderAsked(what, cause string) {
+// ProviderCalled counts a call to the provider and the cause of its outcome.
+func (m *Metrics) ProviderCalled(what, cause string) {
 	m.providerCalls.WithLabelValues(what, cause).Inc()
 }
 
-// RowsPurged counts rows that were removed because their time was over.
+// RowsPurged counts expired rows that were deleted.
 func (m *Metrics) RowsPurged(rows int) { m.purged.Add(float64(rows)) }
 
 // RequestsNotLogged counts calls that the request log had to drop.

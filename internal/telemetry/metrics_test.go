@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-func TestMetricsAreServed(t *testing.T) {
+func TestMetrics_Handler(t *testing.T) {
 	m := NewMetrics()
 	m.RequestAnswered("/api/v1/balance", "OK", 700*time.Microsecond)
 	m.RequestAnswered("/api/v1/balance", "OK", 2*time.Second)
-	m.FrameworkFault("-", "BAD_REQUEST")
+	m.MalformedRequest("-", "BAD_REQUEST")
 	m.ConnectionOpened()
 	m.ConnectionOpened()
 	m.ConnectionClosed()
@@ -40,9 +40,9 @@ func TestMetricsAreServed(t *testing.T) {
 		`coax_http_request_seconds_count{endpoint="/api/v1/balance"} 2`,
 		`coax_http_connections 1`,
 		`coax_http_connections_refused_total{reason="total"} 1`,
-		`coax_framework_faults_total 1`,
+		`coax_http_malformed_requests_total 1`,
 		`coax_store_batches_total 2`,
-		`coax_store_facts_total 65`,
+		`coax_store_writes_total 65`,
 		`coax_store_batch_seconds_count 2`,
 		`coax_store_queue 5`,
 		`coax_tls_certificate_expiry_timestamp_seconds 1.8e+09`,
@@ -65,7 +65,7 @@ func TestMetricsAreServed(t *testing.T) {
 	}
 }
 
-func TestAuditsAreTold(t *testing.T) {
+func TestAuditMetrics(t *testing.T) {
 	m := NewMetrics()
 	audits := m.Audits([]string{"M1", "S4"})
 	served := func() string {
@@ -99,12 +99,12 @@ func TestAuditsAreTold(t *testing.T) {
 	}
 }
 
-func TestTwoMetricsDoNotMeet(t *testing.T) {
+func TestMetrics_SeparateRegistries(t *testing.T) {
 	NewMetrics().ConnectionOpened() // a registry they shared would panic here
 	NewMetrics().ConnectionOpened()
 }
 
-func TestRequestIDsAreOfTheContractsFormAndNeverTheSame(t *testing.T) {
+func TestNewRequestID_FormatAndUnique(t *testing.T) {
 	form := regexp.MustCompile(`^req_[0-9a-f]{32}$`)
 	seen := map[string]bool{}
 	for range 1000 {
@@ -116,7 +116,7 @@ func TestRequestIDsAreOfTheContractsFormAndNeverTheSame(t *testing.T) {
 	}
 }
 
-func TestAStopwatchOnlyGoesForward(t *testing.T) {
+func TestStopwatch_OnlyGoesForward(t *testing.T) {
 	watch := StartStopwatch()
 	first := watch.Elapsed()
 	if second := watch.Elapsed(); first < 0 || second < first {

@@ -7,12 +7,12 @@ import (
 
 const requestIDPrefix = "req_"
 
-// NewRequestID names a request: "req_" and 32 hex characters. It is random
-// rather than counted, because nodes that know nothing of each other write into
-// one log, and an id must not tell a caller how busy the service is.
+// NewRequestID returns "req_" and 32 hex characters. It is random rather than counted,
+// because several nodes write into one log, and an id must not show a caller how busy
+// the service is.
 func NewRequestID() string {
 	var random [16]byte
-	rand.Read(random[:]) // never fails: the program ends where there is no randomness
+	rand.Read(random[:]) // never fails: the program ends if there is no randomness
 
 	var id [len(requestIDPrefix) + 2*len(random)]byte
 	copy(id[:], requestIDPrefix)

@@ -91,7 +91,7 @@ func (l RequestLine) attrs() []slog.Attr {
 func (l RequestLine) milliseconds() float64 { return float64(l.Took.Microseconds()) / 1000 }
 
 // appendJSON writes what slog's JSON handler writes of the attributes. A test
-// holds the two against each other.
+// compares the two.
 func (l RequestLine) appendJSON(b []byte, at time.Time) []byte {
 	b = append(b, `{"time":"`...)
 	b = at.AppendFormat(b, time.RFC3339Nano)

@@ -33,7 +33,7 @@ func withoutTime(text string) string {
 
 // Whatever is in a line, it reads as if slog had written its attributes through
 // the redaction.
-func TestARequestsLineIsWhatSlogWouldWrite(t *testing.T) {
+func TestLogRequest_MatchesSlog(t *testing.T) {
 	text := rapid.OneOf(
 		rapid.StringMatching(`[ -~]{0,12}`), rapid.String(),
 		rapid.SampledFrom([]string{"cxk_1a2b3c4d", "cxk_", "cxk_1a2b3c4d5e6f", "cxs_0011", "cxk_cxs_00", "a\"b", `\`, "\x00", "\xff", "\u2028"}),
@@ -59,7 +59,7 @@ func TestARequestsLineIsWhatSlogWouldWrite(t *testing.T) {
 	})
 }
 
-func TestARequestsLineHasTheTimeThatSlogWouldWrite(t *testing.T) {
+func TestLogRequest_TimeMatchesSlog(t *testing.T) {
 	for _, at := range []time.Time{
 		time.Date(2027, 3, 1, 6, 30, 0, 987_654_321, time.UTC),
 		time.Date(2027, 3, 1, 6, 30, 0, 0, time.FixedZone("IST", 19800)),
@@ -76,7 +76,7 @@ func TestARequestsLineHasTheTimeThatSlogWouldWrite(t *testing.T) {
 	}
 }
 
-func TestARequestsLineKeepsToTheLevelAndTheFormat(t *testing.T) {
+func TestLogRequest_LevelAndFormat(t *testing.T) {
 	var out bytes.Buffer
 	LogRequest(NewLogger(&out, slog.LevelWarn, "json"), aLine)
 	if out.Len() > 0 {
@@ -112,7 +112,7 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.text.Write(p)
 }
 
-func TestARequestDoesNotWaitForTheLogAndALineOfTroubleDoes(t *testing.T) {
+func TestLogRequest_DoesNotWaitForWriter(t *testing.T) {
 	out := newGate()
 	log := NewLogger(out, slog.LevelInfo, "json")
 	for range 3 {
@@ -139,7 +139,7 @@ func TestARequestDoesNotWaitForTheLogAndALineOfTroubleDoes(t *testing.T) {
 	}
 }
 
-func TestAFullQueueMakesWhoeverLogsWaitAndLosesNothing(t *testing.T) {
+func TestLineWriter_FullQueueBlocks(t *testing.T) {
 	out := newGate()
 	lines := newLineWriter(out)
 	line := append(bytes.Repeat([]byte{'x'}, 64<<10-1), '\n')
@@ -163,7 +163,7 @@ func TestAFullQueueMakesWhoeverLogsWaitAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestFlushWaitsForEveryLineAndTheirOrderStays(t *testing.T) {
+func TestFlush_WaitsAndKeepsOrder(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/log")
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestFlushWaitsForEveryLineAndTheirOrderStays(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeWrittenSaysSo(t *testing.T) {
+func TestLineWriter_ReturnsWriteError(t *testing.T) {
 	lines := newLineWriter(brokenPipe{})
 	if n, err := lines.Write([]byte("x\n")); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Write = %d, %v", n, err)
