@@ -64,6 +64,11 @@ help: ## List the targets
 build: ## Build the one binary, bin/coax
 	go build -trimpath -o bin/coax ./cmd/coax
 
+# The benchmarks' program, which is no part of the product.
+.PHONY: build-bench
+build-bench: build
+	go build -trimpath -o bin/coaxbench ./cmd/coaxbench
+
 .PHONY: demo
 demo: build ## Run a whole Coax with nothing to configure, and three months of made-up history (DEMO_DIR=.demo ARGS="--addr 127.0.0.1:0")
 	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
@@ -189,7 +194,7 @@ failover: tools-present test-bin ## Kill the primary under load, again and again
 
 .PHONY: e2e-long
 e2e-long: tools-present test-bin ## Upgrades of nodes, large operators, benchmarks that are stopped or killed, and pages at both sizes and in both themes; some 10 minutes
-	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/coax ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/pages
+	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/... ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/pages
 
 .PHONY: e2e-postgres
 e2e-postgres: tools-present test-bin ## Command-line and browser stories on PostgreSQL; some 5 minutes
@@ -221,14 +226,14 @@ ha-demo: build ## Run Coax on three PostgreSQL under Patroni, to look at and to 
 	scripts/ha-demo $(ARGS)
 
 .PHONY: bench
-bench: tools-present build ## Measure the service beside what its parts can do, and print the ratios; some 25 minutes on an idle machine (ARGS="--only sqlite" PROFILE=1)
-	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
+bench: tools-present build-bench ## Measure the service beside what its parts can do, and print the ratios; some 25 minutes on an idle machine (ARGS="--only sqlite" PROFILE=1)
+	bin/coaxbench compare $(if $(PROFILE),--profile) $(ARGS)
 
 .PHONY: bench-full
-bench-full: tools-present build ## The same, with stores of ten million operations, which are filled first and kept in .bench: some 50 GB, and three quarters of an hour the first time
-	bin/coax bench fill --store sqlite
-	bin/coax bench fill --store postgres
-	bin/coax bench compare $(if $(PROFILE),--profile) $(ARGS)
+bench-full: tools-present build-bench ## The same, with stores of ten million operations, which are filled first and kept in .bench: some 50 GB, and three quarters of an hour the first time
+	bin/coaxbench fill --store sqlite
+	bin/coaxbench fill --store postgres
+	bin/coaxbench compare $(if $(PROFILE),--profile) $(ARGS)
 
 .PHONY: bench-pages
 bench-pages: ## Time every page on the demo's history and for an operator with 100,000 subscribers, and list the slowest; a few minutes (STORE=postgres PAGES=20x)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,20 +16,15 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// benchServerPatience is how long a server may take to come up, and to end.
-const benchServerPatience = time.Minute
+// benchServerTimeout bounds the start and the end of a server.
+const benchServerTimeout = time.Minute
 
-// benchServer is a demo that a bench has started for itself, in a process and a
-// folder of its own.
+// benchServer is a demo in a process and a temporary folder of its own.
 type benchServer struct {
 	folder string
 	line   demo.Info
 	cmd    *exec.Cmd
-	// hold is the other end of the server's standard input. The server ends when
-	// it is closed, which the system does if we are killed.
-	hold  io.Closer
-	ended chan struct{}
-	err   error // how it ended; read it after ended
+	end    context.CancelFunc // sends SIGTERM
 }
 
 // startBenchServer starts a server and waits until it is ready.
@@ -44,126 +37,58 @@ func startBenchServer(ctx context.Context) (*benchServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the server: %w", err)
 	}
-	s := &benchServer{folder: folder, ended: make(chan struct{})}
+	s := &benchServer{folder: folder}
 	if err := s.start(ctx, program); err != nil {
-		return nil, errors.Join(err, s.stop())
+		return nil, errors.Join(fmt.Errorf("start a server: %w", err), s.stop())
 	}
 	return s, nil
 }
 
 func (s *benchServer) start(ctx context.Context, program string) error {
-	log, err := os.Create(s.logFile())
+	log, err := os.Create(filepath.Join(s.folder, "server.log"))
 	if err != nil {
-		close(s.ended)
 		return err
 	}
 	defer log.Close()
-	s.cmd = exec.Command(program, "demo", "--json", "--dir", s.folder, "--addr", "127.0.0.1:0", "--until-eof",
+	var running context.Context
+	running, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.cmd = exec.CommandContext(running, program, "demo", "--json", "--dir", s.folder, "--addr", "127.0.0.1:0", "--until-eof",
 		"--set", fmt.Sprintf("server.max_connections_per_address=%d", benchMaxConnections+16))
-	s.cmd.Env = withoutSettings(os.Environ())
+	s.cmd.Env = server.WithoutSettings(os.Environ())
 	s.cmd.Stderr = log
-	// A Ctrl-C is for the bench, which then ends its server in good order.
+	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
+	s.cmd.WaitDelay = benchServerTimeout
+	// Ctrl-C goes to the bench, which then stops its server.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	said, saying, err := os.Pipe()
-	if err != nil {
-		close(s.ended)
+	// If this process is killed, the system closes the pipe and the server ends.
+	if _, err := s.cmd.StdinPipe(); err != nil {
 		return err
 	}
-	defer said.Close()
-	s.cmd.Stdout = saying
-	s.hold, err = s.cmd.StdinPipe()
-	if err == nil {
-		err = s.cmd.Start()
-	}
-	_ = saying.Close()
+	out, err := s.cmd.StdoutPipe()
 	if err != nil {
-		close(s.ended)
-		return fmt.Errorf("start a server: %w", err)
+		return err
 	}
-	go func() {
-		s.err = s.cmd.Wait()
-		close(s.ended)
-	}()
-	return s.awaitReady(ctx, said)
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	// Ends the server if it is not ready in time or nobody waits for it; then its line
+	// cannot be read.
+	defer time.AfterFunc(benchServerTimeout, s.end).Stop()
+	defer context.AfterFunc(ctx, s.end)()
+	return json.NewDecoder(out).Decode(&s.line)
 }
 
-// awaitReady reads the one line that a demo prints.
-func (s *benchServer) awaitReady(ctx context.Context, said io.Reader) error {
-	read := make(chan error, 1)
-	go func() {
-		text, err := bufio.NewReader(said).ReadBytes('\n')
-		if err == nil {
-			err = json.Unmarshal(text, &s.line)
-		}
-		read <- err
-	}()
-	patience := time.NewTimer(benchServerPatience)
-	defer patience.Stop()
-	select {
-	case err := <-read:
-		if err != nil {
-			return fmt.Errorf("the server did not come up: %s", s.lastWords())
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-patience.C:
-		return fmt.Errorf("the server was not ready within %s: %s", benchServerPatience, s.lastWords())
-	}
-}
-
-func (s *benchServer) logFile() string { return filepath.Join(s.folder, "server.log") }
-
-// lastWords is the last line of the server's log.
-func (s *benchServer) lastWords() string {
-	text, err := os.ReadFile(s.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
-}
-
-// stop ends the server and removes its folder. The error says that it did not
-// end as it should.
+// stop ends the server and removes its folder. It returns an error if the server did
+// not run until now, or did not end cleanly.
 func (s *benchServer) stop() error {
 	var problem error
 	if s.cmd != nil && s.cmd.Process != nil {
-		select {
-		case <-s.ended:
-			problem = fmt.Errorf("the server ended by itself: %s", s.lastWords())
-		default:
-			_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		}
-		patience := time.NewTimer(benchServerPatience)
-		defer patience.Stop()
-		select {
-		case <-s.ended:
-		case <-patience.C:
-			_ = s.cmd.Process.Kill()
-			<-s.ended
-			problem = fmt.Errorf("the server had to be killed: %s", s.lastWords())
-		}
-		_ = s.hold.Close()
-		if problem == nil && s.err != nil {
-			problem = fmt.Errorf("the server ended with %w: %s", s.err, s.lastWords())
+		s.end()
+		if err := s.cmd.Wait(); !errors.Is(err, context.Canceled) {
+			text, _ := os.ReadFile(filepath.Join(s.folder, "server.log"))
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			problem = fmt.Errorf("the server ended by itself or was killed (%v): %s", err, lines[len(lines)-1])
 		}
 	}
 	return errors.Join(problem, os.RemoveAll(s.folder))
-}
-
-// withoutSettings is an environment in which no setting of ours is made: a server
-// that is started to be measured must not find itself on somebody's store.
-func withoutSettings(environ []string) []string {
-	ours := map[string]bool{server.MasterKeyVariable: true}
-	for _, s := range server.Settings {
-		ours[server.EnvironmentName(s.Key)] = true
-	}
-	var rest []string
-	for _, entry := range environ {
-		if name, _, _ := strings.Cut(entry, "="); !ours[name] {
-			rest = append(rest, entry)
-		}
-	}
-	return rest
 }

@@ -2,7 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -10,49 +15,26 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/coaxhq/coax/internal/bench"
+	"github.com/coaxhq/coax/client"
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// benchShort is a load that is over soon. Nothing here is about speed: all that
-// is asked of the machine is that each of four workers begins within a second,
-// and the four begin with different reads.
-var benchShort = []string{"--duration", "1s", "--warmup", "0s", "--connections", "4", "--subscribers", "200"}
+// benchShort is long enough for each of four workers to begin.
+var benchShort = []string{"--duration", "1s", "--warmup", "50ms", "--connections", "4"}
 
-// benchIn starts a bench with a server of its own, whose folder is in temp.
-func benchIn(t *testing.T, temp string, args ...string) *e2e.Process {
+// launchBench starts a bench with a server of its own, whose folder is in temp.
+func launchBench(t *testing.T, temp string, args ...string) *e2e.Process {
 	t.Helper()
 	p := e2e.LaunchProgram(t, e2e.Binary(t), []string{"TMPDIR=" + temp}, append([]string{"bench"}, args...)...)
 	t.Cleanup(func() { p.Kill() })
 	return p
 }
 
-// benchAgainst loads a demo that runs, and returns how that ended with what was
-// written as JSON.
-func benchAgainst(t *testing.T, folder string, args ...string) (e2e.Result, benchReport) {
-	t.Helper()
-	all := append([]string{"bench", "--json", "--credentials", filepath.Join(folder, "demo.json")}, benchShort...)
-	got := e2e.Run(t, append(all, args...)...)
-	var report benchReport
-	if err := json.Unmarshal([]byte(got.Out), &report); err != nil || strings.Count(got.Out, "\n") != 1 {
-		t.Fatalf("want one JSON object in one line; %s", got)
-	}
-	return got, report
-}
-
-// benchEmpty demands that a folder has nothing in it.
-func benchEmpty(t *testing.T, folder string) {
-	t.Helper()
-	entries, err := os.ReadDir(folder)
-	if err != nil || len(entries) > 0 {
-		t.Errorf("left behind in the temporary folder: %v (%v)", entries, err)
-	}
-}
-
-// benchGone waits until nobody listens at an address.
-func benchGone(t *testing.T, baseURL string) {
+// awaitClosed waits until nothing listens at an address.
+func awaitClosed(t *testing.T, baseURL string) {
 	t.Helper()
 	at, err := url.Parse(baseURL)
 	if err != nil || at.Host == "" {
@@ -63,7 +45,7 @@ func benchGone(t *testing.T, baseURL string) {
 		if err != nil {
 			return
 		}
-		// It closes when the server ends, if not before.
+		// The read returns when the server ends.
 		_ = connection.SetReadDeadline(end)
 		_, _ = connection.Read(make([]byte, 1))
 		connection.Close()
@@ -73,157 +55,142 @@ func benchGone(t *testing.T, baseURL string) {
 	}
 }
 
-// benchServerLine is where the text says what is loaded.
-var benchServerLine = regexp.MustCompile(`(?m)^server +(https://127\.0\.0\.1:\d+/api/v1), started for this`)
+// checkEmptyFolder fails the test unless a folder is empty.
+func checkEmptyFolder(t *testing.T, folder string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left in the temporary folder: %v (%v)", entries, err)
+	}
+}
 
-func TestBenchAloneStartsAServerAndLeavesNothingBehind(t *testing.T) {
+// benchServerURL matches the address of the server that a bench started.
+var benchServerURL = regexp.MustCompile(` on (https://127\.0\.0\.1:\d+/api/v1), started for this`)
+
+func TestBench_OwnServer(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	temp := t.TempDir()
-	p := benchIn(t, temp, append(benchShort, "--warmup", "50ms")...)
+	p := launchBench(t, temp, append(benchShort, "--subscribers", "2000")...)
 	if code := p.Wait(); code != e2e.ExitDone {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.Out, p.Err)
 	}
 	out := p.Out.String()
-	e2e.CheckMentions(t, "the report", out, "4 connections, each with one request at a time", "4 operators of the bench's own (lco 2 to 5), 1000000 requests a minute each",
-		"200 subscribers and 8 plans: 1600 within two minutes", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms", "\nreads ", "\nrenewals ",
-		" 0 in review, 0 without a clear answer, 0 refused\n", " 0 needs_review, 0 processing, 0 failed\n", " 0.00 held, ",
-		"\nThe audit of the whole store:\n", "\nsubscribers           200\n", "\nEverything agrees.\n")
-	e2e.CheckMentions(t, "the progress", p.Err.String(), "starting a server", "imported 200 of 200", "auditing the books")
-	benchEmpty(t, temp)
-	match := benchServerLine.FindStringSubmatch(out)
+	e2e.CheckMentions(t, "the report", out, "4 connections, 0.05s of warm-up and 1s measured", "2000 subscribers, 3 plans", "p50 ms", "p99.9 ms", "max ms",
+		"\nreads ", "\nrenewals ", " times 200 OK\n", "\nwallet: ", "\nThe audit of the whole store:\n", "\nsubscribers           2000\n", "\nEverything agrees.\n")
+	e2e.CheckMentions(t, "the progress", p.Err.String(), "starting a server", "imported 2000 of 2000", "auditing the books")
+	checkEmptyFolder(t, temp)
+	match := benchServerURL.FindStringSubmatch(out)
 	if match == nil {
-		t.Fatalf("it does not say what it loaded:\n%s", out)
+		t.Fatalf("it does not name the server:\n%s", out)
 	}
-	benchGone(t, match[1])
+	awaitClosed(t, match[1])
 }
 
-func TestBenchThatIsStoppedEndsItsServerAndRemovesItsFolder(t *testing.T) {
+func TestBench_StoppedRemovesItsServer(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	for name, stop := range map[string]func(*e2e.Process) int{"SIGTERM": (*e2e.Process).Terminate, "Ctrl-C": (*e2e.Process).Interrupt} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			temp := t.TempDir()
-			p := benchIn(t, temp, "--duration", "10m", "--connections", "2", "--subscribers", "4")
+			p := launchBench(t, temp, "--duration", "10m", "--connections", "2", "--subscribers", "4")
 			if !p.Out.WaitFor("started for this", p.Ended) {
 				t.Fatalf("it did not begin:\n%s", p.Err)
 			}
-			server := benchServerLine.FindStringSubmatch(p.Out.String())[1]
+			server := benchServerURL.FindStringSubmatch(p.Out.String())[1]
 			if code := stop(p); code != e2e.ExitRefused || !strings.Contains(p.Err.String(), "\ncoax: interrupted") {
-				t.Errorf("it ended with %d; want 1, saying that it was interrupted\n%s", code, p.Err)
+				t.Errorf("it ended with %d; want 1 and that it was interrupted\n%s", code, p.Err)
 			}
-			benchEmpty(t, temp)
-			benchGone(t, server)
+			checkEmptyFolder(t, temp)
+			awaitClosed(t, server)
 		})
 	}
 }
 
-func TestBenchThatIsKilledTakesItsServerAlong(t *testing.T) {
+func TestBench_KilledEndsItsServer(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
-	p := benchIn(t, t.TempDir(), "--duration", "10m", "--connections", "2", "--subscribers", "4")
+	p := launchBench(t, t.TempDir(), "--duration", "10m", "--connections", "2", "--subscribers", "4")
 	if !p.Out.WaitFor("started for this", p.Ended) {
 		t.Fatalf("it did not begin:\n%s", p.Err)
 	}
 	p.Kill()
-	benchGone(t, benchServerLine.FindStringSubmatch(p.Out.String())[1])
+	awaitClosed(t, benchServerURL.FindStringSubmatch(p.Out.String())[1])
 }
 
-// A server that is started to be measured must not work on somebody's store,
-// whatever the environment of whoever measures says.
-func TestBenchAloneIgnoresTheSettingsOfTheEnvironment(t *testing.T) {
+// Settings in the environment name another store, which must stay as it is.
+func TestBench_OwnServerIgnoresEnvironment(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	before := h.Dump()
 	p := e2e.LaunchProgram(t, e2e.Binary(t), []string{
 		"TMPDIR=" + t.TempDir(), "COAX_STORE_URL=sqlite:" + e2e.StorePath(h), "COAX_SECRETS_MASTER_KEY_FILE=" + filepath.Join(h.Folder, "master.key"),
-	}, append([]string{"bench", "--json"}, benchShort...)...)
+	}, append([]string{"bench", "--json", "--subscribers", "2000"}, benchShort...)...)
 	t.Cleanup(func() { p.Kill() })
 	if code := p.Wait(); code != e2e.ExitDone {
 		t.Fatalf("it ended with %d; want 0\n%s", code, p.Err)
 	}
 	if diff := e2e.Diff(before, h.Dump()); diff != "" {
-		t.Errorf("it worked on the store of the environment:\n%s", diff)
+		t.Errorf("it changed the store that the environment names:\n%s", diff)
 	}
-}
-
-func TestBenchOfAGivenServerSpendsNobodysMoney(t *testing.T) {
-	e2e.StoreIndependent(t)
-	t.Parallel()
-	folder := t.TempDir()
-	e2e.StartDemo(t, folder)
-	h := e2e.InstallAt(t, folder)
-	got, report := benchAgainst(t, folder)
-	if got.Code != e2e.ExitDone || !report.OK || len(report.Problems) != 0 {
-		t.Fatalf("want exit 0 and no problems; %s", got)
+	var report benchReport
+	if err := json.Unmarshal([]byte(p.Out.String()), &report); err != nil {
+		t.Fatal(err)
 	}
-	e2e.CheckMentions(t, "the progress", got.Err, "preparing 200 subscribers", "tidying up", "auditing the books")
-
-	if names := strings.Join(e2e.FieldNames(t, got.Out), " "); names != "ok problems server load phases books audit" {
+	if names := strings.Join(e2e.FieldNames(t, p.Out.String()), " "); names != "ok problems server load phases books audit" {
 		t.Errorf("the JSON has %s", names)
 	}
-	e2e.CheckMentions(t, "the JSON", got.Out, `"latency_ms":{"mean":`, `"p50":`, `"p90":`, `"p99":`, `"p99_9":`, `"max":`, `"answers":{"200 OK":`, `"kinds":{"balance":`)
-	if len(report.Phases) != 2 || report.Phases[0].Name != "reads" || report.Phases[1].Name != "renewals" {
-		t.Fatalf("phases: %+v; want reads, then renewals", report.Phases)
+	books := report.Books
+	if !report.OK || len(report.Phases) != 2 || !report.Audit.OK || books.Charged == 0 || books.Credited-books.Charged != books.Balance {
+		t.Errorf("%+v; want two phases, sound books and a clean audit", report)
 	}
 	for _, phase := range report.Phases {
 		if phase.Requests == 0 || phase.PerSecond <= 0 || phase.Latency.P50 <= 0 || phase.Latency.Max < phase.Latency.P999 || phase.EndedEarly != "" {
 			t.Errorf("%+v", phase)
 		}
 	}
-	for _, kind := range bench.ReadKinds {
-		if report.Phases[0].Kinds[kind] == 0 {
-			t.Errorf("no %s was read: %v", kind, report.Phases[0].Kinds)
-		}
-	}
-	books := report.Books
-	if renewed := report.Phases[1].Answers["200 OK"]; books.Answered.Done <= renewed || books.Stored.Success != books.Answered.Done {
-		t.Errorf("%d renewals were answered 200 in the phase, in all %+v, stored %+v; want as many stored, the first few too", renewed, books.Answered, books.Stored)
-	}
-	if !report.Audit.OK || report.Audit.Counts.Operations.Success != int64(books.Stored.Success) || report.Server.Started {
-		t.Errorf("audit %+v of %+v", report.Audit, report.Server)
-	}
+}
 
-	// What is left is the bench's own, called so, and good for nothing any more.
-	e2e.CheckMentions(t, "the given operator's wallet", h.JSON("wallet", "show", "--lco", "1"), `"wallet_balance":10000.00`)
-	operators := e2e.JSONArray(t, h.JSON("lco", "list"))
-	if len(operators) != 5 {
-		t.Fatalf("%d operators; want the given one and the bench's four", len(operators))
-	}
-	for _, operator := range operators[1:] {
-		e2e.CheckMentions(t, "an operator of the bench", operator, `"name":"Coax bench 20`, `"status":"inactive"`)
-		id := e2e.CheckShape(t, operator, append(slices.Clone(e2e.OperatorShape), "undelete_until moment?")...)["lco_id"]
-		e2e.CheckMentions(t, "its wallet", h.JSON("wallet", "show", "--lco", id), `"wallet_balance":0.00`)
-		if key := h.JSON("key", "list", "--lco", id); strings.Contains(key, `"revoked_at":null`) {
-			t.Errorf("a key of the bench is still good: %s", key)
+func TestBench_GivenServerOnlyReads(t *testing.T) {
+	e2e.StoreIndependent(t)
+	t.Parallel()
+	folder := t.TempDir()
+	e2e.StartDemo(t, folder)
+	h := e2e.InstallAt(t, folder)
+	before := h.JSON("log")
+	args := []string{"bench", "--credentials", filepath.Join(folder, "demo.json"), "--duration", "300ms", "--warmup", "0s", "--connections", "4"}
+	got := e2e.RequireOK(t, e2e.Run(t, args...))
+	e2e.CheckMentions(t, "the report", got.Out, "only reads, at nine tenths of the key's 60 requests a minute", "\nreads ")
+	for _, never := range []string{"\nrenewals ", "times 429", "audit"} {
+		if strings.Contains(got.Out, never) {
+			t.Errorf("the report mentions %q:\n%s", never, got.Out)
 		}
 	}
-	plans := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "plans", "--credentials", filepath.Join(folder, "demo.json"))).Out
-	if strings.Contains(plans, "BENCH") || !strings.Contains(plans, "BASIC-1") {
-		t.Errorf("the catalogue after the bench:\n%s", plans)
+	var report benchReport
+	got = e2e.RequireOK(t, e2e.Run(t, append(args, "--json")...))
+	if err := json.Unmarshal([]byte(got.Out), &report); err != nil || !report.OK || report.Audit != nil || report.Books != nil || report.Load.RateLimit != 60 {
+		t.Errorf("want reads and no books; %s", got)
 	}
-	// And it can be done again.
-	if again, report := benchAgainst(t, folder, "--only", "renewals"); again.Code != e2e.ExitDone || len(report.Phases) != 1 || report.Phases[0].Name != "renewals" {
-		t.Errorf("a second time: %s", again)
+	if after := h.JSON("log"); after != before {
+		t.Errorf("staff actions were recorded:\n%s", after)
+	}
+	wrong := e2e.RunWithEnv(t, []string{"COAX_API_SECRET=cxs_" + strings.Repeat("0", 64)}, args...)
+	if wrong.Code != e2e.ExitRefused || !strings.Contains(wrong.Err, "INVALID_SIGNATURE") {
+		t.Errorf("with a wrong secret: want exit 1 and the code; %s", wrong)
 	}
 }
 
-func TestBenchUsage(t *testing.T) {
+func TestBench_Usage(t *testing.T) {
 	t.Parallel()
-	h := e2e.NewInstall(t)
-	given := []string{"--credentials", e2e.WriteFile(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:9/api/v1","config":"`+h.Config+`"}`)}
 	for _, test := range []struct {
 		args []string
 		want []string
 	}{
 		{[]string{"extra"}, []string{"extra"}},
-		{[]string{"--config", h.Config}, []string{"--credentials FILE"}},
-		{[]string{"--set", "log.level=warn"}, []string{"--credentials FILE"}},
 		{[]string{"--only", "writes"}, []string{"writes", "reads or renewals"}},
-		{[]string{"--reads", "everything"}, []string{"everything", "balance, plans, subscription, transaction or mix"}},
-		{[]string{"--only", "renewals", "--reads", "plans"}, []string{"--reads", "--only renewals"}},
+		{[]string{"--credentials", "demo.json", "--only", "renewals"}, []string{"only read from", "coaxbench load"}},
 		{[]string{"--duration", "0s"}, []string{"--duration", "10s"}},
 		{[]string{"--duration", "10"}, []string{"duration", "10"}},
 		{[]string{"--duration", "25h"}, []string{"24h"}},
@@ -232,12 +199,127 @@ func TestBenchUsage(t *testing.T) {
 		{[]string{"--connections", "4001"}, []string{"1 to 4000"}},
 		{[]string{"--subscribers", "63"}, []string{"--subscribers", "64 to 1000000"}},
 		{[]string{"--subscribers", "1000001"}, []string{"64 to 1000000"}},
-		{append(given, "--connections", "300"), []string{"256 from one address", "server.max_connections_per_address"}},
 	} {
 		e2e.CheckUsageError(t, e2e.Run(t, append([]string{"bench"}, test.args...)...), test.want...)
 	}
 	e2e.CheckRefused(t, e2e.Run(t, "bench", "--credentials", filepath.Join(t.TempDir(), "none.json")), "read the credentials")
-	e2e.CheckRefused(t, e2e.Run(t, append([]string{"bench", "--config", filepath.Join(t.TempDir(), "none.toml")}, given...)...), "there is no configuration")
 	help := e2e.RequireOK(t, e2e.Run(t, "bench", "--help")).Out
-	e2e.CheckMentions(t, "the help", help, "--duration", "--warmup", "--connections", "--only", "--reads", "--subscribers", "--credentials", "--config", "--json", "--remote-provider", "TMPDIR", "closed loop")
+	e2e.CheckMentions(t, "the help", help, "--duration", "--warmup", "--connections", "--only", "--subscribers", "--credentials", "--json", "TMPDIR", "closed loop")
+}
+
+func TestBenchWorker_RenewsNoPairTwiceWithinTwoMinutes(t *testing.T) {
+	w := &benchWorker{subscribers: []string{"1", "2", "3"}, plans: []client.Plan{{ID: "A"}, {ID: "B"}}, name: "k"}
+	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	last, keys := map[string]time.Time{}, map[string]bool{}
+	for range 1000 {
+		request, found := w.renew(now)
+		if !found {
+			now = now.Add(10 * time.Second)
+			continue
+		}
+		if before, again := last[request.body]; again && now.Sub(before) < 2*time.Minute || keys[request.key] {
+			t.Fatalf("%s with key %s again after %s", request.body, request.key, now.Sub(before))
+		}
+		last[request.body], keys[request.key] = now, true
+		now = now.Add(time.Second)
+	}
+	if len(last) != 6 || len(keys) < 12 {
+		t.Errorf("%d pairs in %d renewals; want all 6, and again after two minutes", len(last), len(keys))
+	}
+}
+
+func TestBenchHistogram_PercentilesWithinOnePercent(t *testing.T) {
+	var h benchHistogram
+	var all []time.Duration
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		d := time.Duration(random.ExpFloat64() * float64(20*time.Millisecond))
+		all = append(all, d)
+		h.record(d)
+	}
+	slices.Sort(all)
+	for _, percent := range []float64{50, 90, 99, 99.9, 100} {
+		exact := float64(all[int(math.Ceil(percent/100*float64(len(all))))-1]) / 1e6
+		if got := h.percentile(percent); got < exact-0.002 || got > exact*1.011+0.002 {
+			t.Errorf("p%g is %g ms; want %g", percent, got, exact)
+		}
+	}
+	if got := new(benchHistogram).summary(); got != (benchLatency{}) {
+		t.Errorf("nothing recorded is %+v", got)
+	}
+}
+
+// benchTestClient returns a client of a TLS server with one handler.
+func benchTestClient(t *testing.T, handler http.HandlerFunc) (*client.Client, *httptest.Server) {
+	t.Helper()
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	c, err := client.New(client.Config{BaseURL: server.URL + "/api/v1", Key: "cxk_k", Secret: "cxs_s", HTTP: server.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, server
+}
+
+func TestBenchRun_CountsAnswers(t *testing.T) {
+	served := 0
+	c, _ := benchTestClient(t, func(w http.ResponseWriter, _ *http.Request) {
+		if served++; served%2 == 0 {
+			w.WriteHeader(429)
+			fmt.Fprint(w, `{"code":"RATE_LIMITED"}`)
+			return
+		}
+		fmt.Fprint(w, `{"code":"OK"}`)
+	})
+	left := 10
+	r := &benchRun{
+		phase: benchPhase{Name: "reads"}, start: time.Now(), end: time.Now().Add(time.Hour),
+		next: func(*benchWorker, time.Time) (benchRequest, bool) {
+			left--
+			return benchRequest{kind: "balance", method: "GET", path: "/api/v1/balance"}, left >= 0
+		},
+	}
+	phase, err := r.run(t.Context(), []*benchWorker{{client: c}}, func(string) {})
+	if err != nil || phase.Requests != 10 || phase.Answers["200 OK"] != 5 || phase.Kinds["balance"] != 10 || phase.EndedEarly == "" {
+		t.Errorf("%+v, %v; want ten requests, half of them answered 200", phase, err)
+	}
+	if got := phase.unexpected(); len(got) != 1 || got[0] != "reads: 5 times 429 RATE_LIMITED" {
+		t.Errorf("unexpected: %q", got)
+	}
+}
+
+func TestBenchRun_EndsWhenTheServerIsGone(t *testing.T) {
+	c, server := benchTestClient(t, func(http.ResponseWriter, *http.Request) {})
+	server.Close()
+	r := &benchRun{phase: benchPhase{Name: "reads"}, start: time.Now(), end: time.Now().Add(time.Hour), next: (*benchWorker).read}
+	phase, err := r.run(t.Context(), []*benchWorker{{client: c, reads: []string{"balance"}}}, func(string) {})
+	if err != nil || !strings.Contains(phase.EndedEarly, "no longer answers") || phase.Answers["no answer"] != benchLostAfter {
+		t.Errorf("%+v, %v; want an end after %d requests", phase, err, benchLostAfter)
+	}
+}
+
+func TestBenchRun_LeavesATenthOfTheRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 120
+		r := &benchRun{rateLimit: limit, start: time.Now(), end: time.Now().Add(10 * time.Minute)}
+		r.phase.Kinds, r.phase.Answers = map[string]uint64{}, map[string]uint64{}
+		used := map[int64]int{}
+		for r.wait(t.Context()) {
+			minute := time.Now().Unix() / 60
+			if used[minute] == 0 {
+				used[minute] = 40 // requests of the key's owner
+			}
+			used[minute]++
+			header := http.Header{"X-Ratelimit-Remaining": {fmt.Sprint(limit - used[minute])}}
+			r.count(benchRequest{}, benchAnswer{status: 200, code: "OK", header: header}, time.Now(), time.Now())
+		}
+		if len(used) < 10 {
+			t.Errorf("it sent in %d minutes; want all ten", len(used))
+		}
+		for minute, n := range used {
+			if n > limit*9/10 {
+				t.Errorf("in minute %d there were %d requests; want at most nine tenths of %d", minute, n, limit)
+			}
+		}
+	})
 }

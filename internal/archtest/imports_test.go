@@ -104,14 +104,10 @@ var rules = []rule{
 	{path: "internal/store/*", allowed: both(forStores, []string{"internal/fileowner", "internal/integrity"}), never: netHTTP, noClock: true},
 	{path: "internal/store/storetest", allowed: both(forStores, []string{"internal/integrity"}), never: netHTTP, noClock: true, testsOnly: true},
 	{path: "internal/store/sqlitetest", allowed: []string{"internal/store/*", "internal/store/storetest"}, never: netHTTP, noClock: true, testsOnly: true, testing: true},
-	{path: "internal/store/pgtest", allowed: []string{"internal/pgprogram"}, never: netHTTP, testsOnly: true},
-	{path: "internal/pgprogram", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "internal/store/pgtest", never: netHTTP, testsOnly: true},
 
 	// What proves the rows of a store by rules of its own.
 	{path: "internal/audit", allowed: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, noClock: true},
-
-	// What makes stores as large as life, for whoever measures or looks at plans.
-	{path: "internal/growth", allowed: both(forStores, []string{"internal/integrity", "internal/store/*", "internal/pgprogram"}), never: netHTTP},
 
 	// What gives a demo a past, by way of everything that decides.
 	{path: "internal/demohistory", allowed: both(forStores, []string{"internal/provider/*", "internal/telemetry"}), never: both(netHTTP, database), noClock: true},
@@ -138,9 +134,9 @@ var rules = []rule{
 
 	// The commands, and what drives the whole from outside. Nobody leans on it.
 	{path: "cmd/coax", allowed: everywhere, testsOnly: true},
+	{path: "cmd/coaxbench", allowed: everywhere, testsOnly: true, testing: true},
 	{path: "internal/e2e", allowed: everywhere, testsOnly: true, testing: true},
 	{path: "internal/sim", allowed: everywhere, testsOnly: true},
-	{path: "internal/bench", allowed: everywhere}, // which only cmd/coax may import
 }
 
 func both(a, b []string) []string { return slices.Concat(a, b) }
@@ -215,9 +211,9 @@ func TestInspect_FindsEachViolation(t *testing.T) {
 		{"pages know no store", "internal/web/panel/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"what pages look like is not what they say", "internal/web/look/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},
 		{"panel and console are apart", "internal/web/panel/x.go", importing(coax + "/internal/web/console"), "imports internal/web/console"},
-		{"nobody imports a command", "internal/bench/x.go", importing(coax + "/cmd/coax"), "tests at most"},
-		{"nobody leans on the load engine", "internal/httpapi/x.go", importing(coax + "/internal/bench"), "imports internal/bench"},
-		{"but its command does", "cmd/coax/x.go", importing(coax + "/internal/bench"), ""},
+		{"nobody imports a command", "internal/httpapi/x.go", importing(coax + "/cmd/coax"), "tests at most"},
+		{"coax does not measure itself", "cmd/coax/x.go", importing(coax + "/cmd/coaxbench/growth"), "tests at most"},
+		{"coaxbench starts PostgreSQL as tests do", "cmd/coaxbench/x.go", importing(coax + "/internal/store/pgtest"), ""},
 		{"nobody imports the tests' service", "internal/httpapi/x.go", importing(coax + "/internal/e2e"), "tests at most"},
 		{"the tests' service is made of tests' parts", "internal/e2e/x.go", importing(coax + "/internal/store/pgtest"), ""},
 		{"pages know no node", "internal/web/panel/x.go", importing(coax + "/internal/server"), "imports internal/server"},

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/cmd/coaxbench/growth"
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/audit"
-	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 

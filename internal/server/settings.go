@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -414,4 +415,17 @@ func (s setting) absolute(value, folder string) string {
 		return scheme + value
 	}
 	return scheme + filepath.Join(folder, value)
+}
+
+// WithoutSettings returns an environment without the variables that set Coax's settings
+// or its master key, for a process that must not work on the caller's store.
+func WithoutSettings(environ []string) []string {
+	ours := map[string]bool{MasterKeyVariable: true}
+	for _, s := range Settings {
+		ours[EnvironmentName(s.Key)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return ours[name]
+	})
 }

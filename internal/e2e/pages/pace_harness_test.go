@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/cmd/coaxbench/growth"
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/e2e"
-	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/web"
 )

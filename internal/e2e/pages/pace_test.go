@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/cmd/coaxbench/growth"
 	"github.com/coaxhq/coax/internal/e2e"
-	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )

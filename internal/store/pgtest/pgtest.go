@@ -21,7 +21,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/coaxhq/coax/internal/pgprogram"
+	"github.com/coaxhq/coax/internal/store/pgtest/pgprogram"
 )
 
 // Server is a running PostgreSQL.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/coaxhq/coax/internal/pgprogram"
+	"github.com/coaxhq/coax/internal/store/pgtest/pgprogram"
 )
 
 // Standby starts a second server that follows this one, in a folder of its own,

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/coaxhq/coax/cmd/coaxbench/growth"
 	"github.com/coaxhq/coax/internal/access"
-	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/store/postgres"

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/cmd/coaxbench/growth"
 	"github.com/coaxhq/coax/internal/access"
-	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/storetest"

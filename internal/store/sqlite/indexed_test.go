@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/cmd/coaxbench/growth"
 	"github.com/coaxhq/coax/internal/access"
-	"github.com/coaxhq/coax/internal/growth"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/store/storetest"
 	"github.com/coaxhq/coax/internal/subscription"

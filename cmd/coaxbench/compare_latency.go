@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/cmd/coaxbench/internal/compare"
+	"github.com/coaxhq/coax/cmd/coaxbench/internal/generator"
+)
+
+const (
+	// jobClients is how many requests of a job are under way at a time.
+	jobClients = 4
+	// doubtRate is how many operations a second are left in doubt beside a load,
+	// which is about as many as the review takes up.
+	doubtRate = 30
+	// bulkEvery is how often a bulk job has something to send.
+	bulkEvery = time.Second
+)
+
+// openLoop is a load that sends at half of what a closed loop has reached,
+// whatever comes back.
+func (c *comparison) openLoop(like loading, name string) loading {
+	rate := max(1, like.figure.Median.PerSecond/2)
+	like.figure = c.figure(compare.Figure{Name: fmt.Sprintf("%s, open loop, %.0f/s", name, rate), Clients: c.plan.most(), Rate: rate})
+	like.duration = c.plan.open
+	return like
+}
+
+// job is something that goes on beside a load.
+type job struct {
+	name string
+	// takes is how many renewals a second are the job's own. The load makes so many
+	// less: together they are what the load is alone.
+	takes float64
+	// run goes on until the load is over, and says what it was answered, if it
+	// asked for anything.
+	run func(ctx context.Context, over <-chan struct{}) (generator.Result, error)
+	// after waits for what the job has left to do; nil if nothing.
+	after func(ctx context.Context) error
+}
+
+// compareLatency asks how long renewals take at half of what a node can do, and
+// whether they take longer when something else goes on. Checkpoints always do.
+func (c *comparison) compareLatency(ctx context.Context, like loading, name string) error {
+	alone := c.openLoop(like, name)
+	runs := []func() error{func() error { return c.load(ctx, alone) }}
+	jobs := []job{c.audits(alone.store), c.reviews(alone), c.bulk(alone)}
+	if alone.store.vacuum != nil {
+		jobs = append(jobs, vacuum(alone.store))
+	}
+	besides := make([]loading, len(jobs))
+	for i, job := range jobs {
+		beside := alone
+		beside.accounts = alone.store.crowd.Accounts[bulkAccounts(alone.store):]
+		beside.figure = c.figure(compare.Figure{
+			Name: fmt.Sprintf("%.0f/s of them beside %s", alone.figure.Rate-job.takes, job.name), Clients: alone.figure.Clients, Rate: alone.figure.Rate - job.takes,
+		})
+		besides[i] = beside
+		runs = append(runs, func() error { return c.loadBeside(ctx, job, beside) })
+	}
+	if err := c.alternate(ctx, cleaned(ctx, alone.store, runs)...); err != nil {
+		return err
+	}
+	for i, job := range jobs {
+		c.report.Ratios = append(c.report.Ratios,
+			compare.LatencyRatioOf(fmt.Sprintf("p99 of %s beside %s ÷ alone", name, job.name), besides[i].figure, alone.figure, 2))
+	}
+	return nil
+}
+
+// loadBeside makes one run of a load while a job goes on.
+func (c *comparison) loadBeside(ctx context.Context, job job, of loading) error {
+	type outcome struct {
+		result generator.Result
+		err    error
+	}
+	over, ended := make(chan struct{}), make(chan outcome, 1)
+	go func() {
+		result, err := job.run(ctx, over)
+		ended <- outcome{result, err}
+	}()
+	err := c.load(ctx, of)
+	close(over)
+	did := <-ended
+	of.store.answered.Add(did.result.Tally)
+	for _, problem := range did.result.Problems {
+		c.report.Problems = append(c.report.Problems, fmt.Sprintf("%s: %s: %s", of.store.name, job.name, problem))
+	}
+	if err := errors.Join(err, did.err); err != nil || job.after == nil {
+		return err
+	}
+	return job.after(ctx)
+}
+
+// audits are one after the other, in a process of their own each.
+func (c *comparison) audits(store *compareStore) job {
+	return job{name: "audits", run: func(ctx context.Context, over <-chan struct{}) (result generator.Result, err error) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			<-over
+			stop()
+		}()
+		for ctx.Err() == nil {
+			if _, err := c.runCoax(ctx, "audit", "--config", store.config); err != nil && ctx.Err() == nil {
+				result.Problems = append(result.Problems, err.Error())
+				return result, nil
+			}
+		}
+		return result, nil
+	}}
+}
+
+// cleaned has each run begin on a database that was just cleaned up. It would do so
+// by itself once a minute, and for five seconds: beside one run in five, and again
+// and again beside the same one, because what is measured in turn takes about as long.
+func cleaned(ctx context.Context, store *compareStore, runs []func() error) []func() error {
+	if store.vacuum == nil {
+		return runs
+	}
+	after := make([]func() error, len(runs))
+	for i, run := range runs {
+		after[i] = func() error {
+			if err := store.vacuum(ctx, atOnce); err != nil {
+				return err
+			}
+			return run()
+		}
+	}
+	return after
+}
+
+// vacuum is what a database does to clean itself up, at the pace that it has by
+// itself: once, for it does so once a minute.
+func vacuum(store *compareStore) job {
+	return job{name: "a vacuum", run: func(ctx context.Context, _ <-chan struct{}) (result generator.Result, err error) {
+		return result, store.vacuum(ctx, inPassing)
+	}}
+}
+
+// reviews are of operations whose outcome the provider does not tell until it is
+// asked again.
+func (c *comparison) reviews(like loading) job {
+	doubtful := like
+	doubtful.accounts, doubtful.inDoubt = like.store.crowd.InDoubt, true
+	doubtful.figure = &compare.Figure{Clients: jobClients, Rate: min(doubtRate, like.figure.Rate/2)}
+	return job{
+		name: "reviews", takes: doubtful.figure.Rate,
+		run: func(ctx context.Context, _ <-chan struct{}) (generator.Result, error) {
+			return c.loadOf(doubtful).Run(ctx)
+		},
+		after: func(ctx context.Context) error {
+			c.tell("%s: waiting until nothing is in doubt any more", like.store.name)
+			if err := c.awaitReviews(ctx, like.store); err != nil {
+				return err
+			}
+			for _, account := range like.store.crowd.InDoubt {
+				account.NothingOpen()
+			}
+			return nil
+		},
+	}
+}
+
+// bulk is what some operators' systems do: once in a while they send all they
+// have, as fast as it is answered. On the whole it is half of the load.
+func (c *comparison) bulk(like loading) job {
+	burst := like
+	burst.accounts, burst.burst = like.store.crowd.Accounts[:bulkAccounts(like.store)], bulkEvery
+	burst.figure = &compare.Figure{Clients: jobClients, Rate: like.figure.Rate / 2}
+	return job{
+		name: "a bulk job", takes: burst.figure.Rate,
+		run: func(ctx context.Context, _ <-chan struct{}) (generator.Result, error) {
+			return c.loadOf(burst).Run(ctx)
+		},
+	}
+}
+
+// bulkAccounts is how many operators have a bulk job.
+func bulkAccounts(store *compareStore) int { return len(store.crowd.Accounts) / 4 }

@@ -1,0 +1,69 @@
+// Package generator loads a service from the same machine, and costs as little of
+// it as honesty allows: what it takes, the service it measures does not get. It
+// speaks HTTP/1.1 over TLS itself, one kept connection for each client, with
+// requests that are written and signed without garbage. Every request has a
+// fresh nonce and a true signature, and every answer's framing, status, code and
+// request id are checked.
+package generator
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"hash"
+	"time"
+
+	"github.com/coaxhq/coax/cmd/coaxbench/internal/load"
+)
+
+// Account is an operator that requests are sent as. It is one client's at a time.
+type Account struct {
+	OperatorID  int64
+	Subscribers []string
+
+	key string
+	// mac is keyed once; Reset brings it back to there.
+	mac hash.Hash
+
+	// The renewals: all subscribers with one plan, then with the next.
+	subscriber, plan int
+	renewed          int
+	// lastRound is when a renewal with each plan was last sent.
+	lastRound []time.Time
+	// aside are the subscribers whose last renewal may still be open.
+	aside map[int]bool
+}
+
+// NewAccount returns an operator's account, with the key that was issued to it.
+func NewAccount(operatorID int64, key, secret string) *Account {
+	return &Account{OperatorID: operatorID, key: key, mac: hmac.New(sha256.New, []byte(secret)), aside: map[int]bool{}}
+}
+
+// NothingOpen takes back those who were put aside: whatever had been left open is
+// settled by now.
+func (a *Account) NothingOpen() { clear(a.aside) }
+
+// renewal is the next subscriber and plan, by their places. False says that all
+// pairs were used too recently: a renewal must not repeat another within two
+// minutes.
+func (a *Account) renewal(plans int, now time.Time) (subscriber, plan int, found bool) {
+	if len(a.lastRound) < plans {
+		a.lastRound = make([]time.Time, plans)
+	}
+	for range len(a.Subscribers) + 1 {
+		if a.subscriber == len(a.Subscribers) {
+			a.subscriber, a.plan = 0, (a.plan+1)%plans
+		}
+		if a.subscriber == 0 && !a.lastRound[a.plan].IsZero() && now.Sub(a.lastRound[a.plan]) < load.RestPeriod {
+			return 0, 0, false
+		}
+		subscriber, plan = a.subscriber, a.plan
+		a.subscriber++
+		if a.aside[subscriber] {
+			continue
+		}
+		a.lastRound[plan] = now
+		a.renewed++
+		return subscriber, plan, true
+	}
+	return 0, 0, false
+}

@@ -1,0 +1,34 @@
+package archtest
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The product binary holds no test, benchmark or PostgreSQL starter package, and no
+// package testing.
+func TestProduct_LinksNoTestOrBenchPackage(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./cmd/coax").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "github.com/coaxhq/coax/"
+	linked := 0
+	for _, path := range strings.Fields(string(out)) {
+		folder, ours := strings.CutPrefix(path, module)
+		if path == "testing" || strings.HasPrefix(path, "testing/") {
+			t.Errorf("cmd/coax links %s", path)
+		}
+		if !ours || folder == "cmd/coax" {
+			continue
+		}
+		linked++
+		if rule, _, known := ruleOf(folder); !known || rule.testsOnly {
+			t.Errorf("cmd/coax links %s, which is not for the product", folder)
+		}
+	}
+	if linked == 0 {
+		t.Fatal("go list names no package of this module")
+	}
+}
