@@ -8,34 +8,34 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// accountRoutes are the pages on which people look after their own login.
+// accountRoutes are the pages on which users manage their own login.
 func (s *Site) accountRoutes() []Route {
 	choosing := SignedIn.At(login.Whole, login.NeedsPassword)
 	return []Route{
-		{Method: http.MethodGet, Path: "/account/", Area: Door, Who: SignedIn, Handle: s.showAccount},
-		{Method: http.MethodPost, Path: "/account/language", Area: Door, Who: SignedIn, Form: "/account/", Handle: s.setLanguage},
-		{Method: http.MethodPost, Path: "/account/theme", Area: Door, Who: SignedIn, Form: "/account/", Handle: s.setTheme},
-		{Method: http.MethodPost, Path: "/account/sessions/{id}/end", Area: Door, Who: SignedIn, Form: "/account/", Handle: s.endSession},
-		{Method: http.MethodGet, Path: "/account/password", Area: Door, Who: choosing, Handle: s.showPassword},
-		{Method: http.MethodPost, Path: "/account/password", Area: Door, Who: choosing, Handle: s.changePassword},
+		{Method: http.MethodGet, Path: "/account/", Area: Account, Allow: SignedIn, Handle: s.showAccount},
+		{Method: http.MethodPost, Path: "/account/language", Area: Account, Allow: SignedIn, Form: "/account/", Handle: s.setLanguage},
+		{Method: http.MethodPost, Path: "/account/theme", Area: Account, Allow: SignedIn, Form: "/account/", Handle: s.setTheme},
+		{Method: http.MethodPost, Path: "/account/sessions/{id}/end", Area: Account, Allow: SignedIn, Form: "/account/", Handle: s.endSession},
+		{Method: http.MethodGet, Path: "/account/password", Area: Account, Allow: choosing, Handle: s.showPassword},
+		{Method: http.MethodPost, Path: "/account/password", Area: Account, Allow: choosing, Handle: s.changePassword},
 	}
 }
 
-// accountPage is what the account page shows.
+// accountPage is the data of the account page.
 type accountPage struct {
 	Person   login.Person
 	Language string
 	Theme    string
 	Role     string
 	Sessions []accountSession
-	// Current is the session that is looking.
+	// Current is the id of this session.
 	Current string
-	// Required: the last second factor can be replaced and not removed.
+	// Required: a second factor is required, so the last one can only be replaced.
 	Required bool
 	Passkeys []login.Passkey
 	// More: another passkey can be added.
 	More bool
-	// CodesLeft is how many recovery codes were not used.
+	// CodesLeft is the number of unused recovery codes.
 	CodesLeft int
 }
 
@@ -73,51 +73,51 @@ func (s *Site) showAccount(v *Visit) error {
 	})
 }
 
-// accountSession is a session as its person knows it again.
+// accountSession is a session with the name of its device.
 type accountSession struct {
 	login.Session
 	Device string
 }
 
-// roleNames are how people call the roles.
+// roleNames are the roles' names on pages.
 var roleNames = map[login.Role]string{
-	login.Owner:         look.Word("Owner"),
-	login.Counter:       look.Word("Counter"),
-	login.ReadOnly:      look.Word("Read only"),
-	login.Viewer:        look.Word("Viewer"),
-	login.Support:       look.Word("Support"),
-	login.Finance:       look.Word("Finance"),
-	login.Administrator: look.Word("Administrator"),
+	login.Owner:         look.Text("Owner"),
+	login.Counter:       look.Text("Counter"),
+	login.ReadOnly:      look.Text("Read only"),
+	login.Viewer:        look.Text("Viewer"),
+	login.Support:       look.Text("Support"),
+	login.Finance:       look.Text("Finance"),
+	login.Administrator: look.Text("Administrator"),
 }
 
-// RoleName is how people call a role, in English.
+// RoleName returns a role's name in English.
 func RoleName(role login.Role) string { return roleNames[role] }
 
 func (s *Site) setLanguage(v *Visit) error {
 	chosen := v.Field("language")
 	if !slices.Contains(languages, chosen) {
-		return problem(http.StatusUnprocessableEntity, look.Word("The pages do not speak that language."))
+		return problem(http.StatusUnprocessableEntity, look.Text("The pages do not speak that language."))
 	}
 	if err := s.login.SetLanguage(v.Context(), v.token, chosen); err != nil {
 		return err
 	}
 	setCookie(v.W, languageCookie, chosen, oneYear) // for the next sign-in at this browser
 	v.Session.Person.Language = chosen
-	// Every page has the switch, and comes back as it was.
-	back := s.within(v.Field("back"))
+	// The switch is on every page; return to that page.
+	back := s.localPath(v.Field("back"))
 	if back == "/" {
 		back = "/account/"
 	}
-	return v.See(back, nil)
+	return v.Redirect(back, nil)
 }
 
 func (s *Site) setTheme(v *Visit) error {
 	chosen := v.Field("theme")
 	if !slices.Contains(themes, chosen) {
-		return problem(http.StatusUnprocessableEntity, look.Word("There is no such appearance."))
+		return problem(http.StatusUnprocessableEntity, look.Text("There is no such appearance."))
 	}
 	setTheme(v.W, chosen)
-	return v.See("/account/", nil)
+	return v.Redirect("/account/", nil)
 }
 
 func (s *Site) endSession(v *Visit) error {
@@ -127,37 +127,37 @@ func (s *Site) endSession(v *Visit) error {
 	}
 	if id == v.Session.ID {
 		dropCookie(v.W, sessionCookie)
-		return v.See("/sign-in", v.Good(look.Word("You are signed out.")))
+		return v.Redirect("/sign-in", v.Success(look.Text("You are signed out.")))
 	}
-	return v.See("/account/", v.Good(look.Word("That device is signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("That device is signed out.")))
 }
 
 // passwordPage is the form for a new password.
 type passwordPage struct {
 	Username string
 	Problem  string
-	// First: the present one was chosen by somebody else, and has to be replaced.
+	// First: the present password was set by someone else and has to be replaced.
 	First bool
 	To    string
 }
 
 func (s *Site) showPassword(v *Visit) error {
 	return v.Show("password", passwordPage{
-		Username: v.Session.Person.Username, First: v.Session.Stage == login.NeedsPassword, To: s.within(v.Query("to")),
+		Username: v.Session.Person.Username, First: v.Session.Stage == login.NeedsPassword, To: s.localPath(v.Query("to")),
 	})
 }
 
 func (s *Site) changePassword(v *Visit) error {
-	page := passwordPage{Username: v.Session.Person.Username, First: v.Session.Stage == login.NeedsPassword, To: s.within(v.Field("to"))}
+	page := passwordPage{Username: v.Session.Person.Username, First: v.Session.Stage == login.NeedsPassword, To: s.localPath(v.Field("to"))}
 	form := v.R.PostForm
 	if form.Get("new_password") != form.Get("repeated_password") {
-		page.Problem = v.T(look.Word("The two new passwords are not the same."))
+		page.Problem = v.T(look.Text("The two new passwords are not the same."))
 		v.Status = http.StatusUnprocessableEntity
 		return v.Show("password", page)
 	}
 	token, session, err := s.login.ChangePassword(v.Context(), v.token, form.Get("password"), form.Get("new_password"), v.Address)
 	if err != nil {
-		return v.again(err, "password", func(why string) any { page.Problem = why; return page })
+		return v.showAgain(err, "password", func(why string) any { page.Problem = why; return page })
 	}
 	if page.First {
 		return s.proceed(v, token, session, page.To)
@@ -166,5 +166,5 @@ func (s *Site) changePassword(v *Visit) error {
 	if err := s.remember(v, token); err != nil {
 		return err
 	}
-	return v.See("/account/", v.Good(look.Word("Your password is changed, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("Your password is changed, and your other devices are signed out.")))
 }

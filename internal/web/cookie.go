@@ -9,21 +9,21 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// The cookies of the site. The prefix makes a browser take them only over HTTPS,
-// from this host and for all of it, so that no neighbour can plant one.
+// The cookies of the site. The prefix makes browsers accept them only over HTTPS, from
+// this host and for all paths, so that no other host of the domain can set one.
 const (
 	sessionCookie  = "__Host-coax"
 	noticeCookie   = "__Host-coax-notice"
 	languageCookie = "__Host-coax-language"
-	// browserCookie says whose sign-in this browser has completed before, which opens
-	// nothing: see login.RememberBrowser.
+	// browserCookie marks the logins that have signed in with this browser before. It
+	// grants no access: see login.RememberBrowser.
 	browserCookie = "__Host-coax-browser"
-	// themeCookie is also written by the pages' own script, and so has no prefix
-	// and can be read: it only says light or dark.
+	// themeCookie is also written by the pages' script, so it has no prefix and is not
+	// HttpOnly: it only says light or dark.
 	themeCookie = "theme"
 )
 
-// oneYear is how long a browser keeps a choice of language or theme.
+// oneYear is how long a choice of language or theme lasts.
 const oneYear = 365 * 24 * 60 * 60
 
 func setCookie(w http.ResponseWriter, name, value string, maxAge int) {
@@ -32,7 +32,7 @@ func setCookie(w http.ResponseWriter, name, value string, maxAge int) {
 	})
 }
 
-// setTheme keeps the choice of theme where the pages' script finds it too.
+// setTheme sets the theme cookie, which the pages' script reads too.
 func setTheme(w http.ResponseWriter, theme string) {
 	http.SetCookie(w, &http.Cookie{
 		Name: themeCookie, Value: theme, Path: "/", MaxAge: oneYear, Secure: true, SameSite: http.SameSiteLaxMode,
@@ -41,8 +41,7 @@ func setTheme(w http.ResponseWriter, theme string) {
 
 func dropCookie(w http.ResponseWriter, name string) { setCookie(w, name, "", -1) }
 
-// cookie is a cookie's value; empty if it is not there, or there twice, which no
-// browser of ours does.
+// cookie returns a cookie's value; empty if it is missing or sent twice.
 func cookie(r *http.Request, name string) string {
 	found := r.CookiesNamed(name)
 	if len(found) != 1 {
@@ -51,13 +50,13 @@ func cookie(r *http.Request, name string) string {
 	return found[0].Value
 }
 
-// setSession gives the browser its session. It lasts as long as the browser runs;
-// when it ends is for the store to say.
+// setSession sets the session cookie, which lasts until the browser is closed. The store
+// decides when the session ends.
 func setSession(w http.ResponseWriter, token string) { setCookie(w, sessionCookie, token, 0) }
 
-// keepNotice hands a notice to the page that comes next. Only the visitor's own
-// browser can have written what is read back, and it is shown as text.
-func keepNotice(w http.ResponseWriter, notice look.Notice) error {
+// setNotice passes a notice to the next page in a cookie. Only the visitor's own browser
+// can change it, and it is shown as text.
+func setNotice(w http.ResponseWriter, notice look.Notice) error {
 	text, err := json.Marshal(notice)
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func keepNotice(w http.ResponseWriter, notice look.Notice) error {
 	return nil
 }
 
-// takeNotice returns the notice that the page before left, once.
+// takeNotice returns the notice of the previous page and removes it.
 func takeNotice(w http.ResponseWriter, r *http.Request) *look.Notice {
 	value := cookie(r, noticeCookie)
 	if value == "" {
@@ -81,12 +80,11 @@ func takeNotice(w http.ResponseWriter, r *http.Request) *look.Notice {
 	return &notice
 }
 
-// languages are those that pages can be read in; the first is for strangers whose
-// browser asks for none of them.
+// languages are the pages' languages; the first is the default.
 var languages = look.Languages
 
-// askedLanguage is the first language of ours that a browser asks for. Browsers
-// list them in order, so the weights need no reading.
+// askedLanguage returns the first supported language of an Accept-Language header.
+// Browsers list languages in order, so the weights are ignored.
 func askedLanguage(accept string) string {
 	for part := range strings.SplitSeq(accept, ",") {
 		tag, _, _ := strings.Cut(part, ";")
@@ -100,7 +98,7 @@ func askedLanguage(accept string) string {
 	return languages[0]
 }
 
-// themes are what a visitor can choose; auto follows the machine.
+// themes are the choices of theme; auto follows the system's setting.
 const auto = "auto"
 
 var themes = []string{auto, "light", "dark"}

@@ -2,8 +2,8 @@ package web
 
 import "strings"
 
-// What browsers and systems put into their names, the more telling first: most
-// browsers also call themselves by the names of others.
+// Markers of browsers and systems in User-Agent, the most specific first: most browsers
+// also contain the names of others.
 var (
 	browserMarks = [][2]string{
 		{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
@@ -15,8 +15,7 @@ var (
 	}
 )
 
-// deviceName is how a person knows a device again, by what its browser calls
-// itself; empty if that says nothing.
+// deviceName makes a readable name out of a User-Agent; empty if that is empty.
 func deviceName(agent string) string {
 	var words []string
 	for _, marks := range [][][2]string{browserMarks, systemMarks} {

@@ -14,51 +14,51 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// factorRoutes are the pages on which people change their own second factors. None needs a
-// step-up, because each asks for the password and a present second factor itself, however
-// young the last step-up is.
+// factorRoutes are the pages on which users change their own second factors. None has
+// StepUp, because each asks for the password and a present second factor itself, even
+// right after a step-up.
 func (s *Site) factorRoutes() []Route {
 	enrolling := SignedIn.At(login.Whole, login.NeedsTOTP)
 	const one = "/account/passkeys/{passkey}/remove"
 	return []Route{
-		{Method: http.MethodGet, Path: "/account/second-factor", Area: Door, Who: enrolling, Handle: s.askForTOTP},
-		{Method: http.MethodPost, Path: "/account/second-factor/offer", Area: Door, Who: enrolling, Form: "/account/second-factor", Handle: s.offerTOTP},
-		{Method: http.MethodPost, Path: "/account/second-factor", Area: Door, Who: enrolling, Handle: s.confirmTOTP},
-		{Method: http.MethodGet, Path: "/account/second-factor/remove", Area: Door, Who: SignedIn, Handle: s.askToRemoveTOTP},
-		{Method: http.MethodPost, Path: "/account/second-factor/remove", Area: Door, Who: SignedIn, Handle: s.removeTOTP},
-		{Method: http.MethodGet, Path: "/account/recovery-codes", Area: Door, Who: SignedIn, Handle: s.askForRecoveryCodes},
-		{Method: http.MethodPost, Path: "/account/recovery-codes", Area: Door, Who: SignedIn, Handle: s.replaceRecoveryCodes},
-		{Method: http.MethodGet, Path: "/account/passkeys/new", Area: Door, Who: enrolling, Handle: s.askForPasskey},
-		{Method: http.MethodPost, Path: "/account/passkeys/new", Area: Door, Who: enrolling, Handle: s.offerPasskey},
-		{Method: http.MethodPost, Path: "/account/passkeys", Area: Door, Who: enrolling, Form: "/account/passkeys/new", Handle: s.addPasskey},
-		{Method: http.MethodGet, Path: one, Area: Door, Who: SignedIn, Handle: s.askToRemovePasskey},
-		{Method: http.MethodPost, Path: one, Area: Door, Who: SignedIn, Handle: s.removePasskey},
-		{Method: http.MethodPost, Path: "/account/changes/seen", Area: Door, Who: SignedIn, Form: "/account/", Handle: s.takeNotice},
+		{Method: http.MethodGet, Path: "/account/second-factor", Area: Account, Allow: enrolling, Handle: s.askForTOTP},
+		{Method: http.MethodPost, Path: "/account/second-factor/offer", Area: Account, Allow: enrolling, Form: "/account/second-factor", Handle: s.offerTOTP},
+		{Method: http.MethodPost, Path: "/account/second-factor", Area: Account, Allow: enrolling, Handle: s.confirmTOTP},
+		{Method: http.MethodGet, Path: "/account/second-factor/remove", Area: Account, Allow: SignedIn, Handle: s.askToRemoveTOTP},
+		{Method: http.MethodPost, Path: "/account/second-factor/remove", Area: Account, Allow: SignedIn, Handle: s.removeTOTP},
+		{Method: http.MethodGet, Path: "/account/recovery-codes", Area: Account, Allow: SignedIn, Handle: s.askForRecoveryCodes},
+		{Method: http.MethodPost, Path: "/account/recovery-codes", Area: Account, Allow: SignedIn, Handle: s.replaceRecoveryCodes},
+		{Method: http.MethodGet, Path: "/account/passkeys/new", Area: Account, Allow: enrolling, Handle: s.askForPasskey},
+		{Method: http.MethodPost, Path: "/account/passkeys/new", Area: Account, Allow: enrolling, Handle: s.offerPasskey},
+		{Method: http.MethodPost, Path: "/account/passkeys", Area: Account, Allow: enrolling, Form: "/account/passkeys/new", Handle: s.addPasskey},
+		{Method: http.MethodGet, Path: one, Area: Account, Allow: SignedIn, Handle: s.askToRemovePasskey},
+		{Method: http.MethodPost, Path: one, Area: Account, Allow: SignedIn, Handle: s.removePasskey},
+		{Method: http.MethodPost, Path: "/account/changes/seen", Area: Account, Allow: SignedIn, Form: "/account/", Handle: s.takeNotice},
 	}
 }
 
-// proofForm is what forms ask for to prove who somebody is.
+// proofForm is the part of a form that asks for password and second factor.
 type proofForm struct {
 	Username string
-	// Code: a second factor is set up, and asked for too. App: codes of an app are.
+	// Code: a second factor is set up and required. App: codes of an app are set up.
 	Code, App bool
-	// Passkey is the challenge for a passkey, if the person has any.
+	// Passkey is the challenge for a passkey, if the user has one.
 	Passkey login.PasskeyChallenge
 }
 
-// proof is the form for whoever visits, with a new challenge.
+// proof returns the proofForm of the visitor, with a new challenge.
 func (s *Site) proof(v *Visit) (form proofForm, err error) {
 	p := v.Session.Person
 	form = proofForm{Username: p.Username, Code: p.SecondFactor(), App: p.TOTP}
 	if p.Passkeys > 0 {
-		site, _ := s.siteOf(v) // without a site, no passkey is of it
+		site, _ := s.siteOf(v) // without a site there is no passkey
 		form.Passkey, err = s.login.ChallengePasskey(v.Context(), v.token, site)
 	}
 	return form, err
 }
 
-// siteOf is where the visitor reached the pages, as passkeys know it. A passkey is bound to
-// the name that it was made at, so that a request which names another host finds none.
+// siteOf returns the site that the visitor's passkeys are bound to: the configured origin,
+// else the request's host.
 func (s *Site) siteOf(v *Visit) (login.Site, bool) {
 	origin := s.origin
 	if origin == "" {
@@ -67,82 +67,82 @@ func (s *Site) siteOf(v *Visit) (login.Site, bool) {
 	return login.SiteOf(origin)
 }
 
-// given is what was filled into a proofForm.
-func given(v *Visit) login.Credentials {
-	return login.Credentials{Password: v.R.PostForm.Get("password"), Code: v.Field("code"), Passkey: passkeyAnswer(v)}
+// credentials returns what was entered into a proofForm.
+func credentials(v *Visit) login.Credentials {
+	return login.Credentials{Password: v.R.PostForm.Get("password"), Code: v.Field("code"), Passkey: passkeyResponse(v)}
 }
 
-// passkeyAnswer is a passkey's answer in the form that was posted; nil if there is none.
-func passkeyAnswer(v *Visit) []byte {
+// passkeyResponse returns the passkey's response in the posted form; nil if there is none.
+func passkeyResponse(v *Visit) []byte {
 	if text := v.Field("passkey"); text != "" {
 		return []byte(text)
 	}
 	return nil
 }
 
-// provePage is a form that asks who somebody is before their second factors change. The
-// texts are English.
+// provePage is a form that asks for password and second factor before a second factor
+// changes. The texts are English.
 type provePage struct {
 	Title, Lead, Action, Button, Kind string
 	Proof                             proofForm
 	Problem                           string
-	// Named: a name is asked for. Name is what was filled in.
+	// Named: the form asks for a name. Name is what was entered.
 	Named bool
 	Name  string
 	// First: a second factor has to be set up before anything else can be done.
 	First bool
-	// Other is a way to another kind of second factor, and OtherText what it is called.
+	// Other is the URL of another kind of second factor, OtherText its name.
 	Other, OtherText string
 	To               string
 }
 
 var (
 	totpForm = provePage{
-		Title: look.Word("Set up codes from an app"), Lead: look.Word("Your other devices are signed out when it is done."),
-		Action: "/account/second-factor/offer", Button: look.Word("Go on"), Kind: "primary",
+		Title: look.Text("Set up codes from an app"), Lead: look.Text("Your other devices are signed out when it is done."),
+		Action: "/account/second-factor/offer", Button: look.Text("Go on"), Kind: "primary",
 	}
 	removeTOTPForm = provePage{
-		Title: look.Word("Remove codes from an app"), Lead: look.Word("Your other devices are signed out when it is done."),
-		Action: "/account/second-factor/remove", Button: look.Word("Remove it"), Kind: "danger",
+		Title: look.Text("Remove codes from an app"), Lead: look.Text("Your other devices are signed out when it is done."),
+		Action: "/account/second-factor/remove", Button: look.Text("Remove it"), Kind: "danger",
 	}
 	recoveryForm = provePage{
-		Title: look.Word("Make new recovery codes"), Lead: look.Word("The codes that you have are worth nothing from then on, and your other devices are signed out."),
-		Action: "/account/recovery-codes", Button: look.Word("Make new codes"), Kind: "primary",
+		Title: look.Text("Make new recovery codes"), Lead: look.Text("The codes that you have are worth nothing from then on, and your other devices are signed out."),
+		Action: "/account/recovery-codes", Button: look.Text("Make new codes"), Kind: "primary",
 	}
 	passkeyForm = provePage{
-		Title: look.Word("Add a passkey"), Lead: look.Word("A passkey is kept by your telephone, your computer or a security key. Your other devices are signed out when it is added."),
-		Action: "/account/passkeys/new", Button: look.Word("Go on"), Kind: "primary", Named: true,
+		Title: look.Text("Add a passkey"), Lead: look.Text("A passkey is kept by your telephone, your computer or a security key. Your other devices are signed out when it is added."),
+		Action: "/account/passkeys/new", Button: look.Text("Go on"), Kind: "primary", Named: true,
 	}
 	removePasskeyForm = provePage{
-		Title: look.Word("Remove a passkey"), Lead: look.Word("Your other devices are signed out when it is done."),
-		Button: look.Word("Remove it"), Kind: "danger",
+		Title: look.Text("Remove a passkey"), Lead: look.Text("Your other devices are signed out when it is done."),
+		Button: look.Text("Remove it"), Kind: "danger",
 	}
 )
 
-// ask shows a form, with what was wrong with it before.
+// ask shows a form, with what was wrong with it.
 func (s *Site) ask(v *Visit, page provePage, problem string) (err error) {
 	if page.Proof, err = s.proof(v); err != nil {
-		return v.again(err, "refused", func(why string) any { return why })
+		return v.showAgain(err, "refused", func(why string) any { return why })
 	}
 	page.Problem, page.First = problem, v.Session.Stage == login.NeedsTOTP
-	page.To = s.within(v.Query("to"))
+	page.To = s.localPath(v.Query("to"))
 	if v.R.Method == http.MethodPost {
-		page.To = s.within(v.Field("to"))
+		page.To = s.localPath(v.Field("to"))
 	}
 	return v.Show("prove", page)
 }
 
-// askAgain shows a form once more with what login had against it.
+// askAgain shows a form again with login's reason for refusing it.
 func (s *Site) askAgain(v *Visit, page provePage, refusal error) error {
 	if refusalText(refusal) == "" {
-		return v.again(refusal, "refused", func(why string) any { return why })
+		return v.showAgain(refusal, "refused", func(why string) any { return why })
 	}
 	v.refusedStatus(refusal)
 	return s.ask(v, page, v.T(refusalText(refusal)))
 }
 
-// proceedAs has the visit go on under the session's new token. Browsers that were known
-// before a change of second factors are not known any more, but for this one.
+// proceedAs continues the visit under the session's new token. A change of second factors
+// forgets all known browsers, so this one is remembered again.
 func (v *Visit) proceedAs(token string, session login.Session) error {
 	setSession(v.W, token)
 	v.token, v.Session = token, session
@@ -151,12 +151,12 @@ func (v *Visit) proceedAs(token string, session login.Session) error {
 
 func (s *Site) askForTOTP(v *Visit) error {
 	page := totpForm
-	page.Other, page.OtherText = "/account/passkeys/new", look.Word("Use a passkey instead")
+	page.Other, page.OtherText = "/account/passkeys/new", look.Text("Use a passkey instead")
 	return s.ask(v, page, "")
 }
 
 func (s *Site) offerTOTP(v *Visit) error {
-	offer, token, session, err := s.login.BeginTOTP(v.Context(), v.token, given(v), v.Address)
+	offer, token, session, err := s.login.BeginTOTP(v.Context(), v.token, credentials(v), v.Address)
 	if err != nil {
 		return s.askAgain(v, totpForm, err)
 	}
@@ -170,11 +170,11 @@ func (s *Site) offerTOTP(v *Visit) error {
 type secondFactorPage struct {
 	Picture template.HTML
 	Secret  string
-	// Offered is what the picture shows. It comes back with the code, so that a
-	// mistyped code does not send the visitor scanning another picture.
+	// Offered is the content of the picture. It is posted with the code, so that after a
+	// mistyped code the same picture is shown.
 	Offered string
-	// Ticket comes back with the code. It is not in the cookie, so that a copied cookie
-	// cannot go on from here.
+	// Ticket is posted with the code. It is not in the cookie, so a stolen cookie is not
+	// enough to continue here.
 	Ticket  string
 	Problem string
 	// First: it has to be set up before anything else can be done.
@@ -185,16 +185,16 @@ type secondFactorPage struct {
 func (s *Site) showOffer(v *Visit, offer login.Offer, problem string) (err error) {
 	page := secondFactorPage{
 		Secret: spaced(offer.Secret), Offered: offer.URL, Ticket: offer.Ticket, Problem: problem,
-		First: v.Session.Stage == login.NeedsTOTP, To: s.within(v.Field("to")),
+		First: v.Session.Stage == login.NeedsTOTP, To: s.localPath(v.Field("to")),
 	}
-	if page.Picture, err = drawQR(offer.URL, v.T(look.Word("The code to scan"))); err != nil {
+	if page.Picture, err = drawQR(offer.URL, v.T(look.Text("The code to scan"))); err != nil {
 		return err
 	}
 	return v.Show("second-factor", page)
 }
 
-// offeredBefore reads what an earlier page showed. It is shown again and nothing
-// else: what counts is the secret that login keeps.
+// offeredBefore parses the offer of an earlier page. It is only shown again: login checks
+// against the secret that it stored.
 func offeredBefore(text string) (login.Enrolment, bool) {
 	at, err := url.Parse(text)
 	if err != nil || at.Scheme != "otpauth" || len(text) > 500 {
@@ -219,7 +219,7 @@ func (s *Site) confirmTOTP(v *Visit) error {
 	if err != nil {
 		before, known := offeredBefore(v.Field("offered"))
 		if refusalText(err) == "" || !known || !wrongCode(err) {
-			return v.again(err, "refused", func(why string) any { return why })
+			return v.showAgain(err, "refused", func(why string) any { return why })
 		}
 		v.refusedStatus(err)
 		return s.showOffer(v, login.Offer{Enrolment: before, Ticket: ticket}, v.T(refusalText(err)))
@@ -230,20 +230,20 @@ func (s *Site) confirmTOTP(v *Visit) error {
 	return s.showCodes(v, codes, first)
 }
 
-// recoveryPage shows the recovery codes, which nobody can show again.
+// recoveryPage shows the recovery codes, once.
 type recoveryPage struct {
 	Codes []string
-	// File is the codes as a file that the browser already has.
+	// File is the codes as a data: URL to download.
 	File template.URL
 	To   string
 }
 
-// showCodes leads on to where the visitor was going: to the account, unless it was the sign-in
-// that asked for a first second factor.
+// showCodes shows recovery codes. The page leads on to the account page, or to the
+// requested page if the sign-in required a first second factor.
 func (s *Site) showCodes(v *Visit, codes []string, first bool) error {
 	file := fmt.Sprintf("Coax: recovery codes of %s\nEach works once, instead of a code from the app or a passkey.\n\n%s\n",
 		v.Session.Person.Username, strings.Join(codes, "\n"))
-	to := s.within(v.Field("to"))
+	to := s.localPath(v.Field("to"))
 	if to == "/" && !first {
 		to = "/account/"
 	}
@@ -253,20 +253,20 @@ func (s *Site) showCodes(v *Visit, codes []string, first bool) error {
 func (s *Site) askToRemoveTOTP(v *Visit) error { return s.ask(v, removeTOTPForm, "") }
 
 func (s *Site) removeTOTP(v *Visit) error {
-	token, session, err := s.login.RemoveTOTP(v.Context(), v.token, given(v), v.Address)
+	token, session, err := s.login.RemoveTOTP(v.Context(), v.token, credentials(v), v.Address)
 	if err != nil {
 		return s.askAgain(v, removeTOTPForm, err)
 	}
 	if err := v.proceedAs(token, session); err != nil {
 		return err
 	}
-	return v.See("/account/", v.Good(look.Word("Codes from an app are removed, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("Codes from an app are removed, and your other devices are signed out.")))
 }
 
 func (s *Site) askForRecoveryCodes(v *Visit) error { return s.ask(v, recoveryForm, "") }
 
 func (s *Site) replaceRecoveryCodes(v *Visit) error {
-	codes, token, session, err := s.login.ReplaceRecoveryCodes(v.Context(), v.token, given(v), v.Address)
+	codes, token, session, err := s.login.ReplaceRecoveryCodes(v.Context(), v.token, credentials(v), v.Address)
 	if err != nil {
 		return s.askAgain(v, recoveryForm, err)
 	}
@@ -278,7 +278,7 @@ func (s *Site) replaceRecoveryCodes(v *Visit) error {
 
 // noPasskeysPage says why no passkey can be made here.
 type noPasskeysPage struct {
-	// Here is a page of ours where it works; empty if we know none.
+	// Here is a URL of ours where it works; empty if none is known.
 	Here  string
 	First bool
 }
@@ -288,15 +288,15 @@ func (s *Site) askForPasskey(v *Visit) error {
 		return v.Show("no-passkeys", noPasskeysPage{Here: byName(v.R.Host), First: v.Session.Stage == login.NeedsTOTP})
 	}
 	page := passkeyForm
-	page.Name = v.Filled("name", deviceName(v.R.UserAgent()))
+	page.Name = v.FormValue("name", deviceName(v.R.UserAgent()))
 	if v.Session.Stage == login.NeedsTOTP {
-		page.Other, page.OtherText = "/account/second-factor", look.Word("Use codes from an app instead")
+		page.Other, page.OtherText = "/account/second-factor", look.Text("Use codes from an app instead")
 	}
 	return s.ask(v, page, "")
 }
 
-// byName is the address of the account's page under the name of this machine, for whoever
-// reached it by its loopback address; else empty.
+// byName returns the account page's URL on localhost if the host is a loopback address,
+// else "". Passkeys work with names only.
 func byName(host string) string {
 	at, err := netip.ParseAddrPort(host)
 	if err != nil || !at.Addr().IsLoopback() {
@@ -316,7 +316,7 @@ func (s *Site) offerPasskey(v *Visit) error {
 	site, _ := s.siteOf(v)
 	page := passkeyForm
 	page.Name = v.Field("name")
-	offer, token, session, err := s.login.BeginPasskey(v.Context(), v.token, site, page.Name, given(v), v.Address)
+	offer, token, session, err := s.login.BeginPasskey(v.Context(), v.token, site, page.Name, credentials(v), v.Address)
 	if err != nil {
 		return s.askAgain(v, page, err)
 	}
@@ -324,7 +324,7 @@ func (s *Site) offerPasskey(v *Visit) error {
 		return err
 	}
 	return v.Show("passkey-create", passkeyPage{
-		Options: offer.Options, Ticket: offer.Ticket, Name: page.Name, First: session.Stage == login.NeedsTOTP, To: s.within(v.Field("to")),
+		Options: offer.Options, Ticket: offer.Ticket, Name: page.Name, First: session.Stage == login.NeedsTOTP, To: s.localPath(v.Field("to")),
 	})
 }
 
@@ -332,7 +332,7 @@ func (s *Site) addPasskey(v *Visit) error {
 	first := v.Session.Stage == login.NeedsTOTP
 	codes, token, session, err := s.login.FinishPasskey(v.Context(), v.token, v.Field("ticket"), []byte(v.Field("credential")), v.Address)
 	if err != nil {
-		return v.again(err, "refused", func(why string) any { return why })
+		return v.showAgain(err, "refused", func(why string) any { return why })
 	}
 	if err := v.proceedAs(token, session); err != nil {
 		return err
@@ -340,7 +340,7 @@ func (s *Site) addPasskey(v *Visit) error {
 	if codes != nil {
 		return s.showCodes(v, codes, first)
 	}
-	return v.See("/account/", v.Good(look.Word("The passkey is added, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("The passkey is added, and your other devices are signed out.")))
 }
 
 // passkeyOf is the passkey of the address, if it is the visitor's.
@@ -356,7 +356,7 @@ func (s *Site) passkeyOf(v *Visit) (p login.Passkey, found bool, err error) {
 
 // errNoPasskey is of a passkey that the visitor does not have, most often because it was
 // removed in another window.
-var errNoPasskey = problem(http.StatusNotFound, look.Word("You have no such passkey."))
+var errNoPasskey = problem(http.StatusNotFound, look.Text("You have no such passkey."))
 
 func removePasskeyPage(p login.Passkey) provePage {
 	page := removePasskeyForm
@@ -383,32 +383,32 @@ func (s *Site) removePasskey(v *Visit) error {
 	if !found {
 		return errNoPasskey
 	}
-	token, session, err := s.login.RemovePasskey(v.Context(), v.token, p.ID, given(v), v.Address)
+	token, session, err := s.login.RemovePasskey(v.Context(), v.token, p.ID, credentials(v), v.Address)
 	if err != nil {
 		return s.askAgain(v, removePasskeyPage(p), err)
 	}
 	if err := v.proceedAs(token, session); err != nil {
 		return err
 	}
-	return v.See("/account/", v.Good(look.Word("The passkey is removed, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("The passkey is removed, and your other devices are signed out.")))
 }
 
 func (s *Site) takeNotice(v *Visit) error {
 	if err := s.login.TakeNotice(v.Context(), v.token); err != nil {
 		return err
 	}
-	return v.See(s.within(v.Field("back")), nil)
+	return v.Redirect(s.localPath(v.Field("back")), nil)
 }
 
 // factorChanges are how people read what became of their second factors.
 var factorChanges = map[login.FactorChanged]string{
-	login.TOTPSet:              look.Word("Codes from an app were set up on %s."),
-	login.TOTPReplaced:         look.Word("Codes from an app were set up anew on %s."),
-	login.TOTPRemoved:          look.Word("Codes from an app were removed on %s."),
-	login.PasskeyAdded:         look.Word("The passkey %s was added on %s."),
-	login.PasskeyRemoved:       look.Word("The passkey %s was removed on %s."),
-	login.RecoveryCodesChanged: look.Word("New recovery codes were made on %s."),
-	login.FactorsReset:         look.Word("Your second factor was taken away on %s by %s."),
+	login.TOTPSet:              look.Text("Codes from an app were set up on %s."),
+	login.TOTPReplaced:         look.Text("Codes from an app were set up anew on %s."),
+	login.TOTPRemoved:          look.Text("Codes from an app were removed on %s."),
+	login.PasskeyAdded:         look.Text("The passkey %s was added on %s."),
+	login.PasskeyRemoved:       look.Text("The passkey %s was removed on %s."),
+	login.RecoveryCodesChanged: look.Text("New recovery codes were made on %s."),
+	login.FactorsReset:         look.Text("Your second factor was taken away on %s by %s."),
 }
 
 // changesText is what a session has to tell of its person's second factors.

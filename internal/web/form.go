@@ -11,11 +11,11 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// maxForm is how many bytes a form without files may have.
+// maxForm is the size limit in bytes of a form without files.
 const maxForm = 64 << 10
 
-// readForm reads the form of a post, up to what its route takes. Files stay in
-// memory: what a route takes is small enough for that.
+// readForm parses the form of a POST within its route's size limit. Files stay in memory:
+// the limits are small enough for that.
 func (v *Visit) readForm() error {
 	v.R.PostForm = url.Values{}
 	if v.R.Method != http.MethodPost {
@@ -24,7 +24,7 @@ func (v *Visit) readForm() error {
 	most := max(v.route.Upload, maxForm)
 	v.R.Body = http.MaxBytesReader(v.W, v.R.Body, most)
 	kind, _, _ := mime.ParseMediaType(v.R.Header.Get("Content-Type"))
-	v.R.PostForm = nil // or ParseForm takes it for read already
+	v.R.PostForm = nil // else ParseForm would take it for parsed
 	var err error
 	switch {
 	case kind == "multipart/form-data" && v.route.Upload > 0:
@@ -32,15 +32,15 @@ func (v *Visit) readForm() error {
 	case kind == "" || kind == "application/x-www-form-urlencoded":
 		err = v.R.ParseForm()
 	default:
-		err = problem(http.StatusUnsupportedMediaType, look.Word("This address does not take that kind of form."))
+		err = problem(http.StatusUnsupportedMediaType, look.Text("This address does not take that kind of form."))
 	}
 	var tooLarge *http.MaxBytesError
 	var told *Problem
 	switch {
 	case errors.As(err, &tooLarge):
-		err = problem(http.StatusRequestEntityTooLarge, look.Word("That is more than this form takes.")).because(err)
+		err = problem(http.StatusRequestEntityTooLarge, look.Text("That is more than this form takes.")).because(err)
 	case err != nil && !errors.As(err, &told):
-		err = problem(http.StatusBadRequest, look.Word("The form could not be read.")).because(err)
+		err = problem(http.StatusBadRequest, look.Text("The form could not be read.")).because(err)
 	}
 	if v.R.PostForm == nil {
 		v.R.PostForm = url.Values{}
@@ -51,11 +51,11 @@ func (v *Visit) readForm() error {
 // carried is one field of a form that waits for a step-up.
 type carried struct{ Name, Value string }
 
-// carriedPrefix sets a waiting form's fields apart from the step-up's own.
+// carriedPrefix distinguishes a waiting form's fields from the step-up's own.
 const carriedPrefix = "form."
 
-// carry lists what was filled in, to be shown again later. A password or a code is
-// not among it: those are typed again.
+// carry lists the fields of a form that waits for a step-up. It leaves out passwords,
+// secrets and codes, which have to be typed again.
 func carry(form url.Values) []carried {
 	var fields []carried
 	for name, values := range form {
@@ -71,7 +71,7 @@ func carry(form url.Values) []carried {
 	return fields
 }
 
-// uncarry is the form that carry listed.
+// uncarry returns the form that carry listed.
 func uncarry(form url.Values) url.Values {
 	filled := url.Values{}
 	for name, values := range form {

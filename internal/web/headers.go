@@ -2,14 +2,13 @@ package web
 
 import "net/http"
 
-// policy lets a page load what we serve and nothing else: no script or style that
-// stands in the page itself, so that a text somebody managed to smuggle into one
-// stays a text.
+// policy lets a page load only what we serve, and no inline script or style, so that
+// injected text cannot run.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// protect sets what every answer of the site carries, whatever it says. That browsers
-// stay with HTTPS is told by the front door, for the API too.
+// protect sets the security headers of every response. Strict-Transport-Security is set
+// by httpapi.Server, for the API too.
 func protect(header http.Header) {
 	header.Set("Content-Security-Policy", policy)
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -17,7 +16,7 @@ func protect(header http.Header) {
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("X-Frame-Options", "DENY") // for browsers that do not read frame-ancestors
-	// Pages show money and names: no cache keeps them, not the browser's either.
+	header.Set("X-Frame-Options", "DENY") // for browsers without frame-ancestors
+	// Pages show money and names, so no cache may store them.
 	header.Set("Cache-Control", "no-store")
 }

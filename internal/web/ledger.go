@@ -6,19 +6,19 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// lineForms are the beginnings of what the books say of a line, which is English for
-// good, with what to say in its place.
-var lineForms = []struct{ begins, form string }{
-	{"Advance renewal of ", look.Word("Advance renewal of %s")},
-	{"Renewal of ", look.Word("Renewal of %s")},
-	{"Activation of ", look.Word("Activation of %s")},
-	{"Top-up ", look.Word("Top-up %s")},
-	{"Adjustment: ", look.Word("Adjustment: %s")},
+// ledgerForms are the prefixes of ledger descriptions, which are stored in English, with
+// the texts to translate them by.
+var ledgerForms = []struct{ begins, form string }{
+	{"Advance renewal of ", look.Text("Advance renewal of %s")},
+	{"Renewal of ", look.Text("Renewal of %s")},
+	{"Activation of ", look.Text("Activation of %s")},
+	{"Top-up ", look.Text("Top-up %s")},
+	{"Adjustment: ", look.Text("Adjustment: %s")},
 }
 
-// LineText is what the books say of a line, begun in the visitor's language.
-func (v *Visit) LineText(description string) string {
-	for _, known := range lineForms {
+// LedgerText returns a ledger line's description with its prefix in the visitor's language.
+func (v *Visit) LedgerText(description string) string {
+	for _, known := range ledgerForms {
 		if rest, is := strings.CutPrefix(description, known.begins); is {
 			return v.T(known.form, rest)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// Problem is why a visitor gets an error page, in words for them. Any other error
-// that a handler returns is ours: the page says so, and the log says what it was.
+// Problem is an error with a status and a text for the error page. Any other error that
+// a handler returns is shown as an internal error, and its text is only logged.
 type Problem struct {
 	Status int
 	// Text is in English, and translated when it is shown.
@@ -36,29 +36,29 @@ func (p *Problem) because(err error) *Problem {
 	return p
 }
 
-// What happens on every site.
+// The site's own problems.
 var (
-	errNoPage    = problem(http.StatusNotFound, look.Word("There is no such page."))
-	errSuspended = problem(http.StatusForbidden, look.Word("This was not done: the operator's account is suspended, so you can look at everything and download it, and change nothing. Your MSO suspended it; ask them to activate it again."))
-	errNotYours  = problem(http.StatusForbidden, look.Word("Your login does not open this page."))
+	errNoPage    = problem(http.StatusNotFound, look.Text("There is no such page."))
+	errSuspended = problem(http.StatusForbidden, look.Text("This was not done: the operator's account is suspended, so you can look at everything and download it, and change nothing. Your MSO suspended it; ask them to activate it again."))
+	errNotYours  = problem(http.StatusForbidden, look.Text("Your login does not open this page."))
 )
 
-// NotFound is for a page about something that is not there, or that is somebody
-// else's: the two look the same from outside.
+// NotFound is the error for something that does not exist or belongs to another operator:
+// the two must look the same.
 func NotFound() error { return errNoPage }
 
-// Forbidden is for a visitor who may see a page and not do what it was asked.
+// Forbidden is the error for an action that a user who may see the page may not do.
 func Forbidden(text string) error { return problem(http.StatusForbidden, text) }
 
-// panicked is a panic as an error, with where it came from.
-type panicked struct {
+// panicError is a recovered panic with its stack.
+type panicError struct {
 	value any
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// problemPage is what the error page shows.
+// problemPage is the data of the error page.
 type problemPage struct {
 	Status    int
 	Text      string
@@ -66,13 +66,13 @@ type problemPage struct {
 	Home      string
 }
 
-// fail shows why there is no page. If one was already on its way, the connection
-// is broken off instead: half a page must not look like a whole one.
+// fail shows the error page. If a response was already begun, it aborts the connection
+// instead, so that half a page does not look complete.
 func (v *Visit) fail(cause error) error {
-	if v.answer.begun() {
+	if v.response.begun() {
 		panic(http.ErrAbortHandler)
 	}
-	shown := &Problem{Status: http.StatusInternalServerError, Text: look.Word("Something went wrong on our side. Nothing you did is to blame; try again in a moment.")}
+	shown := &Problem{Status: http.StatusInternalServerError, Text: look.Text("Something went wrong on our side. Nothing you did is to blame; try again in a moment.")}
 	var told *Problem
 	if errors.As(cause, &told) {
 		shown = told
@@ -80,7 +80,7 @@ func (v *Visit) fail(cause error) error {
 	if shown.RetryAfter > 0 {
 		v.W.Header().Set("Retry-After", strconv.Itoa(seconds(shown.RetryAfter)))
 	}
-	v.W.Header().Del("Content-Disposition") // what was to be a file is a page now
+	v.W.Header().Del("Content-Disposition") // it is a page, not the file
 	v.Status = shown.Status
 	data := problemPage{Status: shown.Status, Text: shown.Text, RequestID: v.RequestID, Home: "/"}
 	if v.ByHTMX() {
@@ -91,7 +91,7 @@ func (v *Visit) fail(cause error) error {
 
 // failPlainly is for when even the error page cannot be shown.
 func (v *Visit) failPlainly() {
-	if v.answer.begun() {
+	if v.response.begun() {
 		return
 	}
 	v.W.Header().Del("Content-Disposition")
@@ -100,5 +100,5 @@ func (v *Visit) failPlainly() {
 	fmt.Fprintf(v.W, "Something went wrong on our side (%s).\n", v.RequestID)
 }
 
-// seconds rounds up, so that whoever waits as long as told is not early.
+// seconds rounds up, so that a client that waits this long is not early.
 func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }

@@ -8,12 +8,12 @@ import (
 	"rsc.io/qr"
 )
 
-// quiet is the white margin, in dots, that readers need around a code.
+// quiet is the white margin, in modules, that scanners need.
 const quiet = 4
 
-// drawQR draws a text as a QR code: dark dots on white in either theme, because
-// many readers take nothing else. It has presentation attributes only, which the
-// pages' policy allows where it forbids a style.
+// drawQR draws a text as a QR code, dark on white in either theme because many scanners
+// accept nothing else. It uses presentation attributes only: the content security policy
+// forbids inline styles.
 func drawQR(text, title string) (template.HTML, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {

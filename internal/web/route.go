@@ -10,54 +10,53 @@ import (
 // Area is the part of the site a route belongs to. It decides the layout.
 type Area string
 
-// The three parts.
+// The areas.
 const (
-	Door    Area = "door"    // signing in and out, and one's own account
+	Account Area = "account" // sign-in, sign-out and one's own account
 	Panel   Area = "panel"   // an operator's people
 	Console Area = "console" // the MSO's staff
 )
 
-// home is where each area begins; whatever belongs to it lies beneath.
+// home is the first page of an area and the prefix of its paths.
 var home = map[Area]string{Panel: "/panel/", Console: "/console/"}
 
-// Route is one page, or one thing that a page can have done.
+// Route is one page or one form action.
 type Route struct {
 	Method string
-	// Path is exact, but for {name} segments, which match one segment each that is
-	// not empty; Visit.R.PathValue has what they matched.
+	// Path is matched exactly, except for {name} segments, which match one non-empty
+	// segment each; Visit.R.PathValue returns what they matched.
 	Path string
 	Area Area
-	// Who may use it.
-	Who Rule
-	// ReadOnly is for a form of the panel that changes nothing, such as a comparison: a
-	// suspended operator's people may send it. See Changes.
+	// Allow says who may use it.
+	Allow Rule
+	// ReadOnly marks a form of the panel that changes nothing, such as a comparison: the
+	// users of a suspended operator may send it. See Changes.
 	ReadOnly bool
-	// FormOnly is for a page of the panel that is nothing but a form that changes
-	// something. A suspended operator's people do not get it, nor its menu entry.
+	// FormOnly marks a page of the panel that consists of a form that changes something.
+	// It is hidden from the users of a suspended operator.
 	FormOnly bool
-	// StepUp is for money and secrets: the visitor must have given the password
-	// (and the code, if one is set up) within the last minutes.
+	// StepUp is for money and secrets: the visitor must have entered the password (and
+	// the code, if one is set up) within the last minutes.
 	StepUp bool
-	// Form is the page whose form is posted here, if it is not the same path: a
-	// visitor who has to step up, or whose session has ended, comes back to it.
-	// Its {name} segments are among the route's own.
+	// Form is the page whose form is posted here, if its path differs: a visitor who has
+	// to step up, or whose session has ended, returns to it. Its {name} segments must be
+	// among the route's own.
 	Form string
-	// Upload is how many bytes a form with files may have; without it a form has
-	// at most 64 KiB, and no files.
+	// Upload is the size limit in bytes of a form with files; without it a form has at
+	// most 64 KiB and no files.
 	Upload int64
-	// Menu is the words under which the page stands in its area's navigation,
-	// with an icon; empty keeps it out.
+	// Menu and Icon are the page's entry in its area's navigation; none if empty.
 	Menu, Icon string
-	// Under is the page of the navigation that this one belongs to, where its
-	// address does not say so.
+	// Under is the navigation entry that this page belongs to, if its path does not
+	// show that.
 	Under string
-	// Handle answers. Where it returns admin.ErrStepUp, the visitor is asked to step up
-	// as if the route had StepUp.
+	// Handle writes the response. If it returns admin.ErrStepUp, the visitor is asked to
+	// step up as if the route had StepUp.
 	Handle func(*Visit) error
 }
 
-// Changes reports whether the route changes something of an operator, or is only a form
-// for that. Such a route is refused to the people of a suspended operator.
+// Changes reports whether the route changes an operator's data, or is only a form for
+// that. Such a route is refused to the users of a suspended operator.
 func (r *Route) Changes() bool {
 	if r.Area != Panel {
 		return false
@@ -65,15 +64,15 @@ func (r *Route) Changes() bool {
 	return r.Method == http.MethodPost && !r.ReadOnly || r.FormOnly
 }
 
-// table is every route there is, ready to be searched.
+// table holds all routes for lookup.
 type table struct {
 	routes  []Route
 	literal map[string][]*Route // by path, of those without {name}
 	pattern map[int][]*Route    // by number of segments, of those with
 }
 
-// newTable checks the routes as a whole. What is wrong here is a mistake of ours,
-// which should show when the program starts and not when somebody clicks.
+// newTable checks all routes. A mistake in one must show when the program starts, not
+// when a user clicks.
 func newTable(routes []Route) (*table, error) {
 	t := &table{routes: slices.Clone(routes), literal: map[string][]*Route{}, pattern: map[int][]*Route{}}
 	for i := range t.routes {
@@ -104,23 +103,23 @@ func newTable(routes []Route) (*table, error) {
 	return t, nil
 }
 
-// problem says what is wrong with a route by itself.
+// problem returns what is wrong with a route, or "".
 func (r *Route) problem() string {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodPost:
-		return "pages are got and forms are posted"
+		return "the method must be GET or POST"
 	case !strings.HasPrefix(r.Path, "/"):
 		return "the path does not begin with a slash"
 	case r.Handle == nil:
 		return "nothing handles it"
-	case r.Area != Door && r.Area != Panel && r.Area != Console:
+	case r.Area != Account && r.Area != Panel && r.Area != Console:
 		return "it belongs to no area"
-	case r.Area != Door && !strings.HasPrefix(r.Path, home[r.Area]):
-		return "it lies outside its area, which is " + home[r.Area]
-	case r.Area == Door && (strings.HasPrefix(r.Path, home[Panel]) || strings.HasPrefix(r.Path, home[Console])):
-		return "it lies in another area"
+	case r.Area != Account && !strings.HasPrefix(r.Path, home[r.Area]):
+		return "its path is outside its area, " + home[r.Area]
+	case r.Area == Account && (strings.HasPrefix(r.Path, home[Panel]) || strings.HasPrefix(r.Path, home[Console])):
+		return "its path is in another area"
 	case !owned(r.Path):
-		return "the front door would give it to the API"
+		return "its path belongs to the API; see owned"
 	case r.ReadOnly && (r.Method != http.MethodPost || r.Area != Panel):
 		return "only a form of the panel can be declared to change nothing"
 	case r.FormOnly && (r.Method != http.MethodGet || r.Area != Panel):
@@ -128,10 +127,10 @@ func (r *Route) problem() string {
 	case r.Menu != "" && (r.Method != http.MethodGet || strings.Contains(r.Path, "{")):
 		return "only a page with a fixed address can stand in the navigation"
 	}
-	return r.Who.problem(r.Area)
+	return r.Allow.problem(r.Area)
 }
 
-// formOf is the page that has the form of a route; nil if there is none.
+// formOf returns the page that has the form of a route; nil if there is none.
 func (t *table) formOf(r *Route) *Route {
 	path := r.Path
 	if r.Form != "" {
@@ -145,7 +144,7 @@ func (t *table) formOf(r *Route) *Route {
 	return nil
 }
 
-// formPath is where the form of a request to this route stands.
+// formPath returns the path of the page with the form of a request to this route.
 func (t *table) formPath(r *Route, request *http.Request) string {
 	form := t.formOf(r)
 	if form == nil {
@@ -160,8 +159,8 @@ func (t *table) formPath(r *Route, request *http.Request) string {
 	return strings.Join(parts, "/")
 }
 
-// find returns the route for a request and what its {name} segments are. Without
-// one it says which methods the path does know; none: there is no such path.
+// find returns the route for a request and the values of its {name} segments. If there is
+// none, allow lists the methods of the path; it is empty for an unknown path.
 func (t *table) find(method, path string) (found *Route, values map[string]string, allow []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -186,8 +185,8 @@ func (t *table) find(method, path string) (found *Route, values map[string]strin
 	return nil, nil, slices.Compact(allow)
 }
 
-// match holds a path against a pattern, segment by segment, as it was sent: a
-// slash that was escaped is no slash, and nothing is cleaned.
+// match compares a path with a pattern, segment by segment, as it was sent: an escaped
+// slash does not separate segments, and nothing is cleaned.
 func match(pattern, path string) (map[string]string, bool) {
 	wants, has := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(wants) != len(has) {

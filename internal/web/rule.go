@@ -7,59 +7,57 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// Rule says who may use a route. The zero Rule lets nobody in and is refused when
-// the site is made: a route whose author forgot to decide must not exist.
+// Rule says who may use a route. The zero Rule allows no user and is refused by New, so
+// that no route can lack a rule.
 type Rule struct {
 	anyone bool
-	// operators are roles of operators' people, roles are those of staff.
+	// operators are roles of operators' users, roles are those of staff.
 	operators, roles []login.Role
-	// stages are how far a sign-in must have come; Whole unless said otherwise.
+	// stages are the allowed stages of the sign-in; only Whole by default.
 	stages []login.Stage
 }
 
-// Who may use a route.
+// Common rules.
 var (
-	// Anyone needs no session; if there is one, the visit has it.
+	// Anyone needs no session; the visit has one if the visitor is signed in.
 	Anyone = Rule{anyone: true}
-	// SignedIn is everybody who has signed in wholly.
+	// SignedIn allows every user whose sign-in is complete.
 	SignedIn = Rule{operators: OperatorRoles, roles: StaffRoles, stages: whole}
 )
 
 // StaffRoles are the roles that the MSO's staff can have.
 var StaffRoles = []login.Role{login.Viewer, login.Support, login.Finance, login.Administrator}
 
-// OperatorRoles are the roles that an operator's own people can have.
+// OperatorRoles are the roles that an operator's users can have.
 var OperatorRoles = login.Operator.Roles()
 
 var whole = []login.Stage{login.Whole}
 
-// Staff lets in the MSO's staff with one of these roles, which must be named:
-// whoever means all of them says StaffRoles.
+// Staff allows the MSO's staff with one of these roles; StaffRoles... means all of them.
 func Staff(roles ...login.Role) Rule { return Rule{roles: roles, stages: whole} }
 
-// Operators lets in an operator's people with one of these roles, which must be named:
-// whoever means all of them says OperatorRoles. They see that operator's world only.
+// Operators allows an operator's users with one of these roles; OperatorRoles... means
+// all of them. They see that operator's data only.
 func Operators(roles ...login.Role) Rule { return Rule{operators: roles, stages: whole} }
 
-// At makes a rule for people whose sign-in stands at one of these stages, which
-// need not be its end.
+// At returns the rule for users whose sign-in is at one of these stages.
 func (r Rule) At(stages ...login.Stage) Rule {
 	r.stages = stages
 	return r
 }
 
-// verdict is what a rule says to a visitor.
-type verdict int
+// decision is the result of checking a rule.
+type decision int
 
 const (
-	refused   verdict = iota // is somebody, and may not
-	signIn                   // nobody yet
-	finish                   // somebody whose sign-in stands at another stage than this one is for
-	permitted                // may
+	refused decision = iota // signed in, but not allowed
+	signIn                  // not signed in
+	finish                  // the sign-in is at another stage
+	permitted
 )
 
-// judge says whether a visitor may; session is nil for nobody.
-func (r Rule) judge(session *login.Session) verdict {
+// check checks a session, which is nil for an anonymous visitor.
+func (r Rule) check(session *login.Session) decision {
 	switch {
 	case r.anyone:
 		return permitted
@@ -73,22 +71,22 @@ func (r Rule) judge(session *login.Session) verdict {
 	return refused
 }
 
-// Allows reports whether a visitor may use the route; session is nil for nobody.
-func (r Rule) Allows(session *login.Session) bool { return r.judge(session) == permitted }
+// Allows reports whether a session may use the route; it is nil for an anonymous visitor.
+func (r Rule) Allows(session *login.Session) bool { return r.check(session) == permitted }
 
 func (r Rule) covers(person login.Person) bool {
 	if person.Realm == login.Operator {
-		// An operator's login without an operator would see a world that is nobody's.
+		// An operator's login without an operator must see nothing.
 		return person.OperatorID != 0 && slices.Contains(r.operators, person.Role)
 	}
 	return person.Realm == login.Staff && slices.Contains(r.roles, person.Role)
 }
 
-// problem says what is wrong with a rule for its area, or nothing.
+// problem returns what is wrong with a rule in an area, or "".
 func (r Rule) problem(area Area) string {
 	switch {
 	case !r.anyone && len(r.operators) == 0 && len(r.roles) == 0:
-		return "it has no rule that lets anybody in"
+		return "it has no rule that allows any user"
 	case !r.anyone && len(r.stages) == 0:
 		return "its rule names no stage of the sign-in"
 	case area == Panel && (r.anyone || len(r.roles) > 0):

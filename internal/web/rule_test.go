@@ -21,7 +21,7 @@ func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
 		name    string
 		rule    Rule
 		visitor *login.Session
-		want    verdict
+		want    decision
 	}{
 		{"anyone is anyone", Anyone, nil, permitted},
 		{"anyone is somebody too", Anyone, halfway, permitted},
@@ -47,7 +47,7 @@ func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
 		{"the zero rule, at every stage", Rule{}.At(login.Whole), owner, refused},
 	}
 	for _, tt := range tests {
-		if got := tt.rule.judge(tt.visitor); got != tt.want {
+		if got := tt.rule.check(tt.visitor); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
 		}
 		if tt.rule.Allows(tt.visitor) != (tt.want == permitted) {
@@ -58,26 +58,26 @@ func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
 
 func TestATableWithAMistakeIsNoTable(t *testing.T) {
 	page := func(change func(*Route)) []Route {
-		r := Route{Method: http.MethodGet, Path: "/panel/x", Area: Panel, Who: Operators(login.Owner), Handle: func(*Visit) error { return nil }}
+		r := Route{Method: http.MethodGet, Path: "/panel/x", Area: Panel, Allow: Operators(login.Owner), Handle: func(*Visit) error { return nil }}
 		change(&r)
 		return []Route{r}
 	}
 	good := page(func(*Route) {})[0]
 	for want, routes := range map[string][]Route{
 		"":                          {good},
-		"has no rule":               page(func(r *Route) { r.Who = Rule{} }),
-		"names no stage":            page(func(r *Route) { r.Who = Operators(login.Owner).At() }),
-		"the panel is for":          page(func(r *Route) { r.Who = SignedIn }),
-		"the console is for":        page(func(r *Route) { r.Path, r.Area, r.Who = "/console/x", Console, SignedIn }),
+		"has no rule":               page(func(r *Route) { r.Allow = Rule{} }),
+		"names no stage":            page(func(r *Route) { r.Allow = Operators(login.Owner).At() }),
+		"the panel is for":          page(func(r *Route) { r.Allow = SignedIn }),
+		"the console is for":        page(func(r *Route) { r.Path, r.Area, r.Allow = "/console/x", Console, SignedIn }),
 		"to change nothing":         page(func(r *Route) { r.ReadOnly = true }),
 		"nothing but a form":        page(func(r *Route) { r.Method, r.FormOnly = http.MethodPost, true }),
-		"pages are got":             page(func(r *Route) { r.Method = "PUT" }),
+		"GET or POST":             page(func(r *Route) { r.Method = "PUT" }),
 		"does not begin":            page(func(r *Route) { r.Path = "panel/x" }),
 		"nothing handles":           page(func(r *Route) { r.Handle = nil }),
 		"no area":                   page(func(r *Route) { r.Area = "attic" }),
 		"outside its area":          page(func(r *Route) { r.Path = "/account/x" }),
-		"in another area":           page(func(r *Route) { r.Area, r.Who = Door, SignedIn }),
-		"to the API":                page(func(r *Route) { r.Path, r.Area, r.Who = "/api/v1/x", Door, SignedIn }),
+		"in another area":           page(func(r *Route) { r.Area, r.Allow = Account, SignedIn }),
+		"to the API":                page(func(r *Route) { r.Path, r.Area, r.Allow = "/api/v1/x", Account, SignedIn }),
 		"in the navigation":         page(func(r *Route) { r.Path, r.Menu = "/panel/{id}", "X" }),
 		"not in the navigation":     page(func(r *Route) { r.Under = "/panel/y" }),
 		"it matches what":           append(page(func(r *Route) { r.Path = "/panel/{id}" }), good),
@@ -94,9 +94,9 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 func TestAPathIsMatchedAsItWasSent(t *testing.T) {
 	handle := func(*Visit) error { return nil }
 	table, err := newTable([]Route{
-		{Method: http.MethodGet, Path: "/panel/", Area: Panel, Who: Operators(login.Owner), Handle: handle},
-		{Method: http.MethodGet, Path: "/panel/people/{id}", Area: Panel, Who: Operators(login.Owner), Handle: handle},
-		{Method: http.MethodPost, Path: "/panel/people/{id}/renew/{plan}", Form: "/panel/people/{id}", StepUp: true, Area: Panel, Who: Operators(login.Owner), Handle: handle},
+		{Method: http.MethodGet, Path: "/panel/", Area: Panel, Allow: Operators(login.Owner), Handle: handle},
+		{Method: http.MethodGet, Path: "/panel/people/{id}", Area: Panel, Allow: Operators(login.Owner), Handle: handle},
+		{Method: http.MethodPost, Path: "/panel/people/{id}/renew/{plan}", Form: "/panel/people/{id}", StepUp: true, Area: Panel, Allow: Operators(login.Owner), Handle: handle},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,9 +5,9 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// noteVisitor has the visit's context say who makes it, for the security log: also to
-// whatever is called with that context.
-func (v *Visit) noteVisitor() {
+// setVisitor puts the visitor into the request's context, for the security log of
+// everything that is called with it.
+func (v *Visit) setVisitor() {
 	visitor := telemetry.Visitor{RequestID: v.RequestID, Address: v.Address, Agent: login.ShortenAgent(v.R.UserAgent())}
 	if p := v.Session.Person; v.SignedIn() {
 		visitor.SessionID, visitor.Actor, visitor.LoginID, visitor.OperatorID = v.Session.ID, v.Actor(), p.ID, p.OperatorID
@@ -16,8 +16,8 @@ func (v *Visit) noteVisitor() {
 	v.R = v.R.WithContext(telemetry.WithVisitor(v.R.Context(), visitor))
 }
 
-// LogRefused writes to the security log that what a visitor wanted was refused. subject
-// is what it was to be done to; it may be empty.
+// LogRefused writes a refused request to the security log. subject is what the request
+// was about; it may be empty.
 func (v *Visit) LogRefused(event, reason, subject string) {
 	v.site.security.Log(telemetry.SecurityEvent{
 		Event: event, Outcome: telemetry.SecurityRefused, Reason: reason, Subject: subject,

@@ -1,8 +1,7 @@
-// Package web is the server of pages: it finds the route, knows who is asking,
-// holds that against the route's rule, and renders what the route has to show. It
-// has the pages by which people sign in and look after their own account; what an
-// operator's people and the MSO's staff do beyond that is panel's and console's.
-// It never sees a store, and takes no API key.
+// Package web serves the pages: it finds the route, identifies the user by session,
+// checks the route's rule and renders the page. It has the pages for signing in and for
+// one's own account; packages panel and console have those of operators and of the
+// MSO's staff. It never sees a store, and accepts no API key.
 package web
 
 import (
@@ -31,7 +30,7 @@ import (
 //go:embed pages parts words
 var ownPages embed.FS
 
-// OperatorNames tells whose world a page shows.
+// OperatorNames looks up the operator that a page's header names.
 type OperatorNames interface {
 	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 }
@@ -40,49 +39,49 @@ type OperatorNames interface {
 type Config struct {
 	Login *login.Service
 	Now   func() time.Time
-	// Routes are those of panel and console; the site has its own besides. Pages
-	// are what they show, from ReadPages.
+	// Routes are those of panel and console, added to the site's own. Pages are their
+	// templates, from ReadPages.
 	Routes []Route
 	Pages  *look.Look
-	// Operators names operators at the head of their pages.
+	// Operators is for the operator's name in the header of its pages.
 	Operators OperatorNames
-	// Badges counts what waits behind an item of the navigation; nil counts nothing.
+	// Badges returns the number shown beside an item of the navigation; nil shows none.
 	Badges func(v *Visit, path string) int
-	// Maintenance is what stands at the head of every page while maintenance mode is
-	// on: nil while it is off. Without it, it is never on.
+	// Maintenance returns the banner that every page shows while maintenance mode is on,
+	// nil while it is off. Optional.
 	Maintenance func(context.Context) (*look.Maintenance, error)
 
-	// Origin is where people reach the pages, such as https://panel.example.com, for passkeys;
-	// empty takes the host that a request names.
+	// Origin is the pages' public origin, such as https://panel.example.com, for passkeys;
+	// if empty, the request's host is used.
 	Origin string
 
 	Proxies access.TrustedProxies
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
-	// Security is where refused visits are told; nil tells nobody.
+	// Security is the log of refused visits; nil for none.
 	Security *telemetry.Security
 }
 
-// Site answers for every page.
+// Site is the handler of every page.
 type Site struct {
-	login     *login.Service
-	now       func() time.Time
-	look      *look.Look
-	static    http.Handler
-	table     *table
-	operators OperatorNames
-	badges    func(*Visit, string) int
-	maintains func(context.Context) (*look.Maintenance, error)
-	origin    string
-	proxies   access.TrustedProxies
-	crossSite *http.CrossOriginProtection
-	log       *slog.Logger
-	metrics   *telemetry.Metrics
-	security  *telemetry.Security
+	login       *login.Service
+	now         func() time.Time
+	look        *look.Look
+	static      http.Handler
+	table       *table
+	operators   OperatorNames
+	badges      func(*Visit, string) int
+	maintenance func(context.Context) (*look.Maintenance, error)
+	origin      string
+	proxies     access.TrustedProxies
+	crossSite   *http.CrossOriginProtection
+	log         *slog.Logger
+	metrics     *telemetry.Metrics
+	security    *telemetry.Security
 }
 
-// ReadPages reads the site's own pages and those of others, or says what is wrong with
-// one of them. Sites may share what it returns.
+// ReadPages parses the site's own page templates and those of others. Sites may share
+// the result.
 func ReadPages(others ...fs.FS) (*look.Look, error) {
 	pages, err := look.Load(slices.Concat([]fs.FS{ownPages}, others)...)
 	if err != nil {
@@ -91,11 +90,11 @@ func ReadPages(others ...fs.FS) (*look.Look, error) {
 	return pages, nil
 }
 
-// New returns the site, or what is wrong with its routes.
+// New returns the site, or an error if a route is invalid.
 func New(config Config) (*Site, error) {
 	s := &Site{
 		login: config.Login, now: config.Now, look: config.Pages, static: look.Static(), operators: config.Operators, badges: config.Badges,
-		maintains: config.Maintenance, origin: config.Origin,
+		maintenance: config.Maintenance, origin: config.Origin,
 		proxies: config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics, security: config.Security,
 	}
 	if s.log == nil {
@@ -105,16 +104,16 @@ func New(config Config) (*Site, error) {
 		s.metrics = telemetry.NewMetrics()
 	}
 	var err error
-	if s.table, err = newTable(slices.Concat(s.doorRoutes(), s.accountRoutes(), s.factorRoutes(), config.Routes)); err != nil {
+	if s.table, err = newTable(slices.Concat(s.signInRoutes(), s.accountRoutes(), s.factorRoutes(), config.Routes)); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// Routes are all there are, the site's own included, for whoever checks them.
+// Routes returns all routes, the site's own included, for tests.
 func (s *Site) Routes() []Route { return slices.Clone(s.table.routes) }
 
-// Owns reports whether a path is a page's rather than the API's.
+// Owns reports whether a path belongs to the pages rather than to the API.
 func (s *Site) Owns(path string) bool { return owned(path) }
 
 func owned(path string) bool {
@@ -127,14 +126,14 @@ func owned(path string) bool {
 		func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
-// ServeHTTP answers one request and writes one line about it.
+// ServeHTTP answers one request and logs one line about it.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := s.begin(w, r)
 	protect(v.W.Header())
 	v.W.Header().Set("X-Request-Id", v.RequestID)
-	cause := s.contained(v, s.serve)
+	cause := s.recovered(v, s.serve)
 	if cause != nil {
-		if failed := s.contained(v, func(v *Visit) error { return v.fail(cause) }); failed != nil {
+		if failed := s.recovered(v, func(v *Visit) error { return v.fail(cause) }); failed != nil {
 			cause = errors.Join(cause, failed)
 			v.failPlainly()
 		}
@@ -143,33 +142,33 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Site) begin(w http.ResponseWriter, r *http.Request) *Visit {
-	a := &answer{ResponseWriter: w}
+	rec := &responseRecorder{ResponseWriter: w}
 	v := &Visit{
-		W: a, R: r, Look: s.look, Now: s.now(), RequestID: telemetry.NewRequestID(),
-		site: s, method: r.Method, path: r.URL.EscapedPath(), watch: telemetry.StartStopwatch(), answer: a,
+		W: rec, R: r, Look: s.look, Now: s.now(), RequestID: telemetry.NewRequestID(),
+		site: s, method: r.Method, path: r.URL.EscapedPath(), watch: telemetry.StartStopwatch(), response: rec,
 	}
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // one that cannot be read is nobody's
-	defer func() { v.noteVisitor() }()
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // zero if it cannot be parsed
+	defer func() { v.setVisitor() }()
 	v.Address = s.proxies.Caller(peer.Addr().Unmap().WithZone(""), r.Header["X-Forwarded-For"])
 	return v
 }
 
-// contained keeps a panic to the visit it happened in.
-func (s *Site) contained(v *Visit, do func(*Visit) error) (err error) {
+// recovered turns a panic into an error.
+func (s *Site) recovered(v *Visit, do func(*Visit) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &panicked{value: value, stack: debug.Stack()}
+			err = &panicError{value: value, stack: debug.Stack()}
 		}
 	}()
 	return do(v)
 }
 
-// serve takes a visit through the checks, in their order.
+// serve runs the checks in order and calls the route's handler.
 func (s *Site) serve(v *Visit) error {
 	if strings.HasPrefix(v.path, "/static/") || v.path == "/favicon.ico" {
 		return s.serveStatic(v)
 	}
-	if err := s.recognise(v); err != nil {
+	if err := s.authenticate(v); err != nil {
 		return err
 	}
 	route, values, allow := s.table.find(v.R.Method, v.path)
@@ -177,9 +176,9 @@ func (s *Site) serve(v *Visit) error {
 	case route != nil:
 	case len(allow) > 0:
 		v.W.Header().Set("Allow", strings.Join(allow, ", "))
-		return problem(http.StatusMethodNotAllowed, look.Word("This address does not take that kind of request."))
+		return problem(http.StatusMethodNotAllowed, look.Text("This address does not take that kind of request."))
 	case slices.Contains([]string{"/panel", "/console", "/account"}, v.path):
-		return v.See(v.path+"/", nil)
+		return v.Redirect(v.path+"/", nil)
 	default:
 		return errNoPage
 	}
@@ -187,32 +186,32 @@ func (s *Site) serve(v *Visit) error {
 	for name, value := range values {
 		v.R.SetPathValue(name, value)
 	}
-	// A form on somebody else's page, posted here with our visitor's cookie.
+	// A form on another site, posted here with our visitor's cookie.
 	if err := s.crossSite.Check(v.R); err != nil {
 		v.LogRefused("cross_site_refused", "", "")
-		return problem(http.StatusForbidden, look.Word("This came from another site and was not done.")).because(err)
+		return problem(http.StatusForbidden, look.Text("This came from another site and was not done.")).because(err)
 	}
-	if err := s.admit(v); err != nil || v.answer.begun() {
+	if err := s.authorize(v); err != nil || v.response.begun() {
 		return err
 	}
 	err := route.Handle(v)
-	if errors.Is(err, admin.ErrStepUp) && !v.answer.begun() {
+	if errors.Is(err, admin.ErrStepUp) && !v.response.begun() {
 		return v.askToStepUp()
 	}
 	return err
 }
 
-// admit holds the visit against its route's rule, reads the form, and sees to a
-// step-up. If the visitor has to go elsewhere first, that is answered.
-func (s *Site) admit(v *Visit) error {
-	switch v.route.Who.judge(v.session()) {
+// authorize checks the route's rule, reads the form and asks for a step-up if the route
+// needs one. It may write a response that sends the visitor elsewhere first.
+func (s *Site) authorize(v *Visit) error {
+	switch v.route.Allow.check(v.session()) {
 	case refused:
 		v.LogRefused("access_refused", "role", "")
 		return errNotYours
 	case signIn:
-		return v.See(returning("/sign-in", v.comeback()), nil)
+		return v.Redirect(withReturn("/sign-in", v.returnPath()), nil)
 	case finish:
-		return v.See(nextStep(v.Session.Stage), nil)
+		return v.Redirect(nextStep(v.Session.Stage), nil)
 	}
 	if v.suspended() && v.route.Changes() {
 		v.LogRefused("access_refused", "operator suspended", "")
@@ -227,22 +226,22 @@ func (s *Site) admit(v *Visit) error {
 	return nil
 }
 
-// suspended reports whether the visitor's operator is suspended. The session was read
-// with this request, so that a suspension holds from the next request on.
+// suspended reports whether the visitor's operator is suspended. The session is read
+// with every request, so a suspension applies from the next request on.
 func (v *Visit) suspended() bool { return v.SignedIn() && v.Session.Person.OperatorSuspended }
 
-// May reports whether the visitor may use the route of this method and path, which has
-// its {name} segments as the route does: a page shows no button that would be refused.
+// May reports whether the visitor may use the route with this method and path pattern.
+// Pages use it to leave out buttons that would be refused.
 func (v *Visit) May(method, path string) bool {
 	for i := range v.site.table.routes {
 		if r := &v.site.table.routes[i]; r.Method == method && r.Path == path {
-			return r.Who.judge(v.session()) == permitted && !(v.suspended() && r.Changes())
+			return r.Allow.check(v.session()) == permitted && !(v.suspended() && r.Changes())
 		}
 	}
 	return false
 }
 
-// session is the visitor's, as rules want it.
+// session returns the visitor's session; nil if not signed in.
 func (v *Visit) session() *login.Session {
 	if !v.SignedIn() {
 		return nil
@@ -250,9 +249,9 @@ func (v *Visit) session() *login.Session {
 	return &v.Session
 }
 
-// recognise finds out whose visit it is. A session that has ended, or that there
-// never was, makes a stranger of the visitor.
-func (s *Site) recognise(v *Visit) error {
+// authenticate looks up the visit's session. A session that has ended, or never existed,
+// makes the visitor anonymous.
+func (s *Site) authenticate(v *Visit) error {
 	v.token = cookie(v.R, sessionCookie)
 	if v.token == "" {
 		return nil
@@ -270,11 +269,11 @@ func (s *Site) recognise(v *Visit) error {
 	if session.Stage == login.Whole {
 		access.Authenticated(v.Context())
 	}
-	v.noteVisitor()
+	v.setVisitor()
 	return nil
 }
 
-// nextStep is where somebody whose sign-in stands at a stage goes on.
+// nextStep returns the page that continues a sign-in at a stage.
 func nextStep(stage login.Stage) string {
 	switch stage {
 	case login.NeedsCode:
@@ -287,25 +286,25 @@ func nextStep(stage login.Stage) string {
 	return "/"
 }
 
-// comeback is the page a visitor wanted, or the page whose form was posted.
-func (v *Visit) comeback() string {
+// returnPath returns the page that was requested, or the page whose form was posted.
+func (v *Visit) returnPath() string {
 	if v.R.Method != http.MethodPost {
 		return v.R.URL.RequestURI()
 	}
 	return v.site.table.formPath(v.route, v.R)
 }
 
-// returning is an address that remembers where to go from there.
-func returning(path, to string) string {
+// withReturn adds the page to return to as a query parameter.
+func withReturn(path, to string) string {
 	if to == "" || to == "/" {
 		return path
 	}
 	return path + "?" + url.Values{"to": {to}}.Encode()
 }
 
-// within is an address to go to next, if it is one of our pages: an address in a
-// link must not lead a visitor from our sign-in to somebody else's site.
-func (s *Site) within(to string) string {
+// localPath returns to if it is one of our pages, else "/": a crafted link must not
+// redirect a visitor from our sign-in to another site.
+func (s *Site) localPath(to string) string {
 	at, err := url.Parse(to)
 	if err != nil || at.Scheme != "" || at.Host != "" || at.User != nil || !strings.HasPrefix(to, "/") ||
 		strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
@@ -323,13 +322,13 @@ func unescape(segment string) (string, bool) {
 	return value, err == nil
 }
 
-// serveStatic serves what pages are made of, which is the same for everybody.
+// serveStatic serves scripts, styles and images.
 func (s *Site) serveStatic(v *Visit) error {
 	if v.R.Method != http.MethodGet && v.R.Method != http.MethodHead {
 		v.W.Header().Set("Allow", "GET")
-		return problem(http.StatusMethodNotAllowed, look.Word("This address does not take that kind of request."))
+		return problem(http.StatusMethodNotAllowed, look.Text("This address does not take that kind of request."))
 	}
-	v.W.Header().Del("Cache-Control") // its own handler knows better
+	v.W.Header().Del("Cache-Control") // the static handler sets its own
 	s.static.ServeHTTP(v.W, v.R)
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // come back to.
 func TestRoute_ConsoleFormHasAPage(t *testing.T) {
 	handle := func(*Visit) error { return nil }
-	form := Route{Method: http.MethodPost, Path: "/console/x", Area: Console, Who: Staff(StaffRoles...), Handle: handle}
+	form := Route{Method: http.MethodPost, Path: "/console/x", Area: Console, Allow: Staff(StaffRoles...), Handle: handle}
 	if _, err := newTable([]Route{form}); err == nil || !strings.Contains(err.Error(), "may need a step-up") {
 		t.Errorf("the table was made with %v; want it refused", err)
 	}

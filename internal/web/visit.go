@@ -16,60 +16,59 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// Visit is one request to a page, by somebody whom its route's rule let in.
+// Visit is one HTTP request to a page, with the session and the route it belongs to.
 type Visit struct {
 	W http.ResponseWriter
 	R *http.Request
-	// Session is whose visit it is; zero where anyone may come and nobody is
-	// signed in (SignedIn tells).
+	// Session is the visitor's; zero if not signed in (see SignedIn).
 	Session login.Session
 	Look    *look.Look
 	Now     time.Time
-	// Address is the visitor's, which behind a proxy is not the connection's.
+	// Address is the visitor's; behind a proxy it is not the connection's.
 	Address   netip.Addr
 	RequestID string
-	// Status is what Show and ShowPart answer with; 200 unless a handler sets it.
+	// Status is the status that Show and ShowPart send; 200 by default.
 	Status int
 
-	site   *Site
-	route  *Route // nil where there is no such page
-	asked  *Route // the one that was asked for, where another page is shown in its place
-	method string
-	path   string // as it was sent, without the query
-	token  string
-	watch  telemetry.Stopwatch
-	filled url.Values
-	notice *look.Notice // shown on this page, rather than what the page before left
-	atDoor bool         // shown at the door, whatever area the route is of
-	answer *answer
+	site         *Site
+	route        *Route // nil for an unknown path
+	asked        *Route // the requested route, if another page is shown instead
+	method       string
+	path         string // as it was sent, without the query
+	token        string
+	watch        telemetry.Stopwatch
+	filled       url.Values
+	notice       *look.Notice // shown instead of the notice that the previous page set
+	singleLayout bool         // use the sign-in layout in any area
+	response     *responseRecorder
 }
 
-// Context is the request's: it ends when the visitor hangs up. What moves money
-// must not rely on it.
+// Context is the request's context: it is cancelled when the visitor disconnects, so
+// nothing that moves money may use it.
 func (v *Visit) Context() context.Context { return v.R.Context() }
 
-// SignedIn reports whether somebody has signed in, wholly or in part.
+// SignedIn reports whether there is a session, at any stage of the sign-in.
 func (v *Visit) SignedIn() bool { return v.Session.ID != "" }
 
-// Operator is the operator whose world the visitor may see. Every question of the
-// panel to a store carries it; no page takes it from a form or an address.
+// Operator returns the operator whose data the visitor may see. Every read of the panel
+// is limited to it; no page takes it from a form or a URL.
 func (v *Visit) Operator() int64 { return v.Session.Person.OperatorID }
 
-// Actor is how the log of acts names the visitor.
+// Actor returns the visitor's name in the audit log.
 func (v *Visit) Actor() string { return "web:" + v.Session.Person.Username }
 
-// Elapsed is how long the visit has taken so far.
+// Elapsed returns how long the request has taken so far.
 func (v *Visit) Elapsed() time.Duration { return v.watch.Elapsed() }
 
-// Field is what was filled into a field of the posted form, without blanks around it.
+// Field returns a field of the posted form, trimmed.
 func (v *Visit) Field(name string) string { return strings.TrimSpace(v.R.PostForm.Get(name)) }
 
-// Query is a parameter of the address, without blanks around it.
+// Query returns a query parameter, trimmed.
 func (v *Visit) Query(name string) string { return strings.TrimSpace(v.R.URL.Query().Get(name)) }
 
-// Filled is what a form that is shown should have in a field: what the visitor
-// had filled in before stepping up, or what was posted and refused, else standard.
-func (v *Visit) Filled(name, standard string) string {
+// FormValue returns the value to show in a form's field: what the visitor entered before
+// a step-up, or what was posted and refused, else standard.
+func (v *Visit) FormValue(name, standard string) string {
 	for _, values := range []url.Values{v.filled, v.R.PostForm} {
 		if values.Has(name) {
 			return values.Get(name)
@@ -78,9 +77,9 @@ func (v *Visit) Filled(name, standard string) string {
 	return standard
 }
 
-// FilledAll is what a form that is shown should have in fields of one name, such as
-// check boxes; nil if it was not filled in before.
-func (v *Visit) FilledAll(name string) []string {
+// FormValues is FormValue for several fields of one name, such as check boxes; nil if
+// they were not filled in before.
+func (v *Visit) FormValues(name string) []string {
 	for _, values := range []url.Values{v.filled, v.R.PostForm} {
 		if values.Has(name) {
 			return values[name]
@@ -89,10 +88,10 @@ func (v *Visit) FilledAll(name string) []string {
 	return nil
 }
 
-// ByHTMX reports whether a script asked, which wants a part of a page.
+// ByHTMX reports whether htmx sent the request, which expects a part of a page.
 func (v *Visit) ByHTMX() bool { return v.R.Header.Get("Hx-Request") == "true" }
 
-// Show answers with a whole page.
+// Show writes a whole page.
 func (v *Visit) Show(page string, data any) error {
 	frame, err := v.frame()
 	if err != nil {
@@ -101,7 +100,7 @@ func (v *Visit) Show(page string, data any) error {
 	return v.write(func(out *bytes.Buffer) error { return v.Look.Page(out, page, frame, data) })
 }
 
-// ShowPart answers with one block of a page, for a script that puts it in place.
+// ShowPart writes one block of a page, for htmx.
 func (v *Visit) ShowPart(page, block string, data any) error {
 	frame, err := v.frame()
 	if err != nil {
@@ -110,8 +109,8 @@ func (v *Visit) ShowPart(page, block string, data any) error {
 	return v.write(func(out *bytes.Buffer) error { return v.Look.Fragment(out, page, block, frame, data) })
 }
 
-// write renders first and sends then, so that a page that cannot be rendered is
-// an error and not half a page.
+// write renders the whole page before it sends it, so that a rendering error does not
+// leave half a page.
 func (v *Visit) write(render func(*bytes.Buffer) error) error {
 	var out bytes.Buffer
 	if err := render(&out); err != nil {
@@ -121,20 +120,20 @@ func (v *Visit) write(render func(*bytes.Buffer) error) error {
 	if v.Status != 0 {
 		v.W.WriteHeader(v.Status)
 	}
-	_, _ = v.W.Write(out.Bytes()) // whoever hung up does not want to know
+	_, _ = v.W.Write(out.Bytes()) // an error means that the client hung up
 	return nil
 }
 
-// See sends the visitor to another page of the site, which shows the notice if
-// there is one.
-func (v *Visit) See(other string, notice *look.Notice) error {
+// Redirect sends the visitor to another page of the site, which shows the notice if it is
+// not nil.
+func (v *Visit) Redirect(other string, notice *look.Notice) error {
 	if notice != nil {
-		if err := keepNotice(v.W, *notice); err != nil {
+		if err := setNotice(v.W, *notice); err != nil {
 			return err
 		}
 	}
 	if v.ByHTMX() {
-		// A script would follow a redirect and put the whole page into its part.
+		// htmx would follow a redirect and insert the whole page into the block.
 		v.W.Header().Set("Hx-Redirect", other)
 		v.W.WriteHeader(http.StatusNoContent)
 		return nil
@@ -144,13 +143,13 @@ func (v *Visit) See(other string, notice *look.Notice) error {
 	return nil
 }
 
-// Download answers with a file under that name. The caller writes it to v.W.
+// Download sets the headers of a file with that name. The caller writes it to v.W.
 func (v *Visit) Download(name, contentType string) {
 	v.W.Header().Set("Content-Type", contentType)
 	v.W.Header().Set("Content-Disposition", `attachment; filename="`+fileName(name)+`"`)
 }
 
-// fileName keeps of a name what every system takes.
+// fileName replaces the characters that some file system refuses.
 func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
@@ -160,7 +159,7 @@ func fileName(name string) string {
 	}, name)
 }
 
-// Language is the one the visitor reads.
+// Language returns the visitor's language.
 func (v *Visit) Language() string {
 	chosen := v.Session.Person.Language
 	if !v.SignedIn() {
@@ -172,27 +171,27 @@ func (v *Visit) Language() string {
 	return askedLanguage(v.R.Header.Get("Accept-Language"))
 }
 
-// T says an English text in the visitor's language, with what is to be put into it.
+// T translates an English text into the visitor's language, with args as for fmt.Sprintf.
 func (v *Visit) T(english string, args ...any) string {
 	return v.Look.T(v.Language(), english, args...)
 }
 
-// Good is a notice of something that was done, in the visitor's language.
-func (v *Visit) Good(english string, args ...any) *look.Notice {
+// Success returns a notice that something was done, in the visitor's language.
+func (v *Visit) Success(english string, args ...any) *look.Notice {
 	return &look.Notice{Kind: "good", Text: v.T(english, args...)}
 }
 
-// Bad is a notice of something that was not done, in the visitor's language.
-func (v *Visit) Bad(english string, args ...any) *look.Notice {
+// Failure returns a notice that something was not done, in the visitor's language.
+func (v *Visit) Failure(english string, args ...any) *look.Notice {
 	return &look.Notice{Kind: "bad", Text: v.T(english, args...)}
 }
 
-// Info is a notice of something worth knowing, in the visitor's language.
+// Info returns an informational notice in the visitor's language.
 func (v *Visit) Info(english string, args ...any) *look.Notice {
 	return &look.Notice{Kind: "info", Text: v.T(english, args...)}
 }
 
-// theme is how the visitor wants pages to look.
+// theme returns the visitor's choice of theme.
 func (v *Visit) theme() string {
 	if chosen := cookie(v.R, themeCookie); slices.Contains(themes, chosen) {
 		return chosen
@@ -200,7 +199,7 @@ func (v *Visit) theme() string {
 	return auto
 }
 
-// frame is what surrounds every page: who is here, where they are, where they can go.
+// frame returns what surrounds a page: the visitor's name, the navigation, notices.
 func (v *Visit) frame() (look.Frame, error) {
 	frame := look.Frame{Lang: v.Language(), Area: string(v.area()), Path: v.path, Now: v.Now}
 	if theme := v.theme(); theme != auto {
@@ -209,8 +208,8 @@ func (v *Visit) frame() (look.Frame, error) {
 	if !v.ByHTMX() {
 		frame.Notice = cmp.Or(v.notice, takeNotice(v.W, v.R))
 	}
-	if v.atDoor || !v.SignedIn() || v.Session.Stage != login.Whole {
-		frame.Area = string(Door)
+	if v.singleLayout || !v.SignedIn() || v.Session.Stage != login.Whole {
+		frame.Area = string(Account)
 		return frame, nil
 	}
 	person := v.Session.Person
@@ -222,9 +221,9 @@ func (v *Visit) frame() (look.Frame, error) {
 		}
 		frame.Operator = operator.Name
 	}
-	if v.site.maintains != nil && !v.ByHTMX() {
+	if v.site.maintenance != nil && !v.ByHTMX() {
 		var err error
-		if frame.Maintenance, err = v.site.maintains(v.Context()); err != nil {
+		if frame.Maintenance, err = v.site.maintenance(v.Context()); err != nil {
 			return frame, err
 		}
 	}
@@ -233,25 +232,25 @@ func (v *Visit) frame() (look.Frame, error) {
 	return frame, nil
 }
 
-// area is whose layout a page has: its route's own, but for the account and for
-// pages that do not exist, which look like the rest of what the visitor knows.
+// area returns the area whose layout a page has: the route's own, except that a signed-in
+// visitor sees account pages and error pages in the layout of their panel or console.
 func (v *Visit) area() Area {
 	switch {
-	case v.route != nil && v.route.Area != Door:
+	case v.route != nil && v.route.Area != Account:
 		return v.route.Area
 	case !v.SignedIn() || v.Session.Stage != login.Whole:
-		return Door
+		return Account
 	case v.Session.Person.Realm == login.Staff:
 		return Console
 	}
 	return Panel
 }
 
-// navigation lists the pages that the visitor may use, and which one this is or
-// lies beneath.
+// navigation returns the entries that the visitor may use, and the one of the current
+// page.
 func (v *Visit) navigation() (items []look.NavItem, here string) {
 	area, path := v.area(), v.path
-	// A form that is shown again stands where its page does.
+	// A form that is shown again belongs to the entry of its page.
 	if v.route != nil {
 		if page := v.site.table.formOf(v.route); page != nil && page.Under != "" {
 			path = page.Under
@@ -259,7 +258,7 @@ func (v *Visit) navigation() (items []look.NavItem, here string) {
 	}
 	for i := range v.site.table.routes {
 		r := &v.site.table.routes[i]
-		if r.Menu == "" || r.Area != area || r.Who.judge(&v.Session) != permitted || v.suspended() && r.Changes() {
+		if r.Menu == "" || r.Area != area || r.Allow.check(&v.Session) != permitted || v.suspended() && r.Changes() {
 			continue
 		}
 		item := look.NavItem{Href: r.Path, Text: r.Menu, Icon: r.Icon}
@@ -267,8 +266,7 @@ func (v *Visit) navigation() (items []look.NavItem, here string) {
 			item.Badge = v.site.badges(v, r.Path)
 		}
 		items = append(items, item)
-		// An area's first page is above all others and beneath it lies everything,
-		// so the longest address wins.
+		// An area's first page is a prefix of all others, so the longest path wins.
 		if (path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/")) && len(r.Path) > len(here) {
 			here = r.Path
 		}

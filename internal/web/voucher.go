@@ -5,20 +5,18 @@ import (
 	"regexp"
 )
 
-// A form that makes something has a voucher from when it is first shown, and what it
-// makes is made under it once: a second click, a page that is loaded again, and a
-// form that is sent from the browser's memory find that it was done. Whoever makes it
-// writes the voucher down with it, so that this holds on every node.
+// A form that creates something gets a voucher when it is first shown. The voucher is
+// stored with what the form creates and can be used once, so that a second click, a
+// reload or a form resent from the browser's history creates nothing, on any node.
 
-// NewVoucher makes a voucher: short enough to stand in a ledger, and never the same
-// twice.
+// NewVoucher returns a new random voucher, short enough to be shown in the ledger.
 func NewVoucher() string { return rand.Text()[:12] }
 
 var voucherShape = regexp.MustCompile(`^[A-Z2-7]{12}$`)
 
-// Voucher is the one that the form which is shown, or was sent, brought along; false
-// if it brought none.
+// Voucher returns the voucher of the form that was sent or is shown again; false if it has
+// none.
 func (v *Visit) Voucher() (voucher string, brought bool) {
-	voucher = v.Filled("once", "")
+	voucher = v.FormValue("once", "")
 	return voucher, voucherShape.MatchString(voucher)
 }

@@ -151,7 +151,7 @@ func (m *accessMatrix) checkAnswer(s situation, try attempt, v matrixVisitor, go
 	in := got[0] == letIn || got[1] == letIn
 
 	switch {
-	case v.stage == "" && area != web.Door && got != [2]answer{signIn, signIn}:
+	case v.stage == "" && area != web.Account && got != [2]answer{signIn, signIn}:
 		wrong("a stranger is sent to sign in")
 	case v.stage == "" && in && !of(strangersMay):
 		wrong("a stranger is let in nowhere but at the sign-in page")
@@ -161,7 +161,7 @@ func (m *accessMatrix) checkAnswer(s situation, try attempt, v matrixVisitor, go
 		wrong("staff does not use the panel")
 	case v.realm == login.Operator && area == web.Console && in:
 		wrong("an operator's people do not use the console")
-	case (v.role == login.Viewer || v.role == login.ReadOnly) && post && area != web.Door && in && !of(changesNothing):
+	case (v.role == login.Viewer || v.role == login.ReadOnly) && post && area != web.Account && in && !of(changesNothing):
 		wrong("who only looks changes nothing")
 	case v.role != login.Owner && of(ownersOnly) && in:
 		wrong("it is for owners only")

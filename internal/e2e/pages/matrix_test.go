@@ -97,9 +97,9 @@ func TestRoutes_AccessRules(t *testing.T) {
 			request.Header.Set("Content-Type", "application/json")
 			got := visitor.browser.Send(request)
 			tried++
-			if may := route.Who.Allows(visitor.session); may {
+			if may := route.Allow.Allows(visitor.session); may {
 				if !admitted(route, visitor, got) {
-					t.Errorf("%s: %d to %q; its rule (%v) lets them in", what, got.Status, got.Location, route.Who)
+					t.Errorf("%s: %d to %q; its rule (%v) lets them in", what, got.Status, got.Location, route.Allow)
 				}
 				continue
 			}
@@ -150,11 +150,11 @@ func TestRoutes_StepUp(t *testing.T) {
 	w := e2e.NewEnv(t)
 	asked := 0
 	people := map[web.Area]*e2e.Browser{
-		web.Door: w.SignIn(t, w.Demo.Admin), web.Console: w.SignIn(t, w.Demo.Admin), web.Panel: w.SignIn(t, w.Demo.Operator),
+		web.Account: w.SignIn(t, w.Demo.Admin), web.Console: w.SignIn(t, w.Demo.Admin), web.Panel: w.SignIn(t, w.Demo.Operator),
 	}
 	w.Advance(6 * time.Minute)
 	for _, route := range w.Node.Site.Routes() {
-		if !route.Who.Allows(&login.Session{Stage: login.Whole, Person: personOf(w, route.Area)}) || route.Path == "/sign-out" {
+		if !route.Allow.Allows(&login.Session{Stage: login.Whole, Person: personOf(w, route.Area)}) || route.Path == "/sign-out" {
 			continue
 		}
 		b := people[route.Area]

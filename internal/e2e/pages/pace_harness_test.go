@@ -88,7 +88,7 @@ var noPages = map[string]string{
 func pacedPages(t testing.TB, w *e2e.Env) (pages []paced) {
 	t.Helper()
 	people := map[web.Area]*e2e.Browser{web.Panel: w.SignIn(t, w.Demo.Operator), web.Console: w.SignIn(t, w.Demo.Admin)}
-	people[web.Door] = people[web.Panel]
+	people[web.Account] = people[web.Panel]
 	about := w.SampleRoutes(t, people[web.Panel])
 	for _, route := range w.Node.Site.Routes() {
 		if route.Method != http.MethodGet || noPages[route.Path] != "" {

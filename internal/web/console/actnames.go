@@ -9,48 +9,48 @@ import (
 // actNames say in words what the log of acts has short names for. The short names
 // stay what is kept, chained and searched by; these are for whoever reads.
 var actNames = map[string]string{
-	string(admin.OperatorCreate):   look.Word("Operator created"),
-	string(admin.OperatorSet):      look.Word("Operator's terms changed"),
-	string(admin.OperatorDelete):   look.Word("Operator's account closed"),
-	string(admin.OperatorUndelete): look.Word("Operator's account opened again"),
+	string(admin.OperatorCreate):   look.Text("Operator created"),
+	string(admin.OperatorSet):      look.Text("Operator's terms changed"),
+	string(admin.OperatorDelete):   look.Text("Operator's account closed"),
+	string(admin.OperatorUndelete): look.Text("Operator's account opened again"),
 
-	string(admin.WalletTopUp):  look.Word("Wallet topped up"),
-	string(admin.WalletAdjust): look.Word("Wallet adjusted by hand"),
+	string(admin.WalletTopUp):  look.Text("Wallet topped up"),
+	string(admin.WalletAdjust): look.Text("Wallet adjusted by hand"),
 
-	string(admin.PlanSet):    look.Word("Plan made or changed"),
-	string(admin.PlanRetire): look.Word("Plan retired"),
+	string(admin.PlanSet):    look.Text("Plan made or changed"),
+	string(admin.PlanRetire): look.Text("Plan retired"),
 
-	string(admin.KeyIssue):  look.Word("API key issued"),
-	string(admin.KeyRotate): look.Word("API key rotated"),
-	string(admin.KeyRevoke): look.Word("API key revoked"),
-	string(admin.KeyPermit): look.Word("API key's permissions set"),
+	string(admin.KeyIssue):  look.Text("API key issued"),
+	string(admin.KeyRotate): look.Text("API key rotated"),
+	string(admin.KeyRevoke): look.Text("API key revoked"),
+	string(admin.KeyPermit): look.Text("API key's permissions set"),
 
-	string(admin.WhitelistAdd):    look.Word("Address added to the whitelist"),
-	string(admin.WhitelistRemove): look.Word("Address taken off the whitelist"),
+	string(admin.WhitelistAdd):    look.Text("Address added to the whitelist"),
+	string(admin.WhitelistRemove): look.Text("Address taken off the whitelist"),
 
-	string(admin.SubscriberImport): look.Word("Subscribers imported"),
+	string(admin.SubscriberImport): look.Text("Subscribers imported"),
 
-	string(admin.ReviewSettle):   look.Word("Operation in review settled"),
-	string(admin.ExceptionClose): look.Word("Exception closed"),
-	string(admin.AddonClose):     look.Word("Add-on no longer followed up"),
+	string(admin.ReviewSettle):   look.Text("Operation in review settled"),
+	string(admin.ExceptionClose): look.Text("Exception closed"),
+	string(admin.AddonClose):     look.Text("Add-on no longer followed up"),
 
-	string(admin.ProposalMake):     look.Word("Proposal made"),
-	string(admin.ProposalApprove):  look.Word("Proposal approved"),
-	string(admin.ProposalDecline):  look.Word("Proposal declined"),
-	string(admin.ProposalWithdraw): look.Word("Proposal withdrawn"),
+	string(admin.ProposalMake):     look.Text("Proposal made"),
+	string(admin.ProposalApprove):  look.Text("Proposal approved"),
+	string(admin.ProposalDecline):  look.Text("Proposal declined"),
+	string(admin.ProposalWithdraw): look.Text("Proposal withdrawn"),
 
-	string(admin.CommissionClose): look.Word("Commission of a month closed"),
+	string(admin.CommissionClose): look.Text("Commission of a month closed"),
 
-	string(admin.LoginCreate):        look.Word("Login created"),
-	string(admin.LoginSet):           look.Word("Login changed"),
-	string(admin.LoginResetPassword): look.Word("Login's password reset"),
-	string(admin.LoginResetTOTP):     look.Word("Login's second factor taken away"),
+	string(admin.LoginCreate):        look.Text("Login created"),
+	string(admin.LoginSet):           look.Text("Login changed"),
+	string(admin.LoginResetPassword): look.Text("Login's password reset"),
+	string(admin.LoginResetTOTP):     look.Text("Login's second factor taken away"),
 
-	string(admin.MaintenanceOn):  look.Word("Maintenance switched on"),
-	string(admin.MaintenanceOff): look.Word("Maintenance switched off"),
+	string(admin.MaintenanceOn):  look.Text("Maintenance switched on"),
+	string(admin.MaintenanceOff): look.Text("Maintenance switched off"),
 
-	admin.CustomerPasswordReset:    look.Word("Customer's app password asked to be replaced"),
-	admin.CustomerPasswordAnswered: look.Word("Provider answered about an app password"),
+	admin.CustomerPasswordReset:    look.Text("Customer's app password asked to be replaced"),
+	admin.CustomerPasswordAnswered: look.Text("Provider answered about an app password"),
 }
 
 // actName is what an act is called; one without a name keeps its short one, so that

@@ -25,7 +25,7 @@ const (
 
 func (c console) approvalRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: approvalsPath, Area: web.Console, Who: everyone, Menu: look.Word("Approvals"), Icon: "list-checks", Handle: c.approvals},
+		{Method: http.MethodGet, Path: approvalsPath, Area: web.Console, Allow: everyone, Menu: look.Text("Approvals"), Icon: "list-checks", Handle: c.approvals},
 		guarded(admin.ProposalApprove, approvalsPath+"/{proposal}/approve", approvalsPath, c.approve),
 		act(admin.ProposalDecline, approvalsPath+"/{proposal}/decline", approvalsPath, c.decline),
 		act(admin.ProposalWithdraw, approvalsPath+"/{proposal}/withdraw", approvalsPath, c.withdraw),
@@ -92,23 +92,23 @@ func barred(v *web.Visit, err error) string {
 func (p proposal) Title() string {
 	switch {
 	case p.Kind == admin.ProposedTopUp:
-		return look.Word("Top up the wallet")
+		return look.Text("Top up the wallet")
 	case p.Kind == admin.ProposedAdjustment:
-		return look.Word("Adjust the wallet")
+		return look.Text("Adjust the wallet")
 	case p.Kind == admin.ProposedPlan:
-		return look.Word("Make or change a plan")
+		return look.Text("Make or change a plan")
 	case p.Kind == admin.ProposedLogin:
-		return look.Word("Create a login")
+		return look.Text("Create a login")
 	case p.Kind == admin.ProposedRole:
-		return look.Word("Change a login's role")
+		return look.Text("Change a login's role")
 	case p.Kind == admin.ProposedPassword:
-		return look.Word("Reset a login's password")
+		return look.Text("Reset a login's password")
 	case p.Kind == admin.ProposedTOTP:
-		return look.Word("Take a login's second factor away")
+		return look.Text("Take a login's second factor away")
 	case p.Confirm:
-		return look.Word("Confirm an operation in review")
+		return look.Text("Confirm an operation in review")
 	}
-	return look.Word("Reject an operation in review")
+	return look.Text("Reject an operation in review")
 }
 
 // MakerName and CheckerName are the people behind it.
@@ -239,7 +239,7 @@ func (c console) approve(v *web.Visit) error {
 	if outcome.Password != "" {
 		return v.Show("console/password", passwordPage{Login: shownLogin{outcome.Person}, Password: outcome.Password, Back: approvalsPath})
 	}
-	return v.See(approvalsPath, v.Good("Approved, and carried out with that."))
+	return v.Redirect(approvalsPath, v.Success("Approved, and carried out with that."))
 }
 
 // carryOut approves a proposal. A refusal is written to the security log: the login may
@@ -256,11 +256,11 @@ func (c console) carryOut(v *web.Visit, id int64) (admin.ActionResult, error) {
 var formVerb = regexp.MustCompile(`%[a-z]`)
 
 func (c console) decline(v *web.Visit) error {
-	return c.dismiss(v, "decline", (*admin.Service).Decline, func() *look.Notice { return v.Good("Declined. Nothing was done.") })
+	return c.dismiss(v, "decline", (*admin.Service).Decline, func() *look.Notice { return v.Success("Declined. Nothing was done.") })
 }
 
 func (c console) withdraw(v *web.Visit) error {
-	return c.dismiss(v, "withdraw", (*admin.Service).Withdraw, func() *look.Notice { return v.Good("Withdrawn. Nothing was done.") })
+	return c.dismiss(v, "withdraw", (*admin.Service).Withdraw, func() *look.Notice { return v.Success("Withdrawn. Nothing was done.") })
 }
 
 // undecided shows the list again with the reason why a proposal stays as it was.
@@ -286,5 +286,5 @@ func (c console) dismiss(v *web.Visit, name string, end func(*admin.Service, con
 	if _, err := end(c.service(v), lasting(v), id, reason); err != nil {
 		return c.undecided(v, f, err)
 	}
-	return v.See(approvalsPath, done())
+	return v.Redirect(approvalsPath, done())
 }

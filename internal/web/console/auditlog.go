@@ -19,8 +19,8 @@ const auditLogPath = "/console/audit-log"
 // auditLogRoutes show what staff did.
 func (c console) auditLogRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Who: everyone, Menu: look.Word("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
-		{Method: http.MethodGet, Path: auditLogPath + "/{act}", Area: web.Console, Who: everyone, Handle: c.showAct},
+		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Allow: everyone, Menu: look.Text("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
+		{Method: http.MethodGet, Path: auditLogPath + "/{act}", Area: web.Console, Allow: everyone, Handle: c.showAct},
 	}
 }
 
@@ -36,7 +36,7 @@ const (
 
 type auditLogPage struct {
 	Acts      []auditedAct
-	Steps     web.Steps
+	Pager     web.Pager
 	Actor     string
 	Action    string
 	Search    string
@@ -111,7 +111,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 	if next != 0 {
 		below = strconv.FormatInt(next, 10)
 	}
-	page.Steps, page.Verify = v.Steps(below), v.Narrowed(auditLogPath, "after", v.Query("after"), "trail", v.Query("trail"), "verify", "yes")
+	page.Pager, page.Verify = v.Pager(below), v.FilterURL(auditLogPath, "after", v.Query("after"), "trail", v.Query("trail"), "verify", "yes")
 	if page.Chain, err = c.chainOf(v, acts); err != nil {
 		return err
 	}

@@ -20,16 +20,16 @@ func (c console) catalogueRoutes() []web.Route {
 	const area = web.Console
 	set, retire := whoMay(admin.PlanSet), whoMay(admin.PlanRetire)
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/catalogue", Area: area, Who: everyone, Menu: look.Word("Catalogue"), Icon: "package", Handle: c.showCatalogue},
-		{Method: http.MethodGet, Path: "/console/catalogue/new", Area: area, Who: set, Handle: c.newPlan},
-		{Method: http.MethodPost, Path: "/console/catalogue/new/preview", Area: area, Who: set, Form: "/console/catalogue/new", Handle: c.previewPlan},
-		{Method: http.MethodPost, Path: "/console/catalogue/new", Area: area, Who: set, StepUp: true, Handle: c.setPlan},
-		{Method: http.MethodGet, Path: planPath + "{id}", Area: area, Who: everyone, Handle: c.showPlan},
-		{Method: http.MethodGet, Path: planPath + "{id}/edit", Area: area, Who: set, Handle: c.editPlan},
-		{Method: http.MethodPost, Path: planPath + "{id}/preview", Area: area, Who: set, Form: planPath + "{id}/edit", Handle: c.previewPlan},
-		{Method: http.MethodPost, Path: planPath + "{id}/edit", Area: area, Who: set, StepUp: true, Handle: c.setPlan},
-		{Method: http.MethodGet, Path: planPath + "{id}/retire", Area: area, Who: retire, Handle: c.showRetire},
-		{Method: http.MethodPost, Path: planPath + "{id}/retire", Area: area, Who: retire, StepUp: true, Handle: c.retirePlan},
+		{Method: http.MethodGet, Path: "/console/catalogue", Area: area, Allow: everyone, Menu: look.Text("Catalogue"), Icon: "package", Handle: c.showCatalogue},
+		{Method: http.MethodGet, Path: "/console/catalogue/new", Area: area, Allow: set, Handle: c.newPlan},
+		{Method: http.MethodPost, Path: "/console/catalogue/new/preview", Area: area, Allow: set, Form: "/console/catalogue/new", Handle: c.previewPlan},
+		{Method: http.MethodPost, Path: "/console/catalogue/new", Area: area, Allow: set, StepUp: true, Handle: c.setPlan},
+		{Method: http.MethodGet, Path: planPath + "{id}", Area: area, Allow: everyone, Handle: c.showPlan},
+		{Method: http.MethodGet, Path: planPath + "{id}/edit", Area: area, Allow: set, Handle: c.editPlan},
+		{Method: http.MethodPost, Path: planPath + "{id}/preview", Area: area, Allow: set, Form: planPath + "{id}/edit", Handle: c.previewPlan},
+		{Method: http.MethodPost, Path: planPath + "{id}/edit", Area: area, Allow: set, StepUp: true, Handle: c.setPlan},
+		{Method: http.MethodGet, Path: planPath + "{id}/retire", Area: area, Allow: retire, Handle: c.showRetire},
+		{Method: http.MethodPost, Path: planPath + "{id}/retire", Area: area, Allow: retire, StepUp: true, Handle: c.retirePlan},
 	}
 }
 
@@ -226,7 +226,7 @@ func (c console) retirePlan(v *web.Visit) error {
 		return err
 	}
 	if plan.Retired { // the second of two clicks
-		return v.See(planAddress(id), v.Info(look.Word("The plan is retired already.")))
+		return v.Redirect(planAddress(id), v.Info(look.Text("The plan is retired already.")))
 	}
 	if err := c.service(v).RetirePlan(lasting(v), id); err != nil {
 		why := told(v, err)
@@ -236,5 +236,5 @@ func (c console) retirePlan(v *web.Visit) error {
 		v.Status = http.StatusUnprocessableEntity
 		return v.Show("console/plan-retire", retirePage{Plan: planRow{Plan: plan, State: "active"}, Problem: why})
 	}
-	return v.See(planAddress(id), v.Good(look.Word("The plan is retired. What was bought runs on.")))
+	return v.Redirect(planAddress(id), v.Success(look.Text("The plan is retired. What was bought runs on.")))
 }

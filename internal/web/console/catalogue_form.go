@@ -66,10 +66,10 @@ func (c console) showPlanForm(v *web.Visit, plan subscription.Plan, isNew bool, 
 		price = plan.Price.String()
 	}
 	page.Form = planForm{
-		ID: v.Filled("id", plan.ID), Name: v.Filled("name", plan.Name), Description: v.Filled("description", plan.Description),
-		Price: v.Filled("price", price), Months: v.Filled("months", strconv.Itoa(plan.Months)), Type: v.Filled("type", string(plan.Type)),
-		Main: v.Filled("main", plan.Main), Addon: v.Filled("addon", plan.Addon),
-		Version: v.Filled("version", strconv.FormatInt(plan.Version, 10)),
+		ID: v.FormValue("id", plan.ID), Name: v.FormValue("name", plan.Name), Description: v.FormValue("description", plan.Description),
+		Price: v.FormValue("price", price), Months: v.FormValue("months", strconv.Itoa(plan.Months)), Type: v.FormValue("type", string(plan.Type)),
+		Main: v.FormValue("main", plan.Main), Addon: v.FormValue("addon", plan.Addon),
+		Version: v.FormValue("version", strconv.FormatInt(plan.Version, 10)),
 	}
 	page.New, page.MaxMonths = isNew, c.MaxMonths
 	if !plan.Retired {
@@ -164,14 +164,14 @@ func (c console) setPlan(v *web.Visit) error {
 	}
 	switch {
 	case isNew && before.ID == plan.ID && len(c.changes(v, before, plan, false)) == 0: // the second of two clicks
-		return v.See(planAddress(plan.ID), v.Info(look.Word("The plan is like that already.")))
+		return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan is like that already.")))
 	case len(page.Problems) > 0:
 		return c.showPlanForm(v, before, isNew, page)
 	case !isNew && v.Field("version") != strconv.FormatInt(before.Version, 10):
 		// Somebody else was quicker, or this is the second of two clicks: what was
 		// agreed to is no longer what would happen.
 		if len(c.changes(v, before, plan, isNew)) == 0 {
-			return v.See(planAddress(plan.ID), v.Info(look.Word("The plan is like that already.")))
+			return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan is like that already.")))
 		}
 		v.R.PostForm.Set("version", strconv.FormatInt(before.Version, 10))
 		page.Problem = v.T("The plan was changed meanwhile. Look at the change once more.")
@@ -194,11 +194,11 @@ func (c console) setPlan(v *web.Visit) error {
 	}
 	switch {
 	case outcome.Waits() && outcome.Already:
-		return v.See(to, v.Info(look.Word("The same was proposed before and still waits for a second person.")))
+		return v.Redirect(to, v.Info(look.Text("The same was proposed before and still waits for a second person.")))
 	case outcome.Waits():
-		return v.See(to, v.Info(look.Word("Your proposal waits for a second person. The catalogue stays as it is until they agree.")))
+		return v.Redirect(to, v.Info(look.Text("Your proposal waits for a second person. The catalogue stays as it is until they agree.")))
 	}
-	return v.See(to, v.Good(look.Word("The plan is set. Its price holds from the next sale on.")))
+	return v.Redirect(to, v.Success(look.Text("The plan is set. Its price holds from the next sale on.")))
 }
 
 // compare fills in what the form would do: what changes, for how many, and whether a
@@ -251,6 +251,6 @@ func (c console) changes(v *web.Visit, before, after subscription.Plan, isNew bo
 }
 
 var planTypes = map[subscription.PlanType]string{
-	subscription.Standard: look.Word("Standard"),
-	subscription.Combo:    look.Word("Combo"),
+	subscription.Standard: look.Text("Standard"),
+	subscription.Combo:    look.Text("Combo"),
 }

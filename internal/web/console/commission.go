@@ -21,10 +21,10 @@ import (
 func (c console) commissionRoutes() []web.Route {
 	const area = web.Console
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/commission", Area: area, Who: everyone, Menu: look.Word("Commission"), Icon: "percent", Handle: c.showCommission},
-		{Method: http.MethodGet, Path: "/console/commission/sums/{format}", Area: area, Who: everyone, Handle: c.downloadSums},
-		{Method: http.MethodGet, Path: "/console/commission/lines/{format}", Area: area, Who: everyone, Handle: c.downloadLines},
-		{Method: http.MethodPost, Path: "/console/commission/close", Area: area, Who: whoMay(admin.CommissionClose), StepUp: true, Form: "/console/commission", Handle: c.closePeriod},
+		{Method: http.MethodGet, Path: "/console/commission", Area: area, Allow: everyone, Menu: look.Text("Commission"), Icon: "percent", Handle: c.showCommission},
+		{Method: http.MethodGet, Path: "/console/commission/sums/{format}", Area: area, Allow: everyone, Handle: c.downloadSums},
+		{Method: http.MethodGet, Path: "/console/commission/lines/{format}", Area: area, Allow: everyone, Handle: c.downloadLines},
+		{Method: http.MethodPost, Path: "/console/commission/close", Area: area, Allow: whoMay(admin.CommissionClose), StepUp: true, Form: "/console/commission", Handle: c.closePeriod},
 	}
 }
 
@@ -79,21 +79,21 @@ func monthText(v *web.Visit, month admin.Month) string {
 }
 
 var monthNames = [...]string{
-	look.Word("January %d"), look.Word("February %d"), look.Word("March %d"), look.Word("April %d"),
-	look.Word("May %d"), look.Word("June %d"), look.Word("July %d"), look.Word("August %d"),
-	look.Word("September %d"), look.Word("October %d"), look.Word("November %d"), look.Word("December %d"),
+	look.Text("January %d"), look.Text("February %d"), look.Text("March %d"), look.Text("April %d"),
+	look.Text("May %d"), look.Text("June %d"), look.Text("July %d"), look.Text("August %d"),
+	look.Text("September %d"), look.Text("October %d"), look.Text("November %d"), look.Text("December %d"),
 }
 
 // asked is the month and the operator that a visit is about: the present month
 // and all operators unless it says otherwise.
 func (c console) asked(v *web.Visit) (month admin.Month, operatorID int64, err error) {
 	month = admin.MonthOf(v.Now)
-	if text := v.Filled("month", v.Query("month")); text != "" {
+	if text := v.FormValue("month", v.Query("month")); text != "" {
 		if month, err = admin.ParseMonth(text); err != nil {
 			return month, 0, web.NotFound()
 		}
 	}
-	if text := v.Filled("operator", v.Query("operator")); text != "" {
+	if text := v.FormValue("operator", v.Query("operator")); text != "" {
 		if operatorID, err = strconv.ParseInt(text, 10, 64); err != nil || operatorID < 0 {
 			return month, 0, web.NotFound()
 		}
@@ -227,6 +227,6 @@ func (c console) closePeriod(v *web.Visit) error {
 	for _, period := range closed {
 		sum = sum.Add(period.Amount)
 	}
-	return v.See(fmt.Sprintf("/console/commission?month=%s&operator=%d", month, operatorID),
-		v.Good(look.Word("%s is closed: %s."), monthText(v, month), look.Rupees(sum)))
+	return v.Redirect(fmt.Sprintf("/console/commission?month=%s&operator=%d", month, operatorID),
+		v.Success(look.Text("%s is closed: %s."), monthText(v, month), look.Rupees(sum)))
 }

@@ -34,9 +34,9 @@ func (c console) downloadSums(v *web.Visit) error {
 		return err
 	}
 	table, err := startSheet(v, "commission-"+month.String(),
-		sheet.Column{Title: look.Word("Month")}, sheet.Column{Title: look.Word("Operator id"), Kind: sheet.Number}, sheet.Column{Title: look.Word("Operator")},
-		sheet.Column{Title: look.Word("Plan id")}, sheet.Column{Title: look.Word("Plan")}, sheet.Column{Title: look.Word("Operations"), Kind: sheet.Number},
-		sheet.Column{Title: look.Word("Sales"), Kind: sheet.Rupees}, sheet.Column{Title: look.Word("Commission"), Kind: sheet.Rupees})
+		sheet.Column{Title: look.Text("Month")}, sheet.Column{Title: look.Text("Operator id"), Kind: sheet.Number}, sheet.Column{Title: look.Text("Operator")},
+		sheet.Column{Title: look.Text("Plan id")}, sheet.Column{Title: look.Text("Plan")}, sheet.Column{Title: look.Text("Operations"), Kind: sheet.Number},
+		sheet.Column{Title: look.Text("Sales"), Kind: sheet.Rupees}, sheet.Column{Title: look.Text("Commission"), Kind: sheet.Rupees})
 	if err != nil {
 		return err
 	}
@@ -55,10 +55,10 @@ func (c console) downloadLines(v *web.Visit) error {
 		return err
 	}
 	table, err := startSheet(v, "commission-lines-"+month.String(),
-		sheet.Column{Title: look.Word("Time"), Kind: sheet.Moment}, sheet.Column{Title: look.Word("Operator id"), Kind: sheet.Number}, sheet.Column{Title: look.Word("Operator")},
-		sheet.Column{Title: look.Word("Transaction")}, sheet.Column{Title: look.Word("Subscriber")}, sheet.Column{Title: look.Word("Plan id")}, sheet.Column{Title: look.Word("Plan")},
-		sheet.Column{Title: look.Word("Sale"), Kind: sheet.Rupees}, sheet.Column{Title: look.Word("Rate in basis points"), Kind: sheet.Number},
-		sheet.Column{Title: look.Word("Commission"), Kind: sheet.Rupees})
+		sheet.Column{Title: look.Text("Time"), Kind: sheet.Moment}, sheet.Column{Title: look.Text("Operator id"), Kind: sheet.Number}, sheet.Column{Title: look.Text("Operator")},
+		sheet.Column{Title: look.Text("Transaction")}, sheet.Column{Title: look.Text("Subscriber")}, sheet.Column{Title: look.Text("Plan id")}, sheet.Column{Title: look.Text("Plan")},
+		sheet.Column{Title: look.Text("Sale"), Kind: sheet.Rupees}, sheet.Column{Title: look.Text("Rate in basis points"), Kind: sheet.Number},
+		sheet.Column{Title: look.Text("Commission"), Kind: sheet.Rupees})
 	if err != nil {
 		return err
 	}

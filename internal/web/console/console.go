@@ -60,7 +60,7 @@ func Routes(config Config) []web.Route {
 	c := console{config}
 	return slices.Concat(
 		[]web.Route{
-			{Method: http.MethodGet, Path: "/console/", Area: web.Console, Who: everyone, Menu: look.Word("Home"), Icon: "house", Handle: c.home},
+			{Method: http.MethodGet, Path: "/console/", Area: web.Console, Allow: everyone, Menu: look.Text("Home"), Icon: "house", Handle: c.home},
 		},
 		c.operatorRoutes(),
 		c.reviewRoutes(),
@@ -96,7 +96,7 @@ func whoMay(action admin.Action) web.Rule {
 // with admin.ErrStepUp.
 func act(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
 	return web.Route{
-		Method: http.MethodPost, Path: path, Area: web.Console, Who: whoMay(action), StepUp: admin.StepUpFor(action) == admin.StepUpAlways,
+		Method: http.MethodPost, Path: path, Area: web.Console, Allow: whoMay(action), StepUp: admin.StepUpFor(action) == admin.StepUpAlways,
 		Form: form, Handle: handle,
 	}
 }

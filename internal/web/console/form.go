@@ -32,10 +32,10 @@ func newForm(v *web.Visit, name string) *form {
 // Every form says its name in a hidden field, since two of a page may have a field
 // in common, and one that was interrupted by a step-up is sent to neither.
 func (f *form) Was(name, field, standard string) string {
-	if f.v.Filled("form", "") != name {
+	if f.v.FormValue("form", "") != name {
 		return standard
 	}
-	return f.v.Filled(field, standard)
+	return f.v.FormValue(field, standard)
 }
 
 // Wrong is what is wrong with a field of the form of that name, or nothing.

@@ -13,7 +13,7 @@ import (
 // healthRoutes show how the provider, the node that answers and the books are.
 func (c console) healthRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/health", Area: web.Console, Who: everyone, Menu: look.Word("Health"), Icon: "activity", Handle: c.showHealth},
+		{Method: http.MethodGet, Path: "/console/health", Area: web.Console, Allow: everyone, Menu: look.Text("Health"), Icon: "activity", Handle: c.showHealth},
 	}
 }
 
@@ -34,14 +34,14 @@ type providerAnswer struct {
 
 // questionNames are what the provider can be asked for.
 var questionNames = map[string]string{
-	"activate":       look.Word("Activate"),
-	"renew":          look.Word("Renew"),
-	"advance_renew":  look.Word("Book in advance"),
-	"reset_password": look.Word("Reset a password"),
-	"status":         look.Word("What became of an order"),
-	"void":           look.Word("Take an order back"),
-	"catalogue":      look.Word("Price list"),
-	"probe":          look.Word("Are you there"),
+	"activate":       look.Text("Activate"),
+	"renew":          look.Text("Renew"),
+	"advance_renew":  look.Text("Book in advance"),
+	"reset_password": look.Text("Reset a password"),
+	"status":         look.Text("What became of an order"),
+	"void":           look.Text("Take an order back"),
+	"catalogue":      look.Text("Price list"),
+	"probe":          look.Text("Are you there"),
 }
 
 // questionName is one of them in English; one without a name is called as it is kept.
@@ -49,14 +49,14 @@ func questionName(what string) string { return cmp.Or(questionNames[what], what)
 
 // causeNames are how a question can end.
 var causeNames = map[string]string{
-	"answered":           look.Word("Answered"),
-	"undecided":          look.Word("Cannot say yet"),
-	"unreachable":        look.Word("Not reached"),
-	"certificate":        look.Word("Certificate not accepted"),
-	"timed_out":          look.Word("No answer in time"),
-	"interrupted":        look.Word("Connection lost"),
-	"unavailable":        look.Word("Out of order there"),
-	"contract_violation": look.Word("Answer not understood"),
+	"answered":           look.Text("Answered"),
+	"undecided":          look.Text("Cannot say yet"),
+	"unreachable":        look.Text("Not reached"),
+	"certificate":        look.Text("Certificate not accepted"),
+	"timed_out":          look.Text("No answer in time"),
+	"interrupted":        look.Text("Connection lost"),
+	"unavailable":        look.Text("Out of order there"),
+	"contract_violation": look.Text("Answer not understood"),
 }
 
 func (c console) showHealth(v *web.Visit) error {

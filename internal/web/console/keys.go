@@ -20,9 +20,9 @@ func (c console) keyRoutes() []web.Route {
 		key  = keys + "/{key}"
 	)
 	return []web.Route{
-		{Method: http.MethodGet, Path: keys, Area: web.Console, Who: everyone, Handle: c.showKeys},
+		{Method: http.MethodGet, Path: keys, Area: web.Console, Allow: everyone, Handle: c.showKeys},
 		guarded(admin.KeyIssue, keys, "", c.issueKey),
-		{Method: http.MethodGet, Path: key, Area: web.Console, Who: everyone, Handle: c.showKey},
+		{Method: http.MethodGet, Path: key, Area: web.Console, Allow: everyone, Handle: c.showKey},
 		guarded(admin.KeyRotate, key+"/rotate", key, c.rotateKey),
 		act(admin.KeyPermit, key+"/permissions", key, c.permitKey),
 		act(admin.KeyRevoke, key+"/revoke", key, c.revokeKey),
@@ -66,7 +66,7 @@ type choice struct {
 
 // permissionChoices lists all permissions for a form: as they were sent, if they were.
 func permissionChoices(v *web.Visit, name string, has access.Permissions) []choice {
-	if sent := v.FilledAll("permission"); v.Filled("form", "") == name {
+	if sent := v.FormValues("permission"); v.FormValue("form", "") == name {
 		has, _ = access.ParsePermissions(sent) // what is no permission is not on the form
 	}
 	var list []choice
@@ -252,7 +252,7 @@ func (c console) permitKey(v *web.Visit) error {
 		if err := c.service(v).PermitKey(lasting(v), key.ID, permissions); err != nil {
 			return err
 		}
-		return v.See(key.Path(), v.Good("Changed. The key may do this and nothing else from now on."))
+		return v.Redirect(key.Path(), v.Success("Changed. The key may do this and nothing else from now on."))
 	})
 }
 
@@ -261,6 +261,6 @@ func (c console) revokeKey(v *web.Visit) error {
 		if err := c.service(v).RevokeKey(lasting(v), key.ID); err != nil {
 			return err
 		}
-		return v.See(head.Path()+"/keys", v.Good("Key %s is revoked: it opens nothing any more.", key.Hint))
+		return v.Redirect(head.Path()+"/keys", v.Success("Key %s is revoked: it opens nothing any more.", key.Hint))
 	})
 }

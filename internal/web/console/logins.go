@@ -16,15 +16,15 @@ const staffPath = "/console/staff"
 func (c console) loginRoutes() []web.Route {
 	const ofOperator = "/console/operators/{id}/logins"
 	routes := []web.Route{
-		{Method: http.MethodGet, Path: staffPath, Area: web.Console, Who: everyone, Menu: look.Word("Staff"), Icon: "users", Handle: c.showStaff},
+		{Method: http.MethodGet, Path: staffPath, Area: web.Console, Allow: everyone, Menu: look.Text("Staff"), Icon: "users", Handle: c.showStaff},
 		guarded(admin.LoginCreate, staffPath, "", c.createStaff),
-		{Method: http.MethodGet, Path: ofOperator, Area: web.Console, Who: everyone, Handle: c.showLogins},
+		{Method: http.MethodGet, Path: ofOperator, Area: web.Console, Allow: everyone, Handle: c.showLogins},
 		guarded(admin.LoginCreate, ofOperator, "", c.createLogin),
 	}
 	// A login's page lies beneath the list that it is on.
 	for _, one := range []string{staffPath + "/{login}", ofOperator + "/{login}"} {
 		routes = append(routes,
-			web.Route{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showLogin},
+			web.Route{Method: http.MethodGet, Path: one, Area: web.Console, Allow: everyone, Handle: c.showLogin},
 			guarded(admin.LoginSet, one+"/name", one, c.setName),
 			guarded(admin.LoginSet, one+"/role", one, c.setRole),
 			act(admin.LoginSet, one+"/access", one, c.setAccess),
@@ -171,9 +171,9 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 // waits leads to a proposal about a login that was made, or was there already.
 func waits(v *web.Visit, outcome admin.ActionResult) error {
 	if outcome.Already {
-		return v.See(approvalsPath, v.Info("The same was proposed before and still waits for a second person. Nothing was added."))
+		return v.Redirect(approvalsPath, v.Info("The same was proposed before and still waits for a second person. Nothing was added."))
 	}
-	return v.See(approvalsPath, v.Info("Your proposal waits for another administrator. Nothing is changed until they approve it."))
+	return v.Redirect(approvalsPath, v.Info("Your proposal waits for another administrator. Nothing is changed until they approve it."))
 }
 
 type loginPage struct {
@@ -260,7 +260,7 @@ func (c console) setName(v *web.Visit) error {
 	f := newForm(v, "name")
 	name := f.text("name")
 	return c.onLogin(v, f, func(p login.Person) error {
-		return c.changeLogin(v, p, admin.LoginChange{Name: &name}, v.Good("Changed."))
+		return c.changeLogin(v, p, admin.LoginChange{Name: &name}, v.Success("Changed."))
 	})
 }
 
@@ -277,16 +277,16 @@ func (c console) setRole(v *web.Visit) error {
 		if outcome.Waits() {
 			return waits(v, outcome)
 		}
-		return v.See(shownLogin{p}.Path(), v.Good("Changed. It holds from now on, also where they are signed in."))
+		return v.Redirect(shownLogin{p}.Path(), v.Success("Changed. It holds from now on, also where they are signed in."))
 	})
 }
 
 func (c console) setAccess(v *web.Visit) error {
 	disabled := v.Field("disabled") == "yes"
 	return c.onLogin(v, newForm(v, "access"), func(p login.Person) error {
-		notice := v.Good("%s can sign in again.", p.Username)
+		notice := v.Success("%s can sign in again.", p.Username)
 		if disabled {
-			notice = v.Good("%s is switched off and signed out everywhere.", p.Username)
+			notice = v.Success("%s is switched off and signed out everywhere.", p.Username)
 		}
 		if disabled && p.ID == v.Session.Person.ID {
 			return admin.Refuse("nobody switches their own login off")
@@ -299,7 +299,7 @@ func (c console) changeLogin(v *web.Visit, p login.Person, change admin.LoginCha
 	if _, err := c.service(v).ChangeLogin(lasting(v), p.ID, change); err != nil {
 		return err
 	}
-	return v.See(shownLogin{p}.Path(), done)
+	return v.Redirect(shownLogin{p}.Path(), done)
 }
 
 func (c console) resetPassword(v *web.Visit) error {
@@ -332,6 +332,6 @@ func (c console) resetSecondFactor(v *web.Visit) error {
 		if outcome.Waits() {
 			return waits(v, outcome)
 		}
-		return v.See(shownLogin{p}.Path(), v.Good("The second factor of %s is taken away, and they are signed out everywhere.", p.Username))
+		return v.Redirect(shownLogin{p}.Path(), v.Success("The second factor of %s is taken away, and they are signed out everywhere.", p.Username))
 	})
 }

@@ -10,7 +10,7 @@ import (
 // Once is the voucher of the form of that name: the one that it was sent with, where
 // that came to nothing, or a new one.
 func (f *form) Once(name string) string {
-	if brought, ok := f.v.Voucher(); ok && f.v.Filled("form", "") == name {
+	if brought, ok := f.v.Voucher(); ok && f.v.FormValue("form", "") == name {
 		return brought
 	}
 	return web.NewVoucher()
@@ -60,7 +60,7 @@ func (c console) showDone(v *web.Visit, first admin.AuditEntry) error {
 	page := donePage{Act: auditedAct{shownAct: shownAct{first}}}
 	switch admin.Action(first.Action) {
 	case admin.OperatorCreate:
-		return v.See(operatorPath(first.OperatorID), v.Info("This form was sent before, and the operator was made then. It was not made twice."))
+		return v.Redirect(operatorPath(first.OperatorID), v.Info("This form was sent before, and the operator was made then. It was not made twice."))
 	case admin.KeyIssue, admin.KeyRotate:
 		page.Key, page.Path = true, operatorPath(first.OperatorID)+"/keys/"+id
 	case admin.LoginCreate, admin.LoginResetPassword:
@@ -69,7 +69,7 @@ func (c console) showDone(v *web.Visit, first admin.AuditEntry) error {
 			page.Path = operatorPath(first.OperatorID) + "/logins/" + id
 		}
 	case admin.WalletAdjust, admin.ProposalMake:
-		return v.See(operatorPath(first.OperatorID)+"/wallet", v.Info("This form was sent before, and was carried out or proposed then. Nothing was moved now."))
+		return v.Redirect(operatorPath(first.OperatorID)+"/wallet", v.Info("This form was sent before, and was carried out or proposed then. Nothing was moved now."))
 	}
 	return v.Show("console/done", page)
 }

@@ -40,7 +40,7 @@ func (c console) deletePage(v *web.Visit, f *form) error {
 }
 
 func alreadyDeleted(v *web.Visit, head operatorHead) error {
-	return v.See(head.Path(), v.Info("This account is deleted already."))
+	return v.Redirect(head.Path(), v.Info("This account is deleted already."))
 }
 
 // deleteOperator closes an account. Its id has to be typed: a click in the wrong
@@ -64,7 +64,7 @@ func (c console) deleteOperator(v *web.Visit) error {
 		}
 		return c.deletePage(v, f)
 	}
-	return v.See(head.Path(), v.Good("%s is deleted. Its keys and logins open nothing any more; its records stay.", head.Name))
+	return v.Redirect(head.Path(), v.Success("%s is deleted. Its keys and logins open nothing any more; its records stay.", head.Name))
 }
 
 // undeleteOperator opens a deleted account again.
@@ -74,7 +74,7 @@ func (c console) undeleteOperator(v *web.Visit) error {
 		return err
 	}
 	if !head.Closed() { // the second of two clicks
-		return v.See(head.Path(), v.Info("This account is open."))
+		return v.Redirect(head.Path(), v.Info("This account is open."))
 	}
 	f := newForm(v, "undelete")
 	if _, err := c.service(v).UndeleteOperator(lasting(v), head.ID); err != nil {
@@ -83,5 +83,5 @@ func (c console) undeleteOperator(v *web.Visit) error {
 		}
 		return c.operatorPage(v, f)
 	}
-	return v.See(head.Path(), v.Good("%s is open again. Its keys and logins work as before.", head.Name))
+	return v.Redirect(head.Path(), v.Success("%s is open again. Its keys and logins work as before.", head.Name))
 }

@@ -17,17 +17,17 @@ import (
 func (c console) operatorRoutes() []web.Route {
 	const one = "/console/operators/{id}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/operators", Area: web.Console, Who: everyone, Menu: look.Word("Operators"), Icon: "building-2", Handle: c.operators},
-		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Who: whoMay(admin.OperatorCreate), Under: "/console/operators", Handle: c.newOperator},
+		{Method: http.MethodGet, Path: "/console/operators", Area: web.Console, Allow: everyone, Menu: look.Text("Operators"), Icon: "building-2", Handle: c.operators},
+		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Allow: whoMay(admin.OperatorCreate), Under: "/console/operators", Handle: c.newOperator},
 		act(admin.OperatorCreate, "/console/new-operator", "", c.createOperator),
-		{Method: http.MethodGet, Path: one, Area: web.Console, Who: everyone, Handle: c.showOperator},
+		{Method: http.MethodGet, Path: one, Area: web.Console, Allow: everyone, Handle: c.showOperator},
 		act(admin.OperatorSet, one+"/status", one, c.setStatus),
 		act(admin.OperatorSet, one+"/api", one, c.setAPI),
 		act(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),
 		act(admin.OperatorSet, one+"/low-balance", one, c.setLowBalance),
 		guarded(admin.OperatorSet, one+"/second-factor", one, c.setSecondFactor),
 		guarded(admin.OperatorSet, one+"/commission", one, c.setCommission),
-		{Method: http.MethodGet, Path: one + "/delete", Area: web.Console, Who: whoMay(admin.OperatorDelete), Handle: c.showDelete},
+		{Method: http.MethodGet, Path: one + "/delete", Area: web.Console, Allow: whoMay(admin.OperatorDelete), Handle: c.showDelete},
 		guarded(admin.OperatorDelete, one+"/delete", "", c.deleteOperator),
 		guarded(admin.OperatorUndelete, one+"/undelete", one, c.undeleteOperator),
 	}
@@ -39,7 +39,7 @@ const accountRows = 50
 type operatorsPage struct {
 	Search, Status string
 	Rows           []report.Account
-	Steps          web.Steps
+	Pager          web.Pager
 	rights
 }
 
@@ -54,7 +54,7 @@ func (c console) operators(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	data.Rows, data.Steps = found.Rows, v.Steps(found.Next)
+	data.Rows, data.Pager = found.Rows, v.Pager(found.Next)
 	if v.ByHTMX() {
 		return v.ShowPart("console/operators", "list", data)
 	}
@@ -88,7 +88,7 @@ func (c console) createOperator(v *web.Visit) error {
 	if err != nil {
 		return c.undone(v, service, f, err, show)
 	}
-	return v.See(operatorPath(made.ID), v.Good("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
+	return v.Redirect(operatorPath(made.ID), v.Success("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
 }
 
 // recentActs is how many of the latest acts an operator's page shows.
@@ -153,7 +153,7 @@ func (c console) change(v *web.Visit, name string, read func(*form) admin.Operat
 		}
 		return c.operatorPage(v, f)
 	}
-	return v.See(operatorPath(changed.ID), v.Good("Changed. The new setting holds from now on, on every node."))
+	return v.Redirect(operatorPath(changed.ID), v.Success("Changed. The new setting holds from now on, on every node."))
 }
 
 func (c console) setStatus(v *web.Visit) error {

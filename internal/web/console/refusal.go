@@ -81,15 +81,15 @@ func roleName(v *web.Visit, role string) string {
 
 // stateWords are states as they stand within a sentence.
 var stateWords = map[any]string{
-	admin.ProposalApproved:  look.Word("approved"),
-	admin.ProposalDeclined:  look.Word("declined"),
-	admin.ProposalWithdrawn: look.Word("withdrawn"),
-	operation.Processing:    look.Word("under way"),
-	operation.Success:       look.Word("carried out"),
-	operation.Failed:        look.Word("not carried out"),
-	operation.NeedsReview:   look.Word("in review"),
-	catalogue.Main:          look.Word("main"),
-	catalogue.Addon:         look.Word("add-on"),
+	admin.ProposalApproved:  look.Text("approved"),
+	admin.ProposalDeclined:  look.Text("declined"),
+	admin.ProposalWithdrawn: look.Text("withdrawn"),
+	operation.Processing:    look.Text("under way"),
+	operation.Success:       look.Text("carried out"),
+	operation.Failed:        look.Text("not carried out"),
+	operation.NeedsReview:   look.Text("in review"),
+	catalogue.Main:          look.Text("main"),
+	catalogue.Addon:         look.Text("add-on"),
 }
 
 // sentence ends a reason like one.

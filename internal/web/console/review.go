@@ -18,15 +18,15 @@ const reviewedPath = "/console/review/operations/"
 func (c console) reviewRoutes() []web.Route {
 	const area, form = web.Console, reviewedPath + "{id}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/review", Area: area, Who: everyone, Menu: look.Word("Review queue"), Icon: "scale", Handle: c.showReviews},
-		{Method: http.MethodGet, Path: "/console/review/addons", Area: area, Who: everyone, Handle: c.showAddons},
-		{Method: http.MethodGet, Path: "/console/review/exceptions", Area: area, Who: everyone, Handle: c.showExceptions},
-		{Method: http.MethodPost, Path: "/console/review/exceptions/{exception}/close", Area: area, Who: whoMay(admin.ExceptionClose), Form: "/console/review/exceptions", Handle: c.closeException},
-		{Method: http.MethodGet, Path: form, Area: area, Who: everyone, Handle: c.showReviewed},
-		{Method: http.MethodPost, Path: form + "/settle", Area: area, Who: whoMay(admin.ReviewSettle), StepUp: true, Form: form, Handle: c.settle},
-		{Method: http.MethodPost, Path: form + "/proposals/{proposal}/approve", Area: area, Who: whoMay(admin.ProposalApprove), StepUp: true, Form: form, Handle: c.approveSettlement},
-		{Method: http.MethodPost, Path: form + "/proposals/{proposal}/dismiss", Area: area, Who: whoMay(admin.ProposalDecline), Form: form, Handle: c.dismissSettlement},
-		{Method: http.MethodPost, Path: form + "/addon", Area: area, Who: whoMay(admin.AddonClose), Form: form, Handle: c.closeAddon},
+		{Method: http.MethodGet, Path: "/console/review", Area: area, Allow: everyone, Menu: look.Text("Review queue"), Icon: "scale", Handle: c.showReviews},
+		{Method: http.MethodGet, Path: "/console/review/addons", Area: area, Allow: everyone, Handle: c.showAddons},
+		{Method: http.MethodGet, Path: "/console/review/exceptions", Area: area, Allow: everyone, Handle: c.showExceptions},
+		{Method: http.MethodPost, Path: "/console/review/exceptions/{exception}/close", Area: area, Allow: whoMay(admin.ExceptionClose), Form: "/console/review/exceptions", Handle: c.closeException},
+		{Method: http.MethodGet, Path: form, Area: area, Allow: everyone, Handle: c.showReviewed},
+		{Method: http.MethodPost, Path: form + "/settle", Area: area, Allow: whoMay(admin.ReviewSettle), StepUp: true, Form: form, Handle: c.settle},
+		{Method: http.MethodPost, Path: form + "/proposals/{proposal}/approve", Area: area, Allow: whoMay(admin.ProposalApprove), StepUp: true, Form: form, Handle: c.approveSettlement},
+		{Method: http.MethodPost, Path: form + "/proposals/{proposal}/dismiss", Area: area, Allow: whoMay(admin.ProposalDecline), Form: form, Handle: c.dismissSettlement},
+		{Method: http.MethodPost, Path: form + "/addon", Area: area, Allow: whoMay(admin.AddonClose), Form: form, Handle: c.closeAddon},
 	}
 }
 
@@ -186,28 +186,28 @@ func (r exceptionRow) Href() string { return reviewedAddress(r.TransactionID) }
 // exceptionWords say what happened, and what a person has to decide.
 var exceptionWords = map[operation.ExceptionKind]struct{ title, meaning string }{
 	operation.LateSuccess: {
-		look.Word("Late success"),
-		look.Word("It was refunded, and then the provider said that it had carried it out. The subscriber has what nobody paid for: have it undone, or charge it."),
+		look.Text("Late success"),
+		look.Text("It was refunded, and then the provider said that it had carried it out. The subscriber has what nobody paid for: have it undone, or charge it."),
 	},
 	operation.RejectedAfterSuccess: {
-		look.Word("Rejected after success"),
-		look.Word("It was charged, and the provider says that it never carried it out. The subscriber may have paid for nothing: ask the provider, and refund it or have it carried out."),
+		look.Text("Rejected after success"),
+		look.Text("It was charged, and the provider says that it never carried it out. The subscriber may have paid for nothing: ask the provider, and refund it or have it carried out."),
 	},
 	operation.DuplicateEffect: {
-		look.Word("Carried out twice"),
-		look.Word("The provider names two transactions of its own for one operation. Ask it to undo one of them."),
+		look.Text("Carried out twice"),
+		look.Text("The provider names two transactions of its own for one operation. Ask it to undo one of them."),
 	},
 	operation.AddonContradiction: {
-		look.Word("Add-on contradicted"),
-		look.Word("The provider says of the add-on what does not fit how it stands: it was closed as missing and then delivered, or both confirmed and rejected. Ask the provider what the subscriber has."),
+		look.Text("Add-on contradicted"),
+		look.Text("The provider says of the add-on what does not fit how it stands: it was closed as missing and then delivered, or both confirmed and rejected. Ask the provider what the subscriber has."),
 	},
 	operation.VoidUnanswered: {
-		look.Word("Void not answered"),
-		look.Word("A person refunded it, and the provider never answered that it will not carry it out. Ask the provider whether it did."),
+		look.Text("Void not answered"),
+		look.Text("A person refunded it, and the provider never answered that it will not carry it out. Ask the provider whether it did."),
 	},
 	operation.WrongAnswer: {
-		look.Word("Wrong answer"),
-		look.Word("The provider answered as if it had been asked something else. Ask it what it has done."),
+		look.Text("Wrong answer"),
+		look.Text("The provider answered as if it had been asked something else. Ask it what it has done."),
 	},
 }
 
@@ -231,7 +231,7 @@ func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
 		words := exceptionWords[entry.Kind]
 		row := exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning}
 		if entry.ID == refused {
-			row.Reason, row.Problem = v.Filled("reason", ""), problem
+			row.Reason, row.Problem = v.FormValue("reason", ""), problem
 		}
 		if entry.ClosedAt.IsZero() {
 			page.Tabs.Exceptions++

@@ -104,7 +104,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 			page.Exceptions = append(page.Exceptions, exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning})
 		}
 	}
-	page.Form.Verdict, page.Form.Reason = v.Filled("verdict", ""), v.Filled("reason", "")
+	page.Form.Verdict, page.Form.Reason = v.FormValue("verdict", ""), v.FormValue("reason", "")
 	if page.Problem != "" || page.AddonProblem != "" || page.DismissProblem != "" || len(page.Form.Problems) > 0 {
 		v.Status = http.StatusUnprocessableEntity
 	}
@@ -140,17 +140,17 @@ func (c console) settle(v *web.Visit) error {
 		return c.refused(v, id, err, func(why string) error { page.Problem = why; return c.reviewed(v, page) })
 	}
 	if outcome.Waits() {
-		return v.See(reviewedAddress(id), v.Info(look.Word("Your proposal waits for a second person. Nothing is settled until they agree.")))
+		return v.Redirect(reviewedAddress(id), v.Info(look.Text("Your proposal waits for a second person. Nothing is settled until they agree.")))
 	}
-	return v.See(reviewedAddress(id), c.settled(v, outcome.Operation.State))
+	return v.Redirect(reviewedAddress(id), c.settled(v, outcome.Operation.State))
 }
 
 // settled tells what a settlement came to.
 func (c console) settled(v *web.Visit, state operation.State) *look.Notice {
 	if state == operation.Success {
-		return v.Good(look.Word("Settled: it is charged, and the subscription runs."))
+		return v.Success(look.Text("Settled: it is charged, and the subscription runs."))
 	}
-	return v.Good(look.Word("Settled: the money went back to the operator's wallet."))
+	return v.Success(look.Text("Settled: the money went back to the operator's wallet."))
 }
 
 // refused shows why something was not done. Of two clicks the second finds the
@@ -165,7 +165,7 @@ func (c console) refused(v *web.Visit, id string, err error, again func(why stri
 		return orNotFound(lookUp)
 	}
 	if history.State != operation.NeedsReview {
-		return v.See(reviewedAddress(id), v.Info(look.Word("This operation is settled.")))
+		return v.Redirect(reviewedAddress(id), v.Info(look.Text("This operation is settled.")))
 	}
 	return again(why)
 }
@@ -196,7 +196,7 @@ func (c console) approveSettlement(v *web.Visit) error {
 	if err != nil {
 		return c.refused(v, proposal.TransactionID, err, func(why string) error { return c.reviewed(v, reviewedPage{DismissProblem: why}) })
 	}
-	return v.See(reviewedAddress(proposal.TransactionID), c.settled(v, outcome.Operation.State))
+	return v.Redirect(reviewedAddress(proposal.TransactionID), c.settled(v, outcome.Operation.State))
 }
 
 // dismissSettlement takes one's own proposal back, or declines another's.
@@ -205,9 +205,9 @@ func (c console) dismissSettlement(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	dismiss, done := c.service(v).Decline, v.Good(look.Word("The proposal is declined."))
+	dismiss, done := c.service(v).Decline, v.Success(look.Text("The proposal is declined."))
 	if proposal.Maker == v.Actor() {
-		dismiss, done = c.service(v).Withdraw, v.Good(look.Word("Your proposal is withdrawn."))
+		dismiss, done = c.service(v).Withdraw, v.Success(look.Text("Your proposal is withdrawn."))
 	}
 	why := v.Field("why")
 	if _, err := dismiss(lasting(v), proposal.ID, why); err != nil {
@@ -215,7 +215,7 @@ func (c console) dismissSettlement(v *web.Visit) error {
 			return c.reviewed(v, reviewedPage{DismissProblem: problem, DismissWhy: why})
 		})
 	}
-	return v.See(reviewedAddress(proposal.TransactionID), done)
+	return v.Redirect(reviewedAddress(proposal.TransactionID), done)
 }
 
 func (c console) closeAddon(v *web.Visit) error {
@@ -227,7 +227,7 @@ func (c console) closeAddon(v *web.Visit) error {
 		}
 		return c.reviewed(v, reviewedPage{AddonProblem: why, AddonReason: reason})
 	}
-	return v.See(reviewedAddress(id), v.Good(look.Word("The add-on is followed up no more.")))
+	return v.Redirect(reviewedAddress(id), v.Success(look.Text("The add-on is followed up no more.")))
 }
 
 func (c console) closeException(v *web.Visit) error {
@@ -243,5 +243,5 @@ func (c console) closeException(v *web.Visit) error {
 		v.Status = http.StatusUnprocessableEntity
 		return c.exceptions(v, id, why)
 	}
-	return v.See("/console/review/exceptions", v.Good(look.Word("The exception is closed.")))
+	return v.Redirect("/console/review/exceptions", v.Success(look.Text("The exception is closed.")))
 }

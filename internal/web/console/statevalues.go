@@ -84,11 +84,11 @@ func readValue(field string, raw json.RawMessage) stateValue {
 		return stateValue{}
 	case bool:
 		if value {
-			return stateValue{look.Word("yes"), true}
+			return stateValue{look.Text("yes"), true}
 		}
-		return stateValue{look.Word("no"), true}
+		return stateValue{look.Text("no"), true}
 	case string:
-		if word, known := look.StateWord(value); known && slices.Contains(stateFields, field) {
+		if word, known := look.StateText(value); known && slices.Contains(stateFields, field) {
 			return stateValue{word, true}
 		}
 		return stateValue{Text: value}

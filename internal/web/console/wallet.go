@@ -15,7 +15,7 @@ import (
 func (c console) walletRoutes() []web.Route {
 	const page = "/console/operators/{id}/wallet"
 	return []web.Route{
-		{Method: http.MethodGet, Path: page, Area: web.Console, Who: everyone, Handle: c.showWallet},
+		{Method: http.MethodGet, Path: page, Area: web.Console, Allow: everyone, Handle: c.showWallet},
 		guarded(admin.WalletTopUp, page+"/top-up", page, c.topUp),
 		guarded(admin.WalletAdjust, page+"/adjust", page, c.adjust),
 	}
@@ -59,7 +59,7 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LineText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window)}
+	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LedgerText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window)}
 	if data.Moved, err = c.service(v).MovedWithoutApproval(v.Context(), head.ID); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (c console) topUp(v *web.Visit) error {
 		}
 		return c.walletPage(v, f)
 	}
-	return v.See(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
+	return v.Redirect(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
 }
 
 func (c console) adjust(v *web.Visit) error {
@@ -114,7 +114,7 @@ func (c console) adjust(v *web.Visit) error {
 	if err != nil {
 		return c.undone(v, service, f, err, func() error { return c.walletPage(v, f) })
 	}
-	return v.See(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
+	return v.Redirect(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
 }
 
 // moved says what came of a wish to move money.
@@ -129,7 +129,7 @@ func moved(v *web.Visit, outcome admin.ActionResult, amount money.Amount) *look.
 	case outcome.Already:
 		return v.Info("This was done before, so nothing was moved now. The wallet holds %s.", look.Rupees(outcome.Wallet.Balance))
 	case amount.IsNegative():
-		return v.Good("%s were taken from the wallet. It now holds %s.", look.Rupees(amount.Neg()), look.Rupees(outcome.Wallet.Balance))
+		return v.Success("%s were taken from the wallet. It now holds %s.", look.Rupees(amount.Neg()), look.Rupees(outcome.Wallet.Balance))
 	}
-	return v.Good("%s were credited. The wallet now holds %s.", look.Rupees(amount), look.Rupees(outcome.Wallet.Balance))
+	return v.Success("%s were credited. The wallet now holds %s.", look.Rupees(amount), look.Rupees(outcome.Wallet.Balance))
 }

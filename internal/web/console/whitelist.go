@@ -16,7 +16,7 @@ import (
 func (c console) whitelistRoutes() []web.Route {
 	const page = "/console/operators/{id}/whitelist"
 	return []web.Route{
-		{Method: http.MethodGet, Path: page, Area: web.Console, Who: everyone, Handle: c.showWhitelist},
+		{Method: http.MethodGet, Path: page, Area: web.Console, Allow: everyone, Handle: c.showWhitelist},
 		act(admin.WhitelistAdd, page+"/add", page, c.allowAddress),
 		act(admin.WhitelistRemove, page+"/remove", page, c.disallowAddress),
 	}
@@ -57,13 +57,13 @@ func (c console) whitelistPage(v *web.Visit, f *form) error {
 
 func (c console) allowAddress(v *web.Visit) error {
 	return c.changeWhitelist(v, "add", (*admin.Service).AllowAddress, func(entry string) *look.Notice {
-		return v.Good("Calls from %s are let in from now on.", entry)
+		return v.Success("Calls from %s are let in from now on.", entry)
 	})
 }
 
 func (c console) disallowAddress(v *web.Visit) error {
 	return c.changeWhitelist(v, "remove", (*admin.Service).DisallowAddress, func(entry string) *look.Notice {
-		return v.Good("Calls from %s are refused from now on.", entry)
+		return v.Success("Calls from %s are refused from now on.", entry)
 	})
 }
 
@@ -87,5 +87,5 @@ func (c console) changeWhitelist(
 		}
 		return c.whitelistPage(v, f)
 	}
-	return v.See(operatorPath(operator.ID)+"/whitelist", done(admin.EntryText(entry)))
+	return v.Redirect(operatorPath(operator.ID)+"/whitelist", done(admin.EntryText(entry)))
 }

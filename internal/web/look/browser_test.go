@@ -54,8 +54,8 @@ func TestTheStyleGuideIsGoodToLookAtAndToUse(t *testing.T) {
 		"guide-panel":   "/guide?area=panel",
 		"guide-console": "/guide?area=console",
 		"guide-hindi":   "/guide?area=panel&lang=hi",
-		"door":          "/door?area=door",
-		"door-hindi":    "/door?area=door&lang=hi",
+		"account":       "/sign-in?area=account",
+		"account-hindi": "/sign-in?area=account&lang=hi",
 	} {
 		tab.Open(url + address)
 		tab.Check(name)

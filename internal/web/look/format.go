@@ -49,8 +49,8 @@ func grouped(digits string) string {
 }
 
 var months = [...]string{
-	Word("Jan"), Word("Feb"), Word("Mar"), Word("Apr"), Word("May"), Word("Jun"),
-	Word("Jul"), Word("Aug"), Word("Sep"), Word("Oct"), Word("Nov"), Word("Dec"),
+	Text("Jan"), Text("Feb"), Text("Mar"), Text("Apr"), Text("May"), Text("Jun"),
+	Text("Jul"), Text("Aug"), Text("Sep"), Text("Oct"), Text("Nov"), Text("Dec"),
 }
 
 // Day writes the Indian day that a time falls on: 15 Nov 2026.
@@ -95,15 +95,15 @@ func (l *Look) ago(lang string, now, t time.Time) template.HTML {
 		text = l.T(lang, "just now")
 	case past > 0:
 		text = l.distance(lang, distance, [...]string{
-			Word("%s minute ago"), Word("%s minutes ago"),
-			Word("%s hour ago"), Word("%s hours ago"),
-			Word("%s day ago"), Word("%s days ago"),
+			Text("%s minute ago"), Text("%s minutes ago"),
+			Text("%s hour ago"), Text("%s hours ago"),
+			Text("%s day ago"), Text("%s days ago"),
 		})
 	default:
 		text = l.distance(lang, distance, [...]string{
-			Word("in %s minute"), Word("in %s minutes"),
-			Word("in %s hour"), Word("in %s hours"),
-			Word("in %s day"), Word("in %s days"),
+			Text("in %s minute"), Text("in %s minutes"),
+			Text("in %s hour"), Text("in %s hours"),
+			Text("in %s day"), Text("in %s days"),
 		})
 	}
 	return l.timeElement(lang, t, text)

@@ -7,7 +7,7 @@
 // components, each of which says above itself what it takes;
 // testdata/pages/guide.html uses all of them. Text on a page is English inside t, with
 // its Hindi in words/hi.json beside the pages; a test finds texts without Hindi and Hindi
-// without a text. Text made by Go code goes through Look.T, or is marked with Word where
+// without a text. Text made by Go code goes through Look.T, or is marked with Text where
 // the language is not known yet. Colours and distances are tokens of
 // style/1-tokens.css. No page has an inline style or script: the pages' security policy
 // forbids it.
@@ -55,7 +55,7 @@ type Look struct {
 type Frame struct {
 	Lang  string
 	Title string // instead of the one that the page defines
-	Area  string // "door", "panel" or "console"
+	Area  string // "account", "panel" or "console"
 
 	Person, Operator string
 	Nav              []NavItem
@@ -183,8 +183,8 @@ func addPages(set map[string]func() (*template.Template, error), base *template.
 // Page writes a whole page, or nothing: one that fails half way is not sent.
 func (l *Look) Page(w io.Writer, page string, f Frame, data any) error {
 	layout := "shell"
-	if f.Area == "door" {
-		layout = "door"
+	if f.Area == "account" {
+		layout = "single"
 	}
 	return l.write(w, page, layout, f, data)
 }

@@ -8,52 +8,52 @@ type badge struct{ kind, icon, text string }
 
 var badges = map[string]badge{
 	// operations
-	"success":      {"good", "circle-check", Word("Success")},
-	"processing":   {"info", "loader-circle", Word("Processing")},
-	"needs_review": {"warn", "hourglass", Word("In review")},
-	"failed":       {"bad", "circle-x", Word("Failed")},
+	"success":      {"good", "circle-check", Text("Success")},
+	"processing":   {"info", "loader-circle", Text("Processing")},
+	"needs_review": {"warn", "hourglass", Text("In review")},
+	"failed":       {"bad", "circle-x", Text("Failed")},
 
 	// subscribers
-	"active":   {"good", "circle-check", Word("Active")},
-	"expiring": {"warn", "calendar-clock", Word("Expiring")},
-	"expired":  {"bad", "calendar-clock", Word("Expired")},
-	"pending":  {"info", "clock", Word("Pending")},
+	"active":   {"good", "circle-check", Text("Active")},
+	"expiring": {"warn", "calendar-clock", Text("Expiring")},
+	"expired":  {"bad", "calendar-clock", Text("Expired")},
+	"pending":  {"info", "clock", Text("Pending")},
 
 	// operators, keys, plans, logins
-	"inactive":     {"neutral", "ban", Word("Suspended")},
-	"enabled":      {"good", "circle-check", Word("Enabled")},
-	"disabled":     {"neutral", "ban", Word("Disabled")},
-	"blocked":      {"bad", "ban", Word("Blocked")},
-	"deleted":      {"neutral", "trash-2", Word("Deleted")},
-	"revoked":      {"bad", "ban", Word("Revoked")},
-	"grace":        {"warn", "clock", Word("In grace")},
-	"retired":      {"neutral", "ban", Word("Retired")},
-	"verified":     {"good", "badge-check", Word("Verified")},
-	"not_verified": {"warn", "triangle-alert", Word("Not verified")},
+	"inactive":     {"neutral", "ban", Text("Suspended")},
+	"enabled":      {"good", "circle-check", Text("Enabled")},
+	"disabled":     {"neutral", "ban", Text("Disabled")},
+	"blocked":      {"bad", "ban", Text("Blocked")},
+	"deleted":      {"neutral", "trash-2", Text("Deleted")},
+	"revoked":      {"bad", "ban", Text("Revoked")},
+	"grace":        {"warn", "clock", Text("In grace")},
+	"retired":      {"neutral", "ban", Text("Retired")},
+	"verified":     {"good", "badge-check", Text("Verified")},
+	"not_verified": {"warn", "triangle-alert", Text("Not verified")},
 
 	// work that goes on by itself
-	"draft":     {"neutral", "file-text", Word("Draft")},
-	"running":   {"info", "loader-circle", Word("Running")},
-	"queued":    {"info", "clock", Word("Queued")},
-	"finished":  {"good", "circle-check", Word("Finished")},
-	"waiting":   {"warn", "hourglass", Word("Waits for confirmation")},
-	"refused":   {"bad", "circle-x", Word("Refused")},
-	"cancelled": {"neutral", "ban", Word("Cancelled")},
-	"done":      {"good", "circle-check", Word("Done")},
-	"stopped":   {"neutral", "ban", Word("Stopped")},
-	"skipped":   {"neutral", "ban", Word("Skipped")},
-	"open":      {"info", "clock", Word("Open")},
-	"closed":    {"neutral", "lock", Word("Closed")},
-	"approved":  {"good", "circle-check", Word("Approved")},
-	"declined":  {"bad", "circle-x", Word("Declined")},
-	"withdrawn": {"neutral", "ban", Word("Withdrawn")},
-	"lapsed":    {"neutral", "clock", Word("Lapsed")},
-	"healthy":   {"good", "activity", Word("Healthy")},
-	"unhealthy": {"bad", "activity", Word("Not healthy")},
+	"draft":     {"neutral", "file-text", Text("Draft")},
+	"running":   {"info", "loader-circle", Text("Running")},
+	"queued":    {"info", "clock", Text("Queued")},
+	"finished":  {"good", "circle-check", Text("Finished")},
+	"waiting":   {"warn", "hourglass", Text("Waits for confirmation")},
+	"refused":   {"bad", "circle-x", Text("Refused")},
+	"cancelled": {"neutral", "ban", Text("Cancelled")},
+	"done":      {"good", "circle-check", Text("Done")},
+	"stopped":   {"neutral", "ban", Text("Stopped")},
+	"skipped":   {"neutral", "ban", Text("Skipped")},
+	"open":      {"info", "clock", Text("Open")},
+	"closed":    {"neutral", "lock", Text("Closed")},
+	"approved":  {"good", "circle-check", Text("Approved")},
+	"declined":  {"bad", "circle-x", Text("Declined")},
+	"withdrawn": {"neutral", "ban", Text("Withdrawn")},
+	"lapsed":    {"neutral", "clock", Text("Lapsed")},
+	"healthy":   {"good", "activity", Text("Healthy")},
+	"unhealthy": {"bad", "activity", Text("Not healthy")},
 }
 
-// StateWord is what people call a state, in English, if it is in the table.
-func StateWord(state string) (word string, known bool) {
+// StateText is what people call a state, in English, if it is in the table.
+func StateText(state string) (word string, known bool) {
 	b, known := badges[state]
 	return b.text, known
 }

@@ -18,15 +18,15 @@ import (
 // started.
 func (p panel) bulkRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Who: everyone, Menu: look.Word("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
-		{Method: http.MethodPost, Path: "/panel/bulk", Area: web.Panel, Who: counters, Upload: 2 * bulk.MaxFile, Handle: p.checkBulk},
-		{Method: http.MethodGet, Path: "/panel/bulk/{id}", Area: web.Panel, Who: everyone, Handle: p.showJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/start", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.startJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/continue", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.continueJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/cancel", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.cancelJob},
-		{Method: http.MethodPost, Path: "/panel/bulk/{id}/again", Area: web.Panel, Who: counters, Form: "/panel/bulk/{id}", Handle: p.tryJobAgain},
-		{Method: http.MethodGet, Path: "/panel/bulk/{id}/csv", Area: web.Panel, Who: everyone, Handle: p.exportJob},
-		{Method: http.MethodGet, Path: "/panel/bulk/{id}/xlsx", Area: web.Panel, Who: everyone, Handle: p.exportJob},
+		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Allow: everyone, Menu: look.Text("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
+		{Method: http.MethodPost, Path: "/panel/bulk", Area: web.Panel, Allow: counters, Upload: 2 * bulk.MaxFile, Handle: p.checkBulk},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}", Area: web.Panel, Allow: everyone, Handle: p.showJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/start", Area: web.Panel, Allow: counters, Form: "/panel/bulk/{id}", Handle: p.startJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/continue", Area: web.Panel, Allow: counters, Form: "/panel/bulk/{id}", Handle: p.continueJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/cancel", Area: web.Panel, Allow: counters, Form: "/panel/bulk/{id}", Handle: p.cancelJob},
+		{Method: http.MethodPost, Path: "/panel/bulk/{id}/again", Area: web.Panel, Allow: counters, Form: "/panel/bulk/{id}", Handle: p.tryJobAgain},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}/csv", Area: web.Panel, Allow: everyone, Handle: p.exportJob},
+		{Method: http.MethodGet, Path: "/panel/bulk/{id}/xlsx", Area: web.Panel, Allow: everyone, Handle: p.exportJob},
 	}
 }
 
@@ -144,7 +144,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 		case err != nil:
 			return err
 		case title == "":
-			page.Problem = v.T(look.Word("Choose a file first."))
+			page.Problem = v.T(look.Text("Choose a file first."))
 			v.Status = http.StatusUnprocessableEntity
 			return p.bulkForm(v, page, nil)
 		}
@@ -159,16 +159,16 @@ func (p panel) checkBulk(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	return v.See("/panel/bulk/"+job.ID, nil)
+	return v.Redirect("/panel/bulk/"+job.ID, nil)
 }
 
 // listTitle says where a list came from.
 func (p panel) listTitle(v *web.Visit, within string) string {
 	if within == "expired" {
-		return v.T(look.Word("Expired"))
+		return v.T(look.Text("Expired"))
 	}
 	days, _ := strconv.Atoi(within)
-	return v.T(look.Word("Expiring within %d days"), days)
+	return v.T(look.Text("Expiring within %d days"), days)
 }
 
 // uploaded reads the file of a form; the title is empty if there is none.

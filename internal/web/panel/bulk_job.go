@@ -25,7 +25,7 @@ type jobPage struct {
 	Rows  []jobRow
 	Only  string // the state that rows are picked out by
 	Self  string // this page, as it is picked out
-	Steps web.Steps
+	Pager web.Pager
 	Left  int  // rows that are not settled
 	Again bool // it is over, and some rows can be tried again
 }
@@ -58,7 +58,7 @@ func (p panel) showJob(v *web.Visit) error {
 	page := jobPage{Check: check, Only: v.Query("only"), Left: check.Job.Progress.Queued + check.Job.Progress.Running}
 	base := "/panel/bulk/" + url.PathEscape(check.Job.ID)
 	if v.ByHTMX() && check.Job.State == bulk.Finished {
-		return v.See(base, nil) // it is another page from now on
+		return v.Redirect(base, nil) // it is another page from now on
 	}
 	if page.Again, err = p.Bulk.MayTryAgain(v.Context(), check.Job); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (p panel) showJob(v *web.Visit) error {
 		found = found[:rowsShown]
 		next = strconv.Itoa(found[rowsShown-1].Number)
 	}
-	page.Steps, page.Self = v.Steps(next), v.R.URL.RequestURI()
+	page.Pager, page.Self = v.Pager(next), v.R.URL.RequestURI()
 	names, err := p.planNames(v)
 	if err != nil {
 		return err
@@ -133,12 +133,12 @@ func (p panel) startJob(v *web.Visit) error {
 		return web.NotFound()
 	}
 	if why, refused := bulkRefusal(v, err); refused {
-		return v.See(back, &look.Notice{Kind: "bad", Text: why})
+		return v.Redirect(back, &look.Notice{Kind: "bad", Text: why})
 	}
 	if err != nil {
 		return err
 	}
-	return v.See("/panel/bulk/"+job.ID, nil)
+	return v.Redirect("/panel/bulk/"+job.ID, nil)
 }
 
 // continueJob lets a job go on that was interrupted.
@@ -149,12 +149,12 @@ func (p panel) continueJob(v *web.Visit) error {
 		return web.NotFound()
 	}
 	if why, refused := bulkRefusal(v, err); refused {
-		return v.See("/panel/bulk/"+url.PathEscape(id), &look.Notice{Kind: "bad", Text: why})
+		return v.Redirect("/panel/bulk/"+url.PathEscape(id), &look.Notice{Kind: "bad", Text: why})
 	}
 	if err != nil {
 		return err
 	}
-	return v.See("/panel/bulk/"+job.ID, nil)
+	return v.Redirect("/panel/bulk/"+job.ID, nil)
 }
 
 func (p panel) cancelJob(v *web.Visit) error {
@@ -166,9 +166,9 @@ func (p panel) cancelJob(v *web.Visit) error {
 		return err
 	}
 	if job.StartedAt.IsZero() {
-		return v.See("/panel/bulk", v.Info(look.Word("The list was put away. Nothing was charged.")))
+		return v.Redirect("/panel/bulk", v.Info(look.Text("The list was put away. Nothing was charged.")))
 	}
-	return v.See("/panel/bulk/"+job.ID, v.Info(look.Word("What had not begun is cancelled. What had is carried through.")))
+	return v.Redirect("/panel/bulk/"+job.ID, v.Info(look.Text("What had not begun is cancelled. What had is carried through.")))
 }
 
 // tryJobAgain checks the rows that failed as a list of their own, which has to be
@@ -184,17 +184,17 @@ func (p panel) tryJobAgain(v *web.Visit) error {
 	}
 	second, err := p.Bulk.TryAgain(v.Context(), first.ID, bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Title: againTitle(v, first.Title)})
 	if why, refused := bulkRefusal(v, err); refused {
-		return v.See("/panel/bulk/"+first.ID, &look.Notice{Kind: "bad", Text: why})
+		return v.Redirect("/panel/bulk/"+first.ID, &look.Notice{Kind: "bad", Text: why})
 	}
 	if err != nil {
 		return err
 	}
-	return v.See("/panel/bulk/"+second.ID, nil)
+	return v.Redirect("/panel/bulk/"+second.ID, nil)
 }
 
 // againTitle names a second try by the first, and a third one no longer than that.
 func againTitle(v *web.Visit, title string) string {
-	again := v.T(look.Word("Again: %s"), title)
+	again := v.T(look.Text("Again: %s"), title)
 	if strings.HasPrefix(title, strings.TrimSuffix(again, title)) {
 		return title
 	}
@@ -210,11 +210,11 @@ func (p panel) exportJob(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	out, err := beginSheet(v, "bulk-renewal-"+job.ID, look.Word("Bulk renewal"), []sheet.Column{
-		{Title: look.Word("Row"), Kind: sheet.Number}, {Title: look.Word("Subscriber")}, {Title: look.Word("Mobile")},
-		{Title: look.Word("Customer")}, {Title: look.Word("Plan")}, {Title: look.Word("State")}, {Title: look.Word("Code")},
-		{Title: look.Word("What came of it")}, {Title: look.Word("Amount"), Kind: sheet.Rupees}, {Title: look.Word("New expiry"), Kind: sheet.Moment},
-		{Title: look.Word("Transaction")}, {Title: look.Word("Can be tried again")},
+	out, err := beginSheet(v, "bulk-renewal-"+job.ID, look.Text("Bulk renewal"), []sheet.Column{
+		{Title: look.Text("Row"), Kind: sheet.Number}, {Title: look.Text("Subscriber")}, {Title: look.Text("Mobile")},
+		{Title: look.Text("Customer")}, {Title: look.Text("Plan")}, {Title: look.Text("State")}, {Title: look.Text("Code")},
+		{Title: look.Text("What came of it")}, {Title: look.Text("Amount"), Kind: sheet.Rupees}, {Title: look.Text("New expiry"), Kind: sheet.Moment},
+		{Title: look.Text("Transaction")}, {Title: look.Text("Can be tried again")},
 	})
 	if err != nil {
 		return err
@@ -229,11 +229,11 @@ func (p panel) exportJob(v *web.Visit) error {
 		}
 		again := ""
 		if r.MayTryAgain() {
-			again = v.T(look.Word("Yes"))
+			again = v.T(look.Text("Yes"))
 		}
 		state := rowStates[r.State]
 		if waits(job, r) {
-			state = look.Word("Waits for confirmation")
+			state = look.Text("Waits for confirmation")
 		}
 		if err := out.Row(r.Number, r.SubscriberID, r.Mobile, r.CustomerName, r.PlanID, v.T(state), string(r.Code), rowNote(v, r), amount,
 			r.Expiry, r.OperationID, again); err != nil {
@@ -245,10 +245,10 @@ func (p panel) exportJob(v *web.Visit) error {
 
 // rowStates are how people call the states of rows.
 var rowStates = map[bulk.RowState]string{
-	bulk.RowQueued:    look.Word("Queued"),
-	bulk.RowRunning:   look.Word("Running"),
-	bulk.RowDone:      look.Word("Done"),
-	bulk.RowRefused:   look.Word("Refused"),
-	bulk.RowInReview:  look.Word("In review"),
-	bulk.RowCancelled: look.Word("Cancelled"),
+	bulk.RowQueued:    look.Text("Queued"),
+	bulk.RowRunning:   look.Text("Running"),
+	bulk.RowDone:      look.Text("Done"),
+	bulk.RowRefused:   look.Text("Refused"),
+	bulk.RowInReview:  look.Text("In review"),
+	bulk.RowCancelled: look.Text("Cancelled"),
 }

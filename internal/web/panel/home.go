@@ -13,7 +13,7 @@ import (
 
 func (p panel) homeRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/", Area: web.Panel, Who: everyone, Menu: look.Word("Home"), Icon: "house", Handle: p.home},
+		{Method: http.MethodGet, Path: "/panel/", Area: web.Panel, Allow: everyone, Menu: look.Text("Home"), Icon: "house", Handle: p.home},
 	}
 }
 

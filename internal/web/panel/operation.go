@@ -12,7 +12,7 @@ import (
 
 func (p panel) operationRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/transactions/{id}", Area: web.Panel, Who: everyone, Handle: p.operation},
+		{Method: http.MethodGet, Path: "/panel/transactions/{id}", Area: web.Panel, Allow: everyone, Handle: p.operation},
 	}
 }
 
@@ -74,15 +74,15 @@ func (p panel) showOperation(v *web.Visit, op operation.Operation, password stri
 // the service's staff decided it.
 var (
 	stepWords = map[operation.State]string{
-		operation.Processing:  look.Word("Asked for; the amount was set aside"),
-		operation.Success:     look.Word("Confirmed by the provider"),
-		operation.Failed:      look.Word("Not carried out; the amount was given back"),
-		operation.NeedsReview: look.Word("No clear answer from the provider; in review"),
+		operation.Processing:  look.Text("Asked for; the amount was set aside"),
+		operation.Success:     look.Text("Confirmed by the provider"),
+		operation.Failed:      look.Text("Not carried out; the amount was given back"),
+		operation.NeedsReview: look.Text("No clear answer from the provider; in review"),
 	}
 	staffWords = map[operation.State]string{
 		operation.Processing:  stepWords[operation.Processing],
-		operation.Success:     look.Word("Confirmed by the service's staff"),
-		operation.Failed:      look.Word("Ended by the service's staff; the amount was given back"),
+		operation.Success:     look.Text("Confirmed by the service's staff"),
+		operation.Failed:      look.Text("Ended by the service's staff; the amount was given back"),
 		operation.NeedsReview: stepWords[operation.NeedsReview],
 	}
 )
@@ -93,25 +93,25 @@ func headline(op operation.Operation) string {
 	case operation.Success:
 		switch op.Kind {
 		case operation.Activate:
-			return look.Word("The subscriber is activated.")
+			return look.Text("The subscriber is activated.")
 		case operation.Renew:
-			return look.Word("The subscriber is renewed.")
+			return look.Text("The subscriber is renewed.")
 		}
-		return look.Word("The next cycle is booked.")
+		return look.Text("The next cycle is booked.")
 	case operation.Failed:
 		if why := failures[op.Reason]; why != "" {
 			return why
 		}
-		return look.Word("It was not carried out. Nothing was charged.")
+		return look.Text("It was not carried out. Nothing was charged.")
 	case operation.NeedsReview:
-		return look.Word("The provider has not confirmed this yet. The amount is held, nothing is lost: it is asked again until the outcome is known. Do not buy it a second time.")
+		return look.Text("The provider has not confirmed this yet. The amount is held, nothing is lost: it is asked again until the outcome is known. Do not buy it a second time.")
 	}
-	return look.Word("The provider is being asked.")
+	return look.Text("The provider is being asked.")
 }
 
 var failures = map[operation.Reason]string{
-	operation.ProviderRejected:    look.Word("The provider refused. Nothing was charged."),
-	operation.ProviderUnreachable: look.Word("The provider could not be reached. Nothing was charged."),
-	operation.NotConfirmed:        look.Word("The provider never confirmed it. The amount was given back."),
-	operation.RejectedByReview:    look.Word("The service's staff ended it. The amount was given back."),
+	operation.ProviderRejected:    look.Text("The provider refused. Nothing was charged."),
+	operation.ProviderUnreachable: look.Text("The provider could not be reached. Nothing was charged."),
+	operation.NotConfirmed:        look.Text("The provider never confirmed it. The amount was given back."),
+	operation.RejectedByReview:    look.Text("The service's staff ended it. The amount was given back."),
 }

@@ -20,12 +20,12 @@ import (
 func (p panel) orderRoutes() []web.Route {
 	const renew, advance = "/panel/subscribers/{id}/renew", "/panel/subscribers/{id}/advance-renew"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/activate", Area: web.Panel, Who: counters, FormOnly: true, Menu: look.Word("Activate"), Icon: "user-plus", Handle: p.activateForm},
-		{Method: http.MethodPost, Path: "/panel/activate", Area: web.Panel, Who: counters, Handle: p.activate},
-		{Method: http.MethodGet, Path: renew, Area: web.Panel, Who: counters, FormOnly: true, Handle: p.renewForm(operation.Renew)},
-		{Method: http.MethodPost, Path: renew, Area: web.Panel, Who: counters, Handle: p.renew(operation.Renew)},
-		{Method: http.MethodGet, Path: advance, Area: web.Panel, Who: counters, FormOnly: true, Handle: p.renewForm(operation.AdvanceRenew)},
-		{Method: http.MethodPost, Path: advance, Area: web.Panel, Who: counters, Handle: p.renew(operation.AdvanceRenew)},
+		{Method: http.MethodGet, Path: "/panel/activate", Area: web.Panel, Allow: counters, FormOnly: true, Menu: look.Text("Activate"), Icon: "user-plus", Handle: p.activateForm},
+		{Method: http.MethodPost, Path: "/panel/activate", Area: web.Panel, Allow: counters, Handle: p.activate},
+		{Method: http.MethodGet, Path: renew, Area: web.Panel, Allow: counters, FormOnly: true, Handle: p.renewForm(operation.Renew)},
+		{Method: http.MethodPost, Path: renew, Area: web.Panel, Allow: counters, Handle: p.renew(operation.Renew)},
+		{Method: http.MethodGet, Path: advance, Area: web.Panel, Allow: counters, FormOnly: true, Handle: p.renewForm(operation.AdvanceRenew)},
+		{Method: http.MethodPost, Path: advance, Area: web.Panel, Allow: counters, Handle: p.renew(operation.AdvanceRenew)},
 	}
 }
 
@@ -146,7 +146,7 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 	// see; a form that was sent before keeps its price and its result.
 	if known := p.quote(v, &page); known != "" {
 		p.logAgain(v, page, known)
-		return v.See("/panel/transactions/"+known, nil)
+		return v.Redirect("/panel/transactions/"+known, nil)
 	}
 	switch {
 	case !page.Ready():
@@ -165,7 +165,7 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 		// operation, its page says how it stands.
 		if known := p.known(context.WithoutCancel(v.Context()), v.Operator(), page.Key); known != "" {
 			p.logAgain(v, page, known)
-			return v.See("/panel/transactions/"+known, nil)
+			return v.Redirect("/panel/transactions/"+known, nil)
 		}
 		page.Quote, page.refusal = nil, explain(v, err)
 		p.log(v, page, page.Code)
@@ -173,7 +173,7 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 	}
 	p.log(v, page, result.Code())
 	if result.Password == "" {
-		return v.See("/panel/transactions/"+result.ID, nil)
+		return v.Redirect("/panel/transactions/"+result.ID, nil)
 	}
 	// The password is nowhere but here, so it is shown in answer to the form. Sent
 	// again, the form leads to the same transaction without it.
@@ -247,7 +247,7 @@ func (p panel) activate(v *web.Visit) error {
 		return show(page)
 	}
 	if known := p.quote(v, &page); known != "" {
-		return v.See("/panel/transactions/"+known, nil)
+		return v.Redirect("/panel/transactions/"+known, nil)
 	}
 	return show(page)
 }

@@ -24,16 +24,16 @@ const (
 // who may sign in, and how, needs a step-up; a login is disabled at once.
 func (p panel) peopleRoutes() []web.Route {
 	post := func(path, form string, handle func(*web.Visit) error) web.Route {
-		return web.Route{Method: http.MethodPost, Path: path, Area: web.Panel, Who: owners, StepUp: true, Form: form, Handle: handle}
+		return web.Route{Method: http.MethodPost, Path: path, Area: web.Panel, Allow: owners, StepUp: true, Form: form, Handle: handle}
 	}
 	return []web.Route{
-		{Method: http.MethodGet, Path: peoplePath, Area: web.Panel, Who: owners, Menu: look.Word("People"), Icon: "circle-user-round", Handle: p.showPeople},
+		{Method: http.MethodGet, Path: peoplePath, Area: web.Panel, Allow: owners, Menu: look.Text("People"), Icon: "circle-user-round", Handle: p.showPeople},
 		post(peoplePath, "", p.createPerson),
 		post(peoplePath+"/second-factor", peoplePath, p.requireSecondFactor),
-		{Method: http.MethodGet, Path: personPath, Area: web.Panel, Who: owners, Handle: p.showPerson},
+		{Method: http.MethodGet, Path: personPath, Area: web.Panel, Allow: owners, Handle: p.showPerson},
 		post(personPath+"/name", personPath, p.setPersonName),
 		post(personPath+"/role", personPath, p.setPersonRole),
-		{Method: http.MethodPost, Path: personPath + "/access", Area: web.Panel, Who: owners, Form: personPath, Handle: p.setPersonAccess},
+		{Method: http.MethodPost, Path: personPath + "/access", Area: web.Panel, Allow: owners, Form: personPath, Handle: p.setPersonAccess},
 		post(personPath+"/reset-password", personPath, p.resetPersonPassword),
 		post(personPath+"/reset-second-factor", personPath, p.resetPersonSecondFactor),
 	}
@@ -136,7 +136,7 @@ func (p panel) peopleForm(v *web.Visit, problem string, wrong map[string]string)
 		return err
 	}
 	page := peoplePage{
-		Roles: roleChoices(v), Name: v.Filled("name", ""), Username: v.Filled("username", ""), Role: v.Filled("role", string(login.Counter)),
+		Roles: roleChoices(v), Name: v.FormValue("name", ""), Username: v.FormValue("username", ""), Role: v.FormValue("role", string(login.Counter)),
 		Problem: problem, Errors: wrong,
 	}
 	if page.Operator, err = service.Operator(v.Context()); err != nil {
@@ -223,7 +223,7 @@ func (p panel) requireSecondFactor(v *web.Visit) error {
 		}
 		return err
 	}
-	return v.See(peoplePath, v.Good("A second factor is required from now on. Whoever has none sets one up on the next page they open."))
+	return v.Redirect(peoplePath, v.Success("A second factor is required from now on. Whoever has none sets one up on the next page they open."))
 }
 
 // personPage is one of the operator's people.
@@ -285,19 +285,19 @@ func (p panel) changePerson(v *web.Visit, change admin.LoginChange, done func(lo
 		if err != nil {
 			return err
 		}
-		return v.See(person{changed}.Path(), done(changed))
+		return v.Redirect(person{changed}.Path(), done(changed))
 	})
 }
 
 func (p panel) setPersonName(v *web.Visit) error {
 	name := v.Field("name")
-	return p.changePerson(v, admin.LoginChange{Name: &name}, func(login.Person) *look.Notice { return v.Good("Changed.") })
+	return p.changePerson(v, admin.LoginChange{Name: &name}, func(login.Person) *look.Notice { return v.Success("Changed.") })
 }
 
 func (p panel) setPersonRole(v *web.Visit) error {
 	role := login.Role(v.Field("role"))
 	return p.changePerson(v, admin.LoginChange{Role: &role}, func(login.Person) *look.Notice {
-		return v.Good("Changed. It holds from now on, also where they are signed in.")
+		return v.Success("Changed. It holds from now on, also where they are signed in.")
 	})
 }
 
@@ -305,9 +305,9 @@ func (p panel) setPersonAccess(v *web.Visit) error {
 	disabled := v.Field("disabled") == "yes"
 	return p.changePerson(v, admin.LoginChange{Disabled: &disabled}, func(changed login.Person) *look.Notice {
 		if disabled {
-			return v.Good("%s is switched off and signed out everywhere.", changed.Username)
+			return v.Success("%s is switched off and signed out everywhere.", changed.Username)
 		}
-		return v.Good("%s can sign in again.", changed.Username)
+		return v.Success("%s can sign in again.", changed.Username)
 	})
 }
 
@@ -332,6 +332,6 @@ func (p panel) resetPersonSecondFactor(v *web.Visit) error {
 		if err != nil {
 			return err
 		}
-		return v.See(person{changed}.Path(), v.Good("The second factor of %s is taken away, and they are signed out everywhere.", changed.Username))
+		return v.Redirect(person{changed}.Path(), v.Success("The second factor of %s is taken away, and they are signed out everywhere.", changed.Username))
 	})
 }

@@ -78,16 +78,16 @@ func worded(v *web.Visit, f *fault.Error) refusal {
 // fieldForms are what a field of an activation can be refused with, before anything
 // was put into it.
 var fieldForms = []string{
-	look.Word("It is required."),
-	look.Word("It has to be exactly %d digits."),
-	look.Word("It has more than 64 characters."),
-	look.Word("It is not an e-mail address."),
-	look.Word("It has %d characters; at most %d are allowed."),
-	look.Word("It has to be a text in quotes."),
-	look.Word("It is not valid UTF-8."),
-	look.Word("It contains the control character U+%04X."),
-	look.Word("It contains U+%04X, which turns the direction of the text."),
-	look.Word("It contains U+%04X, which is not a character."),
+	look.Text("It is required."),
+	look.Text("It has to be exactly %d digits."),
+	look.Text("It has more than 64 characters."),
+	look.Text("It is not an e-mail address."),
+	look.Text("It has %d characters; at most %d are allowed."),
+	look.Text("It has to be a text in quotes."),
+	look.Text("It is not valid UTF-8."),
+	look.Text("It contains the control character U+%04X."),
+	look.Text("It contains U+%04X, which turns the direction of the text."),
+	look.Text("It contains U+%04X, which is not a character."),
 }
 
 // places finds what is put into such a form, as a pattern of what may stand there.

@@ -112,7 +112,7 @@ func (p panel) showRequests(v *web.Visit) error {
 	if found.Next != "" {
 		page.SearchedTo = found.SearchedTo
 	}
-	page.Codes = []look.Choice{{Value: "", Text: v.T(look.Word("Any"))}}
+	page.Codes = []look.Choice{{Value: "", Text: v.T(look.Text("Any"))}}
 	for _, code := range fault.Contract {
 		page.Codes = append(page.Codes, look.Choice{Value: string(code), Text: string(code)})
 	}

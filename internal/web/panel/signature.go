@@ -104,7 +104,7 @@ func (p panel) compareRequest(v *web.Visit) error {
 		page.Theirs = exact
 	}
 	if page.Theirs == "" {
-		page.Problem = v.T(look.Word("Paste the string that your program signs, or choose a file with it."))
+		page.Problem = v.T(look.Text("Paste the string that your program signs, or choose a file with it."))
 		v.Status = http.StatusUnprocessableEntity
 		return v.Show("panel/request", page)
 	}
@@ -152,9 +152,9 @@ func (p panel) showSignature(v *web.Visit) error {
 			return err
 		}
 		if len(found.Entries) > 0 {
-			return v.See("/panel/requests/"+url.PathEscape(found.Entries[0].ID), nil)
+			return v.Redirect("/panel/requests/"+url.PathEscape(found.Entries[0].ID), nil)
 		}
-		page.Problem = v.T(look.Word("There is no such request in the log. It may be older than the log reaches, or have named no key of yours."))
+		page.Problem = v.T(look.Text("There is no such request in the log. It may be older than the log reaches, or have named no key of yours."))
 	}
 	found, err := p.Requests.Search(v.Context(), v.Operator(), requestlog.Query{Refused: true, Limit: lookedAt})
 	if err != nil {
@@ -170,22 +170,22 @@ func (p panel) showSignature(v *web.Visit) error {
 
 // meanings say what integrators ask about most.
 var meanings = map[fault.Code]string{
-	fault.InvalidSignature:     look.Word("The signature is not the one that the key's secret makes of this request."),
-	fault.TimestampExpired:     look.Word("The timestamp is too far from our clock."),
-	fault.InvalidNonce:         look.Word("The nonce does not have the form that it needs."),
-	fault.ReplayDetected:       look.Word("A request with this nonce was taken already."),
-	fault.CredentialRevoked:    look.Word("The key is revoked. Use another one."),
-	fault.CredentialExpired:    look.Word("The key was replaced and its grace is over. Use its successor."),
-	fault.IPNotWhitelisted:     look.Word("The address is not on your whitelist. Ask your MSO to add it."),
-	fault.PermissionDenied:     look.Word("The key may not do this. Ask your MSO to permit it."),
-	fault.RateLimited:          look.Word("Too many requests came in too short a time. Wait as long as Retry-After says."),
-	fault.InsufficientBalance:  look.Word("The wallet does not cover it. Nothing was charged."),
-	fault.SubscriberNotFound:   look.Word("There is no such subscriber."),
-	fault.SubscriberExists:     look.Word("The subscriber exists already. Renew instead."),
-	fault.ValidationError:      look.Word("A field is missing or not right; the answer names it."),
-	fault.InvalidJSON:          look.Word("The body is not JSON that can be read."),
-	fault.IdempotencyKeyReused: look.Word("The idempotency key was used before, with another body."),
-	fault.PendingReview:        look.Word("The provider has not confirmed it yet. The money is held until it does."),
-	fault.ProviderError:        look.Word("The provider refused it. The money is back in the wallet."),
-	fault.OK:                   look.Word("The request was granted."),
+	fault.InvalidSignature:     look.Text("The signature is not the one that the key's secret makes of this request."),
+	fault.TimestampExpired:     look.Text("The timestamp is too far from our clock."),
+	fault.InvalidNonce:         look.Text("The nonce does not have the form that it needs."),
+	fault.ReplayDetected:       look.Text("A request with this nonce was taken already."),
+	fault.CredentialRevoked:    look.Text("The key is revoked. Use another one."),
+	fault.CredentialExpired:    look.Text("The key was replaced and its grace is over. Use its successor."),
+	fault.IPNotWhitelisted:     look.Text("The address is not on your whitelist. Ask your MSO to add it."),
+	fault.PermissionDenied:     look.Text("The key may not do this. Ask your MSO to permit it."),
+	fault.RateLimited:          look.Text("Too many requests came in too short a time. Wait as long as Retry-After says."),
+	fault.InsufficientBalance:  look.Text("The wallet does not cover it. Nothing was charged."),
+	fault.SubscriberNotFound:   look.Text("There is no such subscriber."),
+	fault.SubscriberExists:     look.Text("The subscriber exists already. Renew instead."),
+	fault.ValidationError:      look.Text("A field is missing or not right; the answer names it."),
+	fault.InvalidJSON:          look.Text("The body is not JSON that can be read."),
+	fault.IdempotencyKeyReused: look.Text("The idempotency key was used before, with another body."),
+	fault.PendingReview:        look.Text("The provider has not confirmed it yet. The money is held until it does."),
+	fault.ProviderError:        look.Text("The provider refused it. The money is back in the wallet."),
+	fault.OK:                   look.Text("The request was granted."),
 }

@@ -16,12 +16,12 @@ import (
 // booksRoutes are what was paid for, and what came of it.
 func (p panel) booksRoutes() []web.Route {
 	get := func(path string, handle func(*web.Visit) error) web.Route {
-		return web.Route{Method: http.MethodGet, Path: path, Area: web.Panel, Who: everyone, Handle: handle}
+		return web.Route{Method: http.MethodGet, Path: path, Area: web.Panel, Allow: everyone, Handle: handle}
 	}
 	statement := get("/panel/statement", p.showStatement)
-	statement.Menu, statement.Icon = look.Word("Statement"), "receipt-indian-rupee"
+	statement.Menu, statement.Icon = look.Text("Statement"), "receipt-indian-rupee"
 	transactions := get("/panel/transactions", p.showTransactions)
-	transactions.Menu, transactions.Icon = look.Word("Transactions"), "arrow-left-right"
+	transactions.Menu, transactions.Icon = look.Text("Transactions"), "arrow-left-right"
 	return []web.Route{
 		statement,
 		get("/panel/statement/print", p.printStatement),
@@ -58,9 +58,9 @@ func readPeriod(v *web.Visit) period {
 	d.until, wrongToo = readDay(d.Until)
 	switch {
 	case wrong || wrongToo:
-		d.Problem = look.Word("That is not a day. Write it as 2026-11-30.")
+		d.Problem = look.Text("That is not a day. Write it as 2026-11-30.")
 	case !d.from.IsZero() && !d.until.IsZero() && d.until.Before(d.from):
-		d.Problem = look.Word("The last day is before the first one.")
+		d.Problem = look.Text("The last day is before the first one.")
 		d.until = d.from
 	}
 	return d
@@ -111,7 +111,7 @@ type statementPage struct {
 
 // links are where a list leads.
 type links struct {
-	web.Steps
+	web.Pager
 	CSV, XLSX, Print string
 }
 
@@ -157,7 +157,7 @@ func (p panel) statement(v *web.Visit, f report.StatementFilter, d period) (page
 	}
 	page = statementPage{
 		Statement: s, Period: d, Side: string(f.Side), Text: f.Text, Newest: f.NewestFirst,
-		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "", Described: v.LineText,
+		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "", Described: v.LedgerText,
 	}
 	if s.Wallet.Held.IsPositive() {
 		held, err := p.Report.Holds(v.Context(), v.Operator())
@@ -179,17 +179,17 @@ func monthLinks(v *web.Visit, d period) []monthLink {
 	}
 	month := report.Month(v.Now)
 	return []monthLink{
-		link(v.T(look.Word("Last 30 days")), today.AddDate(0, 0, 1-statementDays), today),
-		link(v.T(look.Word("This month")), month, today),
-		link(v.T(look.Word("Last month")), month.AddDate(0, -1, 0), month.AddDate(0, 0, -1)),
-		link(v.T(look.Word("Last 90 days")), today.AddDate(0, 0, -89), today),
+		link(v.T(look.Text("Last 30 days")), today.AddDate(0, 0, 1-statementDays), today),
+		link(v.T(look.Text("This month")), month, today),
+		link(v.T(look.Text("Last month")), month.AddDate(0, -1, 0), month.AddDate(0, 0, -1)),
+		link(v.T(look.Text("Last 90 days")), today.AddDate(0, 0, -89), today),
 	}
 }
 
 // linksOf are the ways on from a list, narrowed down as the visitor has it.
 func linksOf(v *web.Visit, path, next string) links {
 	return links{
-		Steps: v.Steps(next), CSV: v.Narrowed(path + "/export/csv"), XLSX: v.Narrowed(path + "/export/xlsx"), Print: v.Narrowed(path + "/print"),
+		Pager: v.Pager(next), CSV: v.FilterURL(path + "/export/csv"), XLSX: v.FilterURL(path + "/export/xlsx"), Print: v.FilterURL(path + "/print"),
 	}
 }
 
@@ -219,6 +219,6 @@ func transactionRows(operations []operation.Operation) []transactionRow {
 }
 
 var channelNames = map[operation.Channel]string{
-	operation.API: look.Word("API"),
-	operation.Web: look.Word("Web"),
+	operation.API: look.Text("API"),
+	operation.Web: look.Text("Web"),
 }

@@ -37,16 +37,16 @@ func (p panel) exportStatement(v *web.Visit) error {
 	var statement report.Statement
 	begin := func(s report.Statement) (err error) {
 		statement = s
-		out, err = beginSheet(v, "statement-"+d.From+"-"+d.Until, look.Word("Statement"), []sheet.Column{
-			{Title: look.Word("Time"), Kind: sheet.Moment}, {Title: look.Word("Line"), Kind: sheet.Number},
-			{Title: look.Word("Description")}, {Title: look.Word("Transaction")},
-			{Title: look.Word("Debit"), Kind: sheet.Rupees}, {Title: look.Word("Credit"), Kind: sheet.Rupees},
-			{Title: look.Word("Balance"), Kind: sheet.Rupees},
+		out, err = beginSheet(v, "statement-"+d.From+"-"+d.Until, look.Text("Statement"), []sheet.Column{
+			{Title: look.Text("Time"), Kind: sheet.Moment}, {Title: look.Text("Line"), Kind: sheet.Number},
+			{Title: look.Text("Description")}, {Title: look.Text("Transaction")},
+			{Title: look.Text("Debit"), Kind: sheet.Rupees}, {Title: look.Text("Credit"), Kind: sheet.Rupees},
+			{Title: look.Text("Balance"), Kind: sheet.Rupees},
 		})
 		if err != nil {
 			return err
 		}
-		return out.Row(s.From, nil, v.T(look.Word("Opening balance")), nil, nil, nil, s.Opening)
+		return out.Row(s.From, nil, v.T(look.Text("Opening balance")), nil, nil, nil, s.Opening)
 	}
 	each := func(l report.LedgerLine) error {
 		if l.Side == report.Debit {
@@ -57,7 +57,7 @@ func (p panel) exportStatement(v *web.Visit) error {
 	if err := p.Report.EachLine(v.Context(), v.Operator(), f, begin, each); err != nil {
 		return err
 	}
-	if err := out.Row(nil, nil, v.T(look.Word("Closing balance")), nil, nil, nil, statement.Closing); err != nil {
+	if err := out.Row(nil, nil, v.T(look.Text("Closing balance")), nil, nil, nil, statement.Closing); err != nil {
 		return err
 	}
 	return out.Close()

@@ -15,10 +15,10 @@ import (
 func (p panel) subscriberRoutes() []web.Route {
 	const one = "/panel/subscribers/{id}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/subscribers", Area: web.Panel, Who: everyone, Menu: look.Word("Subscribers"), Icon: "users", Handle: p.subscribers},
-		{Method: http.MethodGet, Path: one, Area: web.Panel, Who: everyone, Handle: p.subscriber},
-		{Method: http.MethodGet, Path: one + "/password", Area: web.Panel, Who: counters, FormOnly: true, Handle: p.passwordForm},
-		{Method: http.MethodPost, Path: one + "/password", Area: web.Panel, Who: counters, StepUp: true, Handle: p.resetPassword},
+		{Method: http.MethodGet, Path: "/panel/subscribers", Area: web.Panel, Allow: everyone, Menu: look.Text("Subscribers"), Icon: "users", Handle: p.subscribers},
+		{Method: http.MethodGet, Path: one, Area: web.Panel, Allow: everyone, Handle: p.subscriber},
+		{Method: http.MethodGet, Path: one + "/password", Area: web.Panel, Allow: counters, FormOnly: true, Handle: p.passwordForm},
+		{Method: http.MethodPost, Path: one + "/password", Area: web.Panel, Allow: counters, StepUp: true, Handle: p.resetPassword},
 	}
 }
 
@@ -66,13 +66,13 @@ type view struct {
 func views(counts report.SubscriberCounts) []view {
 	known := counts.All > 0
 	return []view{
-		{Name: "", Text: look.Word("All"), Count: counts.All, Counted: known},
-		{Name: "active", Text: look.Word("Active"), Count: counts.Active, Counted: known, standing: report.Active},
-		{Name: "3", Text: look.Word("Within 3 days"), Count: counts.In3, Counted: known, standing: report.Expiring, within: 3},
-		{Name: "7", Text: look.Word("Within 7 days"), Count: counts.In7, Counted: known, standing: report.Expiring, within: 7},
-		{Name: "15", Text: look.Word("Within 15 days"), Count: counts.In15, Counted: known, standing: report.Expiring, within: 15},
-		{Name: "expired", Text: look.Word("Expired"), Count: counts.Expired, Counted: known, standing: report.Expired},
-		{Name: "review", Text: look.Word("In review"), standing: report.InReview},
+		{Name: "", Text: look.Text("All"), Count: counts.All, Counted: known},
+		{Name: "active", Text: look.Text("Active"), Count: counts.Active, Counted: known, standing: report.Active},
+		{Name: "3", Text: look.Text("Within 3 days"), Count: counts.In3, Counted: known, standing: report.Expiring, within: 3},
+		{Name: "7", Text: look.Text("Within 7 days"), Count: counts.In7, Counted: known, standing: report.Expiring, within: 7},
+		{Name: "15", Text: look.Text("Within 15 days"), Count: counts.In15, Counted: known, standing: report.Expiring, within: 15},
+		{Name: "expired", Text: look.Text("Expired"), Count: counts.Expired, Counted: known, standing: report.Expired},
+		{Name: "review", Text: look.Text("In review"), standing: report.InReview},
 	}
 }
 
@@ -81,7 +81,7 @@ type subscribersPage struct {
 	Show   string
 	Views  []view
 	Rows   []row
-	Steps  web.Steps
+	Pager  web.Pager
 	Cut    bool   // not everybody was looked at yet, and the next page goes on
 	Nobody bool   // there is not one subscriber yet
 	Bulk   string // where all who are listed can be renewed at once
@@ -97,7 +97,7 @@ func (p panel) subscribers(v *web.Visit) error {
 	known := false
 	for i := range page.Views {
 		one := &page.Views[i]
-		one.Href = v.Narrowed("/panel/subscribers", "show", one.Name)
+		one.Href = v.FilterURL("/panel/subscribers", "show", one.Name)
 		if one.Here = one.Name == page.Show; one.Here {
 			known = true
 			filter.Standing, filter.Within = one.standing, one.within
@@ -118,7 +118,7 @@ func (p panel) subscribers(v *web.Visit) error {
 	if page.Search == "" && len(page.Rows) > 0 && (filter.Standing == report.Expiring || filter.Standing == report.Expired) {
 		page.Bulk = "/panel/bulk?within=" + page.Show
 	}
-	page.Steps = v.Steps(found.Next)
+	page.Pager = v.Pager(found.Next)
 	if v.ByHTMX() {
 		return v.ShowPart("panel/subscribers", "list", page)
 	}
@@ -203,9 +203,9 @@ func entries(operations []operation.Operation) []entry {
 }
 
 var whatWords = map[operation.Kind]string{
-	operation.Activate:     look.Word("Activation"),
-	operation.Renew:        look.Word("Renewal"),
-	operation.AdvanceRenew: look.Word("Advance renewal"),
+	operation.Activate:     look.Text("Activation"),
+	operation.Renew:        look.Text("Renewal"),
+	operation.AdvanceRenew: look.Text("Advance renewal"),
 }
 
 var tones = map[operation.State]string{

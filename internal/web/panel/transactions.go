@@ -64,12 +64,12 @@ func (p panel) showTransactions(v *web.Visit) error {
 
 func (p panel) exportTransactions(v *web.Visit) error {
 	f, _ := transactionFilter(v)
-	out, err := beginSheet(v, "transactions-"+report.Day(v.Now).Format(dayForm), look.Word("Transactions"), []sheet.Column{
-		{Title: look.Word("Time"), Kind: sheet.Moment}, {Title: look.Word("Transaction")}, {Title: look.Word("Kind")},
-		{Title: look.Word("Through")}, {Title: look.Word("Subscriber")}, {Title: look.Word("Customer")}, {Title: look.Word("Mobile")},
-		{Title: look.Word("Plan")}, {Title: look.Word("Amount"), Kind: sheet.Rupees}, {Title: look.Word("State")},
-		{Title: look.Word("Settled"), Kind: sheet.Moment}, {Title: look.Word("New expiry"), Kind: sheet.Moment},
-		{Title: look.Word("Idempotency key")},
+	out, err := beginSheet(v, "transactions-"+report.Day(v.Now).Format(dayForm), look.Text("Transactions"), []sheet.Column{
+		{Title: look.Text("Time"), Kind: sheet.Moment}, {Title: look.Text("Transaction")}, {Title: look.Text("Kind")},
+		{Title: look.Text("Through")}, {Title: look.Text("Subscriber")}, {Title: look.Text("Customer")}, {Title: look.Text("Mobile")},
+		{Title: look.Text("Plan")}, {Title: look.Text("Amount"), Kind: sheet.Rupees}, {Title: look.Text("State")},
+		{Title: look.Text("Settled"), Kind: sheet.Moment}, {Title: look.Text("New expiry"), Kind: sheet.Moment},
+		{Title: look.Text("Idempotency key")},
 	})
 	if err != nil {
 		return err
@@ -89,8 +89,8 @@ func (p panel) exportTransactions(v *web.Visit) error {
 }
 
 var stateNames = map[operation.State]string{
-	operation.Processing:  look.Word("Processing"),
-	operation.Success:     look.Word("Success"),
-	operation.Failed:      look.Word("Failed"),
-	operation.NeedsReview: look.Word("In review"),
+	operation.Processing:  look.Text("Processing"),
+	operation.Success:     look.Text("Success"),
+	operation.Failed:      look.Text("Failed"),
+	operation.NeedsReview: look.Text("In review"),
 }

@@ -31,7 +31,7 @@ type Theme string
 // What pages are looked at with.
 var (
 	Phone = Size{"phone", 390, 844, true}
-	Desk  = Size{"service", 1280, 900, false}
+	Desk  = Size{"desk", 1280, 900, false}
 )
 
 // The two that a system can prefer.

@@ -10,44 +10,44 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// doorRoutes are the pages by which people come in and go out.
-func (s *Site) doorRoutes() []Route {
+// signInRoutes are the routes for signing in, stepping up and signing out.
+func (s *Site) signInRoutes() []Route {
 	return []Route{
-		{Method: http.MethodGet, Path: "/", Area: Door, Who: Anyone, Handle: s.root},
-		{Method: http.MethodGet, Path: "/sign-in", Area: Door, Who: Anyone, Handle: s.showSignIn},
-		{Method: http.MethodPost, Path: "/sign-in", Area: Door, Who: Anyone, Handle: s.signIn},
-		{Method: http.MethodPost, Path: "/sign-in/language", Area: Door, Who: Anyone, Form: "/sign-in", Handle: s.chooseLanguage},
-		{Method: http.MethodGet, Path: "/sign-in/code", Area: Door, Who: SignedIn.At(login.NeedsCode), Handle: s.showCode},
-		{Method: http.MethodPost, Path: "/sign-in/code", Area: Door, Who: SignedIn.At(login.NeedsCode), Handle: s.giveCode},
-		{Method: http.MethodPost, Path: "/sign-out", Area: Door, Who: Anyone, Form: "/", Handle: s.signOut},
-		{Method: http.MethodGet, Path: "/step-up", Area: Door, Who: SignedIn, Handle: s.showStepUp},
-		{Method: http.MethodPost, Path: "/step-up", Area: Door, Who: SignedIn, Handle: s.stepUp},
+		{Method: http.MethodGet, Path: "/", Area: Account, Allow: Anyone, Handle: s.root},
+		{Method: http.MethodGet, Path: "/sign-in", Area: Account, Allow: Anyone, Handle: s.showSignIn},
+		{Method: http.MethodPost, Path: "/sign-in", Area: Account, Allow: Anyone, Handle: s.signIn},
+		{Method: http.MethodPost, Path: "/sign-in/language", Area: Account, Allow: Anyone, Form: "/sign-in", Handle: s.chooseLanguage},
+		{Method: http.MethodGet, Path: "/sign-in/code", Area: Account, Allow: SignedIn.At(login.NeedsCode), Handle: s.showCode},
+		{Method: http.MethodPost, Path: "/sign-in/code", Area: Account, Allow: SignedIn.At(login.NeedsCode), Handle: s.giveCode},
+		{Method: http.MethodPost, Path: "/sign-out", Area: Account, Allow: Anyone, Form: "/", Handle: s.signOut},
+		{Method: http.MethodGet, Path: "/step-up", Area: Account, Allow: SignedIn, Handle: s.showStepUp},
+		{Method: http.MethodPost, Path: "/step-up", Area: Account, Allow: SignedIn, Handle: s.stepUp},
 	}
 }
 
-// root sends everybody to where their day begins.
+// root redirects to the sign-in, or to the first page of the user's area.
 func (s *Site) root(v *Visit) error {
 	switch {
 	case !v.SignedIn():
-		return v.See("/sign-in", nil)
+		return v.Redirect("/sign-in", nil)
 	case v.Session.Stage != login.Whole:
-		return v.See(nextStep(v.Session.Stage), nil)
+		return v.Redirect(nextStep(v.Session.Stage), nil)
 	case v.Session.Person.Realm == login.Staff:
-		return v.See(home[Console], nil)
+		return v.Redirect(home[Console], nil)
 	}
-	return v.See(home[Panel], nil)
+	return v.Redirect(home[Panel], nil)
 }
 
-// doorForm is what the forms of the door show.
-type doorForm struct {
-	// To is where the visitor was going.
+// signInForm is the data of the sign-in, code and step-up forms.
+type signInForm struct {
+	// To is the page to go to afterwards.
 	To       string
 	Username string
 	// Problem is why the form is shown again.
 	Problem string
-	// Proof asks for the second factor.
+	// Proof is the part that asks for the second factor.
 	Proof proofForm
-	// Carried is what was filled into a form that waits for a step-up.
+	// Carried are the fields of a form that waits for a step-up.
 	Carried []carried
 }
 
@@ -55,19 +55,19 @@ func (s *Site) showSignIn(v *Visit) error {
 	if v.SignedIn() {
 		return s.root(v)
 	}
-	return v.Show("sign-in", doorForm{To: s.within(v.Query("to"))})
+	return v.Show("sign-in", signInForm{To: s.localPath(v.Query("to"))})
 }
 
 func (s *Site) signIn(v *Visit) error {
-	form := doorForm{To: s.within(v.Field("to")), Username: v.Field("username")}
+	form := signInForm{To: s.localPath(v.Field("to")), Username: v.Field("username")}
 	token, session, err := s.login.SignIn(v.Context(), login.Attempt{
 		Username: form.Username, Password: v.R.PostForm.Get("password"), Address: v.Address, Agent: v.R.UserAgent(),
 		Browsers: cookie(v.R, browserCookie),
 	})
 	if err != nil {
-		return v.again(err, "sign-in", func(why string) any { form.Problem = why; return form })
+		return v.showAgain(err, "sign-in", func(why string) any { form.Problem = why; return form })
 	}
-	// Whoever was signed in at this browser before is not any more.
+	// End the session that this browser had before.
 	if v.token != "" {
 		if err := s.login.SignOut(v.Context(), v.token); err != nil && !errors.Is(err, login.ErrSignedOut) {
 			return err
@@ -76,19 +76,19 @@ func (s *Site) signIn(v *Visit) error {
 	return s.proceed(v, token, session, form.To)
 }
 
-// proceed gives the browser its new token and sends the visitor on.
+// proceed sets the new session cookie and redirects to the next step or to the page.
 func (s *Site) proceed(v *Visit, token string, session login.Session, to string) error {
 	setSession(v.W, token)
 	if err := s.remember(v, token); err != nil {
 		return err
 	}
 	if session.Stage != login.Whole {
-		return v.See(returning(nextStep(session.Stage), to), nil)
+		return v.Redirect(withReturn(nextStep(session.Stage), to), nil)
 	}
-	return v.See(s.within(to), nil)
+	return v.Redirect(s.localPath(to), nil)
 }
 
-// remember has the browser be known as one that has signed in before.
+// remember marks the browser as one that has signed in before.
 func (s *Site) remember(v *Visit, token string) error {
 	marks, err := s.login.RememberBrowser(v.Context(), token, cookie(v.R, browserCookie))
 	if err != nil && !errors.Is(err, login.ErrSignedOut) {
@@ -100,25 +100,25 @@ func (s *Site) remember(v *Visit, token string) error {
 	return nil
 }
 
-// again shows a form once more with what login had against it. Any other error is
-// not the visitor's.
-func (v *Visit) again(err error, page string, data func(why string) any) error {
+// showAgain shows a form again with login's reason for refusing it. Any other error is
+// returned.
+func (v *Visit) showAgain(err error, page string, data func(why string) any) error {
 	var refusal *login.Refusal
 	switch {
-	case errors.Is(err, login.ErrSignedOut): // since this visit began
+	case errors.Is(err, login.ErrSignedOut): // since this request began
 		dropCookie(v.W, sessionCookie)
-		return v.See("/sign-in", nil)
+		return v.Redirect("/sign-in", nil)
 	case !errors.As(err, &refusal):
 		return err
 	case refusal.Reason == login.SessionOver:
 		dropCookie(v.W, sessionCookie)
-		return v.See("/sign-in", v.Bad(refusal.Text))
+		return v.Redirect("/sign-in", v.Failure(refusal.Text))
 	}
 	v.refusedStatus(err)
 	return v.Show(page, data(v.T(refusal.Text)))
 }
 
-// refusedStatus sets the status of a page that says what login had against something.
+// refusedStatus sets the status of a page that shows a refusal of login.
 func (v *Visit) refusedStatus(err error) {
 	var refusal *login.Refusal
 	v.Status = http.StatusUnprocessableEntity
@@ -134,8 +134,8 @@ func wrongCode(err error) bool {
 	return errors.As(err, &refusal) && refusal.Reason == login.WrongCode
 }
 
-// refusalText is what login had against something, for the visitor to read; empty
-// where the error is no such thing, or the session is over and there is no form to show.
+// refusalText returns login's reason for the visitor to read; empty if the error is not a
+// refusal, or if the session is over and there is no form to show.
 func refusalText(err error) string {
 	var refusal *login.Refusal
 	if errors.As(err, &refusal) && refusal.Reason != login.SessionOver {
@@ -144,22 +144,22 @@ func refusalText(err error) string {
 	return ""
 }
 
-func (s *Site) showCode(v *Visit) error { return s.askForCode(v, s.within(v.Query("to")), "") }
+func (s *Site) showCode(v *Visit) error { return s.askForCode(v, s.localPath(v.Query("to")), "") }
 
 func (s *Site) askForCode(v *Visit, to, problem string) error {
 	proof, err := s.proof(v)
 	if err != nil {
-		return v.again(err, "refused", func(why string) any { return why })
+		return v.showAgain(err, "refused", func(why string) any { return why })
 	}
-	return v.Show("code", doorForm{To: to, Problem: problem, Proof: proof})
+	return v.Show("code", signInForm{To: to, Problem: problem, Proof: proof})
 }
 
 func (s *Site) giveCode(v *Visit) error {
-	to := s.within(v.Field("to"))
+	to := s.localPath(v.Field("to"))
 	var token string
 	var session login.Session
 	var err error
-	if answer := passkeyAnswer(v); answer != nil {
+	if answer := passkeyResponse(v); answer != nil {
 		token, session, err = s.login.GivePasskey(v.Context(), v.token, answer, v.Address, cookie(v.R, browserCookie))
 	} else {
 		token, session, err = s.login.GiveCode(v.Context(), v.token, v.Field("code"), v.Address, cookie(v.R, browserCookie))
@@ -168,7 +168,7 @@ func (s *Site) giveCode(v *Visit) error {
 	case err == nil:
 		return s.proceed(v, token, session, to)
 	case refusalText(err) == "":
-		return v.again(err, "refused", func(why string) any { return why })
+		return v.showAgain(err, "refused", func(why string) any { return why })
 	}
 	v.refusedStatus(err)
 	return s.askForCode(v, to, v.T(refusalText(err)))
@@ -181,58 +181,58 @@ func (s *Site) signOut(v *Visit) error {
 		}
 	}
 	dropCookie(v.W, sessionCookie)
-	// What the browser still holds of the visitor's pages goes too.
+	// Clear the visitor's pages from the browser's cache too.
 	v.W.Header().Set("Clear-Site-Data", `"cache"`)
-	return v.See("/sign-in", v.Good(look.Word("You are signed out.")))
+	return v.Redirect("/sign-in", v.Success(look.Text("You are signed out.")))
 }
 
-// chooseLanguage is for strangers; a person's language is kept with the person.
+// chooseLanguage sets the language before sign-in; a user's language is stored with the
+// login.
 func (s *Site) chooseLanguage(v *Visit) error {
 	if chosen := v.Field("language"); slices.Contains(languages, chosen) {
 		setCookie(v.W, languageCookie, chosen, oneYear)
 	}
-	return v.See(returning("/sign-in", s.within(v.Field("to"))), nil)
+	return v.Redirect(withReturn("/sign-in", s.localPath(v.Field("to"))), nil)
 }
 
-// askToStepUp has the visitor prove who they are before a page with secrets is
-// shown or money moves. What was posted is not done; it waits in the form that
-// asks, and comes back into its own form afterwards.
+// askToStepUp asks for password and second factor before secrets are shown or money
+// moves. A posted form is not carried out: its fields are kept in the step-up form, and
+// shown again in their own form afterwards.
 func (v *Visit) askToStepUp() error {
 	if v.R.Method != http.MethodPost || v.ByHTMX() {
-		return v.See(returning("/step-up", v.comeback()), nil)
+		return v.Redirect(withReturn("/step-up", v.returnPath()), nil)
 	}
 	v.Status = http.StatusForbidden
-	return v.site.showStepUpForm(v, doorForm{To: v.comeback(), Carried: carry(v.R.PostForm)})
+	return v.site.showStepUpForm(v, signInForm{To: v.returnPath(), Carried: carry(v.R.PostForm)})
 }
 
 func (s *Site) showStepUp(v *Visit) error {
-	return s.showStepUpForm(v, doorForm{To: s.within(v.Query("to"))})
+	return s.showStepUpForm(v, signInForm{To: s.localPath(v.Query("to"))})
 }
 
-// showStepUpForm shows the step-up's form. It stands at the door, whatever page it keeps
-// the visitor from: there is nothing else to do.
-func (s *Site) showStepUpForm(v *Visit, form doorForm) (err error) {
-	v.atDoor = true
+// showStepUpForm shows the step-up form, in the sign-in layout without navigation.
+func (s *Site) showStepUpForm(v *Visit, form signInForm) (err error) {
+	v.singleLayout = true
 	if form.Proof, err = s.proof(v); err != nil {
-		return v.again(err, "refused", func(why string) any { return why })
+		return v.showAgain(err, "refused", func(why string) any { return why })
 	}
 	return v.Show("step-up", form)
 }
 
 func (s *Site) stepUp(v *Visit) error {
 	waiting := uncarry(v.R.PostForm)
-	form := doorForm{To: s.within(v.Field("to")), Carried: carry(waiting)}
+	form := signInForm{To: s.localPath(v.Field("to")), Carried: carry(waiting)}
 	var token string
 	var session login.Session
 	var err error
-	if given := given(v); given.Passkey != nil {
+	if given := credentials(v); given.Passkey != nil {
 		token, session, err = s.login.StepUpPasskey(v.Context(), v.token, given.Password, given.Passkey, v.Address)
 	} else {
 		token, session, err = s.login.StepUp(v.Context(), v.token, given.Password, given.Code, v.Address)
 	}
 	if err != nil {
 		if refusalText(err) == "" {
-			return v.again(err, "refused", func(why string) any { return why })
+			return v.showAgain(err, "refused", func(why string) any { return why })
 		}
 		v.refusedStatus(err)
 		form.Problem = v.T(refusalText(err))
@@ -240,22 +240,22 @@ func (s *Site) stepUp(v *Visit) error {
 	}
 	setSession(v.W, token)
 	if len(waiting) == 0 {
-		return v.See(form.To, nil)
+		return v.Redirect(form.To, nil)
 	}
 	v.token, v.Session = token, session
 	return s.showFilled(v, form.To, waiting)
 }
 
-// showFilled shows the page at an address with a form filled in. The page's rule
-// is asked as if the visitor had come by the front.
+// showFilled shows a page with its form filled in. The page's rule is checked as for a
+// request to it.
 func (s *Site) showFilled(v *Visit, to string, filled map[string][]string) error {
 	route, values, _ := s.table.find(http.MethodGet, to)
-	if route == nil || route.Who.judge(v.session()) != permitted || v.suspended() && route.Changes() {
-		return v.See("/", nil)
+	if route == nil || route.Allow.check(v.session()) != permitted || v.suspended() && route.Changes() {
+		return v.Redirect("/", nil)
 	}
 	v.route, v.path, v.filled = route, to, filled
-	// A form can be a mere button, which does not show that it waits to be pressed.
-	v.notice = v.Info(look.Word("Thank you. Nothing has been done yet: look at what you wanted to do, and send it again."))
+	// A form may be just a button, which does not show that it still has to be pressed.
+	v.notice = v.Info(look.Text("Thank you. Nothing has been done yet: look at what you wanted to do, and send it again."))
 	v.R = v.R.Clone(v.Context())
 	v.R.Method, v.R.URL.Path, v.R.URL.RawPath, v.R.URL.RawQuery = http.MethodGet, to, "", ""
 	v.R.PostForm = nil

@@ -11,33 +11,33 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// answer notices what is answered, for the record.
-type answer struct {
+// responseRecorder records the status of a response, for the log.
+type responseRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
+func (r *responseRecorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
 	}
-	a.ResponseWriter.WriteHeader(status)
+	r.ResponseWriter.WriteHeader(status)
 }
 
-func (a *answer) Write(p []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
+func (r *responseRecorder) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
 	}
-	return a.ResponseWriter.Write(p)
+	return r.ResponseWriter.Write(p)
 }
 
-// Unwrap lets http.ResponseController reach what is beneath.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+// Unwrap is for http.ResponseController.
+func (r *responseRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-func (a *answer) begun() bool { return a.status != 0 }
+func (r *responseRecorder) begun() bool { return r.status != 0 }
 
-// record writes one line about a visit and counts it, by its route's pattern:
-// nothing that a stranger sent is repeated.
+// record logs one line about a request and counts it, by its route's pattern: nothing
+// that the client sent is logged.
 func (s *Site) record(v *Visit, cause error) {
 	path := "-"
 	switch {
@@ -47,7 +47,7 @@ func (s *Site) record(v *Visit, cause error) {
 		path = "/static/"
 	}
 	took := v.watch.Elapsed()
-	status := v.answer.status
+	status := v.response.status
 	if status == 0 {
 		status = http.StatusOK
 	}
@@ -71,7 +71,7 @@ func (s *Site) record(v *Visit, cause error) {
 		return
 	}
 	why := []slog.Attr{slog.String("error", cause.Error())}
-	var broken *panicked
+	var broken *panicError
 	if errors.As(cause, &broken) {
 		why = append(why, slog.String("stack", string(broken.stack)))
 	}

@@ -104,20 +104,20 @@ func newHouse(t *testing.T) *house {
 		Login: login.New(store, vault, login.Config{Now: h.now}), Now: h.now, Pages: pages, Operators: store,
 		Log: telemetry.NewLogger(h.logged, slog.LevelInfo, "text"),
 		Routes: []web.Route{
-			{Method: "GET", Path: "/console/", Area: web.Console, Who: all, Menu: "Home", Handle: h.form},
-			{Method: "GET", Path: "/console/pay", Area: web.Console, Who: all, Handle: h.form},
-			{Method: "POST", Path: "/console/pay", Area: web.Console, Who: all, StepUp: true, Handle: h.pay},
-			{Method: "POST", Path: "/console/widen", Area: web.Console, Who: all, Form: "/console/pay", Handle: h.widen},
-			{Method: "POST", Path: "/console/upload", Form: "/console/pay", Area: web.Console, Who: all, Upload: 1 << 20, Handle: h.upload},
-			{Method: "GET", Path: "/console/broken", Area: web.Console, Who: all, Handle: func(v *web.Visit) error { return v.Show("broken", struct{}{}) }},
-			{Method: "GET", Path: "/console/panic", Area: web.Console, Who: all, Handle: func(*web.Visit) error { panic("a bug of cxs_" + strings.Repeat("0", 64)) }},
-			{Method: "GET", Path: "/console/fails", Area: web.Console, Who: all, Handle: func(*web.Visit) error { return errors.New("the disk is on fire") }},
-			{Method: "GET", Path: "/console/file", Area: web.Console, Who: all, Handle: func(v *web.Visit) error {
+			{Method: "GET", Path: "/console/", Area: web.Console, Allow: all, Menu: "Home", Handle: h.form},
+			{Method: "GET", Path: "/console/pay", Area: web.Console, Allow: all, Handle: h.form},
+			{Method: "POST", Path: "/console/pay", Area: web.Console, Allow: all, StepUp: true, Handle: h.pay},
+			{Method: "POST", Path: "/console/widen", Area: web.Console, Allow: all, Form: "/console/pay", Handle: h.widen},
+			{Method: "POST", Path: "/console/upload", Form: "/console/pay", Area: web.Console, Allow: all, Upload: 1 << 20, Handle: h.upload},
+			{Method: "GET", Path: "/console/broken", Area: web.Console, Allow: all, Handle: func(v *web.Visit) error { return v.Show("broken", struct{}{}) }},
+			{Method: "GET", Path: "/console/panic", Area: web.Console, Allow: all, Handle: func(*web.Visit) error { panic("a bug of cxs_" + strings.Repeat("0", 64)) }},
+			{Method: "GET", Path: "/console/fails", Area: web.Console, Allow: all, Handle: func(*web.Visit) error { return errors.New("the disk is on fire") }},
+			{Method: "GET", Path: "/console/file", Area: web.Console, Allow: all, Handle: func(v *web.Visit) error {
 				v.Download("all of it.csv", "text/csv")
 				return errors.New("the disk is on fire")
 			}},
-			{Method: "GET", Path: "/console/others/{id}", Area: web.Console, Who: all, Handle: func(*web.Visit) error { return web.NotFound() }},
-			{Method: "GET", Path: "/console/only-administrators", Area: web.Console, Who: web.Staff(login.Administrator), Menu: "Only administrators", Handle: h.form},
+			{Method: "GET", Path: "/console/others/{id}", Area: web.Console, Allow: all, Handle: func(*web.Visit) error { return web.NotFound() }},
+			{Method: "GET", Path: "/console/only-administrators", Area: web.Console, Allow: web.Staff(login.Administrator), Menu: "Only administrators", Handle: h.form},
 		},
 	})
 	if err != nil {
@@ -138,7 +138,7 @@ func newHouse(t *testing.T) *house {
 func (h *house) now() time.Time { return time.UnixMilli(h.time.Load()).UTC() }
 
 func (h *house) form(v *web.Visit) error {
-	data := formPage{v.Session.Person.Name, v.Filled("amount", "0.00")}
+	data := formPage{v.Session.Person.Name, v.FormValue("amount", "0.00")}
 	if v.ByHTMX() {
 		return v.ShowPart("form", "part", data)
 	}
@@ -147,7 +147,7 @@ func (h *house) form(v *web.Visit) error {
 
 func (h *house) pay(v *web.Visit) error {
 	h.paid.Add(1)
-	return v.See("/console/pay", v.Good("paid %s", v.Field("amount")))
+	return v.Redirect("/console/pay", v.Success("paid %s", v.Field("amount")))
 }
 
 // widen needs a step-up if its form says so.

@@ -11,7 +11,7 @@ import (
 
 // Word marks an English text that is translated later, where the language is
 // known. It changes nothing; a test looks for its calls and asks for their Hindi.
-func Word(english string) string { return english }
+func Text(english string) string { return english }
 
 // T says an English text in a language, with what is to be put into it as for
 // fmt.Sprintf. A text that has no translation stays English.

@@ -25,7 +25,7 @@ const module = "../../.."
 type spokenTexts map[string]string
 
 func TestEveryTextHasHindiAndEveryHindiIsSaid(t *testing.T) {
-	for _, complaint := range judgeWords(t, os.DirFS(module)) {
+	for _, complaint := range checkTexts(t, os.DirFS(module)) {
 		t.Error(complaint)
 	}
 }
@@ -37,9 +37,9 @@ func TestTheSearchForWordsNotices(t *testing.T) {
 		"a text in a template":       {"internal/web/panel/pages/a.html", `{{define "main"}}{{if .X}}{{template "y" (dict "a" (t "Unsaid"))}}{{end}}{{end}}`, `"Unsaid" has no Hindi`},
 		"either form of a plural":    {"internal/web/panel/parts/a.html", `{{define "main"}}{{tn .N "Known" "Unsaid"}}{{end}}`, `"Unsaid" has no Hindi`},
 		"a text that Go says":        {"internal/web/panel/a.go", "package p\nvar _ = l.T(\"hi\", \"Unsaid\", 5)", `"Unsaid" has no Hindi`},
-		"a text that Go marks":       {"internal/web/a.go", "package p\nvar _ = look.Word(\"Unsaid\")", `"Unsaid" has no Hindi`},
-		"a text in two pieces":       {"internal/web/a.go", "package p\nvar _ = look.Word(\"Un\" +\n\"said\")", `"Unsaid" has no Hindi`},
-		"a notice":                   {"internal/web/console/a.go", "package p\nvar _ = v.Good(\"Unsaid\", 5)", `"Unsaid" has no Hindi`},
+		"a text that Go marks":       {"internal/web/a.go", "package p\nvar _ = look.Text(\"Unsaid\")", `"Unsaid" has no Hindi`},
+		"a text in two pieces":       {"internal/web/a.go", "package p\nvar _ = look.Text(\"Un\" +\n\"said\")", `"Unsaid" has no Hindi`},
+		"a notice":                   {"internal/web/console/a.go", "package p\nvar _ = v.Success(\"Unsaid\", 5)", `"Unsaid" has no Hindi`},
 		"an entry of the navigation": {"internal/web/console/a.go", "package p\nvar _ = Route{Menu: \"Unsaid\"}", `"Unsaid" has no Hindi`},
 		"Hindi that nobody says":     {"internal/web/panel/words/hi.json", `{"Unsaid": "अनकहा"}`, `"Unsaid" is said nowhere`},
 	} {
@@ -49,17 +49,17 @@ func TestTheSearchForWordsNotices(t *testing.T) {
 				"internal/login/refusal.go":  {Data: []byte("package p\nvar _ = \"Known\"")},
 				tt.file:                      {Data: []byte(tt.text)},
 			}
-			if got := judgeWords(t, tree); len(got) != 1 || !strings.Contains(got[0], tt.want) {
+			if got := checkTexts(t, tree); len(got) != 1 || !strings.Contains(got[0], tt.want) {
 				t.Errorf("found %q; want only that %s", got, tt.want)
 			}
 		})
 	}
 }
 
-// judgeWords holds what pages say against the translations. Every text that is
+// checkTexts holds what pages say against the translations. Every text that is
 // surely said needs one. A translation needs to be said surely, or at least to be
 // a text somewhere in the code: reasons for a refusal come from other rooms.
-func judgeWords(t *testing.T, tree fs.FS) (complaints []string) {
+func checkTexts(t *testing.T, tree fs.FS) (complaints []string) {
 	t.Helper()
 	said, written, hindi := spokenTexts{}, map[string]bool{}, spokenTexts{}
 	err := fs.WalkDir(tree, "internal", func(file string, entry fs.DirEntry, err error) error {
@@ -186,7 +186,7 @@ func walkTemplate(node parse.Node, visit func(*parse.CommandNode)) {
 }
 
 // sayers are the functions that take an English text to be translated.
-var sayers = []string{"T", "Word", "say", "Good", "Bad", "Info"}
+var sayers = []string{"T", "Text", "say", "Success", "Failure", "Info"}
 
 // textsOfGo finds the texts that a file of the pages says, and every text that is
 // written in a file at all.
