@@ -239,6 +239,11 @@ bench-full: tools-present build-bench ## The same, with stores of ten million op
 bench-pages: ## Time every page on the demo's history and for an operator with 100,000 subscribers, and list the slowest; a few minutes (STORE=postgres PAGES=20x)
 	COAX_TEST_STORE=$(STORE) go test -tags long -run '^$$' -bench '^BenchmarkPages$$' -benchtime $(PAGES) -timeout 20m ./internal/e2e/pages
 
+# docs/panel.png is the one generated file that is committed: README.md shows it.
+.PHONY: readme-picture
+readme-picture: tools-present ## Take the picture of the panel that README.md shows, docs/panel.png, from a demo in a temporary folder
+	COAX_PANEL_PICTURE=$(CURDIR)/docs/panel.png go test -count=1 -run '^TestPanelPicture$$' ./internal/e2e/pages
+
 .PHONY: vectors
 vectors: ## Check the signing vectors with a second implementation, in Python
 	python3 contract/vectors/check.py

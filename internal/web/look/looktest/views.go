@@ -107,12 +107,20 @@ func (tab *Tab) Shot(name string, size Size, theme Theme) {
 	tab.shoot(fmt.Sprintf("%s-%s-%s", name, size.Name, theme), size)
 }
 
-// shoot makes the screen as tall as the page, so that what is fixed to an edge is
-// where people see it, and takes the picture.
+// shoot saves a picture of the page.
 func (tab *Tab) shoot(view string, size Size) {
 	tab.t.Helper()
+	name := strings.ReplaceAll(view, "/", "-") + ".png"
+	if err := os.WriteFile(filepath.Join(Folder(tab.t), name), tab.Picture(size), 0o644); err != nil {
+		tab.t.Fatal(err)
+	}
+}
+
+// Picture returns a PNG of the whole page. The screen is made as tall as the page, so that
+// elements fixed to an edge are in their place.
+func (tab *Tab) Picture(size Size) (picture []byte) {
+	tab.t.Helper()
 	var tall int64
-	var picture []byte
 	tab.Do(chromedp.Evaluate(`document.documentElement.scrollHeight`, &tall))
 	tab.Do(
 		emulation.SetDeviceMetricsOverride(size.Width, max(tall, size.Height), 1, size.touch),
@@ -122,10 +130,7 @@ func (tab *Tab) shoot(view string, size Size) {
 		}),
 		emulation.SetDeviceMetricsOverride(size.Width, size.Height, 1, size.touch),
 	)
-	name := strings.ReplaceAll(view, "/", "-") + ".png"
-	if err := os.WriteFile(filepath.Join(Folder(tab.t), name), picture, 0o644); err != nil {
-		tab.t.Fatal(err)
-	}
+	return picture
 }
 
 // Folder is where a test's pictures are kept.
