@@ -71,7 +71,7 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 		"the console is for":        page(func(r *Route) { r.Path, r.Area, r.Allow = "/console/x", Console, SignedIn }),
 		"to change nothing":         page(func(r *Route) { r.ReadOnly = true }),
 		"nothing but a form":        page(func(r *Route) { r.Method, r.FormOnly = http.MethodPost, true }),
-		"GET or POST":             page(func(r *Route) { r.Method = "PUT" }),
+		"GET or POST":               page(func(r *Route) { r.Method = "PUT" }),
 		"does not begin":            page(func(r *Route) { r.Path = "panel/x" }),
 		"nothing handles":           page(func(r *Route) { r.Handle = nil }),
 		"no area":                   page(func(r *Route) { r.Area = "attic" }),
