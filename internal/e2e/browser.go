@@ -45,19 +45,19 @@ type Page struct {
 	Location string
 }
 
-func (w *Env) Browser(t testing.TB) *Browser {
+func (e *Env) Browser(t testing.TB) *Browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Browser{Env: w, t: t, HTTP: &http.Client{
-		Transport: w.HTTP.Transport, Jar: jar, Timeout: time.Minute,
+	return &Browser{Env: e, t: t, HTTP: &http.Client{
+		Transport: e.HTTP.Transport, Jar: jar, Timeout: time.Minute,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-func (w *Env) URL(path string) string { return strings.TrimSuffix(w.Demo.BaseURL, "/api/v1") + path }
+func (e *Env) URL(path string) string { return strings.TrimSuffix(e.Demo.BaseURL, "/api/v1") + path }
 
 func (b *Browser) Get(path string) Page {
 	b.t.Helper()
@@ -172,9 +172,9 @@ func (p Page) Shows(t testing.TB, status int, want ...string) Page {
 	if p.Status != status {
 		t.Errorf("status %d (to %q); want %d\n%s", p.Status, p.Location, status, p.Body)
 	}
-	for _, w := range want {
-		if !strings.Contains(p.Body, w) {
-			t.Errorf("the page does not say %q:\n%s", w, p.Body)
+	for _, e := range want {
+		if !strings.Contains(p.Body, e) {
+			t.Errorf("the page does not say %q:\n%s", e, p.Body)
 		}
 	}
 	return p
@@ -197,18 +197,18 @@ func (b *Browser) SignIn(username, password string) Page {
 }
 
 // As is a browser in which the demo's login is signed in.
-func (w *Env) SignIn(t testing.TB, who demo.Login) *Browser {
+func (e *Env) SignIn(t testing.TB, who demo.Login) *Browser {
 	t.Helper()
-	b := w.Browser(t)
+	b := e.Browser(t)
 	b.SignIn(who.Username, who.Password).RedirectsTo(t, "/")
 	return b
 }
 
 // Person makes a login whose password is not to be changed first.
-func (w *Env) NewLogin(t testing.TB, username string, role login.Role, operatorID int64) demo.Login {
+func (e *Env) NewLogin(t testing.TB, username string, role login.Role, operatorID int64) demo.Login {
 	t.Helper()
 	who := demo.Login{Username: username, Password: login.NewPassword()}
-	if _, _, err := w.Admin.CreateLogin(context.Background(), admin.NewLogin{
+	if _, _, err := e.Admin.CreateLogin(context.Background(), admin.NewLogin{
 		Username: username, Name: "Name of " + username, Role: role, OperatorID: operatorID, Password: who.Password,
 	}); err != nil {
 		t.Fatal(err)
@@ -259,9 +259,9 @@ func (p Page) HiddenFields() url.Values {
 }
 
 // KeysOf are the keys of the demo's operator.
-func (w *Env) DemoKeys(t *testing.T) []access.Credential {
+func (e *Env) DemoKeys(t *testing.T) []access.Credential {
 	t.Helper()
-	keys, err := w.Admin.Keys(t.Context(), w.Demo.LCOID)
+	keys, err := e.Admin.Keys(t.Context(), e.Demo.LCOID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,16 +269,16 @@ func (w *Env) DemoKeys(t *testing.T) []access.Credential {
 }
 
 // OperatorPage is the console's address of the demo's operator.
-func (w *Env) OperatorPage(page string) string {
-	return "/console/operators/" + strconv.FormatInt(w.Demo.LCOID, 10) + page
+func (e *Env) OperatorPage(page string) string {
+	return "/console/operators/" + strconv.FormatInt(e.Demo.LCOID, 10) + page
 }
 
 // Customers activates some subscribers of the demo's operator.
-func (w *Env) NewSubscribers(n int) (me Caller, ids []string) {
-	w.TB.Helper()
-	me = w.LiftRateLimit(w.DemoCaller())
+func (e *Env) NewSubscribers(n int) (me Caller, ids []string) {
+	e.TB.Helper()
+	me = e.LiftRateLimit(e.DemoCaller())
 	for i := range n {
-		ids = append(ids, w.Activate(me, fmt.Sprintf("98%08d", i), "BASIC-1"))
+		ids = append(ids, e.Activate(me, fmt.Sprintf("98%08d", i), "BASIC-1"))
 	}
 	return me, ids
 }
@@ -307,27 +307,27 @@ func (b *Browser) Upload(path, field, name, content string) Page {
 type sampleRoute struct{ Pattern, Path string }
 
 // Somethings are of the demo's operator. The first is a subscriber.
-func (w *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
+func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 	t.Helper()
-	ctx, id := context.Background(), w.Demo.LCOID
+	ctx, id := context.Background(), e.Demo.LCOID
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	subscribers, err := w.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Standing: report.Active, Now: w.Now(), Limit: 100})
+	subscribers, err := e.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Standing: report.Active, Now: e.Now(), Limit: 100})
 	must(err)
-	operations, err := w.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: id, Limit: 1})
+	operations, err := e.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: id, Limit: 1})
 	must(err)
-	keys, err := w.Admin.Keys(ctx, id)
+	keys, err := e.Admin.Keys(ctx, id)
 	must(err)
-	w.Send(Call{As: w.DemoCaller(), Path: "/api/v1/balance"})
-	requests, err := w.Node.Requests.Search(ctx, id, requestlog.Query{Limit: 1})
+	e.Send(Call{As: e.DemoCaller(), Path: "/api/v1/balance"})
+	requests, err := e.Node.Requests.Search(ctx, id, requestlog.Query{Limit: 1})
 	must(err)
-	staff, err := w.Admin.LoginNamed(ctx, w.Demo.Admin.Username)
+	staff, err := e.Admin.LoginNamed(ctx, e.Demo.Admin.Username)
 	must(err)
-	owner, err := w.Admin.LoginNamed(ctx, w.Demo.Operator.Username)
+	owner, err := e.Admin.LoginNamed(ctx, e.Demo.Operator.Username)
 	must(err)
 	form := url.Values{"within": {"7"}, "kind": {"renew"}}
 	for _, s := range subscribers {
@@ -357,10 +357,10 @@ func (w *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 
 // WaysToAsk are lists from their first page and from far behind it, searched and
 // narrowed down, with filters too that nothing passes.
-func (w *Env) ListQueries(subscriber string) map[web.Area][]string {
-	day := func(back int) string { return w.Now().AddDate(0, 0, -back).Format(time.DateOnly) }
+func (e *Env) ListQueries(subscriber string) map[web.Area][]string {
+	day := func(back int) string { return e.Now().AddDate(0, 0, -back).Format(time.DateOnly) }
 	behind := func(p report.Cursor) string { return url.QueryEscape(p.String()) }
-	long := w.Now().AddDate(0, 0, -60).UnixMilli()
+	long := e.Now().AddDate(0, 0, -60).UnixMilli()
 	return map[web.Area][]string{
 		web.Panel: {
 			"/panel/?figures=yes",
@@ -369,7 +369,7 @@ func (w *Env) ListQueries(subscriber string) map[web.Area][]string {
 			"/panel/subscribers?q=" + subscriber[:3], "/panel/subscribers?q=" + subscriber,
 			"/panel/subscribers?show=active", "/panel/subscribers?show=3", "/panel/subscribers?show=7", "/panel/subscribers?show=15",
 			"/panel/subscribers?show=expired", "/panel/subscribers?show=review", "/panel/subscribers?show=active&q=ra", "/panel/subscribers?show=expired&q=ra",
-			"/panel/subscribers?show=15&after=" + behind(report.Cursor{Number: w.Now().AddDate(0, 0, 9).UnixMilli(), ID: "1"}),
+			"/panel/subscribers?show=15&after=" + behind(report.Cursor{Number: e.Now().AddDate(0, 0, 9).UnixMilli(), ID: "1"}),
 			"/panel/bulk?within=7", "/panel/bulk?within=expired",
 			"/panel/statement?order=oldest", "/panel/statement?from=" + day(89) + "&until=" + day(0), "/panel/statement?from=" + day(60) + "&until=" + day(31),
 			"/panel/statement?from=" + day(89) + "&after=" + behind(report.Cursor{Number: 200}),
@@ -382,10 +382,10 @@ func (w *Env) ListQueries(subscriber string) map[web.Area][]string {
 		},
 		web.Console: {
 			"/console/operators?q=demo", "/console/operators?status=inactive",
-			"/console/commission?month=" + w.Now().AddDate(0, 0, -35).Format("2006-01"),
-			fmt.Sprintf("/console/commission?operator=%d", w.Demo.LCOID), "/console/commission?sums=yes",
+			"/console/commission?month=" + e.Now().AddDate(0, 0, -35).Format("2006-01"),
+			fmt.Sprintf("/console/commission?operator=%d", e.Demo.LCOID), "/console/commission?sums=yes",
 			"/console/audit-log?actor=nobody", "/console/audit-log?action=key+revoke", "/console/audit-log?q=nothing", "/console/audit-log?from=" + day(80) + "&until=" + day(70),
-			fmt.Sprintf("/console/audit-log?operator=%d", w.Demo.LCOID), "/console/audit-log?verify=yes", "/console/review/exceptions?closed=yes",
+			fmt.Sprintf("/console/audit-log?operator=%d", e.Demo.LCOID), "/console/audit-log?verify=yes", "/console/review/exceptions?closed=yes",
 		},
 	}
 }

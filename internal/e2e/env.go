@@ -82,100 +82,100 @@ func NewEnv(t testing.TB, sets ...string) *Env {
 func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 	t.Helper()
 	folder, own := furnishedFolder(t, at)
-	w := &Env{TB: t, Folder: folder, Log: &LogBuffer{}}
-	w.Time.Store(at.UnixMilli())
-	w.Start(append(own, sets...)...)
+	e := &Env{TB: t, Folder: folder, Log: &LogBuffer{}}
+	e.Time.Store(at.UnixMilli())
+	e.Start(append(own, sets...)...)
 	// The first start was a while ago, and prices are believed for some time only.
-	if err := w.Node.Store.RecordComparison(context.Background(), catalogue.Comparison{
-		Provider: w.Node.Config.Provider.Name, At: at, Components: simulator.Components(),
+	if err := e.Node.Store.RecordComparison(context.Background(), catalogue.Comparison{
+		Provider: e.Node.Config.Provider.Name, At: at, Components: simulator.Components(),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Stop() })
-	return w
+	t.Cleanup(func() { e.Stop() })
+	return e
 }
 
-func (w *Env) Now() time.Time { return time.UnixMilli(w.Time.Load()).UTC() }
+func (e *Env) Now() time.Time { return time.UnixMilli(e.Time.Load()).UTC() }
 
 // Pass moves the world's clock.
-func (w *Env) Advance(d time.Duration) { w.Time.Add(d.Milliseconds()) }
+func (e *Env) Advance(d time.Duration) { e.Time.Add(d.Milliseconds()) }
 
 // Pauses are by how much sign-ins would have been delayed since it was last called.
-func (w *Env) SignInDelays() []time.Duration {
-	w.pausing.Lock()
-	defer w.pausing.Unlock()
-	pauses := w.pauses
-	w.pauses = nil
+func (e *Env) SignInDelays() []time.Duration {
+	e.pausing.Lock()
+	defer e.pausing.Unlock()
+	pauses := e.pauses
+	e.pauses = nil
 	return pauses
 }
 
 // Start opens the doors; after a stop it is a restart with the same folder.
-func (w *Env) Start(sets ...string) {
-	w.TB.Helper()
+func (e *Env) Start(sets ...string) {
+	e.TB.Helper()
 	var err error
-	if w.Simulator, err = demo.StartSimulator("127.0.0.1:0", filepath.Join(w.Folder, "simulator.json")); err != nil {
-		w.TB.Fatal(err)
+	if e.Simulator, err = demo.StartSimulator("127.0.0.1:0", filepath.Join(e.Folder, "simulator.json")); err != nil {
+		e.TB.Fatal(err)
 	}
-	config, err := demo.Prepare(demo.Folder{Path: w.Folder, Sets: sets}, "127.0.0.1:0", w.Simulator.URL)
+	config, err := demo.Prepare(demo.Folder{Path: e.Folder, Sets: sets}, "127.0.0.1:0", e.Simulator.URL)
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	config.Store.New = true // the folder may have the SQLite store that it was copied with
-	log := telemetry.NewLogger(w.Log, slog.LevelDebug, "json")
-	if w.Node, err = server.Open(context.Background(), config, nil, log, w.Now); err != nil {
-		w.TB.Fatal(err)
+	log := telemetry.NewLogger(e.Log, slog.LevelDebug, "json")
+	if e.Node, err = server.Open(context.Background(), config, nil, log, e.Now); err != nil {
+		e.TB.Fatal(err)
 	}
-	w.Node.Logins.SetPause(func(_ context.Context, d time.Duration) error {
-		w.pausing.Lock()
-		defer w.pausing.Unlock()
-		w.pauses = append(w.pauses, d)
+	e.Node.Logins.SetPause(func(_ context.Context, d time.Duration) error {
+		e.pausing.Lock()
+		defer e.pausing.Unlock()
+		e.pauses = append(e.pauses, d)
 		return nil
 	})
-	if err := w.furnish(); err != nil {
-		w.TB.Fatal(err)
+	if err := e.furnish(); err != nil {
+		e.TB.Fatal(err)
 	}
-	if err := w.Node.Listen(); err != nil {
-		w.TB.Fatal(err)
+	if err := e.Node.Listen(); err != nil {
+		e.TB.Fatal(err)
 	}
-	w.Demo.BaseURL = "https://" + server.Reachable(w.Node.APIAddr) + "/api/v1"
-	w.Demo.PlainURL = "http://" + server.Reachable(w.Node.PlainAddr)
-	w.Demo.InternalURL = "http://" + server.Reachable(w.Node.InternalAddr)
-	w.Admin = admin.NewService(w.Node.Store, w.Node.Vault, "test", w.Now)
-	w.HTTP = NewHTTPClient(w.TB, filepath.Join(w.Folder, "ca.pem"))
+	e.Demo.BaseURL = "https://" + server.Reachable(e.Node.APIAddr) + "/api/v1"
+	e.Demo.PlainURL = "http://" + server.Reachable(e.Node.PlainAddr)
+	e.Demo.InternalURL = "http://" + server.Reachable(e.Node.InternalAddr)
+	e.Admin = admin.NewService(e.Node.Store, e.Node.Vault, "test", e.Now)
+	e.HTTP = NewHTTPClient(e.TB, filepath.Join(e.Folder, "ca.pem"))
 
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- w.Node.Serve(ctx) }()
-	w.Stop = sync.OnceFunc(func() {
+	go func() { served <- e.Node.Serve(ctx) }()
+	e.Stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {
-			w.TB.Errorf("the service ended: %v", err)
+			e.TB.Errorf("the service ended: %v", err)
 		}
-		if err := w.Node.Close(); err != nil {
-			w.TB.Errorf("the store did not close: %v", err)
+		if err := e.Node.Close(); err != nil {
+			e.TB.Errorf("the store did not close: %v", err)
 		}
-		w.HTTP.CloseIdleConnections()
-		w.Simulator.Stop()
+		e.HTTP.CloseIdleConnections()
+		e.Simulator.Stop()
 	})
 }
 
 // furnish gives the world what a demo has.
-func (w *Env) furnish() error {
+func (e *Env) furnish() error {
 	ctx := context.Background()
-	begins, err := demo.BeginningOf(ctx, w.Node, io.Discard, true, w.History)
+	begins, err := demo.BeginningOf(ctx, e.Node, io.Discard, true, e.History)
 	if err != nil {
 		return err
 	}
-	if w.Demo, err = demo.FurnishFrom(ctx, w.Node, filepath.Join(w.Folder, "demo.json"), begins); err != nil || !begins.History {
+	if e.Demo, err = demo.FurnishFrom(ctx, e.Node, filepath.Join(e.Folder, "demo.json"), begins); err != nil || !begins.History {
 		return err
 	}
-	return demo.FillHistory(ctx, w.Node, w.Simulator, begins.Now(), io.Discard)
+	return demo.FillHistory(ctx, e.Node, e.Simulator, begins.Now(), io.Discard)
 }
 
-func (w *Env) Restart() {
-	w.TB.Helper()
-	w.Stop()
-	w.Start()
+func (e *Env) Restart() {
+	e.TB.Helper()
+	e.Stop()
+	e.Start()
 }
 
 // Trusting is an HTTP client that trusts one CA and keeps many connections.
@@ -204,28 +204,28 @@ type Caller struct {
 }
 
 // DemoCaller is the key that the demo was furnished with.
-func (w *Env) DemoCaller() Caller {
-	return Caller{ID: 1, OperatorID: w.Demo.LCOID, Key: w.Demo.APIKey, Secret: w.Demo.APISecret}
+func (e *Env) DemoCaller() Caller {
+	return Caller{ID: 1, OperatorID: e.Demo.LCOID, Key: e.Demo.APIKey, Secret: e.Demo.APISecret}
 }
 
 // NewOperator opens an account that may call from loopback, with a key.
-func (w *Env) NewOperator(name string, permissions access.Permissions) Caller {
-	w.TB.Helper()
-	operator, err := w.Admin.CreateOperator(context.Background(), name, admin.OperatorChange{})
+func (e *Env) NewOperator(name string, permissions access.Permissions) Caller {
+	e.TB.Helper()
+	operator, err := e.Admin.CreateOperator(context.Background(), name, admin.OperatorChange{})
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
-	if _, err := w.Admin.AllowAddress(context.Background(), operator.ID, "127.0.0.1"); err != nil {
-		w.TB.Fatal(err)
+	if _, err := e.Admin.AllowAddress(context.Background(), operator.ID, "127.0.0.1"); err != nil {
+		e.TB.Fatal(err)
 	}
-	return w.NewKey(operator.ID, permissions)
+	return e.NewKey(operator.ID, permissions)
 }
 
-func (w *Env) NewKey(operatorID int64, permissions access.Permissions) Caller {
-	w.TB.Helper()
-	issued, err := w.Admin.IssueKey(context.Background(), operatorID, permissions)
+func (e *Env) NewKey(operatorID int64, permissions access.Permissions) Caller {
+	e.TB.Helper()
+	issued, err := e.Admin.IssueKey(context.Background(), operatorID, permissions)
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	return Caller{ID: issued.ID, OperatorID: operatorID, Key: issued.Key, Secret: issued.Secret.Reveal()}
 }
@@ -261,40 +261,40 @@ type Answer struct {
 var spoiled sync.Map
 
 // Send sends a call and receives the answer.
-func (w *Env) Send(c Call) Answer {
-	w.TB.Helper()
-	request := w.Request(c)
-	response, err := w.HTTP.Do(request)
+func (e *Env) Send(c Call) Answer {
+	e.TB.Helper()
+	request := e.Request(c)
+	response, err := e.HTTP.Do(request)
 	if err != nil {
-		w.TB.Fatalf("%s %s: %v", request.Method, c.Path, err)
+		e.TB.Fatalf("%s %s: %v", request.Method, c.Path, err)
 	}
-	got, err := w.Receive(request, c.Path, response)
+	got, err := e.Receive(request, c.Path, response)
 	if err != nil {
-		w.TB.Fatalf("%s %s: read the answer: %v", request.Method, c.Path, err)
+		e.TB.Fatalf("%s %s: read the answer: %v", request.Method, c.Path, err)
 	}
 	return got
 }
 
 // Receive reads an answer to its end, holds it against the contract, notes its
 // code, and opens the envelope. Whatever the service answers comes through here.
-func (w *Env) Receive(request *http.Request, path string, response *http.Response) (Answer, error) {
-	w.TB.Helper()
+func (e *Env) Receive(request *http.Request, path string, response *http.Response) (Answer, error) {
+	e.TB.Helper()
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
 		return Answer{}, err
 	}
-	contracttest.Check(w.TB, request.Method, path, response.StatusCode, response.Header, raw)
+	contracttest.Check(e.TB, request.Method, path, response.StatusCode, response.Header, raw)
 	if hsts := response.Header.Get("Strict-Transport-Security"); (hsts != "") != (response.TLS != nil) && request.Header.Get("X-Forwarded-Proto") == "" {
-		w.TB.Errorf("%s %s: Strict-Transport-Security is %q; TLS: %v", request.Method, path, hsts, response.TLS != nil)
+		e.TB.Errorf("%s %s: Strict-Transport-Security is %q; TLS: %v", request.Method, path, hsts, response.TLS != nil)
 	}
-	got := readAnswer(w.TB, response.StatusCode, response.Header, raw)
+	got := readAnswer(e.TB, response.StatusCode, response.Header, raw)
 	kind := request.Method + " " + request.URL.Path + " " + string(got.Code)
 	received.note(got.Code, kind)
 	// One answer of each kind is spoiled in every way, to see that the check
 	// would have noticed.
 	if _, known := spoiled.LoadOrStore(kind, true); !known {
-		contracttest.CheckMutations(w.TB, request.Method, path, response.StatusCode, response.Header, raw)
+		contracttest.CheckMutations(e.TB, request.Method, path, response.StatusCode, response.Header, raw)
 	}
 	return got, nil
 }
@@ -318,16 +318,16 @@ func readAnswer(t testing.TB, status int, header http.Header, raw []byte) Answer
 }
 
 // Request makes the HTTP request of a call.
-func (w *Env) Request(c Call) *http.Request {
-	w.TB.Helper()
+func (e *Env) Request(c Call) *http.Request {
+	e.TB.Helper()
 	if c.Method == "" {
 		c.Method = http.MethodGet
 	}
 	base := c.Base
 	if base == "" {
-		base = strings.TrimSuffix(w.Demo.BaseURL, "/api/v1")
+		base = strings.TrimSuffix(e.Demo.BaseURL, "/api/v1")
 	}
-	request := w.signed(base, c)
+	request := e.signed(base, c)
 	if c.Method == http.MethodPost {
 		request.Header.Set("Idempotency-Key", "key-"+request.Header.Get("X-Nonce"))
 	}
@@ -342,17 +342,17 @@ func (w *Env) Request(c Call) *http.Request {
 
 // signed has the client make the request, and then puts in what the test wants
 // otherwise.
-func (w *Env) signed(base string, c Call) *http.Request {
-	w.TB.Helper()
+func (e *Env) signed(base string, c Call) *http.Request {
+	e.TB.Helper()
 	speaker, err := client.New(client.Config{
-		BaseURL: base + "/api/v1", Key: cmp.Or(c.As.Key, "none"), Secret: client.Secret(cmp.Or(c.As.Secret, "none")), Now: w.Now,
+		BaseURL: base + "/api/v1", Key: cmp.Or(c.As.Key, "none"), Secret: client.Secret(cmp.Or(c.As.Secret, "none")), Now: e.Now,
 	})
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	request, err := speaker.Sign(context.Background(), c.Method, c.Path, []byte(c.Body))
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	if c.As.Key == "" {
 		request.Header.Set("X-API-Key", "")
@@ -377,11 +377,11 @@ func (w *Env) signed(base string, c Call) *http.Request {
 }
 
 // Expect demands a code, and returns the answer for more.
-func (w *Env) Expect(what string, c Call, code fault.Code) Answer {
-	w.TB.Helper()
-	got := w.Send(c)
+func (e *Env) Expect(what string, c Call, code fault.Code) Answer {
+	e.TB.Helper()
+	got := e.Send(c)
 	if got.Code != code {
-		w.TB.Errorf("%s: %d %s (%s); want %s", what, got.Status, got.Code, got.Message, code)
+		e.TB.Errorf("%s: %d %s (%s); want %s", what, got.Status, got.Code, got.Message, code)
 	}
 	return got
 }
@@ -397,13 +397,13 @@ func Rupees(t testing.TB, text string) money.Amount {
 
 // Until polls a condition, for half a minute at most, and more and more seldom: a
 // question is often a signed request, and whoever is to make it true needs the processor.
-func (w *Env) WaitUntil(what string, condition func() bool) {
-	w.TB.Helper()
+func (e *Env) WaitUntil(what string, condition func() bool) {
+	e.TB.Helper()
 	patience := time.After(2 * Timeout) // of a machine that others use as well
 	for pause := 2 * time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {
 		select {
 		case <-patience:
-			w.TB.Fatalf("gave up waiting until %s", what)
+			e.TB.Fatalf("gave up waiting until %s", what)
 		case <-time.After(pause):
 		}
 	}

@@ -187,14 +187,14 @@ func InstallAt(t testing.TB, folder string) *Install {
 }
 
 // Store is where the house keeps things.
-func (h *Install) Store() server.StoreConfig {
-	h.TB.Helper()
-	return LoadStoreConfig(h.TB, h.Config)
+func (i *Install) Store() server.StoreConfig {
+	i.TB.Helper()
+	return LoadStoreConfig(i.TB, i.Config)
 }
 
 // In is the same house for a subtest.
-func (h *Install) WithTB(t testing.TB) *Install {
-	inner := *h
+func (i *Install) WithTB(t testing.TB) *Install {
+	inner := *i
 	inner.TB = t
 	return &inner
 }
@@ -246,13 +246,13 @@ func NewInstall(t testing.TB) *Install {
 	}
 	folder := filepath.Join(t.TempDir(), "house")
 	CopyDir(t, template, folder)
-	h := InstallAt(t, folder)
-	if from := h.Store(); from.Kind == "postgres" {
+	i := InstallAt(t, folder)
+	if from := i.Store(); from.Kind == "postgres" {
 		own := pgtest.CopyDatabase(t, from.URL)
-		WriteFile(t, h.Config, strings.Replace(ReadFile(t, h.Config), from.URL, own, 1))
+		WriteFile(t, i.Config, strings.Replace(ReadFile(t, i.Config), from.URL, own, 1))
 		demoStores.Store(folder, []string{"store.url=" + own})
 	}
-	return h
+	return i
 }
 
 // Copy copies a folder with the modes of its files, which os.CopyFS does not
@@ -279,53 +279,53 @@ func CopyDir(t testing.TB, from, to string) {
 }
 
 // Admin runs coax admin on the house's store.
-func (h *Install) Admin(args ...string) Result {
-	h.TB.Helper()
-	return Run(h.TB, append([]string{"admin", "--config", h.Config}, args...)...)
+func (i *Install) Admin(args ...string) Result {
+	i.TB.Helper()
+	return Run(i.TB, append([]string{"admin", "--config", i.Config}, args...)...)
 }
 
 // JSON runs coax admin --json and returns its one line of output.
-func (h *Install) JSON(args ...string) string {
-	h.TB.Helper()
-	got := RequireOK(h.TB, h.Admin(append(args, "--json")...))
+func (i *Install) JSON(args ...string) string {
+	i.TB.Helper()
+	got := RequireOK(i.TB, i.Admin(append(args, "--json")...))
 	if strings.Count(got.Out, "\n") != 1 || !strings.HasSuffix(got.Out, "\n") || !json.Valid([]byte(got.Out)) {
-		h.TB.Fatalf("%q --json: want one line of JSON; got %q", args, got.Out)
+		i.TB.Fatalf("%q --json: want one line of JSON; got %q", args, got.Out)
 	}
 	return strings.TrimSuffix(got.Out, "\n")
 }
 
 // Refuses demands that a command is refused and that nothing in the store has
 // changed by it.
-func (h *Install) CheckRefused(args []string, want ...string) {
-	h.TB.Helper()
-	h.CheckRefusedFrom(h.Dump(), args, want...)
+func (i *Install) CheckRefused(args []string, want ...string) {
+	i.TB.Helper()
+	i.CheckRefusedFrom(i.Dump(), args, want...)
 }
 
 // RefusesAfter is refuses where the store's content is known, and returns what
 // it is afterwards.
-func (h *Install) CheckRefusedFrom(before, args []string, want ...string) []string {
-	h.TB.Helper()
-	CheckRefused(h.TB, h.Admin(args...), want...)
-	after := h.Dump()
+func (i *Install) CheckRefusedFrom(before, args []string, want ...string) []string {
+	i.TB.Helper()
+	CheckRefused(i.TB, i.Admin(args...), want...)
+	after := i.Dump()
 	if !slices.Equal(before, after) {
-		h.TB.Errorf("%q was refused and changed the store all the same:\n%s", args, Diff(before, after))
+		i.TB.Errorf("%q was refused and changed the store all the same:\n%s", args, Diff(before, after))
 	}
 	return after
 }
 
 // Dump is the content of the store, row by row, without what a node that runs beside
 // writes down of the calls it had: that comes when it comes.
-func (h *Install) Dump() []string {
-	h.TB.Helper()
-	if h.db == nil {
-		h.db = OpenReadOnly(h.TB, h.Store())
+func (i *Install) Dump() []string {
+	i.TB.Helper()
+	if i.db == nil {
+		i.db = OpenReadOnly(i.TB, i.Store())
 	}
 	var all []string
-	for _, table := range storeTables(h.TB, h.db) {
+	for _, table := range storeTables(i.TB, i.db) {
 		if table == "request_log" || table == "key_uses" {
 			continue
 		}
-		for _, row := range QueryRows(h.TB, h.db, `SELECT * FROM "`+table+`"`) {
+		for _, row := range QueryRows(i.TB, i.db, `SELECT * FROM "`+table+`"`) {
 			all = append(all, table+": "+row)
 		}
 	}
@@ -412,12 +412,12 @@ func ReadFile(t testing.TB, path string) string {
 }
 
 // AuditPath is where a house keeps its store.
-func StorePath(h *Install) string { return filepath.Join(h.Folder, "data", "coax.db") }
+func StorePath(i *Install) string { return filepath.Join(i.Folder, "data", "coax.db") }
 
 // AuditDamage changes a house's store behind its back.
-func ExecOnInstall(h *Install, statements ...string) {
-	h.TB.Helper()
-	ExecOnStore(h.TB, h.Store(), statements...)
+func ExecOnInstall(i *Install, statements ...string) {
+	i.TB.Helper()
+	ExecOnStore(i.TB, i.Store(), statements...)
 }
 
 var (
@@ -436,21 +436,21 @@ func WriteCSV(t testing.TB, content string) string {
 
 // Imports brings in a file and demands how many came in, and how many were
 // there.
-func (h *Install) CheckImport(content string, imported, there int, args ...string) {
-	h.TB.Helper()
-	got := h.Admin(append([]string{"subscriber", "import", WriteCSV(h.TB, content), "--json"}, args...)...)
+func (i *Install) CheckImport(content string, imported, there int, args ...string) {
+	i.TB.Helper()
+	got := i.Admin(append([]string{"subscriber", "import", WriteCSV(i.TB, content), "--json"}, args...)...)
 	if got.Code != ExitDone || strings.Count(got.Out, "\n") != 1 {
-		h.TB.Fatalf("the import was to succeed; %s", got)
+		i.TB.Fatalf("the import was to succeed; %s", got)
 	}
-	report := CheckShape(h.TB, got.Out, ImportShape...)
+	report := CheckShape(i.TB, got.Out, ImportShape...)
 	want := fmt.Sprint(imported+there, " ", imported, " ", there, " []")
 	if slices.Contains(args, "--check") {
 		want = fmt.Sprint(imported+there, " 0 ", there, " []")
 	} else if progress := fmt.Sprintf("imported %d of %d\n", imported, imported); imported > 0 != strings.HasSuffix(got.Err, progress) {
-		h.TB.Errorf("standard error ends with %q; want %q", got.Err, progress)
+		i.TB.Errorf("standard error ends with %q; want %q", got.Err, progress)
 	}
 	if text := JoinUnquoted(report["rows"], report["imported"], report["already_there"], report["problems"]); text != want {
-		h.TB.Errorf("the report is %s; want %s", text, want)
+		i.TB.Errorf("the report is %s; want %s", text, want)
 	}
 }
 
@@ -458,9 +458,9 @@ func (h *Install) CheckImport(content string, imported, there int, args ...strin
 var FreePorts = []string{"--set", "server.addr=127.0.0.1:0", "--set", "server.internal_addr=127.0.0.1:0"}
 
 // Serve runs coax serve, which is to be refused.
-func (h *Install) RunServe(more ...string) Result {
-	h.TB.Helper()
-	return Run(h.TB, append(append([]string{"serve", "--config", h.Config}, FreePorts...), more...)...)
+func (i *Install) RunServe(more ...string) Result {
+	i.TB.Helper()
+	return Run(i.TB, append(append([]string{"serve", "--config", i.Config}, FreePorts...), more...)...)
 }
 
 // Bare joins JSON values without their quotes.

@@ -28,7 +28,7 @@ type load struct {
 	Stop func()
 }
 
-func (w *Env) StartLoad(as Caller) *load {
+func (e *Env) StartLoad(as Caller) *load {
 	l := &load{}
 	done := make(chan struct{})
 	var group sync.WaitGroup
@@ -53,7 +53,7 @@ func (w *Env) StartLoad(as Caller) *load {
 		group.Go(func() {
 			for range ticks {
 				began := time.Now()
-				got := w.Send(Call{As: as, Path: Balance})
+				got := e.Send(Call{As: as, Path: Balance})
 				l.mu.Lock()
 				l.All = append(l.All, loadAnswer{began, time.Now(), got.Code})
 				l.mu.Unlock()
@@ -91,14 +91,14 @@ func (l *load) Await(t *testing.T, n int) {
 
 // sales is a load of activations, one after the other at each of eight tills.
 type activationLoad struct {
-	w    *Env
+	e    *Env
 	mu   sync.Mutex
 	done map[string]string // transactions by their keys
 	Stop func()
 }
 
-func (w *Env) StartActivations(as Caller) *activationLoad {
-	l := &activationLoad{w: w, done: map[string]string{}}
+func (e *Env) StartActivations(as Caller) *activationLoad {
+	l := &activationLoad{e: e, done: map[string]string{}}
 	end := make(chan struct{})
 	var group sync.WaitGroup
 	for till := range 8 {
@@ -110,7 +110,7 @@ func (w *Env) StartActivations(as Caller) *activationLoad {
 				default:
 				}
 				mobile := fmt.Sprintf("98%02d%06d", till, i)
-				got := w.Operate(as, "activate", "load-"+mobile, Activation(mobile))
+				got := e.Operate(as, "activate", "load-"+mobile, Activation(mobile))
 				l.mu.Lock()
 				l.done["load-"+mobile] = got.Text("transaction_id")
 				l.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *Env) StartActivations(as Caller) *activationLoad {
 		})
 	}
 	l.Stop = sync.OnceFunc(func() { close(end); group.Wait() })
-	w.TB.Cleanup(l.Stop)
+	e.TB.Cleanup(l.Stop)
 	return l
 }
 
@@ -131,37 +131,37 @@ func (l *activationLoad) Answered() map[string]string {
 
 // Await waits for so many more answers.
 func (l *activationLoad) Await(more int) {
-	l.w.TB.Helper()
+	l.e.TB.Helper()
 	before := len(l.Answered())
-	l.w.WaitUntil("more was sold", func() bool { return len(l.Answered()) >= before+more })
+	l.e.WaitUntil("more was sold", func() bool { return len(l.Answered()) >= before+more })
 }
 
 // Speaker is the public client, calling as somebody.
-func (w *Env) Client(as Caller, config client.Config) *client.Client {
-	w.TB.Helper()
-	config.Key, config.Secret, config.Now = as.Key, client.Secret(as.Secret), w.Now
+func (e *Env) Client(as Caller, config client.Config) *client.Client {
+	e.TB.Helper()
+	config.Key, config.Secret, config.Now = as.Key, client.Secret(as.Secret), e.Now
 	if config.BaseURL == "" {
-		config.BaseURL = w.Demo.BaseURL
+		config.BaseURL = e.Demo.BaseURL
 	}
 	if config.HTTP == nil {
-		config.HTTP = &http.Client{Transport: checked{w}}
+		config.HTTP = &http.Client{Transport: checked{e}}
 	}
 	c, err := client.New(config)
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	return c
 }
 
 // checked holds what the client receives against the contract before it sees it.
-type checked struct{ w *Env }
+type checked struct{ e *Env }
 
 func (c checked) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := c.w.HTTP.Do(request)
+	response, err := c.e.HTTP.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	got, err := c.w.Receive(request, request.URL.RequestURI(), response)
+	got, err := c.e.Receive(request, request.URL.RequestURI(), response)
 	if err != nil {
 		return nil, err
 	}

@@ -33,57 +33,57 @@ func (o Order) JSON() string {
 }
 
 // Operate asks for an operation under a key.
-func (w *Env) Operate(as Caller, endpoint, key string, o Order) Answer {
-	w.TB.Helper()
-	return w.Send(Call{
+func (e *Env) Operate(as Caller, endpoint, key string, o Order) Answer {
+	e.TB.Helper()
+	return e.Send(Call{
 		As: as, Method: "POST", Path: "/api/v1/" + endpoint, Body: o.JSON(),
 		Header: map[string][]string{"Idempotency-Key": {key}},
 	})
 }
 
 // Transaction looks an operation up by its key.
-func (w *Env) LookUp(as Caller, key string) Answer {
-	w.TB.Helper()
-	return w.Send(Call{As: as, Path: "/api/v1/transaction?idempotency_key=" + key})
+func (e *Env) LookUp(as Caller, key string) Answer {
+	e.TB.Helper()
+	return e.Send(Call{As: as, Path: "/api/v1/transaction?idempotency_key=" + key})
 }
 
 // Unlimited lets an operator make as many requests as a test likes.
-func (w *Env) LiftRateLimit(as Caller) Caller {
-	w.TB.Helper()
+func (e *Env) LiftRateLimit(as Caller) Caller {
+	e.TB.Helper()
 	limit := 1_000_000
-	if _, err := w.Admin.ChangeOperator(context.Background(), as.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
-		w.TB.Fatal(err)
+	if _, err := e.Admin.ChangeOperator(context.Background(), as.OperatorID, admin.OperatorChange{RateLimit: &limit}); err != nil {
+		e.TB.Fatal(err)
 	}
 	return as
 }
 
 // Rich is a new operator with money and no limit.
-func (w *Env) NewFundedOperator(name, amount string) Caller {
-	w.TB.Helper()
-	me := w.LiftRateLimit(w.NewOperator(name, access.AllPermissions))
+func (e *Env) NewFundedOperator(name, amount string) Caller {
+	e.TB.Helper()
+	me := e.LiftRateLimit(e.NewOperator(name, access.AllPermissions))
 	if amount != "0" {
-		w.TopUp(me, amount)
+		e.TopUp(me, amount)
 	}
 	return me
 }
 
-func (w *Env) TopUp(as Caller, amount string) {
-	w.TB.Helper()
-	w.paid++
-	_, _, err := w.Admin.TopUp(context.Background(), admin.TopUp{
-		OperatorID: as.OperatorID, Amount: Rupees(w.TB, amount), Reference: fmt.Sprintf("payment %d to %d", w.paid, as.OperatorID),
+func (e *Env) TopUp(as Caller, amount string) {
+	e.TB.Helper()
+	e.paid++
+	_, _, err := e.Admin.TopUp(context.Background(), admin.TopUp{
+		OperatorID: as.OperatorID, Amount: Rupees(e.TB, amount), Reference: fmt.Sprintf("payment %d to %d", e.paid, as.OperatorID),
 	})
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 }
 
 // Activated makes a subscriber and returns its id.
-func (w *Env) Activate(as Caller, mobile, plan string) string {
-	w.TB.Helper()
-	got := w.Operate(as, "activate", "activate-"+mobile, Order{"full_name": "Asha", "mobile": mobile, "plan_id": plan})
+func (e *Env) Activate(as Caller, mobile, plan string) string {
+	e.TB.Helper()
+	got := e.Operate(as, "activate", "activate-"+mobile, Order{"full_name": "Asha", "mobile": mobile, "plan_id": plan})
 	if got.Code != fault.OK {
-		w.TB.Fatalf("activate %s: %s", mobile, got.Raw)
+		e.TB.Fatalf("activate %s: %s", mobile, got.Raw)
 	}
 	return got.Text("customer.subscriber_id")
 }
@@ -102,24 +102,24 @@ func (a Answer) Text(path string) string {
 }
 
 // Script tells the simulator how to treat the next calls for a mobile.
-func (w *Env) ScriptProvider(mobile string, outcomes ...string) {
-	w.TB.Helper()
+func (e *Env) ScriptProvider(mobile string, outcomes ...string) {
+	e.TB.Helper()
 	text, _ := json.Marshal(map[string]any{"mobile": mobile, "outcomes": outcomes})
-	response, err := w.HTTP.Post(w.Simulator.URL+"/control/script", "application/json", strings.NewReader(string(text)))
+	response, err := e.HTTP.Post(e.Simulator.URL+"/control/script", "application/json", strings.NewReader(string(text)))
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	response.Body.Close()
 	if response.StatusCode != 200 {
-		w.TB.Fatalf("the simulator does not take the script: %d", response.StatusCode)
+		e.TB.Fatalf("the simulator does not take the script: %d", response.StatusCode)
 	}
 }
 
 // Orders counts the orders that the provider was sent; whether it is well, and
 // what it sells, the service asks by itself.
-func (w *Env) ProviderOrders() int {
+func (e *Env) ProviderOrders() int {
 	count := 0
-	for _, c := range w.Simulator.Calls("") {
+	for _, c := range e.Simulator.Calls("") {
 		switch c.Kind {
 		case "activate", "renew", "advance_renew":
 			count++
@@ -129,23 +129,23 @@ func (w *Env) ProviderOrders() int {
 }
 
 // Audited demands clean books, and a provider that did each thing once.
-func (w *Env) CheckAudit() {
-	w.TB.Helper()
-	snapshot, done, err := server.OpenSnapshot(context.Background(), w.Node.Config.Store)
+func (e *Env) CheckAudit() {
+	e.TB.Helper()
+	snapshot, done, err := server.OpenSnapshot(context.Background(), e.Node.Config.Store)
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	defer done()
-	report, err := audit.Run(context.Background(), snapshot, w.Now(), nil)
+	report, err := audit.Run(context.Background(), snapshot, e.Now(), nil)
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	for _, violation := range report.Violations {
-		w.TB.Errorf("audit: %+v", violation)
+		e.TB.Errorf("audit: %+v", violation)
 	}
-	for reference, effects := range w.Simulator.Effects() {
+	for reference, effects := range e.Simulator.Effects() {
 		if effects > 1 {
-			w.TB.Errorf("the provider applied %s %d times", reference, effects)
+			e.TB.Errorf("the provider applied %s %d times", reference, effects)
 		}
 	}
 }
@@ -155,14 +155,14 @@ func (w *Env) CheckAudit() {
 var traces = []string{"nonces", "nonce_index", "nonce_index_state", "rate_counters", "sqlite_sequence", "request_log", "key_uses"}
 
 // tables hashes every table but those that a refused request may touch.
-func (w *Env) tables() map[string]string {
-	w.TB.Helper()
-	db := OpenReadOnly(w.TB, w.Node.Config.Store)
+func (e *Env) tables() map[string]string {
+	e.TB.Helper()
+	db := OpenReadOnly(e.TB, e.Node.Config.Store)
 	defer db.Close()
 	hashes := map[string]string{}
-	for _, name := range storeTables(w.TB, db) {
+	for _, name := range storeTables(e.TB, db) {
 		if !slices.Contains(traces, name) {
-			rows := QueryRows(w.TB, db, `SELECT * FROM `+name)
+			rows := QueryRows(e.TB, db, `SELECT * FROM `+name)
 			slices.Sort(rows) // they come in no order
 			hashes[name] = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(rows, "\n"))))
 		}
@@ -171,69 +171,69 @@ func (w *Env) tables() map[string]string {
 }
 
 // Untouched demands that something leaves no trace.
-func (w *Env) CheckUnchanged(what string, run func()) {
-	w.TB.Helper()
-	w.CheckUnchangedExcept(nil, what, run)
+func (e *Env) CheckUnchanged(what string, run func()) {
+	e.TB.Helper()
+	e.CheckUnchangedExcept(nil, what, run)
 }
 
 // UntouchedBut does so for all tables but the named ones.
-func (w *Env) CheckUnchangedExcept(but []string, what string, run func()) {
-	w.TB.Helper()
-	before := w.tables()
+func (e *Env) CheckUnchangedExcept(but []string, what string, run func()) {
+	e.TB.Helper()
+	before := e.tables()
 	run()
-	for name, hash := range w.tables() {
+	for name, hash := range e.tables() {
 		if before[name] != hash && !slices.Contains(but, name) {
-			w.TB.Errorf("%s: table %s has changed", what, name)
+			e.TB.Errorf("%s: table %s has changed", what, name)
 		}
 	}
 }
 
 // Money is an operator's balance and holds, in paise.
-func (w *Env) WalletPaise(as Caller) [2]int64 {
-	w.TB.Helper()
-	wallet, err := w.Admin.Wallet(context.Background(), as.OperatorID)
+func (e *Env) WalletPaise(as Caller) [2]int64 {
+	e.TB.Helper()
+	wallet, err := e.Admin.Wallet(context.Background(), as.OperatorID)
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	return [2]int64{wallet.Balance.Paise(), wallet.Held.Paise()}
 }
 
 // CheckMoney holds an answer's wallet against what really moved.
-func (w *Env) CheckWallet(what string, got Answer, before, after [2]int64, price string) {
-	w.TB.Helper()
-	cost := Rupees(w.TB, price).Paise()
+func (e *Env) CheckWallet(what string, got Answer, before, after [2]int64, price string) {
+	e.TB.Helper()
+	cost := Rupees(e.TB, price).Paise()
 	want := map[string][2]int64{
 		"success": {before[0] - cost, before[1]}, "failed": before, "needs_review": {before[0] - cost, before[1] + cost},
 	}[got.Text("status")]
 	if after != want {
-		w.TB.Errorf("%s: the wallet went from %v to %v; want %v", what, before, after, want)
+		e.TB.Errorf("%s: the wallet went from %v to %v; want %v", what, before, after, want)
 	}
 	wallet, _ := got.Data["wallet"].(map[string]any)
 	charged := map[string]int64{"success": cost}[got.Text("status")]
 	shown := func(name string) int64 { f, _ := wallet[name].(float64); return int64(f*100 + 0.5) }
 	if shown("before") != before[0] || shown("after") != after[0] || shown("charged") != charged ||
 		wallet["held"] != (got.Text("status") == "needs_review") || wallet["refunded"] != (got.Text("status") == "failed") {
-		w.TB.Errorf("%s: the answer shows %v; it went from %v to %v", what, wallet, before, after)
+		e.TB.Errorf("%s: the answer shows %v; it went from %v to %v", what, wallet, before, after)
 	}
 }
 
 // CheckAgreement holds first answer, replay and look-up against each other,
 // field by field, the password aside.
-func (w *Env) CheckReplayAndLookup(what string, as Caller, key, endpoint string, o Order, first Answer) {
-	w.TB.Helper()
-	calls := w.ProviderOrders()
-	replay := w.Operate(as, endpoint, key, o)
+func (e *Env) CheckReplayAndLookup(what string, as Caller, key, endpoint string, o Order, first Answer) {
+	e.TB.Helper()
+	calls := e.ProviderOrders()
+	replay := e.Operate(as, endpoint, key, o)
 	if replay.Header.Get("Idempotent-Replayed") != "true" || first.Header.Get("Idempotent-Replayed") != "" {
-		w.TB.Errorf("%s: replayed %q, first %q", what, replay.Header.Get("Idempotent-Replayed"), first.Header.Get("Idempotent-Replayed"))
+		e.TB.Errorf("%s: replayed %q, first %q", what, replay.Header.Get("Idempotent-Replayed"), first.Header.Get("Idempotent-Replayed"))
 	}
 	if replay.Code != first.Code || replay.Status != first.Status || replay.Message != first.Message || replay.ID == first.ID {
-		w.TB.Errorf("%s: replayed as %s; first was %s", what, replay.Raw, first.Raw)
+		e.TB.Errorf("%s: replayed as %s; first was %s", what, replay.Raw, first.Raw)
 	}
-	found := w.LookUp(as, key)
+	found := e.LookUp(as, key)
 	if found.Code != fault.OK || found.Text("result_code") != string(first.Code) || found.Text("result_message") != first.Message {
-		w.TB.Errorf("%s: looked up as %s", what, found.Raw)
+		e.TB.Errorf("%s: looked up as %s", what, found.Raw)
 	}
-	byID := w.Send(Call{As: as, Path: "/api/v1/transaction?transaction_id=" + first.Text("transaction_id")})
+	byID := e.Send(Call{As: as, Path: "/api/v1/transaction?transaction_id=" + first.Text("transaction_id")})
 	plain := func(a Answer, drop ...string) string {
 		var data map[string]any
 		text, _ := json.Marshal(a.Data)
@@ -252,73 +252,73 @@ func (w *Env) CheckReplayAndLookup(what string, as Caller, key, endpoint string,
 		"replay": plain(replay), "look-up": plain(found, "result_code", "result_message"), "look-up by id": plain(byID, "result_code", "result_message"),
 	} {
 		if other != want {
-			w.TB.Errorf("%s: the %s differs\n%s\nfrom\n%s", what, name, other, want)
+			e.TB.Errorf("%s: the %s differs\n%s\nfrom\n%s", what, name, other, want)
 		}
 	}
 	if replay.Text("customer.password") != "" || found.Text("customer.password") != "" {
-		w.TB.Errorf("%s: the password is given twice", what)
+		e.TB.Errorf("%s: the password is given twice", what)
 	}
-	if now := w.ProviderOrders(); now != calls {
-		w.TB.Errorf("%s: replay and look-up called the provider %d times", what, now-calls)
+	if now := e.ProviderOrders(); now != calls {
+		e.TB.Errorf("%s: replay and look-up called the provider %d times", what, now-calls)
 	}
 }
 
 const Balance = "/api/v1/balance"
 
 // Steer tells the simulator how it is doing as a whole.
-func (w *Env) ControlSimulator(path, text string) {
-	w.TB.Helper()
-	response, err := w.HTTP.Post(w.Simulator.URL+"/control/"+path, "application/json", strings.NewReader(text))
+func (e *Env) ControlSimulator(path, text string) {
+	e.TB.Helper()
+	response, err := e.HTTP.Post(e.Simulator.URL+"/control/"+path, "application/json", strings.NewReader(text))
 	if err != nil {
-		w.TB.Fatal(err)
+		e.TB.Fatal(err)
 	}
 	response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		w.TB.Fatalf("%s %s: %d", path, text, response.StatusCode)
+		e.TB.Fatalf("%s %s: %d", path, text, response.StatusCode)
 	}
 }
 
 // InReview starts an operation that the provider leaves open. After an outage it
 // waits until the node has noticed that the provider answers again.
-func (w *Env) StartReview(me Caller, endpoint, outcome, mobile, key string) (Order, Answer) {
-	w.TB.Helper()
+func (e *Env) StartReview(me Caller, endpoint, outcome, mobile, key string) (Order, Answer) {
+	e.TB.Helper()
 	o := Order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
 	if endpoint != "activate" {
-		o = Order{"subscriber_id": w.Activate(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
+		o = Order{"subscriber_id": e.Activate(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
 	}
-	w.ScriptProvider(mobile, outcome)
+	e.ScriptProvider(mobile, outcome)
 	var got Answer
-	w.WaitUntil("the provider is known to answer", func() bool {
-		got = w.Operate(me, endpoint, key, o)
+	e.WaitUntil("the provider is known to answer", func() bool {
+		got = e.Operate(me, endpoint, key, o)
 		return got.Code != fault.ServiceUnavailable
 	})
 	if got.Code != fault.PendingReview {
-		w.TB.Fatalf("%s %s: %s; want it in review", endpoint, outcome, got.Raw)
+		e.TB.Fatalf("%s %s: %s; want it in review", endpoint, outcome, got.Raw)
 	}
 	return o, got
 }
 
 // Settled waits until an operation has left review.
-func (w *Env) AwaitSettled(me Caller, key string) Answer {
-	w.TB.Helper()
+func (e *Env) AwaitSettled(me Caller, key string) Answer {
+	e.TB.Helper()
 	var found Answer
 	polls := 0
-	w.WaitUntil("the operation "+key+" is settled", func() bool {
+	e.WaitUntil("the operation "+key+" is settled", func() bool {
 		// On a busy machine the provider may not have answered in its time; it is asked
 		// again later, and later has to come.
 		if polls++; polls%200 == 0 {
-			w.Advance(10 * time.Second)
+			e.Advance(10 * time.Second)
 		}
-		found = w.LookUp(me, key)
+		found = e.LookUp(me, key)
 		return found.Text("status") != "needs_review" && found.Text("status") != "processing"
 	})
 	return found
 }
 
 // Asked counts the questions of a kind that the provider got about a mobile.
-func (w *Env) ProviderCalls(mobile, kind string) int {
+func (e *Env) ProviderCalls(mobile, kind string) int {
 	count := 0
-	for _, c := range w.Simulator.Calls(mobile) {
+	for _, c := range e.Simulator.Calls(mobile) {
 		if c.Kind == kind {
 			count++
 		}
@@ -327,8 +327,8 @@ func (w *Env) ProviderCalls(mobile, kind string) int {
 }
 
 // Race sends many calls at once and counts the codes.
-func (w *Env) Race(n int, ask func(i int) Answer) (map[fault.Code]int, []Answer) {
-	w.TB.Helper()
+func (e *Env) Race(n int, ask func(i int) Answer) (map[fault.Code]int, []Answer) {
+	e.TB.Helper()
 	answers := make([]Answer, n)
 	var group sync.WaitGroup
 	start := make(chan struct{})
@@ -351,30 +351,30 @@ func (w *Env) Race(n int, ask func(i int) Answer) (map[fault.Code]int, []Answer)
 // clock.
 func NewRemoteEnv(t *testing.T, p *Process) *Env {
 	t.Helper()
-	w := &Env{TB: t, Demo: p.Demo, HTTP: NewHTTPClient(t, p.Demo.CACert)}
-	t.Cleanup(w.HTTP.CloseIdleConnections)
-	return w
+	e := &Env{TB: t, Demo: p.Demo, HTTP: NewHTTPClient(t, p.Demo.CACert)}
+	t.Cleanup(e.HTTP.CloseIdleConnections)
+	return e
 }
 
-func (w *Env) SendNow(c Call) Answer {
-	w.TB.Helper()
-	w.Time.Store(time.Now().UnixMilli())
-	return w.Send(c)
+func (e *Env) SendNow(c Call) Answer {
+	e.TB.Helper()
+	e.Time.Store(time.Now().UnixMilli())
+	return e.Send(c)
 }
 
 // TryOperate asks for an operation of a process that may die meanwhile; false if
 // no answer came.
-func (w *Env) TryOperate(as Caller, endpoint, key string, o Order) (Answer, bool) {
-	w.TB.Helper()
-	w.Time.Store(time.Now().UnixMilli())
-	request := w.Request(Call{
+func (e *Env) TryOperate(as Caller, endpoint, key string, o Order) (Answer, bool) {
+	e.TB.Helper()
+	e.Time.Store(time.Now().UnixMilli())
+	request := e.Request(Call{
 		As: as, Method: "POST", Path: "/api/v1/" + endpoint, Body: o.JSON(), Header: map[string][]string{"Idempotency-Key": {key}},
 	})
-	response, err := w.HTTP.Do(request)
+	response, err := e.HTTP.Do(request)
 	if err != nil {
 		return Answer{}, false
 	}
-	got, err := w.Receive(request, request.URL.Path, response)
+	got, err := e.Receive(request, request.URL.Path, response)
 	return got, err == nil
 }
 
@@ -402,10 +402,10 @@ func Readiness(t testing.TB, internal string) int {
 }
 
 // Metric reads a figure of a node's metrics; -1 if there is none.
-func (w *Env) Metric(name string) float64 {
-	w.TB.Helper()
-	_, text := HTTPGet(w.TB, w.Demo.InternalURL+"/metrics")
-	return figure(w.TB, text, name)
+func (e *Env) Metric(name string) float64 {
+	e.TB.Helper()
+	_, text := HTTPGet(e.TB, e.Demo.InternalURL+"/metrics")
+	return figure(e.TB, text, name)
 }
 
 func figure(t testing.TB, metrics, name string) float64 {
