@@ -27,17 +27,17 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// Browser is somebody at the pages, without a script: it keeps cookies, sends
-// forms as browsers do, and follows a redirect only when told to.
+// Browser requests pages as a browser without JavaScript does: it keeps cookies and sends
+// forms. It does not follow redirects.
 type Browser struct {
 	Env  *Env
 	t    testing.TB
 	HTTP *http.Client
-	// password is the one that was last used to sign in.
+	// password is the one last used to sign in.
 	password string
 }
 
-// Page is what a browser got.
+// Page is a response to a Browser.
 type Page struct {
 	Status   int
 	Header   http.Header
@@ -45,6 +45,7 @@ type Page struct {
 	Location string
 }
 
+// Browser returns a browser that is not signed in.
 func (e *Env) Browser(t testing.TB) *Browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -57,8 +58,10 @@ func (e *Env) Browser(t testing.TB) *Browser {
 	}}
 }
 
+// URL returns the service's address with a path.
 func (e *Env) URL(path string) string { return strings.TrimSuffix(e.Demo.BaseURL, "/api/v1") + path }
 
+// Get requests a page.
 func (b *Browser) Get(path string) Page {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.Env.URL(path), nil)
@@ -68,7 +71,7 @@ func (b *Browser) Get(path string) Page {
 	return b.Send(request)
 }
 
-// Post sends a form as the site's own pages do.
+// Post sends a form as the service's own pages do.
 func (b *Browser) Post(path string, form url.Values) Page {
 	b.t.Helper()
 	request := b.Form(path, form)
@@ -76,6 +79,7 @@ func (b *Browser) Post(path string, form url.Values) Page {
 	return b.Send(request)
 }
 
+// Form builds the request of a form, without the headers of a same-origin page.
 func (b *Browser) Form(path string, form url.Values) *http.Request {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.Env.URL(path), strings.NewReader(form.Encode()))
@@ -86,7 +90,7 @@ func (b *Browser) Form(path string, form url.Values) *http.Request {
 	return request
 }
 
-// Send sends a request, and demands of the answer what every page must have.
+// Send sends a request and checks the headers that every page must have.
 func (b *Browser) Send(request *http.Request) Page {
 	b.t.Helper()
 	response, err := b.HTTP.Do(request)
@@ -99,13 +103,13 @@ func (b *Browser) Send(request *http.Request) Page {
 		b.t.Fatal(err)
 	}
 	got := Page{response.StatusCode, response.Header, string(body), response.Header.Get("Location")}
-	checkProtection(b.t, request, got)
+	checkSecurityHeaders(b.t, request, got)
 	return got
 }
 
-// InlineThing finds what the policy of pages forbids in one: a script or a style
-// that is written into it. Every answer is looked through, and under the race
-// detector a regular expression would take longer than the page.
+// FindInlineCode returns an inline script, event handler or style, which the pages' content
+// security policy forbids; empty if there is none. It runs on every page: under the race
+// detector a regular expression would take longer than the page itself.
 func FindInlineCode(body string) string {
 	body = strings.Join(strings.Fields(strings.ToLower(body)), " ")
 	for _, forbidden := range []string{"<style", " style=", "javascript:"} {
@@ -136,8 +140,9 @@ func FindInlineCode(body string) string {
 	}
 }
 
-// checkProtection holds a page against what is promised of all of them.
-func checkProtection(t testing.TB, request *http.Request, got Page) {
+// checkSecurityHeaders checks the headers that every page must have, and that it has no
+// inline code.
+func checkSecurityHeaders(t testing.TB, request *http.Request, got Page) {
 	t.Helper()
 	what := request.Method + " " + request.URL.Path
 	for name, want := range map[string]string{
@@ -161,26 +166,26 @@ func checkProtection(t testing.TB, request *http.Request, got Page) {
 	}
 	if strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") {
 		if found := FindInlineCode(got.Body); found != "" {
-			t.Errorf("%s: the page has %q, which its own policy forbids", what, found)
+			t.Errorf("%s: the page has %q, which its content security policy forbids", what, found)
 		}
 	}
 }
 
-// Shows demands a status and texts that a page has.
+// Shows checks the status and that the page contains these texts.
 func (p Page) Shows(t testing.TB, status int, want ...string) Page {
 	t.Helper()
 	if p.Status != status {
 		t.Errorf("status %d (to %q); want %d\n%s", p.Status, p.Location, status, p.Body)
 	}
-	for _, e := range want {
-		if !strings.Contains(p.Body, e) {
-			t.Errorf("the page does not say %q:\n%s", e, p.Body)
+	for _, text := range want {
+		if !strings.Contains(p.Body, text) {
+			t.Errorf("the page does not contain %q:\n%s", text, p.Body)
 		}
 	}
 	return p
 }
 
-// Sends demands that a page sends the browser on, and where.
+// RedirectsTo checks that the response is a redirect to a path.
 func (p Page) RedirectsTo(t testing.TB, where string) Page {
 	t.Helper()
 	if p.Status != http.StatusSeeOther || p.Location != where {
@@ -189,36 +194,37 @@ func (p Page) RedirectsTo(t testing.TB, where string) Page {
 	return p
 }
 
-// SignIn signs somebody in as far as the password does.
+// SignIn sends a user name and a password; a second factor may be left to do.
 func (b *Browser) SignIn(username, password string) Page {
 	b.t.Helper()
 	b.password = password
 	return b.Post("/sign-in", url.Values{"username": {username}, "password": {password}})
 }
 
-// As is a browser in which the demo's login is signed in.
-func (e *Env) SignIn(t testing.TB, who demo.Login) *Browser {
+// SignIn returns a browser in which a login without a second factor is signed in.
+func (e *Env) SignIn(t testing.TB, as demo.Login) *Browser {
 	t.Helper()
 	b := e.Browser(t)
-	b.SignIn(who.Username, who.Password).RedirectsTo(t, "/")
+	b.SignIn(as.Username, as.Password).RedirectsTo(t, "/")
 	return b
 }
 
-// Person makes a login whose password is not to be changed first.
+// NewLogin creates a login whose password need not be changed at the first sign-in.
 func (e *Env) NewLogin(t testing.TB, username string, role login.Role, operatorID int64) demo.Login {
 	t.Helper()
-	who := demo.Login{Username: username, Password: login.NewPassword()}
+	made := demo.Login{Username: username, Password: login.NewPassword()}
 	if _, _, err := e.Admin.CreateLogin(context.Background(), admin.NewLogin{
-		Username: username, Name: "Name of " + username, Role: role, OperatorID: operatorID, Password: who.Password,
+		Username: username, Name: "Name of " + username, Role: role, OperatorID: operatorID, Password: made.Password,
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return who
+	return made
 }
 
+// TOTPKeyPattern finds the key in the page that offers it.
 var TOTPKeyPattern = regexp.MustCompile(`secret=([A-Z2-7]+)`)
 
-// Enrol sets up codes from an app as the first second factor, and returns their key and the
+// EnrolTOTP sets up an authenticator app as the second factor, and returns its key and the
 // page with the recovery codes.
 func (b *Browser) EnrolTOTP() (key string, codes Page) {
 	b.t.Helper()
@@ -232,8 +238,8 @@ func (b *Browser) EnrolTOTP() (key string, codes Page) {
 	return found[1], b.Post("/account/second-factor", form)
 }
 
-// CodeAt is the code that an app shows at a moment: RFC 6238, written down once
-// more, because a test that asked the product would agree with it.
+// TOTPCode returns the code of a key at a time (RFC 6238). It is implemented independently of
+// the product.
 func TOTPCode(t testing.TB, key string, at time.Time) string {
 	t.Helper()
 	secret, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(key)
@@ -249,7 +255,7 @@ func TOTPCode(t testing.TB, key string, at time.Time) string {
 
 var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
 
-// Hidden is what the form of a page carries along.
+// HiddenFields returns the hidden fields of the page's form.
 func (p Page) HiddenFields() url.Values {
 	form := url.Values{}
 	for _, field := range hiddenField.FindAllStringSubmatch(p.Body, -1) {
@@ -258,7 +264,7 @@ func (p Page) HiddenFields() url.Values {
 	return form
 }
 
-// KeysOf are the keys of the demo's operator.
+// DemoKeys returns the API keys of the demo's operator.
 func (e *Env) DemoKeys(t *testing.T) []access.Credential {
 	t.Helper()
 	keys, err := e.Admin.Keys(t.Context(), e.Demo.LCOID)
@@ -268,12 +274,12 @@ func (e *Env) DemoKeys(t *testing.T) []access.Credential {
 	return keys
 }
 
-// OperatorPage is the console's address of the demo's operator.
+// OperatorPage returns the path of a console page of the demo's operator.
 func (e *Env) OperatorPage(page string) string {
 	return "/console/operators/" + strconv.FormatInt(e.Demo.LCOID, 10) + page
 }
 
-// Customers activates some subscribers of the demo's operator.
+// NewSubscribers activates n subscribers of the demo's operator.
 func (e *Env) NewSubscribers(n int) (me Caller, ids []string) {
 	e.TB.Helper()
 	me = e.LiftRateLimit(e.DemoCaller())
@@ -303,10 +309,11 @@ func (b *Browser) Upload(path, field, name, content string) Page {
 	return b.Send(request)
 }
 
-// something is what stands in the place of a {name} of a route.
+// sampleRoute is a route pattern, up to a wildcard, and a path that matches it.
 type sampleRoute struct{ Pattern, Path string }
 
-// Somethings are of the demo's operator. The first is a subscriber.
+// SampleRoutes returns existing objects of the demo's operator for the wildcards of the
+// routes. The first is a subscriber.
 func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 	t.Helper()
 	ctx, id := context.Background(), e.Demo.LCOID
@@ -335,7 +342,7 @@ func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 	}
 	job := panel.Post("/panel/bulk", form)
 	if !strings.HasPrefix(job.Location, "/panel/bulk/") {
-		t.Fatalf("a bulk renewal begins with %d, to %q\n%s", job.Status, job.Location, job.Body)
+		t.Fatalf("start a bulk renewal: status %d, to %q\n%s", job.Status, job.Location, job.Body)
 	}
 	operator := fmt.Sprintf("/console/operators/%d", id)
 	return []sampleRoute{
@@ -355,26 +362,26 @@ func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 	}
 }
 
-// WaysToAsk are lists from their first page and from far behind it, searched and
-// narrowed down, with filters too that nothing passes.
+// ListQueries returns list pages with cursors, searches and filters, among them some that
+// match nothing.
 func (e *Env) ListQueries(subscriber string) map[web.Area][]string {
 	day := func(back int) string { return e.Now().AddDate(0, 0, -back).Format(time.DateOnly) }
-	behind := func(p report.Cursor) string { return url.QueryEscape(p.String()) }
+	after := func(p report.Cursor) string { return url.QueryEscape(p.String()) }
 	long := e.Now().AddDate(0, 0, -60).UnixMilli()
 	return map[web.Area][]string{
 		web.Panel: {
 			"/panel/?figures=yes",
-			"/panel/subscribers?after=" + behind(report.Cursor{Text: "lakshmi devi", ID: "1"}),
+			"/panel/subscribers?after=" + after(report.Cursor{Text: "lakshmi devi", ID: "1"}),
 			"/panel/subscribers?q=s", "/panel/subscribers?q=sha", "/panel/subscribers?q=asha+sh", "/panel/subscribers?q=zzz",
 			"/panel/subscribers?q=" + subscriber[:3], "/panel/subscribers?q=" + subscriber,
 			"/panel/subscribers?show=active", "/panel/subscribers?show=3", "/panel/subscribers?show=7", "/panel/subscribers?show=15",
 			"/panel/subscribers?show=expired", "/panel/subscribers?show=review", "/panel/subscribers?show=active&q=ra", "/panel/subscribers?show=expired&q=ra",
-			"/panel/subscribers?show=15&after=" + behind(report.Cursor{Number: e.Now().AddDate(0, 0, 9).UnixMilli(), ID: "1"}),
+			"/panel/subscribers?show=15&after=" + after(report.Cursor{Number: e.Now().AddDate(0, 0, 9).UnixMilli(), ID: "1"}),
 			"/panel/bulk?within=7", "/panel/bulk?within=expired",
 			"/panel/statement?order=oldest", "/panel/statement?from=" + day(89) + "&until=" + day(0), "/panel/statement?from=" + day(60) + "&until=" + day(31),
-			"/panel/statement?from=" + day(89) + "&after=" + behind(report.Cursor{Number: 200}),
+			"/panel/statement?from=" + day(89) + "&after=" + after(report.Cursor{Number: 200}),
 			"/panel/statement?from=" + day(89) + "&side=credit", "/panel/statement?from=" + day(89) + "&q=nothing", "/panel/statement?from=" + day(89) + "&q=renewal",
-			"/panel/transactions?after=" + behind(report.Cursor{Number: long, ID: "CX"}),
+			"/panel/transactions?after=" + after(report.Cursor{Number: long, ID: "CX"}),
 			"/panel/transactions?state=failed", "/panel/transactions?state=needs_review", "/panel/transactions?state=processing",
 			"/panel/transactions?kind=advance_renew", "/panel/transactions?channel=web", "/panel/transactions?state=failed&channel=web&kind=advance_renew",
 			"/panel/transactions?from=" + day(40) + "&until=" + day(30), "/panel/transactions?subscriber=" + subscriber,

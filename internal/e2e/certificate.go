@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// WriteCertificate puts a certificate for this machine and its key into a folder, as
-// tls.pem and tls.key. The folder's CA signs it, if there is one; else it signs itself.
+// WriteCertificate writes a certificate for localhost and its key to a folder, as tls.pem
+// and tls.key. The folder's CA signs it; without one it is self-signed.
 func WriteCertificate(t testing.TB, folder string, from, until time.Time, keyMode os.FileMode) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,15 +12,15 @@ import (
 )
 
 // received has every code that a running service answered a test with.
-var received codeBook
+var received codeSet
 
-// codeBook notes codes, with where each was seen.
-type codeBook struct {
+// codeSet records codes, with where each was seen.
+type codeSet struct {
 	mu   sync.Mutex
 	seen map[fault.Code]map[string]bool
 }
 
-func (b *codeBook) note(code fault.Code, where string) {
+func (b *codeSet) record(code fault.Code, where string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.seen == nil {
@@ -32,10 +32,9 @@ func (b *codeBook) note(code fault.Code, where string) {
 	b.seen[code][where] = true
 }
 
-// report returns the exit code of a whole run: 1, with the reason, if a code of
-// the contract was never received, so that no code is promised which nobody has
-// seen the service answer with.
-func (b *codeBook) report(w io.Writer, promised []fault.Code) int {
+// report returns the exit code of a full run: 1, after printing the reason, if some code of
+// the contract was never received.
+func (b *codeSet) report(w io.Writer, promised []fault.Code) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var missing []string
@@ -58,12 +57,11 @@ func (b *codeBook) report(w io.Writer, promised []fault.Code) int {
 	return 0
 }
 
-// everyTestRan reports whether this run left out no test, so that what it has not
-// seen is not there to be seen.
-func everyTestRan() bool {
-	return ranEverything(testing.Short(), func(name string) string { return flag.Lookup(name).Value.String() })
+// isFullRun reports whether no test was left out of this run.
+func isFullRun() bool {
+	return runsEverything(testing.Short(), func(name string) string { return flag.Lookup(name).Value.String() })
 }
 
-func ranEverything(short bool, value func(name string) string) bool {
+func runsEverything(short bool, value func(name string) string) bool {
 	return !short && value("test.run") == "" && value("test.skip") == "" && value("test.list") == "" && value("test.fuzz") == ""
 }

@@ -33,7 +33,7 @@ import (
 )
 
 // Env is a whole service in this process: real TLS, a real store, the demo's
-// operator and catalogue, and a clock that stands still unless moved.
+// operator and catalogue, and a clock that only Advance moves.
 type Env struct {
 	TB     testing.TB
 	Folder string
@@ -42,11 +42,11 @@ type Env struct {
 	Demo   demo.Info
 	HTTP   *http.Client
 	Log    *LogBuffer
-	// Simulator is the provider, in this process and on a socket of its own.
+	// Simulator is the provider, in this process, on its own listener.
 	Simulator *demo.RunningSimulator
 	Time      atomic.Int64 // Unix milliseconds
 	paid      int          // payments made so far
-	// History: the demo's operator has one.
+	// History fills the demo's operator with months of past operations.
 	History bool
 	Stop    func()
 
@@ -54,7 +54,7 @@ type Env struct {
 	pauses  []time.Duration
 }
 
-// LogBuffer is a buffer that a server writes and a test reads.
+// LogBuffer is a log that a server writes while a test reads it.
 type LogBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -72,20 +72,20 @@ func (s *LogBuffer) String() string {
 	return s.buf.String()
 }
 
-// NewEnv starts a service in a folder of its own, with extra settings.
+// NewEnv starts a service in a new folder, with extra settings.
 func NewEnv(t testing.TB, sets ...string) *Env {
 	t.Helper()
-	return NewEnvAt(t, standingStill(), sets...)
+	return NewEnvAt(t, startTime(), sets...)
 }
 
-// NewEnvAt is newWorld with the moment at which its clock stands.
+// NewEnvAt is NewEnv with the clock set to a time.
 func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 	t.Helper()
-	folder, own := furnishedFolder(t, at)
+	folder, own := copyFirstStart(t, at)
 	e := &Env{TB: t, Folder: folder, Log: &LogBuffer{}}
 	e.Time.Store(at.UnixMilli())
 	e.Start(append(own, sets...)...)
-	// The first start was a while ago, and prices are believed for some time only.
+	// The copied first start may be old, and verified prices expire.
 	if err := e.Node.Store.RecordComparison(context.Background(), catalogue.Comparison{
 		Provider: e.Node.Config.Provider.Name, At: at, Components: simulator.Components(),
 	}); err != nil {
@@ -95,12 +95,14 @@ func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 	return e
 }
 
+// Now is the time of the service's clock.
 func (e *Env) Now() time.Time { return time.UnixMilli(e.Time.Load()).UTC() }
 
-// Pass moves the world's clock.
+// Advance moves the service's clock forward.
 func (e *Env) Advance(d time.Duration) { e.Time.Add(d.Milliseconds()) }
 
-// Pauses are by how much sign-ins would have been delayed since it was last called.
+// SignInDelays returns the delays imposed on sign-ins since the last call. They are
+// recorded instead of slept.
 func (e *Env) SignInDelays() []time.Duration {
 	e.pausing.Lock()
 	defer e.pausing.Unlock()
@@ -109,7 +111,7 @@ func (e *Env) SignInDelays() []time.Duration {
 	return pauses
 }
 
-// Start opens the doors; after a stop it is a restart with the same folder.
+// Start starts the service. After Stop it restarts it in the same folder.
 func (e *Env) Start(sets ...string) {
 	e.TB.Helper()
 	var err error
@@ -131,7 +133,7 @@ func (e *Env) Start(sets ...string) {
 		e.pauses = append(e.pauses, d)
 		return nil
 	})
-	if err := e.furnish(); err != nil {
+	if err := e.setUpDemo(); err != nil {
 		e.TB.Fatal(err)
 	}
 	if err := e.Node.Listen(); err != nil {
@@ -159,8 +161,8 @@ func (e *Env) Start(sets ...string) {
 	})
 }
 
-// furnish gives the world what a demo has.
-func (e *Env) furnish() error {
+// setUpDemo creates the demo's operator, logins and catalogue, and its history if asked.
+func (e *Env) setUpDemo() error {
 	ctx := context.Background()
 	begins, err := demo.BeginningOf(ctx, e.Node, io.Discard, true, e.History)
 	if err != nil {
@@ -172,13 +174,14 @@ func (e *Env) furnish() error {
 	return demo.FillHistory(ctx, e.Node, e.Simulator, begins.Now(), io.Discard)
 }
 
+// Restart stops the service and starts it again in the same folder.
 func (e *Env) Restart() {
 	e.TB.Helper()
 	e.Stop()
 	e.Start()
 }
 
-// Trusting is an HTTP client that trusts one CA and keeps many connections.
+// NewHTTPClient returns a client that trusts one CA and keeps many idle connections.
 func NewHTTPClient(t testing.TB, ca string) *http.Client {
 	t.Helper()
 	text, err := os.ReadFile(ca)
@@ -189,9 +192,8 @@ func NewHTTPClient(t testing.TB, ca string) *http.Client {
 	pool.AppendCertsFromPEM(text)
 	return &http.Client{Timeout: time.Minute, Transport: RetryUnread{after: 4 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64,
-		// Of many who call at once, one may find another's connection free while
-		// its own is dialled. What nobody has used after five seconds the service
-		// closes, and who takes it at that moment has no answer.
+		// The service closes a connection that was idle for five seconds. A request
+		// sent on it at that moment gets no answer, so drop it well before.
 		IdleConnTimeout: 2 * time.Second,
 	}}}
 }
@@ -203,12 +205,12 @@ type Caller struct {
 	Key, Secret string
 }
 
-// DemoCaller is the key that the demo was furnished with.
+// DemoCaller is the API key of the demo's operator.
 func (e *Env) DemoCaller() Caller {
 	return Caller{ID: 1, OperatorID: e.Demo.LCOID, Key: e.Demo.APIKey, Secret: e.Demo.APISecret}
 }
 
-// NewOperator opens an account that may call from loopback, with a key.
+// NewOperator creates an operator that may call from loopback, with a key.
 func (e *Env) NewOperator(name string, permissions access.Permissions) Caller {
 	e.TB.Helper()
 	operator, err := e.Admin.CreateOperator(context.Background(), name, admin.OperatorChange{})
@@ -221,6 +223,7 @@ func (e *Env) NewOperator(name string, permissions access.Permissions) Caller {
 	return e.NewKey(operator.ID, permissions)
 }
 
+// NewKey issues an API key to an operator.
 func (e *Env) NewKey(operatorID int64, permissions access.Permissions) Caller {
 	e.TB.Helper()
 	issued, err := e.Admin.IssueKey(context.Background(), operatorID, permissions)
@@ -230,8 +233,8 @@ func (e *Env) NewKey(operatorID int64, permissions access.Permissions) Caller {
 	return Caller{ID: issued.ID, OperatorID: operatorID, Key: issued.Key, Secret: issued.Secret.Reveal()}
 }
 
-// Call is a request as a test wants it sent, right or wrong. What is left empty
-// is filled in rightly; the signature covers what is sent.
+// Call describes a request, valid or not. Empty fields get valid values; the
+// signature covers what is sent.
 type Call struct {
 	As        Caller
 	Method    string
@@ -245,7 +248,7 @@ type Call struct {
 	Drop      []string // headers to leave out
 }
 
-// Answer is what came back.
+// Answer is a response with its envelope decoded.
 type Answer struct {
 	Status  int
 	Header  http.Header
@@ -257,8 +260,8 @@ type Answer struct {
 	Data    map[string]any
 }
 
-// spoiled has the kinds of answers whose check was checked.
-var spoiled sync.Map
+// mutated has the kinds of answers that CheckMutations was run on.
+var mutated sync.Map
 
 // Send sends a call and receives the answer.
 func (e *Env) Send(c Call) Answer {
@@ -270,13 +273,13 @@ func (e *Env) Send(c Call) Answer {
 	}
 	got, err := e.Receive(request, c.Path, response)
 	if err != nil {
-		e.TB.Fatalf("%s %s: read the answer: %v", request.Method, c.Path, err)
+		e.TB.Fatalf("%s %s: read the response: %v", request.Method, c.Path, err)
 	}
 	return got
 }
 
-// Receive reads an answer to its end, holds it against the contract, notes its
-// code, and opens the envelope. Whatever the service answers comes through here.
+// Receive reads a response, checks it against the contract, records its code and
+// decodes the envelope. Every API response of these tests goes through it.
 func (e *Env) Receive(request *http.Request, path string, response *http.Response) (Answer, error) {
 	e.TB.Helper()
 	defer response.Body.Close()
@@ -290,10 +293,9 @@ func (e *Env) Receive(request *http.Request, path string, response *http.Respons
 	}
 	got := readAnswer(e.TB, response.StatusCode, response.Header, raw)
 	kind := request.Method + " " + request.URL.Path + " " + string(got.Code)
-	received.note(got.Code, kind)
-	// One answer of each kind is spoiled in every way, to see that the check
-	// would have noticed.
-	if _, known := spoiled.LoadOrStore(kind, true); !known {
+	received.record(got.Code, kind)
+	// One answer of each kind is mutated, to check that contracttest would notice.
+	if _, known := mutated.LoadOrStore(kind, true); !known {
 		contracttest.CheckMutations(e.TB, request.Method, path, response.StatusCode, response.Header, raw)
 	}
 	return got, nil
@@ -309,7 +311,7 @@ func readAnswer(t testing.TB, status int, header http.Header, raw []byte) Answer
 		Data      map[string]any `json:"data"`
 	}
 	if err := json.Unmarshal(raw, &envelope); err != nil {
-		t.Fatalf("the answer is no envelope: %v\n%s", err, raw)
+		t.Fatalf("the response is not an envelope: %v\n%s", err, raw)
 	}
 	return Answer{
 		Status: status, Header: header, Raw: raw, Success: envelope.Success, Code: envelope.Code,
@@ -317,7 +319,7 @@ func readAnswer(t testing.TB, status int, header http.Header, raw []byte) Answer
 	}
 }
 
-// Request makes the HTTP request of a call.
+// Request builds the HTTP request of a call.
 func (e *Env) Request(c Call) *http.Request {
 	e.TB.Helper()
 	if c.Method == "" {
@@ -340,17 +342,16 @@ func (e *Env) Request(c Call) *http.Request {
 	return request
 }
 
-// signed has the client make the request, and then puts in what the test wants
-// otherwise.
+// signed has the client sign the request, and then applies what the call overrides.
 func (e *Env) signed(base string, c Call) *http.Request {
 	e.TB.Helper()
-	speaker, err := client.New(client.Config{
+	signer, err := client.New(client.Config{
 		BaseURL: base + "/api/v1", Key: cmp.Or(c.As.Key, "none"), Secret: client.Secret(cmp.Or(c.As.Secret, "none")), Now: e.Now,
 	})
 	if err != nil {
 		e.TB.Fatal(err)
 	}
-	request, err := speaker.Sign(context.Background(), c.Method, c.Path, []byte(c.Body))
+	request, err := signer.Sign(context.Background(), c.Method, c.Path, []byte(c.Body))
 	if err != nil {
 		e.TB.Fatal(err)
 	}
@@ -376,7 +377,7 @@ func (e *Env) signed(base string, c Call) *http.Request {
 	return request
 }
 
-// Expect demands a code, and returns the answer for more.
+// Expect sends a call, checks the code and returns the answer.
 func (e *Env) Expect(what string, c Call, code fault.Code) Answer {
 	e.TB.Helper()
 	got := e.Send(c)
@@ -386,6 +387,7 @@ func (e *Env) Expect(what string, c Call, code fault.Code) Answer {
 	return got
 }
 
+// Rupees parses an amount.
 func Rupees(t testing.TB, text string) money.Amount {
 	t.Helper()
 	value, err := money.Parse(text)
@@ -395,15 +397,15 @@ func Rupees(t testing.TB, text string) money.Amount {
 	return value
 }
 
-// Until polls a condition, for half a minute at most, and more and more seldom: a
-// question is often a signed request, and whoever is to make it true needs the processor.
+// WaitUntil polls a condition, with growing pauses: checking it often costs a signed
+// request, and the service needs the processor.
 func (e *Env) WaitUntil(what string, condition func() bool) {
 	e.TB.Helper()
-	patience := time.After(2 * Timeout) // of a machine that others use as well
+	timeout := time.After(2 * Timeout) // the machine may be shared
 	for pause := 2 * time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {
 		select {
-		case <-patience:
-			e.TB.Fatalf("gave up waiting until %s", what)
+		case <-timeout:
+			e.TB.Fatalf("timed out waiting until %s", what)
 		case <-time.After(pause):
 		}
 	}

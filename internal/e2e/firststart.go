@@ -16,19 +16,19 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// firstStart is what a demo leaves when it has started for the first time: its
-// folder and, on PostgreSQL, its database.
+// firstStart is the result of a demo's first start: its folder and, on PostgreSQL, its
+// database.
 type firstStart struct {
 	folder   string
 	database string
 	at       time.Time
 }
 
-// furnished is a first start, to copy: schema, certificate, catalogue and logins
-// take longer to make than most tests take. What makes them has tests of its own.
-var furnished = sync.OnceValues(func() (made firstStart, err error) {
-	made.at = standingStill()
-	if made.folder, err = os.MkdirTemp("", "coax-furnished-"); err != nil {
+// firstStartTemplate makes a first start for tests to copy: creating schema, certificate,
+// catalogue and logins takes longer than most tests.
+var firstStartTemplate = sync.OnceValues(func() (made firstStart, err error) {
+	made.at = startTime()
+	if made.folder, err = os.MkdirTemp("", "coax-first-start-"); err != nil {
 		return made, err
 	}
 	firstStartFolder = made.folder
@@ -56,16 +56,15 @@ var furnished = sync.OnceValues(func() (made firstStart, err error) {
 	return made, errors.Join(err, n.Close())
 })
 
-// standingStill is where the clock of a world stands that was begun now.
-func standingStill() time.Time { return time.Now().Truncate(time.Minute).Add(10 * time.Second) }
+// startTime is the initial time of an Env's clock, ten seconds into the current minute.
+func startTime() time.Time { return time.Now().Truncate(time.Minute).Add(10 * time.Second) }
 
-// furnishedFolder is a folder in which the first start is over, and the settings
-// with which its store is found. A world that is to live before it was made begins
-// with nothing.
-func furnishedFolder(t testing.TB, at time.Time) (folder string, sets []string) {
+// copyFirstStart copies the template and returns the folder and the settings of its store.
+// An Env whose clock is before the template's gets an empty folder instead.
+func copyFirstStart(t testing.TB, at time.Time) (folder string, sets []string) {
 	t.Helper()
 	folder = t.TempDir()
-	made, err := furnished()
+	made, err := firstStartTemplate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func furnishedFolder(t testing.TB, at time.Time) (folder string, sets []string) 
 	if err := os.CopyFS(folder, os.DirFS(made.folder)); err != nil {
 		t.Fatal(err)
 	}
-	// Copies are open to everybody, and the product minds.
+	// The product refuses files that others can read.
 	if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -90,11 +89,11 @@ func furnishedFolder(t testing.TB, at time.Time) (folder string, sets []string) 
 	return folder, sets
 }
 
-// firstStartFolder is the folder of furnished, once a test has wanted it.
+// firstStartFolder is the template's folder; empty if no test used it.
 var firstStartFolder string
 
-// removeFurnished is for the end of a run.
-func removeFurnished() {
+// removeFirstStart removes the template at the end of a run.
+func removeFirstStart() {
 	if firstStartFolder != "" {
 		_ = os.RemoveAll(firstStartFolder)
 	}

@@ -26,11 +26,11 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// Timeout is how long anything here may take before it counts as stuck. No
-// test waits for it to pass.
+// Timeout is how long anything in these tests may take before it counts as stuck. No test
+// waits for it to pass.
 const Timeout = 3 * time.Minute
 
-// Result is how a command ended and what it said.
+// Result is the exit code and the output of a command.
 type Result struct {
 	Code     int
 	Out, Err string
@@ -47,7 +47,7 @@ const (
 	ExitUsage   = 2
 )
 
-// Coax returns the path of the binary.
+// Binary returns the path of the coax binary.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := program.Coax()
@@ -63,6 +63,7 @@ func Run(t testing.TB, args ...string) Result {
 	return RunWithEnv(t, nil, args...)
 }
 
+// RunWithEnv runs the program with an environment and waits for its end.
 func RunWithEnv(t testing.TB, environ []string, args ...string) Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
@@ -73,15 +74,14 @@ func RunWithEnv(t testing.TB, environ []string, args ...string) Result {
 	failed := command.Run()
 	var exit *exec.ExitError
 	if failed != nil && !errors.As(failed, &exit) || ctx.Err() != nil {
-		t.Fatalf("coax %q did not end by itself: %v\nstderr: %s", args, failed, err.String())
+		t.Fatalf("coax %q did not exit by itself: %v\nstderr: %s", args, failed, err.String())
 	}
-	cliCheckPrinted(t, args, out.String())
+	checkCallOutput(t, args, out.String())
 	return Result{command.ProcessState.ExitCode(), out.String(), err.String()}
 }
 
-// Coverage is the setting by which a binary that was built with -cover knows where to
-// leave its counters: the folder that `make coverage` names. (go test keeps GOCOVERDIR
-// itself for its own use.)
+// CoverageEnv tells a binary built with -cover where to write its counters: to the folder
+// that `make coverage` names. (go test uses GOCOVERDIR itself.)
 func CoverageEnv() []string {
 	if folder := os.Getenv("COAX_TEST_COVERDIR"); folder != "" {
 		return []string{"GOCOVERDIR=" + folder}
@@ -89,10 +89,9 @@ func CoverageEnv() []string {
 	return []string{}
 }
 
-// cliCheckPrinted holds what call printed against the contract: all of the answer
-// if its head was asked for, else its body. Other commands print something else,
-// and a call that got no answer nothing.
-func cliCheckPrinted(t testing.TB, args []string, printed string) {
+// checkCallOutput checks the output of `coax call` against the contract: the whole response
+// with --include, else its body. It ignores other commands and calls without an answer.
+func checkCallOutput(t testing.TB, args []string, printed string) {
 	t.Helper()
 	var words []string
 	include := false
@@ -131,16 +130,16 @@ func cliCheckPrinted(t testing.TB, args []string, printed string) {
 	contracttest.Check(t, method, path, status, header, []byte(body))
 }
 
-// OK demands that a command was done without a word on standard error.
+// RequireOK stops the test unless a command succeeded with nothing on standard error.
 func RequireOK(t testing.TB, got Result) Result {
 	t.Helper()
 	if got.Code != ExitDone || got.Err != "" {
-		t.Fatalf("the command was to succeed silently; %s", got)
+		t.Fatalf("want success and nothing on stderr; %s", got)
 	}
 	return got
 }
 
-// Mentions demands that a text mentions every one of these.
+// CheckMentions checks that a text contains each of these.
 func CheckMentions(t testing.TB, what, text string, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -150,8 +149,8 @@ func CheckMentions(t testing.TB, what, text string, want ...string) {
 	}
 }
 
-// Refusal demands exit 1, nothing on standard output, and one line on
-// standard error that mentions what it should.
+// CheckRefused checks for exit 1, nothing on standard output, and one line on standard
+// error that contains each of these texts.
 func CheckRefused(t testing.TB, got Result, want ...string) {
 	t.Helper()
 	if got.Code != ExitRefused || got.Out != "" {
@@ -163,46 +162,46 @@ func CheckRefused(t testing.TB, got Result, want ...string) {
 	CheckMentions(t, "the refusal", got.Err, want...)
 }
 
-// WrongUsage demands exit 2 with the reason and where help is to be had.
+// CheckUsageError checks for exit 2 and a message with these texts and a hint at --help.
 func CheckUsageError(t testing.TB, got Result, want ...string) {
 	t.Helper()
 	if got.Code != ExitUsage || got.Out != "" {
 		t.Errorf("want exit 2 and nothing on stdout; %s", got)
 	}
-	CheckMentions(t, "the complaint", got.Err, append(want, "coax: ", "--help")...)
+	CheckMentions(t, "the usage error", got.Err, append(want, "coax: ", "--help")...)
 }
 
-// Install is a folder with a furnished demo in it that does not run.
+// Install is the folder of a demo that need not be running, for coax admin.
 type Install struct {
 	TB     testing.TB
 	Folder string
 	Config string
-	// db is for looking into the store; opened by the first who does.
+	// db reads the store; opened at the first use.
 	db *sql.DB
 }
 
-// InstallAt is the house in a folder that is there already.
+// InstallAt returns the installation in an existing folder.
 func InstallAt(t testing.TB, folder string) *Install {
 	return &Install{TB: t, Folder: folder, Config: filepath.Join(folder, "coax.toml")}
 }
 
-// Store is where the house keeps things.
+// Store returns the store settings of the installation.
 func (i *Install) Store() server.StoreConfig {
 	i.TB.Helper()
 	return LoadStoreConfig(i.TB, i.Config)
 }
 
-// In is the same house for a subtest.
+// WithTB returns the same installation for a subtest.
 func (i *Install) WithTB(t testing.TB) *Install {
 	inner := *i
 	inner.TB = t
 	return &inner
 }
 
-// cliTemplateDir is where cliTemplate put its demo; empty if nobody asked.
+// cliTemplateDir is the folder of cliTemplate; empty if no test used it.
 var cliTemplateDir string
 
-// cliTemplate furnishes a demo once, in this process; tests work on copies.
+// cliTemplate sets up a demo once, in this process; tests work on copies.
 var cliTemplate = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "coax-cli-template-")
 	if err != nil {
@@ -237,14 +236,14 @@ func cliRemoveTemplate() {
 	}
 }
 
-// NewInstall copies the furnished demo into a folder of the test's own.
+// NewInstall returns an installation in a new folder, copied from the template.
 func NewInstall(t testing.TB) *Install {
 	t.Helper()
 	template, err := cliTemplate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(t.TempDir(), "house")
+	folder := filepath.Join(t.TempDir(), "install")
 	CopyDir(t, template, folder)
 	i := InstallAt(t, folder)
 	if from := i.Store(); from.Kind == "postgres" {
@@ -255,8 +254,7 @@ func NewInstall(t testing.TB) *Install {
 	return i
 }
 
-// Copy copies a folder with the modes of its files, which os.CopyFS does not
-// keep.
+// CopyDir copies a folder with its file modes, which os.CopyFS does not preserve.
 func CopyDir(t testing.TB, from, to string) {
 	t.Helper()
 	err := filepath.Walk(from, func(path string, info os.FileInfo, err error) error {
@@ -278,7 +276,7 @@ func CopyDir(t testing.TB, from, to string) {
 	}
 }
 
-// Admin runs coax admin on the house's store.
+// Admin runs coax admin on the installation's store.
 func (i *Install) Admin(args ...string) Result {
 	i.TB.Helper()
 	return Run(i.TB, append([]string{"admin", "--config", i.Config}, args...)...)
@@ -294,27 +292,25 @@ func (i *Install) JSON(args ...string) string {
 	return strings.TrimSuffix(got.Out, "\n")
 }
 
-// Refuses demands that a command is refused and that nothing in the store has
-// changed by it.
+// CheckRefused checks that a command is refused and changes nothing in the store.
 func (i *Install) CheckRefused(args []string, want ...string) {
 	i.TB.Helper()
 	i.CheckRefusedFrom(i.Dump(), args, want...)
 }
 
-// RefusesAfter is refuses where the store's content is known, and returns what
-// it is afterwards.
+// CheckRefusedFrom is CheckRefused with a dump taken before. It returns the dump after.
 func (i *Install) CheckRefusedFrom(before, args []string, want ...string) []string {
 	i.TB.Helper()
 	CheckRefused(i.TB, i.Admin(args...), want...)
 	after := i.Dump()
 	if !slices.Equal(before, after) {
-		i.TB.Errorf("%q was refused and changed the store all the same:\n%s", args, Diff(before, after))
+		i.TB.Errorf("%q was refused but changed the store:\n%s", args, Diff(before, after))
 	}
 	return after
 }
 
-// Dump is the content of the store, row by row, without what a node that runs beside
-// writes down of the calls it had: that comes when it comes.
+// Dump returns the rows of the store, sorted, without the request log, which a running node
+// writes with a delay.
 func (i *Install) Dump() []string {
 	i.TB.Helper()
 	if i.db == nil {
@@ -329,11 +325,11 @@ func (i *Install) Dump() []string {
 			all = append(all, table+": "+row)
 		}
 	}
-	slices.Sort(all) // rows come in no order
+	slices.Sort(all) // the queries have no ORDER BY
 	return all
 }
 
-// Rows reads rows as texts.
+// QueryRows returns the rows of a query as texts.
 func QueryRows(t testing.TB, db *sql.DB, query string) []string {
 	t.Helper()
 	var all []string
@@ -351,7 +347,7 @@ func QueryRows(t testing.TB, db *sql.DB, query string) []string {
 	return all
 }
 
-// eachRow reads rows as they come.
+// eachRow calls visit for each row of a query.
 func eachRow(t testing.TB, db *sql.DB, query string, visit func(values []any)) {
 	t.Helper()
 	rows, err := db.Query(query)
@@ -378,6 +374,7 @@ func eachRow(t testing.TB, db *sql.DB, query string, visit func(values []any)) {
 	}
 }
 
+// Diff returns the rows that two dumps do not share.
 func Diff(before, after []string) string {
 	var text strings.Builder
 	for _, row := range before {
@@ -393,7 +390,7 @@ func Diff(before, after []string) string {
 	return text.String()
 }
 
-// Write writes a file and returns its path.
+// WriteFile writes a file and returns its path.
 func WriteFile(t testing.TB, path, content string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -402,6 +399,7 @@ func WriteFile(t testing.TB, path, content string) string {
 	return path
 }
 
+// ReadFile returns the content of a file.
 func ReadFile(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -411,10 +409,10 @@ func ReadFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// AuditPath is where a house keeps its store.
+// StorePath is the path of an installation's SQLite file.
 func StorePath(i *Install) string { return filepath.Join(i.Folder, "data", "coax.db") }
 
-// AuditDamage changes a house's store behind its back.
+// ExecOnInstall runs statements directly on an installation's store.
 func ExecOnInstall(i *Install, statements ...string) {
 	i.TB.Helper()
 	ExecOnStore(i.TB, i.Store(), statements...)
@@ -428,24 +426,23 @@ var (
 	}
 )
 
-// CSV writes a file of subscribers, as it is given.
+// WriteCSV writes a file of subscribers.
 func WriteCSV(t testing.TB, content string) string {
 	t.Helper()
 	return WriteFile(t, filepath.Join(t.TempDir(), "customers.csv"), content)
 }
 
-// Imports brings in a file and demands how many came in, and how many were
-// there.
-func (i *Install) CheckImport(content string, imported, there int, args ...string) {
+// CheckImport imports a file and checks how many rows were imported and how many existed.
+func (i *Install) CheckImport(content string, imported, existing int, args ...string) {
 	i.TB.Helper()
 	got := i.Admin(append([]string{"subscriber", "import", WriteCSV(i.TB, content), "--json"}, args...)...)
 	if got.Code != ExitDone || strings.Count(got.Out, "\n") != 1 {
-		i.TB.Fatalf("the import was to succeed; %s", got)
+		i.TB.Fatalf("want the import to succeed; %s", got)
 	}
 	report := CheckShape(i.TB, got.Out, ImportShape...)
-	want := fmt.Sprint(imported+there, " ", imported, " ", there, " []")
+	want := fmt.Sprint(imported+existing, " ", imported, " ", existing, " []")
 	if slices.Contains(args, "--check") {
-		want = fmt.Sprint(imported+there, " 0 ", there, " []")
+		want = fmt.Sprint(imported+existing, " 0 ", existing, " []")
 	} else if progress := fmt.Sprintf("imported %d of %d\n", imported, imported); imported > 0 != strings.HasSuffix(got.Err, progress) {
 		i.TB.Errorf("standard error ends with %q; want %q", got.Err, progress)
 	}
@@ -454,20 +451,21 @@ func (i *Install) CheckImport(content string, imported, there int, args ...strin
 	}
 }
 
-// FreePorts are settings that keep a node out of everybody's way.
+// FreePorts are settings that make a node listen on free ports.
 var FreePorts = []string{"--set", "server.addr=127.0.0.1:0", "--set", "server.internal_addr=127.0.0.1:0"}
 
-// Serve runs coax serve, which is to be refused.
+// RunServe runs coax serve and waits for its end; the caller expects a refusal.
 func (i *Install) RunServe(more ...string) Result {
 	i.TB.Helper()
 	return Run(i.TB, append(append([]string{"serve", "--config", i.Config}, FreePorts...), more...)...)
 }
 
-// Bare joins JSON values without their quotes.
+// JoinUnquoted joins JSON values without their quotes.
 func JoinUnquoted(values ...string) string {
 	return strings.ReplaceAll(strings.Join(values, " "), `"`, "")
 }
 
+// HTTPGet returns the status and the body of a GET.
 func HTTPGet(t testing.TB, url string) (int, string) {
 	t.Helper()
 	response, err := http.Get(url)

@@ -14,8 +14,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// seen is one request's answer, when it began, before its first byte, and when
-// it had ended.
+// loadAnswer is the code of one request, and when the request began (before its first
+// byte) and ended.
 type loadAnswer struct {
 	Began, Ended time.Time
 	Code         fault.Code
@@ -28,6 +28,7 @@ type load struct {
 	Stop func()
 }
 
+// StartLoad starts a load of balance requests.
 func (e *Env) StartLoad(as Caller) *load {
 	l := &load{}
 	done := make(chan struct{})
@@ -64,11 +65,10 @@ func (e *Env) StartLoad(as Caller) *load {
 	return l
 }
 
-// Await waits until n more requests than there are now have begun after this
-// moment and been answered.
+// Await waits until n requests that began after this call have been answered.
 func (l *load) Await(t *testing.T, n int) {
 	t.Helper()
-	began, patience := time.Now(), time.After(Timeout)
+	began, timeout := time.Now(), time.After(Timeout)
 	for {
 		l.mu.Lock()
 		count := 0
@@ -82,26 +82,27 @@ func (l *load) Await(t *testing.T, n int) {
 			return
 		}
 		select {
-		case <-patience:
-			t.Fatal("the load came to a halt")
+		case <-timeout:
+			t.Fatal("the load has stopped making progress")
 		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
-// sales is a load of activations, one after the other at each of eight tills.
+// activationLoad is a load of activations by eight clients, each sending one at a time.
 type activationLoad struct {
 	e    *Env
 	mu   sync.Mutex
-	done map[string]string // transactions by their keys
+	done map[string]string // transaction ids by idempotency key
 	Stop func()
 }
 
+// StartActivations starts a load of activations.
 func (e *Env) StartActivations(as Caller) *activationLoad {
 	l := &activationLoad{e: e, done: map[string]string{}}
 	end := make(chan struct{})
 	var group sync.WaitGroup
-	for till := range 8 {
+	for worker := range 8 {
 		group.Go(func() {
 			for i := 0; ; i++ {
 				select {
@@ -109,7 +110,7 @@ func (e *Env) StartActivations(as Caller) *activationLoad {
 					return
 				default:
 				}
-				mobile := fmt.Sprintf("98%02d%06d", till, i)
+				mobile := fmt.Sprintf("98%02d%06d", worker, i)
 				got := e.Operate(as, "activate", "load-"+mobile, Activation(mobile))
 				l.mu.Lock()
 				l.done["load-"+mobile] = got.Text("transaction_id")
@@ -122,21 +123,21 @@ func (e *Env) StartActivations(as Caller) *activationLoad {
 	return l
 }
 
-// Answered is what has been answered by now.
+// Answered returns the transactions answered so far.
 func (l *activationLoad) Answered() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.done)
 }
 
-// Await waits for so many more answers.
+// Await waits for this many more answers.
 func (l *activationLoad) Await(more int) {
 	l.e.TB.Helper()
 	before := len(l.Answered())
-	l.e.WaitUntil("more was sold", func() bool { return len(l.Answered()) >= before+more })
+	l.e.WaitUntil("more activations are answered", func() bool { return len(l.Answered()) >= before+more })
 }
 
-// Speaker is the public client, calling as somebody.
+// Client returns the public client with a caller's key.
 func (e *Env) Client(as Caller, config client.Config) *client.Client {
 	e.TB.Helper()
 	config.Key, config.Secret, config.Now = as.Key, client.Secret(as.Secret), e.Now
@@ -144,7 +145,7 @@ func (e *Env) Client(as Caller, config client.Config) *client.Client {
 		config.BaseURL = e.Demo.BaseURL
 	}
 	if config.HTTP == nil {
-		config.HTTP = &http.Client{Transport: checked{e}}
+		config.HTTP = &http.Client{Transport: contractTransport{e}}
 	}
 	c, err := client.New(config)
 	if err != nil {
@@ -153,10 +154,10 @@ func (e *Env) Client(as Caller, config client.Config) *client.Client {
 	return c
 }
 
-// checked holds what the client receives against the contract before it sees it.
-type checked struct{ e *Env }
+// contractTransport checks every response against the contract before the client sees it.
+type contractTransport struct{ e *Env }
 
-func (c checked) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c contractTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := c.e.HTTP.Do(request)
 	if err != nil {
 		return nil, err

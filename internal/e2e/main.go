@@ -1,7 +1,7 @@
-// Package e2e is what the end-to-end tests share: a whole service in the test's own
-// process with a clock that the test moves (Env), the binary as processes (Process),
-// an installation folder for `coax admin` (Install), and a browser's way of asking for
-// pages (Browser). Tests are in the folders below, by what they speak to.
+// Package e2e has the fixtures of the end-to-end tests: a whole service in the test's
+// process with a clock that the test moves (Env), the binary as a process (Process), an
+// installation folder for `coax admin` (Install), and a page client without a browser
+// (Browser). The tests are in the folders below.
 //
 // Everything runs on either store: on SQLite, or with COAX_TEST_STORE=postgres on
 // databases of a PostgreSQL server that the tests start.
@@ -17,8 +17,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// Main runs the tests of a package, removes what they shared and then calls these;
-// for TestMain.
+// Main runs the tests of a package, removes shared fixtures and then calls end. It is for
+// TestMain.
 func Main(m *testing.M, end ...func()) {
 	code := run(m)
 	for _, f := range end {
@@ -27,11 +27,11 @@ func Main(m *testing.M, end ...func()) {
 	os.Exit(code)
 }
 
-// MainReceivingEveryCode is Main for the package that has to receive every code of
-// the contract from a running service.
+// MainRequiringAllCodes is Main for the package whose tests must receive every code of the
+// contract from a running service.
 func MainRequiringAllCodes(m *testing.M) {
 	code := run(m)
-	if code == 0 && everyTestRan() {
+	if code == 0 && isFullRun() {
 		code = received.report(os.Stderr, fault.Contract)
 	}
 	os.Exit(code)
@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	defer program.Remove()
 	defer pgtest.StopShared()
 	defer endShared()
-	defer removeFurnished()
-	login.HashCheaply() // of this process: those that it starts are as they are
+	defer removeFirstStart()
+	login.HashCheaply() // in this process only
 	return m.Run()
 }

@@ -21,9 +21,10 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// Order is a body of an operation's request.
+// Order is the body of an operation's request.
 type Order map[string]string
 
+// JSON encodes the body.
 func (o Order) JSON() string {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -32,7 +33,7 @@ func (o Order) JSON() string {
 	return string(text)
 }
 
-// Operate asks for an operation under a key.
+// Operate requests an operation under an idempotency key.
 func (e *Env) Operate(as Caller, endpoint, key string, o Order) Answer {
 	e.TB.Helper()
 	return e.Send(Call{
@@ -41,13 +42,13 @@ func (e *Env) Operate(as Caller, endpoint, key string, o Order) Answer {
 	})
 }
 
-// Transaction looks an operation up by its key.
+// LookUp looks an operation up by its idempotency key.
 func (e *Env) LookUp(as Caller, key string) Answer {
 	e.TB.Helper()
 	return e.Send(Call{As: as, Path: "/api/v1/transaction?idempotency_key=" + key})
 }
 
-// Unlimited lets an operator make as many requests as a test likes.
+// LiftRateLimit gives an operator a rate limit that no test reaches.
 func (e *Env) LiftRateLimit(as Caller) Caller {
 	e.TB.Helper()
 	limit := 1_000_000
@@ -57,7 +58,7 @@ func (e *Env) LiftRateLimit(as Caller) Caller {
 	return as
 }
 
-// Rich is a new operator with money and no limit.
+// NewFundedOperator creates an operator with a wallet balance and no rate limit.
 func (e *Env) NewFundedOperator(name, amount string) Caller {
 	e.TB.Helper()
 	me := e.LiftRateLimit(e.NewOperator(name, access.AllPermissions))
@@ -67,6 +68,7 @@ func (e *Env) NewFundedOperator(name, amount string) Caller {
 	return me
 }
 
+// TopUp adds money to an operator's wallet.
 func (e *Env) TopUp(as Caller, amount string) {
 	e.TB.Helper()
 	e.paid++
@@ -78,7 +80,7 @@ func (e *Env) TopUp(as Caller, amount string) {
 	}
 }
 
-// Activated makes a subscriber and returns its id.
+// Activate creates a subscriber and returns its id.
 func (e *Env) Activate(as Caller, mobile, plan string) string {
 	e.TB.Helper()
 	got := e.Operate(as, "activate", "activate-"+mobile, Order{"full_name": "Asha", "mobile": mobile, "plan_id": plan})
@@ -88,7 +90,7 @@ func (e *Env) Activate(as Caller, mobile, plan string) string {
 	return got.Text("customer.subscriber_id")
 }
 
-// Text is a field of the data by its path; empty if it is not there.
+// Text returns a field of the data by its dotted path; empty if it is missing.
 func (a Answer) Text(path string) string {
 	var at any = a.Data
 	for name := range strings.SplitSeq(path, ".") {
@@ -101,7 +103,7 @@ func (a Answer) Text(path string) string {
 	return fmt.Sprint(at)
 }
 
-// Script tells the simulator how to treat the next calls for a mobile.
+// ScriptProvider sets the outcomes of the simulator's next calls for a mobile.
 func (e *Env) ScriptProvider(mobile string, outcomes ...string) {
 	e.TB.Helper()
 	text, _ := json.Marshal(map[string]any{"mobile": mobile, "outcomes": outcomes})
@@ -111,12 +113,12 @@ func (e *Env) ScriptProvider(mobile string, outcomes ...string) {
 	}
 	response.Body.Close()
 	if response.StatusCode != 200 {
-		e.TB.Fatalf("the simulator does not take the script: %d", response.StatusCode)
+		e.TB.Fatalf("the simulator refused the script: %d", response.StatusCode)
 	}
 }
 
-// Orders counts the orders that the provider was sent; whether it is well, and
-// what it sells, the service asks by itself.
+// ProviderOrders counts the orders sent to the provider. Health and catalogue calls,
+// which the service makes by itself, are not counted.
 func (e *Env) ProviderOrders() int {
 	count := 0
 	for _, c := range e.Simulator.Calls("") {
@@ -128,7 +130,8 @@ func (e *Env) ProviderOrders() int {
 	return count
 }
 
-// Audited demands clean books, and a provider that did each thing once.
+// CheckAudit checks that the audit finds no violation and that the provider applied
+// nothing twice.
 func (e *Env) CheckAudit() {
 	e.TB.Helper()
 	snapshot, done, err := server.OpenSnapshot(context.Background(), e.Node.Config.Store)
@@ -150,45 +153,45 @@ func (e *Env) CheckAudit() {
 	}
 }
 
-// traces are the tables that a refused request may touch: what admission remembers, and
-// what is written of any request, some seconds later.
-var traces = []string{"nonces", "nonce_index", "nonce_index_state", "rate_counters", "sqlite_sequence", "request_log", "key_uses"}
+// requestTables are the tables that a refused request may change: nonces and counters of
+// admission, and the request log, which is written seconds later.
+var requestTables = []string{"nonces", "nonce_index", "nonce_index_state", "rate_counters", "sqlite_sequence", "request_log", "key_uses"}
 
-// tables hashes every table but those that a refused request may touch.
-func (e *Env) tables() map[string]string {
+// hashTables hashes every table but those that a refused request may change.
+func (e *Env) hashTables() map[string]string {
 	e.TB.Helper()
 	db := OpenReadOnly(e.TB, e.Node.Config.Store)
 	defer db.Close()
 	hashes := map[string]string{}
 	for _, name := range storeTables(e.TB, db) {
-		if !slices.Contains(traces, name) {
+		if !slices.Contains(requestTables, name) {
 			rows := QueryRows(e.TB, db, `SELECT * FROM `+name)
-			slices.Sort(rows) // they come in no order
+			slices.Sort(rows) // the query has no ORDER BY
 			hashes[name] = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(rows, "\n"))))
 		}
 	}
 	return hashes
 }
 
-// Untouched demands that something leaves no trace.
+// CheckUnchanged checks that run changes no table.
 func (e *Env) CheckUnchanged(what string, run func()) {
 	e.TB.Helper()
 	e.CheckUnchangedExcept(nil, what, run)
 }
 
-// UntouchedBut does so for all tables but the named ones.
-func (e *Env) CheckUnchangedExcept(but []string, what string, run func()) {
+// CheckUnchangedExcept checks that run changes no table but the named ones.
+func (e *Env) CheckUnchangedExcept(except []string, what string, run func()) {
 	e.TB.Helper()
-	before := e.tables()
+	before := e.hashTables()
 	run()
-	for name, hash := range e.tables() {
-		if before[name] != hash && !slices.Contains(but, name) {
+	for name, hash := range e.hashTables() {
+		if before[name] != hash && !slices.Contains(except, name) {
 			e.TB.Errorf("%s: table %s has changed", what, name)
 		}
 	}
 }
 
-// Money is an operator's balance and holds, in paise.
+// WalletPaise returns an operator's balance and held amount, in paise.
 func (e *Env) WalletPaise(as Caller) [2]int64 {
 	e.TB.Helper()
 	wallet, err := e.Admin.Wallet(context.Background(), as.OperatorID)
@@ -198,7 +201,7 @@ func (e *Env) WalletPaise(as Caller) [2]int64 {
 	return [2]int64{wallet.Balance.Paise(), wallet.Held.Paise()}
 }
 
-// CheckMoney holds an answer's wallet against what really moved.
+// CheckWallet compares the wallet in an answer with the balances before and after.
 func (e *Env) CheckWallet(what string, got Answer, before, after [2]int64, price string) {
 	e.TB.Helper()
 	cost := Rupees(e.TB, price).Paise()
@@ -217,8 +220,8 @@ func (e *Env) CheckWallet(what string, got Answer, before, after [2]int64, price
 	}
 }
 
-// CheckAgreement holds first answer, replay and look-up against each other,
-// field by field, the password aside.
+// CheckReplayAndLookup checks that a replay and the look-ups of an operation agree with
+// its first answer in every field but the password.
 func (e *Env) CheckReplayAndLookup(what string, as Caller, key, endpoint string, o Order, first Answer) {
 	e.TB.Helper()
 	calls := e.ProviderOrders()
@@ -256,16 +259,17 @@ func (e *Env) CheckReplayAndLookup(what string, as Caller, key, endpoint string,
 		}
 	}
 	if replay.Text("customer.password") != "" || found.Text("customer.password") != "" {
-		e.TB.Errorf("%s: the password is given twice", what)
+		e.TB.Errorf("%s: the password is returned twice", what)
 	}
 	if now := e.ProviderOrders(); now != calls {
 		e.TB.Errorf("%s: replay and look-up called the provider %d times", what, now-calls)
 	}
 }
 
+// Balance is the path of the simplest authenticated request.
 const Balance = "/api/v1/balance"
 
-// Steer tells the simulator how it is doing as a whole.
+// ControlSimulator posts to one of the simulator's control endpoints.
 func (e *Env) ControlSimulator(path, text string) {
 	e.TB.Helper()
 	response, err := e.HTTP.Post(e.Simulator.URL+"/control/"+path, "application/json", strings.NewReader(text))
@@ -278,8 +282,8 @@ func (e *Env) ControlSimulator(path, text string) {
 	}
 }
 
-// InReview starts an operation that the provider leaves open. After an outage it
-// waits until the node has noticed that the provider answers again.
+// StartReview starts an operation whose outcome stays unknown. After an outage it waits
+// until the node's breaker has closed.
 func (e *Env) StartReview(me Caller, endpoint, outcome, mobile, key string) (Order, Answer) {
 	e.TB.Helper()
 	o := Order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
@@ -288,7 +292,7 @@ func (e *Env) StartReview(me Caller, endpoint, outcome, mobile, key string) (Ord
 	}
 	e.ScriptProvider(mobile, outcome)
 	var got Answer
-	e.WaitUntil("the provider is known to answer", func() bool {
+	e.WaitUntil("the breaker has closed", func() bool {
 		got = e.Operate(me, endpoint, key, o)
 		return got.Code != fault.ServiceUnavailable
 	})
@@ -298,14 +302,14 @@ func (e *Env) StartReview(me Caller, endpoint, outcome, mobile, key string) (Ord
 	return o, got
 }
 
-// Settled waits until an operation has left review.
+// AwaitSettled waits until an operation has left review.
 func (e *Env) AwaitSettled(me Caller, key string) Answer {
 	e.TB.Helper()
 	var found Answer
 	polls := 0
 	e.WaitUntil("the operation "+key+" is settled", func() bool {
-		// On a busy machine the provider may not have answered in its time; it is asked
-		// again later, and later has to come.
+		// On a busy machine a status call may time out. The next one comes later by the
+		// service's clock, which only the test moves.
 		if polls++; polls%200 == 0 {
 			e.Advance(10 * time.Second)
 		}
@@ -315,7 +319,7 @@ func (e *Env) AwaitSettled(me Caller, key string) Answer {
 	return found
 }
 
-// Asked counts the questions of a kind that the provider got about a mobile.
+// ProviderCalls counts the provider's calls of a kind for a mobile.
 func (e *Env) ProviderCalls(mobile, kind string) int {
 	count := 0
 	for _, c := range e.Simulator.Calls(mobile) {
@@ -326,7 +330,7 @@ func (e *Env) ProviderCalls(mobile, kind string) int {
 	return count
 }
 
-// Race sends many calls at once and counts the codes.
+// Race sends n calls at once and counts the codes.
 func (e *Env) Race(n int, ask func(i int) Answer) (map[fault.Code]int, []Answer) {
 	e.TB.Helper()
 	answers := make([]Answer, n)
@@ -347,8 +351,7 @@ func (e *Env) Race(n int, ask func(i int) Answer) (map[fault.Code]int, []Answer)
 	return codes, answers
 }
 
-// Remote is a world whose service is a process of its own, on the machine's
-// clock.
+// NewRemoteEnv returns an Env whose service is another process, on the machine's clock.
 func NewRemoteEnv(t *testing.T, p *Process) *Env {
 	t.Helper()
 	e := &Env{TB: t, Demo: p.Demo, HTTP: NewHTTPClient(t, p.Demo.CACert)}
@@ -356,14 +359,15 @@ func NewRemoteEnv(t *testing.T, p *Process) *Env {
 	return e
 }
 
+// SendNow sends a call signed with the machine's time, for a service in another process.
 func (e *Env) SendNow(c Call) Answer {
 	e.TB.Helper()
 	e.Time.Store(time.Now().UnixMilli())
 	return e.Send(c)
 }
 
-// TryOperate asks for an operation of a process that may die meanwhile; false if
-// no answer came.
+// TryOperate requests an operation of a process that may die meanwhile. It returns
+// false if no answer came.
 func (e *Env) TryOperate(as Caller, endpoint, key string, o Order) (Answer, bool) {
 	e.TB.Helper()
 	e.Time.Store(time.Now().UnixMilli())
@@ -378,13 +382,13 @@ func (e *Env) TryOperate(as Caller, endpoint, key string, o Order) (Answer, bool
 	return got, err == nil
 }
 
-// Activation is the body of a request for a new subscriber.
+// Activation is the body of an activation.
 func Activation(mobile string) Order {
 	return Order{"full_name": "Asha", "mobile": mobile, "plan_id": "BASIC-1"}
 }
 
-// Together runs subtests that mostly wait, all at once, however few processors
-// there are.
+// RunConcurrently runs subtests that mostly wait, all at once, regardless of the number
+// of processors.
 func RunConcurrently[R any](t *testing.T, rows []R, name func(R) string, run func(*testing.T, R)) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -394,21 +398,21 @@ func RunConcurrently[R any](t *testing.T, rows []R, name func(R) string, run fun
 	group.Wait()
 }
 
-// Readiness is the status of a node's /readyz.
+// Readiness returns the HTTP status of a node's /readyz.
 func Readiness(t testing.TB, internal string) int {
 	t.Helper()
 	status, _ := HTTPGet(t, internal+"/readyz")
 	return status
 }
 
-// Metric reads a figure of a node's metrics; -1 if there is none.
+// Metric reads one of the node's metrics; -1 if it is missing.
 func (e *Env) Metric(name string) float64 {
 	e.TB.Helper()
 	_, text := HTTPGet(e.TB, e.Demo.InternalURL+"/metrics")
-	return figure(e.TB, text, name)
+	return metricValue(e.TB, text, name)
 }
 
-func figure(t testing.TB, metrics, name string) float64 {
+func metricValue(t testing.TB, metrics, name string) float64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(metrics)
 	if found == nil {

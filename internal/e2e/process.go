@@ -19,13 +19,14 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// Output gathers what a program writes, for a test that waits for some of it.
+// Output collects a program's output, for a test that waits for some of it.
 type Output struct {
 	mu      sync.Mutex
 	buf     bytes.Buffer
 	changed chan struct{}
 }
 
+// NewOutput returns an empty Output.
 func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
 
 func (o *Output) Write(p []byte) (int, error) {
@@ -47,11 +48,11 @@ func (o *Output) now() (text string, changed <-chan struct{}) {
 	return o.buf.String(), o.changed
 }
 
-// Until waits for output that contains want; it gives up when the writer is
-// done or the patience is.
+// WaitFor waits for output that contains want. It returns false when done is closed or
+// Timeout has passed before.
 func (o *Output) WaitFor(want string, done <-chan struct{}) bool {
-	patience := time.NewTimer(Timeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(Timeout)
+	defer timeout.Stop()
 	for {
 		text, changed := o.now()
 		if strings.Contains(text, want) {
@@ -61,25 +62,25 @@ func (o *Output) WaitFor(want string, done <-chan struct{}) bool {
 		case <-changed:
 		case <-done:
 			return strings.Contains(o.String(), want)
-		case <-patience.C:
+		case <-timeout.C:
 			return false
 		}
 	}
 }
 
-// Process is the program in a process of its own.
+// Process is the program in its own process.
 type Process struct {
 	TB       testing.TB
 	Cmd      *exec.Cmd
 	Out, Err *Output
 	Ended    chan struct{}
-	// Raw is the line of JSON that demo printed, line what it says.
+	// DemoJSON is the line that demo printed; Demo is its content.
 	DemoJSON string
 	Demo     demo.Info
 }
 
-// Start starts the program and waits until it is ready: demo --json says so
-// in a line on stdout, serve in its log.
+// Start starts the program and waits until it is ready: demo --json prints a line on
+// stdout, serve writes to its log.
 func Start(t testing.TB, args ...string) *Process {
 	t.Helper()
 	p := Launch(t, args...)
@@ -88,17 +89,18 @@ func Start(t testing.TB, args ...string) *Process {
 	return p
 }
 
+// AwaitReady waits until the process serves.
 func (p *Process) AwaitReady() {
 	p.TB.Helper()
 	args := p.Cmd.Args[1:]
 	if args[0] != "demo" {
 		if !p.Err.WaitFor(`"serving"`, p.Ended) {
-			p.TB.Fatalf("coax %q did not come up:\n%s", args, p.Err)
+			p.TB.Fatalf("coax %q did not become ready:\n%s", args, p.Err)
 		}
 		return
 	}
 	if !p.Out.WaitFor("\n", p.Ended) {
-		p.TB.Fatalf("coax %q did not come up:\n%s", args, p.Err)
+		p.TB.Fatalf("coax %q did not become ready:\n%s", args, p.Err)
 	}
 	p.DemoJSON, _, _ = strings.Cut(p.Out.String(), "\n")
 	if err := json.Unmarshal([]byte(p.DemoJSON), &p.Demo); err != nil {
@@ -106,13 +108,13 @@ func (p *Process) AwaitReady() {
 	}
 }
 
-// Launch starts the program and waits for nothing.
+// Launch starts the program without waiting.
 func Launch(t testing.TB, args ...string) *Process {
 	t.Helper()
 	return LaunchProgram(t, Binary(t), nil, args...)
 }
 
-// LaunchProgram does that with another build of the program.
+// LaunchProgram is Launch with another build of the program and more environment.
 func LaunchProgram(t testing.TB, program string, environ []string, args ...string) *Process {
 	t.Helper()
 	command := exec.Command(program, WithDemoStore(t, args)...)
@@ -120,13 +122,12 @@ func LaunchProgram(t testing.TB, program string, environ []string, args ...strin
 	return LaunchCommand(t, command)
 }
 
-// LaunchCommand does that with a command of which folder, environment and
-// arguments are set.
+// LaunchCommand is Launch with a prepared command.
 func LaunchCommand(t testing.TB, command *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{TB: t, Cmd: command, Out: NewOutput(), Err: NewOutput(), Ended: make(chan struct{})}
 	command.Stdout, command.Stderr = p.Out, p.Err
-	// A test run that is killed leaves no service behind.
+	// A killed test run must leave no service running.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -138,8 +139,7 @@ func LaunchCommand(t testing.TB, command *exec.Cmd) *Process {
 	return p
 }
 
-// Environ is this process's environment without our own settings, for a child
-// that is to be the program.
+// Environ returns this process's environment without COAX_ variables.
 func Environ(more ...string) []string {
 	var environ []string
 	for _, entry := range os.Environ() {
@@ -150,7 +150,7 @@ func Environ(more ...string) []string {
 	return append(append(environ, CoverageEnv()...), more...)
 }
 
-// Kill ends the process as a power failure would.
+// Kill ends the process with SIGKILL.
 func (p *Process) Kill() {
 	p.TB.Helper()
 	if err := p.Cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -159,12 +159,13 @@ func (p *Process) Kill() {
 	p.Wait()
 }
 
-// Terminate asks the process to end and returns its exit status.
+// Terminate sends SIGTERM and returns the exit status.
 func (p *Process) Terminate() int { p.TB.Helper(); return p.Signal(syscall.SIGTERM) }
 
-// Interrupt is Ctrl-C.
+// Interrupt sends SIGINT and returns the exit status.
 func (p *Process) Interrupt() int { p.TB.Helper(); return p.Signal(syscall.SIGINT) }
 
+// Signal sends a signal that ends the process and returns the exit status.
 func (p *Process) Signal(s os.Signal) int {
 	p.TB.Helper()
 	if err := p.Cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -183,29 +184,30 @@ func (p *Process) Wait() int {
 		p.TB.Fatalf("the process did not end:\n%s", p.Err)
 	}
 	if text := p.Err.String(); strings.Contains(text, "DATA RACE") || strings.Contains("\n"+text, "\npanic:") {
-		p.TB.Errorf("the process said:\n%s", text)
+		p.TB.Errorf("the process reported a race or a panic:\n%s", text)
 	}
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// Credentials is the file the process keeps its line in.
+// Credentials is the path of the demo's credentials file.
 func (p *Process) Credentials() string {
 	return filepath.Join(filepath.Dir(p.Demo.Config), "demo.json")
 }
 
-// Install is the folder of the process, for coax admin beside it.
+// Install returns the process's installation, for running coax admin beside it.
 func (p *Process) Install(t testing.TB) *Install {
 	return InstallAt(t, filepath.Dir(p.Demo.Config))
 }
 
-// The demo that tests share which only look, or call with credentials of their
-// own. It is started when the first of them asks.
+// The demo shared by tests that only read or use their own credentials. The first test
+// that needs it starts it.
 var (
 	cliSharedOnce sync.Once
 	cliSharedDemo *Process
 	cliSharedDir  string
 )
 
+// SharedDemo returns the demo shared by tests that change nothing in it.
 func SharedDemo(t *testing.T) *Process {
 	t.Helper()
 	cliSharedOnce.Do(func() {
@@ -222,17 +224,17 @@ func SharedDemo(t *testing.T) *Process {
 		}
 		p := Launch(t, "demo", "--dir", cliSharedDir, "--addr", "127.0.0.1:0", "--json", "--set", "limits.failed_auth_per_minute=100000")
 		p.AwaitReady()
-		// Many tests call; none of them is about limits.
+		// The tests together exceed the default rate limit.
 		p.Install(t).JSON("lco", "set", "--lco", "1", "--rate-limit", "100000")
 		cliSharedDemo = p
 	})
 	if cliSharedDemo == nil {
-		t.Fatal("the shared demo did not come up")
+		t.Fatal("the shared demo did not start")
 	}
 	return cliSharedDemo
 }
 
-// endShared removes what the tests shared.
+// endShared stops the shared demo and removes shared folders.
 func endShared() {
 	if cliSharedDemo != nil {
 		_ = cliSharedDemo.Cmd.Process.Kill()
@@ -244,9 +246,8 @@ func endShared() {
 	cliRemoveTemplate()
 }
 
-// Serve runs a command that goes on until it is stopped, with this environment
-// alone, and waits until it has printed what says that it is ready: serve on
-// standard error, others on standard output.
+// Serve starts a long-running command with only this environment, and waits until it has
+// printed `ready`: serve on standard error, others on standard output.
 func Serve(t testing.TB, environ []string, ready string, args ...string) *Process {
 	t.Helper()
 	command := exec.Command(Binary(t), WithDemoStore(t, args)...)
@@ -258,22 +259,22 @@ func Serve(t testing.TB, environ []string, ready string, args ...string) *Proces
 		from = p.Err
 	}
 	if !from.WaitFor(ready, p.Ended) {
-		t.Fatalf("coax %q did not come up:\n%s%s", args, p.Out, p.Err)
+		t.Fatalf("coax %q did not become ready:\n%s%s", args, p.Out, p.Err)
 	}
 	return p
 }
 
-// DemoIn runs a demo in a folder.
+// StartDemo starts a demo in a folder.
 func StartDemo(t testing.TB, folder string, more ...string) (*Process, demo.Info) {
 	t.Helper()
 	p := Serve(t, nil, "\n", append([]string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}, more...)...)
 	if err := json.Unmarshal([]byte(p.Out.String()), &p.Demo); err != nil {
-		t.Fatalf("the demo's line: %v\n%s", err, p.Out)
+		t.Fatalf("the demo's output: %v\n%s", err, p.Out)
 	}
 	return p, p.Demo
 }
 
-// Breakable returns the path of the binary with its failpoints compiled in.
+// FailpointBinary returns the path of the binary built with failpoints.
 func FailpointBinary(t testing.TB) string {
 	t.Helper()
 	path, err := program.Failpoints()
@@ -283,4 +284,5 @@ func FailpointBinary(t testing.TB) string {
 	return path
 }
 
+// CodeSet returns a set of one code.
 func CodeSet(code fault.Code) map[fault.Code]bool { return map[fault.Code]bool{code: true} }

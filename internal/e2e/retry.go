@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// RetryUnread sends once more what a service hung up on without a word, after so long. The
-// service gives a connection five seconds to say what it wants, and a machine may stand
-// still for longer than that. It is for what may come twice: reads, and signed requests,
-// by which nothing is hidden, because one that was read has burned its nonce and is
-// refused when it comes again.
+// RetryUnread retries a request once if the service closed the connection without an answer
+// and that took at least `after`. The service gives a connection five seconds to send its
+// request, and a busy test machine may stall for longer. Only reads and signed requests are
+// retried; this hides no double processing, because a signed request that was read has used
+// its nonce and is refused the second time.
 type RetryUnread struct {
 	*http.Transport
 	after time.Duration
@@ -21,8 +21,8 @@ type RetryUnread struct {
 func (u RetryUnread) RoundTrip(request *http.Request) (*http.Response, error) {
 	began := time.Now()
 	answer, err := u.Transport.RoundTrip(request)
-	harmless := request.Method == http.MethodGet || request.Header.Get("X-Nonce") != "" && request.GetBody != nil
-	if err == nil || !harmless || time.Since(began) < u.after || !hungUp(err) {
+	retryable := request.Method == http.MethodGet || request.Header.Get("X-Nonce") != "" && request.GetBody != nil
+	if err == nil || !retryable || time.Since(began) < u.after || !closedByServer(err) {
 		return answer, err
 	}
 	again := request.Clone(request.Context())
@@ -34,8 +34,8 @@ func (u RetryUnread) RoundTrip(request *http.Request) (*http.Response, error) {
 	return u.Transport.RoundTrip(again)
 }
 
-// hungUp reports whether the other end closed the connection before it said anything;
-// of one that was idle, net/http says so in words alone.
-func hungUp(err error) bool {
+// closedByServer reports whether the server closed the connection before answering. For an
+// idle connection net/http has no error value, only the text.
+func closedByServer(err error) bool {
 	return errors.Is(err, io.EOF) || strings.Contains(err.Error(), "server closed idle connection")
 }

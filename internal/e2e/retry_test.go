@@ -15,25 +15,25 @@ func TestRetryUnread_SendsOnceMore(t *testing.T) {
 	for name, test := range map[string]struct {
 		method, nonce string
 		after         time.Duration
-		hangUps, want int32 // how often the service hangs up, and how often it is asked
+		closes, want  int32 // connections the server closes, requests it should receive
 	}{
-		"a signed request":        {"POST", "once", 0, 1, 2},
-		"a read":                  {"GET", "", 0, 1, 2},
-		"hung up on again":        {"POST", "once", 0, 2, 2},
-		"answered":                {"POST", "once", 0, 0, 1},
-		"a form, which may do it": {"POST", "", 0, 1, 1},
-		"hung up on at once":      {"POST", "once", time.Hour, 1, 1},
+		"signed request":   {"POST", "once", 0, 1, 2},
+		"read":             {"GET", "", 0, 1, 2},
+		"closed twice":     {"POST", "once", 0, 2, 2},
+		"answered":         {"POST", "once", 0, 0, 1},
+		"unsigned form":    {"POST", "", 0, 1, 1},
+		"closed too early": {"POST", "once", time.Hour, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var asked atomic.Int32
-			var heard atomic.Value
+			var requests atomic.Int32
+			var received atomic.Value
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked.Add(1) <= test.hangUps {
+				if requests.Add(1) <= test.closes {
 					panic(http.ErrAbortHandler)
 				}
 				body, _ := io.ReadAll(r.Body)
-				heard.Store(string(body))
+				received.Store(string(body))
 			}))
 			defer server.Close()
 			var body io.Reader
@@ -53,11 +53,11 @@ func TestRetryUnread_SendsOnceMore(t *testing.T) {
 			if err == nil {
 				answer.Body.Close()
 			}
-			if got := asked.Load(); got != test.want || (err == nil) != (test.want > test.hangUps) {
-				t.Errorf("asked %d times, and then %v; want %d", got, err, test.want)
+			if got := requests.Load(); got != test.want || (err == nil) != (test.want > test.closes) {
+				t.Errorf("%d requests, then %v; want %d", got, err, test.want)
 			}
-			if got := heard.Load(); err == nil && got != sent {
-				t.Errorf("heard %q; want %q", got, sent)
+			if got := received.Load(); err == nil && got != sent {
+				t.Errorf("received %q; want %q", got, sent)
 			}
 		})
 	}

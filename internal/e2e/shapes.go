@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// cliKinds says how the raw text of each kind of JSON value looks. An amount is
-// a number with two decimals; a question mark allows null.
-var cliKinds = map[string]*regexp.Regexp{
+// jsonKinds are patterns of the raw text of JSON values. An amount is a number with two
+// decimals; a question mark allows null.
+var jsonKinds = map[string]*regexp.Regexp{
 	"int":     regexp.MustCompile(`^-?(0|[1-9]\d*)$`),
 	"amount":  regexp.MustCompile(`^(0|[1-9]\d*)\.\d\d$`),
 	"text":    regexp.MustCompile(`^"[^"]+"$`),
@@ -26,8 +26,8 @@ var cliKinds = map[string]*regexp.Regexp{
 	"string":  regexp.MustCompile(`^"[^"]*"$`),
 }
 
-// Shape demands that a JSON object has exactly these fields ("name kind"), in
-// this order, and returns their raw values.
+// CheckShape checks that a JSON object has exactly these fields ("name kind"), in this
+// order, and returns their raw values.
 func CheckShape(t testing.TB, raw string, fields ...string) map[string]string {
 	t.Helper()
 	var values map[string]json.RawMessage
@@ -40,7 +40,7 @@ func CheckShape(t testing.TB, raw string, fields ...string) map[string]string {
 		name, kind, _ := strings.Cut(field, " ")
 		wantNames = append(wantNames, name)
 		texts[name] = string(values[name])
-		if !cliKinds[kind].MatchString(texts[name]) {
+		if !jsonKinds[kind].MatchString(texts[name]) {
 			t.Errorf("field %s is %q; want %s\n%s", name, texts[name], kind, raw)
 		}
 	}
@@ -50,7 +50,7 @@ func CheckShape(t testing.TB, raw string, fields ...string) map[string]string {
 	return texts
 }
 
-// FieldNames are the names of an object's own fields, in order.
+// FieldNames returns the names of an object's fields, in order.
 func FieldNames(t testing.TB, raw string) []string {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(raw))
@@ -72,6 +72,7 @@ func FieldNames(t testing.TB, raw string) []string {
 	return names
 }
 
+// The fields of objects that coax admin --json prints.
 var (
 	OperatorShape = []string{"lco_id int", "name text", "status text", "api text", "rate_limit int", "commission_bps int", "low_balance amount", "second_factor_required bool", "created_at moment"}
 	WalletShape   = []string{"lco_id int", "wallet_balance amount", "held amount", "is_low bool"}
@@ -79,7 +80,7 @@ var (
 	IssuedShape   = []string{"key_id int", "api_key text", "api_secret text"}
 )
 
-// Array splits a JSON array into its raw elements.
+// JSONArray splits a JSON array into its raw elements.
 func JSONArray(t testing.TB, raw string) []string {
 	t.Helper()
 	var values []json.RawMessage

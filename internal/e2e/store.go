@@ -15,40 +15,38 @@ import (
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
-// The tests of this package run on either store: on SQLite, in the folder of each
-// world, demo and house; or, with COAX_TEST_STORE=postgres, each on a database of
-// its own. What opens a store behind the product's back does so through here.
+// The end-to-end tests run on either store: on SQLite, in the folder of each Env, demo and
+// installation; or, with COAX_TEST_STORE=postgres, each on its own database. Tests that
+// read or change a store directly do so through this file.
 
-// OnlySQLite skips a test of what only SQLite has, where the suite runs on
-// PostgreSQL.
+// OnlySQLite skips a test of SQLite when the suite runs on PostgreSQL.
 func OnlySQLite(t testing.TB, what string) {
 	t.Helper()
 	if pgtest.Chosen() {
-		t.Skip("about SQLite alone: " + what)
+		t.Skip("SQLite only: " + what)
 	}
 }
 
-// OnlyPostgres skips a test that is on PostgreSQL whatever the suite runs on, where
-// the suite does, too: it was run with the others on SQLite.
+// OnlyPostgres marks a test that uses PostgreSQL whatever the suite runs on. It is skipped
+// when the suite runs on PostgreSQL: it already ran with the SQLite suite.
 func OnlyPostgres(t testing.TB) {
 	t.Helper()
 	if pgtest.Chosen() {
-		t.Skip("on PostgreSQL always, and run when the others are on SQLite")
+		t.Skip("always on PostgreSQL; runs with the SQLite suite")
 	}
 }
 
-// StoreIndependent skips a test in which nothing differs by store, where the suite runs
-// on PostgreSQL: it was run with the others on SQLite.
+// StoreIndependent marks a test in which nothing depends on the store. It is skipped when
+// the suite runs on PostgreSQL: it already ran with the SQLite suite.
 func StoreIndependent(t testing.TB) {
 	t.Helper()
 	if pgtest.Chosen() {
-		t.Skip("the same on either store, and run when the others are on SQLite")
+		t.Skip("does not depend on the store; runs with the SQLite suite")
 	}
 }
 
-// Migrated makes databases with the schema and nothing else: making the schema
-// anew for every test takes longer than all else in many of them. What makes it on
-// an empty database has tests of its own.
+// NewMigratedDatabase creates databases that have the schema and no rows, by copying: running
+// the migrations takes longer than many tests. Other tests migrate an empty database.
 var NewMigratedDatabase = pgtest.Prepared(func(address string) error {
 	db, err := postgres.Open(context.Background(), address, postgres.Options{})
 	if err != nil {
@@ -57,8 +55,8 @@ var NewMigratedDatabase = pgtest.Prepared(func(address string) error {
 	return db.Close()
 })
 
-// OwnStore are the settings that give a world or demo a store of its own until
-// the test ends; none on SQLite, which keeps it in the folder.
+// NewStoreSettings returns the settings for a new store that lives until the test ends; none
+// for SQLite, whose file is in the folder.
 func NewStoreSettings(t testing.TB) []string {
 	t.Helper()
 	if !pgtest.Chosen() {
@@ -67,11 +65,12 @@ func NewStoreSettings(t testing.TB) []string {
 	return []string{"store.url=" + NewMigratedDatabase(t)}
 }
 
-// demoStores are the databases of demos, by their folders: started again, a demo
-// finds its own.
+// demoStores has the store settings of each demo folder, so that a restarted demo finds its
+// database.
 var demoStores sync.Map
 
-// OnStore gives a demo that names no store the one that its folder has.
+// WithDemoStore adds the store settings of a demo's folder to its arguments, unless they name
+// a store.
 func WithDemoStore(t testing.TB, args []string) []string {
 	t.Helper()
 	at := slices.Index(args, "--dir")
@@ -91,8 +90,8 @@ func WithDemoStore(t testing.TB, args []string) []string {
 	return given
 }
 
-// EmptyStore has the demo of a folder begin with a database without a schema,
-// where there are databases: on SQLite a new folder is as empty.
+// UseEmptyStore makes the demo of a folder start on a database without a schema. On SQLite a
+// new folder is already empty.
 func UseEmptyStore(t testing.TB, folder string) {
 	t.Helper()
 	if pgtest.Chosen() {
@@ -100,7 +99,7 @@ func UseEmptyStore(t testing.TB, folder string) {
 	}
 }
 
-// StoreAt is the store that the configuration in a file names.
+// LoadStoreConfig reads the store settings of a configuration file.
 func LoadStoreConfig(t testing.TB, file string) server.StoreConfig {
 	t.Helper()
 	config, err := server.LoadConfig(server.Sources{File: file})
@@ -110,17 +109,17 @@ func LoadStoreConfig(t testing.TB, file string) server.StoreConfig {
 	return config.Store
 }
 
-// PeekStore opens a store for looking only, until the test ends.
+// OpenReadOnly opens a store's database for reading until the test ends.
 func OpenReadOnly(t testing.TB, from server.StoreConfig) *sql.DB {
 	t.Helper()
-	return openBehind(t, from, "?mode=ro&_pragma=busy_timeout(5000)")
+	return openSQL(t, from, "?mode=ro&_pragma=busy_timeout(5000)")
 }
 
-// DamageStore changes a store behind the product's back.
+// ExecOnStore runs statements directly on a store's database.
 func ExecOnStore(t testing.TB, from server.StoreConfig, statements ...string) {
 	t.Helper()
-	db := openBehind(t, from, "?_pragma=busy_timeout(5000)")
-	defer db.Close() // at once: the file may be put back
+	db := openSQL(t, from, "?_pragma=busy_timeout(5000)")
+	defer db.Close() // not at the test's end: the file may be replaced before
 	for _, statement := range statements {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
@@ -128,7 +127,7 @@ func ExecOnStore(t testing.TB, from server.StoreConfig, statements ...string) {
 	}
 }
 
-func openBehind(t testing.TB, from server.StoreConfig, options string) *sql.DB {
+func openSQL(t testing.TB, from server.StoreConfig, options string) *sql.DB {
 	t.Helper()
 	var db *sql.DB
 	var err error
@@ -144,7 +143,7 @@ func openBehind(t testing.TB, from server.StoreConfig, options string) *sql.DB {
 	return db
 }
 
-// storeTables names the tables of a store, in order.
+// storeTables returns the names of a store's tables, sorted.
 func storeTables(t testing.TB, db *sql.DB) []string {
 	t.Helper()
 	query := `SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`
@@ -158,7 +157,7 @@ func storeTables(t testing.TB, db *sql.DB) []string {
 	return names
 }
 
-// StoreText is everything that a store keeps, as its bytes are.
+// DumpStore returns every value in a store, one per line.
 func DumpStore(t testing.TB, from server.StoreConfig) string {
 	t.Helper()
 	db := OpenReadOnly(t, from)
@@ -176,7 +175,7 @@ func DumpStore(t testing.TB, from server.StoreConfig) string {
 	return text.String()
 }
 
-// TakeStoreAway has the store disappear under a running node.
+// RemoveStore drops or moves the database of a running node.
 func RemoveStore(t testing.TB, from server.StoreConfig) {
 	t.Helper()
 	if from.Kind == "postgres" {
@@ -188,7 +187,7 @@ func RemoveStore(t testing.TB, from server.StoreConfig) {
 	}
 }
 
-// StoreTrigger has a store do something of its own when a row is written.
+// StoreTrigger returns the SQL of a trigger that runs a statement when a row is written.
 func StoreTrigger(event, condition, statement string) string {
 	if !pgtest.Chosen() {
 		return fmt.Sprintf("CREATE TRIGGER planted %s WHEN %s BEGIN %s; END", event, condition, statement)
@@ -201,7 +200,7 @@ func StoreTrigger(event, condition, statement string) string {
 		END $planting$`, statement, event, condition)
 }
 
-// Blob writes bytes as the store's SQL does.
+// BlobLiteral returns hex bytes as a literal of the store's SQL.
 func BlobLiteral(hex string) string {
 	if pgtest.Chosen() {
 		return `'\x` + hex + `'`

@@ -92,7 +92,7 @@ func TestSignature_CoversMethodPathQueryBody(t *testing.T) {
 		As: me, Path: e2e.Balance + "?a=1&b=2", Timestamp: signed.Get("X-Timestamp"), Nonce: signed.Get("X-Nonce"), Signature: signed.Get("X-Signature"),
 	}, fault.OK)
 	signed = w.Request(e2e.Call{As: me, Method: "POST", Path: "/api/v1/renew", Body: `{"a":"1"}`}).Header
-	w.Expect("a body that was written anew", e2e.Call{
+	w.Expect("a body that was re-encoded", e2e.Call{
 		As: me, Method: "POST", Path: "/api/v1/renew", Body: `{"a": "1"}`,
 		Timestamp: signed.Get("X-Timestamp"), Nonce: signed.Get("X-Nonce"), Signature: signed.Get("X-Signature"),
 	}, fault.InvalidSignature)
@@ -121,7 +121,7 @@ func TestFailedAuthThrottle_SlidingMinute(t *testing.T) {
 		}
 		w.Expect("a failure", e2e.Call{As: unknown, Path: e2e.Balance}, fault.InvalidAPIKey)
 	}
-	// While it lasts, nothing else is looked at.
+	// While it lasts, nothing else is checked.
 	got := w.Expect("the 31st, a right one", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.TooManyFailedAttempts)
 	if got.Status != http.StatusTooManyRequests || got.Header.Get("Retry-After") != "40" {
 		t.Errorf("throttled: %d, Retry-After %q; want 429 and the 40 seconds until the first failure is a minute old",
@@ -133,7 +133,7 @@ func TestFailedAuthThrottle_SlidingMinute(t *testing.T) {
 	w.Advance(time.Second)
 	w.Expect("after the wait", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
 	for range 10 {
-		w.Expect("room for ten more failures", e2e.Call{As: unknown, Path: e2e.Balance}, fault.InvalidAPIKey)
+		w.Expect("one of ten more failures", e2e.Call{As: unknown, Path: e2e.Balance}, fault.InvalidAPIKey)
 	}
 	w.Expect("and no more", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.TooManyFailedAttempts)
 }
@@ -157,15 +157,15 @@ func TestRotatedKey_ValidUntilGraceEnds(t *testing.T) {
 	if err := w.Admin.RevokeKey(t.Context(), old.ID); err != nil {
 		t.Fatal(err)
 	}
-	w.Expect("revoked is said before expired", e2e.Call{As: old, Path: e2e.Balance}, fault.CredentialRevoked)
+	w.Expect("revoked comes before expired", e2e.Call{As: old, Path: e2e.Balance}, fault.CredentialRevoked)
 }
 
 func TestForwardedHeaders_TrustedProxyOnly(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.NewOperator("one", access.AllPermissions)
 	spoof := http.Header{"X-Forwarded-For": {"192.0.2.9"}, "X-Forwarded-Proto": {"http"}, "X-Real-Ip": {"192.0.2.9"}, "Forwarded": {"for=192.0.2.9"}}
-	w.Expect("a stranger's word", e2e.Call{As: me, Path: e2e.Balance, Header: spoof}, fault.OK)
-	w.Expect("a stranger's word for https", e2e.Call{As: me, Path: e2e.Balance, Base: w.Demo.PlainURL, Header: http.Header{"X-Forwarded-Proto": {"https"}}}, fault.HTTPSRequired)
+	w.Expect("headers of an untrusted peer", e2e.Call{As: me, Path: e2e.Balance, Header: spoof}, fault.OK)
+	w.Expect("https claimed by an untrusted peer", e2e.Call{As: me, Path: e2e.Balance, Base: w.Demo.PlainURL, Header: http.Header{"X-Forwarded-Proto": {"https"}}}, fault.HTTPSRequired)
 
 	w.Stop()
 	w.Start("server.trusted_proxies=127.0.0.1/32,10.0.0.0/8")
@@ -181,11 +181,11 @@ func TestForwardedHeaders_TrustedProxyOnly(t *testing.T) {
 		{"a proxy that ended TLS", "192.0.2.9", "https", true, fault.OK, ""},
 		{"a proxy that says nothing, over plain HTTP", "192.0.2.9", "", true, fault.HTTPSRequired, ""},
 		{"a proxy that says http, over TLS", "192.0.2.9", "http", false, fault.HTTPSRequired, ""},
-		{"the nearest that is no proxy counts", "192.0.2.9, 192.0.2.8, 10.1.2.3", "https", true, fault.IPNotWhitelisted, "192.0.2.8"},
+		{"the last address that is no trusted proxy counts", "192.0.2.9, 192.0.2.8, 10.1.2.3", "https", true, fault.IPNotWhitelisted, "192.0.2.8"},
 		{"through two proxies", "192.0.2.8, 192.0.2.9, 10.1.2.3", "https", true, fault.OK, ""},
 		{"IPv4 within IPv6 counts as IPv4", "::ffff:192.0.2.9", "https", true, fault.OK, ""},
 		{"a hop that is no address", "192.0.2.9, rubbish", "https", true, fault.IPNotWhitelisted, "unknown"},
-		{"no word on the address", "", "https", true, fault.OK, ""},
+		{"no forwarded address", "", "https", true, fault.OK, ""},
 	}
 	for _, row := range rows {
 		c := e2e.Call{As: me, Path: e2e.Balance, Header: http.Header{}}
@@ -230,13 +230,13 @@ func TestDamagedSecret_Is500WithoutDetails(t *testing.T) {
 		t.Errorf("a damaged row: %d %s; want 500 without inner details", got.Status, got.Raw)
 	}
 	if !strings.Contains(w.Log.String(), got.ID) || !strings.Contains(w.Log.String(), "open") {
-		t.Error("the log does not say why")
+		t.Error("the log does not have the reason")
 	}
 }
 
 func TestMissingStore_Is503AndNotReady(t *testing.T) {
 	w := e2e.NewEnv(t)
-	// A node is not ready either while its clock is not its store's.
+	// A node whose clock differs from its store's is not ready either.
 	w.Time.Store(time.Now().UnixMilli())
 	if watch := w.Node.ClockWatch; watch != nil {
 		if err := watch.Look(t.Context()); err != nil {
@@ -259,7 +259,7 @@ func TestMissingStore_Is503AndNotReady(t *testing.T) {
 		t.Errorf("readyz without a store: %d; want 503", got)
 	}
 	if !pgtest.Chosen() {
-		// Whoever holds a file open still has it.
+		// An open file stays usable after it is moved.
 		if err := w.Node.Store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestMissingStore_Is503AndNotReady(t *testing.T) {
 	}
 }
 
-// A used nonce is forgotten when nobody could replay it any more, and not before.
+// A used nonce is deleted when its timestamp is too old for a replay, and not before.
 func TestNonce_PurgedAfterADay(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.NewOperator("one", access.AllPermissions)
@@ -288,9 +288,8 @@ func TestNonce_PurgedAfterADay(t *testing.T) {
 	}
 }
 
-// Another operator's key that I sign for is no more telling than a wrong
-// signature of its owner's, and an id in the query changes nothing of whose
-// balance is shown.
+// Another operator's key with the caller's secret is a wrong signature, and an operator id
+// in the query is ignored.
 func TestForeignKeyAndID_RevealNothing(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, other := w.NewOperator("me", access.AllPermissions), w.NewOperator("other", access.AllPermissions)
@@ -320,21 +319,21 @@ func TestSecrets_InNoLogOrStore(t *testing.T) {
 	if _, value, found := strings.Cut(string(master), `"value":"`); found {
 		planted["the master key"], _, _ = strings.Cut(value, `"`)
 	} else {
-		t.Fatal("the master key's file is not what this test knows")
+		t.Fatal("the master key's file has an unknown format")
 	}
-	// Passwords, given and made up, through every way an activation can go.
+	// Passwords, given and generated, in activations with every outcome.
 	for i, outcome := range []string{"success", "reject", "wrong_reference", "timeout_applied", "gateway_error", "reset_applied"} {
 		for j, given := range []string{password, ""} {
 			number := fmt.Sprintf("98123456%d%d", i, j)
 			w.ScriptProvider(number, outcome)
 			got := w.Operate(me, "activate", "secret-"+number, e2e.Order{"full_name": "A", "mobile": number, "password": given, "plan_id": "COMBO-1"})
 			if made := got.Text("customer.password"); made != "" {
-				planted["a password made up for "+outcome] = made
+				planted["a password generated for "+outcome] = made
 			}
 		}
 	}
 	if len(planted) < 10 {
-		t.Fatalf("only %d things are planted: no password was made up", len(planted))
+		t.Fatalf("only %d secrets to search for: no password was generated", len(planted))
 	}
 	w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=" + mobile})
 	w.Send(e2e.Call{As: me, Path: "/" + me.Secret + "?key=" + me.Key})
@@ -372,17 +371,17 @@ func TestSecrets_InNoLogOrStore(t *testing.T) {
 		t.Fatalf("only %d files were searched; the write-ahead log must be among them", files)
 	}
 	if !strings.Contains(texts["the store"], mobile[:6]) {
-		t.Fatal("the customers' numbers are not found where they are kept: this proves nothing")
+		t.Fatal("the store's dump has no customer numbers: the search would find nothing")
 	}
 	for _, number := range []string{mobile, "9812345600"} {
 		if strings.Contains(texts["the log"], number) {
-			t.Errorf("the customer's number %s stands in the log", number)
+			t.Errorf("the customer's number %s is in the log", number)
 		}
 	}
 	for what, secret := range planted {
 		for where, text := range texts {
 			if strings.Contains(text, secret) {
-				t.Errorf("%s stands in %s", what, where)
+				t.Errorf("%s is in %s", what, where)
 			}
 		}
 	}

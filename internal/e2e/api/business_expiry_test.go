@@ -10,18 +10,18 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// passTo moves the clock to the next time that it is so late in India.
-func (b *biz) passTo(hour, minute, second int) {
+// advanceTo moves the clock to the next such time of day in India.
+func (b *bizEnv) advanceTo(hour, minute, second int) {
 	now := b.Now().In(bizIST)
 	next := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, second, 0, bizIST)
 	if !next.After(now) {
 		next = next.AddDate(0, 0, 1)
 	}
-	b.pass(next.Sub(now))
+	b.advance(next.Sub(now))
 }
 
-// expiry demands an operation's expiry, and that the subscription shows it.
-func (b *biz) expiry(what string, got e2e.Answer, previous, until time.Time, start string) {
+// expiry checks an operation's expiry and that of the subscription.
+func (b *bizEnv) expiry(what string, got e2e.Answer, previous, until time.Time, start string) {
 	b.TB.Helper()
 	b.must(what, got, fault.OK)
 	want := map[string]string{"expiry.previous": "", "expiry.new": bizTime(until), "expiry.start_date": start}
@@ -42,11 +42,11 @@ func TestExpiry_Rules(t *testing.T) {
 	b.run(t, "an advance renewal of an expired subscriber starts today", bizAdvanceOfExpired)
 	b.run(t, "further bookings lose no paid day", bizFurtherBookings)
 	b.run(t, "status and days remaining follow the clock", bizStatusAndDays)
-	b.run(t, "expiry and start date are those of the reservation", bizExpiryOfTheReservation)
+	b.run(t, "expiry and start date are those of the reservation", bizExpiryFixedAtReserve)
 	b.CheckAudit()
 }
 
-func bizActivationTerm(t *testing.T, b *biz) {
+func bizActivationTerm(t *testing.T, b *bizEnv) {
 	for _, plan := range []string{"BASIC-1", "FAMILY-3", "COMBO-1"} {
 		got := b.post(b.me, "activate", b.key(), b.good("activate").with("plan_id", plan).json())
 		b.expiry(plan, got, time.Time{}, b.Now().Add(30*bizDay), "")
@@ -66,7 +66,7 @@ func TestExpiry_ActivationTermFromPlan(t *testing.T) {
 	}
 }
 
-func bizRenewalTerm(t *testing.T, b *biz) {
+func bizRenewalTerm(t *testing.T, b *bizEnv) {
 	rows := []struct {
 		what   string
 		after  time.Duration // since the activation, which lasts thirty days
@@ -83,7 +83,7 @@ func bizRenewalTerm(t *testing.T, b *biz) {
 	for _, row := range rows {
 		c := b.customer(b.me, "BASIC-1")
 		expires := b.Now().Add(30 * bizDay)
-		b.pass(row.after)
+		b.advance(row.after)
 		from := expires
 		if b.Now().After(expires) {
 			from = b.Now()
@@ -100,9 +100,8 @@ func bizRenewalTerm(t *testing.T, b *biz) {
 	b.expiry("twice", b.post(b.me, "renew", b.key(), bizRenewal(c, "FAMILY-3")), expires.Add(30*bizDay), expires.Add(120*bizDay), "")
 }
 
-// The start date is the Indian one: at half past two in the night it is still
-// yesterday in Greenwich.
-func bizAdvanceStart(t *testing.T, b *biz) {
+// The start date is in Indian time: at 02:30 there it is still the day before in UTC.
+func bizAdvanceStart(t *testing.T, b *bizEnv) {
 	rows := []struct {
 		what                 string
 		hour, minute, second int           // of the activation, in India
@@ -123,10 +122,10 @@ func bizAdvanceStart(t *testing.T, b *biz) {
 		{"in the last second of the day", 23, 59, 59, 20 * bizDay, 11},
 	}
 	for _, row := range rows {
-		b.passTo(row.hour, row.minute, row.second)
+		b.advanceTo(row.hour, row.minute, row.second)
 		c := b.customer(b.me, "BASIC-1")
 		expires := b.Now().Add(30 * bizDay)
-		b.pass(row.after)
+		b.advance(row.after)
 		today := b.Now().In(bizIST)
 		start := time.Date(today.Year(), today.Month(), today.Day()+row.startsIn, 0, 0, 0, 0, bizIST)
 		from := start // the day after the expiry, or a capped day before it
@@ -140,12 +139,12 @@ func bizAdvanceStart(t *testing.T, b *biz) {
 	}
 }
 
-func bizAdvanceOfExpired(t *testing.T, b *biz) {
+func bizAdvanceOfExpired(t *testing.T, b *bizEnv) {
 	for _, late := range []time.Duration{0, time.Millisecond, 3 * time.Hour, 100*bizDay + 5*time.Hour} {
-		b.passTo(2, 30, 0)
+		b.advanceTo(2, 30, 0)
 		c := b.customer(b.me, "BASIC-1")
 		expires := b.Now().Add(30 * bizDay)
-		b.pass(30*bizDay + late)
+		b.advance(30*bizDay + late)
 		got := b.post(b.me, "advance-renew", b.key(), bizRenewal(c, "FAMILY-1"))
 		what := fmt.Sprintf("expired for %s", late)
 		b.expiry(what, got, expires, b.Now().Add(30*bizDay), b.Now().In(bizIST).Format("2006-01-02"))
@@ -153,7 +152,7 @@ func bizAdvanceOfExpired(t *testing.T, b *biz) {
 	}
 }
 
-func bizFurtherBookings(t *testing.T, b *biz) {
+func bizFurtherBookings(t *testing.T, b *bizEnv) {
 	c := b.customer(b.me, "BASIC-1")
 	expires := b.Now().Add(30 * bizDay)
 	capped := b.Now().In(bizIST).AddDate(0, 0, 29).Format("2006-01-02")
@@ -165,7 +164,7 @@ func bizFurtherBookings(t *testing.T, b *biz) {
 	b.mustShow("three bookings", b.get(b.me, "subscription?subscriber_id="+c.id), map[string]string{"plan.id": "BASIC-1", "days_remaining": "180"})
 }
 
-func bizStatusAndDays(t *testing.T, b *biz) {
+func bizStatusAndDays(t *testing.T, b *bizEnv) {
 	c := b.customer(b.me, "BASIC-1")
 	began := b.Now()
 	rows := []struct {
@@ -176,7 +175,7 @@ func bizStatusAndDays(t *testing.T, b *biz) {
 		{29 * bizDay, "1", "active"}, {30*bizDay - time.Millisecond, "1", "active"}, {30 * bizDay, "0", "expired"}, {31 * bizDay, "0", "expired"}, {400 * bizDay, "0", "expired"},
 	}
 	for _, row := range rows {
-		b.pass(began.Add(row.after).Sub(b.Now()))
+		b.advance(began.Add(row.after).Sub(b.Now()))
 		got := b.must("subscription", b.get(b.me, "subscription?subscriber_id="+c.id), fault.OK)
 		b.mustShow(fmt.Sprintf("after %s", row.after), got, map[string]string{
 			"days_remaining": row.days, "status": row.status, "active": fmt.Sprint(row.status == "active"),
@@ -191,7 +190,7 @@ func bizStatusAndDays(t *testing.T, b *biz) {
 
 // Expiry and start date are computed at the reservation and applied at the
 // settlement, however much later that is; until then nothing changes.
-func bizExpiryOfTheReservation(t *testing.T, b *biz) {
+func bizExpiryFixedAtReserve(t *testing.T, b *bizEnv) {
 	for _, endpoint := range bizEndpoints {
 		what := endpoint + " in review"
 		body := b.good(endpoint)
@@ -202,7 +201,7 @@ func bizExpiryOfTheReservation(t *testing.T, b *biz) {
 			c.id, before = body["subscriber_id"].(string), b.Now().Add(30*bizDay)
 			c.mobile = b.get(b.me, "subscription?subscriber_id="+c.id).Text("customer.mobile")
 		}
-		b.pass(25 * bizDay)
+		b.advance(25 * bizDay)
 		until, start := b.Now().Add(30*bizDay), ""
 		switch endpoint {
 		case "renew":
@@ -212,29 +211,29 @@ func bizExpiryOfTheReservation(t *testing.T, b *biz) {
 			midnight := time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, bizIST)
 			until, start = midnight.Add(30*bizDay), midnight.Format("2006-01-02")
 		}
-		doubtful := b.doubt(b.me, endpoint, c.mobile, body)
+		inReview := b.leaveInReview(b.me, endpoint, c.mobile, body)
 		pending := map[string]string{"expiry.new": "", "expiry.start_date": start, "completed_at": "", "status": "needs_review", "result_code": "PENDING_REVIEW"}
-		b.mustShow(what, b.get(b.me, "transaction?transaction_id="+doubtful), pending)
+		b.mustShow(what, b.get(b.me, "transaction?transaction_id="+inReview), pending)
 		standing := map[string]string{"status": "pending", "active": "false", "expiry_date": "", "created_at": "", "days_remaining": "0"}
 		if endpoint != "activate" {
 			standing = map[string]string{"status": "active", "expiry_date": bizTime(before), "plan.id": "BASIC-1", "renewed_at": "", "days_remaining": "5"}
 		}
 		sub := b.get(b.me, "subscription?mobile="+c.mobile)
 		b.mustShow(what, sub, standing)
-		if list, _ := sub.Data["pending_operations"].([]any); len(list) != 1 || list[0].(map[string]any)["transaction_id"] != doubtful {
-			t.Errorf("%s: pending are %v; want %s", what, list, doubtful)
+		if list, _ := sub.Data["pending_operations"].([]any); len(list) != 1 || list[0].(map[string]any)["transaction_id"] != inReview {
+			t.Errorf("%s: pending are %v; want %s", what, list, inReview)
 		}
-		b.pass(23 * time.Hour)
-		b.settle(b.me, doubtful, operation.Success)
-		b.expiry(what+", confirmed", b.replayOf(doubtful, endpoint, body), before, until, start)
-		b.mustShow(what+", confirmed", b.get(b.me, "transaction?transaction_id="+doubtful), map[string]string{
+		b.advance(23 * time.Hour)
+		b.settle(b.me, inReview, operation.Success)
+		b.expiry(what+", confirmed", b.replayOf(inReview, endpoint, body), before, until, start)
+		b.mustShow(what+", confirmed", b.get(b.me, "transaction?transaction_id="+inReview), map[string]string{
 			"completed_at": bizTime(b.Now()), "created_at": bizTime(b.Now().Add(-23 * time.Hour)), "result_code": "OK",
 		})
 	}
 }
 
 // replayOf sends a request again, under the key of the transaction it made.
-func (b *biz) replayOf(transaction, endpoint string, body bizBody) e2e.Answer {
+func (b *bizEnv) replayOf(transaction, endpoint string, body bizBody) e2e.Answer {
 	b.TB.Helper()
 	key := b.get(b.me, "transaction?transaction_id="+transaction).Text("idempotency_key")
 	return b.post(b.me, endpoint, key, body.json())

@@ -12,15 +12,15 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// bizLookup is a query of a look-up and what it has to answer: a code, and for
-// OK the value at a path, for VALIDATION_ERROR the fields that are named.
+// bizLookup is a look-up's query and its expected answer: a code, and for OK the value at
+// a path, for VALIDATION_ERROR the named fields.
 type bizLookup struct {
 	query string
 	want  fault.Code
 	shows string
 }
 
-func (b *biz) lookUp(endpoint, path string, rows []bizLookup) {
+func (b *bizEnv) lookUp(endpoint, path string, rows []bizLookup) {
 	b.TB.Helper()
 	for _, row := range rows {
 		target := endpoint
@@ -41,11 +41,11 @@ func TestLookups(t *testing.T) {
 	b := newBiz(t)
 	b.run(t, "a subscription by id or by mobile", bizSubscriptions)
 	b.run(t, "a transaction by id or by key", bizTransactions)
-	b.run(t, "what is another operator's answers like what is not there", bizForeignIDs)
+	b.run(t, "another operator's ids answer like unknown ones", bizForeignIDs)
 	b.CheckAudit()
 }
 
-func bizSubscriptions(t *testing.T, b *biz) {
+func bizSubscriptions(t *testing.T, b *bizEnv) {
 	one, two := b.customer(b.me, "BASIC-1"), b.customer(b.me, "FAMILY-3")
 	b.lookUp("subscription", "customer.subscriber_id", []bizLookup{
 		{"subscriber_id=" + one.id, fault.OK, one.id},
@@ -98,7 +98,7 @@ func bizSubscriptions(t *testing.T, b *biz) {
 	}
 }
 
-func bizTransactions(t *testing.T, b *biz) {
+func bizTransactions(t *testing.T, b *bizEnv) {
 	keys, ids := []string{b.key(), "a:b.c_d-" + b.key()}, []string{}
 	for i, endpoint := range []string{"activate", "renew"} {
 		got := b.must(endpoint, b.post(b.me, endpoint, keys[i], b.good(endpoint).json()), fault.OK)
@@ -134,7 +134,7 @@ func bizTransactions(t *testing.T, b *biz) {
 		{"transaction_id=" + ids[0] + "&idempotency_key=" + keys[0] + "&idempotency_key=" + keys[0], fault.ValidationError, "idempotency_key"},
 		{"transaction_id=%00", fault.ValidationError, "transaction_id"},
 	})
-	// Of a failed operation it is a successful look-up.
+	// Looking up a failed operation succeeds.
 	sent := b.good("activate")
 	b.ScriptProvider(sent["mobile"].(string), "reject")
 	key := b.key()
@@ -143,8 +143,8 @@ func bizTransactions(t *testing.T, b *biz) {
 	b.mustShow("a failed operation", got, map[string]string{"status": "failed", "result_code": "PROVIDER_ERROR", "reason": "PROVIDER_REJECTED", "wallet.refunded": "true"})
 }
 
-// bizBytes is an answer without what is new in each: the request id, and how
-// many requests are left.
+// bizBytes returns an answer without the request id and the remaining requests, which
+// differ in every answer.
 func bizBytes(a e2e.Answer) string {
 	var header []string
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
@@ -155,11 +155,11 @@ func bizBytes(a e2e.Answer) string {
 	return fmt.Sprintf("%d\n%s\n%s", a.Status, strings.Join(header, "\n"), strings.ReplaceAll(string(a.Raw), a.ID, "req"))
 }
 
-func bizForeignIDs(t *testing.T, b *biz) {
+func bizForeignIDs(t *testing.T, b *bizEnv) {
 	other := b.NewFundedOperator("other", "100000")
-	// Theirs in every state: active, booked ahead, renewed a moment ago, in
-	// review, not activated yet, failed, expired.
-	active, renewed, doubted := b.customer(other, "BASIC-1"), b.customer(other, "BASIC-1"), b.customer(other, "BASIC-1")
+	// The other operator's subscribers in every state: active, booked ahead, just renewed,
+	// in review, not activated yet, failed.
+	active, renewed, reviewed := b.customer(other, "BASIC-1"), b.customer(other, "BASIC-1"), b.customer(other, "BASIC-1")
 	keys := map[string]string{"renewed": b.key(), "booked": b.key(), "failed": b.key()}
 	transactions := []string{}
 	for what, key := range keys {
@@ -170,21 +170,21 @@ func bizForeignIDs(t *testing.T, b *biz) {
 		}
 		transactions = append(transactions, b.post(other, endpoint, key, bizRenewal(renewed, plan)).Text("transaction_id"))
 	}
-	transactions = append(transactions, b.doubt(other, "renew", doubted.mobile, bizBody{"subscriber_id": doubted.id, "plan_id": "FAMILY-1"}))
+	transactions = append(transactions, b.leaveInReview(other, "renew", reviewed.mobile, bizBody{"subscriber_id": reviewed.id, "plan_id": "FAMILY-1"}))
 	waiting := b.good("activate")
-	transactions = append(transactions, b.doubt(other, "activate", waiting["mobile"].(string), waiting))
+	transactions = append(transactions, b.leaveInReview(other, "activate", waiting["mobile"].(string), waiting))
 	pending := bizCustomer{b.get(other, "subscription?mobile="+waiting["mobile"].(string)).Text("customer.subscriber_id"), waiting["mobile"].(string)}
 
 	compare := func(what string, theirs, unknown e2e.Call, want fault.Code) {
 		t.Helper()
 		one, none := b.must(what, b.Send(theirs), want), b.Send(unknown)
 		if bizBytes(one) != bizBytes(none) {
-			t.Errorf("%s: another operator's answers\n%s\nand what is not there\n%s", what, bizBytes(one), bizBytes(none))
+			t.Errorf("%s: another operator's id answers\n%s\nand an unknown one\n%s", what, bizBytes(one), bizBytes(none))
 		}
 	}
 	get := func(target string) e2e.Call { return e2e.Call{As: b.me, Path: "/api/v1/" + target} }
-	b.unspent("the whole", func() {
-		for _, c := range []bizCustomer{active, renewed, doubted, pending} {
+	b.checkNoCharge("the whole", func() {
+		for _, c := range []bizCustomer{active, renewed, reviewed, pending} {
 			compare("subscription by id", get("subscription?subscriber_id="+c.id), get("subscription?subscriber_id=nobody"), fault.SubscriberNotFound)
 			compare("subscription by mobile", get("subscription?mobile="+c.mobile), get("subscription?mobile=9600000000"), fault.SubscriberNotFound)
 			for _, endpoint := range bizEndpoints[1:] {
@@ -202,12 +202,12 @@ func bizForeignIDs(t *testing.T, b *biz) {
 		}
 		for _, key := range keys {
 			compare("transaction by key", get("transaction?idempotency_key="+key), get("transaction?idempotency_key=never-used"), fault.TransactionNotFound)
-			// Their key is nobody's to me: a request under it is judged anew.
+			// Another operator's key is unused for this one.
 			body := bizRenewal(renewed, "FAMILY-1")
 			compare("their request under their key", bizCall(b.me, "renew", key, body), bizCall(b.me, "renew", b.key(), body), fault.SubscriberNotFound)
 		}
 	})
-	// Their ids are as taken as my own, and nothing tells whose they are.
+	// Another operator's ids are taken just like the caller's own.
 	mine := b.customer(b.me, "BASIC-1")
 	for _, taken := range []string{active.id, pending.id, mine.id} {
 		got := b.must("a taken id", b.post(b.me, "activate", b.key(), b.good("activate").with("subscriber_id", taken).json()), fault.OK)
@@ -219,7 +219,7 @@ func bizForeignIDs(t *testing.T, b *biz) {
 		return bizCall(b.me, "activate", b.key(), b.good("activate").with("mobile", mobile).json())
 	}
 	compare("a registered mobile", exists(active.mobile), exists(mine.mobile), fault.SubscriberExists)
-	// My own are there.
+	// The caller's own are found.
 	b.must("mine", b.get(b.me, "subscription?subscriber_id="+mine.id), fault.OK)
 	b.must("theirs, asked by them", b.get(other, "subscription?subscriber_id="+active.id), fault.OK)
 }

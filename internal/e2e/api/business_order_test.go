@@ -17,11 +17,11 @@ import (
 	"github.com/coaxhq/coax/internal/provider/simulator"
 )
 
-// bizWrongs is everything that can stand in the way of one operation at once.
-type bizWrongs struct {
+// bizFaults is a combination of reasons to refuse one operation.
+type bizFaults struct {
 	media      bool
 	json       bool
-	key        string // missing, malformed, reused or taken; running or done: the same request before
+	key        string // missing, malformed, reused or taken; running or done if the same request was sent before
 	field      bool
 	plan       string // unknown or retired
 	customer   string // unknown or another's; for an activation mine or another's
@@ -29,88 +29,88 @@ type bizWrongs struct {
 	duplicate  bool
 	active     bool
 	poor       bool
-	maintained bool // in maintenance
-	unverified bool // prices
+	maintained bool // maintenance mode
+	unverified bool // prices not verified
 	outage     bool
 }
 
-// bizStates is the contract's order of checks from the media type on. Of two
-// that fail, the one further up here must answer.
-var bizStates = []struct {
+// bizChecks is the contract's order of checks from the media type on. If two fail, the
+// answer must be that of the one listed first.
+var bizChecks = []struct {
 	name      string
 	code      fault.Code
 	endpoints string
-	make      func(*bizWrongs)
+	make      func(*bizFaults)
 }{
-	{"another media type", fault.UnsupportedMediaType, "all", func(w *bizWrongs) { w.media = true }},
-	{"something after the object", fault.InvalidJSON, "all", func(w *bizWrongs) { w.json = true }},
-	{"no key", fault.MissingIdempotencyKey, "all", func(w *bizWrongs) { w.key = "missing" }},
-	{"a malformed key", fault.InvalidIdempotencyKey, "all", func(w *bizWrongs) { w.key = "malformed" }},
-	{"a key used for another body", fault.IdempotencyKeyReused, "all", func(w *bizWrongs) { w.key = "reused" }},
-	{"a key that runs with another body", fault.IdempotencyKeyReused, "all", func(w *bizWrongs) { w.key = "taken" }},
-	{"the same request still running", fault.RequestInProgress, "all", func(w *bizWrongs) { w.key = "running" }},
-	{"the same request done before", fault.OK, "all", func(w *bizWrongs) { w.key = "done" }},
-	{"maintenance", fault.ServiceUnavailable, "all", func(w *bizWrongs) { w.maintained = true }},
-	{"a field that is not valid", fault.ValidationError, "all", func(w *bizWrongs) { w.field = true }},
-	{"prices not verified", fault.PlansUnavailable, "all", func(w *bizWrongs) { w.unverified = true }},
-	{"an unknown plan", fault.InvalidPlan, "all", func(w *bizWrongs) { w.plan = "unknown" }},
-	{"a retired plan", fault.InvalidPlan, "all", func(w *bizWrongs) { w.plan = "retired" }},
-	{"nobody", fault.SubscriberNotFound, "renew advance-renew", func(w *bizWrongs) { w.customer = "unknown" }},
-	{"another operator's subscriber", fault.SubscriberNotFound, "renew advance-renew", func(w *bizWrongs) { w.customer = "another's" }},
-	{"a registered mobile", fault.SubscriberExists, "activate", func(w *bizWrongs) { w.customer = "mine" }},
-	{"another operator's registered mobile", fault.SubscriberExists, "activate", func(w *bizWrongs) { w.customer = "another's" }},
-	{"an operation in review", fault.OperationInProgress, "all", func(w *bizWrongs) { w.busy = "in review" }},
-	{"an operation processing", fault.OperationInProgress, "all", func(w *bizWrongs) { w.busy = "processing" }},
-	{"the same renewal a moment ago", fault.DuplicateRequest, "renew advance-renew", func(w *bizWrongs) { w.duplicate = true }},
-	{"the active plan", fault.PlanAlreadyActive, "advance-renew", func(w *bizWrongs) { w.active = true }},
-	{"too little money", fault.InsufficientBalance, "all", func(w *bizWrongs) { w.poor = true }},
-	{"a provider that is down", fault.ServiceUnavailable, "all", func(w *bizWrongs) { w.outage = true }},
+	{"another media type", fault.UnsupportedMediaType, "all", func(w *bizFaults) { w.media = true }},
+	{"text after the object", fault.InvalidJSON, "all", func(w *bizFaults) { w.json = true }},
+	{"no key", fault.MissingIdempotencyKey, "all", func(w *bizFaults) { w.key = "missing" }},
+	{"a malformed key", fault.InvalidIdempotencyKey, "all", func(w *bizFaults) { w.key = "malformed" }},
+	{"a key used for another body", fault.IdempotencyKeyReused, "all", func(w *bizFaults) { w.key = "reused" }},
+	{"a key that runs with another body", fault.IdempotencyKeyReused, "all", func(w *bizFaults) { w.key = "taken" }},
+	{"the same request still running", fault.RequestInProgress, "all", func(w *bizFaults) { w.key = "running" }},
+	{"the same request done before", fault.OK, "all", func(w *bizFaults) { w.key = "done" }},
+	{"maintenance", fault.ServiceUnavailable, "all", func(w *bizFaults) { w.maintained = true }},
+	{"a field that is not valid", fault.ValidationError, "all", func(w *bizFaults) { w.field = true }},
+	{"prices not verified", fault.PlansUnavailable, "all", func(w *bizFaults) { w.unverified = true }},
+	{"an unknown plan", fault.InvalidPlan, "all", func(w *bizFaults) { w.plan = "unknown" }},
+	{"a retired plan", fault.InvalidPlan, "all", func(w *bizFaults) { w.plan = "retired" }},
+	{"an unknown subscriber", fault.SubscriberNotFound, "renew advance-renew", func(w *bizFaults) { w.customer = "unknown" }},
+	{"another operator's subscriber", fault.SubscriberNotFound, "renew advance-renew", func(w *bizFaults) { w.customer = "another's" }},
+	{"a registered mobile", fault.SubscriberExists, "activate", func(w *bizFaults) { w.customer = "mine" }},
+	{"another operator's registered mobile", fault.SubscriberExists, "activate", func(w *bizFaults) { w.customer = "another's" }},
+	{"an operation in review", fault.OperationInProgress, "all", func(w *bizFaults) { w.busy = "in review" }},
+	{"an operation processing", fault.OperationInProgress, "all", func(w *bizFaults) { w.busy = "processing" }},
+	{"the same renewal a moment ago", fault.DuplicateRequest, "renew advance-renew", func(w *bizFaults) { w.duplicate = true }},
+	{"the active plan", fault.PlanAlreadyActive, "advance-renew", func(w *bizFaults) { w.active = true }},
+	{"too little money", fault.InsufficientBalance, "all", func(w *bizFaults) { w.poor = true }},
+	{"a provider that is down", fault.ServiceUnavailable, "all", func(w *bizFaults) { w.outage = true }},
 }
 
-// meets tells whether one request can have all these wrongs.
-func (w bizWrongs) meets() bool {
+// possible reports whether one request can have all these faults.
+func (w bizFaults) possible() bool {
 	bought := w.key == "running" || w.key == "done"
 	switch {
 	case bought && (w.field || w.customer != ""):
-		return false // what was reserved once had good fields and its own customer
+		return false // a reserved request had valid fields and its own customer
 	case (bought || w.duplicate || w.active) && w.plan == "unknown":
-		return false // nobody can have bought it
+		return false // it cannot have been bought
 	case w.customer == "unknown" && (w.busy != "" || w.duplicate || w.active):
-		return false // somebody who does not exist has done nothing
+		return false // an unknown customer has no operations
 	case w.key == "running" && (w.duplicate || w.active):
-		return false // it would not have been let in
+		return false // it would have been refused itself
 	}
 	return true
 }
 
-// bizSituation is a customer, and a plan, that wrongs were made of.
-type bizSituation struct {
+// bizFixture is a customer and a plan with the faults of a request.
+type bizFixture struct {
 	bizCustomer
 	plan string
 	key  string
 	body bizBody
 }
 
-// bizOrder makes the situations. What is refused changes nothing, so requests
-// with the same situation can share it.
-type bizOrder struct {
-	*biz
+// bizOrderEnv makes the fixtures. A refused request changes nothing, so requests with the
+// same faults share one.
+type bizOrderEnv struct {
+	*bizEnv
 	other e2e.Caller
-	used  string // a key that stands for another body
-	taken string // one whose request is still running
-	made  map[string]bizSituation
+	used  string // a key used for another body
+	taken string // a key whose request is still running
+	made  map[string]bizFixture
 }
 
-func (o *bizOrder) owner(w bizWrongs) e2e.Caller {
+func (o *bizOrderEnv) owner(w bizFaults) e2e.Caller {
 	if w.customer == "another's" {
 		return o.other
 	}
 	return o.me
 }
 
-// situation makes a customer of what is wrong with one: first what was bought,
-// then what is under way, then what became of the plan.
-func (o *bizOrder) situation(endpoint string, w bizWrongs) bizSituation {
+// fixture creates a customer with the given faults: first its past operations, then those
+// in progress, then the state of the plan.
+func (o *bizOrderEnv) fixture(endpoint string, w bizFaults) bizFixture {
 	o.TB.Helper()
 	w.media, w.json, w.field, w.poor, w.unverified, w.outage = false, false, false, false, false, false
 	w.maintained = false
@@ -119,12 +119,12 @@ func (o *bizOrder) situation(endpoint string, w bizWrongs) bizSituation {
 	}
 	name := fmt.Sprintf("%s %+v", endpoint, w)
 	if w.duplicate {
-		name += o.Now().String() // it is one for two minutes only
+		name += o.Now().String() // it counts as one for two minutes only
 	}
 	if known, ok := o.made[name]; ok {
 		return known
 	}
-	s := bizSituation{plan: "FAMILY-1", key: o.key()}
+	s := bizFixture{plan: "FAMILY-1", key: o.key()}
 	if w.plan != "" {
 		s.plan = fmt.Sprintf("PLAN-%s", s.key)
 	}
@@ -143,7 +143,7 @@ func (o *bizOrder) situation(endpoint string, w bizWrongs) bizSituation {
 	return s
 }
 
-func (o *bizOrder) activation(s *bizSituation, w bizWrongs) {
+func (o *bizOrderEnv) activation(s *bizFixture, w bizFaults) {
 	o.TB.Helper()
 	s.mobile = o.mobile()
 	s.body = bizBody{"full_name": "Asha", "mobile": s.mobile, "plan_id": s.plan}
@@ -156,7 +156,7 @@ func (o *bizOrder) activation(s *bizSituation, w bizWrongs) {
 	case w.customer != "":
 		o.ok(o.owner(w), "activate", o.key(), first)
 	case w.busy == "in review":
-		o.doubt(o.other, "activate", s.mobile, first)
+		o.leaveInReview(o.other, "activate", s.mobile, first)
 		return
 	case w.busy == "processing":
 		o.hold(bizCall(o.other, "activate", o.key(), first.json()), s.mobile)
@@ -167,7 +167,7 @@ func (o *bizOrder) activation(s *bizSituation, w bizWrongs) {
 	o.keepBusy(s, w)
 }
 
-func (o *bizOrder) renewal(s *bizSituation, endpoint string, w bizWrongs) {
+func (o *bizOrderEnv) renewal(s *bizFixture, endpoint string, w bizFaults) {
 	o.TB.Helper()
 	if w.customer == "unknown" {
 		s.body = bizBody{"subscriber_id": "nobody", "plan_id": s.plan}
@@ -186,8 +186,8 @@ func (o *bizOrder) renewal(s *bizSituation, endpoint string, w bizWrongs) {
 	case w.key == "done":
 		o.ok(o.me, endpoint, s.key, s.body)
 		if w.active {
-			// It was booked ahead, and is active now by another renewal.
-			o.pass(bizWindow)
+			// Booked ahead, and made active by another renewal.
+			o.advance(bizWindow)
 			o.ok(o.me, "renew", o.key(), s.body)
 		}
 	case w.duplicate && (w.active || endpoint == "renew"):
@@ -198,36 +198,36 @@ func (o *bizOrder) renewal(s *bizSituation, endpoint string, w bizWrongs) {
 	o.keepBusy(s, w)
 }
 
-// keepBusy begins a renewal that does not end.
-func (o *bizOrder) keepBusy(s *bizSituation, w bizWrongs) {
+// keepBusy starts a renewal that does not finish.
+func (o *bizOrderEnv) keepBusy(s *bizFixture, w bizFaults) {
 	o.TB.Helper()
 	renewal := bizBody{"mobile": s.mobile, "plan_id": "FAMILY-3"}
 	switch {
 	case w.key == "running":
 	case w.busy == "in review":
-		o.doubt(o.owner(w), "renew", s.mobile, renewal)
+		o.leaveInReview(o.owner(w), "renew", s.mobile, renewal)
 	case w.busy == "processing":
 		o.hold(bizCall(o.owner(w), "renew", o.key(), renewal.json()), s.mobile)
 	}
 }
 
-func (o *bizOrder) ok(as e2e.Caller, endpoint, key string, body bizBody) {
+func (o *bizOrderEnv) ok(as e2e.Caller, endpoint, key string, body bizBody) {
 	o.TB.Helper()
 	if got := o.post(as, endpoint, key, body.json()); got.Code != fault.OK {
 		o.TB.Fatalf("prepare: %s %v: %s", endpoint, body, got.Raw)
 	}
 }
 
-// try sends a request with the given wrongs.
-func (o *bizOrder) try(endpoint string, w bizWrongs) e2e.Answer {
+// try sends a request with the given faults.
+func (o *bizOrderEnv) try(endpoint string, w bizFaults) e2e.Answer {
 	o.TB.Helper()
-	s := o.situation(endpoint, w)
+	s := o.fixture(endpoint, w)
 	body, key := s.body, o.key()
 	switch {
 	case w.field && endpoint == "activate":
 		body = body.with("email", "nowhere")
 	case w.field:
-		// A list of the very plan: whoever took it for a text would go on.
+		// A list with the right plan: lenient parsing would accept it.
 		body = body.with("plan_id", []string{s.plan})
 	}
 	switch w.key {
@@ -255,24 +255,24 @@ func (o *bizOrder) try(endpoint string, w bizWrongs) e2e.Answer {
 		c.Drop = []string{"Idempotency-Key"}
 	}
 	if w.unverified {
-		defer o.unverify()()
+		defer o.expirePrices()()
 	}
 	if w.outage {
-		defer o.breakDown()()
+		defer o.startOutage()()
 	}
 	if w.poor {
 		had := o.WalletPaise(o.me)[0]
-		o.leave(o.me, "198.99") // less than any plan here costs
-		defer o.leave(o.me, fmt.Sprintf("%d.%02d", had/100, had%100))
+		o.setBalance(o.me, "198.99") // less than any plan here costs
+		defer o.setBalance(o.me, fmt.Sprintf("%d.%02d", had/100, had%100))
 	}
 	if w.maintained {
-		defer o.maintain()()
+		defer o.startMaintenance()()
 	}
 	return o.Send(c)
 }
 
-// maintain is maintenance mode until what it returns is called.
-func (o *bizOrder) maintain() (undo func()) {
+// startMaintenance switches maintenance on and returns a function to end it.
+func (o *bizOrderEnv) startMaintenance() (undo func()) {
 	o.TB.Helper()
 	if _, err := o.Admin.StartMaintenance(context.Background(), "a test"); err != nil {
 		o.TB.Fatal(err)
@@ -284,9 +284,9 @@ func (o *bizOrder) maintain() (undo func()) {
 	}
 }
 
-// unverify makes prices old that cannot be verified anew, until what it returns
-// is called.
-func (o *bizOrder) unverify() (undo func()) {
+// expirePrices makes the last price verification too old, and returns a function to
+// verify again.
+func (o *bizOrderEnv) expirePrices() (undo func()) {
 	o.TB.Helper()
 	ctx := context.Background()
 	o.ControlSimulator("status", `{"catalogue":"down"}`)
@@ -302,9 +302,9 @@ func (o *bizOrder) unverify() (undo func()) {
 	}
 }
 
-// breakDown is an outage of the provider's that the service has noticed, until
-// what it returns is called.
-func (o *bizOrder) breakDown() (undo func()) {
+// startOutage opens the breaker as an outage of the provider does, and returns a function
+// to close it.
+func (o *bizOrderEnv) startOutage() (undo func()) {
 	o.TB.Helper()
 	o.ControlSimulator("status", `{"mode":"down"}`)
 	for range 3 {
@@ -319,44 +319,43 @@ func (o *bizOrder) breakDown() (undo func()) {
 func TestOperationChecks_FirstFailureAnswers(t *testing.T) {
 	for _, endpoint := range bizEndpoints {
 		t.Run(endpoint, func(t *testing.T) {
-			// A call that the provider holds must not end before the test does.
+			// A held provider call must not time out during the test.
 			b := newBiz(t, "provider.timeout=5m")
-			o := &bizOrder{biz: b, other: b.NewFundedOperator("other", "100000"), used: b.key(), taken: b.key(), made: map[string]bizSituation{}}
+			o := &bizOrderEnv{bizEnv: b, other: b.NewFundedOperator("other", "100000"), used: b.key(), taken: b.key(), made: map[string]bizFixture{}}
 			o.ok(o.me, "activate", o.used, o.good("activate"))
 			running := o.good("activate")
 			o.hold(bizCall(o.me, "activate", o.taken, running.json()), running["mobile"].(string))
 			cases := o.pairs(endpoint)
-			// With nothing in its way it is carried out: none of the above was
-			// refused for a reason that nobody knows of.
-			o.must("nothing wrong", o.try(endpoint, bizWrongs{}), fault.OK)
+			// Without faults the operation succeeds, so none of the above was
+			// refused for another reason.
+			o.must("nothing wrong", o.try(endpoint, bizFaults{}), fault.OK)
 			t.Logf("%d cases, %d situations", cases, len(o.made))
 			o.CheckAudit()
 		})
 	}
 }
 
-// pairs tries every state and every pair of them that can meet, and returns how
-// many those were.
-func (o *bizOrder) pairs(endpoint string) (cases int) {
+// pairs checks every fault and every possible pair of them, and returns their number.
+func (o *bizOrderEnv) pairs(endpoint string) (cases int) {
 	o.TB.Helper()
 	applies := func(endpoints string) bool {
 		return endpoints == "all" || slices.Contains(strings.Fields(endpoints), endpoint)
 	}
-	for i, earlier := range bizStates {
+	for i, earlier := range bizChecks {
 		if !applies(earlier.endpoints) {
 			continue
 		}
-		one := bizWrongs{}
+		one := bizFaults{}
 		earlier.make(&one)
 		o.check(endpoint, earlier.name, one, earlier.code)
 		cases++
-		for _, later := range bizStates[i+1:] {
-			both, back := one, bizWrongs{}
+		for _, later := range bizChecks[i+1:] {
+			both, back := one, bizFaults{}
 			later.make(&both)
 			later.make(&back)
 			earlier.make(&back)
-			// Two values of the same thing cannot meet either.
-			if applies(later.endpoints) && both == back && both.meets() {
+			// Two values of the same field exclude each other.
+			if applies(later.endpoints) && both == back && both.possible() {
 				o.check(endpoint, earlier.name+" with "+later.name, both, earlier.code)
 				cases++
 			}
@@ -365,10 +364,10 @@ func (o *bizOrder) pairs(endpoint string) (cases int) {
 	return cases
 }
 
-func (o *bizOrder) check(endpoint, what string, w bizWrongs, want fault.Code) {
+func (o *bizOrderEnv) check(endpoint, what string, w bizFaults, want fault.Code) {
 	o.TB.Helper()
-	o.situation(endpoint, w)
-	o.unspent(what, func() {
+	o.fixture(endpoint, w)
+	o.checkNoCharge(what, func() {
 		o.TB.Helper()
 		got := o.try(endpoint, w)
 		if got.Code != want || got.Status != httpapi.StatusOf(want) {

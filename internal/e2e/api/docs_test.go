@@ -21,8 +21,8 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// docsRows reads the tables below a heading of a page: their rows, cut into cells,
-// without the head.
+// docsRows returns the rows of the tables below a heading of a page, split into cells,
+// without the table headers.
 func docsRows(t *testing.T, page, heading string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
@@ -107,9 +107,9 @@ func TestDocs_StepUpExceptions(t *testing.T) {
 
 func TestDocs_EveryMetric(t *testing.T) {
 	w := e2e.NewEnv(t, "audit.every=1ms")
-	// Some have no lines before something of the kind has happened.
+	// Some metrics appear only after the first event.
 	w.Expect("a look-up", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
-	w.WaitUntil("something was audited", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > 0 })
+	w.WaitUntil("an audit has run", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > 0 })
 	response, err := http.Get(w.Demo.InternalURL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -144,13 +144,13 @@ func TestDocs_EveryMetric(t *testing.T) {
 	}
 	for name := range shown {
 		if !strings.Contains(source.String(), `"`+name+`"`) {
-			t.Errorf("docs/operating.md has %s, which there is not", name)
+			t.Errorf("docs/operating.md has %s, which does not exist", name)
 		}
 	}
 }
 
-// The ten numbers are what integrators test against. Each does what the page for
-// them says, from the first answer to the end.
+// The ten test numbers behave as docs/integrating.md says, from the first answer to the
+// final state.
 func TestDocs_TenTestNumbers(t *testing.T) {
 	t.Parallel()
 	rows := docsRows(t, "integrating.md", "Trying it: ten numbers")
@@ -165,19 +165,19 @@ func TestDocs_TenTestNumbers(t *testing.T) {
 			answering = append(answering, row)
 		}
 	}
-	// The slow number has all the time it wants, however busy the machine is; nobody
-	// likes to wait that long for one that will not answer.
-	t.Run("those that answer", func(t *testing.T) {
+	// The slow number needs a long provider timeout on a busy machine; the silent ones
+	// would each wait for all of it.
+	t.Run("answering", func(t *testing.T) {
 		t.Parallel()
 		numbersBehave(t, answering, "provider.timeout=20s")
 	})
-	t.Run("those that stay silent", func(t *testing.T) {
+	t.Run("silent", func(t *testing.T) {
 		t.Parallel()
 		numbersBehave(t, silent, "provider.timeout=3s")
 	})
 }
 
-// numbersBehave does what some rows of the page's table say, in a world of their own.
+// numbersBehave checks rows of the page's table in a new environment.
 func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 	t.Helper()
 	w := e2e.NewEnv(t, timeout, "review.first_check=10s", "review.refund_after=2m")
@@ -200,7 +200,7 @@ func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 			t.Errorf("%s is answered first with %s; the page says %s", row[1], firsts[i].Raw, row[3])
 		}
 	}
-	// Now, and when the provider has long enough not known what it was asked.
+	// Successes settle at the first check, failures after review.refund_after.
 	w.Advance(11 * time.Second)
 	for _, row := range rows {
 		if want := row[4]; strings.HasPrefix(want, "success") {
@@ -217,19 +217,18 @@ func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 				t.Errorf("%s ends as %s; the page says %s", row[1], got.Raw, want)
 			}
 		case strings.HasPrefix(want, "stays in review"):
-			w.WaitUntil("a person is wanted for "+row[1], func() bool {
+			w.WaitUntil(row[1]+" waits for staff", func() bool {
 				waiting, err := w.Admin.InReview(t.Context())
 				return err == nil && len(waiting) == 1 && waiting[0].NeedsPerson
 			})
 		case !strings.HasPrefix(want, "success"):
-			t.Errorf("%s: the page says %q, which nobody checks", row[1], want)
+			t.Errorf("%s: the page says %q, which this test does not check", row[1], want)
 		}
 	}
 }
 
-// The page for operators says how to make a backup while the service runs. Here
-// it runs under load, and each copy is whole: the books agree, everything that was
-// answered before is in it, and it can be served.
+// A backup made under load, as docs/operating.md says, passes the audit, has everything
+// answered before, and can be served.
 func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 	e2e.OnlySQLite(t, "its file is copied")
 	python, err := exec.LookPath("python3")
@@ -243,7 +242,7 @@ func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 	me := w.NewFundedOperator("me", "10000000")
 	l := w.StartActivations(me)
 	restored := t.TempDir()
-	// backup makes a copy, and demands in it what was answered before.
+	// backup makes a copy and checks that it has everything answered before.
 	backup := func(name string) (before map[string]string) {
 		t.Helper()
 		before = l.Answered()
@@ -258,10 +257,10 @@ func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 		}
 		for key := range before {
 			if !in[key] {
-				t.Fatalf("%s: %s was answered before the backup and is not in it", name, key)
+				t.Fatalf("%s: %s was answered before the backup and is missing in it", name, key)
 			}
 		}
-		// At the world's time: to a later one, what was under way would look stuck.
+		// At the service's time: at a later one, running operations would look stuck.
 		snapshot, end, err := server.OpenSnapshot(t.Context(), server.StoreConfig{Kind: "sqlite", Path: copied})
 		if err != nil {
 			t.Fatal(err)
@@ -280,7 +279,7 @@ func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 	}
 	l.Await(50)
 	l.Stop()
-	// At rest too: the last answers are in the log that SQLite keeps beside its file.
+	// Without load too: the last writes are still in SQLite's write-ahead log.
 	backup("quiet.db")
 
 	if err := os.Mkdir(filepath.Join(restored, "data"), 0o700); err != nil {
@@ -301,7 +300,7 @@ func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 		}
 	}
 	if again.ProviderOrders() != 0 {
-		t.Errorf("the copy ordered %d things anew", again.ProviderOrders())
+		t.Errorf("the copy sent %d orders to the provider; want none", again.ProviderOrders())
 	}
 	again.CheckAudit()
 }

@@ -22,14 +22,14 @@ func TestHealth_OverdueReviews(t *testing.T) {
 	}
 	w.Advance(2 * time.Minute)
 	if got, health := w.Metric("coax_reviews_overdue"), w.Node.Health(t.Context()); got != 1 || health.OverdueReviews != 1 {
-		t.Errorf("%v are overdue after a day, and %d for people; want 1", got, health.OverdueReviews)
+		t.Errorf("%v are overdue after a day by the metric, %d by the health page; want 1", got, health.OverdueReviews)
 	}
 }
 
 func TestHealth_ReportsNodeProviderAudit(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnvAt(t, time.Now(), "audit.every=10ms")
-	w.WaitUntil("something was audited", func() bool { return !w.Node.Health(t.Context()).Audit.EndedAt.IsZero() })
+	w.WaitUntil("an audit has run", func() bool { return !w.Node.Health(t.Context()).Audit.EndedAt.IsZero() })
 	health := w.Node.Health(t.Context())
 	kind := w.Node.Config.Store.Kind
 	if health.Node == "" || health.Version == "" || health.Started.IsZero() || health.Store != kind || health.StoreProblem != "" || health.Migrations == 0 {
@@ -49,7 +49,7 @@ func TestHealth_ReportsNodeProviderAudit(t *testing.T) {
 	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE wallets SET balance_paise = balance_paise + 1 WHERE operator_id = 1`)
 	w.ControlSimulator("status", `{"mode":"down","catalogue":"down"}`)
 	w.Advance(w.Node.Config.Catalogue.MaxAge + time.Minute)
-	w.WaitUntil("prices no longer count", func() bool {
+	w.WaitUntil("the verified prices have expired", func() bool {
 		p := w.Node.Health(t.Context()).Provider
 		return !p.PricesVerified && p.PricesProblem != ""
 	})

@@ -18,10 +18,9 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// rows is how each row of the document's table of limits is tried out: by going
-// to the limit that the row names, and beyond.
-var rows = map[string]func(*testing.T, lines, []int){
-	"requests of an operator": func(t *testing.T, l lines, n []int) {
+// rows has a check for each row of the contract's table of limits: at the limit and beyond.
+var rows = map[string]func(*testing.T, limitsEnv, []int){
+	"requests of an operator": func(t *testing.T, l limitsEnv, n []int) {
 		me := l.NewOperator("counted", access.AllPermissions)
 		for i := range n[0] {
 			got := l.Send(e2e.Call{As: me, Path: "/api/v1/balance"})
@@ -31,7 +30,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 		}
 		l.Expect("one more", e2e.Call{As: me, Path: "/api/v1/balance"}, fault.RateLimited)
 	},
-	"X-Timestamp": func(t *testing.T, l lines, n []int) {
+	"X-Timestamp": func(t *testing.T, l limitsEnv, n []int) {
 		for _, off := range []int{-n[0] - 1, -n[0], n[0], n[0] + 1} {
 			at := strconv.FormatInt(l.Now().Unix()+int64(off), 10)
 			want := off < -n[0] || off > n[0]
@@ -40,7 +39,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 			}
 		}
 	},
-	"the body of a request": func(t *testing.T, l lines, n []int) {
+	"the body of a request": func(t *testing.T, l limitsEnv, n []int) {
 		for _, length := range []int{n[0], n[0] + 1} {
 			c := e2e.Call{Method: http.MethodPost, Path: "/api/v1/renew", Body: "{" + strings.Repeat(" ", length-2) + "}"}
 			if got, want := l.refuses(c, fault.PayloadTooLarge), length > n[0]; got != want {
@@ -48,7 +47,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 			}
 		}
 	},
-	"objects and lists in one another": func(t *testing.T, l lines, n []int) {
+	"objects and lists in one another": func(t *testing.T, l limitsEnv, n []int) {
 		for _, depth := range []int{n[0], n[0] + 1} {
 			c := e2e.Call{Method: http.MethodPost, Path: "/api/v1/renew", Body: `{"x":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + "}"}
 			if got, want := l.refuses(c, fault.InvalidJSON), depth > n[0]; got != want {
@@ -56,7 +55,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 			}
 		}
 	},
-	"entries of a whitelist": func(t *testing.T, l lines, n []int) {
+	"entries of a whitelist": func(t *testing.T, l limitsEnv, n []int) {
 		me := l.NewOperator("listed", access.AllPermissions) // with one entry
 		for i := range n[0] {
 			_, err := l.Admin.AllowAddress(context.Background(), me.OperatorID, fmt.Sprintf("192.0.2.%d", i+1))
@@ -65,9 +64,9 @@ var rows = map[string]func(*testing.T, lines, []int){
 			}
 		}
 	},
-	"an IPv4 range on a whitelist": func(t *testing.T, l lines, n []int) { l.width(t, "10.0.0.0/%d", n[0]) },
-	"an IPv6 range on a whitelist": func(t *testing.T, l lines, n []int) { l.width(t, "2001:db8::/%d", n[0]) },
-	"the grace of a key that is replaced": func(t *testing.T, l lines, n []int) {
+	"an IPv4 range on a whitelist": func(t *testing.T, l limitsEnv, n []int) { l.width(t, "10.0.0.0/%d", n[0]) },
+	"an IPv6 range on a whitelist": func(t *testing.T, l limitsEnv, n []int) { l.width(t, "2001:db8::/%d", n[0]) },
+	"the grace of a key that is replaced": func(t *testing.T, l limitsEnv, n []int) {
 		grace := time.Duration(n[0]) * time.Hour
 		for _, tried := range []time.Duration{grace + time.Second, grace} {
 			_, err := l.Admin.RotateKey(context.Background(), l.NewKey(l.me.OperatorID, access.AllPermissions).ID, tried)
@@ -76,7 +75,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 			}
 		}
 	},
-	"the same renewal again": func(t *testing.T, l lines, n []int) {
+	"the same renewal again": func(t *testing.T, l limitsEnv, n []int) {
 		id := l.Activate(l.me, "9822222222", "BASIC-1")
 		renew := func(key string) fault.Code {
 			return l.Operate(l.me, "renew", key, e2e.Order{"subscriber_id": id, "plan_id": "BASIC-1"}).Code
@@ -89,7 +88,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 			t.Errorf("a renewal is %s, again a moment before the limit %s, at the limit %s", first, early, late)
 		}
 	},
-	"the first day of a booked cycle": func(t *testing.T, l lines, n []int) {
+	"the first day of a booked cycle": func(t *testing.T, l limitsEnv, n []int) {
 		id := l.Activate(l.me, "9833333333", "BASIC-1")
 		l.Operate(l.me, "renew", "booked-1", e2e.Order{"subscriber_id": id, "plan_id": "BASIC-1"})
 		got := l.Operate(l.me, "advance-renew", "booked-2", e2e.Order{"subscriber_id": id, "plan_id": "FAMILY-1"})
@@ -98,7 +97,7 @@ var rows = map[string]func(*testing.T, lines, []int){
 			t.Errorf("booked for %s; want %s: %s", got.Text("expiry.start_date"), want, got.Raw)
 		}
 	},
-	"a month of a plan": func(t *testing.T, l lines, n []int) {
+	"a month of a plan": func(t *testing.T, l limitsEnv, n []int) {
 		id := l.Activate(l.me, "9844444444", "BASIC-1")
 		got := l.Operate(l.me, "renew", "months-1", e2e.Order{"subscriber_id": id, "plan_id": "FAMILY-3"})
 		before, err := time.Parse(time.DateTime, got.Text("expiry.previous"))
@@ -109,17 +108,18 @@ var rows = map[string]func(*testing.T, lines, []int){
 			t.Errorf("three months after %v are %s; want %s", before, got.Text("expiry.new"), want)
 		}
 	},
-	// Nothing of ours keeps to it: it is what clients may do. It is said twice.
-	"keeping the list of plans": func(t *testing.T, l lines, n []int) {
-		words := strings.Join(strings.Fields(l.said.Endpoints["GET /api/v1/plans"].Words), " ")
+	// This limit is for clients: the service does not enforce it. The contract states it in
+	// two places.
+	"keeping the list of plans": func(t *testing.T, l limitsEnv, n []int) {
+		words := strings.Join(strings.Fields(l.contract.Endpoints["GET /api/v1/plans"].Words), " ")
 		if n[0] != 5 || !strings.Contains(words, "for about five minutes") {
 			t.Errorf("%d minutes; want those of: %s", n[0], words)
 		}
 	},
 }
 
-// width tries a range as wide as may be, and one that is wider.
-func (l lines) width(t *testing.T, form string, bits int) {
+// width checks the widest allowed range, and a wider one.
+func (l limitsEnv) width(t *testing.T, form string, bits int) {
 	t.Helper()
 	for _, tried := range []int{bits, bits - 1} {
 		_, err := l.Admin.AllowAddress(context.Background(), l.me.OperatorID, fmt.Sprintf(form, tried))
@@ -129,16 +129,16 @@ func (l lines) width(t *testing.T, form string, bits int) {
 	}
 }
 
-// inSchemas are the rows that the document states a second time, as keywords, by
-// which the service is tried elsewhere.
-func inSchemas(said contracttest.Description) map[string][]contracttest.Text {
-	activate := said.Endpoints["POST /api/v1/activate"]
+// inSchemas returns the rows that the contract also states in its schemas. Other tests check
+// the service against those.
+func inSchemas(contract contracttest.Description) map[string][]contracttest.Text {
+	activate := contract.Endpoints["POST /api/v1/activate"]
 	stated := map[string][]contracttest.Text{
 		"X-Nonce":                        {activate.Headers["X-Nonce"]},
 		"Idempotency-Key":                {activate.Headers["Idempotency-Key"]},
 		"subscriber_id of an activation": {activate.Fields["subscriber_id"]},
 	}
-	for _, endpoint := range said.Endpoints {
+	for _, endpoint := range contract.Endpoints {
 		for name, text := range endpoint.Fields {
 			if name != "subscriber_id" {
 				stated[name] = append(stated[name], text)
@@ -149,20 +149,20 @@ func inSchemas(said contracttest.Description) map[string][]contracttest.Text {
 }
 
 func TestContractLimits_EveryRowHolds(t *testing.T) {
-	l := newLines(t)
-	stated := inSchemas(l.said)
-	want := slices.Sorted(maps.Keys(l.said.Limits))
+	l := newLimitsEnv(t)
+	stated := inSchemas(l.contract)
+	want := slices.Sorted(maps.Keys(l.contract.Limits))
 	have := slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(rows)), slices.Collect(maps.Keys(stated))...)))
 	if !slices.Equal(have, want) {
-		t.Errorf("the table has the rows %q; these are tried: %q", want, have)
+		t.Errorf("the table has the rows %q; checked are %q", want, have)
 	}
-	for name, numbers := range l.said.Limits {
+	for name, numbers := range l.contract.Limits {
 		t.Run(name, func(t *testing.T) {
 			if try := rows[name]; try != nil {
 				try(t, l, numbers)
 			}
 			for _, text := range stated[name] {
-				for _, wrong := range misstated(text, numbers) {
+				for _, wrong := range compareWithSchema(text, numbers) {
 					t.Error(wrong)
 				}
 			}
@@ -170,9 +170,9 @@ func TestContractLimits_EveryRowHolds(t *testing.T) {
 	}
 }
 
-// misstated compares a row's numbers, the shortest and the longest or the longest
-// alone, with the schema of what they are about.
-func misstated(text contracttest.Text, numbers []int) (wrong []string) {
+// compareWithSchema compares a row's numbers (minimum and maximum length, or the maximum
+// alone) with the schema.
+func compareWithSchema(text contracttest.Text, numbers []int) (wrong []string) {
 	allows := func(length int) bool { return slices.ContainsFunc(texts(length), text.Accepts) }
 	longest := numbers[len(numbers)-1]
 	if !allows(longest) || allows(longest+1) {
@@ -185,16 +185,16 @@ func misstated(text contracttest.Text, numbers []int) (wrong []string) {
 }
 
 func TestContractLimits_WrongRowIsFound(t *testing.T) {
-	l := newLines(t)
-	for name, texts := range inSchemas(l.said) {
-		for i := range l.said.Limits[name] {
+	l := newLimitsEnv(t)
+	for name, texts := range inSchemas(l.contract) {
+		for i := range l.contract.Limits[name] {
 			for _, moved := range []int{-1, 1} {
-				numbers := slices.Clone(l.said.Limits[name])
+				numbers := slices.Clone(l.contract.Limits[name])
 				if numbers[i] += moved; numbers[i] < 1 {
 					continue
 				}
-				if misstated(texts[0], numbers) == nil {
-					t.Errorf("%s: %v passes for %v", name, numbers, l.said.Limits[name])
+				if compareWithSchema(texts[0], numbers) == nil {
+					t.Errorf("%s: %v is accepted instead of %v", name, numbers, l.contract.Limits[name])
 				}
 			}
 		}

@@ -13,25 +13,24 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// The document draws lines: so long, of these characters, required or not. On
-// either side of each of them the service is asked, and has to say the same. A
-// line that moves in one of the two alone is noticed here.
+// These tests check the service on both sides of every limit that the contract states
+// (lengths, characters, required fields), so that the two cannot diverge.
 
-// lines is a world with an operator who may try as much as it likes.
-type lines struct {
+// limitsEnv is an Env with an operator without a rate limit, and the contract.
+type limitsEnv struct {
 	*e2e.Env
-	me   e2e.Caller
-	said contracttest.Description
+	me       e2e.Caller
+	contract contracttest.Description
 }
 
-func newLines(t *testing.T) lines {
+func newLimitsEnv(t *testing.T) limitsEnv {
 	w := e2e.NewEnv(t)
-	return lines{Env: w, me: w.NewFundedOperator("me", "100000"), said: contracttest.Describe(t)}
+	return limitsEnv{Env: w, me: w.NewFundedOperator("me", "100000"), contract: contracttest.Describe(t)}
 }
 
-// refuse sends a call and reports whether it was refused with a code. So many
-// failures in a minute would shut the caller out, so the minute passes.
-func (l lines) refuses(c e2e.Call, code fault.Code) bool {
+// refuses sends a call and reports whether it was refused with a code. It advances the
+// clock after a failure, so that the failed-authentication throttle does not act.
+func (l limitsEnv) refuses(c e2e.Call, code fault.Code) bool {
 	l.TB.Helper()
 	c.As = l.me
 	got := l.Send(c)
@@ -41,9 +40,9 @@ func (l lines) refuses(c e2e.Call, code fault.Code) bool {
 	return got.Code == code
 }
 
-// objects posts a body and reports whether the service objects to a field of it.
-// The plan is none, so that nothing is ever sold.
-func (l lines) objects(path, field string, body map[string]any) bool {
+// rejectsField posts a body and reports whether the service rejects one of its fields. The
+// body's plan does not exist, so nothing is ever sold.
+func (l limitsEnv) rejectsField(path, field string, body map[string]any) bool {
 	l.TB.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -57,8 +56,8 @@ func (l lines) objects(path, field string, body map[string]any) bool {
 	return fields[field] != nil
 }
 
-// texts are of so many characters: letters, digits, letters of several bytes, and
-// an e-mail address, which have to be long enough for one.
+// texts returns texts of this many characters: letters, digits, multi-byte letters and,
+// if long enough, an e-mail address.
 func texts(length int) []string {
 	all := []string{strings.Repeat("a", length), strings.Repeat("7", length), strings.Repeat("अ", length)}
 	if length > 10 {
@@ -73,13 +72,13 @@ func texts(length int) []string {
 }
 
 func TestContractLimits_Fields(t *testing.T) {
-	l := newLines(t)
+	l := newLimitsEnv(t)
 	whole := map[string]map[string]any{
 		"/api/v1/activate":      {"full_name": "Asha", "mobile": "9811111111", "plan_id": "NONE"},
 		"/api/v1/renew":         {"subscriber_id": "100001", "mobile": "9811111111", "plan_id": "NONE"},
 		"/api/v1/advance-renew": {"subscriber_id": "100001", "mobile": "9811111111", "plan_id": "NONE"},
 	}
-	for name, endpoint := range l.said.Endpoints {
+	for name, endpoint := range l.contract.Endpoints {
 		method, path, _ := strings.Cut(name, " ")
 		if method != http.MethodPost {
 			continue
@@ -91,25 +90,25 @@ func TestContractLimits_Fields(t *testing.T) {
 					changed[name] = value
 				}
 				if field == "mobile" && path != "/api/v1/activate" && value != nil {
-					delete(changed, "subscriber_id") // beside which no mobile is looked at
+					delete(changed, "subscriber_id") // with it the mobile is ignored
 				}
 				if changed[field] = value; value == nil {
 					delete(changed, field)
 				}
 				return changed
 			}
-			if l.objects(path, field, body(nil)) != text.Required {
-				t.Errorf("%s: %s is required: %v in the document, and otherwise in the service", name, field, text.Required)
+			if l.rejectsField(path, field, body(nil)) != text.Required {
+				t.Errorf("%s: %s required is %v in the contract; the service disagrees", name, field, text.Required)
 			}
-			if !l.objects(path, field, body(7)) {
+			if !l.rejectsField(path, field, body(7)) {
 				t.Errorf("%s: %s may be a number", name, field)
 			}
 			taken, refused := 0, 0
 			for _, length := range text.Lengths() {
 				for _, candidate := range texts(length) {
 					allows := text.Accepts(candidate)
-					if objects := l.objects(path, field, body(candidate)); objects == allows {
-						t.Errorf("%s: %s of %d characters (%s…): the document allows it: %v; the service objects: %v",
+					if objects := l.rejectsField(path, field, body(candidate)); objects == allows {
+						t.Errorf("%s: %s of %d characters (%s…): allowed by the contract %v; rejected by the service %v",
 							name, field, length, candidate[:1], allows, objects)
 					}
 					if allows {
@@ -120,15 +119,15 @@ func TestContractLimits_Fields(t *testing.T) {
 				}
 			}
 			if open := field == "subscriber_id" && path != "/api/v1/activate"; taken == 0 || refused == 0 && !open {
-				t.Errorf("%s: of %s, %d texts were allowed and %d not: the line was not crossed", name, field, taken, refused)
+				t.Errorf("%s: of %s, %d texts were allowed and %d not: the limit was not crossed", name, field, taken, refused)
 			}
 		}
 	}
 }
 
 func TestContractLimits_HeadersAndParameters(t *testing.T) {
-	l := newLines(t)
-	balance, activate := l.said.Endpoints["GET /api/v1/balance"], l.said.Endpoints["POST /api/v1/activate"]
+	l := newLimitsEnv(t)
+	balance, activate := l.contract.Endpoints["GET /api/v1/balance"], l.contract.Endpoints["POST /api/v1/activate"]
 	nonce := func(text string) e2e.Call { return e2e.Call{Path: "/api/v1/balance", Nonce: text} }
 	key := func(text string) e2e.Call {
 		return e2e.Call{Method: http.MethodPost, Path: "/api/v1/activate", Body: "{}", Header: http.Header{"Idempotency-Key": {text}}}
@@ -142,15 +141,15 @@ func TestContractLimits_HeadersAndParameters(t *testing.T) {
 	}{
 		{"X-Nonce", balance.Headers["X-Nonce"], nonce, fault.InvalidNonce},
 		{"Idempotency-Key", activate.Headers["Idempotency-Key"], key, fault.InvalidIdempotencyKey},
-		{"mobile", l.said.Endpoints["GET /api/v1/subscription"].Query["mobile"], mobile, fault.ValidationError},
+		{"mobile", l.contract.Endpoints["GET /api/v1/subscription"].Query["mobile"], mobile, fault.ValidationError},
 	} {
 		candidates := []string{}
 		for i, length := range row.text.Lengths() {
-			// A nonce is used up, so each is another.
+			// Each nonce can be used once.
 			candidates = append(candidates, strings.Repeat(string(rune('0'+i)), length))
 		}
 		if row.name != "mobile" {
-			for c := '!'; c <= '~'; c++ { // what else a header can hold is no ASCII
+			for c := '!'; c <= '~'; c++ { // printable ASCII
 				candidates = append(candidates, "character-by-character"+string(c))
 			}
 		}
@@ -158,7 +157,7 @@ func TestContractLimits_HeadersAndParameters(t *testing.T) {
 		for _, candidate := range candidates {
 			allows := row.text.Accepts(candidate)
 			if refuses := l.refuses(row.ask(candidate), row.code); refuses == allows {
-				t.Errorf("%s %q (%d): the document allows it: %v; the service refuses: %v", row.name, candidate, len(candidate), allows, refuses)
+				t.Errorf("%s %q (%d): allowed by the contract %v; refused by the service %v", row.name, candidate, len(candidate), allows, refuses)
 			}
 			if allows {
 				taken++
@@ -167,15 +166,15 @@ func TestContractLimits_HeadersAndParameters(t *testing.T) {
 			}
 		}
 		if taken == 0 || refused == 0 {
-			t.Errorf("%s: %d texts were allowed and %d not: the line was not crossed", row.name, taken, refused)
+			t.Errorf("%s: %d texts were allowed and %d not: the limit was not crossed", row.name, taken, refused)
 		}
 	}
 
-	// What the service gives out and asks for is what the document describes.
+	// The headers that the client sends match the contract and are required.
 	sent := l.Request(e2e.Call{As: l.me, Path: "/api/v1/balance"}).Header
 	for name, text := range balance.Headers {
 		if value := sent.Get(name); !text.Accepts(value) || text.Accepts(value+"!") {
-			t.Errorf("%s: %q is sent, and not as the document has it", name, value)
+			t.Errorf("%s: the client sends %q, which the contract does not allow", name, value)
 		}
 		if !text.Required || !l.refuses(e2e.Call{Path: "/api/v1/balance", Drop: []string{name}}, fault.MissingAuthHeaders) {
 			t.Errorf("%s may be missing", name)
@@ -186,7 +185,7 @@ func TestContractLimits_HeadersAndParameters(t *testing.T) {
 	if !activate.Headers["Idempotency-Key"].Required || !l.refuses(without, fault.MissingIdempotencyKey) {
 		t.Error("the Idempotency-Key may be missing")
 	}
-	for name, endpoint := range l.said.Endpoints {
+	for name, endpoint := range l.contract.Endpoints {
 		_, path, _ := strings.Cut(name, " ")
 		for parameter, text := range endpoint.Query {
 			got := l.Send(e2e.Call{As: l.me, Path: fmt.Sprintf("%s?%s=1&%s=1", path, parameter, parameter)})

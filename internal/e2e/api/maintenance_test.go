@@ -9,8 +9,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// In maintenance a known key is answered as ever and a new one is refused, whatever its
-// body; look-ups and settlement go on.
+// In maintenance a known key is answered as usual and a new one is refused, whatever its
+// body; look-ups and settlement continue.
 func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 	b := newBiz(t)
 	done, later := b.key(), b.key()
@@ -46,7 +46,7 @@ func TestMaintenance_RefusesNewKeysOnly(t *testing.T) {
 	}
 	b.Advance(25 * time.Hour) // its first check comes after a day
 	if got := b.AwaitSettled(b.me, review); got.Text("status") != "success" {
-		t.Errorf("what was in review came to %s; want success in maintenance, too", got.Raw)
+		t.Errorf("the operation in review became %s; want success in maintenance, too", got.Raw)
 	}
 	if err := b.Admin.EndMaintenance(t.Context(), false, ""); err != nil {
 		t.Fatal(err)

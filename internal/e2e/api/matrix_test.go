@@ -18,15 +18,15 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// wrongs is everything that can be wrong with one request at once.
-type wrongs struct {
+// requestFaults is a combination of things that are wrong with one request.
+type requestFaults struct {
 	transport string // plain, plain on the TLS port, or over TLS for a proxy that says http
 	throttled bool
 	path      bool
 	method    bool
 	big       bool
 	missing   string
-	key       string // malformed or unknown; revoked and expired are the credential's
+	key       string // malformed or unknown
 	revoked   bool
 	expired   bool
 	timestamp string
@@ -41,61 +41,61 @@ type wrongs struct {
 	forbidden bool
 }
 
-// states is the contract's order of checks, each with every way to fail it. Of
-// two that fail, the one further up here must answer.
-var states = []struct {
+// requestChecks is the contract's order of checks, each with every way to fail it. If two
+// fail, the answer must be that of the one listed first.
+var requestChecks = []struct {
 	name string
 	code fault.Code
-	make func(*wrongs)
+	make func(*requestFaults)
 }{
-	{"plain HTTP", fault.HTTPSRequired, func(w *wrongs) { w.transport = "plain" }},
-	{"plain HTTP on the TLS port", fault.HTTPSRequired, func(w *wrongs) { w.transport = "plain on TLS" }},
-	{"a proxy's word that it was http", fault.HTTPSRequired, func(w *wrongs) { w.transport = "proxy" }},
-	{"throttled address", fault.TooManyFailedAttempts, func(w *wrongs) { w.throttled = true }},
-	{"unknown path", fault.NotFound, func(w *wrongs) { w.path = true }},
-	{"wrong method", fault.MethodNotAllowed, func(w *wrongs) { w.method = true }},
-	{"body too large", fault.PayloadTooLarge, func(w *wrongs) { w.big = true }},
-	{"no X-API-Key", fault.MissingAuthHeaders, func(w *wrongs) { w.missing = "X-API-Key" }},
-	{"no X-Timestamp", fault.MissingAuthHeaders, func(w *wrongs) { w.missing = "X-Timestamp" }},
-	{"no X-Nonce", fault.MissingAuthHeaders, func(w *wrongs) { w.missing = "X-Nonce" }},
-	{"no X-Signature", fault.MissingAuthHeaders, func(w *wrongs) { w.missing = "X-Signature" }},
-	{"malformed key", fault.InvalidAPIKey, func(w *wrongs) { w.key = "malformed" }},
-	{"unknown key", fault.InvalidAPIKey, func(w *wrongs) { w.key = "unknown" }},
-	{"revoked key", fault.CredentialRevoked, func(w *wrongs) { w.revoked = true }},
-	{"expired key", fault.CredentialExpired, func(w *wrongs) { w.expired = true }},
-	{"old timestamp", fault.TimestampExpired, func(w *wrongs) { w.timestamp = "old" }},
-	{"early timestamp", fault.TimestampExpired, func(w *wrongs) { w.timestamp = "early" }},
-	{"rubbish for a timestamp", fault.TimestampExpired, func(w *wrongs) { w.timestamp = "rubbish" }},
-	{"wrong signature", fault.InvalidSignature, func(w *wrongs) { w.signature = true }},
-	{"malformed nonce", fault.InvalidNonce, func(w *wrongs) { w.nonceForm = true }},
-	{"used nonce", fault.ReplayDetected, func(w *wrongs) { w.replay = true }},
-	{"deleted account", fault.LCONotFound, func(w *wrongs) { w.deleted = true }},
-	{"inactive account", fault.LCOInactive, func(w *wrongs) { w.inactive = true }},
-	{"blocked API", fault.APIAccessBlocked, func(w *wrongs) { w.api = subscription.APIBlocked }},
-	{"disabled API", fault.APIDisabled, func(w *wrongs) { w.api = subscription.APIDisabled }},
-	{"foreign address", fault.IPNotWhitelisted, func(w *wrongs) { w.address = true }},
-	{"used-up minute", fault.RateLimited, func(w *wrongs) { w.rate = true }},
-	{"missing permission", fault.PermissionDenied, func(w *wrongs) { w.forbidden = true }},
+	{"plain HTTP", fault.HTTPSRequired, func(w *requestFaults) { w.transport = "plain" }},
+	{"plain HTTP on the TLS port", fault.HTTPSRequired, func(w *requestFaults) { w.transport = "plain on TLS" }},
+	{"a proxy that reports http", fault.HTTPSRequired, func(w *requestFaults) { w.transport = "proxy" }},
+	{"throttled address", fault.TooManyFailedAttempts, func(w *requestFaults) { w.throttled = true }},
+	{"unknown path", fault.NotFound, func(w *requestFaults) { w.path = true }},
+	{"wrong method", fault.MethodNotAllowed, func(w *requestFaults) { w.method = true }},
+	{"body too large", fault.PayloadTooLarge, func(w *requestFaults) { w.big = true }},
+	{"no X-API-Key", fault.MissingAuthHeaders, func(w *requestFaults) { w.missing = "X-API-Key" }},
+	{"no X-Timestamp", fault.MissingAuthHeaders, func(w *requestFaults) { w.missing = "X-Timestamp" }},
+	{"no X-Nonce", fault.MissingAuthHeaders, func(w *requestFaults) { w.missing = "X-Nonce" }},
+	{"no X-Signature", fault.MissingAuthHeaders, func(w *requestFaults) { w.missing = "X-Signature" }},
+	{"malformed key", fault.InvalidAPIKey, func(w *requestFaults) { w.key = "malformed" }},
+	{"unknown key", fault.InvalidAPIKey, func(w *requestFaults) { w.key = "unknown" }},
+	{"revoked key", fault.CredentialRevoked, func(w *requestFaults) { w.revoked = true }},
+	{"expired key", fault.CredentialExpired, func(w *requestFaults) { w.expired = true }},
+	{"old timestamp", fault.TimestampExpired, func(w *requestFaults) { w.timestamp = "old" }},
+	{"early timestamp", fault.TimestampExpired, func(w *requestFaults) { w.timestamp = "early" }},
+	{"malformed timestamp", fault.TimestampExpired, func(w *requestFaults) { w.timestamp = "rubbish" }},
+	{"wrong signature", fault.InvalidSignature, func(w *requestFaults) { w.signature = true }},
+	{"malformed nonce", fault.InvalidNonce, func(w *requestFaults) { w.nonceForm = true }},
+	{"used nonce", fault.ReplayDetected, func(w *requestFaults) { w.replay = true }},
+	{"deleted account", fault.LCONotFound, func(w *requestFaults) { w.deleted = true }},
+	{"inactive account", fault.LCOInactive, func(w *requestFaults) { w.inactive = true }},
+	{"blocked API", fault.APIAccessBlocked, func(w *requestFaults) { w.api = subscription.APIBlocked }},
+	{"disabled API", fault.APIDisabled, func(w *requestFaults) { w.api = subscription.APIDisabled }},
+	{"foreign address", fault.IPNotWhitelisted, func(w *requestFaults) { w.address = true }},
+	{"rate limit reached", fault.RateLimited, func(w *requestFaults) { w.rate = true }},
+	{"missing permission", fault.PermissionDenied, func(w *requestFaults) { w.forbidden = true }},
 }
 
-// exclusive tells pairs that no request can have both of: two values of the same
-// thing, where the one made last replaces the other.
+// exclusive reports whether no request can fail both checks, because they set the same
+// field to two values.
 func exclusive(i, j int) bool {
-	var there, back wrongs
-	states[i].make(&there)
-	states[j].make(&there)
-	states[j].make(&back)
-	states[i].make(&back)
+	var there, back requestFaults
+	requestChecks[i].make(&there)
+	requestChecks[j].make(&there)
+	requestChecks[j].make(&back)
+	requestChecks[i].make(&back)
 	return there != back
 }
 
-// matrix sends requests with chosen wrongs. A proxy that the service trusts
-// gives every request an address of its own, so that failures do not add up.
+// matrix sends requests with chosen faults. It acts as a trusted proxy that gives every
+// request its own client address, so that the failure throttle does not act.
 type matrix struct {
 	*e2e.Env
 	callers map[string]e2e.Caller
 	next    int
-	// nonce is the one to send, where a test wants to send it again.
+	// nonce is sent if it is set, for tests that send one twice.
 	nonce string
 }
 
@@ -112,16 +112,15 @@ func newMatrix(t *testing.T) *matrix {
 	return m
 }
 
-// freshAddress is one that nothing came from before: 10.0.x.y is on every
-// whitelist here, any other network on none.
+// freshAddress returns an unused address. Every whitelist here has 10.0.x.y and no other
+// network.
 func (m *matrix) freshAddress(network string) string {
 	m.next++
 	return fmt.Sprintf("%s.%d.%d", network, m.next/250%20, m.next%250)
 }
 
-// callerFor makes, or finds, an operator and key that are wrong in the wanted
-// ways.
-func (m *matrix) callerFor(w wrongs) e2e.Caller {
+// callerFor returns an operator and key with the wanted faults.
+func (m *matrix) callerFor(w requestFaults) e2e.Caller {
 	m.TB.Helper()
 	name := fmt.Sprint(w.revoked, w.expired, w.deleted, w.inactive, w.api, w.rate, w.forbidden)
 	if known, ok := m.callers[name]; ok {
@@ -134,7 +133,7 @@ func (m *matrix) callerFor(w wrongs) e2e.Caller {
 			m.TB.Fatal(err)
 		}
 	}
-	// Enough for every request of the matrix, or one that is used up.
+	// Enough for every request of the matrix, or already reached.
 	limit := 1_000_000
 	if w.rate {
 		limit = 1
@@ -151,7 +150,7 @@ func (m *matrix) callerFor(w wrongs) e2e.Caller {
 	}
 	made := m.NewKey(operator.ID, permissions)
 	if w.rate {
-		m.burn(made, "rate-"+client.NewNonce(), true)
+		m.useNonce(made, "rate-"+client.NewNonce(), true)
 	}
 	if w.expired {
 		_, err := m.Admin.RotateKey(ctx, made.ID, 0)
@@ -179,13 +178,13 @@ func (m *matrix) callerFor(w wrongs) e2e.Caller {
 	return made
 }
 
-// burn uses up a nonce, and a place in the minute if asked to, as an earlier
-// request would have.
-func (m *matrix) burn(c e2e.Caller, nonce string, count bool) {
+// useNonce records a nonce, and a request in the rate counter if count is set, as an
+// earlier request would have.
+func (m *matrix) useNonce(c e2e.Caller, nonce string, count bool) {
 	m.TB.Helper()
 	record, found, err := m.Node.Store.CredentialByHash(context.Background(), access.HashKey(c.Key))
 	if err != nil || !found {
-		m.TB.Fatalf("the key to burn for: %v, %v", found, err)
+		m.TB.Fatalf("the key of the nonce: %v, %v", found, err)
 	}
 	_, err = m.Node.Store.Admit(context.Background(), access.Admission{
 		RequestID: "earlier", CredentialID: c.ID, OperatorID: c.OperatorID, Nonce: nonce, Now: m.Now(),
@@ -197,8 +196,8 @@ func (m *matrix) burn(c e2e.Caller, nonce string, count bool) {
 	}
 }
 
-// try sends a request to an endpoint with the given wrongs.
-func (m *matrix) try(method, path string, w wrongs) e2e.Answer {
+// try sends a request to an endpoint with the given faults.
+func (m *matrix) try(method, path string, w requestFaults) e2e.Answer {
 	m.TB.Helper()
 	c := e2e.Call{As: m.callerFor(w), Method: method, Path: path, Header: http.Header{}, Nonce: m.nonce}
 	if c.Nonce == "" {
@@ -233,7 +232,7 @@ func (m *matrix) try(method, path string, w wrongs) e2e.Answer {
 		c.Nonce = "short"
 	}
 	if w.replay {
-		m.burn(c.As, c.Nonce, false)
+		m.useNonce(c.As, c.Nonce, false)
 	}
 	switch w.timestamp {
 	case "old":
@@ -258,8 +257,8 @@ func (m *matrix) try(method, path string, w wrongs) e2e.Answer {
 	return m.Send(c)
 }
 
-// served is what a request with no wrongs gets from an endpoint: its answer, or
-// the first thing that it has to say about a request without content.
+// served returns the code of a request without faults: OK, or the first complaint about
+// its empty content.
 func (m *matrix) served(method, path string) fault.Code {
 	switch {
 	case method == http.MethodPost:
@@ -280,7 +279,7 @@ func TestRequestChecks_FirstFailureAnswers(t *testing.T) {
 	m := newMatrix(t)
 	codes := map[fault.Code]bool{}
 	cases, skipped := 0, map[string]bool{}
-	check := func(method, path, what string, w wrongs, want fault.Code) {
+	check := func(method, path, what string, w requestFaults, want fault.Code) {
 		t.Helper()
 		got := m.try(method, path, w)
 		codes[got.Code] = true
@@ -290,31 +289,30 @@ func TestRequestChecks_FirstFailureAnswers(t *testing.T) {
 		}
 	}
 	for _, endpoint := range endpoints {
-		check(endpoint.method, endpoint.path, "nothing wrong", wrongs{}, m.served(endpoint.method, endpoint.path))
-		for i, earlier := range states {
-			one := wrongs{}
+		check(endpoint.method, endpoint.path, "nothing wrong", requestFaults{}, m.served(endpoint.method, endpoint.path))
+		for i, earlier := range requestChecks {
+			one := requestFaults{}
 			earlier.make(&one)
 			check(endpoint.method, endpoint.path, earlier.name, one, earlier.code)
-			for j := i + 1; j < len(states); j++ {
+			for j := i + 1; j < len(requestChecks); j++ {
 				if exclusive(i, j) {
-					skipped[earlier.name+" with "+states[j].name] = true
+					skipped[earlier.name+" with "+requestChecks[j].name] = true
 					continue
 				}
 				both := one
-				states[j].make(&both)
-				check(endpoint.method, endpoint.path, earlier.name+" with "+states[j].name, both, earlier.code)
+				requestChecks[j].make(&both)
+				check(endpoint.method, endpoint.path, earlier.name+" with "+requestChecks[j].name, both, earlier.code)
 			}
 		}
 	}
-	t.Logf("%d cases; %d pairs cannot meet", cases, len(skipped))
-	// Only two values of the same thing cannot meet: 3 transports, 4 missing
-	// headers, 2 keys, 3 timestamps, 2 positions of the switch.
+	t.Logf("%d cases; %d pairs are impossible", cases, len(skipped))
+	// Impossible are only two values of the same field: 3 transports, 4 missing
+	// headers, 2 keys, 3 timestamps, 2 values of API access.
 	if want := 3 + 6 + 1 + 3 + 1; len(skipped) != want {
 		t.Errorf("%d pairs were left out, want %d: %v", len(skipped), want, skipped)
 	}
 	// Every code of the contract's transport, authentication and authorisation
-	// tables is seen here but the two that are our own failures, which have
-	// tests of their own.
+	// tables occurs here, except the service's own failures, which other tests cover.
 	for _, code := range fault.Contract[:slices.Index(fault.Contract, fault.UnsupportedMediaType)] {
 		if !codes[code] && code != fault.InternalError && code != fault.ServiceUnavailable {
 			t.Errorf("%s was never answered", code)
@@ -322,15 +320,14 @@ func TestRequestChecks_FirstFailureAnswers(t *testing.T) {
 	}
 }
 
-// What is wrong with the caller's key or account stays wrong, so these look at
-// what is wrong with the request: its nonce must be as good as new afterwards,
-// unless the signature was right.
+// A request with a fault of its own (not of its key or account) leaves its nonce usable,
+// unless the signature was valid.
 func TestNonce_UsedOnlyByValidSignature(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t)
-	for _, state := range states {
-		w := wrongs{}
-		if state.make(&w); !ofTheRequest(w) || w.nonceForm || w.replay {
+	for _, state := range requestChecks {
+		w := requestFaults{}
+		if state.make(&w); !isRequestFault(w) || w.nonceForm || w.replay {
 			continue
 		}
 		want := fault.OK
@@ -339,7 +336,7 @@ func TestNonce_UsedOnlyByValidSignature(t *testing.T) {
 		}
 		m.nonce = client.NewNonce()
 		m.try("GET", "/api/v1/balance", w)
-		if got := m.try("GET", "/api/v1/balance", wrongs{}); got.Code != want {
+		if got := m.try("GET", "/api/v1/balance", requestFaults{}); got.Code != want {
 			t.Errorf("after %s the nonce gives %s; want %s", state.name, got.Code, want)
 		}
 	}
@@ -348,37 +345,37 @@ func TestNonce_UsedOnlyByValidSignature(t *testing.T) {
 func TestRateLimit_RefusedRequestIsNotCounted(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t)
-	left := func() (places int) {
+	left := func() (remaining int) {
 		t.Helper()
-		got := m.try("GET", "/api/v1/balance", wrongs{})
-		if _, err := fmt.Sscan(got.Header.Get("X-RateLimit-Remaining"), &places); err != nil {
-			t.Fatalf("no places told: %s", got.Raw)
+		got := m.try("GET", "/api/v1/balance", requestFaults{})
+		if _, err := fmt.Sscan(got.Header.Get("X-RateLimit-Remaining"), &remaining); err != nil {
+			t.Fatalf("no X-RateLimit-Remaining: %s", got.Raw)
 		}
-		return places
+		return remaining
 	}
 	before := left()
-	for _, state := range states {
-		w := wrongs{}
-		if state.make(&w); ofTheRequest(w) {
+	for _, state := range requestChecks {
+		w := requestFaults{}
+		if state.make(&w); isRequestFault(w) {
 			m.try("GET", "/api/v1/balance", w)
 		}
 	}
 	if after := left(); after != before-1 {
-		t.Errorf("%d places were left, then %d; want one less, for the asking", before, after)
+		t.Errorf("%d requests remained, then %d; want one less, for the second check", before, after)
 	}
-	// One that lacks only the permission is counted.
-	if got := m.try("GET", "/api/v1/balance", wrongs{forbidden: true}); got.Header.Get("X-RateLimit-Remaining") != "999999" {
-		t.Errorf("without permission %q places are left; want 999999", got.Header.Get("X-RateLimit-Remaining"))
+	// A request that lacks only the permission is counted.
+	if got := m.try("GET", "/api/v1/balance", requestFaults{forbidden: true}); got.Header.Get("X-RateLimit-Remaining") != "999999" {
+		t.Errorf("without permission %q requests remain; want 999999", got.Header.Get("X-RateLimit-Remaining"))
 	}
-	// One that comes too late is not, and is told how long to wait.
-	late := m.try("GET", "/api/v1/balance", wrongs{rate: true})
+	// A request over the limit is not counted; its answer says how long to wait.
+	late := m.try("GET", "/api/v1/balance", requestFaults{rate: true})
 	if late.Header.Get("X-RateLimit-Remaining") != "0" || late.Header.Get("X-RateLimit-Limit") != "1" ||
 		late.Header.Get("Retry-After") != "50" || late.Header.Get("X-RateLimit-Reset") != fmt.Sprint(m.Now().Unix()+50) {
 		t.Errorf("over the limit: %v", late.Header)
 	}
 }
 
-// ofTheRequest reports whether a wrong is the request's own, not its caller's.
-func ofTheRequest(w wrongs) bool {
+// isRequestFault reports whether the faults are the request's, not its caller's.
+func isRequestFault(w requestFaults) bool {
 	return !w.revoked && !w.expired && !w.deleted && !w.inactive && w.api == "" && !w.rate && !w.forbidden
 }

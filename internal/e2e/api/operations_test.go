@@ -13,7 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Every refusal before the reservation, each with what it needs to happen.
+// Every refusal before the reservation changes nothing.
 func TestRefusal_BeforeReserveChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "limits.failed_auth_per_minute=100000", "review.first_check=1h")
@@ -54,7 +54,7 @@ func TestRefusal_BeforeReserveChangesNothing(t *testing.T) {
 		{"another operator's mobile", me, "activate", "fresh-key-5", with(good, "mobile", "9822222222"), fault.SubscriberExists},
 		{"too little money", poor, "activate", "fresh-key-6", good, fault.InsufficientBalance},
 		{"no money at all", poorOnes, "renew", "fresh-key-7", e2e.Order{"subscriber_id": theirs, "plan_id": "BASIC-1"}, fault.InsufficientBalance},
-		{"nobody", me, "renew", "fresh-key-8", with(renewal, "subscriber_id", "000000"), fault.SubscriberNotFound},
+		{"an unknown subscriber", me, "renew", "fresh-key-8", with(renewal, "subscriber_id", "000000"), fault.SubscriberNotFound},
 		{"another operator's subscriber", other, "renew", "fresh-key-9", renewal, fault.SubscriberNotFound},
 		{"a busy customer", me, "renew", "fresh-key-10", e2e.Order{"subscriber_id": busy, "plan_id": "BASIC-1"}, fault.OperationInProgress},
 		{"a duplicate", me, "renew", "fresh-key-11", with(renewal, "plan_id", "FAMILY-1"), fault.DuplicateRequest},
@@ -78,12 +78,12 @@ func TestRefusal_BeforeReserveChangesNothing(t *testing.T) {
 		}
 	})
 	if now := w.ProviderOrders(); now != calls {
-		t.Errorf("the provider was called %d times for what was refused", now-calls)
+		t.Errorf("the provider was called %d times for refused requests", now-calls)
 	}
 	w.CheckAudit()
 }
 
-// Scenarios 0, 1 and 7 for each operation, as the tables of outcomes have them.
+// Success, rejection and a slow success of each operation.
 func TestOperations_ProviderOutcomes(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -109,7 +109,7 @@ func TestOperations_ProviderOutcomes(t *testing.T) {
 		mobile := fmt.Sprintf("90000%s%04d", digit[row.outcome], i)
 		o := e2e.Order{"full_name": "Asha", "mobile": mobile, "plan_id": "FAMILY-1"}
 		if row.endpoint != "activate" {
-			w.ScriptProvider(mobile, "success") // the activation goes well whatever the number says
+			w.ScriptProvider(mobile, "success") // the activation succeeds whatever the number
 			o = e2e.Order{"subscriber_id": w.Activate(me, mobile, "BASIC-1"), "plan_id": "FAMILY-1"}
 		}
 		before := w.WalletPaise(me)
@@ -125,7 +125,7 @@ func TestOperations_ProviderOutcomes(t *testing.T) {
 			if got.Text("reason") != "PROVIDER_REJECTED" || got.Text("provider_message") == "" || got.Text("expiry.new") != "" || got.Text("customer.password") != "" {
 				t.Errorf("%s: %s", what, got.Raw)
 			}
-			// A new attempt needs a new key, and works with one.
+			// A new attempt with a new key succeeds.
 			w.ScriptProvider(mobile, "success")
 			if again := w.Operate(me, row.endpoint, key+"-again", o); again.Code != fault.OK {
 				t.Errorf("%s, again with a new key: %s", what, again.Raw)
@@ -135,8 +135,7 @@ func TestOperations_ProviderOutcomes(t *testing.T) {
 	w.CheckAudit()
 }
 
-// What the provider leaves open is held and answered 202, in each of the ways in
-// which it can.
+// Every kind of unknown outcome holds the money and answers 202.
 func TestUnknownOutcome_HoldsMoneyAndAnswers202(t *testing.T) {
 	t.Parallel()
 	outcomes := map[string]string{"2": "timeout_applied", "3": "timeout_not_applied", "4": "gateway_error", "5": "wrong_reference", "8": "unknowable", "9": "reset_applied"}
@@ -172,7 +171,7 @@ func TestUnknownOutcome_HoldsMoneyAndAnswers202(t *testing.T) {
 				t.Errorf("%s: another operation meanwhile: %s", outcome, next.Code)
 			}
 		}
-		// An answer about something else is for a person to see; silence is not.
+		// A mismatched reply is an exception for staff; no reply is not.
 		entries, err := w.Admin.Exceptions(t.Context(), false)
 		if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "another reference") {
 			t.Errorf("exceptions %+v, %v; want one, for the wrong reference", entries, err)
@@ -190,15 +189,15 @@ func TestUnreachableProvider_RefundsAtOnce(t *testing.T) {
 	if got.Code != fault.ProviderError || got.Text("reason") != "PROVIDER_UNREACHABLE" || got.Text("provider_message") == "" {
 		t.Errorf("%s", got.Raw)
 	}
-	w.CheckWallet("nobody there", got, before, w.WalletPaise(me), "349")
+	w.CheckWallet("unreachable provider", got, before, w.WalletPaise(me), "349")
 	if sub := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9811111111"}); sub.Code != fault.SubscriberNotFound {
 		t.Errorf("the subscriber remains: %s", sub.Raw)
 	}
 	w.CheckAudit()
 }
 
-// A combo asks twice, main first; a failed add-on leaves a success with a
-// warning and the whole charge.
+// A combo orders twice, main first. A failed add-on leaves a success with a warning and
+// the full charge.
 func TestCombo_OrdersMainThenAddon(t *testing.T) {
 	t.Parallel()
 	rows := []struct {
@@ -210,9 +209,9 @@ func TestCombo_OrdersMainThenAddon(t *testing.T) {
 	}{
 		{"both work", []string{"success", "success"}, fault.OK, false, 2},
 		{"the add-on is rejected", []string{"success", "reject"}, fault.OK, true, 2},
-		{"the add-on's answer does not come", []string{"success", "timeout_applied"}, fault.OK, true, 2},
+		{"no reply for the add-on", []string{"success", "timeout_applied"}, fault.OK, true, 2},
 		{"main is rejected", []string{"reject"}, fault.ProviderError, false, 1},
-		{"main's answer does not come", []string{"timeout_not_applied"}, fault.PendingReview, false, 1},
+		{"no reply for main", []string{"timeout_not_applied"}, fault.PendingReview, false, 1},
 	}
 	e2e.RunConcurrently(t, []string{"activate", "renew", "advance-renew"}, strings.Clone, func(t *testing.T, endpoint string) {
 		w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h")
@@ -238,7 +237,7 @@ func TestCombo_OrdersMainThenAddon(t *testing.T) {
 			calls := w.Simulator.Calls(mobile)[earlier:]
 			if len(calls) != row.calls || calls[0].Component != "TV-FAMILY" || calls[0].Reference != got.Text("transaction_id") ||
 				(row.calls == 2 && (calls[1].Component != "OTT-PLUS" || calls[1].Reference != got.Text("transaction_id")+"-2")) {
-				t.Errorf("%s: the provider was asked %+v", row.what, calls)
+				t.Errorf("%s: the provider calls are %+v", row.what, calls)
 			}
 		}
 		w.CheckAudit()

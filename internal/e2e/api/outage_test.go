@@ -12,8 +12,8 @@ import (
 )
 
 // Prices count as verified for catalogue.max_age after the last good comparison,
-// over a restart too; then nothing is sold, and what is wrong with the request
-// still comes first.
+// also across a restart. After that nothing is sold; errors of the request still come
+// first.
 func TestCatalogue_UnverifiedPricesStopSales(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "catalogue.max_age=30m", "catalogue.refresh=5m")
@@ -41,7 +41,7 @@ func TestCatalogue_UnverifiedPricesStopSales(t *testing.T) {
 			t.Errorf("an unknown plan meanwhile: %s", got.Code)
 		}
 	})
-	w.Restart() // the simulator of the restarted world is up again
+	w.Restart() // the simulator is up again after it
 	w.ControlSimulator("status", `{"catalogue":"down"}`)
 	expect("over a restart", fault.PlansUnavailable)
 	w.ControlSimulator("status", `{"catalogue":"up"}`)
@@ -74,8 +74,8 @@ func TestCatalogue_WithdrawnComponentHidesPlans(t *testing.T) {
 	}
 }
 
-// An outage of the provider as a whole is refused before any reservation; what
-// was in doubt when it began is found out when it ends.
+// During an outage operations are refused before any reservation. Those with an unknown
+// outcome when it began are settled when it ends.
 func TestOutage_RefusedBeforeReserve(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.refund_after=2m")
@@ -96,7 +96,7 @@ func TestOutage_RefusedBeforeReserve(t *testing.T) {
 		}
 	})
 	w.ControlSimulator("status", `{"mode":"up"}`)
-	w.WaitUntil("it is over", func() bool {
+	w.WaitUntil("the outage is over", func() bool {
 		return w.Operate(me, "activate", "outage-refused", e2e.Order{"full_name": "Asha", "mobile": "9711111111", "plan_id": "BASIC-1"}).Code == fault.OK
 	})
 	w.Advance(3 * time.Minute)

@@ -11,19 +11,19 @@ import (
 
 func TestPost_BodyAndKey(t *testing.T) {
 	b := newBiz(t)
-	b.run(t, "the body is announced as application/json", bizMediaTypes)
-	b.run(t, "the body is one JSON object", bizShapesOfJSON)
-	b.run(t, "the key has 8 to 100 of its characters", bizShapesOfKeys)
-	b.run(t, "the same body is the same value at the same endpoint", bizSameBody)
-	b.run(t, "a query is never read", bizQueryOnAPost)
+	b.run(t, "the media type is application/json", bizMediaTypes)
+	b.run(t, "the body is one JSON object", bizJSONBodies)
+	b.run(t, "the key has 8 to 100 allowed characters", bizKeySyntax)
+	b.run(t, "the same body is the same JSON value at the same endpoint", bizSameBody)
+	b.run(t, "a query is ignored", bizQueryOnAPost)
 	b.CheckAudit()
 }
 
-// bizAlso tells whether the n-th row is for an endpoint too: all are for the
-// first, every fourth for the others, which are read by the same rules.
-func bizAlso(endpoint string, n int) bool { return endpoint == bizEndpoints[0] || n%4 == 0 }
+// bizRunsFor reports whether to run the n-th row for an endpoint: all rows for the first,
+// every fourth for the others, which share the parser.
+func bizRunsFor(endpoint string, n int) bool { return endpoint == bizEndpoints[0] || n%4 == 0 }
 
-func bizMediaTypes(t *testing.T, b *biz) {
+func bizMediaTypes(t *testing.T, b *bizEnv) {
 	rows := []struct {
 		values []string
 		taken  bool
@@ -54,13 +54,12 @@ func bizMediaTypes(t *testing.T, b *biz) {
 	b.must("an activation with a charset", b.Send(c), fault.OK)
 }
 
-// bizNested is an object with one field so deep that there are as many levels as
-// asked for, the object itself among them.
+// bizNested returns an object nested this many levels deep, itself included.
 func bizNested(levels int, begin, end string) string {
 	return `{"x":` + strings.Repeat(begin, levels-1) + `1` + strings.Repeat(end, levels-1) + `}`
 }
 
-func bizShapesOfJSON(t *testing.T, b *biz) {
+func bizJSONBodies(t *testing.T, b *bizEnv) {
 	refused := []string{
 		"", " ", "\n", "null", "true", "1", `"x"`, "[]", "[{}]", "{", "}", "{}x", "{}{}", "{} []", "{},", "{}\x00", "\x00{}", "\ufeff{}", "{}\ufeff", "\f{}", "\u00a0{}", "//x\n{}", "{/**/}", "{}#",
 		`{"a":"1","a":"1"}`, `{"plan_id":"A","x":1,"plan_id":"B"}`, `{"a":"1","\u0061":"2"}`, `{"x":{"a":1,"a":2}}`, `{"x":[1,{"a":1,"a":1}]}`, `{"x":{"y":{"z":{"a":[],"a":[]}}}}`, `{"":1,"":1}`,
@@ -78,27 +77,27 @@ func bizShapesOfJSON(t *testing.T, b *biz) {
 	}
 	for _, endpoint := range bizEndpoints {
 		for i, body := range refused {
-			if !bizAlso(endpoint, i) {
+			if !bizRunsFor(endpoint, i) {
 				continue
 			}
 			b.must(endpoint+" of "+bizShort(body), b.post(b.me, endpoint, b.key(), body), fault.InvalidJSON)
 		}
 		for _, body := range taken {
-			// Nothing is wrong with it but that the fields are not there.
+			// Valid, except for the missing fields.
 			b.must(endpoint+" of "+bizShort(body), b.post(b.me, endpoint, b.key(), body), fault.ValidationError)
 		}
 	}
 	t.Logf("%d shapes refused, %d taken", len(refused), len(taken))
-	// A cut at every byte of a good body is refused.
+	// A valid body cut at any byte is refused.
 	whole := b.good("activate").json()
-	b.unspent("half a body", func() {
+	b.checkNoCharge("half a body", func() {
 		for i := range len(whole) {
 			b.must("a body cut off at "+whole[:i], b.post(b.me, "activate", b.key(), whole[:i]), fault.InvalidJSON)
 		}
 	})
 	deep := strings.Replace(bizNested(32, "[", "]"), "{", whole[:len(whole)-1]+",", 1)
 	b.must("an activation with an ignored field 32 deep", b.post(b.me, "activate", b.key(), deep), fault.OK)
-	// 16 KB to the byte.
+	// The limit of 16 KB is exact.
 	full := b.good("activate").json()
 	full += strings.Repeat(" ", 16_384-len(full))
 	b.must("a body of 16,385 bytes", b.post(b.me, "activate", b.key(), full+" "), fault.PayloadTooLarge)
@@ -115,7 +114,7 @@ func bizShort(body string) string {
 	return body
 }
 
-func bizShapesOfKeys(t *testing.T, b *biz) {
+func bizKeySyntax(t *testing.T, b *bizEnv) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 	hundred := strings.Repeat("k", 100)
 	rows := []struct {
@@ -137,7 +136,7 @@ func bizShapesOfKeys(t *testing.T, b *biz) {
 	}
 	for _, endpoint := range bizEndpoints {
 		for i, row := range rows {
-			if !bizAlso(endpoint, i) {
+			if !bizRunsFor(endpoint, i) {
 				continue
 			}
 			c := bizCall(b.me, endpoint, "", `{}`)
@@ -148,10 +147,10 @@ func bizShapesOfKeys(t *testing.T, b *biz) {
 	keys := []string{"12345678", "--------", "........", hundred, alphabet, " padded-1 "}
 	for _, endpoint := range bizEndpoints {
 		for i, key := range keys {
-			if !bizAlso(endpoint, i) {
+			if !bizRunsFor(endpoint, i) {
 				continue
 			}
-			// Each endpoint has keys of its own: a key stands for one action.
+			// A key belongs to one endpoint.
 			key = strings.Replace(key, key[:1], key[:1]+map[string]string{"activate": "", "renew": "R", "advance-renew": "A"}[endpoint], 1)
 			if len(key) > 100 {
 				key = key[1:]
@@ -163,9 +162,8 @@ func bizShapesOfKeys(t *testing.T, b *biz) {
 	}
 }
 
-// Same endpoint and same JSON value is the same body; an ignored field is part
-// of the value.
-func bizSameBody(t *testing.T, b *biz) {
+// Two bodies are the same if they are the same JSON value, ignored fields included.
+func bizSameBody(t *testing.T, b *bizEnv) {
 	customer := b.customer(b.me, "BASIC-1")
 	key := b.key()
 	first := `{"subscriber_id":"` + customer.id + `","plan_id":"FAMILY-1","note":{"a":[1,"é"],"b":null}}`
@@ -189,7 +187,7 @@ func bizSameBody(t *testing.T, b *biz) {
 		"the mobile for the id":    strings.Replace(first, `"subscriber_id":"`+customer.id+`"`, `"mobile":"`+customer.mobile+`"`, 1),
 		"nothing":                  "{}",
 	}
-	b.unspent("replays and reuses", func() {
+	b.checkNoCharge("replays and reuses", func() {
 		for what, body := range same {
 			got := b.must(what, b.post(b.me, "renew", key, body), fault.OK)
 			if got.Header.Get("Idempotent-Replayed") != "true" || got.Text("transaction_id") != original.Text("transaction_id") || got.ID == original.ID {
@@ -206,8 +204,8 @@ func bizSameBody(t *testing.T, b *biz) {
 			b.must("the same body to "+endpoint, b.post(b.me, endpoint, key, first), fault.IdempotencyKeyReused)
 		}
 	})
-	// The key is the operator's: to another it is a new one, and every key of
-	// the same operator's sees it.
+	// An idempotency key belongs to the operator: unused for another operator, shared by
+	// all API keys of the same one.
 	stranger := b.NewFundedOperator("stranger", "1000")
 	b.must("another operator's request", b.post(stranger, "activate", key, b.good("activate").json()), fault.OK)
 	second := b.NewKey(b.me.OperatorID, 0x7f)
@@ -216,10 +214,10 @@ func bizSameBody(t *testing.T, b *biz) {
 	}
 }
 
-func bizQueryOnAPost(t *testing.T, b *biz) {
+func bizQueryOnAPost(t *testing.T, b *bizEnv) {
 	c := bizCall(b.me, "activate", b.key(), `{}`)
 	c.Path += "?full_name=Asha&mobile=" + b.mobile() + "&plan_id=BASIC-1"
-	// The harness signs what it is given; a POST's query is not part of that.
+	// The signature of a POST does not cover its query.
 	bare := bizCall(b.me, "activate", "", `{}`)
 	signed := b.Request(bare).Header
 	c.Timestamp, c.Nonce, c.Signature = signed.Get("X-Timestamp"), signed.Get("X-Nonce"), signed.Get("X-Signature")

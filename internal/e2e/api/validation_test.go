@@ -17,26 +17,26 @@ var bizLetters = []string{"a", "अ", "😀"}
 
 func TestActivate_Fields(t *testing.T) {
 	b := newBiz(t)
-	b.run(t, "each is taken up to its boundary, and comes back as it was sent", bizFieldsAtTheirBoundaries)
-	b.run(t, "a preferred id is given when free and replaced when taken", bizPreferredID)
-	b.run(t, "a password is returned once, and only if it was made", bizPassword)
+	b.run(t, "each is accepted up to its limit and returned as sent", bizFieldsAtTheirBoundaries)
+	b.run(t, "a preferred id is used when free and replaced when taken", bizPreferredID)
+	b.run(t, "a password is returned once, and only if it was generated", bizPassword)
 	b.CheckAudit()
 }
 
 func TestPost_Fields(t *testing.T) {
 	b := newBiz(t)
-	b.run(t, "a required one that is absent is named", bizRequiredFields)
-	b.run(t, "every error is told at once", bizAllErrorsAtOnce)
-	b.run(t, "a known one that is no text is named", bizFieldsThatAreNoText)
-	b.run(t, "unknown ones are ignored whatever their type, and a price too", bizUnknownFields)
-	b.run(t, "controls, direction marks and noncharacters are refused", bizUnprintables)
-	b.run(t, "a renewal names its customer by id, or else by mobile", bizRenewalsCustomer)
+	b.run(t, "a missing required field is named", bizRequiredFields)
+	b.run(t, "every error is reported at once", bizAllErrorsAtOnce)
+	b.run(t, "a known field that is not a string is named", bizNonTextFields)
+	b.run(t, "unknown fields and prices are ignored", bizUnknownFields)
+	b.run(t, "controls, direction marks and noncharacters are refused", bizForbiddenCharacters)
+	b.run(t, "a renewal names its customer by id, or else by mobile", bizCustomerOfRenewal)
 	b.CheckAudit()
 }
 
-// sentBack demands that what an activation was given comes back in the answer,
-// in both look-ups and, for what no answer shows, from the service.
-func (b *biz) sentBack(what string, got e2e.Answer, sent bizBody) {
+// sentBack checks that an activation's fields are returned in the answer and both
+// look-ups, and the address, which no answer has, by the admin service.
+func (b *bizEnv) sentBack(what string, got e2e.Answer, sent bizBody) {
 	b.TB.Helper()
 	if got.Code != fault.OK {
 		return
@@ -62,7 +62,7 @@ func (b *biz) sentBack(what string, got e2e.Answer, sent bizBody) {
 	}
 }
 
-func bizFieldsAtTheirBoundaries(t *testing.T, b *biz) {
+func bizFieldsAtTheirBoundaries(t *testing.T, b *bizEnv) {
 	long := strings.Repeat("p", 100)
 	b.plan(long, "1.00", 1)
 	type row struct {
@@ -120,21 +120,21 @@ func bizFieldsAtTheirBoundaries(t *testing.T, b *biz) {
 			}
 		}
 	}
-	b.unspent("what is refused", func() { try(false) })
+	b.checkNoCharge("what is refused", func() { try(false) })
 	try(true)
 }
 
-// bizEmail is an address of so many characters that every mail system takes.
+// bizEmail returns a valid address of this length.
 func bizEmail(length int) string {
 	local, domain := strings.Repeat("a", 40)+"@", "."+strings.Repeat("b", 60)+".com"
 	return local + strings.Repeat("c", length-len(local)-len(domain)) + domain
 }
 
-func bizRequiredFields(t *testing.T, b *biz) {
+func bizRequiredFields(t *testing.T, b *bizEnv) {
 	for _, field := range []string{"full_name", "mobile", "plan_id"} {
 		b.mustName("no "+field, b.post(b.me, "activate", b.key(), b.good("activate").without(field).json()), field)
 	}
-	// Names are what they are, letter for letter.
+	// Names are returned unchanged.
 	for _, field := range []string{"full_name", "mobile", "plan_id"} {
 		good := b.good("activate")
 		other := good.without(field).with(strings.ToUpper(field), good[field])
@@ -147,24 +147,24 @@ func bizRequiredFields(t *testing.T, b *biz) {
 	b.mustName("activate of nothing", b.post(b.me, "activate", b.key(), `{}`), "full_name", "mobile", "plan_id")
 }
 
-func bizAllErrorsAtOnce(t *testing.T, b *biz) {
+func bizAllErrorsAtOnce(t *testing.T, b *bizEnv) {
 	wrong := bizBody{
 		"full_name": strings.Repeat("a", 101), "mobile": "98", "plan_id": 7, "email": "x", "password": strings.Repeat("p", 65),
 		"connection_type": "a\u202eb", "address": nil, "subscriber_id": "1",
 	}
 	names := []string{"full_name", "mobile", "plan_id", "email", "password", "connection_type", "address", "subscriber_id"}
-	b.unspent("everything wrong", func() {
+	b.checkNoCharge("everything wrong", func() {
 		b.mustName("everything wrong", b.post(b.me, "activate", b.key(), wrong.json()), names...)
 		for _, endpoint := range bizEndpoints[1:] {
 			b.mustName(endpoint+", id and plan", b.post(b.me, endpoint, b.key(), `{"subscriber_id":1,"plan_id":2}`), "subscriber_id", "plan_id")
 			b.mustName(endpoint+", mobile and plan", b.post(b.me, endpoint, b.key(), `{"mobile":"98","plan_id":""}`), "mobile", "plan_id")
 		}
 	})
-	// A field error comes before a plan that is not there.
+	// A field error is reported before an unknown plan.
 	b.mustName("an unknown plan besides", b.post(b.me, "activate", b.key(), b.good("activate").with("plan_id", "NONE").with("email", "x").json()), "email")
 }
 
-func bizFieldsThatAreNoText(t *testing.T, b *biz) {
+func bizNonTextFields(t *testing.T, b *bizEnv) {
 	values := []any{nil, true, false, 0, 9811111111, -1.5, []any{}, []any{"BASIC-1"}, bizBody{}, bizBody{"a": "b"}}
 	known := map[string][]string{
 		"activate":      {"full_name", "mobile", "plan_id", "email", "password", "connection_type", "address", "subscriber_id"},
@@ -173,12 +173,12 @@ func bizFieldsThatAreNoText(t *testing.T, b *biz) {
 	}
 	for endpoint, fields := range known {
 		good := b.good(endpoint)
-		b.unspent(endpoint, func() {
+		b.checkNoCharge(endpoint, func() {
 			for _, field := range fields {
 				for _, value := range values {
 					sent := good.with(field, value)
 					if endpoint != "activate" && field == "mobile" {
-						sent = sent.without("subscriber_id") // with an id nobody looks at it
+						sent = sent.without("subscriber_id") // with it the mobile is ignored
 					}
 					b.mustName(fmt.Sprintf("%s with %s %v", endpoint, field, value), b.post(b.me, endpoint, b.key(), sent.json()), field)
 				}
@@ -187,7 +187,7 @@ func bizFieldsThatAreNoText(t *testing.T, b *biz) {
 	}
 }
 
-func bizUnknownFields(t *testing.T, b *biz) {
+func bizUnknownFields(t *testing.T, b *bizEnv) {
 	extras := []bizBody{
 		{"price": "1.00"}, {"price": 1}, {"amount": 0.01, "price": nil}, {"amount": "0"}, {"wallet": bizBody{"charged": 0, "before": 1}}, {"expiry": "2099-01-01 00:00:00"},
 		{"duration": 12, "duration_months": "12"}, {"channel": "web", "status": "success"}, {"lco_id": 1, "operator_id": "1"}, {"transaction_id": "CX1"},
@@ -222,13 +222,13 @@ func bizUnknownFields(t *testing.T, b *biz) {
 	}
 }
 
-func bizUnprintables(t *testing.T, b *biz) {
+func bizForbiddenCharacters(t *testing.T, b *bizEnv) {
 	refused := []rune{
 		0x00, 0x01, 0x09, 0x0a, 0x0d, 0x1b, 0x1f, 0x80, 0x85, 0x9f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069,
 		0xfdd0, 0xfdef, 0xfffe, 0xffff, 0x1fffe, 0x1ffff, 0x10fffe, 0x10ffff,
 	}
 	edges := []rune{0x00, 0x1f, 0x80, 0x9f, 0x202a, 0x202e, 0x2066, 0x2069, 0xfdd0, 0xfffe, 0x10ffff}
-	b.unspent("unprintable", func() {
+	b.checkNoCharge("unprintable", func() {
 		good := b.good("activate")
 		for _, field := range []string{"full_name", "plan_id", "email", "password", "connection_type", "address"} {
 			some := edges
@@ -249,7 +249,7 @@ func bizUnprintables(t *testing.T, b *biz) {
 			}
 		}
 	})
-	// Their neighbours are text, and so are joiners.
+	// Adjacent code points and joiners are allowed.
 	taken := "a \u007e\u00a0\u00a1\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u2065\u206a\ufdcf\ufdf0\ufeff\ufffd\U0001fffd\U00020000\U0010fffdb"
 	for _, field := range []string{"full_name", "connection_type", "address", "password"} {
 		sent := b.good("activate").with(field, taken)
@@ -258,7 +258,7 @@ func bizUnprintables(t *testing.T, b *biz) {
 	}
 }
 
-func bizRenewalsCustomer(t *testing.T, b *biz) {
+func bizCustomerOfRenewal(t *testing.T, b *bizEnv) {
 	for _, endpoint := range bizEndpoints[1:] {
 		customer := func() bizCustomer { return b.customer(b.me, "BASIC-1") }
 		nobody := customer()
@@ -299,7 +299,7 @@ func bizRenewalsCustomer(t *testing.T, b *biz) {
 	}
 }
 
-func bizPreferredID(t *testing.T, b *biz) {
+func bizPreferredID(t *testing.T, b *bizEnv) {
 	other := b.NewFundedOperator("other", "1000")
 	first := b.post(b.me, "activate", b.key(), b.good("activate").with("subscriber_id", "424242").json())
 	b.mustShow("a free id", first, map[string]string{"customer.subscriber_id": "424242"})
@@ -311,7 +311,7 @@ func bizPreferredID(t *testing.T, b *biz) {
 		}
 		b.must("the replaced id", b.get(as, "subscription?subscriber_id="+url.QueryEscape(id)), fault.OK)
 	}
-	// After a failure nothing remains: number and id are free again.
+	// After a failure the number and the id are free again.
 	sent := b.good("activate").with("subscriber_id", "515151")
 	b.ScriptProvider(sent["mobile"].(string), "reject")
 	failed := b.must("a rejected activation", b.post(b.me, "activate", b.key(), sent.json()), fault.ProviderError)
@@ -322,7 +322,7 @@ func bizPreferredID(t *testing.T, b *biz) {
 	b.mustShow("once more", again, map[string]string{"customer.subscriber_id": "515151"})
 }
 
-func bizPassword(t *testing.T, b *biz) {
+func bizPassword(t *testing.T, b *bizEnv) {
 	for _, given := range []any{"secret<&>", " p ", strings.Repeat("😀", 64)} {
 		got := b.must("a given password", b.post(b.me, "activate", b.key(), b.good("activate").with("password", given).json()), fault.OK)
 		if _, there := got.Data["customer"].(map[string]any)["password"]; there {

@@ -20,30 +20,29 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// bizEndpoints are the three that cost money.
+// bizEndpoints are the endpoints that charge the wallet.
 var bizEndpoints = []string{"activate", "renew", "advance-renew"}
 
-// bizIST is Indian time as the contract has it, reckoned apart from the product.
+// bizIST is the contract's time zone, defined independently of the product.
 var bizIST = time.FixedZone("IST", 5*3600+1800)
 
 const bizDay = 24 * time.Hour
 
-// biz is a world with an operator who has money and no limit of requests.
-type biz struct {
+// bizEnv is an Env with a funded operator without a rate limit.
+type bizEnv struct {
 	*e2e.Env
 	me     e2e.Caller
 	serial int
 	held   sync.WaitGroup
 }
 
-func newBiz(t *testing.T, sets ...string) *biz {
+func newBiz(t *testing.T, sets ...string) *bizEnv {
 	t.Helper()
 	t.Parallel()
-	// Nothing is verified in the background: what is in review stays there until
-	// the test settles it.
-	b := &biz{Env: e2e.NewEnv(t, append(sets, "review.first_check=24h")...)}
+	// With a late first check, an operation stays in review until the test settles it.
+	b := &bizEnv{Env: e2e.NewEnv(t, append(sets, "review.first_check=24h")...)}
 	b.me = b.NewFundedOperator("me", "1000000")
-	// A provider that goes away lets go of the calls it holds.
+	// Stopping the provider ends the calls that it holds.
 	t.Cleanup(func() {
 		b.Simulator.Stop()
 		b.held.Wait()
@@ -51,32 +50,32 @@ func newBiz(t *testing.T, sets ...string) *biz {
 	return b
 }
 
-// run tells one more story in the same world, as a test of its own.
-func (b *biz) run(t *testing.T, name string, story func(t *testing.T, b *biz)) {
+// run runs a subtest in the same environment.
+func (b *bizEnv) run(t *testing.T, name string, test func(t *testing.T, b *bizEnv)) {
 	t.Run(name, func(t *testing.T) {
-		whole := b.TB
+		parent := b.TB
 		b.TB = t
-		defer func() { b.TB = whole }()
-		story(t, b)
+		defer func() { b.TB = parent }()
+		test(t, b)
 	})
 }
 
-// mobile is a number that nobody has and that the provider serves.
-func (b *biz) mobile() string {
+// mobile returns an unused number that the provider accepts.
+func (b *bizEnv) mobile() string {
 	b.serial++
 	return fmt.Sprintf("97%08d", b.serial)
 }
 
-// key is an idempotency key that was not used before.
-func (b *biz) key() string {
+// key returns an unused idempotency key.
+func (b *bizEnv) key() string {
 	b.serial++
 	return fmt.Sprintf("biz-key-%06d", b.serial)
 }
 
-// bizCustomer is a subscriber as a client knows one.
+// bizCustomer identifies a subscriber.
 type bizCustomer struct{ id, mobile string }
 
-func (b *biz) customer(as e2e.Caller, plan string) bizCustomer {
+func (b *bizEnv) customer(as e2e.Caller, plan string) bizCustomer {
 	b.TB.Helper()
 	mobile := b.mobile()
 	return bizCustomer{b.Activate(as, mobile, plan), mobile}
@@ -105,8 +104,8 @@ func (f bizBody) json() string {
 	return string(text)
 }
 
-// good is a body that an endpoint takes, of a customer of its own.
-func (b *biz) good(endpoint string) bizBody {
+// good returns a valid body for an endpoint, with a new customer.
+func (b *bizEnv) good(endpoint string) bizBody {
 	b.TB.Helper()
 	if endpoint == "activate" {
 		return bizBody{"full_name": "Asha", "mobile": b.mobile(), "plan_id": "BASIC-1"}
@@ -115,7 +114,7 @@ func (b *biz) good(endpoint string) bizBody {
 }
 
 // post sends a body to an endpoint under a key.
-func (b *biz) post(as e2e.Caller, endpoint, key, body string) e2e.Answer {
+func (b *bizEnv) post(as e2e.Caller, endpoint, key, body string) e2e.Answer {
 	b.TB.Helper()
 	return b.Send(bizCall(as, endpoint, key, body))
 }
@@ -126,13 +125,13 @@ func bizCall(as e2e.Caller, endpoint, key, body string) e2e.Call {
 	}
 }
 
-func (b *biz) get(as e2e.Caller, target string) e2e.Answer {
+func (b *bizEnv) get(as e2e.Caller, target string) e2e.Answer {
 	b.TB.Helper()
 	return b.Send(e2e.Call{As: as, Path: "/api/v1/" + target})
 }
 
-// must demands a code, with the status that goes with it.
-func (b *biz) must(what string, got e2e.Answer, want fault.Code) e2e.Answer {
+// must checks the code and its HTTP status.
+func (b *bizEnv) must(what string, got e2e.Answer, want fault.Code) e2e.Answer {
 	b.TB.Helper()
 	if got.Code != want || got.Status != httpapi.StatusOf(want) || got.Success != (want == fault.OK) {
 		b.TB.Errorf("%s: %d %s (%s); want %s\n%s", what, got.Status, got.Code, got.Message, want, got.Raw)
@@ -140,9 +139,9 @@ func (b *biz) must(what string, got e2e.Answer, want fault.Code) e2e.Answer {
 	return got
 }
 
-// mustShow demands values of the data by their paths; an empty one stands for
-// null, or for nothing there.
-func (b *biz) mustShow(what string, got e2e.Answer, want map[string]string) {
+// mustShow checks fields of the data by their paths; an empty value stands for null or a
+// missing field.
+func (b *bizEnv) mustShow(what string, got e2e.Answer, want map[string]string) {
 	b.TB.Helper()
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		if shown := got.Text(path); shown != want[path] {
@@ -151,9 +150,8 @@ func (b *biz) mustShow(what string, got e2e.Answer, want map[string]string) {
 	}
 }
 
-// mustName demands a VALIDATION_ERROR that names these fields and no other, with
-// a text for each.
-func (b *biz) mustName(what string, got e2e.Answer, want ...string) {
+// mustName checks for a VALIDATION_ERROR that names exactly these fields, each with a text.
+func (b *bizEnv) mustName(what string, got e2e.Answer, want ...string) {
 	b.TB.Helper()
 	b.must(what, got, fault.ValidationError)
 	fields, _ := got.Data["fields"].(map[string]any)
@@ -168,8 +166,8 @@ func (b *biz) mustName(what string, got e2e.Answer, want ...string) {
 	}
 }
 
-// unspent demands that what runs costs nothing and orders nothing.
-func (b *biz) unspent(what string, run func()) {
+// checkNoCharge checks that run charges nothing and orders nothing from the provider.
+func (b *bizEnv) checkNoCharge(what string, run func()) {
 	b.TB.Helper()
 	money, orders := b.WalletPaise(b.me), b.orders()
 	run()
@@ -177,13 +175,12 @@ func (b *biz) unspent(what string, run func()) {
 		b.TB.Errorf("%s: the wallet went from %v to %v", what, money, after)
 	}
 	if after := b.orders(); after != orders {
-		b.TB.Errorf("%s: the provider was given %d orders", what, after-orders)
+		b.TB.Errorf("%s: the provider received %d orders", what, after-orders)
 	}
 }
 
-// orders counts what the provider was asked to do. Questions do not count: the
-// service asks some on its own.
-func (b *biz) orders() (orders int) {
+// orders counts the orders sent to the provider, without status and catalogue calls.
+func (b *bizEnv) orders() (orders int) {
 	for _, asked := range b.Simulator.Calls("") {
 		if slices.Contains([]string{"activate", "renew", "advance_renew"}, asked.Kind) {
 			orders++
@@ -192,8 +189,8 @@ func (b *biz) orders() (orders int) {
 	return orders
 }
 
-// pass moves the clock. Prices that would have been verified meanwhile are.
-func (b *biz) pass(d time.Duration) {
+// advance moves the clock, and verifies the prices if that is due.
+func (b *bizEnv) advance(d time.Duration) {
 	b.TB.Helper()
 	b.Env.Advance(d)
 	if d < time.Minute {
@@ -204,24 +201,24 @@ func (b *biz) pass(d time.Duration) {
 	}
 }
 
-// hold sends a request that the provider keeps waiting, and returns once it is
-// processing. It is answered when the test is over.
-func (b *biz) hold(c e2e.Call, mobile string) {
+// hold sends a request whose provider call hangs until the test ends, and returns once
+// the provider has received the call.
+func (b *bizEnv) hold(c e2e.Call, mobile string) {
 	b.TB.Helper()
 	b.ScriptProvider(mobile, "timeout_not_applied")
 	calls := len(b.Simulator.Calls(mobile))
 	request := b.Request(c)
 	b.held.Go(func() {
 		if response, err := b.HTTP.Do(request); err == nil {
-			_, _ = b.Receive(request, c.Path, response) // it may be cut off: nobody waits for it
+			_, _ = b.Receive(request, c.Path, response) // it may be cut off; the answer is not needed
 		}
 	})
 	b.WaitUntil("the provider holds the call", func() bool { return len(b.Simulator.Calls(mobile)) > calls })
 }
 
-// doubt leaves an operation of a customer in review, without any waiting, and
-// returns its transaction.
-func (b *biz) doubt(as e2e.Caller, endpoint, mobile string, body bizBody) string {
+// leaveInReview starts an operation that goes to review at once, and returns its
+// transaction id.
+func (b *bizEnv) leaveInReview(as e2e.Caller, endpoint, mobile string, body bizBody) string {
 	b.TB.Helper()
 	b.ScriptProvider(mobile, "gateway_error")
 	got := b.post(as, endpoint, b.key(), body.json())
@@ -231,14 +228,14 @@ func (b *biz) doubt(as e2e.Caller, endpoint, mobile string, body bizBody) string
 	return got.Text("transaction_id")
 }
 
-// settle ends an operation in review, as the provider's word does.
-func (b *biz) settle(as e2e.Caller, transaction string, to operation.State) {
+// settle settles an operation in review as a provider reply does.
+func (b *bizEnv) settle(as e2e.Caller, transaction string, to operation.State) {
 	b.TB.Helper()
 	op, found, err := b.Node.Store.OperationByID(context.Background(), as.OperatorID, transaction)
 	if err != nil || !found {
 		b.TB.Fatalf("the operation to settle: %v, %v", found, err)
 	}
-	outcome := operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: to, At: b.Now(), Node: "test", Why: "the test said so"}
+	outcome := operation.Settlement{OperationID: op.ID, Epoch: op.Epoch, To: to, At: b.Now(), Node: "test", Why: "settled by the test"}
 	answer := operation.Reply{Outcome: operation.Confirmed}
 	if to == operation.Failed {
 		answer.Outcome = operation.Rejected
@@ -251,7 +248,7 @@ func (b *biz) settle(as e2e.Caller, transaction string, to operation.State) {
 }
 
 // plan puts a plan on sale.
-func (b *biz) plan(id, price string, months int) string {
+func (b *bizEnv) plan(id, price string, months int) string {
 	b.TB.Helper()
 	_, err := b.Admin.SetPlan(context.Background(), subscription.Plan{
 		ID: id, Name: "Plan " + id[:min(len(id), 20)], Price: e2e.Rupees(b.TB, price), Months: months, Type: subscription.Standard, Main: "TV-BASIC",
@@ -262,15 +259,15 @@ func (b *biz) plan(id, price string, months int) string {
 	return id
 }
 
-func (b *biz) retire(plan string) {
+func (b *bizEnv) retire(plan string) {
 	b.TB.Helper()
 	if err := b.Admin.RetirePlan(context.Background(), plan); err != nil {
 		b.TB.Fatal(err)
 	}
 }
 
-// leave takes money out of a wallet until so much is left.
-func (b *biz) leave(as e2e.Caller, amount string) {
+// setBalance adjusts a wallet to an amount.
+func (b *bizEnv) setBalance(as e2e.Caller, amount string) {
 	b.TB.Helper()
 	wallet, err := b.Admin.Wallet(context.Background(), as.OperatorID)
 	if err != nil {
@@ -285,13 +282,13 @@ func (b *biz) leave(as e2e.Caller, amount string) {
 	}
 }
 
-// permit gives a key other permissions.
-func (b *biz) permit(as e2e.Caller, permissions access.Permissions) {
+// permit changes the permissions of a key.
+func (b *bizEnv) permit(as e2e.Caller, permissions access.Permissions) {
 	b.TB.Helper()
 	if err := b.Admin.PermitKey(context.Background(), as.ID, permissions); err != nil {
 		b.TB.Fatal(err)
 	}
 }
 
-// bizTime writes a moment as answers do.
+// bizTime formats a time as answers do.
 func bizTime(at time.Time) string { return at.In(bizIST).Format("2006-01-02 15:04:05") }
