@@ -26,8 +26,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// fillsWanted is how often the disk is filled: a few times, unless somebody asks
-// for more (make diskfull FILLS=50).
+// fillsWanted is how often the disk is filled; `make diskfull FILLS=50` sets it.
 func fillsWanted(t testing.TB) int {
 	text := os.Getenv("COAX_TEST_FILLS")
 	if text == "" {
@@ -35,14 +34,14 @@ func fillsWanted(t testing.TB) int {
 	}
 	fills, err := strconv.Atoi(text)
 	if err != nil || fills < 1 {
-		t.Fatalf("COAX_TEST_FILLS=%q is no number of fills", text)
+		t.Fatalf("COAX_TEST_FILLS=%q is not a number of fills", text)
 	}
 	return fills
 }
 
-// A real disk, of some megabytes, fills up under a demo at work, again and again.
-// It needs a file system of its own, which a namespace gives to whoever asks. Not
-// every machine allows that: internal/durability plays a full disk everywhere.
+// A real disk of some megabytes fills up repeatedly under a working demo. The test mounts
+// it in a user namespace, which not every machine allows; internal/durability simulates a
+// full disk everywhere.
 func TestDiskFull_LosesNothing(t *testing.T) {
 	e2e.OnlySQLite(t, "its disk")
 	if folder := os.Getenv("COAX_TEST_SMALL_DISK"); folder != "" {
@@ -64,16 +63,16 @@ func TestDiskFull_LosesNothing(t *testing.T) {
 	var exit *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &exit), exit != nil && exit.ExitCode() == noSmallDisk:
-		t.Skipf("this machine gives nobody a small disk to fill (%v); the page limit of internal/durability stands in for it", err)
+		t.Skipf("this machine does not allow mounting a small disk (%v); internal/durability simulates a full disk", err)
 	case err != nil:
 		t.Fatalf("inside: %v\n%s", err, progress.String())
 	}
 }
 
-// noSmallDisk is how the process inside ends where it may not mount.
+// noSmallDisk is the exit code of the process inside the namespace if it may not mount.
 const noSmallDisk = 77
 
-// testWriter passes a child's progress on.
+// testWriter logs a child's progress.
 type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
@@ -83,10 +82,10 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// smallDisk is what the demo has to itself.
+// smallDisk is the size of the demo's disk.
 const smallDisk = 48 << 20
 
-// fillTheDisk is the test inside its namespace.
+// fillTheDisk runs the test inside the namespace.
 func fillTheDisk(t *testing.T, folder string) {
 	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)); err != nil {
 		fmt.Println("mount:", err)
@@ -105,7 +104,7 @@ func fillTheDisk(t *testing.T, folder string) {
 	p.Install(t).JSON("lco", "set", "--lco", "1", "--rate-limit", "1000000")
 	p.Install(t).JSON("wallet", "topup", "--lco", "1", "--amount", "100000000", "--reference", "for a long day")
 
-	l := &diskLoad{t: t, over: make(chan struct{}), told: map[string]string{}, refused: map[fault.Code]int{}}
+	l := &diskLoad{t: t, over: make(chan struct{}), answered: map[string]string{}, refused: map[fault.Code]int{}}
 	l.serve(p)
 	l.run(4)
 	draw := rand.New(rand.NewPCG(1, 2))
@@ -115,33 +114,33 @@ func fillTheDisk(t *testing.T, folder string) {
 		ballast := filepath.Join(folder, "ballast")
 		spare := int64(fill%2) * draw.Int64N(2<<20)
 		fillUp(t, ballast, spare)
-		said := strings.Count(p.Err.String(), "database or disk is full")
-		l.await("operations are refused, and where no byte is left everything is", p, func() bool {
-			return l.since(&l.unserved) >= 5 && (spare > 0 || strings.Count(p.Err.String(), "database or disk is full") > said+5)
+		logged := strings.Count(p.Err.String(), "database or disk is full")
+		l.await("operations are refused, all of them if no byte is left", p, func() bool {
+			return l.since(&l.unserved) >= 5 && (spare > 0 || strings.Count(p.Err.String(), "database or disk is full") > logged+5)
 		})
-		l.await("the slow one has an answer", p, func() bool { return l.since(&l.slow) > 0 })
-		l.await("the node says that it is not ready", p, func() bool { return !l.ready(p) })
+		l.await("the slow client has an answer", p, func() bool { return l.since(&l.slow) > 0 })
+		l.await("the node is not ready", p, func() bool { return !l.ready(p) })
 		if fill%3 == 2 {
-			p.Kill() // the power goes as well
+			p.Kill() // a crash during the full disk
 		}
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		if alive := l.await("it goes on by itself", p, func() bool { return l.since(&l.done) >= 5 && l.ready(p) }); !alive {
-			// Killed, or it would not trust its disk any longer.
+		if alive := l.await("the node recovers by itself", p, func() bool { return l.since(&l.done) >= 5 && l.ready(p) }); !alive {
+			// Killed, or it exited because of the disk.
 			if fill%3 != 2 {
 				ended++
 			}
 			p = e2e.Start(t, args...)
 			l.serve(p)
-			l.await("it goes on after a restart", p, func() bool { return l.since(&l.done) >= 5 })
+			l.await("the node serves after a restart", p, func() bool { return l.since(&l.done) >= 5 })
 		}
 		t.Logf("fill %d, %d bytes left: %d operations done, refused so far %v", fill+1, spare, len(l.results()), l.counts())
 	}
 	close(l.over)
 	l.group.Wait()
 	if fills := fillsWanted(t); fills >= 20 && l.counts()[fault.InternalError] == 0 {
-		t.Errorf("in %d fills no settlement met a full disk: %v", fills, l.counts())
+		t.Errorf("in %d fills no settlement hit the full disk: %v", fills, l.counts())
 	}
 	if ended > 0 {
 		t.Errorf("a full disk ended the process %d times:\n%s", ended, p.Err)
@@ -149,7 +148,7 @@ func fillTheDisk(t *testing.T, folder string) {
 	l.checkBooks(p, provider)
 }
 
-// fillUp writes a file until nothing more fits, and gives some bytes back.
+// fillUp writes a file until the disk is full, and then frees some bytes.
 func fillUp(t testing.TB, path string, spare int64) {
 	t.Helper()
 	file, err := os.Create(path)
@@ -175,25 +174,25 @@ func fillUp(t testing.TB, path string, spare int64) {
 	}
 }
 
-// diskLoad is clients of a demo that comes and goes. Each keeps a key until it has
-// a result, and remembers the results.
+// diskLoad is clients of a demo that may be restarted. Each repeats a key until it has a
+// result, and the results are recorded.
 type diskLoad struct {
 	t      testing.TB
 	target atomic.Pointer[e2e.Env]
 	over   chan struct{}
 	group  sync.WaitGroup
 
-	mu      sync.Mutex
-	told    map[string]string // transaction ids by key
-	refused map[fault.Code]int
+	mu       sync.Mutex
+	answered map[string]string // transaction ids by key
+	refused  map[fault.Code]int
 	// Since the last await: results, refusals, answers to the slow client.
 	done, unserved, slow int
 }
 
-// slowClient begins the keys of the client whose orders take the provider long.
+// slowClient is the key prefix of the client whose orders are slow at the provider.
 const slowClient = "small-disk-0-"
 
-// serve sends the clients to a process.
+// serve directs the clients to a process.
 func (l *diskLoad) serve(p *e2e.Process) {
 	l.target.Store(&e2e.Env{TB: l.t, Demo: p.Demo, HTTP: e2e.NewHTTPClient(l.t, p.Demo.CACert)})
 }
@@ -231,7 +230,7 @@ func (l *diskLoad) ask(key string, o e2e.Order) bool {
 	w := l.target.Load()
 	got, answered := w.TryOperate(w.DemoCaller(), "activate", key, o)
 	if !answered {
-		return false // killed, or not there yet
+		return false // killed, or not started yet
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +239,7 @@ func (l *diskLoad) ask(key string, o e2e.Order) bool {
 	}
 	switch got.Code {
 	case fault.OK:
-		l.told[key] = got.Text("transaction_id")
+		l.answered[key] = got.Text("transaction_id")
 		l.done++
 		return true
 	case fault.ServiceUnavailable, fault.InternalError, fault.RequestInProgress, fault.PendingReview:
@@ -258,19 +257,19 @@ func (l *diskLoad) await(what string, p *e2e.Process, condition func() bool) boo
 	l.mu.Lock()
 	l.done, l.unserved, l.slow = 0, 0, 0
 	l.mu.Unlock()
-	for patience := time.After(e2e.Timeout); !condition(); {
+	for timeout := time.After(e2e.Timeout); !condition(); {
 		select {
 		case <-p.Ended:
 			return false
-		case <-patience:
-			l.t.Fatalf("gave up waiting until %s: %v\n%s", what, l.counts(), p.Err)
+		case <-timeout:
+			l.t.Fatalf("timed out waiting until %s: %v\n%s", what, l.counts(), p.Err)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	return true
 }
 
-// since reads one of the counts that await begins anew.
+// since reads one of the counts that await resets.
 func (l *diskLoad) since(count *int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,7 +285,7 @@ func (l *diskLoad) counts() map[fault.Code]int {
 func (l *diskLoad) results() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.told)
+	return maps.Clone(l.answered)
 }
 
 func (l *diskLoad) ready(p *e2e.Process) bool {
@@ -298,12 +297,11 @@ func (l *diskLoad) ready(p *e2e.Process) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// checkBooks holds what clients were told, what the store has and what the provider
-// did against each other.
+// checkBooks compares the clients' results, the store and the provider's effects.
 func (l *diskLoad) checkBooks(p *e2e.Process, provider *demo.RunningSimulator) {
 	t := l.t
 	db := e2e.OpenReadOnly(t, e2e.LoadStoreConfig(t, p.Demo.Config))
-	l.await("nothing is open any longer", p, func() bool {
+	l.await("every operation is settled", p, func() bool {
 		return e2e.QueryRows(t, db, `SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review')`)[0] == "0"
 	})
 	effects := provider.Effects()
@@ -320,10 +318,10 @@ func (l *diskLoad) checkBooks(p *e2e.Process, provider *demo.RunningSimulator) {
 	}
 	for key, id := range l.results() {
 		if !succeeded[id] {
-			t.Errorf("%s was told as done as %s, and is not", key, id)
+			t.Errorf("%s was answered as done (%s), but is not", key, id)
 		}
 	}
-	t.Logf("%d operations were told as done, %d are", len(l.results()), len(succeeded))
+	t.Logf("%d operations were answered as done, %d are", len(l.results()), len(succeeded))
 	e2e.CheckMentions(t, "the audit", e2e.RequireOK(t, e2e.Run(t, "audit", "--config", p.Demo.Config)).Out, "Everything agrees.")
 	if status := p.Terminate(); status != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", status, p.Err)

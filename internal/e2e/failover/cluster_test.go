@@ -22,36 +22,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// haHouse is an installation that is to survive its database: two servers, of
-// which one waits for the other, nodes in processes of their own that know both,
-// a provider that belongs to neither, and clients who remember what they were
-// told.
-type haHouse struct {
+// haCluster is a PostgreSQL primary with a synchronous standby, nodes in processes that
+// know both servers, a provider in the test's process, and clients that record every answer.
+type haCluster struct {
 	t                testing.TB
 	primary, standby *pgtest.Server
 	folder, url      string
 	simulator        *demo.RunningSimulator
 	nodes            []*haNode
 	http             *http.Client
-	line             demo.Info
+	demo             demo.Info
 
 	serial  atomic.Int64
 	clients sync.WaitGroup
-	stop    chan struct{} // closed when clients are to finish what they are at
+	stop    chan struct{} // closed to make the clients finish
 
-	mu      sync.Mutex
-	told    []haAnswer
-	refused int // with 503, to be asked again
+	mu       sync.Mutex
+	received []haAnswer
+	refused  int // answers with 503
 }
 
-// haNode is one node, and when it last said that something had succeeded.
+// haNode is one node, and when it last answered with a success.
 type haNode struct {
 	*e2e.Process
 	base      string
 	succeeded atomic.Int64 // Unix nanoseconds
 }
 
-// haAnswer is one thing that a client was told.
+// haAnswer is one answer to a client.
 type haAnswer struct {
 	key    client.IdempotencyKey
 	id     string
@@ -61,9 +59,9 @@ type haAnswer struct {
 // haPrice is what BASIC-1 costs, in paise.
 const haPrice = 199_00
 
-func newHAHouse(t testing.TB, nodes int) *haHouse {
+func newHACluster(t testing.TB, nodes int) *haCluster {
 	t.Helper()
-	h := &haHouse{t: t, folder: t.TempDir(), stop: make(chan struct{})}
+	h := &haCluster{t: t, folder: t.TempDir(), stop: make(chan struct{})}
 	h.primary = pgtest.Start(t)
 	h.primary.Exec(t, "postgres", "CREATE DATABASE coax")
 	h.standby = h.primary.Standby(t)
@@ -74,7 +72,7 @@ func newHAHouse(t testing.TB, nodes int) *haHouse {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.simulator.Stop)
-	h.furnish()
+	h.setUp()
 	h.http = e2e.NewHTTPClient(t, filepath.Join(h.folder, "ca.pem"))
 	h.http.Timeout = 20 * time.Second
 	t.Cleanup(h.http.CloseIdleConnections)
@@ -84,8 +82,8 @@ func newHAHouse(t testing.TB, nodes int) *haHouse {
 	return h
 }
 
-// furnish makes the configuration and the operator that everybody calls as.
-func (h *haHouse) furnish() {
+// setUp writes the configuration and creates the operator that all clients use.
+func (h *haCluster) setUp() {
 	h.t.Helper()
 	in := demo.Folder{Path: h.folder, Sets: []string{
 		"store.url=" + h.url, "provider.timeout=3s", "review.first_check=500ms", "review.max_interval=1s", "review.refund_after=2s",
@@ -98,16 +96,16 @@ func (h *haHouse) furnish() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.line, err = demo.Furnish(context.Background(), n, filepath.Join(h.folder, "demo.json"))
+	h.demo, err = demo.Furnish(context.Background(), n, filepath.Join(h.folder, "demo.json"))
 	if err = errors.Join(err, n.Close()); err != nil {
 		h.t.Fatal(err)
 	}
-	house := e2e.InstallAt(h.t, h.folder)
-	house.JSON("lco", "set", "--lco", "1", "--rate-limit", "1000000")
-	house.JSON("wallet", "topup", "--lco", "1", "--amount", "90000000", "--reference", "enough for everything")
+	install := e2e.InstallAt(h.t, h.folder)
+	install.JSON("lco", "set", "--lco", "1", "--rate-limit", "1000000")
+	install.JSON("wallet", "topup", "--lco", "1", "--amount", "90000000", "--reference", "enough for everything")
 }
 
-func (h *haHouse) startNode() *haNode {
+func (h *haCluster) startNode() *haNode {
 	h.t.Helper()
 	p := e2e.Start(h.t, append([]string{"serve", "--config", filepath.Join(h.folder, "coax.toml")}, e2e.FreePorts...)...)
 	for line := range strings.Lines(p.Err.String()) {
@@ -116,16 +114,16 @@ func (h *haHouse) startNode() *haNode {
 			return &haNode{Process: p, base: "https://" + said.Addr + "/api/v1"}
 		}
 	}
-	h.t.Fatalf("a node does not say where it serves:\n%s", p.Err)
+	h.t.Fatalf("the node did not log its address:\n%s", p.Err)
 	return nil
 }
 
-// speaker calls one node and never repeats anything by itself: what is repeated,
-// and where, is the test's.
-func (h *haHouse) speaker(n *haNode) *client.Client {
+// clientOf returns a client of one node that never retries: the test decides what to retry
+// and where.
+func (h *haCluster) clientOf(n *haNode) *client.Client {
 	h.t.Helper()
 	c, err := client.New(client.Config{
-		BaseURL: n.base, Key: h.line.APIKey, Secret: client.Secret(h.line.APISecret), HTTP: h.http,
+		BaseURL: n.base, Key: h.demo.APIKey, Secret: client.Secret(h.demo.APISecret), HTTP: h.http,
 		Retry: client.Retry{Attempts: 1, Pause: 20 * time.Millisecond, MaxPause: 200 * time.Millisecond},
 	})
 	if err != nil {
@@ -134,20 +132,20 @@ func (h *haHouse) speaker(n *haNode) *client.Client {
 	return c
 }
 
-// load sends a number of clients to each node, who go on until finish.
-func (h *haHouse) load(perNode int) {
+// load starts clients for each node that run until finish.
+func (h *haCluster) load(perNode int) {
 	for at := range h.nodes {
 		for range perNode {
 			h.clients.Go(func() {
 				for !h.stopping() {
-					h.customer(at)
+					h.runCustomer(at)
 				}
 			})
 		}
 	}
 }
 
-func (h *haHouse) stopping() bool {
+func (h *haCluster) stopping() bool {
 	select {
 	case <-h.stop:
 		return true
@@ -156,14 +154,14 @@ func (h *haHouse) stopping() bool {
 	}
 }
 
-// customer activates somebody new, and renews them if that worked.
-func (h *haHouse) customer(at int) {
+// runCustomer activates a new subscriber, and renews it if that succeeded.
+func (h *haCluster) runCustomer(at int) {
 	n := h.serial.Add(1)
 	mobile := fmt.Sprintf("98%08d", n)
 	switch n % 12 {
-	case 5: // whom the provider rejects
+	case 5: // the provider rejects this number
 		mobile = fmt.Sprintf("900001%04d", n)
-	case 7: // for whom it acts and then says nothing
+	case 7: // the provider carries out the order and does not reply
 		mobile = fmt.Sprintf("900009%04d", n)
 	}
 	status := h.decide(at, fmt.Sprintf("activate-%06d", n), func(c *client.Client, key client.IdempotencyKey) (*client.Operation, error) {
@@ -176,14 +174,14 @@ func (h *haHouse) customer(at int) {
 	}
 }
 
-// decide asks for one thing with one key, of one node after the other, until
-// somebody says what became of it.
-func (h *haHouse) decide(at int, name string, ask func(*client.Client, client.IdempotencyKey) (*client.Operation, error)) client.Status {
+// decide requests one operation under one key, trying one node after the other, until it
+// is settled.
+func (h *haCluster) decide(at int, name string, ask func(*client.Client, client.IdempotencyKey) (*client.Operation, error)) client.Status {
 	key := client.IdempotencyKey(name)
 	deadline := time.Now().Add(2 * time.Minute)
 	for attempt := 0; ; attempt++ {
 		node := h.nodes[(at+attempt/2)%len(h.nodes)]
-		op, err := ask(h.speaker(node), key)
+		op, err := ask(h.clientOf(node), key)
 		var refused *client.Error
 		switch errors.As(err, &refused); {
 		case refused != nil && refused.Status == http.StatusServiceUnavailable:
@@ -191,7 +189,7 @@ func (h *haHouse) decide(at int, name string, ask func(*client.Client, client.Id
 			h.refused++
 			h.mu.Unlock()
 		case op != nil:
-			h.note(key, op)
+			h.record(key, op)
 			if op.Status == client.Success {
 				node.succeeded.Store(time.Now().UnixNano())
 			}
@@ -199,130 +197,130 @@ func (h *haHouse) decide(at int, name string, ask func(*client.Client, client.Id
 				return op.Status
 			}
 		case refused == nil || refused.Status != 0 && refused.Status < 500 && refused.Status != http.StatusConflict:
-			h.t.Errorf("%s: %v; nothing is wrong with the request", key, err)
+			h.t.Errorf("%s: %v; the request is valid", key, err)
 			return client.Failed
 		}
 		if time.Now().After(deadline) {
-			h.t.Errorf("%s is not decided after two minutes: %v", key, err)
+			h.t.Errorf("%s is not settled after two minutes: %v", key, err)
 			return client.Processing
 		}
 		<-time.After(25 * time.Millisecond) // as a client would
 	}
 }
 
-func (h *haHouse) note(key client.IdempotencyKey, op *client.Operation) {
+func (h *haCluster) record(key client.IdempotencyKey, op *client.Operation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told = append(h.told, haAnswer{key, op.TransactionID, op.Status})
+	h.received = append(h.received, haAnswer{key, op.TransactionID, op.Status})
 }
 
-// answers is how many answers clients have had so far.
-func (h *haHouse) answers() int {
+// answers returns how many answers the clients have received.
+func (h *haCluster) answers() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.told)
+	return len(h.received)
 }
 
-// refusals is how often clients were told to come again.
-func (h *haHouse) refusals() int {
+// refusals returns how many answers were 503.
+func (h *haCluster) refusals() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.refused
 }
 
-// underWay waits until clients have had so many more answers.
-func (h *haHouse) underWay(more int) {
+// awaitAnswers waits until the clients have received this many more answers.
+func (h *haCluster) awaitAnswers(more int) {
 	h.t.Helper()
 	want := h.answers() + more
-	h.until(fmt.Sprintf("clients have had %d answers more", more), func() bool { return h.answers() >= want })
+	h.waitUntil(fmt.Sprintf("clients have received %d more answers", more), func() bool { return h.answers() >= want })
 }
 
-// until polls a condition, for cliPatience at most.
-func (h *haHouse) until(what string, condition func() bool) {
+// waitUntil polls a condition, for e2e.Timeout at most.
+func (h *haCluster) waitUntil(what string, condition func() bool) {
 	h.t.Helper()
 	for deadline := time.Now().Add(e2e.Timeout); !condition(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			for _, n := range h.nodes {
-				h.t.Logf("%s said:\n%s", n.base, haEnd(n.Err.String()))
+				h.t.Logf("log of %s:\n%s", n.base, haEnd(n.Err.String()))
 			}
-			h.t.Fatalf("gave up waiting until %s", what)
+			h.t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
 
-// haEnd is the last of a long text.
+// haEnd returns the end of a long text.
 func haEnd(text string) string { return text[max(0, len(text)-6000):] }
 
-// resumed waits until every node has succeeded with something since a moment, and
-// returns how long the last one took.
-func (h *haHouse) resumed(since time.Time) time.Duration {
+// awaitWrites waits until every node has answered with a success after a time, and returns
+// how long the last node took.
+func (h *haCluster) awaitWrites(since time.Time) time.Duration {
 	h.t.Helper()
 	var last time.Duration
 	for i, n := range h.nodes {
-		h.until(fmt.Sprintf("node %d writes again", i), func() bool { return n.succeeded.Load() > since.UnixNano() })
+		h.waitUntil(fmt.Sprintf("node %d writes again", i), func() bool { return n.succeeded.Load() > since.UnixNano() })
 		last = max(last, time.Duration(n.succeeded.Load()-since.UnixNano()))
 	}
 	return last
 }
 
-// finish lets clients come to the end of what they are at, and holds what they
-// were told, what the provider did and what the store has against each other.
-func (h *haHouse) finish() {
+// finish stops the clients and compares their answers, the provider's effects and the
+// store.
+func (h *haCluster) finish() {
 	h.t.Helper()
 	close(h.stop)
 	h.clients.Wait()
-	h.judge()
+	h.checkResults()
 	h.stop = make(chan struct{})
 }
 
-func (h *haHouse) judge() {
+func (h *haCluster) checkResults() {
 	h.t.Helper()
 	type row struct{ key, status string }
-	kept := map[string]row{}
-	h.until("nothing is open any more", func() bool {
-		clear(kept)
+	stored := map[string]row{}
+	h.waitUntil("every operation is settled", func() bool {
+		clear(stored)
 		open := false
 		h.rows(`SELECT id, idempotency_key, status FROM operations`, func(read func(...any)) {
 			var id string
 			var r row
 			read(&id, &r.key, &r.status)
-			kept[id] = r
+			stored[id] = r
 			open = open || r.status != "success" && r.status != "failed"
 		})
 		return !open
 	})
 
-	// What anybody was told is there, and became nothing that it could not.
+	// Every answered operation is stored, and a settled one kept its state.
 	final := map[client.IdempotencyKey]string{}
-	for _, a := range h.told {
-		r, found := kept[a.id]
+	for _, a := range h.received {
+		r, found := stored[a.id]
 		switch {
 		case !found:
-			h.t.Errorf("%s was answered with %s (%s), which is gone", a.key, a.id, a.status)
+			h.t.Errorf("%s was answered with %s (%s), which is missing", a.key, a.id, a.status)
 		case r.key != string(a.key):
 			h.t.Errorf("%s was answered with %s, which is %s's", a.key, a.id, r.key)
 		case a.status.Settled() && r.status != string(a.status):
-			h.t.Errorf("%s: %s was said to be %s, and is %s", a.key, a.id, a.status, r.status)
+			h.t.Errorf("%s: %s was answered as %s and is stored as %s", a.key, a.id, a.status, r.status)
 		}
 		if earlier, known := final[a.key]; known && earlier != a.id {
-			h.t.Errorf("%s stands for two operations: %s and %s", a.key, earlier, a.id)
+			h.t.Errorf("%s has two operations: %s and %s", a.key, earlier, a.id)
 		}
 		final[a.key] = a.id
 	}
 
-	// The provider was asked for nothing that does not exist, and did each thing
-	// that succeeded, and nothing else, once.
+	// The provider received no order without an operation, and carried out every
+	// successful operation once and nothing else.
 	for _, call := range h.simulator.Calls("") {
 		if call.Kind == "catalogue" || call.Kind == "status" && call.Reference == "probe" {
-			continue // which are about no operation
+			continue // not about an operation
 		}
-		if id, _, _ := strings.Cut(call.Reference, "-"); kept[id].key == "" {
-			h.t.Errorf("the provider was asked to %s %s, which does not exist", call.Kind, call.Reference)
+		if id, _, _ := strings.Cut(call.Reference, "-"); stored[id].key == "" {
+			h.t.Errorf("the provider received %s of %s, which does not exist", call.Kind, call.Reference)
 		}
 	}
 	effects := h.simulator.Effects()
 	succeeded := int64(0)
-	for id, r := range kept {
+	for id, r := range stored {
 		if r.status == "success" {
 			succeeded++
 		}
@@ -330,7 +328,7 @@ func (h *haHouse) judge() {
 			h.t.Errorf("%s is %s, and the provider carried it out %d times", id, r.status, effects[id])
 		}
 		if final[client.IdempotencyKey(r.key)] != id {
-			h.t.Errorf("%s (%s) was never answered to anybody, who all went on until they were", id, r.key)
+			h.t.Errorf("%s (%s) was never answered, although clients retry until they are", id, r.key)
 		}
 	}
 	var spent int64
@@ -339,11 +337,11 @@ func (h *haHouse) judge() {
 		h.t.Errorf("%d paise were spent on %d successes; want %d", spent, succeeded, want)
 	}
 	e2e.RequireOK(h.t, e2e.Run(h.t, "audit", "--config", filepath.Join(h.folder, "coax.toml")))
-	h.t.Logf("%d operations, %d answers, %d calls of the provider", len(kept), len(h.told), len(h.simulator.Calls("")))
+	h.t.Logf("%d operations, %d answers, %d calls of the provider", len(stored), len(h.received), len(h.simulator.Calls("")))
 }
 
-// rows reads from whoever is the primary.
-func (h *haHouse) rows(query string, each func(read func(into ...any))) {
+// rows runs a query on the current primary.
+func (h *haCluster) rows(query string, each func(read func(into ...any))) {
 	h.t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, h.url+"&target_session_attrs=read-write")

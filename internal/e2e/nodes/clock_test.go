@@ -11,7 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// clockedNode serves in this process, on a clock of the test's.
+// clockedNode starts a node in this process with the given clock.
 func (c *cluster) clockedNode(offset time.Duration, now func() time.Time) (internal string) {
 	c.TB.Helper()
 	config, err := server.LoadConfig(server.Sources{File: c.config, Sets: []string{
@@ -42,12 +42,11 @@ func (c *cluster) clockedNode(offset time.Duration, now func() time.Time) (inter
 	return "http://" + server.Reachable(n.InternalAddr)
 }
 
-// A node whose clock is more than two seconds off the database's wants no
-// requests, from the moment it is so until it no longer is.
+// A node whose clock differs from the database's by more than two seconds is not ready.
 func TestClock_WrongClockIsNotReady(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	c := foundCluster(t)
+	c := newEmptyCluster(t)
 	var off atomic.Int64
 	internal := c.clockedNode(0, func() time.Time { return server.Clock(time.Duration(off.Load()))() })
 	for _, row := range []struct {
@@ -62,17 +61,17 @@ func TestClock_WrongClockIsNotReady(t *testing.T) {
 			t.Errorf("%s off: /readyz says %d; want %d", row.off, got, row.want)
 		}
 	}
-	// It starts all the same: somebody has to be there to say what is wrong.
+	// It still starts, so that it can report the problem.
 	if got := e2e.Readiness(t, c.clockedNode(0, server.Clock(-time.Minute))); got != 503 {
 		t.Errorf("started with a clock that is a minute slow: /readyz says %d; want 503", got)
 	}
 }
 
-// The demo's offset moves the service's sense of time, and is nobody's fault.
+// The demo's clock.offset is taken into account.
 func TestClock_ConfiguredOffsetIsReady(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	c := foundCluster(t)
+	c := newEmptyCluster(t)
 	const offset = 72 * time.Hour
 	if got := e2e.Readiness(t, c.clockedNode(offset, server.Clock(offset))); got != 200 {
 		t.Errorf("moved by 72 hours: /readyz says %d; want 200", got)

@@ -17,34 +17,33 @@ import (
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
-// cluster is several nodes, each a process of its own, on one PostgreSQL. Their
-// provider is outside of them, and survives them. Everybody has the machine's
-// clock.
+// cluster is several nodes, each its own process, on one PostgreSQL database. Their
+// provider runs in the test's process. All use the machine's clock.
 type cluster struct {
-	*e2e.Env // whose service works on the store beside the nodes
+	*e2e.Env // its admin service works on the nodes' store
 	address  string
 	config   string
 	nodes    []*clusterNode
 }
 
-// clusterNode is one of them, with the address it found.
+// clusterNode is one node with the addresses it listens on.
 type clusterNode struct {
 	*e2e.Process
 	base     string
 	internal string
 }
 
-// newCluster furnishes a database of its own and starts n nodes on it at once.
+// newCluster sets up a new database and starts n nodes on it at once.
 func newCluster(t testing.TB, n int, settings ...string) *cluster {
 	t.Helper()
 	c := clusterOn(t, e2e.NewMigratedDatabase(t), settings...)
-	c.furnish()
+	c.setUp()
 	c.start(n)
 	return c
 }
 
-// foundCluster has a provider, a configuration, keys and an empty database.
-func foundCluster(t testing.TB, settings ...string) *cluster {
+// newEmptyCluster has a provider, a configuration, keys, an empty database and no nodes.
+func newEmptyCluster(t testing.TB, settings ...string) *cluster {
 	t.Helper()
 	return clusterOn(t, pgtest.NewDatabase(t), settings...)
 }
@@ -57,7 +56,7 @@ func clusterOn(t testing.TB, database string, settings ...string) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Simulator.Stop)
-	// Many nodes share the server's connections.
+	// Many nodes share the server's connection limit.
 	c.address += "&pool_max_conns=8"
 	in := demo.Folder{Path: c.Folder, Sets: append([]string{
 		"store.url=" + c.address, "limits.failed_auth_per_minute=1000000",
@@ -71,23 +70,23 @@ func clusterOn(t testing.TB, database string, settings ...string) *cluster {
 	return c
 }
 
-// furnish gives the store the demo's operator and catalogue, and the test a service.
-// What it works through opens the store as a node does, and never serves.
-func (c *cluster) furnish() {
+// setUp creates the demo's operator and catalogue in the store, and the test's admin
+// service, through a node that never serves.
+func (c *cluster) setUp() {
 	c.TB.Helper()
 	config, err := server.LoadConfig(server.Sources{File: c.config})
 	if err != nil {
 		c.TB.Fatal(err)
 	}
-	beside, err := server.Open(c.TB.Context(), config, nil, slog.New(slog.DiscardHandler), server.Clock(0))
+	node, err := server.Open(c.TB.Context(), config, nil, slog.New(slog.DiscardHandler), server.Clock(0))
 	if err != nil {
 		c.TB.Fatal(err)
 	}
-	c.TB.Cleanup(func() { _ = beside.Close() })
-	if c.Demo, err = demo.Furnish(c.TB.Context(), beside, filepath.Join(c.Folder, "demo.json")); err != nil {
+	c.TB.Cleanup(func() { _ = node.Close() })
+	if c.Demo, err = demo.Furnish(c.TB.Context(), node, filepath.Join(c.Folder, "demo.json")); err != nil {
 		c.TB.Fatal(err)
 	}
-	c.Admin = admin.NewService(beside.Store, beside.Vault, "test", server.Clock(0))
+	c.Admin = admin.NewService(node.Store, node.Vault, "test", server.Clock(0))
 	c.LiftRateLimit(c.DemoCaller())
 }
 
@@ -103,8 +102,8 @@ func (c *cluster) start(n int) {
 	}
 }
 
-// launch starts a node and waits for nothing: of another build of the program, if
-// one is named, with more in its environment.
+// launch starts a node without waiting, of another build of the program if one is named,
+// with more in its environment.
 func (c *cluster) launch(program string, environ []string) *clusterNode {
 	c.TB.Helper()
 	args := append([]string{"serve", "--config", c.config}, e2e.FreePorts...)
@@ -119,7 +118,7 @@ func (c *cluster) launch(program string, environ []string) *clusterNode {
 	return node
 }
 
-// await waits until a node serves, and reads from its log where.
+// await waits until a node serves, and reads its addresses from the log.
 func (n *clusterNode) await() {
 	n.TB.Helper()
 	n.AwaitReady()
@@ -134,10 +133,10 @@ func (n *clusterNode) await() {
 			return
 		}
 	}
-	n.TB.Fatalf("the node does not say where it serves:\n%s", n.Err)
+	n.TB.Fatalf("the node did not log its addresses:\n%s", n.Err)
 }
 
-// about is what a node's log says of a request.
+// about returns the lines of a node's log about a request.
 func (n *clusterNode) about(request string) string {
 	var said []string
 	for line := range strings.SplitSeq(n.Err.String(), "\n") {
@@ -148,8 +147,8 @@ func (n *clusterNode) about(request string) string {
 	return strings.Join(said, "\n")
 }
 
-// in is the same cluster for a subtest.
-func (c *cluster) in(t testing.TB) *cluster {
+// withTB returns the same cluster for a subtest.
+func (c *cluster) withTB(t testing.TB) *cluster {
 	return &cluster{
 		Env: &e2e.Env{
 			TB: t, Folder: c.Folder, Admin: c.Admin, Demo: c.Demo, HTTP: c.HTTP, Simulator: c.Simulator,
@@ -165,7 +164,7 @@ func (c *cluster) at(node int, request e2e.Call) e2e.Answer {
 	return c.SendNow(request)
 }
 
-// operateAt asks one of the nodes for an operation.
+// operateAt requests an operation of one of the nodes.
 func (c *cluster) operateAt(node int, as e2e.Caller, endpoint, key string, o e2e.Order) e2e.Answer {
 	c.TB.Helper()
 	return c.at(node, e2e.Call{
@@ -173,20 +172,20 @@ func (c *cluster) operateAt(node int, as e2e.Caller, endpoint, key string, o e2e
 	})
 }
 
-// tryAt is operateAt of a node that may die meanwhile; false if no answer came.
+// tryAt is operateAt of a node that may die meanwhile. It returns false if no answer came.
 func (c *cluster) tryAt(node int, as e2e.Caller, endpoint, key string, o e2e.Order) (e2e.Answer, bool) {
 	c.TB.Helper()
 	return c.tryOn(c.nodes[node%len(c.nodes)], as, endpoint, key, o)
 }
 
-// tryOn is tryAt, while more nodes may be started.
+// tryOn is tryAt for use while more nodes are started.
 func (c *cluster) tryOn(node *clusterNode, as e2e.Caller, endpoint, key string, o e2e.Order) (e2e.Answer, bool) {
 	c.TB.Helper()
-	aimed := &e2e.Env{TB: c.TB, HTTP: c.HTTP, Demo: demo.Info{BaseURL: node.base + "/api/v1"}}
-	return aimed.TryOperate(as, endpoint, key, o)
+	target := &e2e.Env{TB: c.TB, HTTP: c.HTTP, Demo: demo.Info{BaseURL: node.base + "/api/v1"}}
+	return target.TryOperate(as, endpoint, key, o)
 }
 
-// open opens the store for looking into, over one connection.
+// open opens the store's database for queries.
 func (c *cluster) open() *sql.DB {
 	c.TB.Helper()
 	db, err := postgres.OpenSQL(c.address)
@@ -197,15 +196,15 @@ func (c *cluster) open() *sql.DB {
 	return db
 }
 
-// rows is what a query finds in the store, as texts.
+// rows returns the rows of a query as texts.
 func (c *cluster) rows(query string) []string {
 	c.TB.Helper()
 	return e2e.QueryRows(c.TB, c.open(), query)
 }
 
-// clean demands that the books agree, that the provider did nothing twice, and
-// that whatever is settled was settled once.
-func (c *cluster) clean() {
+// checkClean checks that the audit passes, that the provider applied nothing twice, and
+// that every operation was settled once.
+func (c *cluster) checkClean() {
 	c.TB.Helper()
 	if got := e2e.Run(c.TB, "audit", "--config", c.config); got.Code != e2e.ExitDone {
 		c.TB.Errorf("audit: %s", got)
@@ -221,12 +220,12 @@ func (c *cluster) clean() {
 	}
 }
 
-// awaitSettled asks the given node for an operation until it is settled, and then
-// demands the same result of every other node.
+// awaitSettled repeats a request on the first node until it is settled, and checks that
+// the others give the same result.
 func (c *cluster) awaitSettled(nodes []int, as e2e.Caller, endpoint, key string, o e2e.Order) e2e.Answer {
 	c.TB.Helper()
 	var got e2e.Answer
-	c.patiently("the operation "+key+" is settled", func() bool {
+	c.waitSlowly("the operation "+key+" is settled", func() bool {
 		got = c.operateAt(nodes[0], as, endpoint, key, o)
 		return got.Text("status") == "success" || got.Text("status") == "failed"
 	})
@@ -239,15 +238,15 @@ func (c *cluster) awaitSettled(nodes []int, as e2e.Caller, endpoint, key string,
 	return got
 }
 
-// patiently is until for what takes seconds: clusters that are asked without a
-// pause would have no time to do anything.
-func (c *cluster) patiently(what string, condition func() bool) {
+// waitSlowly is WaitUntil with longer pauses, for conditions that take seconds: polling
+// would take the processor from the nodes.
+func (c *cluster) waitSlowly(what string, condition func() bool) {
 	c.TB.Helper()
-	patience := time.After(e2e.Timeout)
+	timeout := time.After(e2e.Timeout)
 	for !condition() {
 		select {
-		case <-patience:
-			c.TB.Fatalf("gave up waiting until %s", what)
+		case <-timeout:
+			c.TB.Fatalf("timed out waiting until %s", what)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

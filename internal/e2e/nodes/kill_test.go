@@ -9,20 +9,19 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// impatient makes nodes find out soon what became of things.
-var impatient = []string{
+// fastReview are settings that make nodes check unknown outcomes soon.
+var fastReview = []string{
 	"provider.timeout=2s", "review.first_check=100ms", "review.max_interval=300ms", "review.refund_after=500ms",
 }
 
-// breakableNode launches a node with its failpoints compiled in.
-func (c *cluster) breakableNode(failpoint string) *clusterNode {
+// failpointNode launches a node built with failpoints.
+func (c *cluster) failpointNode(failpoint string) *clusterNode {
 	c.TB.Helper()
 	return c.launch(e2e.FailpointBinary(c.TB), []string{"COAX_FAILPOINT=" + failpoint})
 }
 
-// A node dies and never comes back. Whatever it was at, another one finishes it:
-// the operation ends settled, the money is right to the paisa, and one result is
-// under the key on every node.
+// A node is killed at each failpoint and never comes back. Another node settles its
+// operation, the wallet is exact, and every node has the same result for the key.
 func TestKilledNode_AnotherFinishesItsWork(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
@@ -37,7 +36,7 @@ func TestKilledNode_AnotherFinishesItsWork(t *testing.T) {
 		{"R.before", "success", e2e.CodeSet(fault.OK)},
 		{"R.in", "success", e2e.CodeSet(fault.OK)},
 		{"P.before", "success", e2e.CodeSet(fault.ProviderError)}, // reserved, never sent: refunded
-		{"P.sent", "timeout_applied", either},                     // sent, and perhaps received: the provider knows
+		{"P.sent", "timeout_applied", either},                     // sent, perhaps received: the provider's status decides
 		{"P.sent", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
 		{"P.after", "success", e2e.CodeSet(fault.OK)},
 		{"P.after", "reject", e2e.CodeSet(fault.ProviderError)},
@@ -52,26 +51,25 @@ func TestKilledNode_AnotherFinishesItsWork(t *testing.T) {
 		{"V.settled", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
 	}
 	e2e.RunConcurrently(t, rows, func(r row) string { return r.point + " " + r.outcome }, func(t *testing.T, r row) {
-		c := clusterOn(t, e2e.NewMigratedDatabase(t), impatient...)
-		c.furnish()
-		victim, survivor := c.breakableNode(r.point+"=kill"), c.breakableNode("")
+		c := clusterOn(t, e2e.NewMigratedDatabase(t), fastReview...)
+		c.setUp()
+		victim, survivor := c.failpointNode(r.point+"=kill"), c.failpointNode("")
 		victim.await()
 		survivor.await()
 		if strings.HasPrefix(r.point, "V.") {
-			// Follow-ups are anybody's: so that they are the victim's, the
-			// other one sleeps meanwhile.
-			survivor.stop()
+			// Any node may do the follow-up; pause the other so that the victim does.
+			survivor.pause()
 		}
 		me := c.NewFundedOperator("me", "10000")
 		const mobile, key = "9811111111", "crash-point"
 		c.ScriptProvider(mobile, r.outcome)
-		// The client's connection dies with the node, or the operation is
-		// answered and the node dies following it up.
+		// The client's connection ends with the node, or the operation is answered and
+		// the node is killed during the follow-up.
 		if got, answered := c.tryAt(0, me, "activate", key, e2e.Activation(mobile)); answered && got.Code != fault.PendingReview {
 			t.Fatalf("answered %s; want the node to die", got.Raw)
 		}
 		<-victim.Ended
-		survivor.wake()
+		survivor.resume()
 
 		got := c.awaitSettled([]int{1}, me, "activate", key, e2e.Activation(mobile))
 		if !r.want[got.Code] {
@@ -84,12 +82,12 @@ func TestKilledNode_AnotherFinishesItsWork(t *testing.T) {
 		if carried := len(c.Simulator.Effects()); (carried == 1) != (got.Code == fault.OK) {
 			t.Errorf("the provider carried out %d orders, the operation is %s", carried, got.Code)
 		}
-		c.breakableNode("").await()
+		c.failpointNode("").await()
 		c.awaitSettled([]int{2, 1}, me, "activate", key, e2e.Activation(mobile))
-		if kept := c.rows(`SELECT id FROM operations`); len(kept) != 1 {
-			t.Errorf("%d operations; want 1", len(kept))
+		if stored := c.rows(`SELECT id FROM operations`); len(stored) != 1 {
+			t.Errorf("%d operations; want 1", len(stored))
 		}
-		c.clean()
+		c.checkClean()
 		for _, node := range c.nodes[1:] {
 			if status := node.Terminate(); status != e2e.ExitDone {
 				t.Errorf("a survivor ended with %d", status)
@@ -98,13 +96,13 @@ func TestKilledNode_AnotherFinishesItsWork(t *testing.T) {
 	})
 }
 
-// stop makes a node stand still, as a machine does that swaps or is moved; wake
-// lets it go on.
-func (n *clusterNode) stop() { n.tell(syscall.SIGSTOP) }
+// pause stops a node with SIGSTOP, as a swapping or migrating machine would; resume lets
+// it continue.
+func (n *clusterNode) pause() { n.signal(syscall.SIGSTOP) }
 
-func (n *clusterNode) wake() { n.tell(syscall.SIGCONT) }
+func (n *clusterNode) resume() { n.signal(syscall.SIGCONT) }
 
-func (n *clusterNode) tell(s syscall.Signal) {
+func (n *clusterNode) signal(s syscall.Signal) {
 	n.TB.Helper()
 	if err := n.Cmd.Process.Signal(s); err != nil {
 		n.TB.Fatal(err)

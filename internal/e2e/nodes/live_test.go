@@ -22,34 +22,34 @@ import (
 
 const (
 	liveRounds = 10 // of 20 changes each
-	// liveOffered is how many requests a second are sent. A change is made while
-	// at least livePace are answered; a machine that has other things to do is
-	// waited for, for so long in all. What is promised holds at any pace.
+	// liveOffered is how many requests a second are sent. A change is made while at least
+	// livePace are answered; on a busy machine the test waits for that pace, livePaceWait
+	// in all. The checks hold at any pace.
 	liveOffered  = 800
 	livePace     = 500
-	livePatience = 20 * time.Second
+	livePaceWait = 20 * time.Second
 	// liveEach is how many requests every node must answer under a new value
 	// before the next change.
 	liveEach = 5
 )
 
-// liveSubject is who the load calls as, for a while; its values follow each other.
+// liveSubject is the caller of the load for some time, and the values its requests got.
 type liveSubject struct {
 	as     e2e.Caller
 	values []liveValue
 	seen   []liveSeen
 }
 
-// liveValue is what requests meet from some moment on. It is made between calling
-// and returned, by the test's clock.
+// liveValue is the result that requests get after a change, which was made between called
+// and returned by the test's clock.
 type liveValue struct {
 	by               string
 	want             string
 	called, returned time.Time
 }
 
-// liveSeen is one request: when it began, before its first byte, when it had
-// ended, where, and what it met.
+// liveSeen is one request: when it began (before its first byte) and ended, on which node,
+// and its result.
 type liveSeen struct {
 	began, ended time.Time
 	node         int
@@ -62,7 +62,7 @@ type liveLoad struct {
 	current atomic.Pointer[liveSubject]
 	mu      sync.Mutex
 	ended   []time.Time // of all requests, in order
-	atPace  int         // changes that were made at full pace
+	atPace  int         // changes made at full pace
 	waited  time.Duration
 	stop    func()
 }
@@ -100,8 +100,8 @@ func (c *cluster) live(first *liveSubject) *liveLoad {
 	return l
 }
 
-// one sends one request. It is made by hand: the load must leave the machine to
-// the nodes.
+// one sends one request. It is built without the client, to leave the processor to the
+// nodes.
 func (l *liveLoad) one(node int) {
 	subject := l.current.Load()
 	stamp, nonce := strconv.FormatInt(time.Now().Unix(), 10), client.NewNonce()
@@ -146,7 +146,7 @@ func (l *liveLoad) pace() int {
 }
 
 func (l *liveLoad) awaitPace() {
-	for began, waited := time.Now(), l.waited; l.waited < livePatience; l.waited = waited + time.Since(began) {
+	for began, waited := time.Now(), l.waited; l.waited < livePaceWait; l.waited = waited + time.Since(began) {
 		if l.pace() >= livePace {
 			break
 		}
@@ -161,8 +161,8 @@ func (l *liveLoad) awaitPace() {
 	}
 }
 
-// change makes a change under full load, and waits until every node has answered
-// some requests that began after it.
+// change makes a change under load and waits until every node has answered some requests
+// that began after it.
 func (l *liveLoad) change(by, want string, make func() error) {
 	l.c.TB.Helper()
 	l.awaitPace()
@@ -191,57 +191,57 @@ func (l *liveLoad) change(by, want string, make func() error) {
 	})
 }
 
-// judge demands of every request that it met a value that was in force, or could
-// have been, at some moment while it was under way.
-func (s *liveSubject) judge(t *testing.T) {
+// check checks that every request got a value that was, or may have been, in force at some
+// time while it ran.
+func (s *liveSubject) check(t *testing.T) {
 	t.Helper()
 	met := make([]int, len(s.values))
 	for _, request := range s.seen {
-		lawful := false
+		valid := false
 		for i, value := range s.values {
 			begun := !request.ended.Before(value.called)
 			over := i+1 < len(s.values) && request.began.After(s.values[i+1].returned)
 			if begun && !over && request.met == value.want {
-				lawful = true
+				valid = true
 				met[i]++
 			}
 		}
-		if !lawful {
+		if !valid {
 			i := 0
 			for i+1 < len(s.values) && !s.values[i+1].returned.After(request.began) {
 				i++
 			}
-			t.Errorf("%s after %q had returned, a request began on node %d and met %s; want %s",
+			t.Errorf("%s after %q had returned, a request began on node %d and got %s; want %s",
 				request.began.Sub(s.values[i].returned), s.values[i].by, request.node, request.met, s.values[i].want)
 		}
 	}
 	for i, value := range s.values[1:] {
 		if met[i+1] < liveEach*3 {
-			t.Errorf("%d requests met what %q made; want at least %d", met[i+1], value.by, liveEach*3)
+			t.Errorf("%d requests got the value of %q; want at least %d", met[i+1], value.by, liveEach*3)
 		}
 	}
 }
 
-// Every kind of change that staff can make of who may call: not one request that
-// began after it was made, on whichever node, is served under the old value.
+// For every kind of change to an operator's access: no request that began after it, on any
+// node, is served under the old value.
 func TestAdminChange_AppliesOnEveryNodeAtOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
-	c := foundCluster(t)
-	c.furnish()
+	c := newEmptyCluster(t)
+	c.setUp()
 	for range 3 {
-		// Not under the race detector, which would halve the load.
-		c.breakableNode("")
+		// The failpoint build has no race detector, which would halve the load.
+		c.failpointNode("")
 	}
 	for _, node := range c.nodes {
 		node.await()
 	}
 	var subjects []*liveSubject
 	begin := func(as e2e.Caller) *liveSubject {
-		s := &liveSubject{as: as, values: []liveValue{{by: "the beginning", want: "OK 1000000"}}}
+		s := &liveSubject{as: as, values: []liveValue{{by: "the start", want: "OK 1000000"}}}
 		subjects = append(subjects, s)
 		return s
 	}
-	l := c.live(begin(c.LiftRateLimit(c.NewOperator("nobody", access.AllPermissions))))
+	l := c.live(begin(c.LiftRateLimit(c.NewOperator("warm-up", access.AllPermissions))))
 	began := time.Now()
 	for range liveRounds {
 		me := c.LiftRateLimit(c.NewOperator("one", access.AllPermissions))
@@ -259,25 +259,25 @@ func TestAdminChange_AppliesOnEveryNodeAtOnce(t *testing.T) {
 	changes := 0
 	for _, subject := range subjects {
 		changes += len(subject.values) - 1
-		subject.judge(t)
+		subject.check(t)
 	}
 	t.Logf("%d changes, %d of them at %d requests a second or more; %d requests, %.0f a second",
 		changes, l.atPace, livePace, len(l.ended), float64(len(l.ended))/took.Seconds())
 	if changes != 200 {
 		t.Errorf("%d changes; want 200", changes)
 	}
-	c.clean()
+	c.checkClean()
 }
 
-// liveStep is one change, and what the caller meets from then on.
+// liveStep is one change and the caller's result after it.
 type liveStep struct {
 	as       e2e.Caller
 	by, want string
 	make     func() error
 }
 
-// liveSteps is every kind of change to one operator, first with one of its keys
-// and then, when that one is gone, with the other.
+// liveSteps returns every kind of change to one operator, first with one of its keys and,
+// after that is revoked, with the other.
 func liveSteps(service *admin.Service, me, second e2e.Caller) []liveStep {
 	const all, fewer = "OK 1000000", "OK 900000"
 	ctx := context.Background()

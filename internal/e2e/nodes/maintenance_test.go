@@ -11,28 +11,28 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// Three nodes sell when maintenance is switched on beside them. From when that has
-// returned, none of them reserves anything, and each of them says why.
+// Maintenance is switched on while three nodes serve orders. Once the call has returned,
+// no node reserves anything, and each answers with the reason.
 func TestMaintenance_EveryNodeAtOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := newCluster(t, 3)
 	me := c.NewFundedOperator("me", "1000000")
-	var sold atomic.Int64
+	var activated atomic.Int64
 	enough := make(chan struct{})
 	var once sync.Once
 	var group sync.WaitGroup
-	for seller := range 6 {
+	for worker := range 6 {
 		group.Go(func() {
 			for i := 0; ; i++ {
-				got := c.operateAt(seller, me, "activate", fmt.Sprintf("maintenance-%d-%04d", seller, i), e2e.Activation(fmt.Sprintf("981%d%06d", seller, i)))
+				got := c.operateAt(worker, me, "activate", fmt.Sprintf("maintenance-%d-%04d", worker, i), e2e.Activation(fmt.Sprintf("981%d%06d", worker, i)))
 				switch {
 				case got.Code == fault.ServiceUnavailable && strings.Contains(got.Message, "maintenance"):
 					return
 				case got.Code != fault.OK:
-					t.Errorf("node %d: %s", seller%3, got.Raw)
+					t.Errorf("node %d: %s", worker%3, got.Raw)
 					return
-				case sold.Add(1) >= 60:
+				case activated.Add(1) >= 60:
 					once.Do(func() { close(enough) })
 				}
 			}
@@ -49,7 +49,7 @@ func TestMaintenance_EveryNodeAtOnce(t *testing.T) {
 	at := balance()
 	group.Wait()
 	if after := balance(); after != at {
-		t.Errorf("the wallet had %s when maintenance was on and has %s now: something was reserved since", at, after)
+		t.Errorf("the wallet had %s when maintenance was on and has %s now: something was reserved after it", at, after)
 	}
 	for node := range 3 {
 		if got := c.operateAt(node, me, "activate", "maintenance-0-0000", e2e.Activation("9810000000")); got.Code != fault.OK {

@@ -13,26 +13,26 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// No caller can tell which of three nodes answers.
+// Keys, customers, wallets, mobiles, nonces and rate limits hold across nodes.
 func TestNodes_BehaveAsOneService(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	c := newCluster(t, 3)
-	for _, story := range []struct {
+	for _, test := range []struct {
 		name string
-		tell func(*testing.T, *cluster)
+		run  func(*testing.T, *cluster)
 	}{
 		{"one key is one charge", nodesOneKey},
 		{"one customer is served once", nodesOneCustomer},
 		{"a wallet for seven serves seven of thirty", nodesOneWallet},
 		{"one mobile is activated by one operator", nodesOneMobile},
-		{"a nonce is good once", nodesOneNonce},
-		{"the rate limit is one", nodesOneLimit},
+		{"a nonce is accepted once", nodesOneNonce},
+		{"the rate limit is shared", nodesOneLimit},
 	} {
-		t.Run(story.name, func(t *testing.T) {
-			told := c.in(t)
-			story.tell(t, told)
-			told.clean()
+		t.Run(test.name, func(t *testing.T) {
+			c := c.withTB(t)
+			test.run(t, c)
+			c.checkClean()
 		})
 	}
 	for i, node := range c.nodes {
@@ -44,7 +44,7 @@ func TestNodes_BehaveAsOneService(t *testing.T) {
 
 func nodesOneKey(t *testing.T, c *cluster) {
 	me := c.NewFundedOperator("one key", "10000")
-	c.ScriptProvider("9811111111", "slow") // so that some come while it runs
+	c.ScriptProvider("9811111111", "slow") // so that some requests arrive while it runs
 	o := e2e.Activation("9811111111")
 	codes, answers := c.Race(30, func(i int) e2e.Answer { return c.operateAt(i, me, "activate", "one-key-for-all", o) })
 	if codes[fault.OK]+codes[fault.RequestInProgress] != 30 || codes[fault.OK] == 0 || codes[fault.RequestInProgress] == 0 {
@@ -75,9 +75,9 @@ func nodesOneKey(t *testing.T, c *cluster) {
 		t.Errorf("the wallet is %v; want one charge", got)
 	}
 	if calls := c.Simulator.Calls("9811111111"); len(calls) != 1 {
-		t.Errorf("the provider was asked %d times", len(calls))
+		t.Errorf("the provider was called %d times", len(calls))
 	}
-	// Another body under the key is refused, whichever node is asked.
+	// Another body under the key is refused by every node.
 	for i := range c.nodes {
 		if got := c.operateAt(i, me, "activate", "one-key-for-all", e2e.Activation("9811111119")); got.Code != fault.IdempotencyKeyReused {
 			t.Errorf("node %d: another body: %s", i, got.Raw)
@@ -96,7 +96,7 @@ func nodesOneCustomer(t *testing.T, c *cluster) {
 	c.ScriptProvider(mobile, "slow")
 	codes, _ := c.Race(30, func(i int) e2e.Answer { return c.operateAt(i, me, "renew", fmt.Sprintf("customer-key-%02d", i), o) })
 	if codes[fault.OK] != 1 || codes[fault.OperationInProgress]+codes[fault.DuplicateRequest] != 29 || codes[fault.OperationInProgress] == 0 {
-		t.Errorf("answered %v; want one renewal, and the rest told of it", codes)
+		t.Errorf("answered %v; want one renewal and the rest refused", codes)
 	}
 	for i := range c.nodes {
 		if got := c.operateAt(i, me, "renew", fmt.Sprintf("customer-again-%d", i), o); got.Code != fault.DuplicateRequest {
@@ -114,7 +114,7 @@ func nodesOneWallet(t *testing.T, c *cluster) {
 		return c.operateAt(i, me, "activate", fmt.Sprintf("wallet-key-%02d", i), e2e.Activation(fmt.Sprintf("98330000%02d", i)))
 	})
 	if codes[fault.OK] != 7 || codes[fault.InsufficientBalance] != 23 {
-		t.Errorf("answered %v; want 7 served and 23 told of the balance", codes)
+		t.Errorf("answered %v; want 7 successes and 23 INSUFFICIENT_BALANCE", codes)
 	}
 	if got := c.WalletPaise(me); got != [2]int64{0, 0} {
 		t.Errorf("the wallet is %v; want it empty", got)
@@ -155,50 +155,50 @@ func nodesOneNonce(t *testing.T, c *cluster) {
 		request := e2e.Call{As: me, Path: e2e.Balance, Nonce: client.NewNonce(), Timestamp: fmt.Sprint(time.Now().Unix())}
 		codes, _ := c.Race(3, func(i int) e2e.Answer { return c.at(i, request) })
 		if codes[fault.OK] != 1 || codes[fault.ReplayDetected] != 2 {
-			t.Errorf("round %d: sent to all three at once: %v; want it let in once", round, codes)
+			t.Errorf("round %d: sent to all three at once: %v; want it accepted once", round, codes)
 		}
 	}
 }
 
-// What is let in is judged minute by minute, as the nodes say which one it was:
-// the test may run over the end of one.
+// The limit is checked per minute, using the minute that the answers name: the test may
+// run across the end of one.
 func nodesOneLimit(t *testing.T, c *cluster) {
 	const limit = 20
 	for range 3 {
 		me := c.NewOperator("one limit", access.AllPermissions)
-		most := limit
-		if _, err := c.Admin.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{RateLimit: &most}); err != nil {
+		rateLimit := limit
+		if _, err := c.Admin.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{RateLimit: &rateLimit}); err != nil {
 			t.Fatal(err)
 		}
 		_, answers := c.Race(3*limit, func(i int) e2e.Answer { return c.at(i, e2e.Call{As: me, Path: e2e.Balance}) })
-		asked, served, remaining := map[string]int{}, map[string]int{}, map[string]bool{}
+		requests, served, remaining := map[string]int{}, map[string]int{}, map[string]bool{}
 		for _, a := range answers {
 			minute := a.Header.Get("X-RateLimit-Reset")
-			asked[minute]++
+			requests[minute]++
 			switch a.Code {
 			case fault.OK:
 				served[minute]++
-				place := minute + " " + a.Header.Get("X-RateLimit-Remaining")
-				if remaining[place] {
-					t.Errorf("two requests of one minute were told that %s are left", place)
+				left := minute + " " + a.Header.Get("X-RateLimit-Remaining")
+				if remaining[left] {
+					t.Errorf("two requests of one minute have the same X-RateLimit-Remaining: %s", left)
 				}
-				remaining[place] = true
+				remaining[left] = true
 			case fault.RateLimited:
 			default:
 				t.Errorf("answered %s", a.Raw)
 			}
 		}
-		for minute, n := range asked {
+		for minute, n := range requests {
 			if served[minute] != min(n, limit) {
-				t.Errorf("%d of %d were let in within a minute; want %d", served[minute], n, min(n, limit))
+				t.Errorf("%d of %d were served within a minute; want %d", served[minute], n, min(n, limit))
 			}
 			reset, err := strconv.ParseInt(minute, 10, 64)
 			if err != nil {
 				t.Fatalf("X-RateLimit-Reset is %q", minute)
 			}
-			kept := c.rows(fmt.Sprintf(`SELECT used FROM rate_counters WHERE operator_id = %d AND minute = %d`, me.OperatorID, reset/60-1))
-			if len(kept) != 1 || kept[0] != fmt.Sprint(served[minute]) {
-				t.Errorf("the store counted %v; want %d", kept, served[minute])
+			stored := c.rows(fmt.Sprintf(`SELECT used FROM rate_counters WHERE operator_id = %d AND minute = %d`, me.OperatorID, reset/60-1))
+			if len(stored) != 1 || stored[0] != fmt.Sprint(served[minute]) {
+				t.Errorf("the store counted %v; want %d", stored, served[minute])
 			}
 		}
 	}

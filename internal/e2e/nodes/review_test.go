@@ -9,13 +9,13 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// What is in review is shared among the nodes by nobody: each takes what is due
-// and not taken.
+// Nodes share the review work without coordination: each claims what is due and not
+// claimed.
 func TestReview_SharedByNodes(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	const operations = 60
-	// They become due while none of the nodes is far behind the others.
+	// All become due at about the same time.
 	c := newCluster(t, 3, "provider.timeout=5s", "review.first_check=1s", "review.max_interval=1s", "review.refund_after=1s")
 	me := c.NewFundedOperator("me", "100000")
 	outcomes := []string{"timeout_applied", "timeout_not_applied", "reset_applied"}
@@ -29,7 +29,7 @@ func TestReview_SharedByNodes(t *testing.T) {
 	}); codes[fault.PendingReview] != operations {
 		t.Fatalf("answered %v; want all in review", codes)
 	}
-	// Otherwise one node may be done before the others look.
+	// Otherwise one node may settle everything before the others start.
 	c.ControlSimulator("status", `{"mode":"slow"}`)
 	c.WaitUntil("two nodes have settled something", func() bool {
 		return len(c.rows(`SELECT DISTINCT node FROM operation_events WHERE from_status = 'needs_review'`)) > 1
@@ -45,7 +45,7 @@ func TestReview_SharedByNodes(t *testing.T) {
 			t.Errorf("%s %s: %s; want %s", mobile(i), outcomes[i%3], got.Raw, want)
 		}
 		if c.ProviderCalls(mobile(i), "status") == 0 {
-			t.Errorf("%s was never asked about", mobile(i))
+			t.Errorf("no status call for %s", mobile(i))
 		}
 	}
 	nodes := c.rows(`SELECT DISTINCT node FROM operation_events WHERE from_status = 'needs_review'`)
@@ -60,5 +60,5 @@ func TestReview_SharedByNodes(t *testing.T) {
 	if carried := len(c.Simulator.Effects()); carried != 40 {
 		t.Errorf("the provider carried out %d orders; want 40", carried)
 	}
-	c.clean()
+	c.checkClean()
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// Nodes that are started together on nothing make the schema once, and agree on
-// the master key.
+// Nodes that start together on an empty database migrate it once and agree on the master
+// key.
 func TestNodes_ConcurrentStartMigratesOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	c := foundCluster(t)
+	c := newEmptyCluster(t)
 	c.start(3)
 	migrations := presentMigrations(t)
 	for query, want := range map[string][]string{
@@ -29,7 +29,7 @@ func TestNodes_ConcurrentStartMigratesOnce(t *testing.T) {
 			t.Errorf("%s: %v; want %v", query, got, want)
 		}
 	}
-	c.furnish()
+	c.setUp()
 	me := c.NewFundedOperator("me", "10000")
 	for i := range c.nodes {
 		if got := c.operateAt(i, me, "activate", fmt.Sprintf("first-order-%d", i), e2e.Activation(fmt.Sprintf("981111111%d", i))); got.Code != fault.OK {
@@ -42,7 +42,7 @@ func TestNodes_ConcurrentStartMigratesOnce(t *testing.T) {
 	if got := c.WalletPaise(me); got != [2]int64{10_000_00 - 3*199_00, 0} {
 		t.Errorf("the wallet is %v; want three charges", got)
 	}
-	c.clean()
+	c.checkClean()
 	for i, node := range c.nodes {
 		if status := node.Terminate(); status != e2e.ExitDone {
 			t.Errorf("node %d ended with %d", i, status)
@@ -50,13 +50,13 @@ func TestNodes_ConcurrentStartMigratesOnce(t *testing.T) {
 	}
 }
 
-// The same with more of them than one would start, and nothing but the migration.
+// Eight concurrent `coax migrate` apply every migration once.
 func TestMigrate_ConcurrentRunsApplyOnce(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	program := e2e.FailpointBinary(t)
 	for range 3 {
-		c := foundCluster(t)
+		c := newEmptyCluster(t)
 		var running []*e2e.Process
 		for range 8 {
 			p := e2e.LaunchProgram(t, program, nil, "migrate", "--config", c.config)
@@ -71,12 +71,12 @@ func TestMigrate_ConcurrentRunsApplyOnce(t *testing.T) {
 		if got, want := c.rows(`SELECT version_id FROM goose_db_version WHERE version_id > 0`), presentMigrations(t); !slices.Equal(got, want) {
 			t.Errorf("the migrations are %v; want %v, each once", got, want)
 		}
-		c.furnish()
-		c.clean()
+		c.setUp()
+		c.checkClean()
 	}
 }
 
-// presentMigrations are the numbers of those that the present code has.
+// presentMigrations returns the numbers of the migrations in the source tree.
 func presentMigrations(t *testing.T) (numbers []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../store/postgres/migrations/*.sql")

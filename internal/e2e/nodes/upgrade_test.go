@@ -19,8 +19,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// newer is the program with one more migration, as a next release would have it.
-// It is built once, over the present code.
+// newer builds the program with one more migration, as a next release would have. It is
+// built once.
 var newer = sync.OnceValues(func() (string, error) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -46,23 +46,23 @@ var newer = sync.OnceValues(func() (string, error) {
 	return program.Build("coax-newer", "-tags", "failpoints", "-overlay", file.Name())
 })
 
-// traffic is orders that come in without a pause, to whichever nodes there are.
+// traffic is a continuous load of orders on the nodes in the load balancer.
 type traffic struct {
 	c     *cluster
 	as    e2e.Caller
 	mu    sync.Mutex
-	nodes []int // that are in the load balancer
-	// all are the cluster's nodes as they were then: more may be started meanwhile.
+	nodes []int // those in the load balancer
+	// all is a copy of the cluster's nodes, because more may be started meanwhile.
 	all    []*clusterNode
 	served map[int]int
-	// slowest is how long the slowest answer took.
+	// slowest is the longest time to an answer.
 	slowest time.Duration
 	orders  atomic.Int64
 	stop    func()
 }
 
-// traffic begins to send orders, of which each must succeed: at another node, if
-// one does not answer.
+// traffic starts sending orders. Each must succeed, on another node if one does not
+// answer.
 func (c *cluster) traffic(as e2e.Caller, nodes ...int) *traffic {
 	l := &traffic{c: c, as: as, nodes: nodes, all: slices.Clone(c.nodes), served: map[int]int{}}
 	done := make(chan struct{})
@@ -86,11 +86,11 @@ func (c *cluster) traffic(as e2e.Caller, nodes ...int) *traffic {
 
 // order activates a subscriber and renews it.
 func (l *traffic) order(i int64) {
-	first := l.insist(i, "activate", e2e.Activation(fmt.Sprintf("98%08d", i)))
-	l.insist(i, "renew", e2e.Order{"subscriber_id": first.Text("customer.subscriber_id"), "plan_id": "FAMILY-1"})
+	first := l.mustOrder(i, "activate", e2e.Activation(fmt.Sprintf("98%08d", i)))
+	l.mustOrder(i, "renew", e2e.Order{"subscriber_id": first.Text("customer.subscriber_id"), "plan_id": "FAMILY-1"})
 }
 
-func (l *traffic) insist(i int64, endpoint string, o e2e.Order) e2e.Answer {
+func (l *traffic) mustOrder(i int64, endpoint string, o e2e.Order) e2e.Answer {
 	key := fmt.Sprintf("traffic-%s-%06d", endpoint, i)
 	for try := 0; ; try++ {
 		l.mu.Lock()
@@ -106,8 +106,7 @@ func (l *traffic) insist(i int64, endpoint string, o e2e.Order) e2e.Answer {
 			l.mu.Unlock()
 			return got
 		}
-		// A node that has just been stopped does not answer; that one answers
-		// with a refusal is never right.
+		// A node that was just stopped does not answer; a refusal is always an error.
 		if answered && got.Code != fault.RequestInProgress || try > 100 {
 			l.c.TB.Errorf("%s: %v %s\n%s", key, answered, got.Raw, at.about(got.ID))
 			return got
@@ -115,15 +114,14 @@ func (l *traffic) insist(i int64, endpoint string, o e2e.Order) e2e.Answer {
 	}
 }
 
-// over has the traffic go to these nodes, and waits until each of them has served
-// some of it.
-func (l *traffic) over(nodes ...int) {
+// routeTo sends the traffic to these nodes and waits until each has served some of it.
+func (l *traffic) routeTo(nodes ...int) {
 	l.c.TB.Helper()
 	l.mu.Lock()
 	l.nodes, l.all = nodes, slices.Clone(l.c.nodes)
 	clear(l.served)
 	l.mu.Unlock()
-	l.c.patiently(fmt.Sprintf("orders are served by %v", nodes), func() bool {
+	l.c.waitSlowly(fmt.Sprintf("orders are served by %v", nodes), func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, node := range nodes {
@@ -135,8 +133,8 @@ func (l *traffic) over(nodes ...int) {
 	})
 }
 
-// An older and a newer binary work side by side on one store, whichever came
-// first, while orders come in: not one of them fails.
+// An older and a newer binary serve from one store, in either order of start, and no
+// order fails.
 func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
@@ -150,9 +148,9 @@ func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 		first, second string
 	}
 	e2e.RunConcurrently(t, []row{{"the older first", present, next}, {"the newer first", next, present}}, func(r row) string { return r.name }, func(t *testing.T, r row) {
-		c := foundCluster(t)
+		c := newEmptyCluster(t)
 		c.launch(r.first, nil).await()
-		c.furnish() // by the older one, in this process
+		c.setUp() // in this process, with the older code
 		me := c.NewFundedOperator("me", "1000000")
 		if r.first == present {
 			tool := e2e.LaunchProgram(t, next, nil, "admin", "--config", c.config, "lco", "list")
@@ -163,26 +161,25 @@ func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 		}
 
 		l := c.traffic(me, 0)
-		l.over(0)
+		l.routeTo(0)
 		c.launch(r.second, nil).await()
-		l.over(0, 1)
+		l.routeTo(0, 1)
 		for i, node := range c.nodes {
 			if status := e2e.Readiness(t, node.internal); status != 200 {
 				t.Errorf("node %d: /readyz says %d", i, status)
 			}
 		}
-		// Out of the load balancer, then down, as one does it; then the other
-		// way about.
-		l.over(1)
+		// Take one node out of the load balancer and stop it, then the other.
+		l.routeTo(1)
 		if status := c.nodes[0].Terminate(); status != e2e.ExitDone {
 			t.Errorf("the first node ended with %d", status)
 		}
 		c.launch(r.first, nil).await()
-		l.over(1, 2)
+		l.routeTo(1, 2)
 		if status := c.nodes[1].Terminate(); status != e2e.ExitDone {
 			t.Errorf("the second node ended with %d", status)
 		}
-		l.over(2)
+		l.routeTo(2)
 		l.stop()
 
 		if got, want := c.rows(`SELECT version_id FROM goose_db_version WHERE version_id > 0`), append(presentMigrations(t), "99"); !slices.Equal(got, want) {
@@ -197,12 +194,12 @@ func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 			t.Errorf("the provider carried out %d of %d orders", carried, 2*orders)
 		}
 		e2e.RequireOK(t, e2e.Run(t, "admin", "--config", c.config, "lco", "list"))
-		c.clean()
+		c.checkClean()
 	})
 }
 
-// Somebody reads the tables that a migration wants, for a long time. It waits for
-// them, and the nodes that serve do not have to wait with it.
+// A long read holds a lock that a migration needs. The migration waits, and the serving
+// nodes do not wait behind it.
 func TestUpgrade_WaitingMigrationBlocksNoNode(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
@@ -211,12 +208,12 @@ func TestUpgrade_WaitingMigrationBlocksNoNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := foundCluster(t)
-	c.furnish()
+	c := newEmptyCluster(t)
+	c.setUp()
 	c.launch(present, nil).await()
 	me := c.NewFundedOperator("me", "1000000")
 	l := c.traffic(me, 0)
-	l.over(0)
+	l.routeTo(0)
 
 	audit, err := c.open().BeginTx(t.Context(), nil)
 	if err != nil {
@@ -226,37 +223,37 @@ func TestUpgrade_WaitingMigrationBlocksNoNode(t *testing.T) {
 	if _, err := audit.Exec(`SELECT count(*) FROM subscribers`); err != nil {
 		t.Fatal(err)
 	}
-	beside := c.open()
-	// It comes, waits for the read and stands back, again and again.
+	watch := c.open()
+	// It waits for the lock, gives up and retries.
 	upgraded := c.launch(next, nil)
 	waiting := func() bool {
-		return e2e.QueryRows(t, beside, `SELECT count(*) FROM pg_locks
+		return e2e.QueryRows(t, watch, `SELECT count(*) FROM pg_locks
 			WHERE relation = 'subscribers'::regclass AND NOT granted AND mode = 'AccessExclusiveLock'`)[0] == "1"
 	}
 	for range 2 {
 		c.WaitUntil("the migration waits", waiting)
-		c.WaitUntil("the migration stands back", func() bool { return !waiting() })
+		c.WaitUntil("the migration gives up the lock", func() bool { return !waiting() })
 	}
-	l.over(0)
+	l.routeTo(0)
 	if strings.Contains(upgraded.Err.String(), `"serving"`) {
-		t.Error("the newer node serves, although its migration cannot have been made")
+		t.Error("the newer node serves before its migration can have been applied")
 	}
 	if err := audit.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	upgraded.await()
-	l.over(0, 1)
+	l.routeTo(0, 1)
 	l.stop()
 	t.Logf("the slowest of %d orders took %s", l.orders.Load(), l.slowest.Round(time.Millisecond))
-	c.clean()
+	c.checkClean()
 }
 
-// A schema that an older binary cannot live with says so, and it does not start.
+// A binary older than the schema tolerates does not start.
 func TestUpgrade_IncompatibleSchemaIsRefused(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	c := foundCluster(t)
-	c.furnish()
+	c := newEmptyCluster(t)
+	c.setUp()
 	if _, err := c.open().Exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (9000, 9000)`); err != nil {
 		t.Fatal(err)
 	}

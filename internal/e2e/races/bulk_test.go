@@ -9,8 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// A bulk renewal that was started is run by the node beside its requests, and goes on
-// after a restart where it was.
+// A bulk renewal is run by the node beside its requests, and resumes after a restart.
 func TestBulkRenewal_ResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -39,7 +38,7 @@ func TestBulkRenewal_ResumesAfterRestart(t *testing.T) {
 		}
 		return job
 	}
-	w.WaitUntil("rows are under way", func() bool { return progress().Progress.Running > 0 })
+	w.WaitUntil("rows are running", func() bool { return progress().Progress.Running > 0 })
 	w.Restart()
 	w.WaitUntil("the job is finished", func() bool { return progress().State == bulk.Finished })
 	if got := progress().Progress; got.Done != len(ids) {

@@ -15,7 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// The client's words for everything there is to call, against the real service.
+// Every method of the public client works against the real service.
 func TestClient_EveryEndpoint(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -84,14 +84,14 @@ func TestClient_EveryEndpoint(t *testing.T) {
 		t.Errorf("a duplicate is %v", err)
 	}
 	if _, err := c.Subscription(ctx, client.Subscriber{}); !errors.As(err, &refusal) || refusal.Fields["subscriber_id"] == "" {
-		t.Errorf("nobody's subscription is %v", err)
+		t.Errorf("a subscription without id and mobile is %v", err)
 	}
 	if _, err := c.Transaction(ctx, "CXNONE"); !errors.Is(err, client.TransactionNotFound) {
-		t.Errorf("no transaction is %v", err)
+		t.Errorf("an unknown transaction is %v", err)
 	}
 }
 
-// A clock that is wrong by hours is put right by the service's own word.
+// A client whose clock is hours off corrects it by the server_time of the refusal.
 func TestClient_WrongClockIsCorrected(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -110,12 +110,12 @@ func TestClient_WrongClockIsCorrected(t *testing.T) {
 	}
 	got := w.Send(e2e.Call{As: as, Path: "/api/v1/balance"})
 	if left := got.Header.Get("X-RateLimit-Remaining"); left != "56" {
-		t.Errorf("%s of 60 requests are left; want 56: one was refused by the clock, which then stayed right", left)
+		t.Errorf("%s of 60 requests are left; want 56: only the first was refused for its timestamp", left)
 	}
 }
 
-// errand is one business action of an integrator's: what its books say.
-type errand struct {
+// action is one operation of an integrator and its result.
+type action struct {
 	key   client.IdempotencyKey
 	run   func(context.Context, *client.Client, client.IdempotencyKey) (*client.Operation, error)
 	op    *client.Operation
@@ -123,9 +123,8 @@ type errand struct {
 	price client.Amount
 }
 
-// do carries an errand as far as the integrator's guide says: the same key until
-// it is decided.
-func (e *errand) do(ctx context.Context, c *client.Client) {
+// do repeats an action with the same key until it is decided, as docs/integrating.md says.
+func (e *action) do(ctx context.Context, c *client.Client) {
 	for range 20 {
 		e.op, e.err = e.run(ctx, c, e.key)
 		if !client.Undecided(e.err) || errors.Is(e.err, client.PendingReview) {
@@ -152,31 +151,31 @@ func activating(mobile, plan string) func(context.Context, *client.Client, clien
 	}
 }
 
-// Through a line that drops, delays, duplicates and cuts, with a provider that
-// rejects, times out and loses connections: every operation is charged once or
-// not at all, and the client knows which.
+// Over a network that drops, delays, duplicates and truncates, with a provider that
+// rejects, times out and loses connections, every operation is charged once or not at all,
+// and the client knows which.
 func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m", "limits.failed_auth_per_minute=100000")
 	me := w.NewFundedOperator("me", "100000")
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	line := newBadLine(t, w, seed)
+	proxy := newFaultyProxy(t, w, seed)
 	c := w.Client(me, client.Config{
-		BaseURL: line.server.URL + "/api/v1", HTTP: line.client(),
+		BaseURL: proxy.server.URL + "/api/v1", HTTP: proxy.client(),
 		Retry: client.Retry{Attempts: 8, Pause: 2 * time.Millisecond, MaxPause: 50 * time.Millisecond},
 	})
 	before := w.WalletPaise(me)
 
 	prices := map[string]client.Amount{"BASIC-1": 199_00, "FAMILY-1": 349_00, "FAMILY-3": 999_00, "COMBO-1": 499_00}
 	var mu sync.Mutex
-	var errands []*errand
-	do := func(key, plan string, run func(context.Context, *client.Client, client.IdempotencyKey) (*client.Operation, error)) *errand {
-		e := &errand{key: client.IdempotencyKey(key), run: run, price: prices[plan]}
+	var actions []*action
+	do := func(key, plan string, run func(context.Context, *client.Client, client.IdempotencyKey) (*client.Operation, error)) *action {
+		e := &action{key: client.IdempotencyKey(key), run: run, price: prices[plan]}
 		e.do(t.Context(), c)
 		mu.Lock()
 		defer mu.Unlock()
-		errands = append(errands, e)
+		actions = append(actions, e)
 		return e
 	}
 	var customers sync.WaitGroup
@@ -185,7 +184,7 @@ func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 			name := fmt.Sprintf("customer-%d", i)
 			first := do(name+"-activate", "BASIC-1", activating(fmt.Sprintf("98765%05d", i), "BASIC-1"))
 			if first.err != nil {
-				return // judged below
+				return // checked below
 			}
 			id := first.op.Customer.SubscriberID
 			do(name+"-family", "FAMILY-1", renewing(id, "FAMILY-1"))
@@ -193,8 +192,8 @@ func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 			do(name+"-quarter", "FAMILY-3", booking(id, "FAMILY-3"))
 		})
 	}
-	// The provider's own ways, picked by number: rejected, too late, never, a
-	// wrong reference, a missing add-on, a connection dropped.
+	// The provider's outcomes by number: rejected, late, never, wrong reference, missing
+	// add-on, dropped connection.
 	for _, scenario := range []int{1, 2, 3, 5, 6, 9} {
 		for i := range 2 {
 			customers.Go(func() {
@@ -205,9 +204,9 @@ func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 	}
 	customers.Wait()
 
-	// What is in review is awaited, through the same line, while time passes.
+	// Operations in review are awaited, through the same proxy, while time passes.
 	var waiting sync.WaitGroup
-	for _, e := range errands {
+	for _, e := range actions {
 		if errors.Is(e.err, client.PendingReview) {
 			waiting.Go(func() {
 				for client.Undecided(e.err) && t.Context().Err() == nil {
@@ -227,12 +226,12 @@ func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 			return false
 		}
 	})
-	line.repair()
-	t.Logf("the line: %v", line.did)
+	proxy.repair()
+	t.Logf("the proxy: %v", proxy.did)
 
 	var charged client.Amount
 	succeeded := 0
-	for _, e := range errands {
+	for _, e := range actions {
 		found, err := c.TransactionByKey(t.Context(), e.key)
 		switch {
 		case err != nil:
@@ -242,7 +241,7 @@ func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 			charged += e.price
 		case errors.Is(e.err, client.ProviderError) && found.Status == client.Failed && found.Wallet.Refunded && found.Wallet.Charged == 0:
 			if !strings.HasPrefix(string(e.key), "odd-900001") && !strings.HasPrefix(string(e.key), "odd-900003") {
-				t.Errorf("%s failed, and the provider had nothing against it: %v", e.key, e.err)
+				t.Errorf("%s failed, although the provider did not reject it: %v", e.key, e.err)
 			}
 		default:
 			t.Errorf("%s: the client says %v; the service says %s, charged %v", e.key, e.err, found.Status, found.Wallet.Charged)
@@ -255,11 +254,11 @@ func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 	if got := client.Amount(before[0] - after[0]); got != charged || after[1] != 0 {
 		t.Errorf("%v left the wallet and %v is held; want %v for %d successes, and nothing", got, client.Amount(after[1]), charged, succeeded)
 	}
-	if kept := e2e.QueryRows(t, e2e.OpenReadOnly(t, w.Node.Config.Store), `SELECT idempotency_key FROM operations`); len(kept) != len(errands) {
-		t.Errorf("%d operations for %d errands: %v", len(kept), len(errands), kept)
+	if stored := e2e.QueryRows(t, e2e.OpenReadOnly(t, w.Node.Config.Store), `SELECT idempotency_key FROM operations`); len(stored) != len(actions) {
+		t.Errorf("%d operations for %d actions: %v", len(stored), len(actions), stored)
 	}
 	w.CheckAudit()
-	if len(errands) < 22 || succeeded < 18 || len(line.did) < len(fates)-3 {
-		t.Errorf("%d errands, %d successes, %d kinds of trouble: this proves little", len(errands), succeeded, len(line.did))
+	if len(actions) < 22 || succeeded < 18 || len(proxy.did) < len(proxyFaults)-3 {
+		t.Errorf("%d actions, %d successes, %d kinds of faults: too few to prove anything", len(actions), succeeded, len(proxy.did))
 	}
 }

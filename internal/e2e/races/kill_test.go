@@ -10,8 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// A process that is killed while it serves has forgotten nothing of what it
-// answered: no nonce, no count, no revocation.
+// A killed process has lost no nonce, no rate count and no revocation that it answered by.
 func TestKill_AnswersStayTheSame(t *testing.T) {
 	folder := t.TempDir()
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
@@ -32,8 +31,7 @@ func TestKill_AnswersStayTheSame(t *testing.T) {
 	}
 	p.Install(t).JSON("key", "revoke", "--key-id", issued["key_id"])
 
-	// The count is compared within one minute; at its end one waits for the
-	// next, which comes by itself.
+	// The counts must be of the same minute; near its end, wait for the next.
 	w.WaitUntil("there is time left in the minute", func() bool { return time.Now().Second() <= 45 })
 	var nonces []string
 	var before e2e.Answer

@@ -12,8 +12,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// Every kind of change, made by the command line beside a service under load:
-// no request that began after it was made is served under the old value.
+// For every kind of change made by coax admin beside a service under load: no request that
+// began after it is served under the old value.
 func TestAdminChange_AppliesAtOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1000000", "log.level=error")
 	limit := 1_000_000
@@ -40,14 +40,14 @@ func TestAdminChange_AppliesAtOnce(t *testing.T) {
 		{[]string{"key", "rotate", "--key-id", key, "--grace", "0s"}, fault.CredentialExpired},
 		{[]string{"key", "revoke", "--key-id", key}, fault.CredentialRevoked},
 	}
-	// The command line has the machine's clock, the world stands still a little
-	// before it; a grace that ends now must have ended for the world too.
+	// coax admin uses the machine's clock, and the service's does not advance: set it ahead,
+	// so that a grace that ends now has ended for the service too.
 	w.Time.Store(time.Now().Add(time.Minute).Truncate(time.Minute).Add(30 * time.Second).UnixMilli())
 	l := w.StartLoad(me)
 	defer l.Stop()
 	l.Await(t, 20)
-	// A value holds from when its command has returned until the next one is
-	// called; in between either value is right.
+	// A value applies from the return of its command to the start of the next; while a
+	// command runs, either value is right.
 	type period struct {
 		from, until time.Time
 		want        fault.Code
@@ -70,8 +70,8 @@ func TestAdminChange_AppliesAtOnce(t *testing.T) {
 			if s.Began.Before(periods[i].from) || s.Began.After(periods[i].until) {
 				continue
 			}
-			// A request that was still under way when the next change began
-			// may have been judged under that one.
+			// A request still running when the next change began may have got
+			// that one.
 			overlaps := s.Ended.After(periods[i].until) && i+1 < len(periods)
 			switch {
 			case s.Code == periods[i].want:

@@ -43,8 +43,8 @@ func (w *lockEnv) exec(statement string, args ...any) {
 	}
 }
 
-// lockIsWaitedFor reports whether the service waits for a lock at the moment.
-func (w *lockEnv) lockIsWaitedFor() (waits bool) {
+// waitsForLock reports whether the service is waiting for a lock.
+func (w *lockEnv) waitsForLock() (waits bool) {
 	w.TB.Helper()
 	err := w.watch.QueryRow(context.Background(), `
 		SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits)
@@ -69,7 +69,7 @@ func TestSettle_RetriesAfterLockTimeout(t *testing.T) {
 	go func() { answered <- w.Operate(me, "activate", "key-of-locked", e2e.Activation("9800000001")) }()
 	var since time.Time
 	w.WaitUntil("the settlement has waited for long enough to time out several times", func() bool {
-		if since.IsZero() && w.lockIsWaitedFor() {
+		if since.IsZero() && w.waitsForLock() {
 			since = time.Now()
 		}
 		return len(answered) > 0 || !since.IsZero() && time.Since(since) > 10*lockTimeout
@@ -84,8 +84,8 @@ func TestSettle_RetriesAfterLockTimeout(t *testing.T) {
 	w.CheckAudit()
 }
 
-// One operator's wallet is locked, and forty of its orders wait for it. Another
-// operator of the same node notices nothing.
+// One operator's wallet is locked, and forty of its orders wait for it. Another operator
+// of the same node is served without delay.
 func TestLockedWallet_OtherOperatorIsServed(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
@@ -94,29 +94,29 @@ func TestLockedWallet_OtherOperatorIsServed(t *testing.T) {
 	w.exec(`BEGIN`)
 	w.exec(`SELECT FROM wallets WHERE operator_id = $1 FOR UPDATE`, locked.OperatorID)
 	const orders = 40
-	var asked atomic.Int32
+	var sent atomic.Int32
 	codes := make(chan map[fault.Code]int, 1)
 	go func() {
 		got, _ := w.Race(orders, func(i int) e2e.Answer {
-			asked.Add(1)
+			sent.Add(1)
 			return w.Operate(locked, "activate", fmt.Sprintf("locked-%03d", i), e2e.Activation(fmt.Sprintf("98000001%02d", i)))
 		})
 		codes <- got
 	}()
-	w.WaitUntil("the orders wait for the wallet", func() bool { return asked.Load() == orders && w.lockIsWaitedFor() })
+	w.WaitUntil("the orders wait for the wallet", func() bool { return sent.Load() == orders && w.waitsForLock() })
 	for i := range 5 {
 		begun := time.Now()
 		got := w.Operate(free, "activate", fmt.Sprintf("free-%03d", i), e2e.Activation(fmt.Sprintf("98000002%02d", i)))
 		order := time.Since(begun)
 		balance := w.Send(e2e.Call{As: free, Path: "/api/v1/balance"})
-		// An order is three commits; each used to wait until the first operator's
-		// orders had given up, after 7 s.
+		// An order is three commits. If one waited for the locked operator's orders, it
+		// would take until they time out, 7 s.
 		if took := time.Since(begun); got.Code != fault.OK || balance.Code != fault.OK || took > 6*time.Second {
 			t.Errorf("the other operator was answered %s after %s, and its balance %s after %s", got.Code, order, balance.Code, took)
 		}
 	}
 	w.exec(`ROLLBACK`)
-	// Those who waited for too long were told to come again.
+	// Orders that waited too long were answered 503.
 	if got := <-codes; got[fault.OK]+got[fault.ServiceUnavailable] != orders {
 		t.Errorf("the orders that waited were answered %v", got)
 	}

@@ -1,5 +1,5 @@
-// Package races has the end-to-end tests in which clients, workers, nodes or processes
-// meet. make test runs them under the race detector.
+// Package races has the end-to-end tests of concurrent clients, workers, nodes and
+// processes. make test runs them under the race detector.
 package races
 
 import (

@@ -13,7 +13,7 @@ func TestRace_OneKeyIsOneCharge(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	me := w.NewFundedOperator("me", "10000")
-	w.ScriptProvider("9811111111", "slow") // so that some come while it runs
+	w.ScriptProvider("9811111111", "slow") // so that some requests arrive while it runs
 	o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 	codes, answers := w.Race(50, func(int) e2e.Answer { return w.Operate(me, "activate", "one-key-for-all", o) })
 	if codes[fault.OK]+codes[fault.RequestInProgress] != 50 || codes[fault.OK] == 0 || codes[fault.RequestInProgress] == 0 {
@@ -41,7 +41,7 @@ func TestRace_OneKeyIsOneCharge(t *testing.T) {
 		t.Errorf("the wallet is %v; want one charge", got)
 	}
 	if calls := w.Simulator.Calls("9811111111"); len(calls) != 1 {
-		t.Errorf("the provider was asked %d times", len(calls))
+		t.Errorf("the provider was called %d times", len(calls))
 	}
 	w.CheckAudit()
 }
@@ -55,12 +55,12 @@ func TestRace_OneCustomerOneOperation(t *testing.T) {
 	codes, answers := w.Race(50, func(i int) e2e.Answer {
 		return w.Operate(me, "renew", fmt.Sprintf("customer-key-%02d", i), e2e.Order{"subscriber_id": subscriber, "plan_id": plans[i%len(plans)]})
 	})
-	// The world's clock stands still, so a plan is renewed once at most.
+	// The clock does not advance, so a plan is renewed at most once.
 	if codes[fault.OK]+codes[fault.OperationInProgress]+codes[fault.DuplicateRequest] != 50 || codes[fault.OK] == 0 || codes[fault.OK] > len(plans) {
-		t.Errorf("answered %v; want one at a time, and the rest told so", codes)
+		t.Errorf("answered %v; want one at a time and the rest refused", codes)
 	}
 	if codes[fault.OperationInProgress] == 0 {
-		t.Errorf("answered %v; nobody met an operation in progress", codes)
+		t.Errorf("answered %v; want some OPERATION_IN_PROGRESS", codes)
 	}
 	// One effect for the activation, one for each renewal, and one more for each
 	// combo's add-on.
@@ -71,7 +71,7 @@ func TestRace_OneCustomerOneOperation(t *testing.T) {
 		}
 	}
 	if got := len(w.Simulator.Effects()); got != effects {
-		t.Errorf("the provider did %d things; want %d", got, effects)
+		t.Errorf("the provider carried out %d orders; want %d", got, effects)
 	}
 	w.CheckAudit()
 }
@@ -86,7 +86,7 @@ func TestRace_WalletIsNotOverdrawn(t *testing.T) {
 		})
 	})
 	if codes[fault.OK] != 7 || codes[fault.InsufficientBalance] != 23 {
-		t.Errorf("answered %v; want 7 served and 23 told of the balance", codes)
+		t.Errorf("answered %v; want 7 successes and 23 INSUFFICIENT_BALANCE", codes)
 	}
 	if got := w.WalletPaise(me); got != [2]int64{0, 0} {
 		t.Errorf("the wallet is %v; want it empty", got)
@@ -114,7 +114,7 @@ func TestRace_OneMobileOneOperator(t *testing.T) {
 	w.CheckAudit()
 }
 
-// A client that hangs up changes nothing: what was reserved is carried through.
+// A client that disconnects changes nothing: a reserved operation is completed.
 func TestDisconnect_OperationStillCompletes(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -122,23 +122,23 @@ func TestDisconnect_OperationStillCompletes(t *testing.T) {
 	w.ScriptProvider("9811111111", "slow")
 	o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 	request := w.Request(e2e.Call{
-		As: me, Method: "POST", Path: "/api/v1/activate", Body: o.JSON(), Header: map[string][]string{"Idempotency-Key": {"hang-up-1"}},
+		As: me, Method: "POST", Path: "/api/v1/activate", Body: o.JSON(), Header: map[string][]string{"Idempotency-Key": {"disconnect-1"}},
 	})
-	ctx, hangUp := context.WithCancel(t.Context())
+	ctx, disconnect := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if response, err := w.HTTP.Do(request.WithContext(ctx)); err == nil {
 			response.Body.Close()
-			t.Error("the answer came before the client hung up")
+			t.Error("the answer came before the client disconnected")
 		}
 	}()
 	w.WaitUntil("the provider has the order", func() bool { return len(w.Simulator.Calls("9811111111")) == 1 })
-	hangUp()
+	disconnect()
 	<-done
 	var found e2e.Answer
 	w.WaitUntil("the operation is settled", func() bool {
-		found = w.LookUp(me, "hang-up-1")
+		found = w.LookUp(me, "disconnect-1")
 		return found.Text("status") != "processing"
 	})
 	if found.Text("result_code") != "OK" {

@@ -11,38 +11,38 @@ import (
 	"github.com/coaxhq/coax/internal/requestlog"
 )
 
-// Every call is found by the operator whose key it named, by nobody else, and still
-// when the service has been stopped and started in between.
+// Every call is found by the operator whose key it used, by no other operator, and after a
+// restart too.
 func TestRequestLog_SurvivesRestart(t *testing.T) {
 	w := e2e.NewEnv(t)
 	mine, theirs := w.DemoCaller(), w.NewOperator("Another", access.AllPermissions)
 	w.Expect("a balance", e2e.Call{As: mine, Path: e2e.Balance}, fault.OK)
-	w.Expect("of another", e2e.Call{As: theirs, Path: "/api/v1/plans"}, fault.OK)
+	w.Expect("a call of another operator", e2e.Call{As: theirs, Path: "/api/v1/plans"}, fault.OK)
 	signed := w.Request(e2e.Call{As: mine, Path: "/api/v1/subscription?mobile=9876543210"}).Header
 	refused := w.Expect("a wrong signature", e2e.Call{As: mine, Path: "/api/v1/subscription?mobile=9876543210", Timestamp: signed.Get("X-Timestamp"),
 		Nonce: signed.Get("X-Nonce"), Signature: strings.ToUpper(signed.Get("X-Signature"))}, fault.InvalidSignature)
-	w.Expect("no key of ours", e2e.Call{As: e2e.Caller{Key: "cxk_00000000000000000000000000000000", Secret: mine.Secret}, Path: e2e.Balance}, fault.InvalidAPIKey)
+	w.Expect("an unknown key", e2e.Call{As: e2e.Caller{Key: "cxk_00000000000000000000000000000000", Secret: mine.Secret}, Path: e2e.Balance}, fault.InvalidAPIKey)
 	w.Restart()
 
 	page, err := w.Node.Requests.Search(t.Context(), mine.OperatorID, requestlog.Query{})
 	if err != nil || len(page.Entries) != 2 {
 		t.Fatalf("found %+v, %v; want 2 calls", page.Entries, err)
 	}
-	// They came at the same moment of the world's clock.
+	// Both have the same time.
 	found := map[fault.Code]requestlog.Entry{}
 	for _, e := range page.Entries {
 		found[e.Code] = e
 	}
 	if e := found[fault.OK]; e.Path != e2e.Balance || e.Status != 200 || e.KeyHint != access.Hint(mine.Key) || e.Signature != nil {
-		t.Errorf("the balance was kept as %+v", e)
+		t.Errorf("the balance request is logged as %+v", e)
 	}
 	e := found[fault.InvalidSignature]
 	if e.RequestID != refused.ID || e.Signature == nil {
-		t.Fatalf("the refusal was kept as %+v; want the request %s with its evidence", e, refused.ID)
+		t.Fatalf("the refusal is logged as %+v; want request %s with its signature data", e, refused.ID)
 	}
 	want := strings.Join([]string{"GET", "/api/v1/subscription", "mobile=9876543210", signed.Get("X-Timestamp"), signed.Get("X-Nonce"), ""}, "\n")
 	if !strings.HasPrefix(e.Signature.StringToSign, want) {
-		t.Errorf("the server computed %q; want %q and the hash of nothing", e.Signature.StringToSign, want)
+		t.Errorf("the server computed %q; want %q and the hash of an empty body", e.Signature.StringToSign, want)
 	}
 	if hints := requestlog.Explain(e); len(hints) != 1 || hints[0].Cause != requestlog.UpperCaseSignature {
 		t.Errorf("explained by %v; want %s", hints, requestlog.UpperCaseSignature)

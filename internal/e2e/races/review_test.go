@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// What the provider left open is found out by the service itself, both ways, for
-// each operation and each way of leaving it open.
+// The service settles every kind of unknown outcome by itself, as success or failure, for
+// each operation.
 func TestReview_SettledByService(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.refund_after=2m")
@@ -37,11 +37,11 @@ func TestReview_SettledByService(t *testing.T) {
 			}
 			o, first := w.StartReview(me, endpoint, row.outcome, mobile, key)
 			if row.want == fault.ProviderError {
-				// Not known is not believed at once.
+				// "Not found" at the provider is not final before review.refund_after.
 				w.Advance(30 * time.Second)
-				w.WaitUntil(what+" has been asked about", func() bool { return w.ProviderCalls(mobile, "status") >= 1 })
+				w.WaitUntil(what+" has had a status call", func() bool { return w.ProviderCalls(mobile, "status") >= 1 })
 				if still := w.LookUp(me, key); still.Text("status") != "needs_review" {
-					t.Errorf("%s: believed after 30 s: %s", what, still.Raw)
+					t.Errorf("%s: settled after 30 s: %s", what, still.Raw)
 				}
 			}
 			w.Advance(row.waits)
@@ -73,8 +73,8 @@ func TestReview_SettledByService(t *testing.T) {
 	w.CheckAudit()
 }
 
-// What nobody can find out stays in review, its money held, until a person
-// decides; both ways.
+// An operation whose outcome the provider cannot tell stays in review with its money held
+// until staff confirm or refund it.
 func TestReview_UnknowableWaitsForStaff(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1s", "review.max_interval=1m", "review.refund_after=2m")
@@ -89,7 +89,7 @@ func TestReview_UnknowableWaitsForStaff(t *testing.T) {
 			}
 			o, first := w.StartReview(me, endpoint, "unknowable", mobile, key)
 			id := first.Text("transaction_id")
-			w.WaitUntil(what+" is on the list for a person", func() bool {
+			w.WaitUntil(what+" is listed for staff", func() bool {
 				w.Advance(time.Minute)
 				operations, err := w.Admin.InReview(t.Context())
 				return err == nil && len(operations) == 1 && operations[0].ID == id && operations[0].NeedsPerson
@@ -97,7 +97,7 @@ func TestReview_UnknowableWaitsForStaff(t *testing.T) {
 			if got := w.LookUp(me, key); got.Text("status") != "needs_review" || got.Text("wallet.held") != "true" {
 				t.Errorf("%s: meanwhile it is %s", what, got.Raw)
 			}
-			if _, err := w.Admin.SettleReview(t.Context(), id, confirm, "asked them on the phone"); err != nil {
+			if _, err := w.Admin.SettleReview(t.Context(), id, confirm, "confirmed by phone"); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := w.Admin.SettleReview(t.Context(), id, !confirm, "changed my mind"); err == nil {
@@ -118,7 +118,7 @@ func TestReview_UnknowableWaitsForStaff(t *testing.T) {
 	w.CheckAudit()
 }
 
-// A success that turns up after a refund changes no money: it is an exception.
+// A success reported after a refund moves no money; it raises an exception.
 func TestReview_LateSuccessAfterRefund(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1h")
@@ -149,8 +149,8 @@ func TestReview_LateSuccessAfterRefund(t *testing.T) {
 	w.CheckAudit()
 }
 
-// What a person refunds the provider is told never to carry out: an order may still
-// be on its way. If it does not answer three times, a person is told.
+// After a refund by staff the order is voided at the provider, because it may still be on
+// its way. Three unanswered voids raise an exception.
 func TestReview_RefundByStaffVoidsOrder(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=1h", "review.max_interval=1m")
@@ -178,14 +178,14 @@ func TestReview_RefundByStaffVoidsOrder(t *testing.T) {
 		return id
 	}
 	id := refund("9822222222", "refunded-order")
-	w.WaitUntil("a void is recorded that was not answered", func() bool { return voids(id) == 1 })
+	w.WaitUntil("an unanswered void is recorded", func() bool { return voids(id) == 1 })
 	w.ControlSimulator("status", `{"mode":"up"}`)
 	w.Advance(2 * time.Minute)
-	w.WaitUntil("the provider has been told", func() bool { return w.ProviderCalls("9822222222", "void") == 1 })
+	w.WaitUntil("the provider has received the void", func() bool { return w.ProviderCalls("9822222222", "void") == 1 })
 	w.WaitUntil("its answer is recorded", func() bool { return voids(id) == 2 })
 
-	id = refund("9833333333", "refunded-unheard")
-	w.WaitUntil("a person is told", func() bool {
+	id = refund("9833333333", "refunded-unanswered")
+	w.WaitUntil("the exception is raised", func() bool {
 		w.Advance(2 * time.Minute)
 		entries, err := w.Admin.Exceptions(t.Context(), false)
 		return err == nil && len(entries) == 1 && entries[0].TransactionID == id && entries[0].Kind == "VOID_UNANSWERED"
@@ -197,8 +197,8 @@ func TestReview_RefundByStaffVoidsOrder(t *testing.T) {
 	w.CheckAudit()
 }
 
-// A failed add-on is followed up until it works, each attempt after a definite
-// rejection under a reference of its own, or until a person closes the matter.
+// A failed add-on is retried until it succeeds or staff close it. Each attempt after a
+// rejection has its own reference.
 func TestAddon_MissingIsRetried(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s", "review.max_interval=1m")
@@ -206,12 +206,12 @@ func TestAddon_MissingIsRetried(t *testing.T) {
 	rows := []struct {
 		what       string
 		outcomes   []string
-		references []string // of the calls for the add-on that could carry it out
+		references []string // of the add-on's orders
 	}{
 		{"rejected twice", []string{"success", "reject", "reject", "success"}, []string{"-2", "-2.1", "-2.2"}},
-		{"not answered, and not carried out", []string{"success", "timeout_not_applied", "success"}, []string{"-2", "-2"}},
-		{"not answered, but carried out", []string{"success", "timeout_applied"}, []string{"-2"}},
-		{"answered about something else when it was followed up", []string{"success", "reject", "wrong_reference"}, []string{"-2", "-2.1"}},
+		{"no reply, not carried out", []string{"success", "timeout_not_applied", "success"}, []string{"-2", "-2"}},
+		{"no reply, but carried out", []string{"success", "timeout_applied"}, []string{"-2"}},
+		{"mismatched reply to a retry", []string{"success", "reject", "wrong_reference"}, []string{"-2", "-2.1"}},
 	}
 	for i, row := range rows {
 		mobile, key := fmt.Sprintf("96%d0000000", i), fmt.Sprintf("addon-%d-key", i)
@@ -230,7 +230,7 @@ func TestAddon_MissingIsRetried(t *testing.T) {
 			t.Errorf("%s: replayed as %s", row.what, replay.Raw)
 		}
 		if w.WalletPaise(me) != money {
-			t.Errorf("%s: following it up moved money", row.what)
+			t.Errorf("%s: retrying moved money", row.what)
 		}
 		var sent []string
 		for _, c := range w.Simulator.Calls(mobile) {
@@ -245,7 +245,7 @@ func TestAddon_MissingIsRetried(t *testing.T) {
 
 	entries, err := w.Admin.Exceptions(t.Context(), false)
 	if err != nil || len(entries) != 1 || entries[0].Kind != "WRONG_ANSWER" || !strings.Contains(entries[0].Detail, "-2.1: ") {
-		t.Errorf("exceptions %+v, %v; want one, for the answer about something else", entries, err)
+		t.Errorf("exceptions %+v, %v; want one, for the mismatched reply", entries, err)
 	}
 
 	w.ScriptProvider("9690000000", "success", "reject", "reject", "reject", "reject", "reject", "reject")
@@ -257,13 +257,13 @@ func TestAddon_MissingIsRetried(t *testing.T) {
 	if err := w.Admin.CloseAddon(t.Context(), id, "again"); err == nil {
 		t.Error("closed twice")
 	}
-	asked := len(w.Simulator.Calls("9690000000"))
+	calls := len(w.Simulator.Calls("9690000000"))
 	w.Advance(time.Hour)
 	if got := w.LookUp(me, "addon-closed"); len(got.Data["warnings"].([]any)) != 1 {
 		t.Errorf("after it was closed: %s", got.Raw)
 	}
-	if now := len(w.Simulator.Calls("9690000000")); now > asked+1 {
-		t.Errorf("the provider was asked %d more times", now-asked)
+	if now := len(w.Simulator.Calls("9690000000")); now > calls+1 {
+		t.Errorf("the provider was called %d more times", now-calls)
 	}
 	w.CheckAudit()
 }

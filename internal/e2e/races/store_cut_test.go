@@ -13,28 +13,27 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// cutWorld is a service whose way to its database can be cut.
-type cutWorld struct {
+// cutEnv is a service whose connection to its database can be cut.
+type cutEnv struct {
 	*e2e.Env
-	proxy *pgtest.Proxy
-	url   string // of the database, by another way
-	me    e2e.Caller
-	asked int
+	proxy    *pgtest.Proxy
+	url      string // of the database, not through the proxy
+	me       e2e.Caller
+	requests int
 }
 
-func newCutWorld(t *testing.T) *cutWorld {
+func newCutEnv(t *testing.T) *cutEnv {
 	t.Helper()
 	server := pgtest.Start(t)
 	server.Exec(t, "postgres", "CREATE DATABASE coax")
 	proxy := pgtest.NewProxy(t, server)
-	w := &cutWorld{proxy: proxy, url: server.URL("coax")}
-	// Nothing but what the test asks for is to be committed, apart from what a
-	// node does once when it starts.
+	w := &cutEnv{proxy: proxy, url: server.URL("coax")}
+	// Disable background commits, so that after the start only the test's requests commit.
 	w.Env = e2e.NewEnv(t, "store.url="+proxy.URL("coax"), "provider.timeout=5s", "review.first_check=1s",
 		"catalogue.refresh=24h", "catalogue.max_age=48h", "request_log.keep=0s")
 	w.me = w.NewFundedOperator("me", "10000000")
 	commits, since := -1, time.Now()
-	w.WaitUntil("nobody commits anything by himself", func() bool {
+	w.WaitUntil("background commits have ended", func() bool {
 		if now := proxy.Commits(); now != commits {
 			commits, since = now, time.Now()
 		}
@@ -43,17 +42,16 @@ func newCutWorld(t *testing.T) *cutWorld {
 	return w
 }
 
-// operation asks for something with the line cut as arm says, and then goes on
-// with the same key until it is decided, as a client would. It returns what the
-// first answer was.
-func (w *cutWorld) operation(what string, arm func()) (first fault.Code, cut bool) {
+// operation sends a request with the connection cut as arm sets up, and repeats it with
+// the same key until it is decided, as a client would. It returns the first answer's code.
+func (w *cutEnv) operation(what string, arm func()) (first fault.Code, cut bool) {
 	w.TB.Helper()
-	w.asked++
-	o := e2e.Order{"full_name": "Asha", "mobile": fmt.Sprintf("98%08d", w.asked), "plan_id": "BASIC-1"}
-	if w.asked%4 == 0 { // somebody whom the provider rejects
-		o["mobile"] = fmt.Sprintf("900001%04d", w.asked)
+	w.requests++
+	o := e2e.Order{"full_name": "Asha", "mobile": fmt.Sprintf("98%08d", w.requests), "plan_id": "BASIC-1"}
+	if w.requests%4 == 0 { // the provider rejects this number
+		o["mobile"] = fmt.Sprintf("900001%04d", w.requests)
 	}
-	key := fmt.Sprintf("cut-%06d", w.asked)
+	key := fmt.Sprintf("cut-%06d", w.requests)
 	before := w.proxy.Cuts()
 	arm()
 	got := w.Operate(w.me, "activate", key, o)
@@ -66,7 +64,7 @@ func (w *cutWorld) operation(what string, arm func()) (first fault.Code, cut boo
 		case fault.OK, fault.ProviderError:
 			return true
 		case fault.RequestInProgress, fault.PendingReview:
-			w.Advance(time.Second) // until its lease is over, and somebody asks
+			w.Advance(time.Second) // until its lease has expired and a worker checks it
 		case fault.ServiceUnavailable, fault.InternalError:
 		default:
 			w.TB.Fatalf("%s: %s", what, got.Raw)
@@ -93,8 +91,8 @@ func (w *cutWorld) operation(what string, arm func()) (first fault.Code, cut boo
 	return first, cut
 }
 
-// audited demands clean books of the database.
-func (w *cutWorld) audited() {
+// checkAudit checks that the audit finds no violation.
+func (w *cutEnv) checkAudit() {
 	w.TB.Helper()
 	snapshot, done, err := server.OpenSnapshot(context.Background(), server.StoreConfig{Kind: "postgres", URL: w.url})
 	if err != nil {
@@ -110,59 +108,59 @@ func (w *cutWorld) audited() {
 	}
 }
 
-// An operation is three commits. The database carries each of them out, and the
-// answer is lost on the way: of the admission, the caller is told to come again;
-// of the reservation and the settlement nothing is to be noticed at all.
+// An operation is three commits. The database executes each, and its reply is lost. A lost
+// reply to the admission is answered 503; lost replies to the reservation and the
+// settlement have no visible effect.
 func TestStoreCut_LostCommitReplyIsResolved(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
-	w := newCutWorld(t)
-	for range 8 { // so that those who are rejected come to each
+	w := newCutEnv(t)
+	for range 8 { // so that each commit is cut for a rejected number too
 		for at, want := range []struct {
-			fact  string
-			first map[fault.Code]bool
+			commit string
+			first  map[fault.Code]bool
 		}{
 			{"the admission", e2e.CodeSet(fault.ServiceUnavailable)},
 			{"the reservation", map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}},
 			{"the settlement", map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}},
 		} {
-			first, cut := w.operation(want.fact, func() { w.proxy.LoseCommit(at) })
+			first, cut := w.operation(want.commit, func() { w.proxy.LoseCommit(at) })
 			if !cut || !want.first[first] {
-				t.Errorf("the answer to %s was lost (%v), and the caller was told %s", want.fact, cut, first)
+				t.Errorf("the reply to %s was lost (%v), and the caller was answered %s", want.commit, cut, first)
 			}
 		}
 	}
-	w.audited()
+	w.checkAudit()
 }
 
-// The line is cut at one byte after another of everything an operation says to the
-// database and hears from it.
+// The connection is cut at many byte positions of an operation's traffic to and from the
+// database.
 func TestStoreCut_AtEveryPoint(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	for way, line := range map[pgtest.Direction]struct {
 		name   string
-		stride int // bytes; a prime, so that all parts of messages are met
+		stride int // bytes; a prime, so that cuts hit all parts of messages
 	}{pgtest.ToServer: {"to the database", 97}, pgtest.ToClient: {"from the database", 47}} {
 		t.Run(line.name, func(t *testing.T) {
 			t.Parallel()
-			w := newCutWorld(t)
+			w := newCutEnv(t)
 			w.operation("nothing is cut", func() {})
 			codes := map[fault.Code]int{}
 			tried, reached := 0, true
 			for bytes := 0; reached; bytes += line.stride {
 				if tried++; tried > 500 {
-					t.Fatal("there is no end to what an operation says")
+					t.Fatal("500 cuts did not reach the end of an operation")
 				}
 				var first fault.Code
 				first, reached = w.operation(fmt.Sprintf("cut after %d bytes", bytes), func() { w.proxy.CutAfter(way, bytes) })
 				codes[first]++
 			}
 			if codes[fault.OK] == 0 || codes[fault.ServiceUnavailable] == 0 || tried < 20 {
-				t.Errorf("%d cuts, answered %v; want some to be survived and some to be refused", tried, codes)
+				t.Errorf("%d cuts, answered %v; want some successes and some refusals", tried, codes)
 			}
 			t.Logf("%d cuts, first answered %v", tried, codes)
-			w.audited()
+			w.checkAudit()
 		})
 	}
 }

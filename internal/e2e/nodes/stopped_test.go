@@ -11,9 +11,9 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// A node stands still, through its lease, wherever it was: another takes over and
-// settles. When it wakes up and goes on where it was, nothing happens twice, and
-// while it sleeps it is in nobody's way for long.
+// A node is stopped (SIGSTOP) at some point of an operation until its lease has expired:
+// another node takes over and settles. When the first one continues, nothing happens
+// twice, and while it is stopped it blocks others only briefly.
 func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
@@ -22,8 +22,8 @@ func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 		want           fault.Code
 	}
 	rows := []row{
-		{"R.in", "success", fault.OK},                // nothing of it was committed: the key is free
-		{"P.before", "success", fault.ProviderError}, // refunded; what it then sends comes too late
+		{"R.in", "success", fault.OK},                // nothing is committed: the key is free
+		{"P.before", "success", fault.ProviderError}, // refunded; the order it then sends is void
 		{"", "timeout_applied", fault.OK},            // the provider has the order
 		{"P.after", "success", fault.OK},
 		{"P.after", "reject", fault.ProviderError},
@@ -33,17 +33,17 @@ func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 		{"V.answered", "timeout_applied", fault.OK},
 		{"V.answered", "timeout_not_applied", fault.ProviderError},
 	}
-	e2e.RunConcurrently(t, rows, func(r row) string { return cmp.Or(r.point, "the provider's turn") + " " + r.outcome }, func(t *testing.T, r row) {
-		c := clusterOn(t, e2e.NewMigratedDatabase(t), impatient...)
-		c.furnish()
-		sleeper, other := c.breakableNode(r.point+"=hold"), c.breakableNode("")
-		sleeper.await()
+	e2e.RunConcurrently(t, rows, func(r row) string { return cmp.Or(r.point, "provider call") + " " + r.outcome }, func(t *testing.T, r row) {
+		c := clusterOn(t, e2e.NewMigratedDatabase(t), fastReview...)
+		c.setUp()
+		stopped, other := c.failpointNode(r.point+"=hold"), c.failpointNode("")
+		stopped.await()
 		other.await()
 		if strings.HasPrefix(r.point, "V.") {
-			other.stop() // so that the follow-up is the sleeper's
+			other.pause() // so that the stopped node does the follow-up
 		}
 		me := c.NewFundedOperator("me", "10000")
-		const mobile, key = "9811111111", "sleepy-order"
+		const mobile, key = "9811111111", "stopped-order"
 		c.ScriptProvider(mobile, r.outcome)
 		type outcome struct {
 			e2e.Answer
@@ -55,16 +55,16 @@ func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 			answered <- outcome{got, came}
 		}()
 		if r.point == "" {
-			c.patiently("the provider has the order", func() bool { return len(c.Simulator.Calls(mobile)) > 0 })
-		} else if !sleeper.Err.WaitFor("failpoint "+r.point+" holds", sleeper.Ended) {
-			t.Fatalf("the node did not come to %s:\n%s", r.point, sleeper.Err)
+			c.waitSlowly("the provider has the order", func() bool { return len(c.Simulator.Calls(mobile)) > 0 })
+		} else if !stopped.Err.WaitFor("failpoint "+r.point+" holds", stopped.Ended) {
+			t.Fatalf("the node did not come to %s:\n%s", r.point, stopped.Err)
 		}
-		sleeper.stop()
-		other.wake()
+		stopped.pause()
+		other.resume()
 
-		// The wallet is the sleeper's for as long as the server lets it.
+		// The stopped node may hold the wallet's lock until the database ends its session.
 		began := time.Now()
-		// It is served at the first try, be the provider as slow as a busy machine makes it.
+		// It is served at the first try; on a busy machine the provider call may time out.
 		another := c.operateAt(1, me, "activate", "another-order", e2e.Activation("9822222222"))
 		if another.Code == fault.PendingReview {
 			another = c.awaitSettled([]int{1}, me, "activate", "another-order", e2e.Activation("9822222222"))
@@ -78,18 +78,18 @@ func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 		if got.Code != r.want {
 			t.Errorf("it ended as %s; want %s", got.Raw, r.want)
 		}
-		var woken outcome
-		c.patiently("the sleeper has answered", func() bool {
-			sleeper.tell(syscall.SIGCONT)
+		var resumed outcome
+		c.waitSlowly("the stopped node has answered", func() bool {
+			stopped.signal(syscall.SIGCONT)
 			select {
-			case woken = <-answered:
+			case resumed = <-answered:
 				return true
 			default:
 				return false
 			}
 		})
-		if id := woken.Text("transaction_id"); !woken.came || id != "" && id != got.Text("transaction_id") || woken.Code == fault.OK && got.Code != fault.OK {
-			t.Errorf("woken, it answers %v %s; it was settled as %s", woken.came, woken.Raw, got.Raw)
+		if id := resumed.Text("transaction_id"); !resumed.came || id != "" && id != got.Text("transaction_id") || resumed.Code == fault.OK && got.Code != fault.OK {
+			t.Errorf("after SIGCONT it answers %v %s; it was settled as %s", resumed.came, resumed.Raw, got.Raw)
 		}
 		c.awaitSettled([]int{1, 0}, me, "activate", key, e2e.Activation(mobile))
 		want := [2]int64{10_000_00 - 199_00, 0}
@@ -106,10 +106,10 @@ func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 		if carried := len(c.Simulator.Effects()); carried != effects {
 			t.Errorf("the provider carried out %d orders; want %d", carried, effects)
 		}
-		if kept := c.rows(`SELECT id FROM operations`); len(kept) != 2 {
-			t.Errorf("%d operations; want 2", len(kept))
+		if stored := c.rows(`SELECT id FROM operations`); len(stored) != 2 {
+			t.Errorf("%d operations; want 2", len(stored))
 		}
-		c.clean()
+		c.checkClean()
 		for _, node := range c.nodes {
 			if status := node.Terminate(); status != e2e.ExitDone {
 				t.Errorf("a node ended with %d", status)
