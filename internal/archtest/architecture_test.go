@@ -77,7 +77,7 @@ func importTable(rules []rule) string {
 		}
 		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", short(r.path),
 			join(r.allowed, namedGroup{"everything", everywhere}, namedGroup{"*pure*", pure}, namedGroup{"*domain*", domain}),
-			join(r.never, namedGroup{"HTTP", netHTTP}, namedGroup{"SQL", database}), strings.Join(also, ", "))
+			join(r.never, namedGroup{"HTTP", netHTTP}, namedGroup{"SQL", database}, namedGroup{"drivers", drivers}), strings.Join(also, ", "))
 	}
 	return text.String()
 }

@@ -43,11 +43,12 @@ var (
 	forStores    = both(forProviders, []string{"internal/access", "internal/login", "internal/admin", "internal/bulk", "internal/report", "internal/requestlog"})
 	forPages     = both(forStores, []string{"internal/telemetry", "internal/sheet"})
 
-	netHTTP  = []string{"net/http"}
-	database = []string{
-		"database/sql", "modernc.org/sqlite", "modernc.org/libc", "zombiezen.com/go/sqlite",
+	netHTTP = []string{"net/http"}
+	drivers = []string{
+		"modernc.org/sqlite", "modernc.org/libc", "zombiezen.com/go/sqlite",
 		"github.com/mattn/go-sqlite3", "github.com/jackc/pgx", "github.com/lib/pq",
 	}
+	database = both(drivers, []string{"database/sql"})
 )
 
 var rules = []rule{
@@ -101,7 +102,8 @@ var rules = []rule{
 	// What reaches outside, and implements what the deciding packages declare.
 	{path: "internal/provider/*", allowed: both(forProviders, []string{"internal/fileowner"})},
 	{path: "internal/provider/providertest", allowed: forProviders, testsOnly: true},
-	{path: "internal/store/*", allowed: both(forStores, []string{"internal/fileowner", "internal/integrity"}), never: netHTTP, noClock: true},
+	{path: "internal/store/*", allowed: both(forStores, []string{"internal/fileowner", "internal/integrity", "internal/store/sqlstore"}), never: netHTTP, noClock: true},
+	{path: "internal/store/sqlstore", allowed: both(forStores, []string{"internal/integrity"}), never: both(netHTTP, drivers), noClock: true},
 	{path: "internal/store/storetest", allowed: both(forStores, []string{"internal/integrity"}), never: netHTTP, noClock: true, testsOnly: true},
 	{path: "internal/store/sqlitetest", allowed: []string{"internal/store/*", "internal/store/storetest"}, never: netHTTP, noClock: true, testsOnly: true, testing: true},
 	{path: "internal/store/pgtest", never: netHTTP, testsOnly: true},
@@ -203,6 +205,7 @@ func TestInspect_FindsEachViolation(t *testing.T) {
 		{"a provider knows no store", "internal/provider/gateway/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"providers do not know each other", "internal/provider/gateway/x.go", importing(coax + "/internal/provider/simulator"), "imports internal/provider/simulator"},
 		{"stores do not know each other", "internal/store/postgres/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
+		{"what stores share knows no engine", "internal/store/sqlstore/x.go", importing("github.com/jackc/pgx/v5"), "imports github.com/jackc/pgx"},
 		{"a store does not talk", "internal/store/sqlite/x.go", importing("net/http"), "imports net/http"},
 		{"the suite of stores is for tests", "internal/store/sqlite/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
 		{"the suite of stores is for tests, not for commands", "cmd/coax/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},

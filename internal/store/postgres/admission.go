@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 var _ access.Store = (*DB)(nil)
@@ -159,7 +159,7 @@ func (q *admissionQuery) whoBurned(sending *pgx.Batch) {
 		SELECT n.credential_id, n.nonce, n.request_id
 		  FROM unnest($1::bigint[], $2::text[]) AS a (credential_id, nonce)
 		  JOIN nonces n ON n.credential_id = a.credential_id AND n.nonce = a.nonce COLLATE "C"`, q.credentials, q.nonces,
-	).Query(each(func(row scanner) error {
+	).Query(each(func(row sqlstore.Row) error {
 		var one burnedNonce
 		var owner string
 		err := row.Scan(&one.credentialID, &one.nonce, &owner)
@@ -169,7 +169,7 @@ func (q *admissionQuery) whoBurned(sending *pgx.Batch) {
 }
 
 // each reads every row of a queued query.
-func each(read func(scanner) error) func(pgx.Rows) error {
+func each(read func(sqlstore.Row) error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := read(rows); err != nil {
@@ -194,7 +194,7 @@ func (q *admissionQuery) takePlaces(sending *pgx.Batch) {
 		column(q.counters, func(c counter) int64 { return c.operatorID }),
 		column(q.counters, func(c counter) int64 { return c.minute }),
 		column(q.counters, func(c counter) int64 { return c.asked }),
-	).Query(each(func(row scanner) error {
+	).Query(each(func(row sqlstore.Row) error {
 		var operatorID, minute, used int64
 		err := row.Scan(&operatorID, &minute, &used)
 		if err == nil {
@@ -213,7 +213,7 @@ func (q *admissionQuery) compare(sending *pgx.Batch) {
 		SELECT c.id, c.version, o.version
 		  FROM credentials c JOIN operators o ON o.id = c.operator_id
 		 WHERE c.id = ANY ($1::bigint[])`, credentials,
-	).Query(each(func(row scanner) error {
+	).Query(each(func(row sqlstore.Row) error {
 		var id int64
 		var versions [2]int64
 		err := row.Scan(&id, &versions[0], &versions[1])
@@ -293,7 +293,7 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 	// Key, operator and whitelist come from three statements; one read
 	// transaction makes them one moment.
 	var record access.Record
-	err := db.snapshot(ctx, func(from querier) error {
+	err := db.snapshot(ctx, func(from sqlstore.Querier) error {
 		var err error
 		record, err = recordWhere(from, `c.key_hash = $1`, hash[:])
 		return err
@@ -309,30 +309,19 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 
 // recordWhere reads the record of one credential; the condition is a literal of
 // this file.
-func recordWhere(from querier, condition string, argument any) (access.Record, error) {
-	credential, err := readCredential(from.queryRow(
-		`SELECT `+credentialColumns+` FROM credentials c WHERE `+condition, argument))
+func recordWhere(from sqlstore.Querier, condition string, argument any) (access.Record, error) {
+	credential, err := sqlstore.ReadCredential(from.QueryRow(
+		`SELECT `+sqlstore.CredentialColumns+` FROM credentials c WHERE `+condition, argument))
 	if err != nil {
 		return access.Record{}, err
 	}
-	operator, err := readOperator(from.queryRow(
-		`SELECT `+operatorColumns+` FROM operators WHERE id = $1`, credential.OperatorID))
+	operator, err := sqlstore.ReadOperator(from.QueryRow(
+		`SELECT `+sqlstore.OperatorColumns+` FROM operators WHERE id = $1`, credential.OperatorID))
 	if err != nil {
 		return access.Record{}, err
 	}
-	entries, err := whitelistOf(from, credential.OperatorID)
+	entries, err := sqlstore.WhitelistOf(from, credential.OperatorID)
 	return access.Record{Credential: credential, Operator: operator, Whitelist: entries}, err
-}
-
-func whitelistOf(from querier, operatorID int64) ([]netip.Prefix, error) {
-	rows, err := from.query(`SELECT entry FROM whitelist WHERE operator_id = $1 ORDER BY created_at, entry`, operatorID)
-	return collect(rows, err, func(row scanner) (netip.Prefix, error) {
-		var text string
-		if err := row.Scan(&text); err != nil {
-			return netip.Prefix{}, err
-		}
-		return netip.ParsePrefix(text)
-	})
 }
 
 const (
@@ -356,21 +345,21 @@ func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minut
 	now := noncesBefore.Add(access.NonceRetention)
 	var removed int64
 	err := db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`
+		_, err := tx.Exec(`
 			UPDATE nonces SET used_at = $1 WHERE (credential_id, nonce) IN (
 			       SELECT credential_id, nonce FROM nonces WHERE used_at > $2 AND used_at > $4 + extract(epoch FROM clock_timestamp())::bigint * 1000 ORDER BY used_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED)`,
 			now.UnixMilli(), now.Add(clockAhead).UnixMilli(), agedAtOnce*most, clockAhead.Milliseconds())
 		if err != nil {
 			return err
 		}
-		nonces, err := tx.exec(`
+		nonces, err := tx.Exec(`
 			DELETE FROM nonces WHERE (credential_id, nonce) IN (
 			       SELECT credential_id, nonce FROM nonces WHERE used_at < $1 ORDER BY used_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
 			noncesBefore.UnixMilli(), most)
 		if err != nil {
 			return err
 		}
-		counters, err := tx.exec(`
+		counters, err := tx.Exec(`
 			DELETE FROM rate_counters WHERE (operator_id, minute) IN (
 			       SELECT operator_id, minute FROM rate_counters WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED)`,
 			minutesBefore, int64(most)-nonces)

@@ -2,60 +2,22 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"slices"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/coaxhq/coax/internal/bulk"
-	"github.com/coaxhq/coax/internal/money"
-	"github.com/coaxhq/coax/internal/operation"
 )
-
-var _ bulk.Store = (*DB)(nil)
-
-const bulkJobColumns = `operator_id, id, actor, title, state, created_at, started_at, cancelled_at, ended_at, pause_reason, epoch, node, due_at,
-	interrupted, interrupted_at, continued_by, continued_at`
-
-func readBulkJob(row scanner) (bulk.Job, error) {
-	var j bulk.Job
-	var created, started, cancelled, ended, due, interrupted, continued sql.NullInt64
-	err := row.Scan(&j.OperatorID, &j.ID, &j.Actor, &j.Title, &j.State, &created, &started, &cancelled, &ended, &j.PauseReason, &j.Epoch, &j.Node, &due,
-		&j.Interrupted, &interrupted, &j.ContinuedBy, &continued)
-	j.CreatedAt, j.StartedAt, j.CancelledAt, j.EndedAt, j.DueAt = moment(created), moment(started), moment(cancelled), moment(ended), moment(due)
-	j.InterruptedAt, j.ContinuedAt = moment(interrupted), moment(continued)
-	return j, err
-}
-
-const bulkRowColumns = `number, line, subscriber_id, mobile, customer_name, plan_id, kind, idempotency_key, quoted_paise, expiry_quoted,
-	state, code, message, operation_id, amount_paise, expiry, begun_at, ended_at`
-
-func readBulkRow(row scanner) (bulk.Row, error) {
-	var r bulk.Row
-	var quoted, amount int64
-	var transaction sql.NullString
-	var expiryQuoted, expiry, begun, ended sql.NullInt64
-	err := row.Scan(&r.Number, &r.Line, &r.SubscriberID, &r.Mobile, &r.CustomerName, &r.PlanID, &r.Kind, &r.IdempotencyKey, &quoted, &expiryQuoted,
-		&r.State, &r.Code, &r.Message, &transaction, &amount, &expiry, &begun, &ended)
-	r.Quoted, r.Amount, r.OperationID = money.Paise(quoted), money.Paise(amount), transaction.String
-	r.ExpiryQuoted, r.Expiry, r.BegunAt, r.EndedAt = moment(expiryQuoted), moment(expiry), moment(begun), moment(ended)
-	return r, err
-}
 
 // KeepBulkJob keeps a draft and its rows.
 func (db *DB) KeepBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) error {
 	err := db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`INSERT INTO bulk_jobs (operator_id, id, actor, title, state, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		_, err := tx.Exec(`INSERT INTO bulk_jobs (operator_id, id, actor, title, state, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 			job.OperatorID, job.ID, job.Actor, job.Title, job.State, job.CreatedAt.UnixMilli())
 		if err != nil {
 			return err
 		}
 		text := func(of func(bulk.Row) string) []string { return column(rows, of) }
 		number := func(of func(bulk.Row) int64) []int64 { return column(rows, of) }
-		_, err = tx.exec(`
+		_, err = tx.Exec(`
 			INSERT INTO bulk_rows (operator_id, job_id, number, line, subscriber_id, mobile, customer_name, plan_id, kind, idempotency_key,
 			       quoted_paise, expiry_quoted, state, code, message)
 			SELECT $1, $2, v.number, v.line, v.subscriber_id, v.mobile, v.customer_name, v.plan_id, v.kind, v.idempotency_key,
@@ -77,148 +39,4 @@ func (db *DB) KeepBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) er
 		return fmt.Errorf("keep bulk renewal %s: %w", job.ID, err)
 	}
 	return nil
-}
-
-// StartBulkJob lets workers have a draft.
-func (db *DB) StartBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (started bool, err error) {
-	err = db.do(ctx, func(tx *tx) error {
-		started = false
-		if err := refuseInMaintenance(tx); err != nil {
-			return err
-		}
-		if err := refuseSuspended(tx, operatorID); err != nil {
-			return err
-		}
-		var state bulk.JobState
-		var another, outdated bool
-		err := tx.queryRow(`
-			SELECT j.state,
-			       EXISTS (SELECT 1 FROM bulk_jobs o WHERE o.operator_id = $1 AND o.state = 'running'),
-			       EXISTS (SELECT 1 FROM bulk_jobs o WHERE o.operator_id = $1 AND o.started_at > j.created_at)
-			  FROM bulk_jobs j WHERE j.operator_id = $1 AND j.id = $2
-			   FOR NO KEY UPDATE OF j`, operatorID, id).Scan(&state, &another, &outdated)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return nil
-		case err != nil:
-			return err
-		case state != bulk.Draft:
-			return nil
-		case another:
-			return bulk.ErrAnotherRuns
-		case outdated:
-			return bulk.ErrOutdated
-		}
-		_, err = tx.exec(`
-			UPDATE bulk_jobs SET state = 'running', started_at = $3, due_at = $3
-			 WHERE operator_id = $1 AND id = $2`, operatorID, id, now.UnixMilli())
-		if violates(err) {
-			return bulk.ErrAnotherRuns // it came in between
-		}
-		started = err == nil
-		return err
-	})
-	if err != nil && !errors.Is(err, bulk.ErrAnotherRuns) && !errors.Is(err, bulk.ErrOutdated) && !errors.Is(err, bulk.ErrSuspended) && !errors.Is(err, operation.ErrMaintenance) {
-		err = fmt.Errorf("start bulk renewal %s: %w", id, err)
-	}
-	return started, err
-}
-
-// CancelBulkJob cancels what has not begun.
-func (db *DB) CancelBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (cancelled bool, err error) {
-	err = db.do(ctx, func(tx *tx) error {
-		changed, err := tx.exec(`
-			UPDATE bulk_jobs
-			   SET cancelled_at = $3, pause_reason = '', interrupted = '', interrupted_at = NULL,
-			       due_at = CASE WHEN interrupted <> '' THEN $3 ELSE due_at END,
-			       ended_at = CASE WHEN state = 'draft' THEN $3::bigint END,
-			       state = CASE WHEN state = 'draft' THEN 'finished' ELSE state END
-			 WHERE operator_id = $1 AND id = $2 AND state <> 'finished' AND cancelled_at IS NULL`, operatorID, id, now.UnixMilli())
-		if cancelled = changed > 0; err != nil || !cancelled {
-			return err
-		}
-		_, err = tx.exec(`
-			UPDATE bulk_rows SET state = 'cancelled', ended_at = $3
-			 WHERE operator_id = $1 AND job_id = $2 AND state = 'queued'`, operatorID, id, now.UnixMilli())
-		return err
-	})
-	return cancelled, err
-}
-
-// BulkJob reads one of an operator's jobs with its progress, as one moment.
-func (db *DB) BulkJob(ctx context.Context, operatorID int64, id string) (job bulk.Job, found bool, err error) {
-	err = db.snapshot(ctx, func(from querier) error {
-		job, err = readBulkJob(from.queryRow(`SELECT `+bulkJobColumns+` FROM bulk_jobs WHERE operator_id = $1 AND id = $2`, operatorID, id))
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read bulk renewal %s: %w", id, err)
-		}
-		found = true
-		jobs := []bulk.Job{job}
-		err = addBulkProgress(from, jobs, `operator_id = $1 AND job_id = $2`, operatorID, id)
-		job = jobs[0]
-		return err
-	})
-	return job, found, err
-}
-
-// BulkJobs reads the latest of an operator's jobs that were started.
-func (db *DB) BulkJobs(ctx context.Context, operatorID int64, most int) (jobs []bulk.Job, err error) {
-	err = db.snapshot(ctx, func(from querier) error {
-		rows, err := from.query(`
-			SELECT `+bulkJobColumns+` FROM bulk_jobs
-			 WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2`, operatorID, most)
-		if jobs, err = collect(rows, err, readBulkJob); err != nil {
-			return fmt.Errorf("read bulk renewals: %w", err)
-		}
-		return addBulkProgress(from, jobs, `operator_id = $1 AND job_id IN (
-			SELECT id FROM bulk_jobs WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2)`, operatorID, most)
-	})
-	return jobs, err
-}
-
-// addBulkProgress counts the rows that a condition, a literal of this file, picks out
-// into their jobs.
-func addBulkProgress(from querier, jobs []bulk.Job, condition string, args ...any) error {
-	rows, err := from.query(`
-		SELECT job_id, state, count(*), sum(quoted_paise)::bigint, sum(amount_paise)::bigint FROM bulk_rows
-		 WHERE `+condition+` GROUP BY job_id, state`, args...)
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
-		var id string
-		var state bulk.RowState
-		var count int
-		var quoted, amount int64
-		err := row.Scan(&id, &state, &count, &quoted, &amount)
-		if i := slices.IndexFunc(jobs, func(j bulk.Job) bool { return j.ID == id }); i >= 0 {
-			jobs[i].Progress.Add(state, count, money.Paise(quoted), money.Paise(amount))
-		}
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("count the rows of bulk renewals: %w", err)
-	}
-	return nil
-}
-
-// BulkRows reads rows of a job in their order.
-func (db *DB) BulkRows(ctx context.Context, operatorID int64, id string, page bulk.Page) ([]bulk.Row, error) {
-	var found pgx.Rows
-	var err error
-	if page.State == "" {
-		found, err = db.read(ctx).query(`
-			SELECT `+bulkRowColumns+` FROM bulk_rows
-			 WHERE operator_id = $1 AND job_id = $2 AND number > $3 ORDER BY number LIMIT $4`, operatorID, id, page.After, page.Limit)
-	} else {
-		found, err = db.read(ctx).query(`
-			SELECT `+bulkRowColumns+` FROM bulk_rows
-			 WHERE operator_id = $1 AND job_id = $2 AND state = $5 AND number > $3 ORDER BY number LIMIT $4`,
-			operatorID, id, page.After, page.Limit, page.State)
-	}
-	all, err := collect(found, err, readBulkRow)
-	if err != nil {
-		return nil, fmt.Errorf("read the rows of bulk renewal %s: %w", id, err)
-	}
-	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // customer is somebody who can be renewed, and by whom.
@@ -37,7 +38,7 @@ func customersOf(t testing.TB, db *DB, conn *pgx.Conn, operators, customers int)
 	exec(t, conn, `ANALYZE operators, wallets, credentials, subscribers, cycles, plans`)
 	rows, err := conn.Query(t.Context(), `
 		SELECT s.id, s.operator_id, c.id FROM subscribers s JOIN credentials c ON c.operator_id = s.operator_id ORDER BY s.id`)
-	all, err := collect(rows, err, func(row scanner) (customer, error) {
+	all, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (customer, error) {
 		c := customer{record: record, draft: draft}
 		err := row.Scan(&c.subscriber, &c.record.Operator.ID, &c.record.Credential.ID)
 		c.record.Credential.Version, c.record.Operator.Version = 1, 1

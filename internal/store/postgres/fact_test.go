@@ -102,7 +102,7 @@ func TestOfTwoFactsThatDeadlockBothBecomeTrue(t *testing.T) {
 			err := db.do(t.Context(), func(tx *tx) error {
 				runs[i]++
 				for step, id := range order {
-					if _, err := tx.exec(`UPDATE wallets SET entries = entries + 1 WHERE operator_id = $1`, id); err != nil {
+					if _, err := tx.Exec(`UPDATE wallets SET entries = entries + 1 WHERE operator_id = $1`, id); err != nil {
 						return err
 					}
 					if step == 0 && runs[i] == 1 {
@@ -137,7 +137,7 @@ func TestAFactThatPanicsHasFailedAndIsUndone(t *testing.T) {
 	id := operator(t, db, 60).Operator.ID
 	for range 3 {
 		err := db.do(t.Context(), func(tx *tx) error {
-			if _, err := tx.exec(`UPDATE wallets SET balance_paise = 0, ledger_paise = 0 WHERE operator_id = $1`, id); err != nil {
+			if _, err := tx.Exec(`UPDATE wallets SET balance_paise = 0, ledger_paise = 0 WHERE operator_id = $1`, id); err != nil {
 				return err
 			}
 			panic("on purpose")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 const maxQuestions = 128
@@ -90,7 +92,7 @@ func (p *possibleFacts) found() (facts operation.Snapshot, fresh bool) {
 		return operation.Snapshot{Maintenance: true}, false
 	}
 	facts.Offer.Plan, facts.Offer.Sellable = p.plan.found()
-	facts.Offer.VerifiedAt = moment(p.verified)
+	facts.Offer.VerifiedAt = sqlstore.Time(p.verified)
 	facts.Balance, facts.Subscriber = money.Paise(p.balance), p.subscriber.found()
 	return facts, true
 }
@@ -112,7 +114,7 @@ func (db *DB) answerTogether(all []*questioning) error {
 			  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::boolean[]) WITH ORDINALITY
 			    AS q (operator_id, subscriber_id, mobile, plan_id, duplicates_since, idempotency_key, provider, in_advance, n)
 			  JOIN wallets w ON w.operator_id = q.operator_id
-			  LEFT JOIN LATERAL (`+sellable+` AND p.id = q.plan_id COLLATE "C") AS p ON true
+			  LEFT JOIN LATERAL (`+sqlstore.Sellable+` AND p.id = q.plan_id COLLATE "C") AS p ON true
 			  LEFT JOIN subscribers s ON s.operator_id = q.operator_id
 			       AND s.id = coalesce(nullif(q.subscriber_id, ''), (SELECT m.id FROM subscribers m WHERE m.mobile = q.mobile COLLATE "C")) COLLATE "C"`,
 			column(questions, func(q operation.SnapshotQuery) int64 { return q.OperatorID }),
@@ -123,7 +125,7 @@ func (db *DB) answerTogether(all []*questioning) error {
 			column(questions, func(q operation.SnapshotQuery) string { return q.IdempotencyKey }),
 			column(questions, func(q operation.SnapshotQuery) string { return q.Provider }),
 			column(questions, func(q operation.SnapshotQuery) bool { return q.Kind == operation.AdvanceRenew }))
-		_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 			var n int64
 			var facts possibleFacts
 			var duplicate sql.NullString
@@ -149,7 +151,7 @@ func (db *DB) activationFacts(ctx context.Context, q operation.SnapshotQuery) (o
 	if err != nil || facts.KnownID != "" || facts.Subscriber == nil && (q.SubscriberID == "" || facts.FreeID == q.SubscriberID) {
 		return facts, err
 	}
-	if released, err := db.ReleaseLapsed(ctx, claimOf(q.Mobile, q.SubscriberID), q.Now); err != nil || released == 0 {
+	if released, err := db.ReleaseLapsed(ctx, []subscription.Claim{{Mobile: q.Mobile, SubscriberID: q.SubscriberID}}, q.Now); err != nil || released == 0 {
 		return facts, err
 	}
 	return db.factsOfActivation(ctx, q)
@@ -160,13 +162,13 @@ func (db *DB) activationFacts(ctx context.Context, q operation.SnapshotQuery) (o
 func (db *DB) factsOfActivation(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	var possible possibleFacts
 	var free sql.NullString
-	err := db.read(ctx).queryRow(`
+	err := db.read(ctx).QueryRow(`
 		SELECT `+factColumns+`,
 		       (SELECT c.id FROM unnest($3::text[]) WITH ORDINALITY AS c (id, n)
 		         WHERE NOT EXISTS (SELECT 1 FROM subscribers x WHERE x.id = c.id COLLATE "C") ORDER BY c.n LIMIT 1)
 		  FROM (SELECT $1::bigint AS operator_id, $5::text AS idempotency_key, $6::text AS provider) AS q
 		  JOIN wallets w ON w.operator_id = q.operator_id
-		  LEFT JOIN (`+sellable+` AND p.id = $4) AS p ON true
+		  LEFT JOIN (`+sqlstore.Sellable+` AND p.id = $4) AS p ON true
 		  LEFT JOIN subscribers s ON s.mobile = $2`,
 		q.OperatorID, q.Mobile, slices.Collect(db.ids.Candidates(q.SubscriberID)), q.PlanID, q.IdempotencyKey, q.Provider,
 	).Scan(append(possible.targets(), &free)...)

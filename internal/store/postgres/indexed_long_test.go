@@ -23,7 +23,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 			for _, one := range heard {
 				texts = append(texts, one.Text)
 			}
-			for _, text := range storetest.Unheard(t, ".", texts, ofStaff) {
+			for _, text := range storetest.Unheard(t, texts, ofStaff) {
 				t.Errorf("no plan is known of it: walk by it in storetest/walk.go, or say that only staff causes it:\n%s", text)
 			}
 		})

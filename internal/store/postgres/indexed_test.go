@@ -48,7 +48,7 @@ var readingMore = map[string]string{
 	"expires_at IS NULL),":                              "an operator's subscribers, counted for a page; kept for a while",
 	"FROM operators WHERE status <> 'deleted'":          "the whole service, counted for staff; kept for a while",
 	"FROM staff_acts WHERE id < $1 AND id > $2":         "what staff did, down to where it is told to look",
-	"position(": "a text that is looked for in a ledger: until a page is full of it",
+	"strpos(": "a text that is looked for in a ledger: until a page is full of it",
 }
 
 func readsMore(text string) bool {

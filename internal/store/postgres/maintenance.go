@@ -1,17 +1,9 @@
 package postgres
 
 import (
-	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-	"time"
-
 	"github.com/jackc/pgx/v5"
 
-	"github.com/coaxhq/coax/internal/admin"
-	"github.com/coaxhq/coax/internal/bulk"
-	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // maintenanceRow returns no row unless maintenance mode is on. FOR SHARE locks the table
@@ -23,10 +15,10 @@ const maintenanceRow = `SELECT FROM maintenance WHERE one = 1 FOR SHARE`
 // further ones out until the commit. Plain reads, such as those of a dump, go on.
 // Retried after short waits like other writes, it would lose its place to the
 // reservations of a slow server again and again.
-func lockMaintenance(tx *tx) error {
-	_, err := tx.exec(`SET LOCAL lock_timeout = '5s'`)
+func lockMaintenance(tx sqlstore.Tx) error {
+	_, err := tx.Exec(`SET LOCAL lock_timeout = '5s'`)
 	if err == nil {
-		_, err = tx.exec(`LOCK TABLE maintenance IN EXCLUSIVE MODE`)
+		_, err = tx.Exec(`LOCK TABLE maintenance IN EXCLUSIVE MODE`)
 	}
 	return err
 }
@@ -34,137 +26,4 @@ func lockMaintenance(tx *tx) error {
 // guardMaintenance holds if maintenance mode is off, and keeps it off until the commit.
 func guardMaintenance(batch *pgx.Batch) {
 	batch.Queue(`SELECT 1 / (count(*) = 0)::int FROM (` + maintenanceRow + `) AS maintenance`)
-}
-
-// refuseInMaintenance is guardMaintenance for transactions that are no batch.
-func refuseInMaintenance(tx *tx) error {
-	found, err := tx.exec(maintenanceRow)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read the maintenance mode: %w", err)
-	case found > 0:
-		return operation.ErrMaintenance
-	}
-	return nil
-}
-
-// Maintenance reads the maintenance mode.
-func (db *DB) Maintenance(ctx context.Context) (admin.Maintenance, error) {
-	return readMaintenance(db.read(ctx))
-}
-
-func readMaintenance(from querier) (m admin.Maintenance, err error) {
-	var since sql.NullInt64
-	err = from.queryRow(`SELECT since, actor, reason FROM maintenance WHERE one = 1`).Scan(&since, &m.Actor, &m.Reason)
-	if errors.Is(err, sql.ErrNoRows) {
-		return admin.Maintenance{}, nil
-	}
-	if err != nil {
-		return m, fmt.Errorf("read the maintenance mode: %w", err)
-	}
-	m.On, m.Since = true, moment(since)
-	return m, nil
-}
-
-// StartMaintenance switches the mode on, or changes its reason.
-func (db *DB) StartMaintenance(ctx context.Context, act admin.StaffAction) (now admin.Maintenance, err error) {
-	err = db.do(ctx, func(tx *tx) error {
-		if err := lockMaintenance(tx); err != nil {
-			return fmt.Errorf("lock the maintenance mode: %w", err)
-		}
-		before, err := readMaintenance(tx)
-		if err != nil {
-			return err
-		}
-		now = admin.Maintenance{On: true, Since: act.At, Actor: act.Actor, Reason: act.Reason}
-		if before.On {
-			now.Since = before.Since
-		}
-		_, err = tx.exec(`
-			INSERT INTO maintenance (one, since, actor, reason) VALUES (1, $1, $2, $3)
-			ON CONFLICT (one) DO UPDATE SET actor = excluded.actor, reason = excluded.reason`, now.Since.UnixMilli(), now.Actor, now.Reason)
-		if err != nil {
-			return fmt.Errorf("switch maintenance mode on: %w", err)
-		}
-		_, err = tx.exec(`
-			UPDATE bulk_jobs SET interrupted = $2, interrupted_at = $1
-			 WHERE due_at >= 0 AND state = 'running' AND cancelled_at IS NULL AND interrupted = ''`, act.At.UnixMilli(), bulk.ByMaintenance)
-		if err != nil {
-			return fmt.Errorf("interrupt the bulk renewals: %w", err)
-		}
-		return logAct(tx, act, 0, admin.MaintenanceSubject, admin.MaintenanceState(before, false), admin.MaintenanceState(now, false))
-	})
-	return now, err
-}
-
-// EndMaintenance switches the mode off; false if it was off.
-func (db *DB) EndMaintenance(ctx context.Context, act admin.StaffAction, accepted bool) (ended bool, err error) {
-	err = db.do(ctx, func(tx *tx) error {
-		ended = false
-		if err := lockMaintenance(tx); err != nil {
-			return fmt.Errorf("lock the maintenance mode: %w", err)
-		}
-		before, err := readMaintenance(tx)
-		if err != nil || !before.On {
-			return err
-		}
-		if _, err := tx.exec(`DELETE FROM maintenance`); err != nil {
-			return fmt.Errorf("switch maintenance mode off: %w", err)
-		}
-		ended = true
-		return logAct(tx, act, 0, admin.MaintenanceSubject, admin.MaintenanceState(before, false), admin.MaintenanceState(admin.Maintenance{}, accepted))
-	})
-	return ended && err == nil, err
-}
-
-// InterruptIdleBulkJobs interrupts the running jobs that no node has worked on.
-func (db *DB) InterruptIdleBulkJobs(ctx context.Context, since, now time.Time) (interrupted int, err error) {
-	err = db.do(ctx, func(tx *tx) error {
-		changed, err := tx.exec(`
-			UPDATE bulk_jobs SET interrupted = $3, interrupted_at = $2
-			 WHERE due_at < $1 AND state = 'running' AND cancelled_at IS NULL AND interrupted = ''`,
-			since.UnixMilli(), now.UnixMilli(), bulk.ByDowntime)
-		interrupted = int(changed)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("interrupt idle bulk renewals: %w", err)
-	}
-	return interrupted, nil
-}
-
-// ContinueBulkJob lets workers have an interrupted job again.
-func (db *DB) ContinueBulkJob(ctx context.Context, operatorID int64, id, actor string, now time.Time) (continued bool, err error) {
-	err = db.do(ctx, func(tx *tx) error {
-		continued = false
-		if err := refuseInMaintenance(tx); err != nil {
-			return err
-		}
-		if err := refuseSuspended(tx, operatorID); err != nil {
-			return err
-		}
-		changed, err := tx.exec(`
-			UPDATE bulk_jobs SET interrupted = '', interrupted_at = NULL, continued_by = $3, continued_at = $4, pause_reason = '', due_at = $4
-			 WHERE operator_id = $1 AND id = $2 AND state = 'running' AND cancelled_at IS NULL AND interrupted <> ''`,
-			operatorID, id, actor, now.UnixMilli())
-		continued = changed > 0
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("continue bulk renewal %s: %w", id, err)
-	}
-	return continued, nil
-}
-
-// InterruptedBulkJobs reads the jobs of all operators that wait for a person.
-func (db *DB) InterruptedBulkJobs(ctx context.Context) ([]bulk.Job, error) {
-	rows, err := db.read(ctx).query(`
-		SELECT ` + bulkJobColumns + ` FROM bulk_jobs
-		 WHERE due_at >= 0 AND state = 'running' AND interrupted <> ''`)
-	jobs, err := collect(rows, err, readBulkJob)
-	if err != nil {
-		return nil, fmt.Errorf("read the interrupted bulk renewals: %w", err)
-	}
-	bulk.SortByInterruption(jobs)
-	return jobs, nil
 }

@@ -7,44 +7,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 var _ operation.Store = (*DB)(nil)
 
-const operationColumns = `id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
-	subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
-	amount_paise, commission_bps, wallet_before_paise, expiry_previous, expiry_planned, cycle_starts_at,
-	status, epoch, node, lease_until, review_since, checks, next_check_at, needs_person = 1,
-	addon_status, addon_attempt, addon_epoch, addon_checks, addon_next_at, addon_needs_person = 1,
-	provider, provider_transaction_id, reason, provider_message, created_at, completed_at`
-
-func readOperation(row scanner) (operation.Operation, error) {
-	var o operation.Operation
-	var addon, addonState, transaction, reason sql.NullString
-	var amount, before int64
-	var previous, planned, starts, lease, review, check, addonNext, created, completed sql.NullInt64
-	err := row.Scan(&o.ID, &o.OperatorID, &o.IdempotencyKey, &o.Fingerprint.Sum, &o.Fingerprint.KeyID, &o.Kind, &o.Channel, &o.Actor,
-		&o.SubscriberID, &o.CustomerName, &o.Mobile, &o.PlanID, &o.PlanVersion, &o.PlanName, &o.PlanMonths, &o.Main, &addon,
-		&amount, &o.CommissionBPS, &before, &previous, &planned, &starts,
-		&o.State, &o.Epoch, &o.Node, &lease, &review, &o.Checks, &check, &o.NeedsPerson,
-		&addonState, &o.AddonAttempt, &o.AddonEpoch, &o.AddonChecks, &addonNext, &o.AddonNeedsPerson,
-		&o.Provider, &transaction, &reason, &o.ProviderMessage, &created, &completed)
-	o.Addon, o.AddonState = addon.String, operation.AddonState(addonState.String)
-	o.Amount, o.WalletBefore = money.Paise(amount), money.Paise(before)
-	o.ExpiryPrevious, o.ExpiryPlanned, o.CycleStartsAt = moment(previous), moment(planned), moment(starts)
-	o.LeaseUntil, o.ReviewSince, o.NextCheckAt, o.AddonNextAt = moment(lease), moment(review), moment(check), moment(addonNext)
-	o.ProviderTransaction, o.Reason = transaction.String, operation.Reason(reason.String)
-	o.CreatedAt, o.CompletedAt = moment(created), moment(completed)
-	return o, err
-}
-
 // OperationByKey finds the operation that an operator's key stands for, as the first
 // one from there on; see factColumns.
 func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
-	return oneOperation(db.read(ctx), `(
+	return sqlstore.OneOperation(db.read(ctx), `(
 		SELECT * FROM operations
 		 WHERE (operator_id, idempotency_key) >= ($1, $2)
 		 ORDER BY operator_id, idempotency_key LIMIT 1) AS first
@@ -53,19 +26,7 @@ func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) 
 
 // OperationByID finds one of an operator's operations.
 func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (operation.Operation, bool, error) {
-	return oneOperation(db.read(ctx), `operations WHERE operator_id = $1 AND id = $2`, operatorID, id)
-}
-
-// oneOperation reads the operation that a source, a literal of this package, has.
-func oneOperation(from querier, source string, args ...any) (operation.Operation, bool, error) {
-	op, err := readOperation(from.queryRow(`SELECT `+operationColumns+` FROM `+source, args...))
-	if errors.Is(err, sql.ErrNoRows) {
-		return op, false, nil
-	}
-	if err != nil {
-		return op, false, fmt.Errorf("read an operation: %w", err)
-	}
-	return op, true, nil
+	return sqlstore.OneOperation(db.read(ctx), `operations WHERE operator_id = $1 AND id = $2`, operatorID, id)
 }
 
 // subscriberColumns are what a request is judged on, of a subscriber s who may not
@@ -112,15 +73,15 @@ func (p *possibleSubscriber) found() *operation.Subscriber {
 	}
 	return &operation.Subscriber{
 		ID: p.id.String, OperatorID: p.operator.Int64, Mobile: p.mobile.String, Name: p.name.String,
-		Expires: moment(p.expires), Version: p.version.Int64, OpenOperation: p.open.String,
+		Expires: sqlstore.Time(p.expires), Version: p.version.Int64, OpenOperation: p.open.String,
 	}
 }
 
 // subscriberWhere reads the subscriber that a condition, a literal of this
 // package, picks out; nil if there is none.
-func subscriberWhere(from querier, condition string, args ...any) (*operation.Subscriber, error) {
+func subscriberWhere(from sqlstore.Querier, condition string, args ...any) (*operation.Subscriber, error) {
 	var subscriber possibleSubscriber
-	err := from.queryRow(`SELECT `+subscriberColumns+` FROM subscribers s WHERE `+condition, args...).Scan(subscriber.targets()...)
+	err := from.QueryRow(`SELECT `+subscriberColumns+` FROM subscribers s WHERE `+condition, args...).Scan(subscriber.targets()...)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read a subscriber: %w", err)
 	}
@@ -138,7 +99,7 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 	var changed int64
 	err := db.do(ctx, func(tx *tx) error {
 		var err error
-		changed, err = tx.exec(`
+		changed, err = tx.Exec(`
 			UPDATE operations SET lease_until = $3
 			 WHERE id = $1 AND epoch = $2 AND `+unindexed+` = 'processing'`, id, epoch, until.UnixMilli())
 		return err
@@ -153,7 +114,7 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
 	s := operation.Subscription{Plans: map[string]string{}}
 	found := false
-	err := db.snapshot(ctx, func(from querier) error {
+	err := db.snapshot(ctx, func(from sqlstore.Querier) error {
 		condition, argument := `s.id = $1 AND s.operator_id = $2`, id
 		if id == "" {
 			condition, argument = `s.mobile = $1 AND s.operator_id = $2`, mobile
@@ -168,7 +129,7 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		var cycles possibleCycles
 		// The sum keeps the planner from the index of operators: it would read all
 		// of the operator's operations there to find out which are the subscriber's.
-		err = from.queryRow(`
+		err = from.QueryRow(`
 			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
 			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id + 0 = s.operator_id ORDER BY o.created_at DESC LIMIT 1),
 			       `+subscriberCycles+`
@@ -177,12 +138,12 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		if err != nil {
 			return fmt.Errorf("read a subscriber's profile: %w", err)
 		}
-		s.CreatedAt, s.RenewedAt, s.Cycles = moment(activated), moment(renewed), cycles.found()
+		s.CreatedAt, s.RenewedAt, s.Cycles = sqlstore.Time(activated), sqlstore.Time(renewed), cycles.found()
 		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
-		rows, err := from.query(`
-			SELECT `+operationColumns+` FROM operations
+		rows, err := from.Query(`
+			SELECT `+sqlstore.OperationColumns+` FROM operations
 			 WHERE subscriber_id = $1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, customer.ID)
-		if s.Pending, err = collect(rows, err, readOperation); err != nil {
+		if s.Pending, err = sqlstore.Collect(rows, err, sqlstore.ReadOperation); err != nil {
 			return fmt.Errorf("read pending operations: %w", err)
 		}
 		return planNames(from, customer.ID, s.Plans)
@@ -190,12 +151,12 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 	return s, found, err
 }
 
-func planNames(from querier, subscriberID string, names map[string]string) error {
-	rows, err := from.query(`
+func planNames(from sqlstore.Querier, subscriberID string, names map[string]string) error {
+	rows, err := from.Query(`
 		SELECT id, name FROM plans
 		 WHERE id IN (SELECT plan_id FROM cycles WHERE subscriber_id = $1)
 		    OR id IN (SELECT plan_id FROM operations WHERE subscriber_id = $1 AND status IN ('processing', 'needs_review'))`, subscriberID)
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 		var id, name string
 		err := row.Scan(&id, &name)
 		names[id] = name

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coaxhq/coax/internal/failpoint"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // pipe is a transaction whose statements travel together, so that a fact costs
@@ -64,12 +65,12 @@ func (p *pipe) send(batch *pgx.Batch) error {
 
 // queryRow reads one row in between, where it is seldom needed; sql.ErrNoRows if
 // there is none.
-func (p *pipe) queryRow(query string, args ...any) scanner {
+func (p *pipe) QueryRow(query string, args ...any) sqlstore.Row {
 	return p.conn.QueryRow(context.Background(), query, args...)
 }
 
 // query reads several rows in between, which the caller closes.
-func (p *pipe) query(query string, args ...any) (pgx.Rows, error) {
+func (p *pipe) Query(query string, args ...any) (sqlstore.Rows, error) {
 	return p.conn.Query(context.Background(), query, args...)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // scans is how often each table was read from end to end so far. Servers' processes
@@ -22,7 +23,7 @@ func scans(t *testing.T, conn *pgx.Conn) map[string]int {
 	})
 	seen := map[string]int{}
 	rows, err := conn.Query(t.Context(), `SELECT relname, seq_scan FROM pg_stat_user_tables`)
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 		var table string
 		var n int
 		err := row.Scan(&table, &n)

@@ -27,6 +27,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -63,6 +64,7 @@ type Observer interface {
 
 // DB is an open store.
 type DB struct {
+	*sqlstore.Store
 	where string // the address without its password, for messages
 	role  Role
 	pool  *pgxpool.Pool
@@ -125,6 +127,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), committing: newBaton(courtesy), locks: newLockWaits(config.MaxConns), ids: subscription.NewIDs(subscription.IDDigits), acted: options.Acted}
+	db.Store = sqlstore.New(sqlEngine{db}, dialect, options.Role == Tool)
 	config.BeforeConnect = db.keepLine
 	config.PrepareConn = planAnew
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -167,10 +170,10 @@ func (db *DB) prepare(ctx context.Context, options Options) error {
 // hasOperators reports whether there is a schema with an operator in it.
 func (db *DB) hasOperators(ctx context.Context) (found bool, err error) {
 	from := db.read(ctx)
-	if err := from.queryRow(`SELECT to_regclass('operators') IS NOT NULL`).Scan(&found); err != nil || !found {
+	if err := from.QueryRow(`SELECT to_regclass('operators') IS NOT NULL`).Scan(&found); err != nil || !found {
 		return false, err
 	}
-	err = from.queryRow(`SELECT EXISTS (SELECT 1 FROM operators)`).Scan(&found)
+	err = from.QueryRow(`SELECT EXISTS (SELECT 1 FROM operators)`).Scan(&found)
 	return found, err
 }
 

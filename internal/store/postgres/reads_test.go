@@ -9,6 +9,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -34,12 +35,12 @@ func TestAReadThatWasGivenUpForAMigrationIsReadAgain(t *testing.T) {
 			return err
 		},
 		"several statements": func() error {
-			return db.snapshot(context.Background(), func(from querier) error {
+			return db.snapshot(context.Background(), func(from sqlstore.Querier) error {
 				var n int
-				if err := from.queryRow(`SELECT count(*) FROM wallets`).Scan(&n); err != nil {
+				if err := from.QueryRow(`SELECT count(*) FROM wallets`).Scan(&n); err != nil {
 					return err
 				}
-				return from.queryRow(`SELECT count(*) FROM operations`).Scan(&n)
+				return from.QueryRow(`SELECT count(*) FROM operations`).Scan(&n)
 			})
 		},
 	} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
@@ -115,7 +116,7 @@ func processTime(b *testing.B) time.Duration {
 func serverTime(b *testing.B, conn *pgx.Conn) (all time.Duration) {
 	b.Helper()
 	rows, err := conn.Query(b.Context(), `SELECT pid FROM pg_stat_activity`)
-	pids, err := collect(rows, err, func(row scanner) (pid int, err error) { return pid, row.Scan(&pid) })
+	pids, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (pid int, err error) { return pid, row.Scan(&pid) })
 	ok(b, err)
 	for _, pid := range pids {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

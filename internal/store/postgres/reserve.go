@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 const maxReservations = 128
@@ -218,7 +218,7 @@ func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 
 // readReserved sets the results of a batch. The balance before an item follows from the
 // wallet's balance after all items and the sum of the later ones.
-func readReserved(row scanner, all []*reserving, slots []walletSlot) error {
+func readReserved(row sqlstore.Row, all []*reserving, slots []walletSlot) error {
 	var balances, rates []int64
 	var guard int64
 	if err := row.Scan(&balances, &rates, &guard); err != nil {
@@ -232,5 +232,3 @@ func readReserved(row scanner, all []*reserving, slots []walletSlot) error {
 	}
 	return nil
 }
-
-func textOrNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 var _ operation.ReviewStore = (*DB)(nil)
@@ -17,14 +18,14 @@ var _ operation.ReviewStore = (*DB)(nil)
 // there to hold one: only whoever knows may call it.
 func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET lease_until = $1 WHERE status = 'processing' AND lease_until > $1`, now.UnixMilli())
+		_, err := tx.Exec(`UPDATE operations SET lease_until = $1 WHERE status = 'processing' AND lease_until > $1`, now.UnixMilli())
 		return err
 	})
 }
 
 // Due looks which queues have something to be claimed.
 func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err error) {
-	err = db.read(ctx).queryRow(`
+	err = db.read(ctx).QueryRow(`
 		SELECT EXISTS (SELECT 1 FROM operations WHERE status = 'processing' AND lease_until <= $1)
 		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'needs_review' AND next_check_at <= $1),
 		       EXISTS (SELECT 1 FROM operations WHERE addon_next_at IS NOT NULL AND addon_next_at <= $1),
@@ -46,13 +47,13 @@ const abandonedBatch = 256
 func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	var claimed []operation.Operation
 	err := db.do(ctx, func(tx *tx) error {
-		rows, err := tx.query(`
+		rows, err := tx.Query(`
 			UPDATE operations
 			   SET status = 'needs_review', epoch = epoch + 1, node = $3, lease_until = NULL, review_since = $1, next_check_at = $1
 			 WHERE id IN (SELECT id FROM operations WHERE status = 'processing' AND lease_until <= $1
 			               ORDER BY lease_until LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)
-			RETURNING `+operationColumns, c.Now.UnixMilli(), abandonedBatch, c.Node)
-		abandoned, err := collect(rows, err, readOperation)
+			RETURNING `+sqlstore.OperationColumns, c.Now.UnixMilli(), abandonedBatch, c.Node)
+		abandoned, err := sqlstore.Collect(rows, err, sqlstore.ReadOperation)
 		if err != nil {
 			return fmt.Errorf("look for operations whose lease has ended: %w", err)
 		}
@@ -110,7 +111,7 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 			 LIMIT $2)
 		UPDATE operations SET ` + kind.set + `
 		 WHERE id = ANY (ARRAY(SELECT id FROM taken)) AND ($3::text IS NOT NULL OR $4::bigint IS NOT NULL)
-		RETURNING ` + operationColumns
+		RETURNING ` + sqlstore.OperationColumns
 	var held, room []int64
 	inHand := []string{}
 	for operatorID, ids := range c.Held {
@@ -122,8 +123,8 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 		if len(claimed) == c.Limit || part[0] == part[1] {
 			break
 		}
-		rows, err := tx.query(statement, c.Now.UnixMilli(), c.Limit-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0), inHand)
-		some, err := collect(rows, err, readOperation)
+		rows, err := tx.Query(statement, c.Now.UnixMilli(), c.Limit-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0), inHand)
+		some, err := sqlstore.Collect(rows, err, sqlstore.ReadOperation)
 		if err != nil {
 			return nil, fmt.Errorf("claim what is due: %w", err)
 		}
@@ -137,7 +138,7 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 	var changed int64
 	err := db.do(ctx, func(tx *tx) error {
 		var err error
-		changed, err = tx.exec(`
+		changed, err = tx.Exec(`
 			UPDATE operations SET next_check_at = $3, needs_person = greatest(needs_person, $4::boolean::int)
 			 WHERE id = $1 AND epoch = $2 AND `+unindexed+` = 'needs_review'`, p.OperationID, p.Epoch, p.NextCheckAt.UnixMilli(), p.NeedsPerson)
 		if err != nil {
@@ -176,16 +177,16 @@ func (db *DB) claimFrom(ctx context.Context, c operation.Claim, kind reviewKind)
 // nobody has closed it.
 func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) error {
 	return db.do(ctx, func(tx *tx) error {
-		changed, err := tx.exec(`
+		changed, err := tx.Exec(`
 			UPDATE operations SET addon_status = $3, addon_attempt = $4, addon_next_at = $5, addon_needs_person = $6::boolean::int
 			 WHERE id = $1 AND addon_epoch = $2 AND addon_status NOT IN ('success', 'closed')`,
-			s.OperationID, s.Epoch, s.State, s.Attempt, millis(s.NextAt), s.NeedsPerson)
+			s.OperationID, s.Epoch, s.State, s.Attempt, sqlstore.Millis(s.NextAt), s.NeedsPerson)
 		if err != nil {
 			return fmt.Errorf("settle the add-on of %s: %w", s.OperationID, err)
 		}
 		calls := &pgx.Batch{}
 		if changed == 0 {
-			op, _, err := oneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID)
+			op, _, err := sqlstore.OneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID)
 			if err != nil {
 				return err
 			}
@@ -196,7 +197,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 		if changed == 1 && s.State == operation.AddonFailed && len(s.Calls) > 0 {
 			// A node that had lost the add-on may have been told otherwise.
 			var confirmed bool
-			err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND outcome = 'confirmed')`,
+			err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND outcome = 'confirmed')`,
 				s.OperationID, s.Calls[len(s.Calls)-1].Reference).Scan(&confirmed)
 			if err != nil {
 				return fmt.Errorf("look for a confirmation of the add-on of %s: %w", s.OperationID, err)
@@ -213,7 +214,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 // CloseLateCheck writes what came of telling the provider of a refund.
 func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET next_check_at = $3 WHERE id = $1 AND `+unindexed+` = 'failed' AND checks = $2`, c.OperationID, c.Check, millis(c.Again))
+		_, err := tx.Exec(`UPDATE operations SET next_check_at = $3 WHERE id = $1 AND `+unindexed+` = 'failed' AND checks = $2`, c.OperationID, c.Check, sqlstore.Millis(c.Again))
 		if err != nil {
 			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
 		}

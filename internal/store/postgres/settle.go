@@ -11,6 +11,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 const maxSettlements = 128
@@ -76,14 +77,14 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 	var settled bool
 	err := db.pipelinedAlone(ctx, func(p *pipe) error {
 		looking := &pgx.Batch{}
-		looking.Queue(`SELECT `+operationColumns+` FROM operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID).
+		looking.Queue(`SELECT `+sqlstore.OperationColumns+` FROM operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID).
 			QueryRow(func(row pgx.Row) (err error) {
-				op, err = readOperation(row)
+				op, err = sqlstore.ReadOperation(row)
 				return err
 			})
 		var said []operation.Reply
 		looking.Queue(definiteAnswers, s.OperationID).Query(func(rows pgx.Rows) (err error) {
-			said, err = collect(rows, nil, readAnswer)
+			said, err = sqlstore.Collect(rows, nil, readAnswer)
 			return err
 		})
 		if err := p.send(looking); err != nil {
@@ -117,7 +118,7 @@ const definiteAnswers = `
 	SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
 	 WHERE operation_id = $1 AND reference = $1 AND outcome <> 'unknown' ORDER BY id`
 
-func readAnswer(row scanner) (a operation.Reply, err error) {
+func readAnswer(row sqlstore.Row) (a operation.Reply, err error) {
 	var outcome string
 	err = row.Scan(&outcome, &a.Transaction, &a.Message)
 	a.Outcome = operation.ParseOutcome(outcome)

@@ -45,7 +45,7 @@ func newPair(t testing.TB) *pair {
 var ways = map[string]func(*DB, context.Context, string) error{
 	"statement by statement": func(db *DB, ctx context.Context, what string) error {
 		return db.do(ctx, func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO notes VALUES ($1)`, what)
+			_, err := tx.Exec(`INSERT INTO notes VALUES ($1)`, what)
 			return err
 		})
 	},

@@ -3,14 +3,15 @@ package postgres
 import (
 	"database/sql"
 
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // idRecords are the subscribers as the search for a free id sees them.
-type idRecords struct{ querier }
+type idRecords struct{ sqlstore.Querier }
 
 func (r idRecords) IsTaken(id string) (taken bool, err error) {
-	err = r.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = $1)`, id).Scan(&taken)
+	err = r.QueryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = $1)`, id).Scan(&taken)
 	return taken, err
 }
 
@@ -21,7 +22,7 @@ func (r idRecords) IsTaken(id string) (taken bool, err error) {
 func (r idRecords) FreeIn(s subscription.Stretch) (id string, unsettled bool, err error) {
 	first, last := s.Bounds()
 	var free sql.NullString
-	err = r.queryRow(`
+	err = r.QueryRow(`
 		SELECT CASE WHEN $2::bigint - $1::bigint + 1 > (
 		         SELECT count(*) FROM subscribers WHERE id BETWEEN $4 AND $5 AND length(id) = $3::int AND id ~ '^[0-9]+$')
 		       THEN (

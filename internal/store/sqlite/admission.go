@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 var _ access.Store = (*DB)(nil)
@@ -38,7 +38,7 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 	}
 
 	var credentialVersion, operatorVersion int64
-	err = tx.queryRow(`
+	err = tx.QueryRow(`
 		SELECT c.version, o.version
 		  FROM credentials c JOIN operators o ON o.id = c.operator_id
 		 WHERE c.id = ?1`, a.CredentialID).Scan(&credentialVersion, &operatorVersion)
@@ -58,7 +58,7 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 
 	// The limit stands in the guard, not in a count read before: requests of
 	// one batch must not share the last place.
-	counted, err := tx.exec(`
+	counted, err := tx.Exec(`
 		INSERT INTO rate_counters (operator_id, minute, used) VALUES (?1, ?2, 1)
 		    ON CONFLICT (minute, operator_id) DO UPDATE SET used = used + 1 WHERE used < ?3`, a.OperatorID, a.Minute(), a.Limit)
 	if err == nil && counted == 0 {
@@ -89,7 +89,7 @@ func (p *places) taken(tx *tx, a access.Admission) (used int, err error) {
 	if before, known := p.used[a.OperatorID]; known && a.Minute() == p.minute {
 		used = before + 1
 	} else {
-		err = tx.queryRow(`SELECT used FROM rate_counters WHERE operator_id = ?1 AND minute = ?2`, a.OperatorID, a.Minute()).Scan(&used)
+		err = tx.QueryRow(`SELECT used FROM rate_counters WHERE operator_id = ?1 AND minute = ?2`, a.OperatorID, a.Minute()).Scan(&used)
 	}
 	if err == nil && a.Minute() == p.minute {
 		p.used[a.OperatorID] = used
@@ -105,7 +105,7 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 	// Key, operator and whitelist come from three statements; one read
 	// transaction makes them one moment.
 	var record access.Record
-	err := db.ask(ctx, func(from querier) error {
+	err := db.ask(ctx, func(from sqlstore.Querier) error {
 		var err error
 		record, err = recordWhere(from, `c.key_hash = ?1`, hash[:])
 		return err
@@ -121,30 +121,19 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 
 // recordWhere reads the record of one credential; the condition is a literal of
 // this file.
-func recordWhere(from querier, condition string, argument any) (access.Record, error) {
-	credential, err := readCredential(from.queryRow(
-		`SELECT `+credentialColumns+` FROM credentials c WHERE `+condition, argument))
+func recordWhere(from sqlstore.Querier, condition string, argument any) (access.Record, error) {
+	credential, err := sqlstore.ReadCredential(from.QueryRow(
+		`SELECT `+sqlstore.CredentialColumns+` FROM credentials c WHERE `+condition, argument))
 	if err != nil {
 		return access.Record{}, err
 	}
-	operator, err := readOperator(from.queryRow(
-		`SELECT `+operatorColumns+` FROM operators WHERE id = ?1`, credential.OperatorID))
+	operator, err := sqlstore.ReadOperator(from.QueryRow(
+		`SELECT `+sqlstore.OperatorColumns+` FROM operators WHERE id = ?1`, credential.OperatorID))
 	if err != nil {
 		return access.Record{}, err
 	}
-	entries, err := whitelistOf(from, credential.OperatorID)
+	entries, err := sqlstore.WhitelistOf(from, credential.OperatorID)
 	return access.Record{Credential: credential, Operator: operator, Whitelist: entries}, err
-}
-
-func whitelistOf(from querier, operatorID int64) ([]netip.Prefix, error) {
-	rows, err := from.query(`SELECT entry FROM whitelist WHERE operator_id = ?1 ORDER BY created_at, entry`, operatorID)
-	return collect(rows, err, func(row scanner) (netip.Prefix, error) {
-		var text string
-		if err := row.Scan(&text); err != nil {
-			return netip.Prefix{}, err
-		}
-		return netip.ParsePrefix(text)
-	})
 }
 
 // PurgeAdmissions removes what can no longer matter, a little at a time, so
@@ -157,7 +146,7 @@ func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minut
 		if err != nil {
 			return err
 		}
-		counters, err := tx.exec(`
+		counters, err := tx.Exec(`
 			DELETE FROM rate_counters WHERE (minute, operator_id) IN (
 			       SELECT minute, operator_id FROM rate_counters WHERE minute < ?1 ORDER BY minute LIMIT ?2)`,
 			minutesBefore, int64(most)-nonces)

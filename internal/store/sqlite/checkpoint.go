@@ -197,6 +197,6 @@ func (c *checkpoints) stop() error {
 // and how many of them have been copied to the database file.
 func checkpoint(on *connection, mode string) (pages, done int64, err error) {
 	var busy int64
-	err = on.queryRow("PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &done)
+	err = on.QueryRow("PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &done)
 	return pages, done, err
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	engine "zombiezen.com/go/sqlite"
+
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // fill writes so many pages in one commit, and waits for the copier if that woke it.
@@ -19,7 +21,7 @@ func fill(t testing.TB, db *DB, name string, pages int) {
 	pour(t, db, name, pages)
 	// Who writes is answered first, and the copier woken then; who asks is answered
 	// after that.
-	if err := db.writer.ask(t.Context(), func(querier) error { return nil }); err != nil {
+	if err := db.writer.ask(t.Context(), func(sqlstore.Querier) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	until(t, "the copier rests", func() bool { return db.writer.log.stage.Load() != copying })
@@ -29,7 +31,7 @@ func fill(t testing.TB, db *DB, name string, pages int) {
 func pour(t testing.TB, db *DB, name string, pages int) {
 	t.Helper()
 	err := db.writer.do(t.Context(), func(tx *tx) error {
-		_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES (?1, `+filler+`) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
+		_, err := tx.Exec(`INSERT INTO scratch (name, filler) VALUES (?1, `+filler+`) ON CONFLICT (name) DO UPDATE SET filler = excluded.filler`,
 			name, pages*PageSize, letter())
 		return err
 	})
@@ -76,16 +78,16 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	fill(t, db, "a", 1)
-	err := db.snapshot(t.Context(), func(from querier) error {
+	err := db.snapshot(t.Context(), func(from sqlstore.Querier) error {
 		var before int
-		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&before); err != nil {
+		if err := from.QueryRow(`SELECT count(*) FROM scratch`).Scan(&before); err != nil {
 			return err
 		}
 		for logSize(t, db) <= maxLogFile+3*logSlice/2 {
 			fill(t, db, "b", 4000)
 		}
 		var after int
-		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&after); err != nil {
+		if err := from.QueryRow(`SELECT count(*) FROM scratch`).Scan(&after); err != nil {
 			return err
 		}
 		if after != before {
@@ -179,7 +181,7 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	db.writer.log.flush = func() error { return syscall.EIO }
 	for range 10 * checkEvery {
 		pages := func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*) + ?1, `+filler+` FROM scratch`, 0, checkpointAt*PageSize, letter())
+			_, err := tx.Exec(`INSERT INTO scratch (name, filler) SELECT count(*) + ?1, `+filler+` FROM scratch`, 0, checkpointAt*PageSize, letter())
 			return err
 		}
 		if err := db.writer.do(t.Context(), pages); err != nil {
@@ -242,7 +244,7 @@ func TestDamageIsFoundByInspection(t *testing.T) {
 		fill(t, db, name, 20)
 	}
 	var root int64
-	if err := db.read(t.Context()).queryRow(`SELECT rootpage FROM sqlite_schema WHERE name = 'scratch'`).Scan(&root); err != nil {
+	if err := db.read(t.Context()).QueryRow(`SELECT rootpage FROM sqlite_schema WHERE name = 'scratch'`).Scan(&root); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -283,9 +285,9 @@ func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 		return pages - back, back
 	}
 	var before int64
-	err = db.snapshot(t.Context(), func(from querier) error {
+	err = db.snapshot(t.Context(), func(from sqlstore.Querier) error {
 		var rows int
-		if err := from.queryRow(`SELECT count(*) FROM scratch`).Scan(&rows); err != nil {
+		if err := from.QueryRow(`SELECT count(*) FROM scratch`).Scan(&rows); err != nil {
 			return err
 		}
 		until(t, "the copier has looked in vain, and the writer has not had its turn since", func() bool {
@@ -326,10 +328,10 @@ func TestClosingWaitsForTheCopier(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = db.writer.do(t.Context(), func(tx *tx) error {
-			if _, err := tx.exec(`CREATE TABLE IF NOT EXISTS scratch (name TEXT PRIMARY KEY, filler BLOB)`); err != nil {
+			if _, err := tx.Exec(`CREATE TABLE IF NOT EXISTS scratch (name TEXT PRIMARY KEY, filler BLOB)`); err != nil {
 				return err
 			}
-			_, err := tx.exec(`INSERT INTO scratch (name, filler) SELECT count(*), zeroblob(?1) FROM scratch`, 3000*PageSize)
+			_, err := tx.Exec(`INSERT INTO scratch (name, filler) SELECT count(*), zeroblob(?1) FROM scratch`, 3000*PageSize)
 			return err
 		})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/json"
 	"fmt"
 	"os"
 	"reflect"
@@ -12,6 +13,8 @@ import (
 
 	engine "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // busyTimeout is how long a statement waits for another process's lock.
@@ -120,7 +123,7 @@ func (c *connection) close() error { return c.engine.Close() }
 func (c *connection) prepare(query string, args []any) (*statement, error) {
 	s := c.statements[query]
 	if s == nil {
-		prepared, err := c.engine.Prepare(query)
+		prepared, err := c.engine.Prepare(translate(query))
 		if err != nil {
 			return nil, fmt.Errorf("prepare: %w", err)
 		}
@@ -158,7 +161,7 @@ func (c *connection) step(s *statement) (bool, error) {
 func (s *statement) finish() { _ = s.Reset() }
 
 // exec runs a statement to its end and says how many rows it changed.
-func (c *connection) exec(query string, args ...any) (changed int64, err error) {
+func (c *connection) Exec(query string, args ...any) (changed int64, err error) {
 	s, err := c.prepare(query, args)
 	if err != nil {
 		return 0, err
@@ -176,7 +179,7 @@ func (c *connection) exec(query string, args ...any) (changed int64, err error) 
 }
 
 // queryRow reads one row, when it is scanned; sql.ErrNoRows if there is none.
-func (c *connection) queryRow(query string, args ...any) scanner { return &oneRow{c, query, args} }
+func (c *connection) QueryRow(query string, args ...any) sqlstore.Row { return &oneRow{c, query, args} }
 
 type oneRow struct {
 	conn  *connection
@@ -210,7 +213,15 @@ func (r *oneRow) Scan(into ...any) error {
 }
 
 // query reads several rows, which the caller closes.
-func (c *connection) query(query string, args ...any) (*rows, error) {
+func (c *connection) Query(query string, args ...any) (sqlstore.Rows, error) {
+	found, err := c.start(query, args)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (c *connection) start(query string, args []any) (*rows, error) {
 	s, err := c.prepare(query, args)
 	if err != nil {
 		return nil, err
@@ -224,17 +235,20 @@ type rows struct {
 	conn *connection
 	ctx  context.Context // whose end ends the reading
 	free func()          // lets go of what was taken for the reading; may be nil
+	err  error           // what ended the reading early
 }
 
-// next moves on to the next row; false if there is none.
-func (r *rows) next() (bool, error) {
-	if err := r.ctx.Err(); err != nil {
-		return false, err
+// Next moves on to the next row; false if there is none, or the reading failed.
+func (r *rows) Next() (row bool) {
+	if r.err = r.ctx.Err(); r.err == nil {
+		row, r.err = r.conn.step(r.statement)
 	}
-	return r.conn.step(r.statement)
+	return row && r.err == nil
 }
 
-func (r *rows) close() {
+func (r *rows) Err() error { return r.err }
+
+func (r *rows) Close() {
 	r.finish()
 	if r.free != nil {
 		r.free()
@@ -272,7 +286,7 @@ func bind(s *engine.Stmt, place int, arg any) error {
 	return nil
 }
 
-// bindNamed is bind for types that stand for a text or a number.
+// bindNamed is bind for types that stand for a text or a number, and for lists of them.
 func bindNamed(s *engine.Stmt, place int, value reflect.Value) error {
 	switch {
 	case value.Kind() == reflect.String:
@@ -283,6 +297,12 @@ func bindNamed(s *engine.Stmt, place int, value reflect.Value) error {
 		s.BindInt64(place, int64(value.Uint()))
 	case value.Kind() == reflect.Bool:
 		s.BindBool(place, value.Bool())
+	case value.Kind() == reflect.Slice: // for json_each; see translate
+		list, err := json.Marshal(value.Interface())
+		if err != nil {
+			return fmt.Errorf("argument %d: %w", place, err)
+		}
+		s.BindText(place, string(list))
 	default:
 		return fmt.Errorf("argument %d: a %s cannot be stored", place, value.Type())
 	}

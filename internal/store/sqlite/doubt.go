@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coaxhq/coax/internal/fileowner"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // DoubtFile is beside a store whose disk has failed, until somebody has looked at the
@@ -81,8 +82,8 @@ func (db *DB) Inspect(ctx context.Context, progress func(table string)) error {
 }
 
 func (db *DB) texts(ctx context.Context, query string) ([]string, error) {
-	rows, err := db.read(ctx).query(query)
-	return collect(rows, err, func(row scanner) (text string, err error) {
+	rows, err := db.read(ctx).Query(query)
+	return sqlstore.Collect(rows, err, func(row sqlstore.Row) (text string, err error) {
 		err = row.Scan(&text)
 		return text, err
 	})

@@ -11,8 +11,11 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
+// Translate is what SQLite is given for a statement of the source.
+func Translate(query string) string { return translate(query) }
+
 // Statements are those that the store has prepared so far, on any connection, for
-// tests that look at what it asks. Nobody may be using the store meanwhile.
+// tests that look at them, as they are in the source. Nobody may be using the store meanwhile.
 func (db *DB) Statements() []string {
 	all := maps.Clone(db.writer.tx.statements)
 	for _, c := range db.readers.idle {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 func TestASecondNodeIsKeptOutOfTheFolderAndToldWhy(t *testing.T) {
@@ -73,7 +75,7 @@ func TestTheStoresFilesAreTheirOwnersAlone(t *testing.T) {
 func TestEveryConnectionIsDurable(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "a %20b?c#d", "coax.db"), Options{})
 	var mode int
-	if err := db.writer.tx.queryRow(`PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
+	if err := db.writer.tx.QueryRow(`PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
 		t.Errorf("the writer's synchronous is %d, %v; want FULL", mode, err)
 	}
 	// A last reader that lets go may write the log back, so readers count as well.
@@ -83,19 +85,19 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.readers.put(conn)
-		if err := conn.queryRow(`PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
+		if err := conn.QueryRow(`PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
 			t.Errorf("synchronous of reader %d is %d, %v; want FULL", reader, mode, err)
 		}
-		if _, err := conn.exec(`DELETE FROM nonces`); err == nil {
+		if _, err := conn.Exec(`DELETE FROM nonces`); err == nil {
 			t.Errorf("reader %d can write", reader)
 		}
 	}
-	err := db.ask(t.Context(), func(from querier) error { return from.queryRow(`PRAGMA synchronous`).Scan(&mode) })
+	err := db.ask(t.Context(), func(from sqlstore.Querier) error { return from.QueryRow(`PRAGMA synchronous`).Scan(&mode) })
 	if err != nil || mode != 2 {
 		t.Errorf("the lane's synchronous is %d, %v; want FULL", mode, err)
 	}
-	err = db.ask(t.Context(), func(from querier) error {
-		_, err := from.(*connection).exec(`DELETE FROM nonces`)
+	err = db.ask(t.Context(), func(from sqlstore.Querier) error {
+		_, err := from.(*connection).Exec(`DELETE FROM nonces`)
 		return err
 	})
 	if err == nil {
@@ -112,9 +114,9 @@ func TestASchemaFromTheFutureIsRefusedWithWhatToDo(t *testing.T) {
 	future := func(oldest int) {
 		t.Helper()
 		err := db.writer.do(t.Context(), func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (?1, ?2)`, 9000+oldest, oldest)
+			_, err := tx.Exec(`INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (?1, ?2)`, 9000+oldest, oldest)
 			if err == nil {
-				_, err = tx.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (?1, 1)`, 9000+oldest)
+				_, err = tx.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (?1, 1)`, 9000+oldest)
 			}
 			return err
 		})

@@ -13,7 +13,7 @@ func TestStaffActions_OlderReleaseIsRefusedOnceSigned(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	insert := func() error {
 		return db.writer.do(t.Context(), func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO staff_acts (actor, action, subject, before_state, after_state, reason, at, hash)
+			_, err := tx.Exec(`INSERT INTO staff_acts (actor, action, subject, before_state, after_state, reason, at, hash)
 				VALUES ('cli:asha', 'x', 'x', '', '', '', 0, x'00')`)
 			return err
 		})

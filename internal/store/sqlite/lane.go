@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // maxQuestions bounds how long a caller works for the others.
@@ -31,7 +33,7 @@ type lane struct {
 
 // question is what one caller wants to know.
 type question struct {
-	read func(querier) error
+	read func(sqlstore.Querier) error
 	// short: it takes a single statement, which is a moment of its own.
 	short bool
 	err   error
@@ -137,17 +139,17 @@ func answer(c *connection, questions []*question) (left []*question) {
 		questions[0].answer(questions[0].readSafely(c))
 		return nil
 	}
-	if _, err := c.exec("BEGIN"); err != nil {
+	if _, err := c.Exec("BEGIN"); err != nil {
 		// One that could not be rolled back would be in the way for ever.
-		_, _ = c.exec("ROLLBACK")
-		if _, err = c.exec("BEGIN"); err != nil {
+		_, _ = c.Exec("ROLLBACK")
+		if _, err = c.Exec("BEGIN"); err != nil {
 			for _, q := range questions {
 				q.answer(fmt.Errorf("begin to read: %w", err))
 			}
 			return nil
 		}
 	}
-	defer func() { _, _ = c.exec("ROLLBACK") }()
+	defer func() { _, _ = c.Exec("ROLLBACK") }()
 	for i, q := range questions {
 		err := q.readSafely(c)
 		q.answer(err)
@@ -160,7 +162,7 @@ func answer(c *connection, questions []*question) (left []*question) {
 
 // readSafely reads what was asked for. Whoever does it may be another than who asks,
 // and is not hurt by a panic.
-func (q *question) readSafely(from querier) (err error) {
+func (q *question) readSafely(from sqlstore.Querier) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("a question to the store panicked: %v\n%s", r, debug.Stack())
@@ -192,7 +194,7 @@ func (l *lane) close() error {
 
 // ask answers a question at one moment, together with others. It is for what takes
 // next to no time; snapshot is for the rest.
-func (db *DB) ask(ctx context.Context, read func(querier) error) error {
+func (db *DB) ask(ctx context.Context, read func(sqlstore.Querier) error) error {
 	return db.lane.ask(ctx, &question{read: read})
 }
 
@@ -204,7 +206,7 @@ type asking struct {
 	lane *lane
 }
 
-func (a asking) queryRow(query string, args ...any) scanner { return askedRow{a, query, args} }
+func (a asking) QueryRow(query string, args ...any) sqlstore.Row { return askedRow{a, query, args} }
 
 type askedRow struct {
 	asking
@@ -213,7 +215,7 @@ type askedRow struct {
 }
 
 func (r askedRow) Scan(into ...any) error {
-	return r.lane.ask(r.ctx, &question{short: true, read: func(from querier) error {
-		return from.queryRow(r.text, r.args...).Scan(into...)
+	return r.lane.ask(r.ctx, &question{short: true, read: func(from sqlstore.Querier) error {
+		return from.QueryRow(r.text, r.args...).Scan(into...)
 	}})
 }

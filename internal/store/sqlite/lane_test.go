@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // noted reads the names that are there, as the one who is asked about them.
-func noted(into *string) func(querier) error {
-	return func(from querier) error {
-		rows, err := from.query(`SELECT name FROM scratch ORDER BY name`)
-		names, err := collect(rows, err, func(row scanner) (name string, err error) { return name, row.Scan(&name) })
+func noted(into *string) func(sqlstore.Querier) error {
+	return func(from sqlstore.Querier) error {
+		rows, err := from.Query(`SELECT name FROM scratch ORDER BY name`)
+		names, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (name string, err error) { return name, row.Scan(&name) })
 		*into = strings.Join(names, " ")
 		return err
 	}
@@ -28,7 +29,7 @@ func holdLane(t testing.TB, db *DB) (release func()) {
 	busy, free := make(chan struct{}), make(chan struct{})
 	go func() {
 		var seen string
-		_ = db.ask(context.WithoutCancel(t.Context()), func(from querier) error {
+		_ = db.ask(context.WithoutCancel(t.Context()), func(from sqlstore.Querier) error {
 			err := noted(&seen)(from) // its moment has begun
 			close(busy)
 			<-free
@@ -90,7 +91,7 @@ func TestWhoeverHasWrittenSeesItInTheNextQuestion(t *testing.T) {
 					return
 				}
 				var there bool
-				err := db.askRow(t.Context()).queryRow(`SELECT EXISTS (SELECT 1 FROM scratch WHERE name = ?1)`, name).Scan(&there)
+				err := db.askRow(t.Context()).QueryRow(`SELECT EXISTS (SELECT 1 FROM scratch WHERE name = ?1)`, name).Scan(&there)
 				if err != nil || !there {
 					t.Errorf("%s was written and is there: %v, %v", name, there, err)
 					return
@@ -110,7 +111,7 @@ func TestQuestionsThatQueueUpAreAnsweredAtOneMoment(t *testing.T) {
 	var first, second string
 	var group sync.WaitGroup
 	group.Go(func() {
-		err := db.ask(t.Context(), func(from querier) error {
+		err := db.ask(t.Context(), func(from sqlstore.Querier) error {
 			if err := noted(&first)(from); err != nil {
 				return err
 			}
@@ -150,7 +151,7 @@ func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	refusal := admin.Refuse("no")
-	good := func(from querier) error {
+	good := func(from sqlstore.Querier) error {
 		var before, after string
 		if err := noted(&before)(from); err != nil {
 			return err
@@ -166,28 +167,28 @@ func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
 	questions := []struct {
 		name string
 		ctx  context.Context
-		read func(querier) error
+		read func(sqlstore.Querier) error
 		want func(error) bool
 	}{
-		{"refused", t.Context(), func(querier) error { return refusal }, func(err error) bool { return errors.Is(err, refusal) }},
+		{"refused", t.Context(), func(sqlstore.Querier) error { return refusal }, func(err error) bool { return errors.Is(err, refusal) }},
 		{"good-1", t.Context(), good, isNil},
-		{"unreadable", t.Context(), func(from querier) error {
+		{"unreadable", t.Context(), func(from sqlstore.Querier) error {
 			var name string
-			return from.queryRow(`SELECT name FROM nowhere`).Scan(&name)
+			return from.QueryRow(`SELECT name FROM nowhere`).Scan(&name)
 		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "nowhere") }},
 		{"good-2", t.Context(), good, isNil},
-		{"cancelled", gone, func(querier) error {
+		{"cancelled", gone, func(sqlstore.Querier) error {
 			t.Error("a question was read whose caller had hung up")
 			return nil
 		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
-		{"panicking", t.Context(), func(from querier) error {
-			rows, err := from.query(`SELECT name FROM scratch ORDER BY name`)
-			_, err = collect(rows, err, func(row scanner) (string, error) { panic("a bug") })
+		{"panicking", t.Context(), func(from sqlstore.Querier) error {
+			rows, err := from.Query(`SELECT name FROM scratch ORDER BY name`)
+			_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (string, error) { panic("a bug") })
 			return err
 		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "a bug") }},
 		{"good-3", t.Context(), good, isNil},
-		{"ended", t.Context(), func(from querier) error {
-			_, err := from.(*connection).exec("ROLLBACK")
+		{"ended", t.Context(), func(from sqlstore.Querier) error {
+			_, err := from.(*connection).Exec("ROLLBACK")
 			return errors.Join(refusal, err)
 		}, func(err error) bool { return errors.Is(err, refusal) }},
 		{"good-4", t.Context(), good, isNil},
@@ -225,11 +226,11 @@ func TestACallerWhoHangsUpAfterAnsweringBeganGetsTheAnswer(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	// The neighbour answers, and is in the middle of it when the caller leaves.
 	go func() {
-		answered <- db.ask(t.Context(), func(querier) error { return nil })
+		answered <- db.ask(t.Context(), func(sqlstore.Querier) error { return nil })
 	}()
 	until(t, "the neighbour has queued up", func() bool { return db.lane.asked() == 1 })
 	go func() {
-		answered <- db.ask(ctx, func(from querier) error {
+		answered <- db.ask(ctx, func(from sqlstore.Querier) error {
 			close(began)
 			<-goOn
 			return noted(&seen)(from)
@@ -263,7 +264,7 @@ func TestEveryQuestionOfACrowdIsAnswered(t *testing.T) {
 	answers := make([]int, many)
 	for i := range many {
 		group.Go(func() {
-			if err := db.askRow(t.Context()).queryRow(`SELECT ?1 + 1`, i).Scan(&answers[i]); err != nil {
+			if err := db.askRow(t.Context()).QueryRow(`SELECT ?1 + 1`, i).Scan(&answers[i]); err != nil {
 				t.Error(err)
 			}
 		})
@@ -284,7 +285,7 @@ func TestAMomentLeftOpenIsNotInTheWayOfQuestionsForEver(t *testing.T) {
 	})
 	t.Run("of one row", func(t *testing.T) {
 		leaveOpen(t, func(db *DB, seen *string) error {
-			return db.askRow(t.Context()).queryRow(`SELECT max(name) FROM scratch`).Scan(seen)
+			return db.askRow(t.Context()).QueryRow(`SELECT max(name) FROM scratch`).Scan(seen)
 		})
 	})
 }
@@ -297,7 +298,7 @@ func leaveOpen(t *testing.T, ask func(db *DB, seen *string) error) {
 		t.Fatal(err)
 	}
 	c := <-db.lane.free
-	if _, err := c.exec("BEGIN"); err != nil {
+	if _, err := c.Exec("BEGIN"); err != nil {
 		t.Fatal(err)
 	}
 	if err := noted(&seen)(c); err != nil {

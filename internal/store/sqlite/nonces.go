@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 const (
@@ -80,7 +81,7 @@ func (n *nonces) burn(tx *tx, a access.Admission) (bool, error) {
 		return used && owner == a.RequestID, err
 	}
 	position := n.last + 1
-	_, err = tx.exec(`INSERT INTO nonces (position, credential_id, nonce, request_id, used_at) VALUES (?1, ?2, ?3, ?4, ?5)`,
+	_, err = tx.Exec(`INSERT INTO nonces (position, credential_id, nonce, request_id, used_at) VALUES (?1, ?2, ?3, ?4, ?5)`,
 		position, a.CredentialID, a.Nonce, a.RequestID, a.Now.UnixMilli())
 	if err != nil {
 		return false, err
@@ -111,7 +112,7 @@ func (n *nonces) ownerOf(tx *tx, m mark, a access.Admission) (owner string, used
 func ownerAt(tx *tx, position int64, a access.Admission) (owner string, used bool, err error) {
 	var credentialID int64
 	var nonce string
-	err = tx.queryRow(`SELECT credential_id, nonce, request_id FROM nonces WHERE position = ?1`, position).Scan(&credentialID, &nonce, &owner)
+	err = tx.QueryRow(`SELECT credential_id, nonce, request_id FROM nonces WHERE position = ?1`, position).Scan(&credentialID, &nonce, &owner)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return "", false, nil
@@ -123,7 +124,7 @@ func ownerAt(tx *tx, position int64, a access.Admission) (owner string, used boo
 
 // indexed is the position that the index has for a mark; 0 if it has none.
 func indexed(tx *tx, m mark) (position int64, err error) {
-	err = tx.queryRow(`SELECT position FROM nonce_index WHERE mark = ?1`, int64(m)).Scan(&position)
+	err = tx.QueryRow(`SELECT position FROM nonce_index WHERE mark = ?1`, int64(m)).Scan(&position)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -183,14 +184,14 @@ func (n *nonces) load(tx *tx) error {
 		n.recent[one.mark] = one.position
 	}
 	// Not the last row's: that may be purged.
-	err = tx.queryRow(`SELECT max(indexed_to, aged_to, (SELECT coalesce(max(position), 0) FROM nonces)) FROM nonce_index_state WHERE id = 1`).Scan(&n.last)
+	err = tx.QueryRow(`SELECT max(indexed_to, aged_to, (SELECT coalesce(max(position), 0) FROM nonces)) FROM nonce_index_state WHERE id = 1`).Scan(&n.last)
 	n.loaded = err == nil
 	return err
 }
 
 // indexedTo is the position up to which all rows are in the index.
 func indexedTo(tx *tx) (to int64, err error) {
-	if err := tx.queryRow(`SELECT indexed_to FROM nonce_index_state WHERE id = 1`).Scan(&to); err != nil {
+	if err := tx.QueryRow(`SELECT indexed_to FROM nonce_index_state WHERE id = 1`).Scan(&to); err != nil {
 		return 0, fmt.Errorf("read how far nonces are indexed: %w", err)
 	}
 	return to, nil
@@ -214,8 +215,8 @@ func countedAnew(tx *tx) (bool, error) {
 
 // rowsAfter are the places of the oldest nonces after a position.
 func rowsAfter(tx *tx, position, most int64) ([]usedNonce, error) {
-	rows, err := tx.query(`SELECT position, credential_id, nonce FROM nonces WHERE position > ?1 ORDER BY position LIMIT ?2`, position, most)
-	found, err := collect(rows, err, func(row scanner) (one usedNonce, err error) {
+	rows, err := tx.Query(`SELECT position, credential_id, nonce FROM nonces WHERE position > ?1 ORDER BY position LIMIT ?2`, position, most)
+	found, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (one usedNonce, err error) {
 		var credentialID int64
 		var nonce string
 		err = row.Scan(&one.position, &credentialID, &nonce)
@@ -259,14 +260,14 @@ func (n *nonces) moveSome(tx *tx) error {
 }
 
 func addToIndex(tx *tx, one usedNonce) error {
-	if _, err := tx.exec(`INSERT OR REPLACE INTO nonce_index (mark, position) VALUES (?1, ?2)`, int64(one.mark), one.position); err != nil {
+	if _, err := tx.Exec(`INSERT OR REPLACE INTO nonce_index (mark, position) VALUES (?1, ?2)`, int64(one.mark), one.position); err != nil {
 		return fmt.Errorf("index a nonce: %w", err)
 	}
 	return nil
 }
 
 func setIndexedTo(tx *tx, position int64) error {
-	if _, err := tx.exec(`UPDATE nonce_index_state SET indexed_to = ?1 WHERE id = 1`, position); err != nil {
+	if _, err := tx.Exec(`UPDATE nonce_index_state SET indexed_to = ?1 WHERE id = 1`, position); err != nil {
 		return fmt.Errorf("note how far nonces are indexed: %w", err)
 	}
 	return nil
@@ -274,7 +275,7 @@ func setIndexedTo(tx *tx, position int64) error {
 
 // startOver has all rows indexed anew.
 func startOver(tx *tx) error {
-	_, err := tx.exec(`UPDATE nonce_index_state SET indexed_to = 0, aged_to = 0, aged_at = 0 WHERE id = 1`)
+	_, err := tx.Exec(`UPDATE nonce_index_state SET indexed_to = 0, aged_to = 0, aged_at = 0 WHERE id = 1`)
 	return err
 }
 
@@ -290,7 +291,7 @@ func (n *nonces) backlog(tx *tx) (after int64, found bool, err error) {
 		return 0, false, err
 	}
 	var position int64
-	err = tx.queryRow(`SELECT position FROM nonces WHERE position > ?1 ORDER BY position LIMIT 1 OFFSET ?2`, after, 2*n.buffer).Scan(&position)
+	err = tx.QueryRow(`SELECT position FROM nonces WHERE position > ?1 ORDER BY position LIMIT 1 OFFSET ?2`, after, 2*n.buffer).Scan(&position)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -322,13 +323,13 @@ func indexAfter(tx *tx, position int64) error {
 // that is old enough.
 func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err error) {
 	var agedTo, agedAt int64
-	if err := tx.queryRow(`SELECT aged_to, aged_at FROM nonce_index_state WHERE id = 1`).Scan(&agedTo, &agedAt); err != nil {
+	if err := tx.QueryRow(`SELECT aged_to, aged_at FROM nonce_index_state WHERE id = 1`).Scan(&agedTo, &agedAt); err != nil {
 		return 0, err
 	}
 	var gone []usedNonce
-	rows, err := tx.query(`SELECT position, credential_id, nonce, used_at FROM nonces WHERE position > 0 ORDER BY position LIMIT ?1`, most)
+	rows, err := tx.Query(`SELECT position, credential_id, nonce, used_at FROM nonces WHERE position > 0 ORDER BY position LIMIT ?1`, most)
 	ahead, kept := false, false
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 		var position, credentialID, usedAt int64
 		var nonce string
 		err := row.Scan(&position, &credentialID, &nonce, &usedAt)
@@ -349,7 +350,7 @@ func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err 
 	}
 	if ahead {
 		agedTo = 0
-		_, err := tx.exec(`UPDATE nonce_index_state SET aged_to = (SELECT max(position) FROM nonces), aged_at = ?1 WHERE id = 1`, now)
+		_, err := tx.Exec(`UPDATE nonce_index_state SET aged_to = (SELECT max(position) FROM nonces), aged_at = ?1 WHERE id = 1`, now)
 		if err != nil {
 			return 0, err
 		}
@@ -360,15 +361,15 @@ func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err 
 	last := gone[len(gone)-1].position
 	sortByMark(gone)
 	for _, one := range gone {
-		if _, err := tx.exec(`DELETE FROM nonce_index WHERE mark = ?1 AND position = ?2`, int64(one.mark), one.position); err != nil {
+		if _, err := tx.Exec(`DELETE FROM nonce_index WHERE mark = ?1 AND position = ?2`, int64(one.mark), one.position); err != nil {
 			return 0, err
 		}
 	}
 	if agedTo > 0 && last >= agedTo {
 		// Positions may come again.
-		if _, err := tx.exec(`UPDATE nonce_index_state SET aged_to = 0, aged_at = 0 WHERE id = 1`); err != nil {
+		if _, err := tx.Exec(`UPDATE nonce_index_state SET aged_to = 0, aged_at = 0 WHERE id = 1`); err != nil {
 			return 0, err
 		}
 	}
-	return tx.exec(`DELETE FROM nonces WHERE position <= ?1`, last)
+	return tx.Exec(`DELETE FROM nonces WHERE position <= ?1`, last)
 }

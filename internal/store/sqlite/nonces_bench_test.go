@@ -213,7 +213,7 @@ func fillNonces(b *testing.B, path string, count int, end time.Time) {
 		b.Fatal(err)
 	}
 	run := func(query string, args ...any) {
-		if _, err := c.exec(query, args...); err != nil {
+		if _, err := c.Exec(query, args...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -317,7 +317,7 @@ func (r *manyRows) add(values ...any) {
 
 func (r *manyRows) end() {
 	if len(r.args) > 0 {
-		if _, err := r.c.exec(r.statement(len(r.args)/r.columns), r.args...); err != nil {
+		if _, err := r.c.Exec(r.statement(len(r.args)/r.columns), r.args...); err != nil {
 			r.b.Fatal(err)
 		}
 		r.args = nil

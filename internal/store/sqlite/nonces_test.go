@@ -39,7 +39,7 @@ func burn(t testing.TB, db *DB, a access.Admission) (fresh bool) {
 // count asks the file for a number.
 func count(t testing.TB, db *DB, query string) (n int) {
 	t.Helper()
-	if err := db.read(t.Context()).queryRow(query).Scan(&n); err != nil {
+	if err := db.read(t.Context()).QueryRow(query).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -253,7 +253,7 @@ func TestANonceWithTheMarkOfAnotherIsRefused(t *testing.T) {
 	burn(t, db, carrying("first", "req-first"))
 	err := db.writer.do(t.Context(), func(tx *tx) error {
 		tx.nonces.recent[markOf(7, "second")] = tx.nonces.recent[markOf(7, "first")]
-		_, err := tx.exec(`INSERT INTO nonce_index (mark, position) VALUES (?1, 1)`, int64(markOf(7, "third")))
+		_, err := tx.Exec(`INSERT INTO nonce_index (mark, position) VALUES (?1, 1)`, int64(markOf(7, "third")))
 		return err
 	})
 	if err != nil {
@@ -400,7 +400,7 @@ func TestNoncesThatAnOlderReleaseWroteInBetweenStayUsed(t *testing.T) {
 	}
 	err := db.writer.do(t.Context(), func(tx *tx) error {
 		for i := range 5 {
-			_, err := tx.exec(`INSERT INTO nonces (position, credential_id, nonce, request_id, used_at) VALUES (?1, 7, ?2, 'req-old', ?3)`,
+			_, err := tx.Exec(`INSERT INTO nonces (position, credential_id, nonce, request_id, used_at) VALUES (?1, 7, ?2, 'req-old', ?3)`,
 				i+1, fmt.Sprint("old-", i), noon.UnixMilli())
 			if err != nil {
 				return err

@@ -9,59 +9,20 @@ import (
 
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 var _ operation.Store = (*DB)(nil)
 
-const operationColumns = `id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
-	subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
-	amount_paise, commission_bps, wallet_before_paise, expiry_previous, expiry_planned, cycle_starts_at,
-	status, epoch, node, lease_until, review_since, checks, next_check_at, needs_person,
-	addon_status, addon_attempt, addon_epoch, addon_checks, addon_next_at, addon_needs_person,
-	provider, provider_transaction_id, reason, provider_message, created_at, completed_at`
-
-func readOperation(row scanner) (operation.Operation, error) {
-	var o operation.Operation
-	var addon, addonState, transaction, reason sql.NullString
-	var amount, before int64
-	var previous, planned, starts, lease, review, check, addonNext, created, completed sql.NullInt64
-	err := row.Scan(&o.ID, &o.OperatorID, &o.IdempotencyKey, &o.Fingerprint.Sum, &o.Fingerprint.KeyID, &o.Kind, &o.Channel, &o.Actor,
-		&o.SubscriberID, &o.CustomerName, &o.Mobile, &o.PlanID, &o.PlanVersion, &o.PlanName, &o.PlanMonths, &o.Main, &addon,
-		&amount, &o.CommissionBPS, &before, &previous, &planned, &starts,
-		&o.State, &o.Epoch, &o.Node, &lease, &review, &o.Checks, &check, &o.NeedsPerson,
-		&addonState, &o.AddonAttempt, &o.AddonEpoch, &o.AddonChecks, &addonNext, &o.AddonNeedsPerson,
-		&o.Provider, &transaction, &reason, &o.ProviderMessage, &created, &completed)
-	o.Addon, o.AddonState = addon.String, operation.AddonState(addonState.String)
-	o.Amount, o.WalletBefore = money.Paise(amount), money.Paise(before)
-	o.ExpiryPrevious, o.ExpiryPlanned, o.CycleStartsAt = moment(previous), moment(planned), moment(starts)
-	o.LeaseUntil, o.ReviewSince, o.NextCheckAt, o.AddonNextAt = moment(lease), moment(review), moment(check), moment(addonNext)
-	o.ProviderTransaction, o.Reason = transaction.String, operation.Reason(reason.String)
-	o.CreatedAt, o.CompletedAt = moment(created), moment(completed)
-	return o, err
-}
-
 // OperationByKey finds the operation that an operator's key stands for.
 func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
-	return oneOperation(db.askRow(ctx), `operator_id = ?1 AND idempotency_key = ?2`, operatorID, key)
+	return sqlstore.OneOperation(db.askRow(ctx), `operations WHERE operator_id = ?1 AND idempotency_key = ?2`, operatorID, key)
 }
 
 // OperationByID finds one of an operator's operations.
 func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (operation.Operation, bool, error) {
-	return oneOperation(db.askRow(ctx), `operator_id = ?1 AND id = ?2`, operatorID, id)
-}
-
-// oneOperation reads the operation that a condition, a literal of this package,
-// picks out.
-func oneOperation(from rowQuerier, condition string, args ...any) (operation.Operation, bool, error) {
-	op, err := readOperation(from.queryRow(`SELECT `+operationColumns+` FROM operations WHERE `+condition, args...))
-	if errors.Is(err, sql.ErrNoRows) {
-		return op, false, nil
-	}
-	if err != nil {
-		return op, false, fmt.Errorf("read an operation: %w", err)
-	}
-	return op, true, nil
+	return sqlstore.OneOperation(db.askRow(ctx), `operations WHERE operator_id = ?1 AND id = ?2`, operatorID, id)
 }
 
 // Snapshot reads what a request is judged on, in one snapshot. Of a renewal that is,
@@ -73,7 +34,7 @@ func (db *DB) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operatio
 		return facts, err
 	}
 	// Somebody has the number, or the id that is wanted.
-	if released, err := db.ReleaseLapsed(ctx, claimOf(q.Mobile, q.SubscriberID), q.Now); err != nil || released == 0 {
+	if released, err := db.ReleaseLapsed(ctx, []subscription.Claim{{Mobile: q.Mobile, SubscriberID: q.SubscriberID}}, q.Now); err != nil || released == 0 {
 		return facts, err
 	}
 	return db.facts(ctx, q)
@@ -85,11 +46,11 @@ func (db *DB) facts(ctx context.Context, q operation.SnapshotQuery) (operation.S
 		at = db.snapshot // nobody else has to wait while a free id is searched for
 	}
 	var facts operation.Snapshot
-	err := at(ctx, func(from querier) error {
+	err := at(ctx, func(from sqlstore.Querier) error {
 		var balance int64
 		var known sql.NullString
 		var verified sql.NullInt64
-		err := from.queryRow(`
+		err := from.QueryRow(`
 			SELECT balance_paise,
 			       (SELECT id FROM operations WHERE operator_id = ?1 AND idempotency_key = ?2),
 			       (SELECT verified_at FROM catalogue_comparisons WHERE provider = ?3),
@@ -105,7 +66,7 @@ func (db *DB) facts(ctx context.Context, q operation.SnapshotQuery) (operation.S
 		if facts.Maintenance {
 			return nil
 		}
-		facts.Balance, facts.Offer.VerifiedAt = money.Paise(balance), moment(verified)
+		facts.Balance, facts.Offer.VerifiedAt = money.Paise(balance), sqlstore.Time(verified)
 		if facts.Offer.Plan, facts.Offer.Sellable, err = sellablePlan(from, q.PlanID); err != nil {
 			return fmt.Errorf("read plan %s: %w", q.PlanID, err)
 		}
@@ -115,7 +76,7 @@ func (db *DB) facts(ctx context.Context, q operation.SnapshotQuery) (operation.S
 }
 
 // customerFacts reads what there is to know of the customer that a question names.
-func (db *DB) customerFacts(from querier, q operation.SnapshotQuery, facts *operation.Snapshot) (err error) {
+func (db *DB) customerFacts(from sqlstore.Querier, q operation.SnapshotQuery, facts *operation.Snapshot) (err error) {
 	if q.Kind == operation.Activate {
 		// Whoever has the number, of any operator: it is unique in the service.
 		facts.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)
@@ -144,9 +105,9 @@ func (db *DB) customerFacts(from querier, q operation.SnapshotQuery, facts *oper
 // succeeded has made one, at the moment it was completed: they lie together, which
 // the subscriber's operations do not. All are looked at: the one that was bought last
 // need not have the latest moment, where clocks differ or are set.
-func duplicateOf(from querier, subscriberID string, q operation.SnapshotQuery) (string, error) {
+func duplicateOf(from sqlstore.Querier, subscriberID string, q operation.SnapshotQuery) (string, error) {
 	var id string
-	err := from.queryRow(`
+	err := from.QueryRow(`
 		SELECT o.id FROM cycles c CROSS JOIN operations o ON o.id = c.operation_id
 		 WHERE c.subscriber_id = ?1 AND c.plan_id = ?2 AND c.created_at > ?3
 		   AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
@@ -159,11 +120,11 @@ func duplicateOf(from querier, subscriberID string, q operation.SnapshotQuery) (
 
 // subscriberWhere reads the subscriber that a condition, a literal of this
 // package, picks out; nil if there is none.
-func subscriberWhere(from querier, condition string, args ...any) (*operation.Subscriber, error) {
+func subscriberWhere(from sqlstore.Querier, condition string, args ...any) (*operation.Subscriber, error) {
 	var s operation.Subscriber
 	var expires sql.NullInt64
 	var open sql.NullString
-	err := from.queryRow(`
+	err := from.QueryRow(`
 		SELECT s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.version,
 		       (SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
 		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.OperatorID, &s.Mobile, &s.Name, &expires, &s.Version, &open)
@@ -173,18 +134,18 @@ func subscriberWhere(from querier, condition string, args ...any) (*operation.Su
 	if err != nil {
 		return nil, fmt.Errorf("read a subscriber: %w", err)
 	}
-	s.Expires, s.OpenOperation = moment(expires), open.String
+	s.Expires, s.OpenOperation = sqlstore.Time(expires), open.String
 	return &s, nil
 }
 
 // cyclesOf reads a subscriber's cycles in the order they were bought.
-func cyclesOf(from querier, subscriberID string) ([]subscription.Cycle, error) {
-	rows, err := from.query(`SELECT plan_id, starts_at, ends_at FROM cycles WHERE subscriber_id = ?1 ORDER BY seq`, subscriberID)
-	cycles, err := collect(rows, err, func(row scanner) (subscription.Cycle, error) {
+func cyclesOf(from sqlstore.Querier, subscriberID string) ([]subscription.Cycle, error) {
+	rows, err := from.Query(`SELECT plan_id, starts_at, ends_at FROM cycles WHERE subscriber_id = ?1 ORDER BY seq`, subscriberID)
+	cycles, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (subscription.Cycle, error) {
 		var c subscription.Cycle
 		var starts, ends sql.NullInt64
 		err := row.Scan(&c.PlanID, &starts, &ends)
-		c.StartsAt, c.EndsAt = moment(starts), moment(ends)
+		c.StartsAt, c.EndsAt = sqlstore.Time(starts), sqlstore.Time(ends)
 		return c, err
 	})
 	if err != nil {
@@ -198,7 +159,7 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 	var changed int64
 	err := db.writer.do(ctx, func(tx *tx) error {
 		var err error
-		changed, err = tx.exec(`
+		changed, err = tx.Exec(`
 			UPDATE operations SET lease_until = ?3
 			 WHERE id = ?1 AND epoch = ?2 AND status = 'processing'`, id, epoch, until.UnixMilli())
 		return err
@@ -213,7 +174,7 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
 	s := operation.Subscription{Plans: map[string]string{}}
 	found := false
-	err := db.ask(ctx, func(from querier) error {
+	err := db.ask(ctx, func(from sqlstore.Querier) error {
 		condition, argument := `s.id = ?1 AND s.operator_id = ?2`, id
 		if id == "" {
 			condition, argument = `s.mobile = ?1 AND s.operator_id = ?2`, mobile
@@ -230,7 +191,7 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		var transaction, provider sql.NullString
 		// The plus keeps SQLite from the index of operators: it would go back through
 		// all of the operator's operations there until it meets the subscriber's.
-		err = from.queryRow(`
+		err = from.QueryRow(`
 			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
 			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND +o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
 			  FROM subscribers s WHERE s.id = ?1`, customer.ID).
@@ -238,12 +199,12 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		if err != nil {
 			return fmt.Errorf("read a subscriber's profile: %w", err)
 		}
-		s.CreatedAt, s.RenewedAt = moment(activated), moment(renewed)
+		s.CreatedAt, s.RenewedAt = sqlstore.Time(activated), sqlstore.Time(renewed)
 		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
-		rows, err := from.query(`
-			SELECT `+operationColumns+` FROM operations
+		rows, err := from.Query(`
+			SELECT `+sqlstore.OperationColumns+` FROM operations
 			 WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, customer.ID)
-		if s.Pending, err = collect(rows, err, readOperation); err != nil {
+		if s.Pending, err = sqlstore.Collect(rows, err, sqlstore.ReadOperation); err != nil {
 			return fmt.Errorf("read pending operations: %w", err)
 		}
 		return planNames(from, customer.ID, s.Plans)
@@ -251,12 +212,12 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 	return s, found, err
 }
 
-func planNames(from querier, subscriberID string, names map[string]string) error {
-	rows, err := from.query(`
+func planNames(from sqlstore.Querier, subscriberID string, names map[string]string) error {
+	rows, err := from.Query(`
 		SELECT id, name FROM plans
 		 WHERE id IN (SELECT plan_id FROM cycles WHERE subscriber_id = ?1)
 		    OR id IN (SELECT plan_id FROM operations WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review'))`, subscriberID)
-	_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 		var id, name string
 		err := row.Scan(&id, &name)
 		names[id] = name

@@ -9,6 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // Reserve makes a draft true as a whole. Each thing it rests on is a guard of
@@ -49,7 +50,7 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 // maintenance mode is off.
 func guardPlan(tx *tx, op operation.Operation) error {
 	var one int
-	err := tx.queryRow(`SELECT 1 FROM plans WHERE id = ?1 AND version = ?2 AND retired = 0 AND NOT EXISTS (SELECT 1 FROM maintenance WHERE one = 1)`, op.PlanID, op.PlanVersion).Scan(&one)
+	err := tx.QueryRow(`SELECT 1 FROM plans WHERE id = ?1 AND version = ?2 AND retired = 0 AND NOT EXISTS (SELECT 1 FROM maintenance WHERE one = 1)`, op.PlanID, op.PlanVersion).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.ErrMoved
 	}
@@ -64,7 +65,7 @@ func guardPlan(tx *tx, op operation.Operation) error {
 // operation is open is the operation's own unique index.
 func claimCustomer(tx *tx, d operation.Draft) error {
 	if d.Kind == operation.Activate {
-		_, err := tx.exec(`
+		_, err := tx.Exec(`
 			INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, created_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
 			d.SubscriberID, d.OperatorID, d.Mobile, d.CustomerName, d.Profile.Email, d.Profile.Address, d.Profile.ConnectionType, d.CreatedAt.UnixMilli())
@@ -80,7 +81,7 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 	// was drafted beside this one meets the open operation, and once that has ended
 	// the version is another. Writing here would change a page more for each renewal.
 	var one int
-	err := tx.queryRow(`SELECT 1 FROM subscribers WHERE id = ?1 AND operator_id = ?2 AND version = ?3`,
+	err := tx.QueryRow(`SELECT 1 FROM subscribers WHERE id = ?1 AND operator_id = ?2 AND version = ?3`,
 		d.SubscriberID, d.OperatorID, d.SubscriberVersion).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.ErrMoved
@@ -95,14 +96,14 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 // because two requests may have read the same balance before it. The rate of the
 // commission is the operator's at this moment.
 func debit(tx *tx, op *operation.Operation) (seq, after int64, err error) {
-	debited, err := tx.exec(`
+	debited, err := tx.Exec(`
 		UPDATE wallets SET balance_paise = balance_paise - ?2, entries = entries + 1
 		 WHERE operator_id = ?1 AND balance_paise >= ?2`, op.OperatorID, op.Amount.Paise())
 	if err == nil && debited == 0 {
 		return 0, 0, operation.ErrMoved
 	}
 	if err == nil {
-		err = tx.queryRow(`
+		err = tx.QueryRow(`
 			SELECT balance_paise, entries, (SELECT commission_bps FROM operators WHERE id = ?1)
 			  FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&after, &seq, &op.CommissionBPS)
 	}
@@ -114,7 +115,7 @@ func debit(tx *tx, op *operation.Operation) (seq, after int64, err error) {
 }
 
 func insertOperation(tx *tx, op operation.Operation) error {
-	_, err := tx.exec(`
+	_, err := tx.Exec(`
 		INSERT INTO operations (id, operator_id, idempotency_key, fingerprint, fingerprint_key_id, kind, channel, actor,
 		       subscriber_id, customer_name, mobile, plan_id, plan_version, plan_name, plan_months, main, addon,
 		       amount_paise, commission_bps, wallet_before_paise, expiry_previous, expiry_planned, cycle_starts_at,
@@ -122,9 +123,9 @@ func insertOperation(tx *tx, op operation.Operation) error {
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
 		       ?18, ?19, ?20, ?21, ?22, ?23, 'processing', ?24, ?25, ?26, ?27, ?28, ?29)`,
 		op.ID, op.OperatorID, op.IdempotencyKey, op.Fingerprint.Sum, op.Fingerprint.KeyID, op.Kind, op.Channel, op.Actor,
-		op.SubscriberID, op.CustomerName, op.Mobile, op.PlanID, op.PlanVersion, op.PlanName, op.PlanMonths, op.Main, textOrNull(op.Addon),
-		op.Amount.Paise(), op.CommissionBPS, op.WalletBefore.Paise(), millis(op.ExpiryPrevious), op.ExpiryPlanned.UnixMilli(), op.CycleStartsAt.UnixMilli(),
-		op.Epoch, op.Node, millis(op.LeaseUntil), textOrNull(string(op.AddonState)), op.Provider, op.CreatedAt.UnixMilli())
+		op.SubscriberID, op.CustomerName, op.Mobile, op.PlanID, op.PlanVersion, op.PlanName, op.PlanMonths, op.Main, sqlstore.NullString(op.Addon),
+		op.Amount.Paise(), op.CommissionBPS, op.WalletBefore.Paise(), sqlstore.Millis(op.ExpiryPrevious), op.ExpiryPlanned.UnixMilli(), op.CycleStartsAt.UnixMilli(),
+		op.Epoch, op.Node, sqlstore.Millis(op.LeaseUntil), sqlstore.NullString(string(op.AddonState)), op.Provider, op.CreatedAt.UnixMilli())
 	if violates(err) {
 		return operation.ErrMoved // the key is taken, or another operation is open
 	}
@@ -135,14 +136,14 @@ func insertOperation(tx *tx, op operation.Operation) error {
 }
 
 func writeReservation(tx *tx, op operation.Operation, seq, after int64) error {
-	_, err := tx.exec(`
+	_, err := tx.Exec(`
 		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
 		VALUES (?1, ?2, 'reserve', ?3, ?4, ?5, ?6, ?7)`,
 		op.OperatorID, seq, -op.Amount.Paise(), after, op.ID, op.Actor, op.CreatedAt.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the wallet entry: %w", err)
 	}
-	_, err = tx.exec(`
+	_, err = tx.Exec(`
 		INSERT INTO operation_events (operation_id, seq, to_status, epoch, node, actor, reason, at)
 		VALUES (?1, 1, ?2, ?3, ?4, ?5, 'reserved', ?6)`,
 		op.ID, operation.Processing, op.Epoch, op.Node, op.Actor, op.CreatedAt.UnixMilli())
@@ -153,14 +154,12 @@ func writeReservation(tx *tx, op operation.Operation, seq, after int64) error {
 }
 
 func writeEvent(tx *tx, id string, from, to operation.State, epoch int64, node, actor, why string, at int64) error {
-	_, err := tx.exec(`
+	_, err := tx.Exec(`
 		INSERT INTO operation_events (operation_id, seq, from_status, to_status, epoch, node, actor, reason, at)
 		VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM operation_events WHERE operation_id = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
-		id, textOrNull(string(from)), to, epoch, node, actor, why, at)
+		id, sqlstore.NullString(string(from)), to, epoch, node, actor, why, at)
 	if err != nil {
 		return fmt.Errorf("write the operation's event: %w", err)
 	}
 	return nil
 }
-
-func textOrNull(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }

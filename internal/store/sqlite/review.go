@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 var _ operation.ReviewStore = (*DB)(nil)
@@ -16,14 +17,14 @@ var _ operation.ReviewStore = (*DB)(nil)
 // there to hold one.
 func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET lease_until = ?1 WHERE status = 'processing' AND lease_until > ?1`, now.UnixMilli())
+		_, err := tx.Exec(`UPDATE operations SET lease_until = ?1 WHERE status = 'processing' AND lease_until > ?1`, now.UnixMilli())
 		return err
 	})
 }
 
 // Due looks which queues have something to be claimed.
 func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err error) {
-	err = db.read(ctx).queryRow(`
+	err = db.read(ctx).QueryRow(`
 		SELECT EXISTS (SELECT 1 FROM operations WHERE status = 'processing' AND lease_until <= ?1)
 		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'needs_review' AND next_check_at <= ?1),
 		       EXISTS (SELECT 1 FROM operations WHERE addon_next_at IS NOT NULL AND addon_next_at <= ?1),
@@ -52,15 +53,15 @@ func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) (claimed []op
 }
 
 func reviewAbandoned(tx *tx, c operation.Claim) error {
-	rows, err := tx.query(`SELECT id FROM operations WHERE status = 'processing' AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2`,
+	rows, err := tx.Query(`SELECT id FROM operations WHERE status = 'processing' AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2`,
 		c.Now.UnixMilli(), abandonedBatch)
-	ids, err := collect(rows, err, readText)
+	ids, err := sqlstore.Collect(rows, err, readText)
 	if err != nil {
 		return fmt.Errorf("look for operations whose lease has ended: %w", err)
 	}
 	for _, id := range ids {
 		var epoch int64
-		err := tx.queryRow(`
+		err := tx.QueryRow(`
 			UPDATE operations
 			   SET status = 'needs_review', epoch = epoch + 1, node = ?2, lease_until = NULL, review_since = ?3, next_check_at = ?3
 			 WHERE id = ?1
@@ -102,7 +103,7 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 	}
 	var claimed []operation.Operation
 	for _, id := range ids {
-		op, err := readOperation(tx.queryRow(`UPDATE operations SET `+kind.set+` WHERE id = ?1 RETURNING `+operationColumns, id, c.Node, c.Until.UnixMilli()))
+		op, err := sqlstore.ReadOperation(tx.QueryRow(`UPDATE operations SET `+kind.set+` WHERE id = ?1 RETURNING `+sqlstore.OperationColumns, id, c.Node, c.Until.UnixMilli()))
 		if err != nil {
 			return nil, fmt.Errorf("claim operation %s: %w", id, err)
 		}
@@ -134,8 +135,8 @@ func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err er
 		   AND EXISTS (SELECT 1 FROM operations o INDEXED BY ` + kind.index + ` WHERE o.operator_id = queue.operator_id AND ` + kind.member + ` AND ` + kind.due + ` <= ?1)
 		 LIMIT ?4`
 	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
-		rows, err := tx.query(operators, c.Now.UnixMilli(), part[0], part[1], c.Limit-len(ids)+len(c.Held))
-		due, err := collect(rows, err, func(row scanner) (id int64, err error) {
+		rows, err := tx.Query(operators, c.Now.UnixMilli(), part[0], part[1], c.Limit-len(ids)+len(c.Held))
+		due, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (id int64, err error) {
 			err = row.Scan(&id)
 			return id, err
 		})
@@ -147,11 +148,11 @@ func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err er
 			if room == 0 {
 				continue
 			}
-			rows, err := tx.query(`
+			rows, err := tx.Query(`
 				SELECT id FROM operations INDEXED BY `+kind.index+`
 				 WHERE operator_id = ?2 AND `+kind.member+` AND `+kind.due+` <= ?1 ORDER BY `+kind.due+` LIMIT ?3`,
 				c.Now.UnixMilli(), operatorID, room+len(held))
-			some, err := collect(rows, err, readText)
+			some, err := sqlstore.Collect(rows, err, readText)
 			if err != nil {
 				return nil, err
 			}
@@ -164,7 +165,7 @@ func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err er
 	return ids, nil
 }
 
-func readText(row scanner) (text string, err error) {
+func readText(row sqlstore.Row) (text string, err error) {
 	err = row.Scan(&text)
 	return text, err
 }
@@ -174,7 +175,7 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 	var changed int64
 	err := db.writer.do(ctx, func(tx *tx) error {
 		var err error
-		changed, err = tx.exec(`
+		changed, err = tx.Exec(`
 			UPDATE operations SET next_check_at = ?3, needs_person = max(needs_person, ?4)
 			 WHERE id = ?1 AND epoch = ?2 AND status = 'needs_review'`, p.OperationID, p.Epoch, p.NextCheckAt.UnixMilli(), p.NeedsPerson)
 		if err != nil {
@@ -203,15 +204,15 @@ func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operati
 // nobody has closed it.
 func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		changed, err := tx.exec(`
+		changed, err := tx.Exec(`
 			UPDATE operations SET addon_status = ?3, addon_attempt = ?4, addon_next_at = ?5, addon_needs_person = ?6
 			 WHERE id = ?1 AND addon_epoch = ?2 AND addon_status NOT IN ('success', 'closed')`,
-			s.OperationID, s.Epoch, s.State, s.Attempt, millis(s.NextAt), s.NeedsPerson)
+			s.OperationID, s.Epoch, s.State, s.Attempt, sqlstore.Millis(s.NextAt), s.NeedsPerson)
 		if err != nil {
 			return fmt.Errorf("settle the add-on of %s: %w", s.OperationID, err)
 		}
 		if changed == 0 {
-			op, _, err := oneOperation(tx, `id = ?1`, s.OperationID)
+			op, _, err := sqlstore.OneOperation(tx, `operations WHERE id = ?1`, s.OperationID)
 			if err != nil {
 				return err
 			}
@@ -224,7 +225,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 		if changed == 1 && s.State == operation.AddonFailed && len(s.Calls) > 0 {
 			// A node that had lost the add-on may have been told otherwise.
 			var confirmed bool
-			err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = ?1 AND reference = ?2 AND outcome = 'confirmed')`,
+			err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = ?1 AND reference = ?2 AND outcome = 'confirmed')`,
 				s.OperationID, s.Calls[len(s.Calls)-1].Reference).Scan(&confirmed)
 			if err != nil {
 				return fmt.Errorf("look for a confirmation of the add-on of %s: %w", s.OperationID, err)
@@ -242,7 +243,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 // CloseLateCheck writes what came of telling the provider of a refund.
 func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		_, err := tx.exec(`UPDATE operations SET next_check_at = ?3 WHERE id = ?1 AND status = 'failed' AND checks = ?2`, c.OperationID, c.Check, millis(c.Again))
+		_, err := tx.Exec(`UPDATE operations SET next_check_at = ?3 WHERE id = ?1 AND status = 'failed' AND checks = ?2`, c.OperationID, c.Check, sqlstore.Millis(c.Again))
 		if err != nil {
 			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
 		}
@@ -258,7 +259,7 @@ func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 // raiseException writes down what only a person can decide, once for each operation
 // and kind.
 func raiseException(tx *tx, e operation.Exception) error {
-	_, err := tx.exec(`
+	_, err := tx.Exec(`
 		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES (?1, ?2, ?3, ?4)
 		    ON CONFLICT (operation_id, kind) DO NOTHING`, e.OperationID, e.Kind, e.Detail, e.At.UnixMilli())
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -38,13 +39,13 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 func held(tx *tx, s operation.Settlement) (operation.Operation, error) {
 	if s.Held != nil && s.Fits(*s.Held) {
 		var still bool
-		err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM operations WHERE id = ?1 AND epoch = ?2 AND status = ?3)`,
+		err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM operations WHERE id = ?1 AND epoch = ?2 AND status = ?3)`,
 			s.OperationID, s.Epoch, s.Held.State).Scan(&still)
 		if err != nil || still {
 			return *s.Held, err
 		}
 	}
-	op, found, err := oneOperation(tx, `id = ?1`, s.OperationID)
+	op, found, err := sqlstore.OneOperation(tx, `operations WHERE id = ?1`, s.OperationID)
 	if err == nil && !found {
 		err = fmt.Errorf("there is no operation %s", s.OperationID)
 	}
@@ -100,10 +101,10 @@ func keepWord(tx *tx, op operation.Operation, s operation.Settlement) error {
 // raiseContradictions looks at what the provider told nodes that had lost the
 // operation by then.
 func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement) error {
-	rows, err := tx.query(`
+	rows, err := tx.Query(`
 		SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
 		 WHERE operation_id = ?1 AND reference = ?1 AND outcome <> 'unknown' ORDER BY id`, op.ID)
-	said, err := collect(rows, err, func(row scanner) (a operation.Reply, err error) {
+	said, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (a operation.Reply, err error) {
 		var outcome string
 		err = row.Scan(&outcome, &a.Transaction, &a.Message)
 		a.Outcome = operation.ParseOutcome(outcome)
@@ -129,7 +130,7 @@ func moveOperation(tx *tx, s operation.Settlement) error {
 	} else {
 		completed = s.At.UnixMilli()
 	}
-	changed, err := tx.exec(`
+	changed, err := tx.Exec(`
 		UPDATE operations
 		   SET status = ?3, completed_at = ?4, review_since = coalesce(review_since, ?5), lease_until = NULL,
 		       next_check_at = ?6, checks = 0, needs_person = 0,
@@ -137,9 +138,9 @@ func moveOperation(tx *tx, s operation.Settlement) error {
 		       addon_status = CASE WHEN addon IS NULL THEN NULL ELSE coalesce(?10, addon_status) END, addon_next_at = ?11,
 		       addon_attempt = max(addon_attempt, ?12)
 		 WHERE id = ?1 AND epoch = ?2 AND status IN ('processing', 'needs_review')`,
-		s.OperationID, s.Epoch, s.To, completed, review, millis(s.NextCheckAt),
-		textOrNull(s.ProviderTransaction), textOrNull(string(s.Reason)), s.ProviderMessage,
-		textOrNull(string(s.AddonState)), millis(s.AddonNextAt), s.AddonAttempt)
+		s.OperationID, s.Epoch, s.To, completed, review, sqlstore.Millis(s.NextCheckAt),
+		sqlstore.NullString(s.ProviderTransaction), sqlstore.NullString(string(s.Reason)), s.ProviderMessage,
+		sqlstore.NullString(string(s.AddonState)), sqlstore.Millis(s.AddonNextAt), s.AddonAttempt)
 	if err == nil && changed != 1 {
 		err = errors.New("it is not open in these hands")
 	}
@@ -153,23 +154,23 @@ func moveOperation(tx *tx, s operation.Settlement) error {
 // the MSO earns, the subscription runs.
 func succeed(tx *tx, op operation.Operation) error {
 	var sum, line int64
-	_, err := tx.exec(`UPDATE wallets SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1 WHERE operator_id = ?1`,
+	_, err := tx.Exec(`UPDATE wallets SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1 WHERE operator_id = ?1`,
 		op.OperatorID, op.Amount.Paise())
 	if err == nil {
-		err = tx.queryRow(`SELECT ledger_paise, ledger_lines FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&sum, &line)
+		err = tx.QueryRow(`SELECT ledger_paise, ledger_lines FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&sum, &line)
 	}
 	if err != nil {
 		return fmt.Errorf("charge the ledger: %w", err)
 	}
 	at := op.CompletedAt.UnixMilli()
-	_, err = tx.exec(`
+	_, err = tx.Exec(`
 		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
 		VALUES (?1, ?2, 'debit', ?3, ?4, ?5, ?6, ?7)`,
 		op.OperatorID, line, op.Amount.Paise(), sum, op.LedgerText(), op.ID, at)
 	if err != nil {
 		return fmt.Errorf("write the ledger line: %w", err)
 	}
-	_, err = tx.exec(`
+	_, err = tx.Exec(`
 		INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at) VALUES (?1, ?2, ?3, ?4, ?5)`,
 		op.ID, op.OperatorID, subscription.Commission(op.Amount, op.CommissionBPS).Paise(), op.CommissionBPS, at)
 	if err != nil {
@@ -184,17 +185,17 @@ func runSubscription(tx *tx, op operation.Operation) error {
 	if op.Kind == operation.Activate {
 		stamp = `activated_at = ?4`
 	}
-	changed, err := tx.exec(`
+	changed, err := tx.Exec(`
 		UPDATE subscribers
 		   SET expires_at = ?2, last_provider_transaction = coalesce(?3, last_provider_transaction), `+stamp+`, version = version + 1
-		 WHERE id = ?1`, op.SubscriberID, op.ExpiryPlanned.UnixMilli(), textOrNull(op.ProviderTransaction), op.CompletedAt.UnixMilli())
+		 WHERE id = ?1`, op.SubscriberID, op.ExpiryPlanned.UnixMilli(), sqlstore.NullString(op.ProviderTransaction), op.CompletedAt.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("run the subscription: %w", err)
 	}
 	if changed != 1 {
 		return fmt.Errorf("run the subscription: there is no subscriber %s", op.SubscriberID)
 	}
-	_, err = tx.exec(`
+	_, err = tx.Exec(`
 		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
 		VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM cycles WHERE subscriber_id = ?1), ?2, ?3, ?4, ?5, ?6)`,
 		op.SubscriberID, op.ID, op.PlanID, op.CycleStartsAt.UnixMilli(), op.ExpiryPlanned.UnixMilli(), op.CompletedAt.UnixMilli())
@@ -208,10 +209,10 @@ func runSubscription(tx *tx, op operation.Operation) error {
 // failed nothing remains but the operation itself.
 func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	var after, seq int64
-	_, err := tx.exec(`UPDATE wallets SET balance_paise = balance_paise + ?2, entries = entries + 1 WHERE operator_id = ?1`,
+	_, err := tx.Exec(`UPDATE wallets SET balance_paise = balance_paise + ?2, entries = entries + 1 WHERE operator_id = ?1`,
 		op.OperatorID, op.Amount.Paise())
 	if err == nil {
-		err = tx.queryRow(`SELECT balance_paise, entries FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&after, &seq)
+		err = tx.QueryRow(`SELECT balance_paise, entries FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&after, &seq)
 	}
 	if err != nil {
 		return fmt.Errorf("refund the wallet: %w", err)
@@ -220,7 +221,7 @@ func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	if actor == "" {
 		actor = op.Actor
 	}
-	_, err = tx.exec(`
+	_, err = tx.Exec(`
 		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, operation_id, actor, created_at)
 		VALUES (?1, ?2, 'refund', ?3, ?4, ?5, ?6, ?7)`,
 		op.OperatorID, seq, op.Amount.Paise(), after, op.ID, actor, op.CompletedAt.UnixMilli())
@@ -229,9 +230,9 @@ func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	}
 	var changed int64
 	if op.Kind != operation.Activate {
-		changed, err = tx.exec(`UPDATE subscribers SET version = version + 1 WHERE id = ?1`, op.SubscriberID)
+		changed, err = tx.Exec(`UPDATE subscribers SET version = version + 1 WHERE id = ?1`, op.SubscriberID)
 	} else {
-		changed, err = tx.exec(`DELETE FROM subscribers WHERE id = ?1 AND expires_at IS NULL`, op.SubscriberID)
+		changed, err = tx.Exec(`DELETE FROM subscribers WHERE id = ?1 AND expires_at IS NULL`, op.SubscriberID)
 	}
 	if err == nil && changed != 1 {
 		err = fmt.Errorf("there is no subscriber %s", op.SubscriberID)
@@ -249,11 +250,11 @@ func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall
 		if detail == "" {
 			detail = call.Reply.Message
 		}
-		_, err := tx.exec(`
+		_, err := tx.Exec(`
 			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
-			operationID, call.Reference, call.What, call.Component, call.Reply.Outcome.String(), textOrNull(call.Reply.Transaction),
-			detail, node, call.AskedAt.UnixMilli(), millis(call.AnsweredAt))
+			operationID, call.Reference, call.What, call.Component, call.Reply.Outcome.String(), sqlstore.NullString(call.Reply.Transaction),
+			detail, node, call.AskedAt.UnixMilli(), sqlstore.Millis(call.AnsweredAt))
 		if err != nil {
 			return fmt.Errorf("write down a provider call: %w", err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/fileowner"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -62,6 +63,7 @@ type Observer interface {
 
 // DB is an open store.
 type DB struct {
+	*sqlstore.Store
 	path    string
 	role    Role
 	writer  *writer
@@ -81,6 +83,7 @@ func Open(ctx context.Context, path string, options Options) (*DB, error) {
 		return nil, fmt.Errorf("find the store's file: %w", err)
 	}
 	db := &DB{path: path, role: options.Role, free: freeSpace(path), ids: subscription.NewIDs(subscription.IDDigits)}
+	db.Store = sqlstore.New(sqlEngine{db}, dialect, options.Role == Tool)
 	if err := db.open(ctx, options); err != nil {
 		db.release()
 		return nil, err
@@ -217,7 +220,7 @@ func checkDurability(conn *connection) error {
 	var journal string
 	var synchronous, foreignKeys int
 	for name, target := range map[string]any{"journal_mode": &journal, "synchronous": &synchronous, "foreign_keys": &foreignKeys} {
-		if err := conn.queryRow("PRAGMA " + name).Scan(target); err != nil {
+		if err := conn.QueryRow("PRAGMA " + name).Scan(target); err != nil {
 			return fmt.Errorf("open the store: read back %s: %w", name, err)
 		}
 	}
@@ -237,7 +240,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	// The schema is read afresh, so that a file that was replaced or cut off
 	// under us does not pass for a healthy one.
 	var one int
-	if err := db.read(ctx).queryRow(`SELECT count(*) FROM schema_tolerance`).Scan(&one); err != nil {
+	if err := db.read(ctx).QueryRow(`SELECT count(*) FROM schema_tolerance`).Scan(&one); err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
 	if _, err := os.Stat(db.path); err != nil {

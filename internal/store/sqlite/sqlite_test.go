@@ -56,7 +56,7 @@ func TestWriterCache_GrowsWithFile(t *testing.T) {
 	}
 	db := open(t, path, Options{})
 	var kilobytes int64
-	err := db.writer.do(t.Context(), func(tx *tx) error { return tx.queryRow(`PRAGMA cache_size`).Scan(&kilobytes) })
+	err := db.writer.do(t.Context(), func(tx *tx) error { return tx.QueryRow(`PRAGMA cache_size`).Scan(&kilobytes) })
 	if want := -writerCache(4<<30) >> 10; err != nil || kilobytes != want {
 		t.Errorf("cache_size = %d, %v; want %d", kilobytes, err, want)
 	}

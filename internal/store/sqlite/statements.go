@@ -2,16 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
-	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // DueByDay adds up what falls due. Cycles are looked up in the order of their
@@ -20,10 +18,10 @@ import (
 // at a time, takes twice as long.
 func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]report.Due, error) {
 	days := map[int64]*report.Due{} // by their number on India's calendar
-	err := db.snapshot(ctx, func(from querier) error {
+	err := db.snapshot(ctx, func(from sqlstore.Querier) error {
 		prices := map[string]money.Amount{}
-		rows, err := from.query(`SELECT id, price_paise FROM plans`)
-		_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		rows, err := from.Query(`SELECT id, price_paise FROM plans`)
+		_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 			var id string
 			var price int64
 			err := row.Scan(&id, &price)
@@ -33,11 +31,11 @@ func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.
 		if err != nil {
 			return fmt.Errorf("read the prices: %w", err)
 		}
-		rows, err = from.query(`
+		rows, err = from.Query(`
 			SELECT due.expires_at, (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = due.id ORDER BY c.seq DESC LIMIT 1)
 			  FROM (SELECT id, expires_at FROM subscribers WHERE operator_id = ?1 AND expires_at > ?2 AND expires_at <= ?3 ORDER BY id) due`,
 			operatorID, after.UnixMilli(), until.UnixMilli())
-		_, err = collect(rows, err, func(row scanner) (struct{}, error) {
+		_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 			var expires int64
 			var plan string
 			if err := row.Scan(&expires, &plan); err != nil {
@@ -66,164 +64,3 @@ const (
 	dayMillis    = int64(24 * time.Hour / time.Millisecond)
 	indianOffset = int64(5*time.Hour+30*time.Minute) / int64(time.Millisecond)
 )
-
-// TradeBetween adds up operations, of one operator or of all.
-func (db *DB) TradeBetween(ctx context.Context, operatorID int64, from, before time.Time) ([]report.Trade, error) {
-	var ask wording
-	ask.says(`SELECT kind, status, count(*), sum(amount_paise) FROM operations WHERE created_at >= ? AND created_at < ?`, from.UnixMilli(), before.UnixMilli())
-	if operatorID != 0 {
-		ask.says(` AND operator_id = ?`, operatorID)
-	}
-	ask.says(` GROUP BY kind, status ORDER BY kind, status`)
-	rows, err := db.read(ctx).query(ask.text, ask.args...)
-	return collect(rows, err, func(row scanner) (report.Trade, error) {
-		var t report.Trade
-		var amount int64
-		err := row.Scan(&t.Kind, &t.State, &t.Count, &amount)
-		t.Amount = money.Paise(amount)
-		return t, err
-	})
-}
-
-// LedgerBounds finds a stretch of an operator's ledger.
-func (db *DB) LedgerBounds(ctx context.Context, operatorID int64, from, before time.Time) (report.Bounds, error) {
-	var b report.Bounds
-	err := db.snapshot(ctx, func(at querier) (err error) {
-		if b.After, b.Opening, err = lineBefore(at, operatorID, from); err != nil {
-			return err
-		}
-		b.Last, b.Closing, err = lineBefore(at, operatorID, before)
-		return err
-	})
-	return b, err
-}
-
-// lineBefore finds the last line of an operator's ledger that was written before a
-// moment, and the balance after it. Lines are found by their number only, and come in
-// the order of time: so the number is tried bit by bit, from the highest that a
-// ledger will ever have. Tried that way, the same moment leads to the same line
-// however many are written later.
-func lineBefore(at querier, operatorID int64, before time.Time) (line int64, balance money.Amount, err error) {
-	var paise int64
-	err = at.queryRow(`
-		WITH RECURSIVE tried (line, step) AS (
-		     SELECT 0, 1099511627776
-		      UNION ALL
-		     SELECT t.line + CASE WHEN l.line IS NULL THEN 0 ELSE t.step END, t.step / 2
-		       FROM tried t LEFT JOIN ledger l ON l.operator_id = ?1 AND l.line = t.line + t.step AND l.created_at < ?2
-		      WHERE t.step > 0)
-		SELECT t.line, coalesce(l.balance_after, 0)
-		  FROM tried t LEFT JOIN ledger l ON l.operator_id = ?1 AND l.line = t.line
-		 WHERE t.step = 0`, operatorID, before.UnixMilli()).Scan(&line, &paise)
-	if err != nil {
-		return 0, balance, fmt.Errorf("find a line of the ledger: %w", err)
-	}
-	return line, money.Paise(paise), nil
-}
-
-// ListLedger reads a page of an operator's ledger.
-func (db *DB) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.LedgerLine, error) {
-	var ask wording
-	ask.says(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at FROM ledger`)
-	if q.TransactionID != "" {
-		// There is one such line at most, and the other conditions must not be what it
-		// is looked for by.
-		ask.says(` WHERE operation_id = ? AND +operator_id = ? AND +line > ? AND +line <= ?`, q.TransactionID, q.OperatorID, q.After, q.Last)
-	} else {
-		ask.says(` WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
-	}
-	if q.Side != report.Both {
-		ask.says(` AND kind = ?`, q.Side)
-	}
-	if q.Text != "" {
-		ask.says(` AND instr(lower(description), ?) > 0`, q.Text)
-	}
-	if q.NewestFirst {
-		ask.says(` ORDER BY line DESC LIMIT ?`, q.Limit)
-	} else {
-		ask.says(` ORDER BY line LIMIT ?`, q.Limit)
-	}
-	rows, err := db.read(ctx).query(ask.text, ask.args...)
-	return collect(rows, err, func(row scanner) (report.LedgerLine, error) {
-		var l report.LedgerLine
-		var amount, after int64
-		var at sql.NullInt64
-		err := row.Scan(&l.Line, &l.Side, &amount, &after, &l.Description, &l.TransactionID, &at)
-		l.Amount, l.BalanceAfter, l.At = money.Paise(amount), money.Paise(after), moment(at)
-		return l, err
-	})
-}
-
-// OpenOperations reads what holds money. An index has all that is open, of all
-// operators, which is never much.
-func (db *DB) OpenOperations(ctx context.Context, operatorID int64, most int) ([]operation.Operation, error) {
-	rows, err := db.read(ctx).query(`
-		SELECT `+operationColumns+` FROM operations
-		 WHERE status IN ('processing', 'needs_review') AND (?1 = 0 OR +operator_id = ?1) ORDER BY +created_at, id LIMIT ?2`, operatorID, most)
-	return collect(rows, err, readOperation)
-}
-
-// PageOperations reads a page of an operator's operations. Those of one subscriber
-// are few, and found by the subscriber; so are those that are open, of all operators,
-// for which there is an index that knows a state by its name only.
-func (db *DB) PageOperations(ctx context.Context, q report.OperationQuery) ([]operation.Operation, error) {
-	var ask wording
-	ask.says(`SELECT ` + operationColumns + ` FROM operations`)
-	state, order := string(q.State), ` ORDER BY created_at DESC, id DESC LIMIT ?`
-	switch {
-	case q.Subscriber != "":
-		ask.says(` WHERE subscriber_id = ? AND +operator_id = ?`, q.Subscriber, q.OperatorID)
-	case q.State == operation.NeedsReview:
-		ask.says(` WHERE status = 'needs_review' AND +operator_id = ?`, q.OperatorID)
-		state, order = "", ` ORDER BY +created_at DESC, id DESC LIMIT ?`
-	case q.State == operation.Processing:
-		ask.says(` WHERE status = 'processing' AND +operator_id = ?`, q.OperatorID)
-		state, order = "", ` ORDER BY +created_at DESC, id DESC LIMIT ?`
-	default:
-		ask.says(` WHERE operator_id = ?`, q.OperatorID)
-	}
-	for _, wanted := range []struct{ column, value string }{
-		{`status = ?`, state}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},
-	} {
-		if wanted.value != "" {
-			ask.says(` AND `+wanted.column, wanted.value)
-		}
-	}
-	ask.stretch(q)
-	ask.says(order, q.Limit)
-	rows, err := db.read(ctx).query(ask.text, ask.args...)
-	return collect(rows, err, readOperation)
-}
-
-// stretch is between which moments, and behind which operation, a page looks.
-func (w *wording) stretch(q report.OperationQuery) {
-	moment, both := `created_at`, `(created_at, id)`
-	if q.State.Open() || q.Subscriber != "" {
-		moment, both = `+created_at`, `(+created_at, id)` // it has been found by something else
-	}
-	switch {
-	case q.Last != (report.Cursor{}):
-		w.says(` AND `+both+` >= (?, ?)`, q.Last.Number, q.Last.ID)
-	case !q.From.IsZero():
-		w.says(` AND `+moment+` >= ?`, q.From.UnixMilli())
-	}
-	switch {
-	case q.After != (report.Cursor{}):
-		w.says(` AND `+both+` < (?, ?)`, q.After.Number, q.After.ID)
-	case !q.Before.IsZero():
-		w.says(` AND `+moment+` < ?`, q.Before.UnixMilli())
-	}
-}
-
-// PassOperations finds the operation with so many before it, in an index alone.
-func (db *DB) PassOperations(ctx context.Context, q report.OperationQuery, many int) (last report.Cursor, found bool, err error) {
-	var ask wording
-	ask.says(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
-	ask.stretch(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
-	ask.says(` ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`, many)
-	err = db.read(ctx).queryRow(ask.text, ask.args...).Scan(&last.Number, &last.ID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return report.Cursor{}, false, nil
-	}
-	return last, err == nil, err
-}

@@ -3,12 +3,13 @@ package sqlite
 import (
 	"database/sql"
 
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // freeSubscriberID finds an id that no subscriber has. It is to be asked in a
 // snapshot.
-func (db *DB) freeSubscriberID(from querier, preferred string) (string, error) {
+func (db *DB) freeSubscriberID(from sqlstore.Querier, preferred string) (string, error) {
 	if id, err := subscription.FirstFree(idRecords{from}, db.ids.Candidates(preferred)); err != nil || id != "" {
 		return id, err
 	}
@@ -16,10 +17,10 @@ func (db *DB) freeSubscriberID(from querier, preferred string) (string, error) {
 }
 
 // idRecords are the subscribers as the search for a free id sees them.
-type idRecords struct{ querier }
+type idRecords struct{ sqlstore.Querier }
 
 func (r idRecords) IsTaken(id string) (taken bool, err error) {
-	err = r.queryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = ?1)`, id).Scan(&taken)
+	err = r.QueryRow(`SELECT EXISTS (SELECT 1 FROM subscribers WHERE id = ?1)`, id).Scan(&taken)
 	return taken, err
 }
 
@@ -27,7 +28,7 @@ func (r idRecords) IsTaken(id string) (taken bool, err error) {
 func (r idRecords) FreeIn(s subscription.Stretch) (id string, unsettled bool, err error) {
 	first, last := s.Bounds()
 	var free sql.NullString
-	err = r.queryRow(`
+	err = r.QueryRow(`
 		SELECT CASE WHEN ?2 - ?1 + 1 > (
 		         SELECT count(*) FROM subscribers WHERE id BETWEEN ?4 AND ?5 AND length(id) = ?3 AND id NOT GLOB '*[^0-9]*')
 		       THEN (

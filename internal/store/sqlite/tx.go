@@ -2,14 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/integrity"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // tx is the writer's transaction as a fact sees it.
@@ -23,6 +22,12 @@ type tx struct {
 	// keys sign staff actions and digests; nil in a store that was given none.
 	keys atomic.Pointer[integrity.Keys]
 }
+
+func (t *tx) Dialect() *sqlstore.Dialect { return dialect }
+
+func (t *tx) Keys() *integrity.Keys { return t.keys.Load() }
+
+func (t *tx) Logged(act admin.AuditEntry) { t.acts = append(t.acts, act) }
 
 // keep believes what is known by heart of the transaction, for it is committed.
 func (t *tx) keep() { t.nonces.keep() }
@@ -38,20 +43,6 @@ func (t *tx) takeBack(burned int) {
 func (t *tx) forget() {
 	t.nonces.forget()
 	t.places.forget()
-}
-
-// scanner is a row to be read, from the writer or from a reader.
-type scanner interface{ Scan(into ...any) error }
-
-// rowQuerier reads single rows.
-type rowQuerier interface {
-	queryRow(query string, args ...any) scanner
-}
-
-// querier is the part of a transaction and of the readers that reads.
-type querier interface {
-	rowQuerier
-	query(query string, args ...any) (*rows, error)
 }
 
 // maxReaders is how many reads can be under way at a time. More would only make
@@ -154,7 +145,7 @@ type reading struct {
 
 func (db *DB) read(ctx context.Context) reading { return reading{ctx, db.readers} }
 
-func (r reading) queryRow(query string, args ...any) scanner { return readRow{r, query, args} }
+func (r reading) QueryRow(query string, args ...any) sqlstore.Row { return readRow{r, query, args} }
 
 type readRow struct {
 	reading
@@ -168,15 +159,15 @@ func (r readRow) Scan(into ...any) error {
 		return err
 	}
 	defer r.readers.put(c)
-	return c.queryRow(r.text, r.args...).Scan(into...)
+	return c.QueryRow(r.text, r.args...).Scan(into...)
 }
 
-func (r reading) query(query string, args ...any) (*rows, error) {
+func (r reading) Query(query string, args ...any) (sqlstore.Rows, error) {
 	c, err := r.readers.take(r.ctx)
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.query(query, args...)
+	found, err := c.start(query, args)
 	if err != nil {
 		r.readers.put(c)
 		return nil, err
@@ -186,54 +177,15 @@ func (r reading) query(query string, args ...any) (*rows, error) {
 }
 
 // snapshot runs several reads as one moment.
-func (db *DB) snapshot(ctx context.Context, read func(querier) error) error {
+func (db *DB) snapshot(ctx context.Context, read func(sqlstore.Querier) error) error {
 	c, err := db.readers.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer db.readers.put(c)
-	if _, err := c.exec("BEGIN"); err != nil {
+	if _, err := c.Exec("BEGIN"); err != nil {
 		return fmt.Errorf("begin to read: %w", err)
 	}
-	defer func() { _, _ = c.exec("ROLLBACK") }()
+	defer func() { _, _ = c.Exec("ROLLBACK") }()
 	return read(c)
-}
-
-// collect reads all rows of a query.
-func collect[T any](rows *rows, err error, read func(scanner) (T, error)) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.close()
-	all := []T{}
-	for {
-		row, err := rows.next()
-		if err != nil {
-			return nil, err
-		}
-		if !row {
-			return all, nil
-		}
-		one, err := read(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-}
-
-// Moments are kept as Unix milliseconds, absent ones as NULL.
-
-func millis(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMilli()
-}
-
-func moment(ms sql.NullInt64) time.Time {
-	if !ms.Valid {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms.Int64).UTC()
 }

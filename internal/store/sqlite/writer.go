@@ -13,6 +13,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 const (
@@ -100,7 +101,7 @@ func (w *writer) do(ctx context.Context, run func(*tx) error) error {
 
 // ask has a question answered between two transactions, the earlier of which may have
 // begun before it was asked.
-func (w *writer) ask(ctx context.Context, read func(querier) error) error {
+func (w *writer) ask(ctx context.Context, read func(sqlstore.Querier) error) error {
 	q := &question{read: read, done: make(chan struct{})}
 	if err := w.hand(ctx, &fact{asks: q, done: q.done}); err != nil {
 		return err
@@ -250,7 +251,7 @@ func (w *writer) write(batch []*fact) {
 	}
 	if w.before != nil {
 		w.before(func(text string) (value int64, err error) {
-			err = w.tx.queryRow("PRAGMA " + text).Scan(&value)
+			err = w.tx.QueryRow("PRAGMA " + text).Scan(&value)
 			return value, err
 		})
 	}
@@ -297,7 +298,7 @@ func (w *writer) commit(batch []*fact) error {
 		return w.abandon(err)
 	}
 	commit := func() error {
-		_, err := w.tx.exec("COMMIT")
+		_, err := w.tx.Exec("COMMIT")
 		return err
 	}
 	if w.around != nil {
@@ -312,11 +313,11 @@ func (w *writer) commit(batch []*fact) error {
 }
 
 func (w *writer) begin() error {
-	if _, err := w.tx.exec("BEGIN IMMEDIATE"); err != nil {
+	if _, err := w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 		// A transaction that could not be rolled back is still open, and would
 		// be in the way of every other for ever.
-		_, _ = w.tx.exec("ROLLBACK")
-		if _, err = w.tx.exec("BEGIN IMMEDIATE"); err != nil {
+		_, _ = w.tx.Exec("ROLLBACK")
+		if _, err = w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 			return w.judge(fmt.Errorf("begin: %w", err))
 		}
 	}
@@ -338,7 +339,7 @@ func (w *writer) run(batch []*fact) (undone bool, err error) {
 		if f.err == nil || !w.tx.wrote {
 			continue
 		}
-		if _, err := w.tx.exec("ROLLBACK"); err != nil {
+		if _, err := w.tx.Exec("ROLLBACK"); err != nil {
 			return false, err
 		}
 		w.tx.takeBack(0)
@@ -351,7 +352,7 @@ func (w *writer) run(batch []*fact) (undone bool, err error) {
 }
 
 func (w *writer) runApart(batch []*fact) error {
-	if _, err := w.tx.exec("BEGIN IMMEDIATE"); err != nil {
+	if _, err := w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	for _, f := range batch {
@@ -372,7 +373,7 @@ func takenOver(f *fact) error {
 // runAlone runs one fact so that whatever it does wrong is undone without its
 // neighbours noticing.
 func (w *writer) runAlone(f *fact) error {
-	if _, err := w.tx.exec("SAVEPOINT fact"); err != nil {
+	if _, err := w.tx.Exec("SAVEPOINT fact"); err != nil {
 		return &lostTransaction{err}
 	}
 	burned := len(w.tx.nonces.added)
@@ -381,12 +382,12 @@ func (w *writer) runAlone(f *fact) error {
 		return err
 	}
 	if err != nil {
-		if _, undo := w.tx.exec("ROLLBACK TO fact"); undo != nil {
+		if _, undo := w.tx.Exec("ROLLBACK TO fact"); undo != nil {
 			return &lostTransaction{undo}
 		}
 		w.tx.takeBack(burned)
 	}
-	if _, release := w.tx.exec("RELEASE fact"); release != nil {
+	if _, release := w.tx.Exec("RELEASE fact"); release != nil {
 		return &lostTransaction{release}
 	}
 	return err
@@ -407,7 +408,7 @@ func (w *writer) runSafely(f *fact) (err error) {
 // abandon gives up a transaction whose fate is not known.
 func (w *writer) abandon(cause error) error {
 	// Where SQLite has rolled back already this is an error, and a fine one.
-	_, _ = w.tx.exec("ROLLBACK")
+	_, _ = w.tx.Exec("ROLLBACK")
 	w.tx.forget()
 	return w.judge(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // What a question is told must be durable: it stands in one batch with a fact whose
@@ -83,10 +84,10 @@ func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	refusal := admin.Refuse("no")
-	asks := func(ctx context.Context, read func(querier) error) func() error {
+	asks := func(ctx context.Context, read func(sqlstore.Querier) error) func() error {
 		return func() error { return db.writer.ask(ctx, read) }
 	}
-	good := asks(t.Context(), func(from querier) error {
+	good := asks(t.Context(), func(from sqlstore.Querier) error {
 		var seen string
 		if err := noted(&seen)(from); err != nil || seen != "a" {
 			return errors.Join(err, errors.New("seen: "+seen))
@@ -99,23 +100,23 @@ func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
 		want func(error) bool
 	}{
 		{"fact-1", func() error { return db.writer.do(t.Context(), note("b")) }, isNil},
-		{"refused", asks(t.Context(), func(querier) error { return refusal }), func(err error) bool { return errors.Is(err, refusal) }},
+		{"refused", asks(t.Context(), func(sqlstore.Querier) error { return refusal }), func(err error) bool { return errors.Is(err, refusal) }},
 		{"good-1", good, isNil},
-		{"panicking", asks(t.Context(), func(from querier) error {
-			rows, err := from.query(`SELECT name FROM scratch`)
-			_, err = collect(rows, err, func(scanner) (string, error) { panic("a bug") })
+		{"panicking", asks(t.Context(), func(from sqlstore.Querier) error {
+			rows, err := from.Query(`SELECT name FROM scratch`)
+			_, err = sqlstore.Collect(rows, err, func(sqlstore.Row) (string, error) { panic("a bug") })
 			return err
 		}), func(err error) bool { return err != nil && strings.Contains(err.Error(), "a bug") }},
 		{"cancelled", func() error {
 			defer close(left)
-			return db.writer.ask(gone, func(querier) error {
+			return db.writer.ask(gone, func(sqlstore.Querier) error {
 				t.Error("a question was read whose caller had hung up")
 				return nil
 			})
 		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
 		{"good-2", good, isNil},
-		{"ended", asks(t.Context(), func(from querier) error {
-			_, err := from.(*connection).exec("ROLLBACK")
+		{"ended", asks(t.Context(), func(from sqlstore.Querier) error {
+			_, err := from.(*connection).Exec("ROLLBACK")
 			return errors.Join(refusal, err)
 		}), func(err error) bool { return errors.Is(err, refusal) }},
 		{"good-3", good, isNil},
@@ -144,7 +145,7 @@ func TestATransactionLeftOpenIsNotWhatAQuestionIsToldOf(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
-	if _, err := db.writer.tx.exec("BEGIN IMMEDIATE"); err != nil {
+	if _, err := db.writer.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
 	if err := note("never committed")(db.writer.tx); err != nil {

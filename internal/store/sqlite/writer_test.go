@@ -15,6 +15,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 func open(t testing.TB, path string, options Options) *DB {
@@ -31,7 +32,7 @@ func open(t testing.TB, path string, options Options) *DB {
 func scratch(t testing.TB, db *DB) {
 	t.Helper()
 	err := db.writer.do(t.Context(), func(tx *tx) error {
-		_, err := tx.exec(`CREATE TABLE scratch (name TEXT PRIMARY KEY, filler BLOB)`)
+		_, err := tx.Exec(`CREATE TABLE scratch (name TEXT PRIMARY KEY, filler BLOB)`)
 		return err
 	})
 	if err != nil {
@@ -41,15 +42,15 @@ func scratch(t testing.TB, db *DB) {
 
 func note(name string) func(*tx) error {
 	return func(tx *tx) error {
-		_, err := tx.exec(`INSERT INTO scratch (name) VALUES (?1)`, name)
+		_, err := tx.Exec(`INSERT INTO scratch (name) VALUES (?1)`, name)
 		return err
 	}
 }
 
 func notes(t testing.TB, db *DB) string {
 	t.Helper()
-	rows, err := db.read(t.Context()).query(`SELECT name FROM scratch ORDER BY name`)
-	names, err := collect(rows, err, func(row scanner) (string, error) {
+	rows, err := db.read(t.Context()).Query(`SELECT name FROM scratch ORDER BY name`)
+	names, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (string, error) {
 		var name string
 		err := row.Scan(&name)
 		return name, err
@@ -221,7 +222,7 @@ func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
 		t.Helper()
 		err := db.writer.do(t.Context(), func(tx *tx) error {
 			var now int
-			return tx.queryRow(`PRAGMA max_page_count = ` + pages).Scan(&now)
+			return tx.QueryRow(`PRAGMA max_page_count = ` + pages).Scan(&now)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +235,7 @@ func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
 	until(t, "the neighbour has queued up", func() bool { return db.Queued() == 1 })
 	go func() {
 		results <- db.writer.do(t.Context(), func(tx *tx) error {
-			_, err := tx.exec(`INSERT INTO scratch (name, filler) VALUES ('big', zeroblob(1000000))`)
+			_, err := tx.Exec(`INSERT INTO scratch (name, filler) VALUES ('big', zeroblob(1000000))`)
 			return err
 		})
 	}()
@@ -260,7 +261,7 @@ func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
 func TestATransactionLeftOpenIsNotInTheWayForEver(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
-	if _, err := db.writer.tx.exec("BEGIN IMMEDIATE"); err != nil {
+	if _, err := db.writer.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.writer.do(t.Context(), note("after")); err != nil || notes(t, db) != "after" {

@@ -99,7 +99,7 @@ var ways = []way{
 	{"OperationByKey", func(w *walk) { w.must(second(w.OperationByKey(w.Context(), w.on.OperatorID, "nobody's"))) }},
 	{"OperationByID", func(w *walk) { w.must(second(w.OperationByID(w.Context(), w.on.OperatorID, "nobody's"))) }},
 	{"SubscriptionOf", (*walk).lookups},
-	{"Facts", (*walk).questions},
+	{"Snapshot", (*walk).questions},
 	{"Reserve", (*walk).reservations},
 	{"Reserve", (*walk).crowds},
 	{"Settle", (*walk).settlements},

@@ -1,0 +1,142 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+const actColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin`
+
+// logAct writes an act of staff down beside what it changed. The states are nil
+// where nothing was there before, or is there after.
+func logAct(tx Tx, act admin.StaffAction, operatorID int64, subject string, before, after any) error {
+	if err := act.Permitted(); err != nil {
+		return err
+	}
+	if !act.Covers(operatorID) {
+		return fmt.Errorf("%s of operator %d acts on %s of operator %d", act.Actor, act.OperatorScope, subject, operatorID)
+	}
+	logged := admin.AuditEntry{StaffAction: act, OperatorID: operatorID, Subject: subject}
+	for _, state := range []struct {
+		value any
+		text  *string
+	}{{before, &logged.Before}, {after, &logged.After}} {
+		if state.value == nil {
+			continue
+		}
+		text, err := json.Marshal(state.value)
+		if err != nil {
+			return fmt.Errorf("write the act of staff: %w", err)
+		}
+		*state.text = string(text)
+	}
+	// The end of the chain is locked until the commit, so that actions of several tools
+	// follow each other. Every transaction locks it last.
+	last, previous, previousMAC, err := chainEnd(tx)
+	if err != nil {
+		return err
+	}
+	// Read behind that lock, so that of two actions under one voucher the later one sees
+	// the earlier.
+	if act.Voucher != "" {
+		switch _, done, err := actionUnder(tx, tx.Dialect(), act.Voucher); {
+		case err != nil:
+			return err
+		case done:
+			return admin.RefuseVoucher(act.Voucher)
+		}
+	}
+	logged.ID = last + 1
+	mac, macKey, err := signAction(tx, previousMAC, logged)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(tx.Dialect().InsertAction,
+		logged.ID, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
+		logged.At.UnixMilli(), logged.ChainHash(previous), logged.Origin, mac, macKey)
+	if err != nil {
+		return fmt.Errorf("write the act of staff: %w", err)
+	}
+	tx.Logged(logged)
+	return nil
+}
+
+// chainEnd reads id, hash and MAC of the last staff action; zero and nil if there is
+// none. The MAC is nil in a store whose actions are not keyed.
+func chainEnd(tx Tx) (id int64, hash, mac []byte, err error) {
+	err = tx.QueryRow(tx.Dialect().ChainEnd).Scan(&id, &hash, &mac)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, nil, nil, fmt.Errorf("read the last staff action: %w", err)
+	}
+	if mac != nil {
+		return id, hash, mac, nil
+	}
+	mac, err = chainStart(tx)
+	return id, hash, mac, err
+}
+
+// AuditEntryByVoucher reads the act that was done under a voucher.
+func (db *Store) AuditEntryByVoucher(ctx context.Context, voucher string) (admin.AuditEntry, bool, error) {
+	return actionUnder(db.engine.Read(ctx), db.dialect, voucher)
+}
+
+// actionUnder finds the staff action by how its reason ends, which is indexed.
+func actionUnder(q Querier, d *Dialect, voucher string) (admin.AuditEntry, bool, error) {
+	if len(voucher) != admin.VoucherLength {
+		return admin.AuditEntry{}, false, fmt.Errorf("voucher %q has not %d characters", voucher, admin.VoucherLength)
+	}
+	act, err := readAct(q.QueryRow(`
+		SELECT `+actColumns+` FROM staff_acts WHERE `+d.VoucherIs+` ORDER BY id DESC LIMIT 1`, admin.VoucherNote(voucher)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return act, false, nil
+	}
+	if err != nil {
+		return act, false, fmt.Errorf("look up a voucher: %w", err)
+	}
+	return act, true, nil
+}
+
+// FindAuditEntries reads what staff did, newest first: an operator's by an index, and all
+// others one after the other, down to where it is told to look.
+func (db *Store) FindAuditEntries(ctx context.Context, q admin.AuditQuery) ([]admin.AuditEntry, error) {
+	var stmt statement
+	stmt.add(`SELECT `+actColumns+` FROM staff_acts WHERE id < ? AND id > ?`, q.UpperID(), q.Above)
+	if q.OperatorID != 0 {
+		stmt.add(` AND operator_id = ?`, q.OperatorID)
+	}
+	if q.Actor != "" {
+		stmt.add(` AND actor = ?`, q.Actor)
+	}
+	if q.Action != "" {
+		stmt.add(` AND action = ?`, q.Action)
+	}
+	if q.Search != "" {
+		stmt.add(` AND strpos(lower(subject), lower(?)) > 0`, q.Search)
+	}
+	if !q.From.IsZero() {
+		stmt.add(` AND at >= ?`, q.From.UnixMilli())
+	}
+	if !q.Before.IsZero() {
+		stmt.add(` AND at < ?`, q.Before.UnixMilli())
+	}
+	if q.OperatorID == 0 {
+		stmt.add(` ORDER BY id DESC LIMIT ?`, q.Limit)
+		return page(ctx, db, stmt, readAct)
+	}
+	stmt.add(` ORDER BY `+db.dialect.ActionOrder+` DESC LIMIT ?`, q.Limit)
+	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
+	return Collect(rows, err, readAct)
+}
+
+func readAct(row Row) (admin.AuditEntry, error) {
+	var a admin.AuditEntry
+	var at sql.NullInt64
+	err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash, &a.Origin)
+	a.At = Time(at)
+	return a, err
+}

@@ -1,0 +1,147 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// SettleReview settles an operation in review by a person's word, with its act.
+func (db *Store) SettleReview(ctx context.Context, act admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
+	var op operation.Operation
+	err := db.engine.Write(ctx, func(tx Tx) (err error) {
+		if op, err = settleReview(tx, act, s); err != nil {
+			return err
+		}
+		return countAlone(tx, act, op.OperatorID, op.Amount)
+	})
+	return op, err
+}
+
+// settleReview lets whoever was looking at the operation find another epoch, and
+// settle nothing.
+func settleReview(tx Tx, act admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
+	before, err := inReview(tx, s.OperationID)
+	if err != nil {
+		return before, err
+	}
+	before.Epoch++
+	if _, err := tx.Exec(`UPDATE operations SET epoch = $2 WHERE id = $1`, before.ID, before.Epoch); err != nil {
+		return before, fmt.Errorf("claim operation %s: %w", before.ID, err)
+	}
+	s.Epoch, s.Node, s.AddonState = before.Epoch, before.Node, before.AddonState
+	if before.Addon == "" {
+		s.AddonNextAt = before.AddonNextAt
+	}
+	op, err := tx.Dialect().SettleReview(tx, before, s)
+	if err != nil {
+		return op, err
+	}
+	return op, logAct(tx, act, op.OperatorID, "operation "+op.ID, admin.OperationState(before), admin.OperationState(op))
+}
+
+// inReview reads and locks an operation that a person can settle.
+func inReview(tx Tx, id string) (operation.Operation, error) {
+	op, found, err := OneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, id)
+	if err != nil {
+		return op, err
+	}
+	if !found {
+		return op, admin.Refuse("there is no transaction %s", id)
+	}
+	if op.State != operation.NeedsReview {
+		return op, admin.Refuse("transaction %s is %s; only one in review can be settled", id, op.State)
+	}
+	return op, nil
+}
+
+// Exceptions reads what only a person can decide, oldest first.
+func (db *Store) Exceptions(ctx context.Context, closed bool) ([]admin.ExceptionEntry, error) {
+	rows, err := db.engine.Read(ctx).Query(`
+		SELECT id, operation_id, kind, detail, created_at, closed_at, coalesce(closed_by, ''), coalesce(close_reason, '')
+		  FROM exceptions WHERE $1::boolean OR closed_at IS NULL ORDER BY id`, closed)
+	return Collect(rows, err, func(row Row) (admin.ExceptionEntry, error) {
+		var e admin.ExceptionEntry
+		var created, ended sql.NullInt64
+		err := row.Scan(&e.ID, &e.TransactionID, &e.Kind, &e.Detail, &created, &ended, &e.ClosedBy, &e.CloseReason)
+		e.CreatedAt, e.ClosedAt = Time(created), Time(ended)
+		return e, err
+	})
+}
+
+// CloseException notes who dealt with an exception, and why.
+func (db *Store) CloseException(ctx context.Context, act admin.StaffAction, id int64) error {
+	return db.engine.Write(ctx, func(tx Tx) error {
+		var operationID, kind string
+		var operatorID int64
+		var closed sql.NullInt64
+		err := tx.QueryRow(`
+			SELECT e.operation_id, e.kind, e.closed_at, o.operator_id
+			  FROM exceptions e JOIN operations o ON o.id = e.operation_id WHERE e.id = $1 FOR NO KEY UPDATE OF e`, id).Scan(&operationID, &kind, &closed, &operatorID)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return admin.Refuse("there is no exception %d", id)
+		case err != nil:
+			return fmt.Errorf("read exception %d: %w", id, err)
+		case closed.Valid:
+			return admin.Refuse("exception %d was closed already", id)
+		}
+		_, err = tx.Exec(`UPDATE exceptions SET closed_at = $2, closed_by = $3, close_reason = $4 WHERE id = $1`,
+			id, act.At.UnixMilli(), act.Actor, act.Reason)
+		if err != nil {
+			return fmt.Errorf("close exception %d: %w", id, err)
+		}
+		state := func(open bool) map[string]any {
+			return map[string]any{"transaction_id": operationID, "kind": kind, "open": open}
+		}
+		return logAct(tx, act, operatorID, fmt.Sprintf("exception %d", id), state(true), state(false))
+	})
+}
+
+const missingAddon = `status = 'success' AND addon_status IN ('waiting', 'failed', 'unknown')`
+
+// MissingAddons reads the combos whose add-on is being followed up.
+func (db *Store) MissingAddons(ctx context.Context) ([]operation.Operation, error) {
+	rows, err := db.engine.Read(ctx).Query(`
+		SELECT ` + OperationColumns + ` FROM operations WHERE addon_next_at IS NOT NULL AND ` + missingAddon + ` ORDER BY created_at, id`)
+	return Collect(rows, err, ReadOperation)
+}
+
+// CloseAddon ends the following up of an add-on.
+func (db *Store) CloseAddon(ctx context.Context, act admin.StaffAction, id string) error {
+	return db.engine.Write(ctx, func(tx Tx) error {
+		before, found, err := OneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, id)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return admin.Refuse("there is no transaction %s", id)
+		}
+		after, err := ReadOperation(tx.QueryRow(`
+			UPDATE operations SET addon_status = 'closed', addon_next_at = NULL, addon_needs_person = 0 WHERE id = $1 AND `+missingAddon+`
+			RETURNING `+OperationColumns, id))
+		if errors.Is(err, sql.ErrNoRows) {
+			return admin.Refuse("transaction %s has no add-on that is being followed up", id)
+		}
+		if err != nil {
+			return fmt.Errorf("close the add-on of %s: %w", id, err)
+		}
+		// The provider may have confirmed it to a node that no longer followed it up.
+		var confirmed bool
+		err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference <> $1 AND outcome = 'confirmed')`, id).Scan(&confirmed)
+		if err == nil && confirmed {
+			e := operation.AddonClosedAndConfirmed(id, act.At)
+			_, err = tx.Exec(`
+				INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ($1, $2, $3, $4)
+				    ON CONFLICT (operation_id, kind) DO NOTHING`, e.OperationID, e.Kind, e.Detail, e.At.UnixMilli())
+		}
+		if err != nil {
+			return fmt.Errorf("look for a confirmation of the add-on of %s: %w", id, err)
+		}
+		return logAct(tx, act, before.OperatorID, "addon of "+id, admin.OperationState(before), admin.OperationState(after))
+	})
+}

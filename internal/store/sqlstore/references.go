@@ -1,0 +1,77 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
+)
+
+// creditedBefore reports whether a reference was used before for the same, whatever its
+// spelling, and refuses one that was used for something else or for another operator.
+func creditedBefore(tx Tx, way admin.ReferenceKind, credit admin.Credit) (bool, error) {
+	var before admin.Credit
+	var paise, at int64
+	// Older entries may share a reference; then the one that is repeated counts.
+	err := tx.QueryRow(`
+		SELECT e.operator_id, e.amount_paise, coalesce(e.reference, a.reference, ''), e.created_at
+		  FROM credited_references r
+		  JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
+		  LEFT JOIN adjustment_references a ON r.way = 'adjust' AND a.operator_id = r.operator_id AND a.seq = r.seq
+		 WHERE r.way = $1 AND r.normalised = $2
+		 ORDER BY (e.operator_id = $3 AND e.amount_paise = $4) DESC, e.operator_id = $3 DESC, r.copy LIMIT 1`,
+		string(way), admin.NormaliseReference(credit.Reference), credit.OperatorID, credit.Amount.Paise(),
+	).Scan(&before.OperatorID, &paise, &before.Reference, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up the reference: %w", err)
+	}
+	before.Amount, before.At = money.Paise(paise), Time(sql.NullInt64{Int64: at, Valid: true})
+	return admin.SameCredit(before, credit, way)
+}
+
+// keepReference claims a reference for the wallet's last entry. The unique reference
+// decides, not a look beforehand: another operator's wallet has a lock of its own.
+func keepReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
+	kept, err := tx.Exec(`
+		INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled)
+		SELECT $1::text, $2::text, 0, operator_id, entries, 0 FROM wallets WHERE operator_id = $3
+		    ON CONFLICT DO NOTHING`,
+		string(way), admin.NormaliseReference(credit.Reference), credit.OperatorID)
+	if err != nil {
+		return fmt.Errorf("keep the reference: %w", err)
+	}
+	if kept == 1 {
+		return nil
+	}
+	// Another operator's credit was committed meanwhile.
+	if _, err := creditedBefore(tx, way, credit); err != nil {
+		return err
+	}
+	return fmt.Errorf("keep the reference of operator %d: it is claimed, and the claim cannot be read", credit.OperatorID)
+}
+
+// ReferenceKey is what a proposed top-up's reference is compared by; nil for what is
+// no top-up.
+func ReferenceKey(p admin.Proposal) any {
+	if p.Kind != admin.ProposedTopUp {
+		return nil
+	}
+	return admin.NormaliseReference(p.Reference)
+}
+
+// sweepReference writes down that another operator's proposal of the reference has lapsed.
+func sweepReference(tx Tx, act admin.StaffAction, p admin.Proposal) error {
+	_, err := tx.Exec(`
+		UPDATE proposals SET status = 'lapsed', decided_at = made_at + $3
+		 WHERE reference_key = $1 AND status = 'open' AND made_at + $3 <= $2`,
+		ReferenceKey(p), act.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("let a proposal lapse: %w", err)
+	}
+	return nil
+}

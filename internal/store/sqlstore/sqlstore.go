@@ -1,0 +1,166 @@
+// Package sqlstore holds the store methods that both engines share: everything that is
+// not on the path of a payment. Statements are written once, with $n parameters, in the
+// SQL of PostgreSQL; the SQLite engine rewrites the few spellings that it lacks when it
+// prepares a statement. A statement that really differs is in the engine's Dialect.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/bulk"
+	"github.com/coaxhq/coax/internal/integrity"
+	"github.com/coaxhq/coax/internal/operation"
+)
+
+// Row is a row to be read. Scan returns sql.ErrNoRows if there is none.
+type Row interface{ Scan(into ...any) error }
+
+// Rows are read one after the other, and closed by the caller.
+type Rows interface {
+	Row
+	Next() bool
+	Err() error
+	Close()
+}
+
+// RowQuerier reads single rows. The statement runs when the row is scanned, or before.
+type RowQuerier interface {
+	QueryRow(query string, args ...any) Row
+}
+
+// Querier reads rows.
+type Querier interface {
+	RowQuerier
+	Query(query string, args ...any) (Rows, error)
+}
+
+// Tx is a transaction that writes.
+type Tx interface {
+	Querier
+	// Exec runs a statement and returns how many rows it changed.
+	Exec(query string, args ...any) (changed int64, err error)
+	Dialect() *Dialect
+	// Keys sign staff actions and digests; nil in a store that was given none.
+	Keys() *integrity.Keys
+	// Logged adds a staff action to those that are reported once this is committed.
+	Logged(admin.AuditEntry)
+}
+
+// Engine runs statements. Its transactions keep the promises of the engine: on SQLite a
+// write shares its commit with others, on PostgreSQL it is retried where the server undid
+// it. So a function given to Write, Snapshot or Page may run several times.
+type Engine interface {
+	// Write runs a transaction and returns when it is committed, was refused or failed.
+	Write(ctx context.Context, run func(Tx) error) error
+	// Read reads on any connection, each statement on its own.
+	Read(ctx context.Context) Querier
+	// Lookup is Read for a single row found by its key, as requests need it.
+	Lookup(ctx context.Context) RowQuerier
+	// Snapshot runs several reads in one read transaction.
+	Snapshot(ctx context.Context, read func(Querier) error) error
+	// Page reads rows in the order of an index until a LIMIT.
+	Page(ctx context.Context, read func(Querier) error) error
+	SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error)
+	// UseKeys sets the keys that transactions sign with from now on.
+	UseKeys(*integrity.Keys)
+	// IsDuplicate reports whether err is a violated unique constraint.
+	IsDuplicate(err error) bool
+}
+
+// Dialect is what differs between the engines' SQL.
+type Dialect struct {
+	// OrderedJoin joins so that the table on the left is read first. PostgreSQL is kept to
+	// it by its planner settings, SQLite by the word CROSS.
+	OrderedJoin string
+	// ActionOrder orders the staff actions of one operator by id, as an index of them allows.
+	ActionOrder string
+	// VoucherIs is the condition on staff_acts that $1 ends the reason, in the words of an
+	// index over an expression.
+	VoucherIs string
+	// ChainEnd reads id, hash and MAC of the last staff action, and locks the end of the
+	// chain where writers run side by side. InsertAction adds a staff action; see logAction.
+	ChainEnd, InsertAction string
+	// LatestPlanName is the plan's name in the row with the highest l.line of a group;
+	// max(l.line) is selected beside it.
+	LatestPlanName string
+	// Refused is the condition on request_log that an index of refusals has.
+	Refused string
+	// TermSubscribers joins subscriber_terms t with its subscribers s, in the order of the
+	// terms. CurrentPlan joins the plan p that began last before ? and the open operation o
+	// of a subscriber s.
+	TermSubscribers, CurrentPlan string
+
+	// LockTable keeps other writers from a table until the commit.
+	LockTable func(tx Tx, table string) error
+	// LockMaintenance waits for the transactions that have found maintenance mode off, and
+	// keeps further ones from looking until the commit.
+	LockMaintenance func(Tx) error
+	// ChainStarted is called in the transaction that starts the keyed chain of staff
+	// actions, with the MAC that it starts with.
+	ChainStarted func(tx Tx, mac []byte) error
+	// SettleReview settles an operation in review, given as it is in the database.
+	SettleReview func(Tx, operation.Operation, operation.Settlement) (operation.Operation, error)
+	// TakeBulkRows gives up to limit rows that a condition selects to the owner of a job.
+	TakeBulkRows func(tx Tx, h bulk.Hold, condition string, limit int) ([]bulk.Row, error)
+}
+
+// Store has the methods that the engines share.
+type Store struct {
+	engine  Engine
+	dialect *Dialect
+	tool    bool // works beside a node for the length of a command
+}
+
+// New makes a store on an engine, of a node or of a tool.
+func New(engine Engine, dialect *Dialect, tool bool) *Store { return &Store{engine, dialect, tool} }
+
+// Collect reads all rows of a query.
+func Collect[T any](rows Rows, err error, read func(Row) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []T{}
+	for rows.Next() {
+		one, err := read(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+// page reads a page of rows in the order of an index.
+func page[T any](ctx context.Context, db *Store, stmt statement, read func(Row) (T, error)) (all []T, err error) {
+	err = db.engine.Page(ctx, func(from Querier) error {
+		rows, err := from.Query(stmt.text, stmt.args...)
+		all, err = Collect(rows, err, read)
+		return err
+	})
+	return all, err
+}
+
+// NullString is NULL for an empty string.
+func NullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+
+// Times are stored as Unix milliseconds, the zero time as NULL.
+
+// Millis is a time as it is stored.
+func Millis(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMilli()
+}
+
+// Time is a stored time.
+func Time(ms sql.NullInt64) time.Time {
+	if !ms.Valid {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms.Int64).UTC()
+}

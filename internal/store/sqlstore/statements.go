@@ -1,0 +1,179 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/report"
+)
+
+// TradeBetween adds up operations, of one operator or of all.
+func (db *Store) TradeBetween(ctx context.Context, operatorID int64, from, before time.Time) ([]report.Trade, error) {
+	var stmt statement
+	stmt.add(`SELECT kind, status, count(*), sum(amount_paise)::bigint FROM operations WHERE created_at >= ? AND created_at < ?`, from.UnixMilli(), before.UnixMilli())
+	if operatorID != 0 {
+		stmt.add(` AND operator_id = ?`, operatorID)
+	}
+	stmt.add(` GROUP BY kind, status ORDER BY kind, status`)
+	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
+	return Collect(rows, err, func(row Row) (report.Trade, error) {
+		var t report.Trade
+		var amount int64
+		err := row.Scan(&t.Kind, &t.State, &t.Count, &amount)
+		t.Amount = money.Paise(amount)
+		return t, err
+	})
+}
+
+// LedgerBounds finds a stretch of an operator's ledger.
+func (db *Store) LedgerBounds(ctx context.Context, operatorID int64, from, before time.Time) (report.Bounds, error) {
+	var b report.Bounds
+	err := db.engine.Snapshot(ctx, func(at Querier) (err error) {
+		if b.After, b.Opening, err = lineBefore(at, operatorID, from); err != nil {
+			return err
+		}
+		b.Last, b.Closing, err = lineBefore(at, operatorID, before)
+		return err
+	})
+	return b, err
+}
+
+// lineBefore finds the last line of an operator's ledger that was written before a
+// moment, and the balance after it. Lines are found by their number only, and come in
+// the order of time: so the number is tried bit by bit, from the highest that a
+// ledger will ever have. Tried that way, the same moment leads to the same line
+// however many are written later.
+func lineBefore(at Querier, operatorID int64, before time.Time) (line int64, balance money.Amount, err error) {
+	var paise int64
+	err = at.QueryRow(`
+		WITH RECURSIVE tried (line, step) AS (
+		     SELECT 0::bigint, 1099511627776::bigint
+		      UNION ALL
+		     SELECT t.line + CASE WHEN l.line IS NULL THEN 0 ELSE t.step END, t.step / 2
+		       FROM tried t LEFT JOIN ledger l ON l.operator_id = $1 AND l.line = t.line + t.step AND l.created_at < $2
+		      WHERE t.step > 0)
+		SELECT t.line, coalesce(l.balance_after, 0)
+		  FROM tried t LEFT JOIN ledger l ON l.operator_id = $1 AND l.line = t.line
+		 WHERE t.step = 0`, operatorID, before.UnixMilli()).Scan(&line, &paise)
+	if err != nil {
+		return 0, balance, fmt.Errorf("find a line of the ledger: %w", err)
+	}
+	return line, money.Paise(paise), nil
+}
+
+// ListLedger reads a page of an operator's ledger.
+func (db *Store) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report.LedgerLine, error) {
+	var stmt statement
+	stmt.add(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at FROM ledger`)
+	if q.TransactionID != "" {
+		// There is one such line at most, and the other conditions must not be what it
+		// is looked for by.
+		stmt.add(` WHERE operation_id = ? AND operator_id + 0 = ? AND line + 0 > ? AND line + 0 <= ?`, q.TransactionID, q.OperatorID, q.After, q.Last)
+	} else {
+		stmt.add(` WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
+	}
+	if q.Side != report.Both {
+		stmt.add(` AND kind = ?`, q.Side)
+	}
+	if q.Text != "" {
+		stmt.add(` AND strpos(lower(description COLLATE "C"), ?) > 0`, q.Text)
+	}
+	if q.NewestFirst {
+		stmt.add(` ORDER BY line DESC LIMIT ?`, q.Limit)
+	} else {
+		stmt.add(` ORDER BY line LIMIT ?`, q.Limit)
+	}
+	return page(ctx, db, stmt, func(row Row) (report.LedgerLine, error) {
+		var l report.LedgerLine
+		var amount, after int64
+		var at sql.NullInt64
+		err := row.Scan(&l.Line, &l.Side, &amount, &after, &l.Description, &l.TransactionID, &at)
+		l.Amount, l.BalanceAfter, l.At = money.Paise(amount), money.Paise(after), Time(at)
+		return l, err
+	})
+}
+
+// OpenOperations reads what holds money. An index has all that is open, of all
+// operators, which is never much.
+func (db *Store) OpenOperations(ctx context.Context, operatorID int64, most int) ([]operation.Operation, error) {
+	rows, err := db.engine.Read(ctx).Query(`
+		SELECT `+OperationColumns+` FROM operations
+		 WHERE status IN ('processing', 'needs_review') AND ($1 = 0 OR operator_id + 0 = $1) ORDER BY created_at + 0, id LIMIT $2`, operatorID, most)
+	return Collect(rows, err, ReadOperation)
+}
+
+// PageOperations reads a page of an operator's operations. Those of one subscriber
+// are few, and found by the subscriber; so are those that are open, of all operators,
+// for which there is an index that knows a state by its name only.
+func (db *Store) PageOperations(ctx context.Context, q report.OperationQuery) ([]operation.Operation, error) {
+	var stmt statement
+	stmt.add(`SELECT ` + OperationColumns + ` FROM operations`)
+	state, order := string(q.State), ` ORDER BY created_at DESC, id DESC LIMIT ?`
+	switch {
+	case q.Subscriber != "":
+		stmt.add(` WHERE subscriber_id = ? AND operator_id + 0 = ?`, q.Subscriber, q.OperatorID)
+	case q.State == operation.NeedsReview:
+		stmt.add(` WHERE status = 'needs_review' AND operator_id + 0 = ?`, q.OperatorID)
+		state, order = "", ` ORDER BY created_at + 0 DESC, id DESC LIMIT ?`
+	case q.State == operation.Processing:
+		stmt.add(` WHERE status = 'processing' AND operator_id + 0 = ?`, q.OperatorID)
+		state, order = "", ` ORDER BY created_at + 0 DESC, id DESC LIMIT ?`
+	default:
+		stmt.add(` WHERE operator_id = ?`, q.OperatorID)
+	}
+	for _, wanted := range []struct{ column, value string }{
+		{`status = ?`, state}, {`kind = ?`, string(q.Kind)}, {`channel = ?`, string(q.Channel)}, {`plan_id = ?`, q.PlanID},
+	} {
+		if wanted.value != "" {
+			stmt.add(` AND `+wanted.column, wanted.value)
+		}
+	}
+	stmt.stretch(q)
+	stmt.add(order, q.Limit)
+	if q.Subscriber == "" && !q.State.Open() {
+		return page(ctx, db, stmt, ReadOperation)
+	}
+	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
+	return Collect(rows, err, ReadOperation)
+}
+
+// stretch is between which moments, and behind which operation, a page looks.
+func (s *statement) stretch(q report.OperationQuery) {
+	moment, both := `created_at`, `(created_at, id)`
+	if q.State.Open() || q.Subscriber != "" {
+		moment, both = `created_at + 0`, `(created_at + 0, id)` // it has been found by something else
+	}
+	switch {
+	case q.Last != (report.Cursor{}):
+		s.add(` AND `+both+` >= (?, ?)`, q.Last.Number, q.Last.ID)
+	case !q.From.IsZero():
+		s.add(` AND `+moment+` >= ?`, q.From.UnixMilli())
+	}
+	switch {
+	case q.After != (report.Cursor{}):
+		s.add(` AND `+both+` < (?, ?)`, q.After.Number, q.After.ID)
+	case !q.Before.IsZero():
+		s.add(` AND `+moment+` < ?`, q.Before.UnixMilli())
+	}
+}
+
+// PassOperations finds the operation with so many before it, in an index alone.
+func (db *Store) PassOperations(ctx context.Context, q report.OperationQuery, many int) (last report.Cursor, found bool, err error) {
+	var stmt statement
+	stmt.add(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
+	stmt.stretch(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
+	stmt.add(` ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`, many)
+	places, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
+		var p report.Cursor
+		err := row.Scan(&p.Number, &p.ID)
+		return p, err
+	})
+	if err != nil || len(places) == 0 {
+		return last, false, err
+	}
+	return places[0], true, nil
+}
