@@ -68,7 +68,7 @@ the 10,000 most common ones, no simple sequence, and not made of the login's own
 
 // readPassword reads a line that is never shown nor kept.
 func readPassword(from io.Reader) (string, error) {
-	const most = 4 * login.PasswordMost
+	const most = 4 * login.MaxPasswordLength
 	text, err := io.ReadAll(io.LimitReader(from, most+2))
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)

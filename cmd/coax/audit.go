@@ -175,7 +175,7 @@ func (a *app) showAudit(report audit.Report) error {
 		{"commissions", counts.Commissions}, {"events of operations", counts.Events}, {"provider calls", counts.ProviderCalls},
 		{"exceptions", counts.Exceptions}, {"subscribers", counts.Subscribers}, {"cycles", counts.Cycles},
 		{"plans", fmt.Sprintf("%d (%d versions)", counts.Plans, counts.PlanVersions)},
-		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"acts of staff", counts.Acts}, {"last act's hash", orNull(report.ActsHead)}, {"last act's MAC", orNull(report.Head.MAC)},
+		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"acts of staff", counts.Actions}, {"last act's hash", orNull(report.ActionsHead)}, {"last act's MAC", orNull(report.Head.MAC)},
 		{"ledger digests", digestsOf(report)},
 		{"credited", counts.Sums.Credited}, {"charged", counts.Sums.Charged}, {"held", counts.Sums.Held}, {"balance", counts.Sums.Balance},
 		{"ledger", counts.Sums.Ledger}, {"commission", counts.Sums.Commission},

@@ -76,8 +76,8 @@ func (a *auditor) readActs() {
 		})
 	}, acts)
 	a.closeActions(chain, &last)
-	a.report.ActsHead = hex.EncodeToString(previous)
-	a.report.Counts.Acts = acts.count
+	a.report.ActionsHead = hex.EncodeToString(previous)
+	a.report.Counts.Actions = acts.count
 }
 
 // chained is the hash an act must have after the one before it: SHA-256 over

@@ -54,10 +54,10 @@ func (v Violation) String() string { return v.Invariant + " " + v.Subject + ": "
 type Report struct {
 	OK     bool   `json:"ok"`
 	Counts Counts `json:"counts"`
-	// ActsHead is the hash of the last act of staff, in hex. Kept somewhere
+	// ActionsHead is the hash of the last act of staff, in hex. Kept somewhere
 	// else it also tells when acts were cut off at the end, which the chain
 	// alone cannot.
-	ActsHead string `json:"acts_head"`
+	ActionsHead string `json:"acts_head"`
 	// Head is the end of the chains of staff actions and of digests.
 	Head Head `json:"head"`
 	// Compared is how many exported heads the store was compared with.

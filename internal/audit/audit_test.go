@@ -27,8 +27,8 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !report.OK || report.ActsHead == "" {
-		t.Errorf("ok %v, head %q", report.OK, report.ActsHead)
+	if !report.OK || report.ActionsHead == "" {
+		t.Errorf("ok %v, head %q", report.OK, report.ActionsHead)
 	}
 	for _, violation := range report.Violations {
 		t.Error(violation)
@@ -59,7 +59,7 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 		"count(*) FROM plan_history":                                              c.PlanVersions,
 		"count(*) FROM credentials":                                               c.Keys,
 		"count(*) FROM whitelist":                                                 c.Whitelist,
-		"count(*) FROM staff_acts":                                                c.Acts,
+		"count(*) FROM staff_acts":                                                c.Actions,
 		"count(*) FROM logins":                                                    c.Logins,
 		"count(*) FROM proposals":                                                 c.Proposals,
 		"count(*) FROM commission_periods":                                        c.Periods,
@@ -133,7 +133,7 @@ func TestAnEmptyStoreIsClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := audited(t, path, opening)
-	if err != nil || !report.OK || report.Counts != (audit.Counts{}) || report.ActsHead != "" {
+	if err != nil || !report.OK || report.Counts != (audit.Counts{}) || report.ActionsHead != "" {
 		t.Errorf("%+v, %v; want it clean, and nothing counted", report, err)
 	}
 }

@@ -65,5 +65,5 @@ func BenchmarkAudit(b *testing.B) {
 
 func rowsOf(c audit.Counts) int64 {
 	return c.Operators + c.Wallets + c.WalletEntries + c.LedgerLines + c.Operations.Total + c.Commissions + c.Events +
-		c.ProviderCalls + c.Exceptions + c.Subscribers + c.Cycles + c.PlanVersions + c.Keys + c.Acts + c.Nonces + c.Minutes
+		c.ProviderCalls + c.Exceptions + c.Subscribers + c.Cycles + c.PlanVersions + c.Keys + c.Actions + c.Nonces + c.Minutes
 }

@@ -155,7 +155,7 @@ func TestAStoreOfTheReleaseBeforeIsProved(t *testing.T) {
 	damage{sql: `DROP TABLE proposals; DROP TABLE commission_periods; ALTER TABLE staff_acts DROP COLUMN origin;
 		DELETE FROM schema_tolerance WHERE migration = ` + approvalsMigration()}.plant(t, s)
 	report, err := audited(t, s.path, s.now)
-	if err != nil || !report.OK || report.Counts.Acts == 0 {
+	if err != nil || !report.OK || report.Counts.Actions == 0 {
 		t.Errorf("%+v, %v; want it clean", report, err)
 	}
 }

@@ -297,7 +297,7 @@ func TestAudit_SignedShopIsClean(t *testing.T) {
 		t.Fatalf("%+v, %v; want it clean", report, err)
 	}
 	head := report.Head
-	if head.Actions != report.Counts.Acts || head.MAC == "" || head.Day < shopDay || head.Digests != report.Counts.Digests || report.Counts.Unsealed != 0 {
+	if head.Actions != report.Counts.Actions || head.MAC == "" || head.Day < shopDay || head.Digests != report.Counts.Digests || report.Counts.Unsealed != 0 {
 		t.Errorf("the head is %+v of %+v", head, report.Counts)
 	}
 	if report.Compared != 1 {

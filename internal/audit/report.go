@@ -23,7 +23,7 @@ type Counts struct {
 	PlanVersions  int64      `json:"plan_versions"`
 	Keys          int64      `json:"keys"`
 	Whitelist     int64      `json:"whitelist_entries"`
-	Acts          int64      `json:"acts"`
+	Actions       int64      `json:"acts"`
 	Logins        int64      `json:"logins"`
 	Proposals     int64      `json:"proposals"`
 	Periods       int64      `json:"closed_months"`

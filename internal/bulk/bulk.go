@@ -1,8 +1,8 @@
-// Package bulk renews many subscribers of an operator as one job. A job is checked,
-// kept, and only then run; every row has a key of its own that is fixed before it
-// runs, so that whoever takes a job up again, after a crash or on another node, finds
-// by the key what was charged already. It decides nothing about a renewal: each row
-// goes through operation.Process like any other request of the panel.
+// Package bulk renews many subscribers of an operator as one job. A job is checked and
+// stored before it runs. Every row has its own idempotency key from the start, so that a
+// node that resumes a job, after a crash or a takeover, finds what was charged already. It
+// decides nothing about a renewal: each row goes through operation.Process like any other
+// request of the panel.
 package bulk
 
 import (
@@ -21,38 +21,37 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// MaxRows is the most that one job may have.
+// MaxRows is how many rows a job may have.
 const MaxRows = 5000
 
-// JobState is where a job stands.
+// JobState is the state of a job.
 type JobState string
 
-// A draft was checked and waits for somebody to start it. A job that was cancelled
-// runs until what had begun is known, and is finished then.
+// A draft was checked and waits to be started. A cancelled job runs until the outcome of
+// the rows that had begun is known, and is finished then.
 const (
 	Draft    JobState = "draft"
 	Running  JobState = "running"
 	Finished JobState = "finished"
 )
 
-// Interruption is why a running job waits for a person. What it was about to renew may
-// have been renewed meanwhile: in the original of a store that was restored from a copy,
-// or by somebody who did not wait.
+// Interruption is why a running job waits for a person. Its remaining rows may have been
+// renewed meanwhile, by hand or, after a restore from a backup, in the original store.
 type Interruption string
 
-// A job is interrupted by maintenance mode, by the suspension of its operator, or because
-// no node has worked on it for longer than IdleLimit when one starts.
+// A job is interrupted by maintenance mode, by the suspension of its operator, or by a
+// starting node if it was due for longer than IdleLimit.
 const (
 	ByMaintenance Interruption = "maintenance"
 	BySuspension  Interruption = "suspension"
 	ByDowntime    Interruption = "downtime"
 )
 
-// IdleLimit is how long a job may have been due, with no node to take it, and still go
-// on by itself when one starts.
+// IdleLimit is how long a job may have been due, with no node running, and still resume
+// by itself.
 const IdleLimit = time.Hour
 
-// RowState is where a row stands.
+// RowState is the state of a row.
 type RowState string
 
 // A refused row has cost nothing; its code says why. A row in review has an operation
@@ -66,12 +65,12 @@ const (
 	RowCancelled RowState = "cancelled"
 )
 
-// Job is a list of renewals.
+// Job is a bulk renewal.
 type Job struct {
 	OperatorID int64
 	// ID is unique among the operator's jobs.
 	ID string
-	// Actor is whose job it is, as the operations' actor has it.
+	// Actor is who made the job, and the actor of its operations.
 	Actor string
 	// Title says for people where the list came from, such as a file's name.
 	Title       string
@@ -79,8 +78,8 @@ type Job struct {
 	CreatedAt   time.Time
 	StartedAt   time.Time
 	CancelledAt time.Time
-	EndedAt     time.Time // when nothing was left to begin or to wait for but reviews
-	// PauseReason says why a running job is waiting; empty if it is not.
+	EndedAt     time.Time // when nothing but reviews was left
+	// PauseReason says why a running job is paused; empty if it is not.
 	PauseReason string
 
 	// Interrupted is why a running job waits until a person continues or cancels it, and
@@ -90,9 +89,8 @@ type Job struct {
 	ContinuedBy   string
 	ContinuedAt   time.Time
 
-	// Epoch counts the hands that the job went through; Node is the last ones. DueAt
-	// is from when on it is anybody's: the end of a lease or of a pause, or zero if
-	// there is nothing left to do.
+	// Epoch counts the claims of the job; Node is the last owner. DueAt is from when any
+	// node may claim it: the end of a lease or of a pause, or zero if nothing is left to do.
 	Epoch int64
 	Node  string
 	DueAt time.Time
@@ -100,32 +98,31 @@ type Job struct {
 	Progress Progress
 }
 
-// Waits reports whether the job was interrupted, and waits for a person to continue or
-// cancel it.
+// Waits reports whether the job was interrupted and waits for a person.
 func (j Job) Waits() bool {
 	return j.State == Running && j.Interrupted != "" && j.CancelledAt.IsZero()
 }
 
-// SortByInterruption puts the jobs first that have waited longest.
+// SortByInterruption sorts jobs, the longest interrupted first.
 func SortByInterruption(jobs []Job) {
 	slices.SortFunc(jobs, func(a, b Job) int {
 		return cmp.Or(a.InterruptedAt.Compare(b.InterruptedAt), cmp.Compare(a.OperatorID, b.OperatorID), cmp.Compare(a.ID, b.ID))
 	})
 }
 
-// Progress is how many rows stand where, and what they cost.
+// Progress counts the rows by state, and their amounts.
 type Progress struct {
 	Rows                                                int
 	Queued, Running, Done, Refused, InReview, Cancelled int
-	// Outstanding is what the rows cost that are still to be settled or to begin, as
-	// they were quoted; Charged and Held are what operations have cost and hold.
+	// Outstanding is the quoted price of the rows that are not settled; Charged and Held
+	// are the amounts of their operations.
 	Outstanding, Charged, Held money.Amount
 }
 
-// Settled is how many rows there is nothing left to wait for of, reviews aside.
+// Settled counts the rows that are neither queued nor running.
 func (p Progress) Settled() int { return p.Rows - p.Queued - p.Running }
 
-// Percent is how far a job has come, from 0 to 100.
+// Percent is the share of settled rows, from 0 to 100.
 func (p Progress) Percent() int {
 	if p.Rows == 0 {
 		return 100
@@ -133,8 +130,8 @@ func (p Progress) Percent() int {
 	return 100 * p.Settled() / p.Rows
 }
 
-// Add counts rows of one state in: how many they are, what they were quoted at, and
-// what their operations' amounts come to.
+// Add adds rows of one state, with the sums of their quotes and of their operations'
+// amounts.
 func (p *Progress) Add(state RowState, rows int, quoted, amount money.Amount) {
 	p.Rows += rows
 	switch state {
@@ -160,9 +157,9 @@ func (p *Progress) Add(state RowState, rows int, quoted, amount money.Amount) {
 // Row is one renewal of a job.
 type Row struct {
 	Number int // from 1
-	Line   int // of the file that it came from; 0 if it came from none
-	// SubscriberID and Mobile name the customer: the id if there is one. Both are as
-	// they were found when the job was checked, or else as they were given.
+	Line   int // of the uploaded file; 0 if there is none
+	// SubscriberID and Mobile identify the customer; the id takes precedence. Both are as
+	// found when the job was checked, or else as they were given.
 	SubscriberID string
 	Mobile       string
 	CustomerName string
@@ -170,17 +167,17 @@ type Row struct {
 	Kind         operation.Kind
 	// IdempotencyKey is the operation's, and never changes.
 	IdempotencyKey string
-	// Quoted is the price when the job was checked; ExpiryQuoted what it would bring.
+	// Quoted and ExpiryQuoted are the price and the new expiry when the job was checked.
 	Quoted       money.Amount
 	ExpiryQuoted time.Time
 
 	State RowState
-	// Code and Message say what came of the row; while it is queued, what stood in
-	// its way when the job was checked, if that may have passed by then.
+	// Code and Message are the row's result; while it is queued, a transient refusal found
+	// when the job was checked.
 	Code    fault.Code
 	Message string
-	// OperationID is the operation that the row became; Amount is what that costs or
-	// holds, Expiry what it brought.
+	// OperationID is the row's operation; Amount is what it costs or holds, Expiry the new
+	// expiry.
 	OperationID string
 	Amount      money.Amount
 	Expiry      time.Time
@@ -188,10 +185,10 @@ type Row struct {
 	EndedAt     time.Time
 }
 
-// Refusal is a no in words for whoever asked.
+// Refusal is a refused request, with a message for the person.
 type Refusal struct {
 	Text string
-	// Form and Args are Text taken apart, for whoever says it in another language.
+	// Form and Args are the format and arguments of Text, for translation.
 	Form string
 	Args []any
 }
@@ -202,13 +199,13 @@ func refuse(format string, args ...any) *Refusal {
 	return &Refusal{Text: fmt.Sprintf(format, args...), Form: format, Args: args}
 }
 
-// ErrNoJob is what a look-up of a job returns that the operator does not have.
+// ErrNoJob is returned for a job that the operator does not have.
 var ErrNoJob = errors.New("there is no such bulk renewal")
 
 var idAlphabet = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
-// newID makes a job's id. It cannot be guessed, so that no key of the API's callers
-// happens to be that of a row.
+// newID generates a job's id. It cannot be guessed, so that no API client uses the
+// idempotency key of a row.
 func newID() string {
 	var raw [10]byte
 	// crypto/rand does not fail; it ends the program instead.
@@ -216,20 +213,19 @@ func newID() string {
 	return idAlphabet.EncodeToString(raw[:])
 }
 
-// idUnder is the id of the job that an order makes under a voucher: the same form
-// with the same list comes to the same job. As nobody guesses the voucher, nobody
-// guesses the id.
-func idUnder(o Order) string {
+// idForVoucher derives the job's id from an order with a voucher: the same form with the
+// same list makes the same job. The voucher, and so the id, cannot be guessed.
+func idForVoucher(o Order) string {
 	sum := sha256.New()
-	_ = json.NewEncoder(sum).Encode([]any{o.Voucher, o.Kind, o.PlanID, o.Wishes}) // a hash takes everything
+	_ = json.NewEncoder(sum).Encode([]any{o.Voucher, o.Kind, o.PlanID, o.Selections}) // writing to a hash does not fail
 	return idAlphabet.EncodeToString(sum.Sum(nil)[:10])
 }
 
-// keyOf is the key that a row's operation is asked for under.
+// keyOf is the idempotency key of a row.
 func keyOf(jobID string, number int) string { return fmt.Sprintf("bulk-%s-%d", jobID, number) }
 
-// request is what a row asks for. It is made of what never changes of a row, so that
-// asking again is the same request.
+// request returns a row's request. It uses only what never changes of a row, so that a
+// repetition is a replay.
 func (r Row) request(job Job) operation.Request {
 	fields := map[string]string{"plan_id": r.PlanID}
 	if r.SubscriberID != "" {
@@ -237,7 +233,7 @@ func (r Row) request(job Job) operation.Request {
 	} else {
 		fields["mobile"] = r.Mobile
 	}
-	// A map of texts always becomes the same JSON: its names are sorted.
+	// A map has a stable JSON encoding: its keys are sorted.
 	content, err := json.Marshal(fields)
 	if err != nil {
 		panic(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// MaxFile is the most bytes that a file may have.
+// MaxFile is how many bytes a file may have.
 const MaxFile = 1 << 20
 
 // The columns of a file, in any order.
@@ -26,23 +26,23 @@ const (
 
 var columns = []string{columnSubscriber, columnMobile, columnPlan}
 
-// Wish is a renewal that was asked for, before anything of it was looked up.
-type Wish struct {
+// Selection is a subscriber selected for renewal, as given.
+type Selection struct {
 	Line         int
 	SubscriberID string
 	Mobile       string
 	PlanID       string // empty for the plan that the subscriber has
-	// NotSince is for a second try: it is refused if the subscriber was renewed after
-	// that moment. Zero for a first one.
-	NotSince time.Time
+	// NotRenewedSince is for a retry: the row is refused if the subscriber was renewed after
+	// that moment. The tag keeps the ids of idForVoucher.
+	NotRenewedSince time.Time `json:"NotSince"`
 }
 
-// Problem is something wrong with a file, and how to mend it.
+// Problem is an error in a file, and how to correct it.
 type Problem struct {
 	Line   int    // 0 for the file as a whole
 	Column string // empty for the line as a whole
 	Text   string
-	// Form and Args are Text taken apart, for whoever says it in another language.
+	// Form and Args are the format and arguments of Text, for translation.
 	Form string
 	Args []any
 }
@@ -57,7 +57,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("Line %d, %s: %s", p.Line, p.Column, p.Text)
 }
 
-// FileError is all that is wrong with a file.
+// FileError has all problems of a file.
 type FileError struct{ Problems []Problem }
 
 func (e *FileError) Error() string {
@@ -68,9 +68,9 @@ func (e *FileError) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// ReadCSV reads a list of renewals. Where anything is wrong with it the error is a
-// FileError, which has everything that is.
-func ReadCSV(file io.Reader) ([]Wish, error) {
+// ReadCSV reads a list of renewals. For an invalid file it returns a FileError with all
+// problems.
+func ReadCSV(file io.Reader) ([]Selection, error) {
 	text, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the file: %w", err)
@@ -82,20 +82,20 @@ func ReadCSV(file io.Reader) ([]Wish, error) {
 	case !utf8.Valid(text):
 		return nil, r.refuse(0, "", "The file is not UTF-8 text. Save it as “CSV UTF-8”.")
 	}
-	// Spreadsheets put a mark at the beginning, which is no part of the text.
+	// Spreadsheets write a byte order mark.
 	r.csv = csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff"))))
 	r.csv.FieldsPerRecord = -1
 	if err := r.header(); err != nil {
 		return nil, err
 	}
-	var wishes []Wish
+	var selections []Selection
 	for {
 		record, err := r.csv.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if broken := (*csv.ParseError)(nil); errors.As(err, &broken) {
-			r.complain(broken.StartLine, "", "The quotation marks do not fit. Put a field that has a comma or a quotation mark in quotation marks, and double those inside.")
+			r.addProblem(broken.StartLine, "", "The quotation marks do not fit. Put a field that has a comma or a quotation mark in quotation marks, and double those inside.")
 			continue
 		}
 		if err != nil {
@@ -104,41 +104,41 @@ func ReadCSV(file io.Reader) ([]Wish, error) {
 		if blank(record) {
 			continue
 		}
-		if len(wishes) == MaxRows {
-			r.complain(0, "", "The file has more than %d rows. Split it.", MaxRows)
+		if len(selections) == MaxRows {
+			r.addProblem(0, "", "The file has more than %d rows. Split it.", MaxRows)
 			break
 		}
 		at, _ := r.csv.FieldPos(0)
-		wishes = append(wishes, r.wish(at, record))
+		selections = append(selections, r.selection(at, record))
 	}
-	if len(wishes) == 0 && len(r.problems) == 0 {
-		r.complain(0, "", "The file has no rows below its header.")
+	if len(selections) == 0 && len(r.problems) == 0 {
+		r.addProblem(0, "", "The file has no rows below its header.")
 	}
 	if len(r.problems) > 0 {
 		return nil, &FileError{r.problems}
 	}
-	return wishes, nil
+	return selections, nil
 }
 
-// reading is a file that is being read.
+// reading is the state of reading a file.
 type reading struct {
-	csv      *csv.Reader
-	places   map[string]int // of the columns
-	width    int
-	seen     map[string]int // where a customer was named first
-	problems []Problem
+	csv         *csv.Reader
+	columnIndex map[string]int // of the columns
+	width       int
+	seen        map[string]int // where a customer was named first
+	problems    []Problem
 }
 
-func (r *reading) complain(line int, column, format string, args ...any) {
+func (r *reading) addProblem(line int, column, format string, args ...any) {
 	r.problems = append(r.problems, Problem{line, column, fmt.Sprintf(format, args...), format, args})
 }
 
 func (r *reading) refuse(line int, column, format string, args ...any) error {
-	r.complain(line, column, format, args...)
+	r.addProblem(line, column, format, args...)
 	return &FileError{r.problems}
 }
 
-// header reads the line that names the columns.
+// header reads the header line.
 func (r *reading) header() error {
 	record, err := r.csv.Read()
 	if errors.Is(err, io.EOF) {
@@ -147,22 +147,22 @@ func (r *reading) header() error {
 	if err != nil {
 		return r.refuse(1, "", "It is not CSV. The first line names the columns: %s.", strings.Join(columns, ","))
 	}
-	r.places, r.width = map[string]int{}, len(record)
+	r.columnIndex, r.width = map[string]int{}, len(record)
 	for i, name := range record {
 		name = strings.ToLower(strings.TrimSpace(name))
-		_, twice := r.places[name]
+		_, twice := r.columnIndex[name]
 		switch {
 		case !slices.Contains(columns, name):
-			r.complain(1, record[i], "There is no such column. The columns are %s; remove the others.", strings.Join(columns, ", "))
+			r.addProblem(1, record[i], "There is no such column. The columns are %s; remove the others.", strings.Join(columns, ", "))
 		case twice:
-			r.complain(1, name, "The column is there twice. Remove one of them.")
+			r.addProblem(1, name, "The column is there twice. Remove one of them.")
 		}
-		r.places[name] = i
+		r.columnIndex[name] = i
 	}
-	_, byID := r.places[columnSubscriber]
-	_, byMobile := r.places[columnMobile]
+	_, byID := r.columnIndex[columnSubscriber]
+	_, byMobile := r.columnIndex[columnMobile]
 	if !byID && !byMobile {
-		r.complain(1, "", "The first line has to name a column %s or %s.", columnSubscriber, columnMobile)
+		r.addProblem(1, "", "The first line has to name a column %s or %s.", columnSubscriber, columnMobile)
 	}
 	if len(r.problems) > 0 {
 		return &FileError{r.problems}
@@ -174,24 +174,24 @@ func blank(record []string) bool {
 	return !slices.ContainsFunc(record, func(field string) bool { return strings.TrimSpace(field) != "" })
 }
 
-// wish reads one line, and says all that is wrong with it.
-func (r *reading) wish(line int, record []string) Wish {
-	w := Wish{Line: line}
+// selection reads one line, and records all its problems.
+func (r *reading) selection(line int, record []string) Selection {
+	w := Selection{Line: line}
 	if len(record) != r.width {
-		r.complain(line, "", "It has %d fields, and the first line has %d. Give every line as many.", len(record), r.width)
+		r.addProblem(line, "", "It has %d fields, and the first line has %d. Give every line as many.", len(record), r.width)
 		return w
 	}
 	w.SubscriberID = r.field(line, columnSubscriber, record)
 	w.Mobile = r.field(line, columnMobile, record)
 	w.PlanID = r.field(line, columnPlan, record)
 	if w.SubscriberID == "" && w.Mobile == "" {
-		r.complain(line, columnSubscriber, "Give a %s or a %s.", columnSubscriber, columnMobile)
+		r.addProblem(line, columnSubscriber, "Give a %s or a %s.", columnSubscriber, columnMobile)
 	}
 	if w.SubscriberID == "" && w.Mobile != "" && !isMobile(w.Mobile) {
-		r.complain(line, columnMobile, "%q is not a mobile number. Write its ten digits, without +91 and without blanks.", w.Mobile)
+		r.addProblem(line, columnMobile, "%q is not a mobile number. Write its ten digits, without +91 and without blanks.", w.Mobile)
 	}
 	if utf8.RuneCountInString(w.PlanID) > 100 {
-		r.complain(line, columnPlan, "It has more than 100 characters. Give the plan's id, or leave it empty for the plan that the subscriber has.")
+		r.addProblem(line, columnPlan, "It has more than 100 characters. Give the plan's id, or leave it empty for the plan that the subscriber has.")
 	}
 	for _, named := range []struct{ column, value string }{{columnSubscriber, w.SubscriberID}, {columnMobile, w.Mobile}} {
 		if named.value == "" {
@@ -199,7 +199,7 @@ func (r *reading) wish(line int, record []string) Wish {
 		}
 		earlier, twice := r.seen[named.column+named.value]
 		if twice {
-			r.complain(line, named.column, "%s is on line %d already. Remove one of the two lines.", named.value, earlier)
+			r.addProblem(line, named.column, "%s is on line %d already. Remove one of the two lines.", named.value, earlier)
 			continue
 		}
 		r.seen[named.column+named.value] = line
@@ -207,15 +207,15 @@ func (r *reading) wish(line int, record []string) Wish {
 	return w
 }
 
-// field is one field of a line, without the blanks around it.
+// field returns one field of a line, without surrounding blanks.
 func (r *reading) field(line int, column string, record []string) string {
-	place, there := r.places[column]
+	place, there := r.columnIndex[column]
 	if !there {
 		return ""
 	}
 	text := strings.TrimSpace(record[place])
 	if problem := subscription.Unprintable(text); problem != "" {
-		r.complain(line, column, "%s Write it anew.", problem)
+		r.addProblem(line, column, "%s Write it anew.", problem)
 		return ""
 	}
 	return text

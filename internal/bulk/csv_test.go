@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/bulk"
 )
 
-func TestAListIsReadInWhateverOrderItsColumnsAre(t *testing.T) {
+func TestReadCSV_AnyColumnOrder(t *testing.T) {
 	for name, text := range map[string]string{
 		"as listed":                       "subscriber_id,mobile,plan_id\n100001,,BASIC-1\n,9800000002,\n",
 		"in another order":                "plan_id,subscriber_id,mobile\nBASIC-1,100001,\n,,9800000002\n",
@@ -20,19 +20,19 @@ func TestAListIsReadInWhateverOrderItsColumnsAre(t *testing.T) {
 		"without a line's end at its end": "subscriber_id,mobile,plan_id\n100001,,BASIC-1\n,9800000002,",
 	} {
 		got, err := bulk.ReadCSV(strings.NewReader(text))
-		want := []bulk.Wish{{Line: 2, SubscriberID: "100001", PlanID: "BASIC-1"}, {Line: 3, Mobile: "9800000002"}}
+		want := []bulk.Selection{{Line: 2, SubscriberID: "100001", PlanID: "BASIC-1"}, {Line: 3, Mobile: "9800000002"}}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
 		}
 	}
 	one, err := bulk.ReadCSV(strings.NewReader("mobile\n9800000001\n"))
-	if err != nil || !slices.Equal(one, []bulk.Wish{{Line: 2, Mobile: "9800000001"}}) {
+	if err != nil || !slices.Equal(one, []bulk.Selection{{Line: 2, Mobile: "9800000001"}}) {
 		t.Errorf("one column: %+v, %v", one, err)
 	}
 }
 
-// Each problem names its line and column; all of a file's come at once.
-func TestEverythingThatIsWrongWithAListIsSaidAtOnce(t *testing.T) {
+// Each problem names its line and column.
+func TestReadCSV_ReportsAllProblems(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
 		want       []string // line/column/part of the text
@@ -51,10 +51,10 @@ func TestEverythingThatIsWrongWithAListIsSaidAtOnce(t *testing.T) {
 		{"a mobile twice", "mobile\n9800000001\n9800000001\n", []string{"3/mobile/on line 2 already"}},
 		{"a plan that is too long", "mobile,plan_id\n9800000001," + strings.Repeat("x", 101) + "\n", []string{"2/plan_id/more than 100"}},
 	} {
-		wishes, err := bulk.ReadCSV(strings.NewReader(row.text))
+		selections, err := bulk.ReadCSV(strings.NewReader(row.text))
 		var wrong *bulk.FileError
-		if !errors.As(err, &wrong) || wishes != nil {
-			t.Errorf("%s: %+v, %v; want it refused", row.name, wishes, err)
+		if !errors.As(err, &wrong) || selections != nil {
+			t.Errorf("%s: %+v, %v; want it refused", row.name, selections, err)
 			continue
 		}
 		if len(wrong.Problems) != len(row.want) {
@@ -73,14 +73,14 @@ func TestEverythingThatIsWrongWithAListIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-func TestAListHasItsLimits(t *testing.T) {
+func TestReadCSV_Limits(t *testing.T) {
 	var full strings.Builder
 	full.WriteString("mobile\n")
 	for i := range bulk.MaxRows {
 		fmt.Fprintf(&full, "98%08d\n", i)
 	}
-	if wishes, err := bulk.ReadCSV(strings.NewReader(full.String())); err != nil || len(wishes) != bulk.MaxRows {
-		t.Errorf("%d rows: %v; want %d", len(wishes), err, bulk.MaxRows)
+	if selections, err := bulk.ReadCSV(strings.NewReader(full.String())); err != nil || len(selections) != bulk.MaxRows {
+		t.Errorf("%d rows: %v; want %d", len(selections), err, bulk.MaxRows)
 	}
 	if _, err := bulk.ReadCSV(strings.NewReader(full.String() + "9900000000\n")); err == nil || !strings.Contains(err.Error(), "more than 5000 rows") {
 		t.Errorf("one row more: %v; want it refused", err)
@@ -91,24 +91,24 @@ func TestAListHasItsLimits(t *testing.T) {
 	}
 	exact := "mobile\n9800000001\n"
 	exact += strings.Repeat("\n", bulk.MaxFile-len(exact))
-	if wishes, err := bulk.ReadCSV(strings.NewReader(exact)); err != nil || len(wishes) != 1 {
-		t.Errorf("as large as can be: %d rows, %v; want it read", len(wishes), err)
+	if selections, err := bulk.ReadCSV(strings.NewReader(exact)); err != nil || len(selections) != 1 {
+		t.Errorf("as large as can be: %d rows, %v; want it read", len(selections), err)
 	}
 }
 
-func FuzzAnyFileIsReadOrRefusedInWords(f *testing.F) {
+func FuzzReadCSV(f *testing.F) {
 	f.Add("subscriber_id,mobile,plan_id\n100001,,BASIC-1\n")
 	f.Add("\ufeffmobile\r\n\"98\n\"\"")
 	f.Fuzz(func(t *testing.T, text string) {
-		wishes, err := bulk.ReadCSV(strings.NewReader(text))
+		selections, err := bulk.ReadCSV(strings.NewReader(text))
 		var wrong *bulk.FileError
 		switch {
-		case err == nil && len(wishes) == 0, err != nil && !errors.As(err, &wrong), wrong != nil && len(wrong.Problems) == 0:
-			t.Errorf("%d wishes, %v", len(wishes), err)
+		case err == nil && len(selections) == 0, err != nil && !errors.As(err, &wrong), wrong != nil && len(wrong.Problems) == 0:
+			t.Errorf("%d selections, %v", len(selections), err)
 		}
-		for _, wish := range wishes {
-			if wish.Line < 2 || wish.SubscriberID == "" && wish.Mobile == "" {
-				t.Errorf("wish %+v", wish)
+		for _, selection := range selections {
+			if selection.Line < 2 || selection.SubscriberID == "" && selection.Mobile == "" {
+				t.Errorf("selection %+v", selection)
 			}
 		}
 	})

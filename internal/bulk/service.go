@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// draftLife is how long a check holds: what it says of prices, customers and the
-	// wallet grows old.
-	draftLife = time.Hour
-	// checksAtOnce is how many rows are looked at together.
-	checksAtOnce = 4
-	// pageRows is how many rows results are read by.
+	// draftLifetime is how long a draft can be started: its check of prices, customers and
+	// the wallet becomes outdated.
+	draftLifetime = time.Hour
+	// checkWorkers is how many rows are checked concurrently.
+	checkWorkers = 4
+	// pageRows is how many rows are read at a time.
 	pageRows = 500
 )
 
-// Operations is what renews.
+// Operations carries out renewals.
 type Operations interface {
 	Preview(ctx context.Context, r operation.Request) (operation.Quote, error)
 	Process(ctx context.Context, r operation.Request) (operation.Result, error)
@@ -34,7 +34,7 @@ type Operations interface {
 
 var _ Operations = (*operation.Processor)(nil)
 
-// Service is where an operator's people make bulk renewals, start them and look at them.
+// Service makes, starts and shows an operator's bulk renewals.
 type Service struct {
 	store      Store
 	operations Operations
@@ -46,89 +46,88 @@ func NewService(store Store, operations Operations, now func() time.Time) *Servi
 	return &Service{store: store, operations: operations, now: now}
 }
 
-// Order is what somebody wants renewed.
+// Order is a request for a bulk renewal.
 type Order struct {
 	OperatorID int64
 	Actor      string // web:USERNAME
 	Title      string
 	Kind       operation.Kind
-	// PlanID is for the wishes that name none; empty for the plan that each
-	// subscriber has.
-	PlanID string
-	Wishes []Wish
-	// Voucher names the form that asks: sent twice with the same list, it makes one
-	// job. Empty where nobody could ask twice by mistake.
+	// PlanID is for the selections without one; empty for the plan that each subscriber
+	// has.
+	PlanID     string
+	Selections []Selection
+	// Voucher is the form's: sent twice with the same list, the form makes one job. Empty
+	// where an order cannot be sent twice by mistake.
 	Voucher string
 }
 
-// FromSubscribers are the wishes for a list of subscribers' ids.
-func FromSubscribers(ids []string) []Wish {
-	wishes := make([]Wish, len(ids))
+// SelectSubscribers returns selections of subscribers by id.
+func SelectSubscribers(ids []string) []Selection {
+	selections := make([]Selection, len(ids))
 	for i, id := range ids {
-		wishes[i] = Wish{SubscriberID: id}
+		selections[i] = Selection{SubscriberID: id}
 	}
-	return wishes
+	return selections
 }
 
-// Prepare checks every row of an order and keeps it as a draft. A row that would be
-// refused for a reason of its own is refused from then on, and will not run; one that
-// only the moment stands in the way of, an empty wallet or a provider that is out,
-// is queued with that reason.
-func (d *Service) Prepare(ctx context.Context, o Order) (Job, error) {
+// Prepare checks every row of an order and stores it as a draft. A row with a permanent
+// refusal will not run; one with a transient refusal, such as an empty wallet or a provider
+// outage, is queued with that reason.
+func (s *Service) Prepare(ctx context.Context, o Order) (Job, error) {
 	switch {
-	case len(o.Wishes) == 0:
+	case len(o.Selections) == 0:
 		return Job{}, refuse("Choose at least one subscriber.")
-	case len(o.Wishes) > MaxRows:
-		return Job{}, refuse("There are %d subscribers; a bulk renewal has at most %d.", len(o.Wishes), MaxRows)
+	case len(o.Selections) > MaxRows:
+		return Job{}, refuse("There are %d subscribers; a bulk renewal has at most %d.", len(o.Selections), MaxRows)
 	case o.Kind != operation.Renew && o.Kind != operation.AdvanceRenew:
 		return Job{}, refuse("A bulk renewal can be a renewal or an advance renewal.")
 	}
-	operator, err := d.store.Operator(ctx, o.OperatorID)
+	operator, err := s.store.Operator(ctx, o.OperatorID)
 	switch {
 	case err != nil:
 		return Job{}, fmt.Errorf("read the operator of a bulk renewal: %w", err)
 	case operator.Status != subscription.OperatorActive:
 		return Job{}, ErrSuspended
 	}
-	job := Job{OperatorID: o.OperatorID, ID: newID(), Actor: o.Actor, Title: o.Title, State: Draft, CreatedAt: d.now().Truncate(time.Millisecond)}
+	job := Job{OperatorID: o.OperatorID, ID: newID(), Actor: o.Actor, Title: o.Title, State: Draft, CreatedAt: s.now().Truncate(time.Millisecond)}
 	if o.Voucher != "" {
-		job.ID = idUnder(o)
-		if made, err := d.Job(ctx, o.OperatorID, job.ID); !errors.Is(err, ErrNoJob) {
+		job.ID = idForVoucher(o)
+		if made, err := s.Job(ctx, o.OperatorID, job.ID); !errors.Is(err, ErrNoJob) {
 			return made, err
 		}
 	}
-	rows, err := d.check(ctx, job, o)
+	rows, err := s.check(ctx, job, o)
 	if err != nil {
 		return Job{}, refusedInMaintenance(err)
 	}
-	refuseTwins(rows)
-	if err := d.store.KeepBulkJob(ctx, job, rows); err != nil {
-		if made, lookUp := d.Job(ctx, o.OperatorID, job.ID); lookUp == nil {
-			return made, nil // the other of two clicks was quicker
+	refuseDuplicates(rows)
+	if err := s.store.SaveBulkJob(ctx, job, rows); err != nil {
+		if made, lookUp := s.Job(ctx, o.OperatorID, job.ID); lookUp == nil {
+			return made, nil // a concurrent request with the same voucher was faster
 		}
-		return Job{}, fmt.Errorf("keep a bulk renewal: %w", err)
+		return Job{}, fmt.Errorf("store a bulk renewal: %w", err)
 	}
-	return d.Job(ctx, o.OperatorID, job.ID)
+	return s.Job(ctx, o.OperatorID, job.ID)
 }
 
-// check looks at all rows, a few at a time.
-func (d *Service) check(ctx context.Context, job Job, o Order) ([]Row, error) {
+// check checks all rows, a few at a time.
+func (s *Service) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	rows, next := make([]Row, len(o.Wishes)), make(chan int)
+	rows, next := make([]Row, len(o.Selections)), make(chan int)
 	var group sync.WaitGroup
-	for range checksAtOnce {
+	for range checkWorkers {
 		group.Go(func() {
 			for i := range next {
-				wish := o.Wishes[i]
+				selection := o.Selections[i]
 				rows[i] = Row{
-					Number: i + 1, Line: wish.Line, SubscriberID: wish.SubscriberID, Mobile: wish.Mobile, PlanID: wish.PlanID,
+					Number: i + 1, Line: selection.Line, SubscriberID: selection.SubscriberID, Mobile: selection.Mobile, PlanID: selection.PlanID,
 					Kind: o.Kind, IdempotencyKey: keyOf(job.ID, i+1), State: RowQueued,
 				}
 				if rows[i].PlanID == "" {
 					rows[i].PlanID = o.PlanID
 				}
-				if err := d.checkRow(ctx, job, &rows[i], wish.NotSince); err != nil {
+				if err := s.checkRow(ctx, job, &rows[i], selection.NotRenewedSince); err != nil {
 					giveUp(err)
 				}
 			}
@@ -145,41 +144,41 @@ func (d *Service) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 	return rows, context.Cause(ctx)
 }
 
-// checkRow finds out whom and what a row is about, and whether it would be refused.
-func (d *Service) checkRow(ctx context.Context, job Job, row *Row, notSince time.Time) error {
-	if !notSince.IsZero() {
-		if err := d.renewedSince(ctx, job, row, notSince); err != nil || row.State == RowRefused {
+// checkRow finds a row's subscriber and plan, and whether it would be refused.
+func (s *Service) checkRow(ctx context.Context, job Job, row *Row, notRenewedSince time.Time) error {
+	if !notRenewedSince.IsZero() {
+		if err := s.renewedSince(ctx, job, row, notRenewedSince); err != nil || row.State == RowRefused {
 			return err
 		}
 	}
 	if row.PlanID == "" {
-		found, err := d.operations.Subscription(ctx, job.OperatorID, row.SubscriberID, row.Mobile)
+		found, err := s.operations.Subscription(ctx, job.OperatorID, row.SubscriberID, row.Mobile)
 		if err != nil {
-			return row.judge(err)
+			return row.setRefusal(err)
 		}
 		row.identify(found.Subscriber)
-		plan, has := subscription.LatestPlan(found.Cycles, d.now())
+		plan, has := subscription.LatestPlan(found.Cycles, s.now())
 		if !has {
 			row.State, row.Code, row.Message = RowRefused, fault.InvalidPlan, "The subscriber has no plan yet. Name one."
 			return nil
 		}
 		row.PlanID = plan
 	}
-	quote, err := d.operations.Preview(ctx, row.request(job))
+	quote, err := s.operations.Preview(ctx, row.request(job))
 	if quote.Plan.ID != "" {
 		row.identify(quote.Subscriber)
 		row.Quoted, row.ExpiryQuoted = quote.Amount, quote.ExpiryNew
 	}
-	return row.judge(err)
+	return row.setRefusal(err)
 }
 
 func (r *Row) identify(who operation.Subscriber) {
 	r.SubscriberID, r.Mobile, r.CustomerName = who.ID, who.Mobile, who.Name
 }
 
-// judge writes down why a row would be refused; an error is what is not the row's
-// fault, and no reason to start anything.
-func (r *Row) judge(err error) error {
+// setRefusal records why a row would be refused. It returns errors that are not about the
+// row, which fail the whole check.
+func (r *Row) setRefusal(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -188,17 +187,17 @@ func (r *Row) judge(err error) error {
 	case !errors.As(err, &refusal):
 		return err
 	case refusal.Code == fault.ServiceUnavailable && refusal.Cause != nil, refusal.Code == fault.PlansUnavailable:
-		return err // the store is away, or nothing has a price: there is nothing to show
+		return err // the store is unavailable, or no price is verified: there is nothing to show
 	}
 	r.Code, r.Message = refusal.Code, refusal.Message
-	if !passing(refusal.Code) {
+	if !transient(refusal.Code) {
 		r.State = RowRefused
 	}
 	return nil
 }
 
-// passing are refusals that are the moment's and not the row's.
-func passing(code fault.Code) bool {
+// transient reports whether a refusal may pass.
+func transient(code fault.Code) bool {
 	switch code {
 	case fault.InsufficientBalance, fault.OperationInProgress:
 		return true
@@ -206,14 +205,14 @@ func passing(code fault.Code) bool {
 	return outage(code)
 }
 
-// outage are refusals that concern every row alike.
+// outage reports whether a refusal concerns every row alike.
 func outage(code fault.Code) bool {
 	return code == fault.ServiceUnavailable || code == fault.PlansUnavailable
 }
 
-// refuseTwins refuses every row but the first of a subscriber, whom one row may name
-// by id and another by mobile.
-func refuseTwins(rows []Row) {
+// refuseDuplicates refuses every row but the first of a subscriber; one row may name the
+// subscriber by id and another by mobile.
+func refuseDuplicates(rows []Row) {
 	first := map[string]int{}
 	for i := range rows {
 		row := &rows[i]
@@ -234,22 +233,21 @@ func refuseTwins(rows []Row) {
 	}
 }
 
-// Check is how a job stands against the wallet.
+// Check compares a job with the wallet.
 type Check struct {
 	Job    Job
 	Wallet money.Amount
-	// Shortfall is what the wallet lacks for all rows that are still to run; zero if
-	// nothing.
+	// Shortfall is what the wallet lacks for all rows that are still to run.
 	Shortfall money.Amount
 }
 
-// Check reads a job and holds it against the wallet as it is now.
-func (d *Service) Check(ctx context.Context, operatorID int64, id string) (Check, error) {
-	job, err := d.Job(ctx, operatorID, id)
+// Check reads a job and compares it with the present wallet.
+func (s *Service) Check(ctx context.Context, operatorID int64, id string) (Check, error) {
+	job, err := s.Job(ctx, operatorID, id)
 	if err != nil {
 		return Check{}, err
 	}
-	wallet, err := d.store.Wallet(ctx, operatorID)
+	wallet, err := s.store.Wallet(ctx, operatorID)
 	if err != nil {
 		return Check{}, fmt.Errorf("read the wallet: %w", err)
 	}
@@ -260,37 +258,36 @@ func (d *Service) Check(ctx context.Context, operatorID int64, id string) (Check
 	return check, nil
 }
 
-// Start lets workers have a draft. Starting one twice is the same as once.
-func (d *Service) Start(ctx context.Context, operatorID int64, id string) (Job, error) {
-	job, err := d.Job(ctx, operatorID, id)
+// Start starts a draft. It is idempotent.
+func (s *Service) Start(ctx context.Context, operatorID int64, id string) (Job, error) {
+	job, err := s.Job(ctx, operatorID, id)
 	if err != nil || job.State != Draft {
 		return job, err
 	}
-	now := d.now()
+	now := s.now()
 	switch {
-	case now.Sub(job.CreatedAt) > draftLife:
+	case now.Sub(job.CreatedAt) > draftLifetime:
 		return job, refuse("The list was checked more than an hour ago. Check it again.")
 	case job.Progress.Queued == 0:
 		return job, refuse("There is nothing in the list that can be renewed.")
 	}
-	if _, err := d.store.StartBulkJob(ctx, operatorID, id, now); err != nil {
+	if _, err := s.store.StartBulkJob(ctx, operatorID, id, now); err != nil {
 		return job, refusedInMaintenance(err)
 	}
-	return d.Job(ctx, operatorID, id)
+	return s.Job(ctx, operatorID, id)
 }
 
-// Continue lets a job go on that was interrupted. Continuing one that is not changes
-// nothing.
-func (d *Service) Continue(ctx context.Context, operatorID int64, id, actor string) (Job, error) {
-	if _, err := d.store.ContinueBulkJob(ctx, operatorID, id, actor, d.now()); err != nil {
+// Continue resumes a job that was interrupted. Otherwise it changes nothing.
+func (s *Service) Continue(ctx context.Context, operatorID int64, id, actor string) (Job, error) {
+	if _, err := s.store.ContinueBulkJob(ctx, operatorID, id, actor, s.now()); err != nil {
 		return Job{}, refusedInMaintenance(err)
 	}
-	return d.Job(ctx, operatorID, id)
+	return s.Job(ctx, operatorID, id)
 }
 
 // Interrupted counts the jobs of an operator that wait for a person.
-func (d *Service) Interrupted(ctx context.Context, operatorID int64) (waiting int, err error) {
-	jobs, err := d.store.InterruptedBulkJobs(ctx)
+func (s *Service) Interrupted(ctx context.Context, operatorID int64) (waiting int, err error) {
+	jobs, err := s.store.InterruptedBulkJobs(ctx)
 	for _, job := range jobs {
 		if job.OperatorID == operatorID {
 			waiting++
@@ -299,7 +296,7 @@ func (d *Service) Interrupted(ctx context.Context, operatorID int64) (waiting in
 	return waiting, err
 }
 
-// refusedInMaintenance is ErrMaintenance where that is the cause of an error.
+// refusedInMaintenance converts operation.ErrMaintenance into a refusal.
 func refusedInMaintenance(err error) error {
 	if errors.Is(err, operation.ErrMaintenance) {
 		return ErrMaintenance
@@ -307,31 +304,31 @@ func refusedInMaintenance(err error) error {
 	return err
 }
 
-// Cancel stops what has not begun. What has is carried through. Cancelling twice, or
-// a job that is over, changes nothing.
-func (d *Service) Cancel(ctx context.Context, operatorID int64, id string) (Job, error) {
-	if _, err := d.store.CancelBulkJob(ctx, operatorID, id, d.now()); err != nil {
+// Cancel cancels the rows that have not begun; the others are completed. It is idempotent,
+// and does nothing to a finished job.
+func (s *Service) Cancel(ctx context.Context, operatorID int64, id string) (Job, error) {
+	if _, err := s.store.CancelBulkJob(ctx, operatorID, id, s.now()); err != nil {
 		return Job{}, fmt.Errorf("cancel a bulk renewal: %w", err)
 	}
-	return d.Job(ctx, operatorID, id)
+	return s.Job(ctx, operatorID, id)
 }
 
-// Job reads one of an operator's jobs; ErrNoJob if there is none. Of one that is over,
-// every row is by then what its operation is.
-func (d *Service) Job(ctx context.Context, operatorID int64, id string) (Job, error) {
-	job, err := d.read(ctx, operatorID, id)
+// Job reads one of an operator's jobs; ErrNoJob if there is none. The rows of a finished
+// job are reconciled with their operations first.
+func (s *Service) Job(ctx context.Context, operatorID int64, id string) (Job, error) {
+	job, err := s.read(ctx, operatorID, id)
 	if err != nil || job.State != Finished {
 		return job, err
 	}
-	mended, err := mend(ctx, d.store, d.operations, job, d.now)
-	if err != nil || len(mended) == 0 {
+	reconciled, err := reconcile(ctx, s.store, s.operations, job, s.now)
+	if err != nil || len(reconciled) == 0 {
 		return job, err
 	}
-	return d.read(ctx, operatorID, id)
+	return s.read(ctx, operatorID, id)
 }
 
-func (d *Service) read(ctx context.Context, operatorID int64, id string) (Job, error) {
-	job, found, err := d.store.BulkJob(ctx, operatorID, id)
+func (s *Service) read(ctx context.Context, operatorID int64, id string) (Job, error) {
+	job, found, err := s.store.BulkJob(ctx, operatorID, id)
 	switch {
 	case err != nil:
 		return Job{}, fmt.Errorf("read a bulk renewal: %w", err)
@@ -341,28 +338,27 @@ func (d *Service) read(ctx context.Context, operatorID int64, id string) (Job, e
 	return job, nil
 }
 
-// Jobs reads an operator's latest jobs, the last one first. Drafts are not among them.
-func (d *Service) Jobs(ctx context.Context, operatorID int64, most int) ([]Job, error) {
-	return d.store.BulkJobs(ctx, operatorID, most)
+// Jobs reads an operator's latest jobs, newest first, without drafts.
+func (s *Service) Jobs(ctx context.Context, operatorID int64, limit int) ([]Job, error) {
+	return s.store.BulkJobs(ctx, operatorID, limit)
 }
 
 // Rows reads a page of a job's rows.
-func (d *Service) Rows(ctx context.Context, operatorID int64, id string, page Page) ([]Row, error) {
-	return d.store.BulkRows(ctx, operatorID, id, page)
+func (s *Service) Rows(ctx context.Context, operatorID int64, id string, page Page) ([]Row, error) {
+	return s.store.BulkRows(ctx, operatorID, id, page)
 }
 
-// Results goes through all rows of a job, however many they are. It ends with the
-// first error.
-func (d *Service) Results(ctx context.Context, operatorID int64, id string) iter.Seq2[Row, error] {
-	return d.each(ctx, operatorID, id, "")
+// Results iterates over all rows of a job. It ends with the first error.
+func (s *Service) Results(ctx context.Context, operatorID int64, id string) iter.Seq2[Row, error] {
+	return s.each(ctx, operatorID, id, "")
 }
 
-// each goes through the rows of a state, or through all.
-func (d *Service) each(ctx context.Context, operatorID int64, id string, state RowState) iter.Seq2[Row, error] {
+// each iterates over the rows of a state, or over all.
+func (s *Service) each(ctx context.Context, operatorID int64, id string, state RowState) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		page := Page{State: state, Limit: pageRows}
 		for {
-			rows, err := d.store.BulkRows(ctx, operatorID, id, page)
+			rows, err := s.store.BulkRows(ctx, operatorID, id, page)
 			if err != nil {
 				yield(Row{}, err)
 				return

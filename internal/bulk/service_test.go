@@ -13,25 +13,24 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// A list is checked row by row, and what is wrong with a row by itself keeps that
-// row from running.
-func TestAListIsCheckedBeforeItIsStarted(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		w.topUp(1000, "money")
-		ids := w.subscribers(0, 0, 0)
-		order := w.order()
-		order.Wishes = []bulk.Wish{
+// Prepare checks every row; a row with a permanent refusal does not run.
+func TestPrepare_ChecksRows(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		env.topUp(1000, "money")
+		ids := env.subscribers(0, 0, 0)
+		order := env.order()
+		order.Selections = []bulk.Selection{
 			{Line: 2, SubscriberID: ids[0]}, // with the plan that it has
 			{Line: 3, Mobile: "9000000002"}, // the second one, by number
 			{Line: 4, SubscriberID: ids[2], PlanID: "FAMILY-1"},
-			{Line: 5, SubscriberID: "999999"},                   // nobody
+			{Line: 5, SubscriberID: "999999"},                   // unknown
 			{Line: 6, SubscriberID: ids[1]},                     // the second one again
 			{Line: 7, SubscriberID: "999998", PlanID: "GONE-1"}, // no such plan
 		}
-		job, err := w.service().Prepare(t.Context(), order)
-		w.must(err)
-		rows := w.rows(job.ID)
-		if got, want := story(rows), "queued, queued, queued, refused SUBSCRIBER_NOT_FOUND, refused DUPLICATE_REQUEST, refused INVALID_PLAN"; got != want {
+		job, err := env.service().Prepare(t.Context(), order)
+		env.must(err)
+		rows := env.rows(job.ID)
+		if got, want := summary(rows), "queued, queued, queued, refused SUBSCRIBER_NOT_FOUND, refused DUPLICATE_REQUEST, refused INVALID_PLAN"; got != want {
 			t.Errorf("checked as %s; want %s", got, want)
 		}
 		want := bulk.Progress{Rows: 6, Queued: 3, Refused: 3, Outstanding: money.Paise(199_00 + 199_00 + 349_00)}
@@ -40,7 +39,7 @@ func TestAListIsCheckedBeforeItIsStarted(t *testing.T) {
 		}
 		second := rows[1]
 		if second.SubscriberID != ids[1] || second.CustomerName != "Customer 2" || second.PlanID != "BASIC-1" || second.Quoted != money.Paise(199_00) ||
-			!second.ExpiryQuoted.After(w.now()) || second.Line != 3 || second.Kind != operation.Renew {
+			!second.ExpiryQuoted.After(env.now()) || second.Line != 3 || second.Kind != operation.Renew {
 			t.Errorf("the second row is %+v", second)
 		}
 		var keys []string
@@ -51,60 +50,60 @@ func TestAListIsCheckedBeforeItIsStarted(t *testing.T) {
 		if len(slices.Compact(keys)) != len(rows) {
 			t.Errorf("the keys are %v; want one for each row", keys)
 		}
-		check, err := w.service().Check(t.Context(), w.operator.ID, job.ID)
+		check, err := env.service().Check(t.Context(), env.operator.ID, job.ID)
 		if err != nil || !check.Shortfall.IsZero() || check.Wallet != money.Paise(1000_00) {
-			t.Errorf("held against the wallet: %+v, %v", check, err)
+			t.Errorf("compared with the wallet: %+v, %v", check, err)
 		}
-		if effects := w.simulator.Effects(); len(effects) != 0 {
+		if effects := env.simulator.Effects(); len(effects) != 0 {
 			t.Errorf("checking had effects: %v", effects)
 		}
 		// Refused rows do not run, even if what they lacked has come by then.
-		_, err = w.service().Start(t.Context(), w.operator.ID, job.ID)
-		w.must(err)
-		if job := w.finish(job.ID, w.worker("node-1", w.store)); job.Progress.Done != 3 || job.Progress.Refused != 3 {
+		_, err = env.service().Start(t.Context(), env.operator.ID, job.ID)
+		env.must(err)
+		if job := env.finish(job.ID, env.worker("node-1", env.store)); job.Progress.Done != 3 || job.Progress.Refused != 3 {
 			t.Errorf("it came to %+v", job.Progress)
 		}
-		w.balanced(money.Paise(1000_00), job.ID)
+		env.checkBooks(money.Paise(1000_00), job.ID)
 	})
 }
 
-func TestAnAdvanceRenewalOfThePlanThatRunsIsRefusedWhenItIsChecked(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		w.topUp(1000, "money")
-		ids := w.subscribers(0, 0)
-		order := w.order(ids...)
+func TestPrepare_RefusesAdvanceRenewalOfActivePlan(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		env.topUp(1000, "money")
+		ids := env.subscribers(0, 0)
+		order := env.order(ids...)
 		order.Kind = operation.AdvanceRenew
-		order.Wishes[1].PlanID = "FAMILY-1"
-		job, err := w.service().Prepare(t.Context(), order)
-		w.must(err)
-		if got, want := story(w.rows(job.ID)), "refused PLAN_ALREADY_ACTIVE, queued"; got != want {
+		order.Selections[1].PlanID = "FAMILY-1"
+		job, err := env.service().Prepare(t.Context(), order)
+		env.must(err)
+		if got, want := summary(env.rows(job.ID)), "refused PLAN_ALREADY_ACTIVE, queued"; got != want {
 			t.Errorf("checked as %s; want %s", got, want)
 		}
 	})
 }
 
-// What the moment stands in the way of may have passed when the job runs.
-func TestARowThatOnlyMoneyStandsInTheWayOfIsQueued(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		ids := w.subscribers(0, 0)
-		job, err := w.service().Prepare(t.Context(), w.order(ids...))
-		w.must(err)
-		if got, want := story(w.rows(job.ID)), "queued INSUFFICIENT_BALANCE, queued INSUFFICIENT_BALANCE"; got != want {
+// A transient refusal may have passed when the job runs.
+func TestPrepare_QueuesTransientRefusals(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		ids := env.subscribers(0, 0)
+		job, err := env.service().Prepare(t.Context(), env.order(ids...))
+		env.must(err)
+		if got, want := summary(env.rows(job.ID)), "queued INSUFFICIENT_BALANCE, queued INSUFFICIENT_BALANCE"; got != want {
 			t.Errorf("checked as %s; want %s", got, want)
 		}
-		w.topUp(1000, "in time")
-		_, err = w.service().Start(t.Context(), w.operator.ID, job.ID)
-		w.must(err)
-		if job := w.finish(job.ID, w.worker("node-1", w.store)); job.Progress.Done != 2 {
-			t.Errorf("%s; want both done", story(w.rows(job.ID)))
+		env.topUp(1000, "in time")
+		_, err = env.service().Start(t.Context(), env.operator.ID, job.ID)
+		env.must(err)
+		if job := env.finish(job.ID, env.worker("node-1", env.store)); job.Progress.Done != 2 {
+			t.Errorf("%s; want both done", summary(env.rows(job.ID)))
 		}
 	})
 }
 
-func TestWhatCannotBeStartedIsRefusedInWords(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		w.topUp(1000, "money")
-		service, ids := w.service(), w.subscribers(0, 0)
+func TestStart_Refusals(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		env.topUp(1000, "money")
+		service, ids := env.service(), env.subscribers(0, 0)
 		refused := func(what string, err error) {
 			t.Helper()
 			var refusal *bulk.Refusal
@@ -112,44 +111,44 @@ func TestWhatCannotBeStartedIsRefusedInWords(t *testing.T) {
 				t.Errorf("%s: %v; want a refusal", what, err)
 			}
 		}
-		_, err := service.Prepare(t.Context(), w.order())
+		_, err := service.Prepare(t.Context(), env.order())
 		refused("an empty list", err)
-		_, err = service.Prepare(t.Context(), w.order(make([]string, bulk.MaxRows+1)...))
+		_, err = service.Prepare(t.Context(), env.order(make([]string, bulk.MaxRows+1)...))
 		refused("a list that is too long", err)
-		activation := w.order(ids...)
+		activation := env.order(ids...)
 		activation.Kind = operation.Activate
 		_, err = service.Prepare(t.Context(), activation)
 		refused("activations", err)
 
-		empty, err := service.Prepare(t.Context(), w.order("999999"))
-		w.must(err)
-		_, err = service.Start(t.Context(), w.operator.ID, empty.ID)
+		empty, err := service.Prepare(t.Context(), env.order("999999"))
+		env.must(err)
+		_, err = service.Start(t.Context(), env.operator.ID, empty.ID)
 		refused("a list of which nothing can run", err)
 
-		old, err := service.Prepare(t.Context(), w.order(ids...))
-		w.must(err)
-		w.advance(time.Hour + time.Millisecond)
-		_, err = service.Start(t.Context(), w.operator.ID, old.ID)
+		old, err := service.Prepare(t.Context(), env.order(ids...))
+		env.must(err)
+		env.advance(time.Hour + time.Millisecond)
+		_, err = service.Start(t.Context(), env.operator.ID, old.ID)
 		refused("a list that was checked long ago", err)
 
-		first, err := service.Prepare(t.Context(), w.order(ids[0]))
-		w.must(err)
-		second, err := service.Prepare(t.Context(), w.order(ids[1]))
-		w.must(err)
-		w.advance(time.Second)
-		for range 2 { // twice is as once
-			if job, err := service.Start(t.Context(), w.operator.ID, first.ID); err != nil || job.State != bulk.Running {
+		first, err := service.Prepare(t.Context(), env.order(ids[0]))
+		env.must(err)
+		second, err := service.Prepare(t.Context(), env.order(ids[1]))
+		env.must(err)
+		env.advance(time.Second)
+		for range 2 { // it is idempotent
+			if job, err := service.Start(t.Context(), env.operator.ID, first.ID); err != nil || job.State != bulk.Running {
 				t.Errorf("started as %s, %v", job.State, err)
 			}
 		}
-		_, err = service.Start(t.Context(), w.operator.ID, second.ID)
+		_, err = service.Start(t.Context(), env.operator.ID, second.ID)
 		refused("a second one beside it", err)
-		w.finish(first.ID, w.worker("node-1", w.store))
-		_, err = service.Start(t.Context(), w.operator.ID, second.ID)
+		env.finish(first.ID, env.worker("node-1", env.store))
+		_, err = service.Start(t.Context(), env.operator.ID, second.ID)
 		refused("one that was checked before another ran", err)
 
-		other, err := w.staff.CreateOperator(t.Context(), "binu", admin.OperatorChange{})
-		w.must(err)
+		other, err := env.staff.CreateOperator(t.Context(), "binu", admin.OperatorChange{})
+		env.must(err)
 		for what, ask := range map[string]func() error{
 			"job":    func() error { _, err := service.Job(t.Context(), other.ID, first.ID); return err },
 			"check":  func() error { _, err := service.Check(t.Context(), other.ID, first.ID); return err },
@@ -160,25 +159,25 @@ func TestWhatCannotBeStartedIsRefusedInWords(t *testing.T) {
 				t.Errorf("%s by another operator: %v; want that there is none", what, err)
 			}
 		}
-		if jobs, err := service.Jobs(t.Context(), w.operator.ID, 10); err != nil || len(jobs) != 1 || jobs[0].ID != first.ID || jobs[0].Progress.Done != 1 {
+		if jobs, err := service.Jobs(t.Context(), env.operator.ID, 10); err != nil || len(jobs) != 1 || jobs[0].ID != first.ID || jobs[0].Progress.Done != 1 {
 			t.Errorf("the operator's jobs are %+v, %v", jobs, err)
 		}
 	})
 }
 
-// A store that is away, or prices that nobody vouches for, are no reason to show a
-// list in which everything is refused.
-func TestAListIsNotKeptThatCouldNotBeChecked(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		ids := w.subscribers(0, 0)
-		away := dyingAt(w.store, 1, false)
-		service := bulk.NewService(away, w.processor(away), w.now)
-		if _, err := service.Prepare(t.Context(), w.order(ids...)); !fault.Is(err, fault.ServiceUnavailable) {
-			t.Errorf("with the store away: %v; want %s", err, fault.ServiceUnavailable)
+// If the store is unavailable or prices are not verified, Prepare fails instead of storing
+// a list in which everything is refused.
+func TestPrepare_FailsWhenRowsCannotBeChecked(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		ids := env.subscribers(0, 0)
+		unavailable := crashingAt(env.store, 1, false)
+		service := bulk.NewService(unavailable, env.processor(unavailable), env.now)
+		if _, err := service.Prepare(t.Context(), env.order(ids...)); !fault.Is(err, fault.ServiceUnavailable) {
+			t.Errorf("with the store unavailable: %v; want %s", err, fault.ServiceUnavailable)
 		}
-		w.control("status", `{"catalogue":"down"}`)
-		w.advance(2000 * time.Hour)
-		if _, err := w.service().Prepare(t.Context(), w.order(ids...)); !fault.Is(err, fault.PlansUnavailable) {
+		env.control("status", `{"catalogue":"down"}`)
+		env.advance(2000 * time.Hour)
+		if _, err := env.service().Prepare(t.Context(), env.order(ids...)); !fault.Is(err, fault.PlansUnavailable) {
 			t.Errorf("with prices not verified: %v; want %s", err, fault.PlansUnavailable)
 		}
 	})

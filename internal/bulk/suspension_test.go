@@ -10,58 +10,58 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func (w *world) status(status subscription.OperatorStatus) {
-	w.Helper()
-	_, err := w.staff.ChangeOperator(w.Context(), w.operator.ID, admin.OperatorChange{Status: &status})
-	w.must(err)
+func (env *testEnv) status(status subscription.OperatorStatus) {
+	env.Helper()
+	_, err := env.staff.ChangeOperator(env.Context(), env.operator.ID, admin.OperatorChange{Status: &status})
+	env.must(err)
 }
 
-// A job runs when its operator is suspended: nothing further begins, not even when the
-// operator is active again, until its people continue it.
-func TestWorker_SuspensionInterruptsAJob(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		w.topUp(2000, "money")
-		job := w.started(w.subscribers(0, 0, 0)...)
-		worker := w.worker("node-1", w.store)
-		w.status(subscription.OperatorInactive)
-		w.work(worker, 3)
-		if job = w.job(job.ID); !job.Waits() || job.Interrupted != bulk.BySuspension || job.Progress.Queued != 3 {
-			w.Fatalf("while suspended: %+v; want it interrupted with nothing begun", job)
+// When an operator is suspended, no further row of its job begins, also not after
+// reactivation until the job is continued.
+func TestWorker_SuspensionInterruptsJob(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		env.topUp(2000, "money")
+		job := env.started(env.subscribers(0, 0, 0)...)
+		worker := env.worker("node-1", env.store)
+		env.status(subscription.OperatorInactive)
+		env.work(worker, 3)
+		if job = env.job(job.ID); !job.Waits() || job.Interrupted != bulk.BySuspension || job.Progress.Queued != 3 {
+			env.Fatalf("while suspended: %+v; want it interrupted with nothing begun", job)
 		}
-		if _, err := w.service().Continue(w.Context(), w.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrSuspended) {
-			w.Errorf("continued while suspended: %v; want %v", err, bulk.ErrSuspended)
+		if _, err := env.service().Continue(env.Context(), env.operator.ID, job.ID, "web:asha"); !errors.Is(err, bulk.ErrSuspended) {
+			env.Errorf("continued while suspended: %v; want %v", err, bulk.ErrSuspended)
 		}
-		w.status(subscription.OperatorActive)
-		w.work(worker, 3)
-		if job = w.job(job.ID); !job.Waits() || job.Progress.Queued != 3 {
-			w.Fatalf("after reactivation, before anybody continued it: %+v", job)
+		env.status(subscription.OperatorActive)
+		env.work(worker, 3)
+		if job = env.job(job.ID); !job.Waits() || job.Progress.Queued != 3 {
+			env.Fatalf("after reactivation, before it was continued: %+v", job)
 		}
-		_, err := w.service().Continue(w.Context(), w.operator.ID, job.ID, "web:asha")
-		w.must(err)
-		if job = w.finish(job.ID, worker); job.Progress.Done != 3 || job.ContinuedBy != "web:asha" {
-			w.Errorf("in the end %+v; want all rows renewed", job)
+		_, err := env.service().Continue(env.Context(), env.operator.ID, job.ID, "web:asha")
+		env.must(err)
+		if job = env.finish(job.ID, worker); job.Progress.Done != 3 || job.ContinuedBy != "web:asha" {
+			env.Errorf("in the end %+v; want all rows renewed", job)
 		}
-		w.balanced(money.Paise(2000_00), job.ID)
+		env.checkBooks(money.Paise(2000_00), job.ID)
 	})
 }
 
-func TestDesk_RefusesListsOfASuspendedOperator(t *testing.T) {
-	onBothStores(t, func(w *world) {
-		w.topUp(2000, "money")
-		ids := w.subscribers(0, 0)
-		draft, err := w.service().Prepare(w.Context(), w.order(ids[0]))
-		w.must(err)
-		w.status(subscription.OperatorInactive)
-		if _, err := w.service().Prepare(w.Context(), w.order(ids[1])); !errors.Is(err, bulk.ErrSuspended) {
-			w.Errorf("prepare: %v; want %v", err, bulk.ErrSuspended)
+func TestService_RefusesSuspendedOperator(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		env.topUp(2000, "money")
+		ids := env.subscribers(0, 0)
+		draft, err := env.service().Prepare(env.Context(), env.order(ids[0]))
+		env.must(err)
+		env.status(subscription.OperatorInactive)
+		if _, err := env.service().Prepare(env.Context(), env.order(ids[1])); !errors.Is(err, bulk.ErrSuspended) {
+			env.Errorf("prepare: %v; want %v", err, bulk.ErrSuspended)
 		}
-		if _, err := w.service().Start(w.Context(), w.operator.ID, draft.ID); !errors.Is(err, bulk.ErrSuspended) {
-			w.Errorf("start: %v; want %v", err, bulk.ErrSuspended)
+		if _, err := env.service().Start(env.Context(), env.operator.ID, draft.ID); !errors.Is(err, bulk.ErrSuspended) {
+			env.Errorf("start: %v; want %v", err, bulk.ErrSuspended)
 		}
-		w.status(subscription.OperatorActive)
-		w.work(w.worker("node-1", w.store), 2)
-		if job := w.job(draft.ID); job.State != bulk.Draft {
-			w.Errorf("after reactivation: %+v; want a draft that nobody started", job)
+		env.status(subscription.OperatorActive)
+		env.work(env.worker("node-1", env.store), 2)
+		if job := env.job(draft.ID); job.State != bulk.Draft {
+			env.Errorf("after reactivation: %+v; want an unstarted draft", job)
 		}
 	})
 }

@@ -13,50 +13,49 @@ import (
 )
 
 const (
-	// poll is how often the store is asked whether a job is due.
+	// poll is how often a worker looks for a due job.
 	poll = 500 * time.Millisecond
-	// rowsAtOnce is how many rows a node runs at a time: few, so that whoever calls
-	// the API meanwhile hardly notices.
+	// rowsAtOnce is how many rows a node runs concurrently: few, so that API requests are
+	// hardly affected.
 	rowsAtOnce = 4
-	// turnRows and turnTime end a job's turn, so that others get theirs.
-	turnRows = 40
-	turnTime = 10 * time.Second
-	// pauseFor is how long a job waits for the provider, or for the store, to be back;
-	// repeatAfter how long for a row that somebody else has under way.
-	pauseFor    = 5 * time.Second
-	repeatAfter = time.Second
-	// leastReview and mostReview bound how often rows in review are looked at.
-	leastReview = 2 * time.Second
-	mostReview  = 5 * time.Minute
-	// interruptedCheck is how often an interrupted job is looked at for operations under
-	// way that have ended.
+	// sliceRows and sliceTime end a slice of a job, so that other jobs are not delayed.
+	sliceRows = 40
+	sliceTime = 10 * time.Second
+	// retryAfterOutage is how long a job pauses while the provider or the store is
+	// unavailable; retryInProgress how long for a row whose request is in progress elsewhere.
+	retryAfterOutage = 5 * time.Second
+	retryInProgress  = time.Second
+	// minReviewWait and maxReviewWait bound how often rows in review are checked.
+	minReviewWait = 2 * time.Second
+	maxReviewWait = 5 * time.Minute
+	// interruptedCheck is how often an interrupted job is checked for operations that have
+	// ended.
 	interruptedCheck = 5 * time.Second
-	// keepDrafts is how long a draft is kept that nobody starts; purgeEvery and
-	// purgeMost how often and how many are forgotten.
-	keepDrafts = 24 * time.Hour
-	purgeEvery = time.Minute
-	purgeMost  = 1
-	// leaseSlack is what a worker has beside the provider's time to write down what
-	// came of its rows.
+	// draftRetention is how long a draft is stored that is not started; purgeEvery and
+	// purgeBatch how often and how many are deleted.
+	draftRetention = 24 * time.Hour
+	purgeEvery     = time.Minute
+	purgeBatch     = 1
+	// leaseSlack is the time to write the outcome of rows, beside the provider's time.
 	leaseSlack = 10 * time.Second
 )
 
-// WorkerConfig is what a worker is told beside its parts.
+// WorkerConfig configures a Worker.
 type WorkerConfig struct {
 	Now  func() time.Time
 	Node string
-	// Timeout is of one provider call.
+	// Timeout is the timeout of one provider call.
 	Timeout time.Duration
-	// Problem is told what could not be done; it will be tried again.
+	// Problem receives errors; the work is retried.
 	Problem func(error)
-	// Settled is told what came of each row, from several goroutines; nil if nobody wants
-	// to know. A row in review is told of again when it leaves that.
+	// Settled receives the outcome of each row, from several goroutines; may be nil. A row
+	// in review is reported again when it leaves that state.
 	Settled func(RowState)
 }
 
-// Worker runs the jobs that are due. Every node has one; a job is in one's hands at a
-// time, and if two should have it after all, the rows' keys see to it that no row is
-// charged twice.
+// Worker runs the jobs that are due. Every node has one. A lease gives a job to one worker
+// at a time; if two should run it after all, the rows' idempotency keys prevent a double
+// charge.
 type Worker struct {
 	store      Store
 	operations Operations
@@ -69,7 +68,7 @@ func NewWorker(store Store, operations Operations, config WorkerConfig) *Worker 
 	return &Worker{store: store, operations: operations, config: config}
 }
 
-// Run works until ctx ends, and then finishes the rows that it has begun.
+// Run runs jobs until ctx ends, and then finishes the rows that it has begun.
 func (w *Worker) Run(ctx context.Context) {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
@@ -89,13 +88,13 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// RunOnce gives the job that is due a turn; false if there was none.
+// RunOnce runs a slice of a due job; false if there was none.
 func (w *Worker) RunOnce(ctx context.Context) (worked bool, err error) {
 	now := w.config.Now()
 	if !now.Before(w.purgeAt) {
-		purged, err := w.store.PurgeBulkDrafts(ctx, now.Add(-keepDrafts), purgeMost)
+		purged, err := w.store.PurgeBulkDrafts(ctx, now.Add(-draftRetention), purgeBatch)
 		if err != nil {
-			return false, fmt.Errorf("forget old drafts: %w", err)
+			return false, fmt.Errorf("purge old drafts: %w", err)
 		}
 		if purged == 0 {
 			w.purgeAt = now.Add(purgeEvery)
@@ -105,70 +104,70 @@ func (w *Worker) RunOnce(ctx context.Context) (worked bool, err error) {
 	if err != nil || !due {
 		return false, err
 	}
-	job, found, err := w.store.ClaimBulkJob(ctx, Claim{Now: now, Node: w.config.Node, Until: now.Add(w.lease())})
+	job, found, err := w.store.ClaimBulkJob(ctx, Claim{Now: now, Node: w.config.Node, Until: now.Add(w.leaseTime())})
 	if err != nil || !found {
 		return false, err
 	}
-	return true, w.turn(ctx, job)
+	return true, w.runSlice(ctx, job)
 }
 
-// lease is how long a job may be held without a word: as long as the two calls of a
-// combo can take, and writing that down.
-func (w *Worker) lease() time.Duration { return 2*w.config.Timeout + leaseSlack }
+// leaseTime is how long a lease lasts: as long as the two provider calls of a combo can
+// take, and leaseSlack.
+func (w *Worker) leaseTime() time.Duration { return 2*w.config.Timeout + leaseSlack }
 
-func (w *Worker) hold(job Job) Hold {
+func (w *Worker) lease(job Job) Lease {
 	now := w.config.Now()
-	return Hold{OperatorID: job.OperatorID, JobID: job.ID, Epoch: job.Epoch, Now: now, Until: now.Add(w.lease())}
+	return Lease{OperatorID: job.OperatorID, JobID: job.ID, Epoch: job.Epoch, Now: now, Until: now.Add(w.leaseTime())}
 }
 
-// turn runs rows of a job that was claimed, and lets go of it.
-func (w *Worker) turn(ctx context.Context, job Job) error {
+// runSlice runs rows of a claimed job, and releases it.
+func (w *Worker) runSlice(ctx context.Context, job Job) error {
 	again, why, err := w.work(ctx, job)
 	if err != nil && ctx.Err() == nil {
-		again = pauseFor
+		again = retryAfterOutage
 	}
 	now := w.config.Now()
-	hold := w.hold(job)
-	hold.Now = now
-	// Whoever stops the worker, the job is let go: another takes it up at once.
-	releasing := w.store.ReleaseBulkJob(context.WithoutCancel(ctx), hold, Release{Again: now.Add(again), Why: why, Review: now.Add(reviewWait(job, now))})
+	lease := w.lease(job)
+	lease.Now = now
+	// Also when the worker is stopped, so that another one can continue at once.
+	releasing := w.store.ReleaseBulkJob(context.WithoutCancel(ctx), lease, Release{Again: now.Add(again), Why: why, Review: now.Add(reviewWait(job, now))})
 	return errors.Join(err, releasing)
 }
 
-// reviewWait grows with the time that has passed since the rest of the job was done.
+// reviewWait grows with the time since all other rows were settled.
 func reviewWait(job Job, now time.Time) time.Duration {
 	if job.EndedAt.IsZero() {
-		return leastReview
+		return minReviewWait
 	}
-	return min(max(now.Sub(job.EndedAt)/4, leastReview), mostReview)
+	return min(max(now.Sub(job.EndedAt)/4, minReviewWait), maxReviewWait)
 }
 
-// work runs rows until none is left, the turn is over, or there is no sense in going
-// on. It says after how long the job is to be taken up again, and what it waits for.
+// work runs rows until none is left, the slice is over, or the job has to pause. It returns
+// after how long the job is due again, and the reason of a pause.
 func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why string, err error) {
 	if job.State == Finished {
-		return 0, "", w.lookBack(ctx, job)
+		return 0, "", w.followUp(ctx, job)
 	}
 	if job.Interrupted != "" {
-		return interruptedCheck, "", errors.Join(w.settleBegun(ctx, job), w.lookBack(ctx, job))
+		return interruptedCheck, "", errors.Join(w.settleBegun(ctx, job), w.followUp(ctx, job))
 	}
 	operator, err := w.store.Operator(ctx, job.OperatorID)
 	if err != nil {
 		return 0, "", fmt.Errorf("read the operator of bulk renewal %s: %w", job.ID, err)
 	}
 	if operator.Status != subscription.OperatorActive && job.CancelledAt.IsZero() {
-		// The suspension itself interrupts the job; this is for one by an older release.
+		// A suspension interrupts the job itself; this is for one by an older release.
 		if _, err := w.store.InterruptSuspendedBulkJobs(ctx, job.OperatorID, w.config.Now()); err != nil {
 			return 0, "", fmt.Errorf("interrupt bulk renewal %s: %w", job.ID, err)
 		}
-		return pauseFor, "", nil
+		return retryAfterOutage, "", nil
 	}
-	// What was begun is carried through, whoever stops the worker.
+	// Rows that have begun are completed even when the worker is stopped.
 	carry := context.WithoutCancel(ctx)
 	began := w.config.Now()
-	for ran := 0; ran < turnRows && w.config.Now().Sub(began) < turnTime && ctx.Err() == nil; {
-		hold := w.hold(job)
-		now, rows, held, err := w.store.TakeBulkRows(ctx, hold, rowsAtOnce)
+	for ran := 0; ran < sliceRows && w.config.Now().Sub(began) < sliceTime && ctx.Err() == nil; {
+		lease := w.lease(job)
+		now, rows, held, err := w.store.TakeBulkRows(ctx, lease, rowsAtOnce)
 		if err != nil {
 			return 0, "", fmt.Errorf("take rows of bulk renewal %s: %w", job.ID, err)
 		}
@@ -176,18 +175,18 @@ func (w *Worker) work(ctx context.Context, job Job) (again time.Duration, why st
 			break
 		}
 		ran += len(rows)
-		verdict, err := w.runAll(carry, now, hold, rows) // it may have been cancelled since
-		if err != nil || verdict.again > 0 {
-			return verdict.again, verdict.why, err
+		pause, err := w.runAll(carry, now, lease, rows) // the job may have been cancelled since
+		if err != nil || pause.again > 0 {
+			return pause.again, pause.why, err
 		}
 	}
-	return 0, "", w.lookBack(ctx, job)
+	return 0, "", w.followUp(ctx, job)
 }
 
 // settleBegun settles the rows of an interrupted job whose operations have ended. A row
-// that had begun and has no operation stays as it is, and nothing is begun.
+// without an operation stays as it is, and no row is started.
 func (w *Worker) settleBegun(ctx context.Context, job Job) error {
-	page := Page{State: RowRunning, Limit: turnRows}
+	page := Page{State: RowRunning, Limit: sliceRows}
 	for {
 		rows, err := w.store.BulkRows(ctx, job.OperatorID, job.ID, page)
 		if err != nil {
@@ -214,21 +213,20 @@ func (w *Worker) settleBegun(ctx context.Context, job Job) error {
 	}
 }
 
-// verdict is what a row means for the rest of its job: nothing, or a pause.
-type verdict struct {
+// pause is for how long, and why, a row makes its job pause; zero if it does not.
+type pause struct {
 	again time.Duration
 	why   string
 }
 
-// runAll runs rows at the same time and writes down what comes of each as soon as it
-// is known.
-func (w *Worker) runAll(ctx context.Context, job Job, hold Hold, rows []Row) (worst verdict, err error) {
+// runAll runs rows concurrently and settles each as soon as its outcome is known.
+func (w *Worker) runAll(ctx context.Context, job Job, lease Lease, rows []Row) (worst pause, err error) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var problems []error
 	for _, row := range rows {
-		if !w.config.Now().Before(hold.Until) {
-			break // taking them outlasted the lease: they may be somebody else's
+		if !w.config.Now().Before(lease.Until) {
+			break // the lease has ended: another node may have the rows
 		}
 		group.Go(func() {
 			got, err := w.run(ctx, job, row)
@@ -246,44 +244,44 @@ func (w *Worker) runAll(ctx context.Context, job Job, hold Hold, rows []Row) (wo
 	return worst, errors.Join(problems...)
 }
 
-// run carries one row through. A row that was begun before is asked for under the
-// same key, and is then given what came of it.
-func (w *Worker) run(ctx context.Context, job Job, row Row) (verdict, error) {
-	op, err := w.ask(ctx, job, row)
+// run runs one row. A row that had begun before is repeated under the same key, and gets
+// the result of the first request.
+func (w *Worker) run(ctx context.Context, job Job, row Row) (pause, error) {
+	op, err := w.process(ctx, job, row)
 	var outcome Outcome
 	code := fault.CodeOf(err)
 	switch {
 	case err == nil:
 		outcome = outcomeOf(row, op)
 	case code == fault.TransactionNotFound:
-		// The job was cancelled before the row had become an operation.
+		// The job was cancelled before the row had an operation.
 		outcome = Outcome{Number: row.Number, State: RowCancelled}
 	case code == fault.RequestInProgress:
-		return verdict{again: repeatAfter}, nil
+		return pause{again: retryInProgress}, nil
 	case outage(code):
-		return verdict{again: pauseFor, why: fault.From(err).Message}, nil
+		return pause{again: retryAfterOutage, why: fault.From(err).Message}, nil
 	case code == fault.InternalError:
-		// It may have been charged: the row stays begun, and is asked about again.
-		return verdict{again: pauseFor}, fmt.Errorf("row %d of bulk renewal %s: %w", row.Number, job.ID, err)
+		// It may have been charged: the row stays begun, and is retried.
+		return pause{again: retryAfterOutage}, fmt.Errorf("row %d of bulk renewal %s: %w", row.Number, job.ID, err)
 	default:
 		outcome = Outcome{Number: row.Number, State: RowRefused, Code: code, Message: fault.From(err).Message}
 	}
-	return verdict{}, w.settle(ctx, job, outcome)
+	return pause{}, w.settle(ctx, job, outcome)
 }
 
-// settle writes down what came of a row.
+// settle writes a row's outcome.
 func (w *Worker) settle(ctx context.Context, job Job, outcome Outcome) error {
-	settled, err := w.store.SettleBulkRow(ctx, w.hold(job), outcome)
+	settled, err := w.store.SettleBulkRow(ctx, w.lease(job), outcome)
 	if err != nil {
 		return fmt.Errorf("settle row %d of bulk renewal %s: %w", outcome.Number, job.ID, err)
 	}
 	if settled {
-		w.tell(outcome.State)
+		w.notify(outcome.State)
 	}
 	return nil
 }
 
-func (w *Worker) tell(states ...RowState) {
+func (w *Worker) notify(states ...RowState) {
 	for _, state := range states {
 		if w.config.Settled != nil {
 			w.config.Settled(state)
@@ -291,16 +289,15 @@ func (w *Worker) tell(states ...RowState) {
 	}
 }
 
-// lookBack looks once more at rows in review, and at rows that were given up.
-func (w *Worker) lookBack(ctx context.Context, job Job) error {
-	mended, err := mend(ctx, w.store, w.operations, job, w.config.Now)
-	w.tell(mended...)
+// followUp reconciles refused and cancelled rows, and checks rows in review.
+func (w *Worker) followUp(ctx context.Context, job Job) error {
+	reconciled, err := reconcile(ctx, w.store, w.operations, job, w.config.Now)
+	w.notify(reconciled...)
 	return errors.Join(err, w.followReviews(ctx, job))
 }
 
-// ask makes a row's request. Of a job that was cancelled it only looks what has come
-// of the row.
-func (w *Worker) ask(ctx context.Context, job Job, row Row) (operation.Operation, error) {
+// process makes a row's request. For a cancelled job it only looks for the row's operation.
+func (w *Worker) process(ctx context.Context, job Job, row Row) (operation.Operation, error) {
 	if !job.CancelledAt.IsZero() {
 		op, err := w.operations.Transaction(ctx, job.OperatorID, "", row.IdempotencyKey)
 		if err == nil && op.State == operation.Processing {
@@ -312,7 +309,7 @@ func (w *Worker) ask(ctx context.Context, job Job, row Row) (operation.Operation
 	return result.Operation, err
 }
 
-// outcomeOf is what an operation means for its row.
+// outcomeOf converts an operation into its row's outcome.
 func outcomeOf(row Row, op operation.Operation) Outcome {
 	o := Outcome{Number: row.Number, Code: op.Code(), OperationID: op.ID, Amount: op.Amount}
 	switch op.State {
@@ -326,10 +323,9 @@ func outcomeOf(row Row, op operation.Operation) Outcome {
 	return o
 }
 
-// followReviews looks what has become of the rows in review, and settles those that
-// have left it.
+// followReviews settles the rows in review whose operations have been settled.
 func (w *Worker) followReviews(ctx context.Context, job Job) error {
-	page := Page{State: RowInReview, Limit: turnRows}
+	page := Page{State: RowInReview, Limit: sliceRows}
 	for {
 		rows, err := w.store.BulkRows(ctx, job.OperatorID, job.ID, page)
 		if err != nil {

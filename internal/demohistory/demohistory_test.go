@@ -122,8 +122,8 @@ func everyPageHasSomething(w *world, begins time.Time) {
 		w.Errorf("%d are in review, %d of them for a person, and %d processing; want 3, 3 and 0",
 			tally["needs_review"], tally["needs a person"], tally["processing"])
 	}
-	if counts.Operators != 3 || counts.Acts < 25 || counts.PlanVersions != 6 {
-		w.Errorf("there are %d operators, %d acts and %d versions of plans; want 3, 25 or more, and 6", counts.Operators, counts.Acts, counts.PlanVersions)
+	if counts.Operators != 3 || counts.Actions < 25 || counts.PlanVersions != 6 {
+		w.Errorf("there are %d operators, %d acts and %d versions of plans; want 3, 25 or more, and 6", counts.Operators, counts.Actions, counts.PlanVersions)
 	}
 	open, err := w.store.Exceptions(w.Context(), false)
 	if err != nil || len(open) != 1 || open[0].Kind != operation.LateSuccess {
@@ -299,7 +299,7 @@ func notMadeTwice(w *world, begins time.Time) {
 	calls := len(w.config.Simulator.Calls(""))
 	w.fill(begins)
 	after := w.audited()
-	if before.Operations != after.Operations || before.WalletEntries != after.WalletEntries || before.Acts != after.Acts {
+	if before.Operations != after.Operations || before.WalletEntries != after.WalletEntries || before.Actions != after.Actions {
 		w.Errorf("a second time changed %+v into %+v", before, after)
 	}
 	if more := len(w.config.Simulator.Calls("")) - calls; more != 0 {

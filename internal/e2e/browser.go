@@ -323,7 +323,7 @@ func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 			t.Fatal(err)
 		}
 	}
-	subscribers, err := e.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Standing: report.Active, Now: e.Now(), Limit: 100})
+	subscribers, err := e.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Status: report.Active, Now: e.Now(), Limit: 100})
 	must(err)
 	operations, err := e.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: id, Limit: 1})
 	must(err)

@@ -7,43 +7,43 @@ import (
 	"time"
 )
 
-// What people do to their own logins, as the log of acts has it.
+// What people do to their own logins, as in the audit log.
 const (
-	deedPassword      = "password change"
-	deedTOTP          = "totp set"
-	deedNoTOTP        = "totp remove"
-	deedPasskey       = "passkey add"
-	deedNoPasskey     = "passkey remove"
-	deedRecoveryCodes = "recovery codes replace"
+	actionPassword      = "password change"
+	actionTOTP          = "totp set"
+	actionNoTOTP        = "totp remove"
+	actionPasskey       = "passkey add"
+	actionNoPasskey     = "passkey remove"
+	actionRecoveryCodes = "recovery codes replace"
 )
 
-func (d *Service) deed(p Person, action string, at time.Time) OwnAction {
+func (svc *Service) ownAction(p Person, action string, at time.Time) OwnAction {
 	return OwnAction{Actor: "web:" + p.Username, Action: action, At: at}
 }
 
-// ChangePassword gives somebody a password of their own choice and signs them out
-// everywhere else: whoever had the old one has lost it.
-func (d *Service) ChangePassword(ctx context.Context, token, old, new string, address netip.Addr) (fresh string, s Session, err error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+// ChangePassword replaces the person's password and ends their other sessions, which may
+// belong to somebody who knew the old one.
+func (svc *Service) ChangePassword(ctx context.Context, token, old, new string, address netip.Addr) (fresh string, s Session, err error) {
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return "", s, err
 	}
-	if d.session(record).Stage == NeedsCode {
-		return "", s, refuse(OutOfTurn, outOfTurnText)
+	if svc.session(record).Stage == NeedsCode {
+		return "", s, refuse(WrongStage, wrongStageText)
 	}
-	err = d.proveInSession(ctx, record, now, func() error {
-		fresh, s, err = d.changePassword(ctx, token, record, old, new, now)
+	err = svc.proveInSession(ctx, record, now, func() error {
+		fresh, s, err = svc.changePassword(ctx, token, record, old, new, now)
 		return err
 	})
 	if err != nil {
-		d.observeProof(ctx, record, address, "", PasswordChangeFailed, factorPassword, err)
+		svc.observeProof(ctx, record, address, "", PasswordChangeFailed, factorPassword, err)
 	}
 	return fresh, s, err
 }
 
-func (d *Service) changePassword(ctx context.Context, token string, record Record, old, new string, now time.Time) (string, Session, error) {
-	if err := d.demandPassword(ctx, record.Account, old); err != nil {
+func (svc *Service) changePassword(ctx context.Context, token string, record Record, old, new string, now time.Time) (string, Session, error) {
+	if err := svc.verifyPassword(ctx, record.Account, old); err != nil {
 		return "", Session{}, err
 	}
 	if err := CheckPassword(new, record.Account.names()...); err != nil {
@@ -62,73 +62,71 @@ func (d *Service) changePassword(ctx context.Context, token string, record Recor
 		Old: HashToken(token), New: HashToken(next), SteppedUpAt: record.SteppedUpAt,
 	}
 	if !record.Account.SecondFactor() {
-		change.SteppedUpAt = now // all there is to prove was just proved
+		change.SteppedUpAt = now // the password is all there is to verify
 	}
-	if err := d.store.ChangePassword(ctx, d.deed(record.Account.Person, deedPassword, now), change); err != nil {
-		return "", Session{}, moved(err)
+	if err := svc.store.ChangePassword(ctx, svc.ownAction(record.Account.Person, actionPassword, now), change); err != nil {
+		return "", Session{}, signedOutIfChanged(err)
 	}
-	return d.reread(ctx, next)
+	return svc.reread(ctx, next)
 }
 
-// SetLanguage chooses what the pages speak; anything they do not speak is English.
-func (d *Service) SetLanguage(ctx context.Context, token, language string) error {
-	record, err := d.open(ctx, token, d.config.Now())
+// SetLanguage sets the language of the pages; an unknown one is English.
+func (svc *Service) SetLanguage(ctx context.Context, token, language string) error {
+	record, err := svc.open(ctx, token, svc.config.Now())
 	if err != nil {
 		return err
 	}
 	if language != Hindi {
 		language = English
 	}
-	if err := d.store.SetLanguage(ctx, record.Account.ID, language); err != nil {
+	if err := svc.store.SetLanguage(ctx, record.Account.ID, language); err != nil {
 		return fmt.Errorf("set the language of login %d: %w", record.Account.ID, err)
 	}
 	return nil
 }
 
 // Sessions lists where a person is signed in, the last used first.
-func (d *Service) Sessions(ctx context.Context, personID int64) ([]Session, error) {
-	records, err := d.store.SessionsOf(ctx, personID)
+func (svc *Service) Sessions(ctx context.Context, personID int64) ([]Session, error) {
+	records, err := svc.store.SessionsOf(ctx, personID)
 	if err != nil {
 		return nil, fmt.Errorf("list the sessions of login %d: %w", personID, err)
 	}
-	now := d.config.Now()
+	now := svc.config.Now()
 	sessions := []Session{}
 	for _, record := range records {
-		if d.alive(record, now) {
-			sessions = append(sessions, d.session(record))
+		if svc.alive(record, now) {
+			sessions = append(sessions, svc.session(record))
 		}
 	}
 	return sessions, nil
 }
 
-// EndSession ends one of a person's sessions, by its public name. Somebody else's is
-// not touched, whatever its name.
-func (d *Service) EndSession(ctx context.Context, personID int64, id string) error {
-	records, err := d.store.SessionsOf(ctx, personID)
+// EndSession ends one of a person's sessions by its ID, and never another person's.
+func (svc *Service) EndSession(ctx context.Context, personID int64, id string) error {
+	records, err := svc.store.SessionsOf(ctx, personID)
 	if err != nil {
 		return fmt.Errorf("list the sessions of login %d: %w", personID, err)
 	}
-	if err := d.store.CloseSessionOf(ctx, personID, id); err != nil {
+	if err := svc.store.CloseSessionOf(ctx, personID, id); err != nil {
 		return fmt.Errorf("end a session of login %d: %w", personID, err)
 	}
 	for _, record := range records {
 		if record.ID == id {
-			d.observe(ctx, Event{Kind: SessionEnded, Person: record.Account.Person, SessionID: id})
+			svc.observe(ctx, Event{Kind: SessionEnded, Person: record.Account.Person, SessionID: id})
 		}
 	}
 	return nil
 }
 
-// purgeBatch is small because a batch keeps the store's writer busy, and requests
-// wait behind it.
+// purgeBatch is small because a batch blocks the store's writer, and requests wait for it.
 const purgeBatch = 500
 
-// Purge removes sessions that are over and counters of tries that are too old to
-// count, in small batches, until there are none left or ctx ends. A session that has come
-// to its absolute end is not used any more, and so is soon idle, too.
-func (d *Service) Purge(ctx context.Context, now time.Time) (removed int, err error) {
-	sessions := func() (int, error) { return d.store.PurgeSessions(ctx, now.Add(-d.config.Idle), purgeBatch) }
-	tries := func() (int, error) { return d.store.PurgeTries(ctx, now.Add(-2*tryWindow), purgeBatch) }
+// Purge removes expired sessions and old counters of tries, in small batches, until there
+// are none left or ctx ends. It finds sessions by their last use: one that has reached its
+// absolute end is not used any more, and soon idle, too.
+func (svc *Service) Purge(ctx context.Context, now time.Time) (removed int, err error) {
+	sessions := func() (int, error) { return svc.store.PurgeSessions(ctx, now.Add(-svc.config.Idle), purgeBatch) }
+	tries := func() (int, error) { return svc.store.PurgeTries(ctx, now.Add(-2*tryWindow), purgeBatch) }
 	for _, purge := range []func() (int, error){sessions, tries} {
 		for batch := purgeBatch; batch == purgeBatch; removed += batch {
 			if err = ctx.Err(); err == nil {

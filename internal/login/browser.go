@@ -15,16 +15,16 @@ import (
 const (
 	// BrowserKnownFor is how long a browser is known after its last sign-in.
 	BrowserKnownFor = 365 * 24 * time.Hour
-	// browsersKept is of how many logins one browser keeps a mark: several people may
-	// share the computer at a counter.
+	// browsersKept is how many logins' marks one browser stores: several people may share
+	// the computer at a counter.
 	browsersKept = 4
 
 	markSeparator = "."
 	markedAs      = "coax/browser/1"
 )
 
-// A browser mark says that a browser has signed in to a login before. It opens nothing:
-// it only gives the browser a counter of wrong tries of its own. It ends with the
+// browserMark proves that a browser has signed in to a login before. It grants nothing:
+// it only gives the browser its own counter of wrong tries. It becomes invalid with the
 // password, and when the login is disabled.
 type browserMark struct {
 	loginID int64
@@ -51,9 +51,9 @@ func (m browserMark) String() string {
 	return base64.RawURLEncoding.EncodeToString(append(m.signed(), m.mac[:]...))
 }
 
-// readMarks reads the marks that a browser brought; whatever is none is left out.
-func readMarks(brought string) (marks []browserMark) {
-	for text := range strings.SplitSeq(brought, markSeparator) {
+// readMarks parses the marks that a browser sent, and skips what is invalid.
+func readMarks(sent string) (marks []browserMark) {
+	for text := range strings.SplitSeq(sent, markSeparator) {
 		b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 		if err != nil || len(b) != markBytes {
 			continue
@@ -70,10 +70,10 @@ func readMarks(brought string) (marks []browserMark) {
 	return marks
 }
 
-// sign is the MAC of a mark for an account as it is now; false where the master key no
+// sign returns the MAC of a mark for an account as it is now; false if the master key no
 // longer has the mark's key.
-func (d *Service) sign(m browserMark, account Account) (mac [sha256.Size]byte, ok bool) {
-	key, ok := d.browserKeys[m.key]
+func (svc *Service) sign(m browserMark, account Account) (mac [sha256.Size]byte, ok bool) {
+	key, ok := svc.browserKeys[m.key]
 	if !ok {
 		return mac, false
 	}
@@ -85,11 +85,11 @@ func (d *Service) sign(m browserMark, account Account) (mac [sha256.Size]byte, o
 	return [sha256.Size]byte(sum.Sum(nil)), true
 }
 
-// browserOf is the name of the browser if it is known to have signed in to the account
-// before; empty if it is not.
-func (d *Service) browserOf(account Account, brought string, now time.Time) string {
-	for _, m := range readMarks(brought) {
-		mac, ok := d.sign(m, account)
+// browserOf returns the id of a browser that has signed in to the account before; empty if
+// it has not.
+func (svc *Service) browserOf(account Account, sent string, now time.Time) string {
+	for _, m := range readMarks(sent) {
+		mac, ok := svc.sign(m, account)
 		if ok && hmac.Equal(mac[:], m.mac[:]) && account.ID != 0 && m.loginID == account.ID && !account.Disabled &&
 			now.Sub(time.UnixMilli(m.at)) < BrowserKnownFor {
 			return hex.EncodeToString(m.id[:])
@@ -98,28 +98,27 @@ func (d *Service) browserOf(account Account, brought string, now time.Time) stri
 	return ""
 }
 
-// RememberBrowser returns what a browser is to bring next time, when its session's
-// person has proved everything that is asked of them; brought is what it brought now.
-// Before that it returns an empty text.
-func (d *Service) RememberBrowser(ctx context.Context, token, brought string) (string, error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+// RememberBrowser returns what a browser is to send next time; sent is what it sent now.
+// It returns an empty string while the session's second factor is outstanding.
+func (svc *Service) RememberBrowser(ctx context.Context, token, sent string) (string, error) {
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return "", err
 	}
-	if d.session(record).Stage == NeedsCode {
+	if svc.session(record).Stage == NeedsCode {
 		return "", nil
 	}
 	account := record.Account
-	mark := browserMark{loginID: account.ID, at: now.UnixMilli(), key: d.vault.PrimaryID()}
-	if known, err := hex.DecodeString(d.browserOf(account, brought, now)); err == nil && len(known) == len(mark.id) {
+	mark := browserMark{loginID: account.ID, at: now.UnixMilli(), key: svc.vault.PrimaryID()}
+	if known, err := hex.DecodeString(svc.browserOf(account, sent, now)); err == nil && len(known) == len(mark.id) {
 		mark.id = [16]byte(known) // its counter goes on
 	} else {
 		rand.Read(mark.id[:])
 	}
-	mark.mac, _ = d.sign(mark, account)
+	mark.mac, _ = svc.sign(mark, account)
 	marks := []string{mark.String()}
-	for _, other := range readMarks(brought) {
+	for _, other := range readMarks(sent) {
 		if other.loginID != account.ID && len(marks) < browsersKept {
 			marks = append(marks, other.String())
 		}

@@ -6,11 +6,11 @@ import (
 	"net/netip"
 )
 
-// EventKind names what somebody did at the service.
+// EventKind is the kind of an Event.
 type EventKind string
 
-// The kinds of events. Changes of a password or of a second factor that were made are
-// in the audit log; here are those that were refused.
+// The kinds of events. Successful changes of a password or of a second factor are in the
+// audit log; only refused ones are events.
 const (
 	SignedIn             EventKind = "signed in"
 	PasswordAccepted     EventKind = "password accepted" // the code is outstanding
@@ -38,32 +38,31 @@ const (
 	reasonChanged         = "changed meanwhile"
 )
 
-// Event is something that happened at the service. What the person is told may be less:
-// that a name is nobody's is said here only. It has no password and no code, and no
-// name that is nobody's, which may be a password in the wrong field.
+// Event is a security event. It may say more than the person is told, such as that a
+// username is unknown. It has no password, no code and no unknown username, which may be
+// a password in the wrong field.
 type Event struct {
 	Kind   EventKind
 	Reason string
-	// Person is whose login it is; zero where that is not known.
+	// Person is zero where the login is not known.
 	Person    Person
 	SessionID string
-	// Factor is what was proved, or, where that failed, what was not.
+	// Factor is the factor that was verified, or that failed.
 	Factor  string
 	Address netip.Addr
 	Agent   string
-	// CodesLeft is how many recovery codes are left, where one was spent; -1 where that
-	// could not be read.
+	// CodesLeft is how many recovery codes are left after one was used; -1 if that could
+	// not be read.
 	CodesLeft int
 }
 
-// observe tells whoever listens.
-func (d *Service) observe(ctx context.Context, e Event) {
-	if d.config.Observe != nil {
-		d.config.Observe(ctx, e)
+func (svc *Service) observe(ctx context.Context, e Event) {
+	if svc.config.Observe != nil {
+		svc.config.Observe(ctx, e)
 	}
 }
 
-// reasonOf is why something was refused, for an event; empty where the error is no
+// reasonOf returns why something was refused, for an event; empty if the error is no
 // refusal.
 func reasonOf(err error) string {
 	var refusal *Refusal
@@ -76,31 +75,31 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// observeProof tells what came of proving oneself in a session; a success only if passed
-// names it.
-func (d *Service) observeProof(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, err error) {
+// observeProof reports the result of a verification in a session; a success only if
+// passed is given.
+func (svc *Service) observeProof(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, err error) {
 	e := Event{Kind: passed, Person: record.Account.Person, SessionID: record.ID, Factor: factor, Address: address, Agent: record.Agent}
 	if err != nil {
 		if e.Kind, e.Reason = failed, reasonOf(err); e.Reason == "" {
-			return // it went wrong on our side
+			return // an internal error
 		}
-		d.observe(ctx, e)
+		svc.observe(ctx, e)
 		return
 	}
 	if passed != "" {
-		d.observe(ctx, e)
+		svc.observe(ctx, e)
 	}
 	if e.Factor == factorRecoveryCode || e.Factor == factorPassword+", "+factorRecoveryCode {
-		left, err := d.store.RecoveryCodesLeft(ctx, e.Person.ID)
+		left, err := svc.store.RecoveryCodesLeft(ctx, e.Person.ID)
 		if err != nil {
 			left = -1
 		}
 		e.Kind, e.CodesLeft = RecoveryCodeSpent, left
-		d.observe(ctx, e)
+		svc.observe(ctx, e)
 	}
 }
 
-// codeFactor is what kind of code somebody gave.
+// codeFactor returns the kind of a code that was given.
 func codeFactor(account Account, code string) string {
 	switch {
 	case !account.SecondFactor():

@@ -23,7 +23,7 @@ func CodeAt(secret string, at time.Time) string {
 // CheapHash is a password's hash as an older release might have made it.
 func CheapHash(password string) string {
 	p, salt := parameters{memoryKiB: 64, passes: 1, lanes: 1}, []byte("0123456789abcdef")
-	sum, err := p.inTurn(context.Background(), password, salt, hashBytes)
+	sum, err := p.hash(context.Background(), password, salt, hashBytes)
 	if err != nil {
 		panic(err)
 	}
@@ -33,10 +33,10 @@ func CheapHash(password string) string {
 // CheapHashing makes hashes cheap while a test runs that needs many.
 func CheapHashing(t *testing.T) {
 	t.Helper()
-	dear, dearNobodys := today, nobodys
-	today = parameters{memoryKiB: 32, passes: 1, lanes: 1} // not those of CheapHash
-	nobodys = today.encode(make([]byte, saltBytes), make([]byte, hashBytes))
-	t.Cleanup(func() { today, nobodys = dear, dearNobodys })
+	dear, dearNobodys := currentParams, dummyHash
+	currentParams = parameters{memoryKiB: 32, passes: 1, lanes: 1} // not those of CheapHash
+	dummyHash = currentParams.encode(make([]byte, saltBytes), make([]byte, hashBytes))
+	t.Cleanup(func() { currentParams, dummyHash = dear, dearNobodys })
 }
 
 // CountHashes counts the passwords that are hashed from now on, and what each cost.

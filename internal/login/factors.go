@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Whoever has only a session's cookie must not get at the second factors. So each change
-// takes the password and a present second factor, however young the session or its last
+// A stolen session cookie must not be enough to change the second factors. So each change
+// needs the password and a present second factor, however recent the session or its last
 // step-up, and each ends the person's other sessions.
 
-// SecondFactor reports whether signing in takes more than the password.
+// SecondFactor reports whether signing in needs more than the password.
 func (p Person) SecondFactor() bool { return p.TOTP || p.Passkeys > 0 }
 
-// Credentials are what somebody gives to prove who they are. Of the second factor it is a
-// code (of the app, or a recovery code) or a passkey's answer to the session's challenge.
+// Credentials are a password and a second factor: a code (of the app, or a recovery code)
+// or a passkey's response to the session's challenge.
 type Credentials struct {
 	Password, Code string
-	// Passkey is the browser's answer, in JSON. If it is there, the code does not count.
+	// Passkey is the browser's response, in JSON. If it is set, the code is ignored.
 	Passkey []byte
 }
 
-// factor names what was given, for events.
+// factor names the second factor that was given, for events.
 func (c Credentials) factor(account Account) string {
 	if c.Passkey != nil {
 		return factorPasskey
@@ -32,66 +32,65 @@ func (c Credentials) factor(account Account) string {
 	return codeFactor(account, c.Code)
 }
 
-// challengeFor is how long something that was begun can be finished.
+// challengeFor is how long a challenge is valid.
 const challengeFor = 10 * time.Minute
 
-// counted makes an attempt to prove oneself in a session, within the limits that step-up
-// has. Wrong ones are told as failed.
-func (d *Service) counted(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, attempt func() error) error {
-	err := d.proveInSession(ctx, record, d.config.Now(), attempt)
-	d.observeProof(ctx, record, address, passed, failed, factor, err)
+// counted runs an attempt to verify credentials in a session, within the limits of
+// step-up, and reports the result as an event.
+func (svc *Service) counted(ctx context.Context, record Record, address netip.Addr, passed, failed EventKind, factor string, attempt func() error) error {
+	err := svc.proveInSession(ctx, record, svc.config.Now(), attempt)
+	svc.observeProof(ctx, record, address, passed, failed, factor, err)
 	return err
 }
 
-// secondProof reads what was shown of the second factor. Whether it was used before is the
-// store's to say.
-func (d *Service) secondProof(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
+// secondProof verifies the second factor. The store checks whether it was used before.
+func (svc *Service) secondProof(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
 	if given.Passkey != nil && record.Account.SecondFactor() {
-		return d.passkeyProof(ctx, record, given.Passkey, address, now)
+		return svc.passkeyProof(ctx, record, given.Passkey, address, now)
 	}
-	return d.proofOf(ctx, record.Account, given.Code, now)
+	return svc.proofOf(ctx, record.Account, given.Code, now)
 }
 
-// spent refuses a proof that was used before.
-func spent(proof Proof) *Refusal {
+// refuseUsed refuses a proof that was used before.
+func refuseUsed(proof Proof) *Refusal {
 	if proof.Passkey != nil {
 		return refuse(WrongPasskey, wrongPasskeyText)
 	}
 	return refuse(WrongCode, wrongCodeText)
 }
 
-// prove demands the password and, where there is one, a second factor.
-func (d *Service) prove(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
-	if err := d.demandPassword(ctx, record.Account, given.Password); err != nil {
+// prove verifies the password and, if one is set up, the second factor.
+func (svc *Service) prove(ctx context.Context, record Record, given Credentials, address netip.Addr, now time.Time) (Proof, error) {
+	if err := svc.verifyPassword(ctx, record.Account, given.Password); err != nil {
 		return Proof{}, err
 	}
-	return d.secondProof(ctx, record, given, address, now)
+	return svc.secondProof(ctx, record, given, address, now)
 }
 
-// begin starts a change of second factors that takes two forms: whoever has proved
-// themselves gets a ticket for the second. state is what is kept until then.
-func (d *Service) begin(ctx context.Context, token string, given Credentials, address netip.Addr, kind ChallengeKind,
+// begin starts a change of second factors that takes two forms. With valid credentials it
+// returns a ticket for the second form. state returns what is stored until then.
+func (svc *Service) begin(ctx context.Context, token string, given Credentials, address netip.Addr, kind ChallengeKind,
 	state func(Record) ([]byte, error)) (ticket, fresh string, s Session, err error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return "", "", s, err
 	}
-	if stage := d.session(record).Stage; stage != Whole && stage != NeedsTOTP {
-		return "", "", s, refuse(OutOfTurn, outOfTurnText)
+	if stage := svc.session(record).Stage; stage != Complete && stage != NeedsTOTP {
+		return "", "", s, refuse(WrongStage, wrongStageText)
 	}
-	kept, err := state(record)
+	stored, err := state(record)
 	if err != nil {
 		return "", "", s, err
 	}
 	ticket, fresh = newToken(), newToken()
-	challenge := Challenge{ChallengeRef: ChallengeRef{SessionID: record.ID, Kind: kind, Ticket: HashToken(ticket)}, State: kept, ExpiresAt: now.Add(challengeFor)}
-	err = d.counted(ctx, record, address, "", FactorChangeFailed, provedBy(record.Account, given), func() error {
-		proof, err := d.prove(ctx, record, given, address, now)
+	challenge := Challenge{ChallengeRef: ChallengeRef{SessionID: record.ID, Kind: kind, Ticket: HashToken(ticket)}, State: stored, ExpiresAt: now.Add(challengeFor)}
+	err = svc.counted(ctx, record, address, "", FactorChangeFailed, provedBy(record.Account, given), func() error {
+		proof, err := svc.prove(ctx, record, given, address, now)
 		if err != nil {
 			return err
 		}
-		return refusedBy(proof, d.store.RaiseSession(ctx, Rise{
+		return refusedBy(proof, svc.store.UpgradeSession(ctx, SessionUpgrade{
 			Old: HashToken(token), New: HashToken(fresh), PersonID: record.Account.ID, Version: record.Account.Version,
 			Proof: proof, SteppedUpAt: now, Begins: &challenge,
 		}))
@@ -99,58 +98,58 @@ func (d *Service) begin(ctx context.Context, token string, given Credentials, ad
 	if err != nil {
 		return "", "", s, err
 	}
-	fresh, s, err = d.reread(ctx, fresh)
+	fresh, s, err = svc.reread(ctx, fresh)
 	return ticket, fresh, s, err
 }
 
-// finish reads what begin kept, for whoever has its ticket.
-func (d *Service) finish(ctx context.Context, token, ticket string, kind ChallengeKind) (Record, Challenge, error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+// finish reads what begin stored, for the holder of its ticket.
+func (svc *Service) finish(ctx context.Context, token, ticket string, kind ChallengeKind) (Record, Challenge, error) {
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return record, Challenge{}, err
 	}
-	if stage := d.session(record).Stage; stage != Whole && stage != NeedsTOTP {
-		return record, Challenge{}, refuse(OutOfTurn, outOfTurnText)
+	if stage := svc.session(record).Stage; stage != Complete && stage != NeedsTOTP {
+		return record, Challenge{}, refuse(WrongStage, wrongStageText)
 	}
-	challenge, found, err := d.store.ChallengeOf(ctx, record.ID, kind)
+	challenge, found, err := svc.store.ChallengeOf(ctx, record.ID, kind)
 	if err != nil {
 		return record, challenge, fmt.Errorf("read a challenge: %w", err)
 	}
 	given := HashToken(ticket)
 	if !found || !now.Before(challenge.ExpiresAt) || subtle.ConstantTimeCompare(given[:], challenge.Ticket[:]) != 1 {
-		return record, challenge, refuse(OutOfTurn, noEnrolmentText)
+		return record, challenge, refuse(WrongStage, noEnrolmentText)
 	}
 	return record, challenge, nil
 }
 
 // change makes a change of second factors in a session, which gets another token.
-func (d *Service) change(ctx context.Context, token string, record Record, action string, c FactorChange, notice FactorNotice) (fresh string, s Session, err error) {
+func (svc *Service) change(ctx context.Context, token string, record Record, action string, c FactorChange, notice FactorNotice) (fresh string, s Session, err error) {
 	notice.At, notice.Session = c.At, record.ID
 	if c.Notice, err = AddNotice(record.Account.FactorNotice, notice); err != nil {
 		return "", s, err
 	}
 	fresh = newToken()
 	c.PersonID, c.Version, c.Old, c.New = record.Account.ID, record.Account.Version, HashToken(token), HashToken(fresh)
-	if err := d.store.ChangeFactors(ctx, d.deed(record.Account.Person, action, c.At), c); err != nil {
+	if err := svc.store.ChangeFactors(ctx, svc.ownAction(record.Account.Person, action, c.At), c); err != nil {
 		return "", s, refusedBy(c.Proof, err)
 	}
-	return d.reread(ctx, fresh)
+	return svc.reread(ctx, fresh)
 }
 
-// refusedBy is a store's error as the person is told it.
+// refusedBy converts a store's error into what the person is told.
 func refusedBy(proof Proof, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrSpent) && proof.Shown():
-		return spent(proof)
-	case errors.Is(err, ErrSpent):
-		return refuse(OutOfTurn, noEnrolmentText)
-	case errors.Is(err, ErrKnown):
-		return refuse(Unsuitable, knownPasskeyText)
+	case errors.Is(err, ErrUsed) && proof.Present():
+		return refuseUsed(proof)
+	case errors.Is(err, ErrUsed):
+		return refuse(WrongStage, noEnrolmentText)
+	case errors.Is(err, ErrPasskeyExists):
+		return refuse(InvalidPasskey, knownPasskeyText)
 	}
-	return moved(err)
+	return signedOutIfChanged(err)
 }
 
 func provedBy(account Account, given Credentials) string {
@@ -160,20 +159,20 @@ func provedBy(account Account, given Credentials) string {
 	return factorPassword
 }
 
-// changeAtOnce makes a change of second factors that takes one form. Of whoever has proved
-// themselves, wanted says what it is, or why it is not possible.
-func (d *Service) changeAtOnce(ctx context.Context, token string, given Credentials, address netip.Addr, action string,
+// changeAtOnce makes a change of second factors that takes one form. After verification,
+// wanted returns the change, or why it is not possible.
+func (svc *Service) changeAtOnce(ctx context.Context, token string, given Credentials, address netip.Addr, action string,
 	wanted func(Record) (FactorChange, FactorNotice, error)) (fresh string, s Session, err error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return "", s, err
 	}
-	if d.session(record).Stage != Whole {
-		return "", s, refuse(OutOfTurn, outOfTurnText)
+	if svc.session(record).Stage != Complete {
+		return "", s, refuse(WrongStage, wrongStageText)
 	}
-	err = d.counted(ctx, record, address, "", FactorChangeFailed, provedBy(record.Account, given), func() error {
-		proof, err := d.prove(ctx, record, given, address, now)
+	err = svc.counted(ctx, record, address, "", FactorChangeFailed, provedBy(record.Account, given), func() error {
+		proof, err := svc.prove(ctx, record, given, address, now)
 		if err != nil {
 			return err
 		}
@@ -182,57 +181,57 @@ func (d *Service) changeAtOnce(ctx context.Context, token string, given Credenti
 			return err
 		}
 		c.Proof, c.At = proof, now
-		fresh, s, err = d.change(ctx, token, record, action, c, notice)
+		fresh, s, err = svc.change(ctx, token, record, action, c, notice)
 		return err
 	})
 	return fresh, s, err
 }
 
-// Offer is a second factor of codes that is being set up.
-type Offer struct {
+// TOTPOffer is an authenticator app that is being set up.
+type TOTPOffer struct {
 	Enrolment
 	// Ticket goes with the code that sets it up.
 	Ticket string
 }
 
-// BeginTOTP offers somebody codes of an app as a second factor. It takes effect when a code
-// of it comes back with the ticket; until then nothing changes but the session's token.
-func (d *Service) BeginTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (offer Offer, fresh string, s Session, err error) {
+// BeginTOTP starts setting up an authenticator app. It takes effect when ConfirmTOTP gets
+// a code of it with the ticket; until then nothing changes but the session's token.
+func (svc *Service) BeginTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (offer TOTPOffer, fresh string, s Session, err error) {
 	secret := newTOTPSecret()
-	offer.Ticket, fresh, s, err = d.begin(ctx, token, given, address, ChallengeTOTP, func(record Record) ([]byte, error) {
+	offer.Ticket, fresh, s, err = svc.begin(ctx, token, given, address, ChallengeTOTP, func(record Record) ([]byte, error) {
 		offer.Enrolment = enrolment(secret, record.Account.Username)
-		sealed, err := d.vault.SealTOTP(secret, record.Account.ID)
+		sealed, err := svc.vault.SealTOTP(secret, record.Account.ID)
 		if err != nil {
 			return nil, fmt.Errorf("seal the second factor of login %d: %w", record.Account.ID, err)
 		}
 		return sealed, nil
 	})
 	if err != nil {
-		return Offer{}, "", s, err
+		return TOTPOffer{}, "", s, err
 	}
 	return offer, fresh, s, nil
 }
 
-// ConfirmTOTP sets up the codes that were offered, for whoever has the ticket and a code.
-// The recovery codes are shown this once.
-func (d *Service) ConfirmTOTP(ctx context.Context, token, ticket, code string, address netip.Addr) (codes []string, fresh string, s Session, err error) {
-	now := d.config.Now()
-	record, challenge, err := d.finish(ctx, token, ticket, ChallengeTOTP)
+// ConfirmTOTP sets up the offered app, given the ticket and a code. It returns recovery
+// codes, to be shown once.
+func (svc *Service) ConfirmTOTP(ctx context.Context, token, ticket, code string, address netip.Addr) (codes []string, fresh string, s Session, err error) {
+	now := svc.config.Now()
+	record, challenge, err := svc.finish(ctx, token, ticket, ChallengeTOTP)
 	if err != nil {
 		return nil, "", s, err
 	}
-	secret, err := d.vault.OpenTOTP(challenge.State, record.Account.ID)
+	secret, err := svc.vault.OpenTOTP(challenge.State, record.Account.ID)
 	if err != nil {
 		return nil, "", s, fmt.Errorf("read the offered second factor of login %d: %w", record.Account.ID, err)
 	}
-	// There is nothing to guess here: the secret was just shown to this session.
+	// Guesses are not counted: the secret was just shown to this session.
 	step, found := stepOfCode(secret, plain(code), now, 0)
 	if !found {
 		err = refuse(WrongCode, wrongCodeText)
-		d.observeProof(ctx, record, address, "", TOTPConfirmFailed, factorTOTP, err)
+		svc.observeProof(ctx, record, address, "", TOTPConfirmFailed, factorTOTP, err)
 		return nil, "", s, err
 	}
-	codes, kept, err := newRecoveryCodes(ctx)
+	codes, stored, err := newRecoveryCodes(ctx)
 	if err != nil {
 		return nil, "", s, busy(err)
 	}
@@ -240,8 +239,8 @@ func (d *Service) ConfirmTOTP(ctx context.Context, token, ticket, code string, a
 	if record.Account.TOTP {
 		notice.What = TOTPReplaced
 	}
-	fresh, s, err = d.change(ctx, token, record, deedTOTP, FactorChange{
-		Challenge: &challenge.ChallengeRef, At: now, SetTOTP: &NewTOTP{Sealed: challenge.State, Step: step}, RecoveryCodes: &kept,
+	fresh, s, err = svc.change(ctx, token, record, actionTOTP, FactorChange{
+		Challenge: &challenge.ChallengeRef, At: now, SetTOTP: &NewTOTP{Sealed: challenge.State, Step: step}, RecoveryCodes: &stored,
 	}, notice)
 	if err != nil {
 		return nil, "", s, err
@@ -249,16 +248,16 @@ func (d *Service) ConfirmTOTP(ctx context.Context, token, ticket, code string, a
 	return codes, fresh, s, nil
 }
 
-// RemoveTOTP takes the codes of an app away, from whoever may do without. The recovery
-// codes go with the last second factor.
-func (d *Service) RemoveTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (fresh string, s Session, err error) {
-	return d.changeAtOnce(ctx, token, given, address, deedNoTOTP, func(record Record) (FactorChange, FactorNotice, error) {
+// RemoveTOTP removes the authenticator app, unless a second factor is required. The
+// recovery codes are removed with the last second factor.
+func (svc *Service) RemoveTOTP(ctx context.Context, token string, given Credentials, address netip.Addr) (fresh string, s Session, err error) {
+	return svc.changeAtOnce(ctx, token, given, address, actionNoTOTP, func(record Record) (FactorChange, FactorNotice, error) {
 		p := record.Account.Person
 		c := FactorChange{DropTOTP: true}
 		switch {
 		case !p.TOTP:
-			return c, FactorNotice{}, refuse(OutOfTurn, noFactorText)
-		case p.Passkeys == 0 && d.Requires(p):
+			return c, FactorNotice{}, refuse(WrongStage, noFactorText)
+		case p.Passkeys == 0 && svc.RequiresSecondFactor(p):
 			return c, FactorNotice{}, refuse(Required, requiredText)
 		case p.Passkeys == 0:
 			c.RecoveryCodes = &RecoveryCodes{}
@@ -267,16 +266,16 @@ func (d *Service) RemoveTOTP(ctx context.Context, token string, given Credential
 	})
 }
 
-// ReplaceRecoveryCodes makes new recovery codes, which are shown this once. The old ones
-// are worth nothing from then on.
-func (d *Service) ReplaceRecoveryCodes(ctx context.Context, token string, given Credentials, address netip.Addr) (codes []string, fresh string, s Session, err error) {
-	fresh, s, err = d.changeAtOnce(ctx, token, given, address, deedRecoveryCodes, func(record Record) (FactorChange, FactorNotice, error) {
+// ReplaceRecoveryCodes generates new recovery codes, to be shown once. The old ones become
+// invalid.
+func (svc *Service) ReplaceRecoveryCodes(ctx context.Context, token string, given Credentials, address netip.Addr) (codes []string, fresh string, s Session, err error) {
+	fresh, s, err = svc.changeAtOnce(ctx, token, given, address, actionRecoveryCodes, func(record Record) (FactorChange, FactorNotice, error) {
 		if !record.Account.SecondFactor() {
-			return FactorChange{}, FactorNotice{}, refuse(OutOfTurn, noFactorText)
+			return FactorChange{}, FactorNotice{}, refuse(WrongStage, noFactorText)
 		}
-		made, kept, err := newRecoveryCodes(ctx)
+		made, stored, err := newRecoveryCodes(ctx)
 		codes = made
-		return FactorChange{RecoveryCodes: &kept}, FactorNotice{What: RecoveryCodesChanged}, busy(err)
+		return FactorChange{RecoveryCodes: &stored}, FactorNotice{What: RecoveryCodesChanged}, busy(err)
 	})
 	if err != nil {
 		return nil, "", s, err

@@ -1,9 +1,8 @@
-// Package login knows the people who use the pages: who they are, how they prove
-// it, and for how long that is believed. It speaks of usernames, passwords, codes
-// and sessions; it knows no HTTP, no cookie and no SQL.
+// Package login authenticates the people who use the pages: passwords, second factors
+// and sessions. It knows no HTTP, no cookies and no SQL.
 //
-// Nothing of it opens the API, and nothing of the API opens it: a key and its secret
-// are no login, and a session signs no request.
+// It is separate from the API: a key and its secret are no login, and a session signs no
+// request.
 package login
 
 import (
@@ -12,19 +11,19 @@ import (
 	"time"
 )
 
-// Realm is which side of the counter somebody stands on.
+// Realm separates operators' logins from staff logins.
 type Realm string
 
-// Operators see their own books; staff is the MSO's.
+// Operator logins see their operator's data; staff logins belong to the MSO.
 const (
 	Operator Realm = "operator"
 	Staff    Realm = "staff"
 )
 
-// Role is what somebody may do there.
+// Role is what a login may do within its realm.
 type Role string
 
-// The first three are an operator's own people, the others are staff. An owner does
+// The first three are an operator's roles, the others are staff. An owner may do
 // everything in the panel and manages the operator's other logins; a counter sells and
 // looks after subscribers; a read-only login changes nothing.
 const (
@@ -37,7 +36,7 @@ const (
 	Administrator Role = "administrator"
 )
 
-// Roles are those that a login of the realm can have.
+// Roles returns the roles that a login of the realm can have.
 func (r Realm) Roles() []Role {
 	switch r {
 	case Operator:
@@ -48,114 +47,112 @@ func (r Realm) Roles() []Role {
 	return nil
 }
 
-// trusted reports whether a role moves money or sees secrets, so that a password
-// that somebody has overheard must not be enough for it.
-func (r Role) trusted() bool { return r == Finance || r == Administrator }
+// privileged reports whether a role moves money or sees secrets, so that a leaked
+// password must not be enough for it.
+func (r Role) privileged() bool { return r == Finance || r == Administrator }
 
-// The languages that the pages speak.
+// The languages of the pages.
 const (
 	English = "en"
 	Hindi   = "hi"
 )
 
-// Person is somebody who can sign in.
+// Person is a login as pages show it; Account adds the secrets.
 type Person struct {
 	ID    int64
 	Realm Realm
-	// OperatorID is whose books they see; 0 for staff.
+	// OperatorID is 0 for staff.
 	OperatorID     int64
 	Username, Name string
 	Role           Role
 	Language       string
-	// TOTP: codes of an app are set up as a second factor. Passkeys is how many passkeys are.
+	// TOTP: an authenticator app is set up as a second factor. Passkeys counts passkeys.
 	TOTP     bool
 	Passkeys int
-	// MustChangePassword: the one they have was chosen by somebody else.
+	// MustChangePassword: the present one is temporary, chosen by somebody else.
 	MustChangePassword, Disabled bool
-	// PasswordEnds is when a password that was chosen by somebody else ends; zero for
-	// one of their own.
+	// PasswordEnds is when a temporary password expires; zero for one of their own.
 	PasswordEnds          time.Time
 	CreatedAt, LastSignIn time.Time
-	// OperatorSuspended: the operator is inactive, so its people can look at everything
-	// and change nothing.
+	// OperatorSuspended: the operator is inactive, so its people can read but change
+	// nothing.
 	OperatorSuspended bool
 	// OperatorRequiresTOTP: the operator's people must have a second factor.
 	OperatorRequiresTOTP bool
 }
 
-// Stage is how far somebody has come in signing in. Only a whole session is for
-// doing anything.
+// Stage is how far a session has come in signing in. Only a complete session may do
+// anything.
 type Stage string
 
-// In the order in which they are passed; who has nothing to do in one skips it.
+// In this order; stages that do not apply are skipped.
 const (
-	NeedsCode     Stage = "needs code"     // the password was given, the code is outstanding
-	NeedsPassword Stage = "needs password" // a password of their own has to be chosen first
+	NeedsCode     Stage = "needs code"     // the password was correct, the second factor is outstanding
+	NeedsPassword Stage = "needs password" // a temporary password has to be replaced first
 	NeedsTOTP     Stage = "needs totp"     // a second factor has to be set up first
-	Whole         Stage = "whole"
+	Complete      Stage = "complete"
 )
 
-// Session is somebody's being signed in, on one device.
+// Session is a person's sign-in on one device.
 type Session struct {
-	// ID names the session among a person's others. It is not the token, and opens
-	// nothing.
+	// ID identifies the session among the person's others. It is not the token, and
+	// grants nothing.
 	ID                string
 	Person            Person
 	CreatedAt, SeenAt time.Time
-	// SteppedUpAt is when the password was last given, and the code where one is
-	// set up; zero if that is still to come.
+	// SteppedUpAt is when the password, and the second factor if one is set up, were last
+	// verified; zero if that is outstanding.
 	SteppedUpAt time.Time
 	Stage       Stage
 	Address     netip.Addr
 	Agent       string
-	// Changes are what became of the person's second factors since they last took notice,
-	// but for what was done in this session.
+	// Changes are the changes of the person's second factors that they have not
+	// acknowledged, except for those made in this session.
 	Changes []FactorNotice
 }
 
-// freshFor is how long a proof of identity is good for secrets and money.
+// freshFor is how long a step-up is valid.
 const freshFor = 5 * time.Minute
 
-// Fresh reports whether the person has proved themselves a short while ago, as is
-// demanded before secrets are shown and money is moved. A device that was left
-// alone for a moment is thereby not enough for either.
+// Fresh reports whether the person stepped up recently, as is required before secrets are
+// shown and money is moved, so that an unattended device is not enough for either.
 func (s Session) Fresh(now time.Time) bool {
 	return !s.SteppedUpAt.IsZero() && now.Sub(s.SteppedUpAt) < freshFor
 }
 
-// What a Service goes by unless it is told otherwise.
+// Defaults of Config.
 const (
 	DefaultIdle     = 30 * time.Minute
 	DefaultAbsolute = 12 * time.Hour
 )
 
 const (
-	// seenEvery is how often it is written down that a session is in use. Pages
-	// come by the second, and a write for each would be most of what they cost.
+	// seenEvery is how often a session's last use is written. A write for every page
+	// would be most of what the page costs.
 	seenEvery = time.Minute
 
-	// codeWithin is how long a session waits for its code: long enough to find the
-	// telephone.
+	// codeWithin is how long a session waits for its second factor: long enough to find
+	// the telephone.
 	codeWithin = 10 * time.Minute
 
-	agentMost = 200
+	maxAgentLength = 200
 )
 
-// Config is what a Service can be told.
+// Config configures a Service.
 type Config struct {
 	Now func() time.Time
-	// Idle is for how long a session outlives its last use, Absolute for how long
-	// its beginning; the defaults above if zero.
+	// Idle is how long a session lives after its last use, Absolute how long after its
+	// creation; the defaults above if zero.
 	Idle, Absolute time.Duration
 	// StaffTOTP: staff who move money or see secrets must have a second factor.
 	StaffTOTP bool
-	// Pause delays an answer; nil is a timer.
+	// Pause delays a response; nil uses a timer.
 	Pause func(context.Context, time.Duration) error
-	// Observe is told what people do here, and what failed; nil tells nobody.
+	// Observe receives events; may be nil.
 	Observe func(context.Context, Event)
 }
 
-// Service is where people prove who they are.
+// Service authenticates people and manages their sessions.
 type Service struct {
 	store       Store
 	vault       Vault
@@ -182,41 +179,41 @@ func New(store Store, vault Vault, config Config) *Service {
 	}
 }
 
-// Requires reports whether a person must have a second factor.
-func (d *Service) Requires(p Person) bool {
+// RequiresSecondFactor reports whether a person must have a second factor.
+func (svc *Service) RequiresSecondFactor(p Person) bool {
 	if p.Realm == Operator {
 		return p.OperatorRequiresTOTP
 	}
-	return d.config.StaffTOTP && p.Realm == Staff && p.Role.trusted()
+	return svc.config.StaffTOTP && p.Realm == Staff && p.Role.privileged()
 }
 
-// session is a record as it stands now. The stage is not kept: it follows from what
-// the person's row says at this moment, so that a role that grows, or a password
-// that is reset, counts at once and on every node.
-func (d *Service) session(r Record) Session {
+// session converts a record. The stage is not stored: it follows from the person's
+// present row, so that a new role or a reset password takes effect immediately on every
+// node.
+func (svc *Service) session(r Record) Session {
 	s := Session{
 		ID: r.ID, Person: r.Account.Person, CreatedAt: r.CreatedAt, SeenAt: r.SeenAt, SteppedUpAt: r.SteppedUpAt,
-		Address: r.Address, Agent: r.Agent, Stage: Whole, Changes: noticesFor(r.Account.FactorNotice, r.ID),
+		Address: r.Address, Agent: r.Agent, Stage: Complete, Changes: noticesFor(r.Account.FactorNotice, r.ID),
 	}
 	switch p := r.Account.Person; {
-	case p.SecondFactor() && !r.CodeGiven:
+	case p.SecondFactor() && !r.CodeVerified:
 		s.Stage = NeedsCode
 	case p.MustChangePassword:
 		s.Stage = NeedsPassword
-	case d.Requires(p) && !p.SecondFactor():
+	case svc.RequiresSecondFactor(p) && !p.SecondFactor():
 		s.Stage = NeedsTOTP
 	}
 	return s
 }
 
-// alive reports whether a session is still one. Its last use is known to a minute,
-// so that it may end that much early, never late.
-func (d *Service) alive(r Record, now time.Time) bool {
+// alive reports whether a session is still valid. Its last use is known to the minute, so
+// it may end that much early, never late.
+func (svc *Service) alive(r Record, now time.Time) bool {
 	switch {
 	case r.Account.Disabled || r.Account.OperatorDeleted:
 		return false
-	case now.Sub(r.SeenAt) >= d.config.Idle || now.Sub(r.CreatedAt) >= d.config.Absolute:
+	case now.Sub(r.SeenAt) >= svc.config.Idle || now.Sub(r.CreatedAt) >= svc.config.Absolute:
 		return false
 	}
-	return r.CodeGiven || !r.Account.SecondFactor() || now.Sub(r.CreatedAt) < codeWithin
+	return r.CodeVerified || !r.Account.SecondFactor() || now.Sub(r.CreatedAt) < codeWithin
 }

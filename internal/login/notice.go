@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// FactorChanged is what became of somebody's second factors.
+// FactorChanged is a kind of change of a person's second factors.
 type FactorChanged string
 
-// The changes that the next sign-in tells of.
+// The changes that the next sign-in shows.
 const (
 	TOTPSet              FactorChanged = "totp set"
 	TOTPReplaced         FactorChanged = "totp replaced"
@@ -21,24 +21,24 @@ const (
 	FactorsReset         FactorChanged = "reset" // all of them, by somebody else
 )
 
-// FactorNotice is a change of somebody's second factors that they have not taken notice of.
+// FactorNotice is a change of a person's second factors that they have not acknowledged.
 type FactorNotice struct {
 	What FactorChanged `json:"what"`
 	At   time.Time     `json:"at"`
-	// By is who did it, of a reset; Name is a passkey's.
+	// By is who did a reset; Name is a passkey's name.
 	By   string `json:"by,omitempty"`
 	Name string `json:"name,omitempty"`
-	// Session is where it was done by the person; the notice is for the others.
+	// Session is the session that made the change; the notice is for the others.
 	Session string `json:"session,omitempty"`
 }
 
-// noticesMost is how many changes are kept, the last ones.
-const noticesMost = 5
+// maxNotices is how many notices are stored, the latest ones.
+const maxNotices = 5
 
 // AddNotice returns an account's FactorNotice with one more change.
-func AddNotice(kept string, notice FactorNotice) (string, error) {
-	all := append(readNotices(kept), notice)
-	return writeNotices(all[max(0, len(all)-noticesMost):])
+func AddNotice(stored string, notice FactorNotice) (string, error) {
+	all := append(readNotices(stored), notice)
+	return writeNotices(all[max(0, len(all)-maxNotices):])
 }
 
 func writeNotices(all []FactorNotice) (string, error) {
@@ -49,18 +49,18 @@ func writeNotices(all []FactorNotice) (string, error) {
 	return string(text), nil
 }
 
-// readNotices takes what cannot be read for none: a sign-in must not fail by it.
-func readNotices(kept string) []FactorNotice {
+// readNotices returns none for what cannot be read: a sign-in must not fail because of it.
+func readNotices(stored string) []FactorNotice {
 	var all []FactorNotice
-	if kept == "" || json.Unmarshal([]byte(kept), &all) != nil {
+	if stored == "" || json.Unmarshal([]byte(stored), &all) != nil {
 		return nil
 	}
 	return all
 }
 
-// noticesFor are those that a session shows.
-func noticesFor(kept, sessionID string) (shown []FactorNotice) {
-	for _, notice := range readNotices(kept) {
+// noticesFor returns the notices that a session shows.
+func noticesFor(stored, sessionID string) (shown []FactorNotice) {
+	for _, notice := range readNotices(stored) {
 		if notice.Session == "" || notice.Session != sessionID {
 			shown = append(shown, notice)
 		}
@@ -68,15 +68,15 @@ func noticesFor(kept, sessionID string) (shown []FactorNotice) {
 	return shown
 }
 
-// TakeNotice forgets the changes that a session has shown. Those that were made in it stay
-// for the next one: whoever made them must not be able to hide them.
-func (d *Service) TakeNotice(ctx context.Context, token string) error {
-	record, err := d.open(ctx, token, d.config.Now())
+// AcknowledgeNotices removes the notices that a session has shown. Those of changes made in
+// the session itself stay for the next one, so that an attacker cannot hide them.
+func (svc *Service) AcknowledgeNotices(ctx context.Context, token string) error {
+	record, err := svc.open(ctx, token, svc.config.Now())
 	if err != nil {
 		return err
 	}
-	if d.session(record).Stage != Whole {
-		return refuse(OutOfTurn, outOfTurnText)
+	if svc.session(record).Stage != Complete {
+		return refuse(WrongStage, wrongStageText)
 	}
 	var left []FactorNotice
 	for _, notice := range readNotices(record.Account.FactorNotice) {
@@ -84,13 +84,13 @@ func (d *Service) TakeNotice(ctx context.Context, token string) error {
 			left = append(left, notice)
 		}
 	}
-	kept := ""
+	stored := ""
 	if left != nil {
-		if kept, err = writeNotices(left); err != nil {
+		if stored, err = writeNotices(left); err != nil {
 			return err
 		}
 	}
-	if err := d.store.ReplaceFactorNotice(ctx, record.Account.ID, record.Account.FactorNotice, kept); err != nil {
+	if err := svc.store.ReplaceFactorNotice(ctx, record.Account.ID, record.Account.FactorNotice, stored); err != nil {
 		return fmt.Errorf("clear the notices of login %d: %w", record.Account.ID, err)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAPasswordIsKnownAgainAndNoOther(t *testing.T) {
+func TestHashPassword_Matches(t *testing.T) {
 	hash, err := HashPassword(t.Context(), "correct horse")
 	if err != nil {
 		t.Fatal(err)
@@ -24,22 +24,22 @@ func TestAPasswordIsKnownAgainAndNoOther(t *testing.T) {
 			t.Errorf("%q: %v, old %v, %v; want %v", password, same, old, err, want)
 		}
 	}
-	if same, _, err := matches(t.Context(), nobodys, ""); err != nil || same {
-		t.Errorf("nobody's hash is somebody's: %v, %v", same, err)
+	if same, _, err := matches(t.Context(), dummyHash, ""); err != nil || same {
+		t.Errorf("the dummy hash matches: %v, %v", same, err)
 	}
 }
 
-func TestNobodysHashCostsWhatARealOneDoes(t *testing.T) {
-	p, salt, sum, err := decodeHash(nobodys)
-	if err != nil || p != today || len(salt) != saltBytes || len(sum) != hashBytes {
+func TestDummyHash_HasCurrentCost(t *testing.T) {
+	p, salt, sum, err := decodeHash(dummyHash)
+	if err != nil || p != currentParams || len(salt) != saltBytes || len(sum) != hashBytes {
 		t.Errorf("it is %+v with %d and %d bytes, %v", p, len(salt), len(sum), err)
 	}
 }
 
-func TestAHashOfOtherParametersIsKnownAndCalledOld(t *testing.T) {
+func TestMatches_OldParameters(t *testing.T) {
 	cheap := parameters{memoryKiB: 64, passes: 1, lanes: 1}
 	salt := []byte("0123456789abcdef")
-	sum, err := cheap.inTurn(t.Context(), "correct horse", salt, hashBytes)
+	sum, err := cheap.hash(t.Context(), "correct horse", salt, hashBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +48,13 @@ func TestAHashOfOtherParametersIsKnownAndCalledOld(t *testing.T) {
 	}
 }
 
-func TestAHashThatIsNoneIsAnErrorAndTakesNoMemory(t *testing.T) {
+func TestMatches_InvalidHash(t *testing.T) {
 	salt, sum := make([]byte, saltBytes), make([]byte, hashBytes)
 	for _, hash := range []string{
-		"", "plain", "$argon2i$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$" + strings.Repeat("A", 43), strings.Replace(nobodys, "v=19", "v=16", 1),
+		"", "plain", "$argon2i$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$" + strings.Repeat("A", 43), strings.Replace(dummyHash, "v=19", "v=16", 1),
 		parameters{memoryKiB: 1 << 30, passes: 1, lanes: 1}.encode(salt, sum), parameters{memoryKiB: 64, passes: 1 << 20, lanes: 1}.encode(salt, sum),
 		parameters{memoryKiB: 64, passes: 0, lanes: 1}.encode(salt, sum), parameters{memoryKiB: 64, passes: 1, lanes: 0}.encode(salt, sum),
-		today.encode(nil, sum), today.encode(salt, nil), nobodys + "$", nobodys[:len(nobodys)-1] + "!",
+		currentParams.encode(nil, sum), currentParams.encode(salt, nil), dummyHash + "$", dummyHash[:len(dummyHash)-1] + "!",
 	} {
 		if same, _, err := matches(t.Context(), hash, ""); err == nil || same {
 			t.Errorf("%q: known %v, %v; want an error", hash, same, err)
@@ -62,14 +62,14 @@ func TestAHashThatIsNoneIsAnErrorAndTakesNoMemory(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForAHashMayHangUpAndTheLineHasAnEnd(t *testing.T) {
+func TestHashPassword_QueueIsCancellableAndBounded(t *testing.T) {
 	// The places are taken here, as if by others.
-	for range hashesAtOnce {
-		hashing <- struct{}{}
+	for range maxConcurrentHashes {
+		hashSlots <- struct{}{}
 	}
 	free := func() {
-		for range hashesAtOnce {
-			<-hashing
+		for range maxConcurrentHashes {
+			<-hashSlots
 		}
 	}
 	gone, hangUp := context.WithCancel(t.Context())
@@ -77,18 +77,18 @@ func TestWhoWaitsForAHashMayHangUpAndTheLineHasAnEnd(t *testing.T) {
 	if _, err := HashPassword(gone, "correct horse"); !errors.Is(err, context.Canceled) {
 		t.Errorf("who hung up gets %v", err)
 	}
-	hashesInUse.Add(hashesAtOnce + hashesWaiting)
+	hashesInUse.Add(maxConcurrentHashes + maxQueuedHashes)
 	if _, err := HashPassword(t.Context(), "correct horse"); !errors.Is(err, errBusy) {
 		t.Errorf("who finds the line full gets %v; want to be told", err)
 	}
-	hashesInUse.Add(-hashesAtOnce - hashesWaiting)
+	hashesInUse.Add(-maxConcurrentHashes - maxQueuedHashes)
 	free()
 	if _, err := HashPassword(t.Context(), "correct horse"); err != nil || hashesInUse.Load() != 0 {
 		t.Errorf("afterwards: %v, %d in use", err, hashesInUse.Load())
 	}
 }
 
-func TestPasswordsThatAreMadeUpCanBeReadOutAndAreTaken(t *testing.T) {
+func TestNewPassword_IsReadableAndAccepted(t *testing.T) {
 	seen := map[string]bool{}
 	letters := map[rune]bool{}
 	for range 200 {
@@ -106,7 +106,7 @@ func TestPasswordsThatAreMadeUpCanBeReadOutAndAreTaken(t *testing.T) {
 	}
 }
 
-func TestUsernamesAreFoldedAndPlain(t *testing.T) {
+func TestFoldUsername(t *testing.T) {
 	for typed, want := range map[string]string{
 		"asha": "asha", " Asha.Rao@Cable-1.in ": "asha.rao@cable-1.in", "a_b": "a_b", "ab": "", "": "", "as ha": "", "आशा": "", "asha\x00": "",
 		strings.Repeat("a", 64): strings.Repeat("a", 64), strings.Repeat("a", 65): "", "a'b--": "", "ＡＳＨＡ": "",

@@ -11,36 +11,36 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// What a password has to be.
+// The length of a password in characters.
 const (
-	PasswordLeast = 12
-	PasswordMost  = 128
+	MinPasswordLength = 12
+	MaxPasswordLength = 128
 )
 
-// The least that a password must have beside names and common words: less is found by
-// trying what others append to them.
+// What a password must have besides names and common words. Less is found by trying what
+// people usually append to them.
 const (
-	leastBesideNames = 8
-	leastDifferent   = 5
-	// mostDecoration is how many digits and signs around a common password make it no
-	// better.
-	mostDecoration = 6
-	// fewRuns: a password of so few runs of repeated or neighbouring characters is one
-	// that people type without thinking.
+	minBesideNames = 8
+	minDifferent   = 5
+	// maxDecoration is how many digits and signs around a common password still leave it
+	// common.
+	maxDecoration = 6
+	// fewRuns: a password of at most so many runs of repeated or adjacent characters is
+	// too simple.
 	fewRuns = 3
-	// leastName is how long a name must be to count: initials are in many words.
-	leastName = 3
+	// minNameLength is how long a name must be to count, because initials occur in many words.
+	minNameLength = 3
 )
 
-// CheckPassword says what is wrong with a password that somebody wants to have. names
-// are what the login is known by: its username, its person's name and its operator's.
+// CheckPassword refuses a weak password. names are the login's username, its person's name
+// and its operator's name.
 func CheckPassword(password string, names ...string) error {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
 		return refuse(WeakPassword, "The password is not valid text.")
-	case n < PasswordLeast:
+	case n < MinPasswordLength:
 		return refuse(WeakPassword, "The password is too short. Choose one of at least 12 characters.")
-	case n > PasswordMost:
+	case n > MaxPasswordLength:
 		return refuse(WeakPassword, "The password is too long. Choose one of at most 128 characters.")
 	}
 	folded := foldPassword(password)
@@ -58,8 +58,7 @@ func CheckPassword(password string, names ...string) error {
 // names are what a password must not be made of.
 func (a Account) names() []string { return []string{a.Username, a.Name, a.OperatorName} }
 
-// foldPassword is a password as it is compared: full-width letters and the like are the
-// ordinary ones, and upper case is lower.
+// foldPassword normalises a password for comparison: NFKC and lower case.
 func foldPassword(password string) string { return strings.ToLower(norm.NFKC.String(password)) }
 
 //go:embed common-passwords.txt
@@ -75,8 +74,8 @@ var commonSet = sync.OnceValue(func() map[string]bool {
 	return set
 })
 
-// common reports whether a folded password is a common one, or one with a few digits and
-// signs around it or letters written as digits.
+// common reports whether a folded password is a common one, also with a few digits and
+// signs around it or with letters written as digits.
 func common(folded string) bool {
 	set := commonSet()
 	if set[folded] {
@@ -87,7 +86,7 @@ func common(folded string) bool {
 			core := strings.TrimFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })
 			before, after, _ := strings.Cut(text, core)
 			around := []rune(before + after)
-			if set[text] || set[core] && (len(around) <= mostDecoration || simple(around)) {
+			if set[text] || set[core] && (len(around) <= maxDecoration || simple(around)) {
 				return true
 			}
 		}
@@ -95,10 +94,10 @@ func common(folded string) bool {
 	return false
 }
 
-// plainLetters undoes how letters are written as digits and signs.
+// plainLetters replaces digits and signs by the letters that they stand for.
 var plainLetters = strings.NewReplacer("0", "o", "1", "l", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i")
 
-// otherLetters reads the one digit that stands for two letters the other way.
+// otherLetters is plainLetters with the other reading of 1 and !.
 var otherLetters = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "l")
 
 func lettersAndDigits(text string) string {
@@ -120,18 +119,18 @@ func without(left string, names []string) bool {
 	for _, name := range append(nameParts(names), "coax") {
 		if strings.Contains(left, name) {
 			found = true
-			left = strings.ReplaceAll(left, name, " ") // what it divided must not become a name
+			left = strings.ReplaceAll(left, name, " ") // the parts must not join into a name
 		}
 	}
 	if !found {
 		return false
 	}
 	left = strings.ReplaceAll(left, " ", "")
-	return utf8.RuneCountInString(left) < leastBesideNames || simple([]rune(left)) || common(left)
+	return utf8.RuneCountInString(left) < minBesideNames || simple([]rune(left)) || common(left)
 }
 
-// nameParts are names as a password could have them, whole and by their words: the longest
-// first, so that no shorter one takes a piece out of it.
+// nameParts returns the names and their words, the longest first, so that no shorter one
+// breaks up a longer one.
 func nameParts(names []string) (parts []string) {
 	for _, name := range names {
 		parts = append(parts, lettersAndDigits(foldPassword(name)))
@@ -141,28 +140,27 @@ func nameParts(names []string) (parts []string) {
 			return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
 		})...)
 	}
-	parts = slices.DeleteFunc(parts, func(part string) bool { return utf8.RuneCountInString(part) < leastName })
+	parts = slices.DeleteFunc(parts, func(part string) bool { return utf8.RuneCountInString(part) < minNameLength })
 	slices.SortStableFunc(parts, func(a, b string) int { return utf8.RuneCountInString(b) - utf8.RuneCountInString(a) })
 	return parts
 }
 
-// keyboardRows are what people run a finger along.
+// keyboardRows are the rows of a keyboard.
 var keyboardRows = []string{"1234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm"}
 
 // simple reports whether a text has few different characters, repeats a short piece, or
-// is a few runs of repeated or neighbouring characters.
+// consists of a few runs of repeated or adjacent characters.
 func simple(text []rune) bool {
 	different := map[rune]bool{}
 	for _, r := range text {
 		different[r] = true
 	}
-	return len(different) < leastDifferent || repeats(text) || runs(text) <= fewRuns
+	return len(different) < minDifferent || repeats(text) || runs(text) <= fewRuns
 }
 
-// repeats reports whether a text is a piece that would be too short by itself, over and
-// over.
+// repeats reports whether a text repeats a piece that would be too short by itself.
 func repeats(text []rune) bool {
-	for period := 1; period <= len(text)/2 && period < PasswordLeast; period++ {
+	for period := 1; period <= len(text)/2 && period < MinPasswordLength; period++ {
 		same := true
 		for i := period; i < len(text) && same; i++ {
 			same = text[i] == text[i-period]
@@ -174,14 +172,14 @@ func repeats(text []rune) bool {
 	return false
 }
 
-// runs counts the stretches of a text in which each character is the one before, or its
-// neighbour in one direction.
+// runs counts the runs of a text in which each character equals the one before, or is
+// adjacent to it in one direction.
 func runs(text []rune) (count int) {
 	var direction int
 	inside := false
 	for i := range text {
 		if i > 0 {
-			if step, are := neighbours(text[i-1], text[i]); are && (!inside || step == direction) {
+			if step, are := adjacent(text[i-1], text[i]); are && (!inside || step == direction) {
 				direction, inside = step, true
 				continue
 			}
@@ -192,9 +190,9 @@ func runs(text []rune) (count int) {
 	return count
 }
 
-// neighbours is the direction from one character to the next, if they are the same or
-// neighbours in the alphabet, among the digits or on the keyboard.
-func neighbours(from, to rune) (direction int, are bool) {
+// adjacent returns the direction from one character to the next, if they are the same or
+// adjacent in the alphabet, among the digits or on the keyboard.
+func adjacent(from, to rune) (direction int, are bool) {
 	switch to - from {
 	case 0:
 		return 0, true

@@ -7,35 +7,35 @@ import (
 	"fmt"
 )
 
-// recoveryCodes is how many there are, each good once, for a telephone that was lost.
+// recoveryCodes is how many there are. Each works once, in place of a lost device.
 const recoveryCodes = 10
 
-// recoveryCost is what hashing one recovery code costs: less than half of a password's,
-// because a code is 79 random bits and ten of them are hashed at once when they are made.
+// recoveryCost is the cost of hashing one recovery code: less than half of a password's,
+// because a code is 79 random bits and ten of them are hashed when they are generated.
 var recoveryCost = parameters{memoryKiB: 8 * 1024, passes: 2, lanes: 1}
 
-// newRecoveryCodes makes the codes, and what is kept of them. All have one salt, so that
-// checking a code takes one hash, whichever of the ten it is. The salt is kept as a hash
-// is, with the parameters and without the sum.
-func newRecoveryCodes(ctx context.Context) (codes []string, kept RecoveryCodes, err error) {
+// newRecoveryCodes generates the codes and their hashes. All have one salt, so that
+// checking a code takes one hash. The salt is stored in the format of a hash, with the
+// parameters and an empty sum.
+func newRecoveryCodes(ctx context.Context) (codes []string, stored RecoveryCodes, err error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
-	kept.Salt = recoveryCost.encode(salt, make([]byte, hashBytes))
+	stored.Salt = recoveryCost.encode(salt, make([]byte, hashBytes))
 	for range recoveryCodes {
 		code := grouped(4)
-		sum, err := recoveryCost.inTurn(ctx, plain(code), salt, hashBytes)
+		sum, err := recoveryCost.hash(ctx, plain(code), salt, hashBytes)
 		if err != nil {
-			return nil, kept, fmt.Errorf("hash a recovery code: %w", err)
+			return nil, stored, fmt.Errorf("hash a recovery code: %w", err)
 		}
-		codes, kept.Hashes = append(codes, code), append(kept.Hashes, sum)
+		codes, stored.Hashes = append(codes, code), append(stored.Hashes, sum)
 	}
-	return codes, kept, nil
+	return codes, stored, nil
 }
 
-// recoveryProof hashes a recovery code as the person's codes are. Those from before they
-// were hashed slowly have no salt and stay good until they are used or replaced.
-func (d *Service) recoveryProof(ctx context.Context, account Account, plain string) (Proof, error) {
-	encoded, err := d.store.RecoverySalt(ctx, account.ID)
+// recoveryProof hashes a recovery code with the person's salt. Codes of older releases
+// have no salt and a fast hash; they stay valid until they are used or replaced.
+func (svc *Service) recoveryProof(ctx context.Context, account Account, plain string) (Proof, error) {
+	encoded, err := svc.store.RecoverySalt(ctx, account.ID)
 	if err != nil {
 		return Proof{}, fmt.Errorf("read how the recovery codes of login %d are hashed: %w", account.ID, err)
 	}
@@ -47,7 +47,7 @@ func (d *Service) recoveryProof(ctx context.Context, account Account, plain stri
 	if err != nil {
 		return Proof{}, fmt.Errorf("read how the recovery codes of login %d are hashed: %w", account.ID, err)
 	}
-	sum, err := cost.inTurn(ctx, plain, salt, hashBytes)
+	sum, err := cost.hash(ctx, plain, salt, hashBytes)
 	if err != nil {
 		return Proof{}, busy(fmt.Errorf("check a recovery code: %w", err))
 	}

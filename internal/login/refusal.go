@@ -5,47 +5,46 @@ import (
 	"time"
 )
 
-// ErrSignedOut is what a token gets that opens no session, or no longer.
-var ErrSignedOut = errors.New("nobody is signed in with this token")
+// ErrSignedOut is returned for a token that has no session, or no longer.
+var ErrSignedOut = errors.New("the token has no session")
 
-// Reason is why somebody was refused, for whoever shows it.
+// Reason classifies a Refusal.
 type Reason string
 
 // The reasons.
 const (
-	// Wrong is of username and password together: which of the two it was is not
-	// said.
+	// Wrong is a wrong username or password; the person is not told which.
 	Wrong Reason = "wrong"
-	// WrongPassword is of somebody who is signed in and gave a wrong one.
+	// WrongPassword is a wrong password in a session.
 	WrongPassword Reason = "wrong password"
 	Throttled     Reason = "throttled"
 	Disabled      Reason = "disabled"
 	WeakPassword  Reason = "weak password"
 	WrongCode     Reason = "wrong code"
-	// PasswordEnded is of a temporary password that was right, too late.
+	// PasswordEnded is a correct temporary password that has expired.
 	PasswordEnded Reason = "temporary password ended"
-	// SessionOver is of a session that ended because of wrong guesses in it.
+	// SessionOver: the session was ended after too many wrong guesses.
 	SessionOver  Reason = "session over"
 	WrongPasskey Reason = "wrong passkey"
-	// PasskeyCopied is of a passkey whose counter went back.
+	// PasskeyCopied is a passkey whose counter went back.
 	PasskeyCopied Reason = "passkey counter went back"
-	// Unsuitable is of a passkey that cannot be added.
-	Unsuitable Reason = "unsuitable"
-	// Required is of a second factor that may not be taken away.
+	// InvalidPasskey is a passkey that cannot be added.
+	InvalidPasskey Reason = "unsuitable"
+	// Required is a second factor that may not be removed.
 	Required Reason = "required"
-	// Stale is of what needs a younger proof of identity: StepUp comes first.
+	// Stale: a StepUp is needed first.
 	Stale Reason = "stale"
-	// OutOfTurn is of what has no place in the session's stage.
-	OutOfTurn Reason = "out of turn"
+	// WrongStage is a request that the session's stage does not allow.
+	WrongStage Reason = "out of turn"
 )
 
-// Refusal is something that was not done, with a sentence for the person.
+// Refusal is a refused request, with a message for the person.
 type Refusal struct {
 	Reason Reason
 	// RetryAfter is how long to wait, where waiting helps.
 	RetryAfter time.Duration
-	// Text is whole sentences in English, without anything that varies, so that it
-	// can be looked up in another language.
+	// Text is complete sentences in English without variable parts, so that they can be
+	// translated.
 	Text string
 }
 
@@ -57,7 +56,7 @@ func throttled(wait time.Duration) *Refusal {
 	return &Refusal{Reason: Throttled, RetryAfter: wait, Text: "There were too many attempts. Wait a little and try again."}
 }
 
-// The sentences.
+// The messages.
 const (
 	wrongText         = "The username or the password is wrong."
 	wrongPasswordText = "The password is wrong."
@@ -67,7 +66,7 @@ const (
 	passwordEndedText = "This temporary password has ended. Ask for a new one."
 	sessionOverText   = "There were too many wrong tries, and you were signed out. Sign in again."
 	staleText         = "Confirm that it is you first."
-	outOfTurnText     = "This is not possible now. Finish signing in first."
+	wrongStageText    = "This is not possible now. Finish signing in first."
 	requiredText      = "A second factor is required for your login. It can be replaced, not removed."
 	noEnrolmentText   = "Start again: no second factor is being set up, or it took too long."
 	noFactorText      = "No such second factor is set up."

@@ -98,7 +98,7 @@ func TestCheckPassword(t *testing.T) {
 	}
 }
 
-func TestCheckPassword_KnowsLongerNamesAndOtherSpellings(t *testing.T) {
+func TestCheckPassword_NamesAndSpellings(t *testing.T) {
 	for _, password := range []string{"rajeshkumar12345", "r@jeshkum@r123", "password1234567", "pass.word.98765", "adm1nistrator99"} {
 		var refusal *Refusal
 		if err := CheckPassword(password, "raj", "Rajesh Kumar", ""); !errors.As(err, &refusal) || refusal.Reason != WeakPassword {
@@ -113,13 +113,13 @@ func TestCommonPasswords_AreEmbedded(t *testing.T) {
 	}
 }
 
-func TestBrowserMarks_WhateverIsNoneIsLeftOut(t *testing.T) {
+func TestReadMarks_SkipsInvalid(t *testing.T) {
 	mark := browserMark{loginID: 7, at: 1, key: 2}.String()
-	for brought, want := range map[string]int{
+	for sent, want := range map[string]int{
 		"": 0, "x": 0, ".": 0, mark: 1, mark + "." + mark: 2, mark[1:]: 0, mark + "=": 0, mark + ".x": 1, strings.Repeat(mark+".", 9): browsersKept,
 	} {
-		if got := readMarks(brought); len(got) != want {
-			t.Errorf("%q has %d marks; want %d", brought, len(got), want)
+		if got := readMarks(sent); len(got) != want {
+			t.Errorf("%q has %d marks; want %d", sent, len(got), want)
 		}
 	}
 }

@@ -14,23 +14,23 @@ import (
 	"unicode/utf8"
 )
 
-// busyFor is what somebody is asked to wait who finds the line too long.
+// busyFor is the Refusal.RetryAfter when too many passwords are being hashed.
 const busyFor = 5 * time.Second
 
-// Attempt is somebody who wants to sign in.
+// Attempt is an attempt to sign in.
 type Attempt struct {
 	Username, Password string
 	Address            netip.Addr
 	Agent              string
-	// Browsers is what RememberBrowser gave the browser; empty if it brought nothing.
+	// Browsers is what RememberBrowser returned, as the browser sent it; may be empty.
 	Browsers string
 }
 
-// SignIn begins a session for whoever knows the password. What it answers to a wrong
-// one does not tell, in words or in time, whether the username is anybody's.
-func (d *Service) SignIn(ctx context.Context, a Attempt) (token string, s Session, err error) {
+// SignIn creates a session if the password is correct. Neither the text nor the duration
+// of a refusal reveals whether the username exists.
+func (svc *Service) SignIn(ctx context.Context, a Attempt) (token string, s Session, err error) {
 	seen := Event{Kind: SignInFailed, Factor: factorPassword, Address: a.Address, Agent: ShortenAgent(a.Agent)}
-	token, s, err = d.signIn(ctx, a, &seen)
+	token, s, err = svc.signIn(ctx, a, &seen)
 	switch {
 	case err == nil && s.Stage == NeedsCode:
 		seen.Kind, seen.Person, seen.SessionID = PasswordAccepted, s.Person, s.ID
@@ -38,41 +38,41 @@ func (d *Service) SignIn(ctx context.Context, a Attempt) (token string, s Sessio
 		seen.Kind, seen.Person, seen.SessionID = SignedIn, s.Person, s.ID
 	case seen.Reason == "":
 		if seen.Reason = reasonOf(err); seen.Reason == "" {
-			return token, s, err // it went wrong on our side
+			return token, s, err // an internal error
 		}
 	}
-	d.observe(ctx, seen)
+	svc.observe(ctx, seen)
 	return token, s, err
 }
 
-func (d *Service) signIn(ctx context.Context, a Attempt, seen *Event) (token string, s Session, err error) {
-	now := d.config.Now()
+func (svc *Service) signIn(ctx context.Context, a Attempt, seen *Event) (token string, s Session, err error) {
+	now := svc.config.Now()
 	username, _ := FoldUsername(a.Username)
-	// Also for what is no username at all: it must cost the same.
-	account, found, err := d.store.AccountByUsername(ctx, username)
+	// Also for an invalid username: it must cost the same.
+	account, found, err := svc.store.AccountByUsername(ctx, username)
 	if err != nil {
 		return "", s, fmt.Errorf("look a login up: %w", err)
 	}
-	browser := d.browserOf(account, a.Browsers, now)
-	// Strangers leave places in the line to known browsers and live sessions, and where
-	// there is none for them, the store is not asked to count.
-	if browser == "" && hashesInUse.Load() >= hashesAtOnce+hashesOfStrangers {
+	browser := svc.browserOf(account, a.Browsers, now)
+	// Some hash slots are reserved for known browsers and live sessions. Without a free
+	// one, the try is not counted in the store.
+	if browser == "" && hashesInUse.Load() >= maxConcurrentHashes+maxUnknownBrowserHashes {
 		return "", s, throttled(busyFor)
 	}
-	counters := d.signInCounters(username, a.Address, browser)
-	try, err := d.beginTry(ctx, now, counters)
+	counters := svc.signInCounters(username, a.Address, browser)
+	try, err := svc.beginTry(ctx, now, counters)
 	if err != nil {
 		return "", s, err
 	}
-	if err := d.delay(ctx, counters, try); err != nil {
-		return "", s, err // whoever hangs up meanwhile has tried
+	if err := svc.delay(ctx, counters, try); err != nil {
+		return "", s, err // a client that disconnects meanwhile stays counted
 	}
 	if !found {
-		account.PasswordHash = nobodys
+		account.PasswordHash = dummyHash
 	}
 	same, old, err := matches(ctx, account.PasswordHash, a.Password)
 	if err != nil {
-		try.takeBack(ctx)
+		try.uncount(ctx)
 		return "", s, busy(err)
 	}
 	seen.Person = account.Person
@@ -84,7 +84,7 @@ func (d *Service) signIn(ctx context.Context, a Attempt, seen *Event) (token str
 		seen.Reason = string(WrongPassword)
 		return "", s, refuse(Wrong, wrongText)
 	}
-	try.takeBack(ctx)
+	try.uncount(ctx)
 	switch {
 	case account.Disabled:
 		return "", s, refuse(Disabled, disabledText)
@@ -95,87 +95,87 @@ func (d *Service) signIn(ctx context.Context, a Attempt, seen *Event) (token str
 		return "", s, refuse(PasswordEnded, passwordEndedText)
 	}
 
-	opening := Opening{Record: Record{
+	session := NewSession{Record: Record{
 		ID: newSessionID(), CreatedAt: now, SeenAt: now, Address: a.Address.Unmap().WithZone(""), Agent: ShortenAgent(a.Agent), Account: account,
 	}}
 	if !account.SecondFactor() {
-		opening.Record.SteppedUpAt = now
+		session.Record.SteppedUpAt = now
 	}
 	if old {
-		if opening.RenewedHash, err = HashPassword(ctx, a.Password); err != nil {
+		if session.RenewedHash, err = HashPassword(ctx, a.Password); err != nil {
 			return "", s, busy(err)
 		}
 	}
 	token = newToken()
-	opening.Token = HashToken(token)
-	switch err := d.store.OpenSession(ctx, opening); {
-	case errors.Is(err, ErrMoved):
-		// Between the look-up and now the password was reset, or the login disabled.
+	session.Token = HashToken(token)
+	switch err := svc.store.OpenSession(ctx, session); {
+	case errors.Is(err, ErrChanged):
+		// The password was reset, or the login disabled, since it was read.
 		seen.Reason = reasonChanged
 		return "", s, refuse(Wrong, wrongText)
 	case err != nil:
-		return "", s, fmt.Errorf("begin a session: %w", err)
+		return "", s, fmt.Errorf("create a session: %w", err)
 	}
-	return d.reread(ctx, token)
+	return svc.reread(ctx, token)
 }
 
-// GiveCode is the second half of signing in, for those who have set one up: a code of
-// their app, or a recovery code. browsers is as in Attempt.
-func (d *Service) GiveCode(ctx context.Context, token, code string, address netip.Addr, browsers string) (newToken string, s Session, err error) {
-	return d.giveFactor(ctx, token, Credentials{Code: code}, address, browsers)
+// VerifyCode is the second step of signing in, by a code of the authenticator app or a
+// recovery code. browsers is as in Attempt.
+func (svc *Service) VerifyCode(ctx context.Context, token, code string, address netip.Addr, browsers string) (newToken string, s Session, err error) {
+	return svc.verifyFactor(ctx, token, Credentials{Code: code}, address, browsers)
 }
 
-func (d *Service) giveFactor(ctx context.Context, token string, given Credentials, address netip.Addr, browsers string) (newToken string, s Session, err error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+func (svc *Service) verifyFactor(ctx context.Context, token string, given Credentials, address netip.Addr, browsers string) (newToken string, s Session, err error) {
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return "", s, err
 	}
-	if d.session(record).Stage != NeedsCode {
-		return "", s, refuse(OutOfTurn, outOfTurnText)
+	if svc.session(record).Stage != NeedsCode {
+		return "", s, refuse(WrongStage, wrongStageText)
 	}
 	factor := given.factor(record.Account)
-	try, err := d.beginTry(ctx, now, d.factorCounters(record.Account, given, address, d.browserOf(record.Account, browsers, now)))
+	try, err := svc.beginTry(ctx, now, svc.factorCounters(record.Account, given, address, svc.browserOf(record.Account, browsers, now)))
 	if err != nil {
-		d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
+		svc.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
 		return "", s, err
 	}
-	newToken, s, err = d.raise(ctx, token, record, given, address, now, true)
+	newToken, s, err = svc.upgrade(ctx, token, record, given, address, now, true)
 	try.end(ctx, err)
 	if err == nil {
 		factor = factorPassword + ", " + factor
 	}
-	d.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
+	svc.observeProof(ctx, record, address, SignedIn, SignInFailed, factor, err)
 	return newToken, s, err
 }
 
-// StepUp has somebody who is signed in prove themselves again, by the password and, where
-// there is a second factor, a code.
-func (d *Service) StepUp(ctx context.Context, token, password, code string, address netip.Addr) (newToken string, s Session, err error) {
-	return d.stepUp(ctx, token, Credentials{Password: password, Code: code}, address)
+// StepUp verifies the password of a signed-in person again and, if a second factor is set
+// up, a code.
+func (svc *Service) StepUp(ctx context.Context, token, password, code string, address netip.Addr) (newToken string, s Session, err error) {
+	return svc.stepUp(ctx, token, Credentials{Password: password, Code: code}, address)
 }
 
-func (d *Service) stepUp(ctx context.Context, token string, given Credentials, address netip.Addr) (newToken string, s Session, err error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+func (svc *Service) stepUp(ctx context.Context, token string, given Credentials, address netip.Addr) (newToken string, s Session, err error) {
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return "", s, err
 	}
-	if d.session(record).Stage == NeedsCode {
-		return "", s, refuse(OutOfTurn, outOfTurnText)
+	if svc.session(record).Stage == NeedsCode {
+		return "", s, refuse(WrongStage, wrongStageText)
 	}
-	err = d.counted(ctx, record, address, SteppedUp, StepUpFailed, provedBy(record.Account, given), func() error {
-		if err := d.demandPassword(ctx, record.Account, given.Password); err != nil {
+	err = svc.counted(ctx, record, address, SteppedUp, StepUpFailed, provedBy(record.Account, given), func() error {
+		if err := svc.verifyPassword(ctx, record.Account, given.Password); err != nil {
 			return err
 		}
-		newToken, s, err = d.raise(ctx, token, record, given, address, now, false)
+		newToken, s, err = svc.upgrade(ctx, token, record, given, address, now, false)
 		return err
 	})
 	return newToken, s, err
 }
 
-// demandPassword refuses whoever is signed in and does not know the password.
-func (d *Service) demandPassword(ctx context.Context, account Account, password string) error {
+// verifyPassword refuses a wrong password of a signed-in person.
+func (svc *Service) verifyPassword(ctx context.Context, account Account, password string) error {
 	same, _, err := matches(ctx, account.PasswordHash, password)
 	if err != nil {
 		return busy(err)
@@ -186,29 +186,29 @@ func (d *Service) demandPassword(ctx context.Context, account Account, password 
 	return nil
 }
 
-// raise uses a code up, if one is set up, and gives the session another token: one
-// that was seen before the rise is worth nothing after it.
-func (d *Service) raise(ctx context.Context, token string, record Record, given Credentials, address netip.Addr, now time.Time, signingIn bool) (string, Session, error) {
-	proof, err := d.secondProof(ctx, record, given, address, now)
+// upgrade uses the second factor, if one is set up, and gives the session a new token: a
+// token that leaked before is invalid afterwards.
+func (svc *Service) upgrade(ctx context.Context, token string, record Record, given Credentials, address netip.Addr, now time.Time, signingIn bool) (string, Session, error) {
+	proof, err := svc.secondProof(ctx, record, given, address, now)
 	if err != nil {
 		return "", Session{}, err
 	}
 	next := newToken()
-	err = d.store.RaiseSession(ctx, Rise{
+	err = svc.store.UpgradeSession(ctx, SessionUpgrade{
 		Old: HashToken(token), New: HashToken(next), PersonID: record.Account.ID, Version: record.Account.Version,
 		Proof: proof, SteppedUpAt: now, SigningIn: signingIn,
 	})
 	switch {
-	case errors.Is(err, ErrSpent):
-		return "", Session{}, spent(proof)
+	case errors.Is(err, ErrUsed):
+		return "", Session{}, refuseUsed(proof)
 	case err != nil:
-		return "", Session{}, moved(err)
+		return "", Session{}, signedOutIfChanged(err)
 	}
-	return d.reread(ctx, next)
+	return svc.reread(ctx, next)
 }
 
-// proofOf reads a code. Whether it was used before is the store's to say.
-func (d *Service) proofOf(ctx context.Context, account Account, code string, now time.Time) (Proof, error) {
+// proofOf verifies a code. The store checks whether it was used before.
+func (svc *Service) proofOf(ctx context.Context, account Account, code string, now time.Time) (Proof, error) {
 	if !account.SecondFactor() {
 		return Proof{}, nil
 	}
@@ -217,9 +217,9 @@ func (d *Service) proofOf(ctx context.Context, account Account, code string, now
 	case typed == "" || looksLikeTOTP(typed) && !account.TOTP:
 		return Proof{}, refuse(WrongCode, wrongCodeText)
 	case !looksLikeTOTP(typed):
-		return d.recoveryProof(ctx, account, typed)
+		return svc.recoveryProof(ctx, account, typed)
 	}
-	secret, err := d.vault.OpenTOTP(account.SealedTOTP, account.ID)
+	secret, err := svc.vault.OpenTOTP(account.SealedTOTP, account.ID)
 	if err != nil {
 		return Proof{}, fmt.Errorf("read the second factor of login %d: %w", account.ID, err)
 	}
@@ -230,60 +230,60 @@ func (d *Service) proofOf(ctx context.Context, account Account, code string, now
 	return Proof{Step: step}, nil
 }
 
-// Resume says whose session a token opens. It reads the person's row each time: who
-// was disabled a moment ago, on whatever node, is signed out.
-func (d *Service) Resume(ctx context.Context, token string) (Session, error) {
-	now := d.config.Now()
-	record, err := d.open(ctx, token, now)
+// Resume returns the session of a token. It reads the person's row each time, so that a
+// login that was disabled on any node is signed out immediately.
+func (svc *Service) Resume(ctx context.Context, token string) (Session, error) {
+	now := svc.config.Now()
+	record, err := svc.open(ctx, token, now)
 	if err != nil {
 		return Session{}, err
 	}
 	if now.Sub(record.SeenAt) >= seenEvery {
-		if err := d.store.TouchSession(ctx, HashToken(token), now); err != nil {
-			return Session{}, fmt.Errorf("note that a session is in use: %w", err)
+		if err := svc.store.TouchSession(ctx, HashToken(token), now); err != nil {
+			return Session{}, fmt.Errorf("record the use of a session: %w", err)
 		}
 		record.SeenAt = now
 	}
-	return d.session(record), nil
+	return svc.session(record), nil
 }
 
-// SignOut ends the session of a token; there need not be one.
-func (d *Service) SignOut(ctx context.Context, token string) error {
-	record, err := d.open(ctx, token, d.config.Now())
+// SignOut ends the session of a token, if there is one.
+func (svc *Service) SignOut(ctx context.Context, token string) error {
+	record, err := svc.open(ctx, token, svc.config.Now())
 	if err != nil && !errors.Is(err, ErrSignedOut) {
 		return err
 	}
-	if err := d.store.CloseSession(ctx, HashToken(token)); err != nil {
+	if err := svc.store.CloseSession(ctx, HashToken(token)); err != nil {
 		return fmt.Errorf("end a session: %w", err)
 	}
 	if record.ID != "" {
-		d.observe(ctx, Event{Kind: SignedOut, Person: record.Account.Person, SessionID: record.ID, Address: record.Address, Agent: record.Agent})
+		svc.observe(ctx, Event{Kind: SignedOut, Person: record.Account.Person, SessionID: record.ID, Address: record.Address, Agent: record.Agent})
 	}
 	return nil
 }
 
-// open reads the session of a token, if it is still one.
-func (d *Service) open(ctx context.Context, token string, now time.Time) (Record, error) {
+// open reads the session of a token, if it is still valid.
+func (svc *Service) open(ctx context.Context, token string, now time.Time) (Record, error) {
 	if len(token) != tokenLen {
 		return Record{}, ErrSignedOut
 	}
-	record, found, err := d.store.SessionByToken(ctx, HashToken(token))
+	record, found, err := svc.store.SessionByToken(ctx, HashToken(token))
 	if err != nil {
 		return Record{}, fmt.Errorf("read a session: %w", err)
 	}
-	if !found || !d.alive(record, now) {
+	if !found || !svc.alive(record, now) {
 		return Record{}, ErrSignedOut
 	}
 	return record, nil
 }
 
-// reread is a session as it is after it was changed.
-func (d *Service) reread(ctx context.Context, token string) (string, Session, error) {
-	record, err := d.open(ctx, token, d.config.Now())
+// reread reads a session after a change.
+func (svc *Service) reread(ctx context.Context, token string) (string, Session, error) {
+	record, err := svc.open(ctx, token, svc.config.Now())
 	if err != nil {
 		return "", Session{}, err
 	}
-	return token, d.session(record), nil
+	return token, svc.session(record), nil
 }
 
 const tokenBytes = 32
@@ -302,7 +302,7 @@ func newSessionID() string {
 	return hex.EncodeToString(b)
 }
 
-// ShortenAgent is what a browser calls itself, fit to be kept and shown.
+// ShortenAgent shortens a User-Agent and drops what cannot be printed.
 func ShortenAgent(agent string) string {
 	agent = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -310,13 +310,13 @@ func ShortenAgent(agent string) string {
 		}
 		return r
 	}, agent)
-	if runes := []rune(agent); len(runes) > agentMost {
-		agent = string(runes[:agentMost])
+	if runes := []rune(agent); len(runes) > maxAgentLength {
+		agent = string(runes[:maxAgentLength])
 	}
 	return agent
 }
 
-// busy tells a line that is too long from what went wrong.
+// busy converts errBusy into a refusal.
 func busy(err error) error {
 	if errors.Is(err, errBusy) {
 		return throttled(busyFor)
@@ -324,9 +324,10 @@ func busy(err error) error {
 	return err
 }
 
-// moved is what becomes of a session whose account has changed under it.
-func moved(err error) error {
-	if errors.Is(err, ErrMoved) {
+// signedOutIfChanged converts ErrChanged: the session has ended because the account was
+// changed meanwhile.
+func signedOutIfChanged(err error) error {
+	if errors.Is(err, ErrChanged) {
 		return ErrSignedOut
 	}
 	return fmt.Errorf("change a session: %w", err)

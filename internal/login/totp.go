@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Codes are those of RFC 6238 as every app for them knows them: SHA-1, 30 seconds,
-// six digits.
+// Codes follow RFC 6238, with the parameters that all apps support: SHA-1, 30 seconds, six
+// digits.
 const (
 	totpSecretBytes = 20
 	totpPeriod      = 30
@@ -25,10 +25,10 @@ const (
 	issuer = "Coax"
 )
 
-// stepOf is the number of the step that a moment lies in.
+// stepOf returns the step of a moment.
 func stepOf(t time.Time) int64 { return t.Unix() / totpPeriod }
 
-// codeOf is the code of a step, by RFC 4226.
+// codeOf returns the code of a step, by RFC 4226.
 func codeOf(secret []byte, step int64, digits int) string {
 	mac := hmac.New(sha1.New, secret)
 	var counter [8]byte
@@ -44,9 +44,8 @@ func codeOf(secret []byte, step int64, digits int) string {
 	return fmt.Sprintf("%0*d", digits, value%modulus)
 }
 
-// stepOfCode finds the step that a code is of, among those near enough to now and
-// later than the last one used: a code that somebody looked at over a shoulder is
-// worth nothing once it was typed in.
+// stepOfCode finds the step of a code, among those near now and later than the last one
+// used: a code that was observed while it was typed cannot be used again.
 func stepOfCode(secret []byte, code string, now time.Time, lastUsed int64) (step int64, found bool) {
 	for candidate := stepOf(now) - totpSkew; candidate <= stepOf(now)+totpSkew; candidate++ {
 		same := subtle.ConstantTimeCompare([]byte(codeOf(secret, candidate, totpDigits)), []byte(code)) == 1
@@ -57,9 +56,9 @@ func stepOfCode(secret []byte, code string, now time.Time, lastUsed int64) (step
 	return step, found
 }
 
-// Enrolment is a second factor that is being set up, for the person's app.
+// Enrolment is what the person's app needs to set up a second factor.
 type Enrolment struct {
-	// Secret is what the app asks for where it cannot read the picture.
+	// Secret is for an app that cannot read the QR code.
 	Secret string
 	// URL is otpauth://…, for a QR code.
 	URL string
@@ -81,11 +80,10 @@ func enrolment(secret []byte, username string) Enrolment {
 	return Enrolment{Secret: text, URL: at.String()}
 }
 
-// plain is a code as it is compared: without the blanks and hyphens that make it
-// readable, in lower case.
+// plain normalises a code for comparison: without blanks and hyphens, in lower case.
 func plain(code string) string {
 	return strings.NewReplacer(" ", "", "-", "").Replace(strings.ToLower(strings.TrimSpace(code)))
 }
 
-// looksLikeTOTP tells the codes of an app from recovery codes.
+// looksLikeTOTP distinguishes an app's codes from recovery codes.
 func looksLikeTOTP(plain string) bool { return len(plain) == totpDigits }

@@ -11,7 +11,7 @@ import (
 // rfcSecret and the rows below are RFC 6238's, appendix B, for SHA-1.
 var rfcSecret = []byte("12345678901234567890")
 
-func TestCodesAreThoseOfTheRFC(t *testing.T) {
+func TestTOTP_MatchesRFC6238(t *testing.T) {
 	for unix, want := range map[int64]string{
 		59: "94287082", 1111111109: "07081804", 1111111111: "14050471",
 		1234567890: "89005924", 2000000000: "69279037", 20000000000: "65353130",
@@ -25,7 +25,7 @@ func TestCodesAreThoseOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestACodeIsGoodOneStepEitherSideAndOnlyOnce(t *testing.T) {
+func TestTOTP_SkewAndSingleUse(t *testing.T) {
 	now := time.Unix(1111111111, 0)
 	present := stepOf(now)
 	for _, row := range []struct {
@@ -55,7 +55,7 @@ func TestACodeIsGoodOneStepEitherSideAndOnlyOnce(t *testing.T) {
 	}
 }
 
-func TestAnEnrolmentIsWhatAppsRead(t *testing.T) {
+func TestEnrolment_URL(t *testing.T) {
 	got := enrolment(rfcSecret, "asha@example.in")
 	at, err := url.Parse(got.URL)
 	if err != nil {
@@ -71,15 +71,15 @@ func TestAnEnrolmentIsWhatAppsRead(t *testing.T) {
 	}
 }
 
-func TestRecoveryCodesAreTenReadableOnesAndEachIsItsOwn(t *testing.T) {
-	codes, kept, err := newRecoveryCodes(t.Context())
+func TestRecoveryCodes_TenReadableCodes(t *testing.T) {
+	codes, stored, err := newRecoveryCodes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	hashes := kept.Hashes
-	cost, salt, _, err := decodeHash(kept.Salt)
+	hashes := stored.Hashes
+	cost, salt, _, err := decodeHash(stored.Salt)
 	if err != nil || cost != recoveryCost {
-		t.Fatalf("the salt is kept as %q: %v", kept.Salt, err)
+		t.Fatalf("the salt is stored as %q: %v", stored.Salt, err)
 	}
 	seen := map[string]bool{}
 	for i, code := range codes {
@@ -88,11 +88,11 @@ func TestRecoveryCodesAreTenReadableOnesAndEachIsItsOwn(t *testing.T) {
 			t.Errorf("code %q cannot be read out", code)
 		}
 		typed := " " + strings.ToUpper(strings.ReplaceAll(code, "-", " ")) + " "
-		if sum, err := cost.inTurn(t.Context(), plain(typed), salt, hashBytes); err != nil || string(sum) != string(hashes[i]) {
+		if sum, err := cost.hash(t.Context(), plain(typed), salt, hashBytes); err != nil || string(sum) != string(hashes[i]) {
 			t.Errorf("%q is not known again as %q", typed, code)
 		}
 		if strings.Contains(string(hashes[i]), plain(code)) {
-			t.Error("a code is kept as it is")
+			t.Error("a code is stored as it is")
 		}
 	}
 	if len(seen) != 10 || len(hashes) != 10 {

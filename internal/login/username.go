@@ -2,18 +2,18 @@ package login
 
 import "strings"
 
-// What a username has to be.
+// The length of a username.
 const (
-	usernameLeast = 3
-	usernameMost  = 64
+	minUsername = 3
+	maxUsername = 64
 )
 
-// FoldUsername returns a username as it is kept, and whether it is one: 3 to 64 of
-// a-z, 0-9 and . _ - @. Upper case is taken for lower, as telephones write it, and
-// blanks around it do not count.
+// FoldUsername returns a username as it is stored, and whether it is valid: 3 to 64 of
+// a-z, 0-9 and . _ - @. Upper case, which telephones insert, becomes lower case, and
+// surrounding blanks are dropped.
 func FoldUsername(typed string) (username string, ok bool) {
 	username = strings.ToLower(strings.TrimSpace(typed))
-	if len(username) < usernameLeast || len(username) > usernameMost {
+	if len(username) < minUsername || len(username) > maxUsername {
 		return "", false
 	}
 	for i := range len(username) {

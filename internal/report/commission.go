@@ -11,18 +11,18 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// CommissionSum is what the MSO earned of an operator with a plan.
+// CommissionSum is the commission of an operator's sales of a plan.
 type CommissionSum struct {
 	OperatorID   int64
 	OperatorName string
 	PlanID       string
-	PlanName     string // as it was called when it was last sold in the period
+	PlanName     string // at the last sale of the period
 	Count        int
 	Sales        money.Amount
 	Commission   money.Amount
 }
 
-// CommissionLine is what one operation earned.
+// CommissionLine is the commission of one operation.
 type CommissionLine struct {
 	OperatorID    int64
 	OperatorName  string
@@ -37,7 +37,7 @@ type CommissionLine struct {
 	At            time.Time
 }
 
-// CommissionQuery asks for an operator's lines of a period, behind one.
+// CommissionQuery selects an operator's commissions of a period, after a ledger line.
 type CommissionQuery struct {
 	OperatorID   int64
 	From, Before time.Time
@@ -45,54 +45,54 @@ type CommissionQuery struct {
 	Limit        int
 }
 
-// LedgerDisorder is how far apart the moments of two ledger lines can be at most
-// that stand in the other order. Commissions of a period are looked for among the
-// lines of the period and of so much before and after, and picked by their moment.
+// LedgerDisorder is how far the timestamps of two ledger lines in the wrong order can
+// differ. Commissions of a period are searched among the lines of the period extended by
+// this on both sides, and selected by their timestamp.
 const LedgerDisorder = time.Hour
 
-// periodOf is a stretch of an operator's time.
+// periodOf is the cache key of an operator's period.
 type periodOf struct {
 	operatorID   int64
 	from, before int64
 }
 
-// stretch is a time whose sums are kept together, and for how long.
-type stretch struct {
+// dateRange is a period whose sums are cached together, and for how long.
+type dateRange struct {
 	from, before time.Time
 	keep         time.Duration
 }
 
 const (
-	// monthKept is how long the sums of a month that is over are kept: nothing is
-	// added to it any more. Of the running month the days before today hardly change,
-	// and today does with every sale.
+	// monthKept is how long the sums of a past month are cached: it does not change any
+	// more. In the current month, the days before today hardly change; today does with
+	// every sale.
 	monthKept   = 6 * time.Hour
 	elapsedKept = time.Hour
 	runningKept = time.Minute
 )
 
-// stretchesOf takes a month apart into what is kept for longer and what is not.
-func stretchesOf(from, before, now time.Time) []stretch {
+// splitMonth splits a month into ranges with different cache times.
+func splitMonth(from, before, now time.Time) []dateRange {
 	switch today := Day(now); {
-	// What was settled a moment ago may not be written yet.
+	// Operations that were settled a moment ago may not be written yet.
 	case !now.Before(before.Add(LedgerDisorder)):
-		return []stretch{{from, before, monthKept}}
+		return []dateRange{{from, before, monthKept}}
 	case today.After(from) && today.Before(before):
-		return []stretch{{from, today, elapsedKept}, {today, before, runningKept}}
+		return []dateRange{{from, today, elapsedKept}, {today, before, runningKept}}
 	}
-	return []stretch{{from, before, runningKept}}
+	return []dateRange{{from, before, runningKept}}
 }
 
 // Commission adds up the commission of an Indian month, by operator and plan; of one
 // operator, or of all if operatorID is zero.
-func (d *Service) Commission(ctx context.Context, operatorID int64, month time.Time) ([]CommissionSum, error) {
+func (svc *Service) Commission(ctx context.Context, operatorID int64, month time.Time) ([]CommissionSum, error) {
 	from := Month(month)
-	before, now, sums := from.AddDate(0, 1, 0), d.now(), []CommissionSum{}
-	err := d.eachAccount(ctx, operatorID, func(a Account) error {
+	before, now, sums := from.AddDate(0, 1, 0), svc.now(), []CommissionSum{}
+	err := svc.eachAccount(ctx, operatorID, func(a Account) error {
 		plans := map[string]CommissionSum{}
-		for _, s := range stretchesOf(from, before, now) {
-			found, err := d.earned.recall(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep, func() ([]CommissionSum, error) {
-				return d.store.CommissionSums(ctx, a.ID, s.from, s.before)
+		for _, s := range splitMonth(from, before, now) {
+			found, err := svc.earned.get(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep, func() ([]CommissionSum, error) {
+				return svc.store.CommissionSums(ctx, a.ID, s.from, s.before)
 			})
 			if err != nil {
 				return fmt.Errorf("add up the commission of operator %d: %w", a.ID, err)
@@ -111,32 +111,31 @@ func (d *Service) Commission(ctx context.Context, operatorID int64, month time.T
 	return sums, err
 }
 
-// errSlow ends a look at what there is to add up.
+// errSlow ends the count of what there is to add up.
 var errSlow = errors.New("there is much to add up")
 
-// accountsAtOnce is how many operators are looked at while a page waits whose sums are
-// not known.
+// accountsAtOnce is for how many operators sums are computed while a page is loading.
 const accountsAtOnce = 50
 
-// CommissionIsQuick reports whether the commission of an Indian month is known, or can
-// be added up while a page waits for it.
-func (d *Service) CommissionIsQuick(ctx context.Context, operatorID int64, month time.Time) (bool, error) {
-	from, now := Month(month), d.now()
+// CommissionIsQuick reports whether the commission of an Indian month is cached, or can be
+// added up while a page is loading.
+func (svc *Service) CommissionIsQuick(ctx context.Context, operatorID int64, month time.Time) (bool, error) {
+	from, now := Month(month), svc.now()
 	before := from.AddDate(0, 1, 0)
 	accounts, lines := 0, int64(0)
-	err := d.eachAccount(ctx, operatorID, func(a Account) error {
-		for _, s := range stretchesOf(from, before, now) {
-			if d.earned.knows(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep) {
+	err := svc.eachAccount(ctx, operatorID, func(a Account) error {
+		for _, s := range splitMonth(from, before, now) {
+			if svc.earned.has(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep) {
 				continue
 			}
 			if accounts++; accounts > accountsAtOnce {
 				return errSlow
 			}
-			bounds, err := d.store.LedgerBounds(ctx, a.ID, s.from, s.before)
+			bounds, err := svc.store.LedgerBounds(ctx, a.ID, s.from, s.before)
 			if err != nil {
 				return fmt.Errorf("find the ledger's lines of operator %d: %w", a.ID, err)
 			}
-			if lines += bounds.Last - bounds.After; lines > int64(d.addedUpAtOnce) {
+			if lines += bounds.Last - bounds.After; lines > int64(svc.sumLimit) {
 				return errSlow
 			}
 		}
@@ -148,20 +147,20 @@ func (d *Service) CommissionIsQuick(ctx context.Context, operatorID int64, month
 	return err == nil, err
 }
 
-// after is the sum with what was earned earlier with the same plan.
+// after adds an earlier sum of the same plan.
 func (s CommissionSum) after(earlier CommissionSum) CommissionSum {
 	s.Count, s.Sales, s.Commission = s.Count+earlier.Count, s.Sales.Add(earlier.Sales), s.Commission.Add(earlier.Commission)
 	return s
 }
 
-// EachCommission gives the commissions of an Indian month one by one, by operator and
-// in the order of the ledger; of one operator, or of all if operatorID is zero.
-func (d *Service) EachCommission(ctx context.Context, operatorID int64, month time.Time, each func(CommissionLine) error) error {
+// EachCommission calls each for the commissions of an Indian month, by operator and in the
+// order of the ledger; of one operator, or of all if operatorID is zero.
+func (svc *Service) EachCommission(ctx context.Context, operatorID int64, month time.Time, each func(CommissionLine) error) error {
 	from := Month(month)
-	return d.eachAccount(ctx, operatorID, func(a Account) error {
-		q := CommissionQuery{OperatorID: a.ID, From: from, Before: from.AddDate(0, 1, 0), Limit: mostRows}
+	return svc.eachAccount(ctx, operatorID, func(a Account) error {
+		q := CommissionQuery{OperatorID: a.ID, From: from, Before: from.AddDate(0, 1, 0), Limit: maxPageRows}
 		for {
-			lines, err := d.store.ListCommissions(ctx, q)
+			lines, err := svc.store.ListCommissions(ctx, q)
 			if err != nil {
 				return fmt.Errorf("list the commission of operator %d: %w", a.ID, err)
 			}
@@ -176,19 +175,19 @@ func (d *Service) EachCommission(ctx context.Context, operatorID int64, month ti
 	})
 }
 
-// eachAccount gives one operator, or all, by id.
-func (d *Service) eachAccount(ctx context.Context, operatorID int64, each func(Account) error) error {
-	q := AccountQuery{Limit: mostRows}
+// eachAccount calls each for one operator, or for all, by id.
+func (svc *Service) eachAccount(ctx context.Context, operatorID int64, each func(Account) error) error {
+	q := AccountQuery{Limit: maxPageRows}
 	if operatorID != 0 {
 		q.After, q.Limit = operatorID-1, 1
 	}
 	for {
-		accounts, err := d.store.ListAccounts(ctx, q)
+		accounts, err := svc.store.ListAccounts(ctx, q)
 		if err != nil {
 			return fmt.Errorf("list the operators: %w", err)
 		}
 		if operatorID != 0 && len(accounts) == 1 && accounts[0].ID != operatorID {
-			return nil // there is no such operator, and this is the next one
+			return nil // the operator does not exist, and this is the next one
 		}
 		if err := eachRow(accounts, each); err != nil || operatorID != 0 || len(accounts) < q.Limit {
 			return err

@@ -10,26 +10,26 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Account is an operator with its money.
+// Account is an operator with its wallet.
 type Account struct {
 	subscription.Operator
 	Wallet subscription.Wallet
-	// Counts are of the last minute, where they were asked for.
+	// Counts are at most a minute old; zero unless AccountFilter.Counted.
 	Counts SubscriberCounts
 }
 
-// AccountFilter picks operators; a zero field picks all.
+// AccountFilter selects operators; a zero field selects all.
 type AccountFilter struct {
 	// Search is part of the name, or the id.
 	Search string
 	Status subscription.OperatorStatus
-	// Counted: their subscribers are to be counted, which takes a look at each.
+	// Counted: count the subscribers, which reads each of them.
 	Counted bool
 	After   string
 	Limit   int
 }
 
-// AccountQuery is that as a store reads it.
+// AccountQuery is AccountFilter for a store.
 type AccountQuery struct {
 	Search string // in lower case as far as ASCII goes
 	Status subscription.OperatorStatus
@@ -37,48 +37,48 @@ type AccountQuery struct {
 	Limit  int
 }
 
-// AccountPage is some of a list, with where it goes on; empty at its end.
+// AccountPage is a page of operators; Next is empty on the last one.
 type AccountPage struct {
 	Rows []Account
 	Next string
 }
 
 // Accounts reads a page of the operators.
-func (d *Service) Accounts(ctx context.Context, f AccountFilter) (AccountPage, error) {
+func (svc *Service) Accounts(ctx context.Context, f AccountFilter) (AccountPage, error) {
 	var found AccountPage
 	after, err := ParseCursor(f.After)
 	if err != nil {
 		return found, err
 	}
-	most := rowsAsked(f.Limit)
-	rows, err := d.store.ListAccounts(ctx, AccountQuery{Search: lowerASCII(f.Search), Status: f.Status, After: after.Number, Limit: most + 1})
+	limit := pageSize(f.Limit)
+	rows, err := svc.store.ListAccounts(ctx, AccountQuery{Search: lowerASCII(f.Search), Status: f.Status, After: after.Number, Limit: limit + 1})
 	if err != nil {
 		return found, fmt.Errorf("list the operators: %w", err)
 	}
-	found.Rows, found.Next = page(rows, most, func(a Account) Cursor { return Cursor{Number: a.ID} })
+	found.Rows, found.Next = page(rows, limit, func(a Account) Cursor { return Cursor{Number: a.ID} })
 	if !f.Counted {
 		return found, nil
 	}
 	for i := range found.Rows {
-		if found.Rows[i].Counts, err = d.Counts(ctx, found.Rows[i].ID); err != nil {
+		if found.Rows[i].Counts, err = svc.Counts(ctx, found.Rows[i].ID); err != nil {
 			return found, fmt.Errorf("count the subscribers of operator %d: %w", found.Rows[i].ID, err)
 		}
 	}
 	return found, nil
 }
 
-// Totals are what there is in the whole service.
+// Totals counts the data of the whole service.
 type Totals struct {
-	Operators       int // without those that were deleted
+	Operators       int // without deleted ones
 	ActiveOperators int
 	Subscribers     int
 	Balance         money.Amount
 	Held            money.Amount
 	Processing      int
 	InReview        int
-	// NeedPerson are those in review that only a person can decide.
+	// NeedPerson counts the reviews that only a person can decide.
 	NeedPerson int
-	// OldestReview is since when the oldest is in review; zero if none is.
+	// OldestReview is when the oldest review began; zero if there is none.
 	OldestReview   time.Time
 	OpenExceptions int
 	MissingAddons  int
@@ -87,31 +87,31 @@ type Totals struct {
 // totalsKept is how old totals may be.
 const totalsKept = 15 * time.Second
 
-// Totals counts what there is.
-func (d *Service) Totals(ctx context.Context) (Totals, error) {
-	return d.totals.recall("", d.now(), totalsKept, func() (Totals, error) { return d.store.SystemTotals(ctx) })
+// Totals returns the totals, cached for totalsKept.
+func (svc *Service) Totals(ctx context.Context) (Totals, error) {
+	return svc.totals.get("", svc.now(), totalsKept, func() (Totals, error) { return svc.store.SystemTotals(ctx) })
 }
 
-// PlanSubscribers counts the subscribers of the whole service whose active plan it is:
-// those who renew at its price unless they choose another.
-func (d *Service) PlanSubscribers(ctx context.Context, planID string) (int, error) {
-	now := d.now()
-	return d.planSubscribers.recall(planID, now, totalsKept, func() (int, error) { return d.store.CountPlanSubscribers(ctx, planID, now) })
+// PlanSubscribers counts the subscribers of the whole service with an active plan: those
+// who renew at its price unless they choose another.
+func (svc *Service) PlanSubscribers(ctx context.Context, planID string) (int, error) {
+	now := svc.now()
+	return svc.planSubscribers.get(planID, now, totalsKept, func() (int, error) { return svc.store.CountPlanSubscribers(ctx, planID, now) })
 }
 
-// Review is an operation whose outcome nobody knows, and whose it is.
+// Review is an operation in review, with its operator's name.
 type Review struct {
 	operation.Operation
 	OperatorName string
 }
 
-// Age is for how long it has been in review.
+// Age is how long it has been in review.
 func (r Review) Age(now time.Time) time.Duration { return now.Sub(r.ReviewSince) }
 
 // Overdue reports whether it is more than a day old.
 func (r Review) Overdue(now time.Time) bool { return r.Age(now) > day }
 
-// Reviews reads what is in review, longest there first.
-func (d *Service) Reviews(ctx context.Context, most int) ([]Review, error) {
-	return d.store.ReviewQueue(ctx, rowsAsked(most))
+// Reviews reads the operations in review, the longest first.
+func (svc *Service) Reviews(ctx context.Context, limit int) ([]Review, error) {
+	return svc.store.ReviewQueue(ctx, pageSize(limit))
 }

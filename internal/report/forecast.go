@@ -8,37 +8,37 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// Due is what falls due on one Indian day, if everybody who expires on it is renewed
-// with the plan that they had.
+// Due is the cost of one Indian day, if every subscriber who expires on it is renewed with
+// their plan.
 type Due struct {
 	Day         time.Time // its midnight
 	Subscribers int
 	Amount      money.Amount
 }
 
-// ForecastDays is how far a forecast looks ahead.
+// ForecastDays is how many days a forecast covers.
 const ForecastDays = 30
 
-// Forecast is how far a wallet goes.
+// Forecast is how long a wallet's balance lasts.
 type Forecast struct {
 	// Week and Month are what falls due in the next 7 and 30 days.
 	Week, Month Due
-	// LastsUntil is the first day whose renewals the balance does not cover; zero if
-	// it covers all that the forecast sees.
+	// LastsUntil is the first day whose renewals the balance does not cover; zero if it
+	// covers the whole forecast.
 	LastsUntil time.Time
-	// Missing is how much the balance falls short of all that it sees.
+	// Missing is how much the balance falls short of the whole forecast.
 	Missing money.Amount
 	// Days are the days on which anything falls due, in order.
 	Days []Due
 }
 
-// Covered reports whether the balance covers everything in sight.
+// Covered reports whether the balance covers the whole forecast.
 func (f Forecast) Covered() bool { return f.LastsUntil.IsZero() }
 
-// NewForecast works out how far a balance goes. Dues come in the order of their days.
+// NewForecast computes a forecast. Dues are in the order of their days.
 func NewForecast(balance money.Amount, dues []Due, now time.Time) Forecast {
 	f := Forecast{Days: dues, Week: Due{Day: Day(now)}, Month: Due{Day: Day(now)}}
-	// The days are whole: the seventh from today is the last of the week.
+	// Whole days: today is the first of the seven.
 	week := Day(now).Add(7 * day)
 	var sum money.Amount
 	for _, due := range dues {
@@ -57,16 +57,15 @@ func NewForecast(balance money.Amount, dues []Due, now time.Time) Forecast {
 	return f
 }
 
-// duesKept is how old a forecast's dues may be. To add them up takes a look at every
-// subscriber who expires within thirty days, which is nearly all of them.
+// duesKept is how old a forecast's dues may be. Adding them up reads every subscriber who
+// expires within thirty days, which is nearly all of them.
 const duesKept = 5 * time.Minute
 
-// Forecast works out how far an operator's wallet goes, from dues of the last few
-// minutes and from the balance as it is.
-func (d *Service) Forecast(ctx context.Context, operatorID int64, balance money.Amount) (Forecast, error) {
-	now := d.now()
-	dues, err := d.dues.recall(operatorID, now, duesKept, func() ([]Due, error) {
-		return d.store.DueByDay(ctx, operatorID, now, Day(now).Add(ForecastDays*day-time.Millisecond))
+// Forecast computes an operator's forecast from cached dues and the given balance.
+func (svc *Service) Forecast(ctx context.Context, operatorID int64, balance money.Amount) (Forecast, error) {
+	now := svc.now()
+	dues, err := svc.dues.get(operatorID, now, duesKept, func() ([]Due, error) {
+		return svc.store.DueByDay(ctx, operatorID, now, Day(now).Add(ForecastDays*day-time.Millisecond))
 	})
 	if err != nil {
 		return Forecast{}, fmt.Errorf("add up what falls due for operator %d: %w", operatorID, err)

@@ -10,24 +10,23 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Trade is how many operations of a kind are in a state, and what they come to.
-type Trade struct {
+// OperationTotal counts the operations of a kind in a state, and adds up their amounts.
+type OperationTotal struct {
 	Kind   operation.Kind
 	State  operation.State
 	Count  int
 	Amount money.Amount
 }
 
-// DayTrade is one Indian day's trade.
-type DayTrade struct {
+// DayTotals has the operations of one Indian day.
+type DayTotals struct {
 	Day    time.Time // its midnight
-	Trades []Trade
+	Totals []OperationTotal
 }
 
-// Sum adds up the day's operations that are in any of some states; in all, if none
-// is named.
-func (d DayTrade) Sum(states ...operation.State) (count int, amount money.Amount) {
-	for _, t := range d.Trades {
+// Sum adds up the day's operations in some states; in all, if none is given.
+func (d DayTotals) Sum(states ...operation.State) (count int, amount money.Amount) {
+	for _, t := range d.Totals {
 		wanted := len(states) == 0
 		for _, state := range states {
 			wanted = wanted || t.State == state
@@ -39,48 +38,48 @@ func (d DayTrade) Sum(states ...operation.State) (count int, amount money.Amount
 	return count, amount
 }
 
-// dayOf is a day of an operator's; of all, if the operator is zero.
+// dayOf is the cache key of an operator's day; of all operators, if zero.
 type dayOf struct {
 	operatorID int64
 	day        int64
 }
 
 const (
-	// HomeDays is how many days the home page looks back, today included.
+	// HomeDays is how many days the home page shows, including today.
 	HomeDays = 30
-	// todayKept is how old the figures of today may be; pastKept of a day that is
-	// over, where little changes but what was in review.
+	// todayKept is how old the figures of today may be; pastKept those of a past day,
+	// which change only with reviews.
 	todayKept = 10 * time.Second
 	pastKept  = time.Hour
 )
 
-// Daily adds up the trade of the last so many Indian days, today the last of them;
-// of all operators if operatorID is zero.
-func (d *Service) Daily(ctx context.Context, operatorID int64, days int) ([]DayTrade, error) {
-	now := d.now()
-	all := make([]DayTrade, 0, days)
+// Daily adds up the operations of the last Indian days, including today; of all operators
+// if operatorID is zero.
+func (svc *Service) Daily(ctx context.Context, operatorID int64, days int) ([]DayTotals, error) {
+	now := svc.now()
+	all := make([]DayTotals, 0, days)
 	for back := days - 1; back >= 0; back-- {
-		trade, err := d.trade(ctx, operatorID, now, back)
+		day, err := svc.dayTotals(ctx, operatorID, now, back)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, trade)
+		all = append(all, day)
 	}
 	return all, nil
 }
 
-// trade adds up the day that was so many days back.
-func (d *Service) trade(ctx context.Context, operatorID int64, now time.Time, back int) (DayTrade, error) {
+// dayTotals adds up the operations of the day a number of days back.
+func (svc *Service) dayTotals(ctx context.Context, operatorID int64, now time.Time, back int) (DayTotals, error) {
 	from, keep := dayBack(now, back)
-	trades, err := d.days.recall(dayOf{operatorID, from.Unix()}, now, keep, func() ([]Trade, error) {
-		return d.store.TradeBetween(ctx, operatorID, from, from.Add(day))
+	trades, err := svc.days.get(dayOf{operatorID, from.Unix()}, now, keep, func() ([]OperationTotal, error) {
+		return svc.store.OperationTotals(ctx, operatorID, from, from.Add(day))
 	})
 	if err != nil {
-		return DayTrade{}, fmt.Errorf("add up the trade of %s: %w", from.Format(time.DateOnly), err)
+		return DayTotals{}, fmt.Errorf("add up the operations of %s: %w", from.Format(time.DateOnly), err)
 	}
-	found := DayTrade{Day: from, Trades: trades}
-	if count, _ := found.Sum(); back == 0 && count <= d.addedUpAtOnce {
-		d.days.forget(dayOf{operatorID, from.Unix()})
+	found := DayTotals{Day: from, Totals: trades}
+	if count, _ := found.Sum(); back == 0 && count <= svc.sumLimit {
+		svc.days.drop(dayOf{operatorID, from.Unix()})
 	}
 	return found, nil
 }
@@ -92,7 +91,7 @@ func dayBack(now time.Time, back int) (from time.Time, keep time.Duration) {
 	return Day(now).Add(-time.Duration(back) * day), pastKept
 }
 
-// soonRows is how many of those who expire next are shown at home.
+// soonRows is how many subscribers who expire next the home page shows.
 const soonRows = 10
 
 // Home is the first page of the panel.
@@ -100,67 +99,67 @@ type Home struct {
 	Wallet subscription.Wallet
 	Counts SubscriberCounts
 	Soon   []Subscriber
-	// Today is what was asked for today.
-	Today DayTrade
-	// Figures are what takes long to add up; nil if they were not waited for.
+	// Today has the operations that were requested today.
+	Today DayTotals
+	// Figures take long to add up; nil if the caller did not wait for them.
 	Figures *Figures
 }
 
-// Figures are how far the wallet goes, and what there was.
+// Figures are the forecast and the last days' operations.
 type Figures struct {
 	Forecast Forecast
-	// Days are the last thirty, the oldest first; the last is today.
-	Days []DayTrade
+	// Days are the last HomeDays days, the oldest first.
+	Days []DayTotals
 }
 
-// Home reads what an operator sees first. The figures of a large operator are left
-// out, unless they are known from a while ago, or whoever asks can wait for them.
-func (d *Service) Home(ctx context.Context, operatorID int64, wait bool) (Home, error) {
+// Home reads an operator's home page. The figures of a large operator are left out, unless
+// they are cached or wait is set.
+func (svc *Service) Home(ctx context.Context, operatorID int64, wait bool) (Home, error) {
 	var h Home
 	var err error
-	if h.Wallet, err = d.store.Wallet(ctx, operatorID); err != nil {
+	if h.Wallet, err = svc.store.Wallet(ctx, operatorID); err != nil {
 		return h, err
 	}
-	if h.Counts, err = d.Counts(ctx, operatorID); err != nil {
+	if h.Counts, err = svc.Counts(ctx, operatorID); err != nil {
 		return h, fmt.Errorf("count the subscribers of operator %d: %w", operatorID, err)
 	}
-	soon, err := d.Subscribers(ctx, operatorID, SubscriberFilter{Standing: Active, Limit: soonRows})
+	soon, err := svc.Subscribers(ctx, operatorID, SubscriberFilter{Status: Active, Limit: soonRows})
 	if err != nil {
 		return h, err
 	}
 	h.Soon = soon.Rows
-	now := d.now()
-	if h.Today, err = d.trade(ctx, operatorID, now, 0); err != nil {
+	now := svc.now()
+	if h.Today, err = svc.dayTotals(ctx, operatorID, now, 0); err != nil {
 		return h, err
 	}
-	if wait || h.Counts.All <= d.addedUpAtOnce || d.knowsFigures(operatorID, now) {
-		h.Figures, err = d.figures(ctx, operatorID, h.Wallet)
+	if wait || h.Counts.All <= svc.sumLimit || svc.knowsFigures(operatorID, now) {
+		h.Figures, err = svc.figures(ctx, operatorID, h.Wallet)
 	}
-	if h.Counts.All <= d.addedUpAtOnce {
-		d.dues.forget(operatorID)
+	if h.Counts.All <= svc.sumLimit {
+		svc.dues.drop(operatorID)
 	}
 	return h, err
 }
 
-func (d *Service) figures(ctx context.Context, operatorID int64, wallet subscription.Wallet) (*Figures, error) {
-	forecast, err := d.Forecast(ctx, operatorID, wallet.Balance)
+func (svc *Service) figures(ctx context.Context, operatorID int64, wallet subscription.Wallet) (*Figures, error) {
+	forecast, err := svc.Forecast(ctx, operatorID, wallet.Balance)
 	if err != nil {
 		return nil, err
 	}
-	days, err := d.Daily(ctx, operatorID, HomeDays)
+	days, err := svc.Daily(ctx, operatorID, HomeDays)
 	if err != nil {
 		return nil, err
 	}
 	return &Figures{Forecast: forecast, Days: days}, nil
 }
 
-// knowsFigures reports whether an operator's figures are at hand.
-func (d *Service) knowsFigures(operatorID int64, now time.Time) bool {
+// knowsFigures reports whether an operator's figures are cached.
+func (svc *Service) knowsFigures(operatorID int64, now time.Time) bool {
 	for back := 1; back < HomeDays; back++ {
 		from, keep := dayBack(now, back)
-		if !d.days.knows(dayOf{operatorID, from.Unix()}, now, keep) {
+		if !svc.days.has(dayOf{operatorID, from.Unix()}, now, keep) {
 			return false
 		}
 	}
-	return d.dues.knows(operatorID, now, duesKept)
+	return svc.dues.has(operatorID, now, duesKept)
 }

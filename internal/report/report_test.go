@@ -19,11 +19,11 @@ func rupees(n int64) money.Amount { return money.Paise(n * 100) }
 
 func in(days int) time.Time { return Day(noon).Add(time.Duration(days) * day) }
 
-func TestTheWalletLastsUntilADayThatItDoesNotCover(t *testing.T) {
+func TestNewForecast(t *testing.T) {
 	dues := []Due{{in(0), 1, rupees(100)}, {in(3), 2, rupees(200)}, {in(6), 1, rupees(50)}, {in(7), 1, rupees(50)}, {in(29), 3, rupees(600)}}
 	for _, tt := range []struct {
 		balance int64
-		lasts   int // days; -1 for beyond what is seen
+		lasts   int // days; -1 for beyond the forecast
 		missing int64
 	}{
 		{0, 0, 1000}, {99, 0, 901}, {100, 3, 900}, {299, 3, 701}, {300, 6, 700}, {400, 29, 600}, {999, 29, 1}, {1000, -1, 0}, {5000, -1, 0},
@@ -44,7 +44,7 @@ func TestTheWalletLastsUntilADayThatItDoesNotCover(t *testing.T) {
 	}
 }
 
-func TestDaysAndMonthsAreIndian(t *testing.T) {
+func TestDayAndMonth_AreIndian(t *testing.T) {
 	late := time.Date(2027, 4, 30, 18, 29, 59, 0, time.UTC)
 	if got, want := Day(late), time.Date(2027, 4, 30, 0, 0, 0, 0, subscription.IST); !got.Equal(want) {
 		t.Errorf("the day of %s is %s; want %s", late, got, want)
@@ -54,7 +54,7 @@ func TestDaysAndMonthsAreIndian(t *testing.T) {
 	}
 }
 
-func TestASearchIsTakenApartLikeANameAndTheLongestWordLeads(t *testing.T) {
+func TestTerms(t *testing.T) {
 	for search, want := range map[string][]string{
 		"":                    {},
 		" . - ":               {},
@@ -73,7 +73,7 @@ func TestASearchIsTakenApartLikeANameAndTheLongestWordLeads(t *testing.T) {
 	}
 }
 
-func TestAPlaceReadsBackAndNothingElseDoes(t *testing.T) {
+func TestParseCursor(t *testing.T) {
 	for _, p := range []Cursor{{}, {Number: 7}, {Text: "शर्मा", ID: "100001"}, {Number: -1, Text: "a\"b", ID: "x"}} {
 		if got, err := ParseCursor(p.String()); err != nil || got != p {
 			t.Errorf("%+v reads back as %+v, %v", p, got, err)
@@ -86,8 +86,8 @@ func TestAPlaceReadsBackAndNothingElseDoes(t *testing.T) {
 	}
 }
 
-func TestADaysTradeIsAddedUpByStates(t *testing.T) {
-	d := DayTrade{Trades: []Trade{
+func TestDayTotals_SumByState(t *testing.T) {
+	d := DayTotals{Totals: []OperationTotal{
 		{operation.Activate, operation.Success, 2, rupees(20)}, {operation.Renew, operation.Success, 3, rupees(30)}, {operation.Renew, operation.Failed, 1, rupees(5)},
 	}}
 	for _, tt := range []struct {
@@ -101,52 +101,52 @@ func TestADaysTradeIsAddedUpByStates(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsKeptForItsTimeAndAFailureIsNot(t *testing.T) {
-	m, asked := newMemory[int, int](), 0
-	ask := func(err error) func() (int, error) {
-		return func() (int, error) { asked++; return asked, err }
+func TestCache_ExpiryAndErrors(t *testing.T) {
+	m, computed := newCache[int, int](), 0
+	compute := func(err error) func() (int, error) {
+		return func() (int, error) { computed++; return computed, err }
 	}
 	broken := errors.New("the disk is gone")
 	for _, tt := range []struct {
-		name  string
-		key   int
-		after time.Duration
-		ask   func() (int, error)
-		want  int
-		err   error
+		name    string
+		key     int
+		after   time.Duration
+		compute func() (int, error)
+		want    int
+		err     error
 	}{
-		{"a failure", 1, 0, ask(broken), 1, broken},
-		{"asked again", 1, 0, ask(nil), 2, nil},
-		{"kept", 1, time.Minute - 1, ask(nil), 2, nil},
-		{"another key", 2, time.Minute - 1, ask(nil), 3, nil},
-		{"too old", 1, time.Minute, ask(nil), 4, nil},
-		{"by a clock that was set back", 1, -time.Hour, ask(nil), 5, nil},
+		{"a failure", 1, 0, compute(broken), 1, broken},
+		{"computed again", 1, 0, compute(nil), 2, nil},
+		{"cached", 1, time.Minute - 1, compute(nil), 2, nil},
+		{"another key", 2, time.Minute - 1, compute(nil), 3, nil},
+		{"too old", 1, time.Minute, compute(nil), 4, nil},
+		{"by a clock that was set back", 1, -time.Hour, compute(nil), 5, nil},
 	} {
-		if got, err := m.recall(tt.key, noon.Add(tt.after), time.Minute, tt.ask); got != tt.want || !errors.Is(err, tt.err) {
+		if got, err := m.get(tt.key, noon.Add(tt.after), time.Minute, tt.compute); got != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s: %d, %v; want %d, %v", tt.name, got, err, tt.want, tt.err)
 		}
 	}
 }
 
-func TestAMemoryIsBounded(t *testing.T) {
-	m := newMemory[int, int]()
-	for n := range mostKept + 10 {
-		_, _ = m.recall(n, noon, time.Minute, func() (int, error) { return n, nil })
+func TestCache_IsBounded(t *testing.T) {
+	m := newCache[int, int]()
+	for n := range maxCached + 10 {
+		_, _ = m.get(n, noon, time.Minute, func() (int, error) { return n, nil })
 	}
-	if got := len(m.kept); got > mostKept {
-		t.Errorf("%d answers are kept; want at most %d", got, mostKept)
+	if got := len(m.entries); got > maxCached {
+		t.Errorf("%d results are cached; want at most %d", got, maxCached)
 	}
 }
 
-func TestWhatManyAskForTogetherIsAddedUpOnce(t *testing.T) {
+func TestCache_ConcurrentCallersShareOneComputation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, asked := newMemory[int, int](), 0
+		m, computed := newCache[int, int](), 0
 		release := make(chan struct{})
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
-				got, err := m.recall(1, noon, time.Minute, func() (int, error) {
-					asked++
+				got, err := m.get(1, noon, time.Minute, func() (int, error) {
+					computed++
 					<-release
 					return 42, nil
 				})
@@ -157,8 +157,8 @@ func TestWhatManyAskForTogetherIsAddedUpOnce(t *testing.T) {
 		}
 		close(release)
 		group.Wait()
-		if asked != 1 {
-			t.Errorf("asked %d times; want once", asked)
+		if computed != 1 {
+			t.Errorf("computed %d times; want once", computed)
 		}
 	})
 }

@@ -10,17 +10,16 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Bounds are a stretch of an operator's ledger. Lines are numbered without a gap, and
-// written in the order of time but for what is settled in the same moment, so that a
-// stretch of time is one of lines; its opening balance is the closing balance of the
-// one before.
+// Bounds are a range of an operator's ledger lines. Lines are numbered without a gap, in
+// the order of time (except for concurrent settlements), so that a period is a range of
+// lines; its opening balance is the closing balance of the one before.
 type Bounds struct {
-	// After is the last line before the stretch, and Last the last one in it.
+	// After is the last line before the range, and Last the last one in it.
 	After, Last      int64
 	Opening, Closing money.Amount
 }
 
-// Side is which of the two columns of a ledger.
+// Side is a side of the ledger.
 type Side string
 
 // Both is the zero value.
@@ -30,8 +29,8 @@ const (
 	Debit  Side = "debit"
 )
 
-// LedgerLine is a line of an operator's books. BalanceAfter is the ledger's own
-// running sum, which holds do not touch.
+// LedgerLine is a line of an operator's ledger. BalanceAfter is the ledger's running sum,
+// which does not include holds.
 type LedgerLine struct {
 	Line          int64
 	Side          Side
@@ -42,25 +41,25 @@ type LedgerLine struct {
 	At            time.Time
 }
 
-// StatementFilter is what a statement is asked for with.
+// StatementFilter selects the lines of a statement.
 type StatementFilter struct {
-	// From and Until are Indian days, both of them included.
+	// From and Until are Indian days, both inclusive.
 	From, Until time.Time
 	Side        Side
-	// Text is part of the description, in capital letters or not.
+	// Text is part of the description, ignoring case.
 	Text          string
 	TransactionID string
 	NewestFirst   bool
 	After         string
 	Limit         int
-	// Whole: the page is filled however many lines have to be looked at for it.
-	Whole bool
+	// NoScanLimit: the page is filled however many lines have to be scanned for it.
+	NoScanLimit bool
 }
 
-// LedgerQuery is that as a store reads it, within a stretch of lines.
+// LedgerQuery is StatementFilter for a store, within a range of lines.
 type LedgerQuery struct {
 	OperatorID    int64
-	After, Last   int64 // the lines behind the one, up to the other
+	After, Last   int64 // the range: After is exclusive, Last inclusive
 	Side          Side
 	Text          string // in lower case as far as ASCII goes
 	TransactionID string
@@ -68,38 +67,38 @@ type LedgerQuery struct {
 	Limit         int
 }
 
-// Statement is a page of an operator's books.
+// Statement is a page of an operator's ledger.
 type Statement struct {
 	From, Until time.Time
 	Bounds
-	// Wallet has the balance and the holds of this moment, which no line shows.
+	// Wallet has the present balance and holds.
 	Wallet subscription.Wallet
 	Rows   []LedgerLine
 	Next   string
-	// Cut: the page ends because enough was looked at, and not because it is full.
-	Cut bool
+	// Truncated: the page ends because of ScanLimit, and not because it is full.
+	Truncated bool
 }
 
-// Net is how much the books changed.
+// Net is the change of the balance.
 func (s Statement) Net() money.Amount { return s.Closing.Sub(s.Opening) }
 
-// Statement reads a page of an operator's books.
-func (d *Service) Statement(ctx context.Context, operatorID int64, f StatementFilter) (Statement, error) {
+// Statement reads a page of an operator's ledger.
+func (svc *Service) Statement(ctx context.Context, operatorID int64, f StatementFilter) (Statement, error) {
 	s := Statement{From: Day(f.From), Until: Day(f.Until)}
 	after, err := ParseCursor(f.After)
 	if err != nil {
 		return s, err
 	}
-	if s.Wallet, err = d.store.Wallet(ctx, operatorID); err != nil {
+	if s.Wallet, err = svc.store.Wallet(ctx, operatorID); err != nil {
 		return s, err
 	}
-	if s.Bounds, err = d.store.LedgerBounds(ctx, operatorID, s.From, s.Until.Add(day)); err != nil {
+	if s.Bounds, err = svc.store.LedgerBounds(ctx, operatorID, s.From, s.Until.Add(day)); err != nil {
 		return s, fmt.Errorf("find the statement of operator %d: %w", operatorID, err)
 	}
-	most := rowsAsked(f.Limit)
+	limit := pageSize(f.Limit)
 	q := LedgerQuery{
 		OperatorID: operatorID, After: s.After, Last: s.Last, Side: f.Side, Text: lowerASCII(f.Text), TransactionID: f.TransactionID,
-		NewestFirst: f.NewestFirst, Limit: most + 1,
+		NewestFirst: f.NewestFirst, Limit: limit + 1,
 	}
 	switch {
 	case after.Number == 0:
@@ -109,24 +108,24 @@ func (d *Service) Statement(ctx context.Context, operatorID int64, f StatementFi
 		q.After = max(q.After, after.Number)
 	}
 	var further Cursor
-	if !f.Whole && (q.Side != Both || q.Text != "") {
-		further = q.lookLess(int64(d.lookedAt))
+	if !f.NoScanLimit && (q.Side != Both || q.Text != "") {
+		further = q.limitScan(int64(svc.scanLimit))
 	}
-	rows, err := d.store.ListLedger(ctx, q)
+	rows, err := svc.store.ListLedger(ctx, q)
 	if err != nil {
 		return s, fmt.Errorf("read the ledger of operator %d: %w", operatorID, err)
 	}
-	s.Rows, s.Next = page(rows, most, func(l LedgerLine) Cursor { return Cursor{Number: l.Line} })
+	s.Rows, s.Next = page(rows, limit, func(l LedgerLine) Cursor { return Cursor{Number: l.Line} })
 	if s.Next == "" && further != (Cursor{}) {
-		s.Next, s.Cut = further.String(), true
+		s.Next, s.Truncated = further.String(), true
 	}
 	return s, nil
 }
 
-// lookLess cuts a stretch down to so many lines, and returns the place where the next
-// page goes on; none if the stretch is not longer. Whoever names a transaction is not
-// cut short: the line is found by it.
-func (q *LedgerQuery) lookLess(lines int64) (further Cursor) {
+// limitScan shortens the range to a number of lines, and returns the cursor where the next
+// page continues; zero if the range is not longer. A query by transaction is not limited:
+// an index finds its line.
+func (q *LedgerQuery) limitScan(lines int64) (further Cursor) {
 	switch {
 	case q.TransactionID != "" || q.Last-q.After <= lines:
 		return Cursor{}
@@ -138,13 +137,12 @@ func (q *LedgerQuery) lookLess(lines int64) (further Cursor) {
 	return Cursor{Number: q.Last}
 }
 
-// EachLine gives all lines of a statement one by one, and what the statement says of
-// itself first. They are read in pages, so that however long the other side takes, no
-// reading of the store is left standing.
-func (d *Service) EachLine(ctx context.Context, operatorID int64, f StatementFilter, begin func(Statement) error, each func(LedgerLine) error) error {
-	f.Limit, f.After = mostRows, ""
+// EachLine calls begin with the statement, and then each for all its lines. They are read
+// in pages, so that a slow client does not keep a query open.
+func (svc *Service) EachLine(ctx context.Context, operatorID int64, f StatementFilter, begin func(Statement) error, each func(LedgerLine) error) error {
+	f.Limit, f.After = maxPageRows, ""
 	for begun := false; ; begun = true {
-		s, err := d.Statement(ctx, operatorID, f)
+		s, err := svc.Statement(ctx, operatorID, f)
 		if err != nil {
 			return err
 		}
@@ -173,6 +171,6 @@ func eachRow[Row any](rows []Row, each func(Row) error) error {
 const holdRows = 200
 
 // Holds reads the operations that hold an operator's money, oldest first.
-func (d *Service) Holds(ctx context.Context, operatorID int64) ([]operation.Operation, error) {
-	return d.store.OpenOperations(ctx, operatorID, holdRows)
+func (svc *Service) Holds(ctx context.Context, operatorID int64) ([]operation.Operation, error) {
+	return svc.store.OpenOperations(ctx, operatorID, holdRows)
 }

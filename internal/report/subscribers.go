@@ -13,37 +13,37 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Standing picks subscribers by how they stand.
-type Standing string
+// StatusFilter selects subscribers by status.
+type StatusFilter string
 
-// Everybody is the zero value. Whoever is being activated for the first time has no
-// expiry, and so is neither active nor expired.
+// AnyStatus is the zero value. A subscriber whose first activation is open has no expiry,
+// and so is neither active nor expired.
 const (
-	Everybody Standing = ""
-	Active    Standing = "active"
-	Expiring  Standing = "expiring"
-	Expired   Standing = "expired"
-	InReview  Standing = "in_review"
+	AnyStatus StatusFilter = ""
+	Active    StatusFilter = "active"
+	Expiring  StatusFilter = "expiring"
+	Expired   StatusFilter = "expired"
+	InReview  StatusFilter = "in_review"
 )
 
-// Order is what subscribers are sorted by.
+// Order is the order of subscribers.
 type Order string
 
-// By expiry those come first who expire next; of the expired, who expired last. By
-// name only everybody and the active can be sorted: for the others it would take a
-// look at all. What is searched for comes in the order of what was found by.
+// By expiry, those who expire next come first; of the expired, those who expired last.
+// ByName applies to AnyStatus and Active only: for the others it would read all. Search
+// results are in the order of the terms.
 const (
 	ByExpiry Order = ""
 	ByName   Order = "name"
 )
 
-// SubscriberFilter is what a page of subscribers is asked for with.
+// SubscriberFilter selects a page of subscribers.
 type SubscriberFilter struct {
-	// Search is what somebody has typed so far: beginnings of the words of a name,
-	// of the mobile number or of the id, in any order.
-	Search   string
-	Standing Standing
-	// Within is in how many days they expire, where they are asked to be expiring.
+	// Search has prefixes of the words of a name, of the mobile number or of the id, in any
+	// order.
+	Search string
+	Status StatusFilter
+	// Within is the number of days for Expiring.
 	Within int
 	Order  Order
 	// After is the Next of the page before.
@@ -51,19 +51,19 @@ type SubscriberFilter struct {
 	Limit int
 }
 
-// SubscriberQuery is that as a store reads it.
+// SubscriberQuery is SubscriberFilter for a store.
 type SubscriberQuery struct {
 	OperatorID int64
-	// Terms are beginnings of words, each of which a subscriber must have, in the
-	// form in which they are kept. Those found by the first come in its order.
-	Terms    []string
-	Standing Standing
-	Now      time.Time
-	// Until is the latest expiry of who is expiring.
+	// Terms are prefixes of words, in their stored form; a subscriber must have each. The
+	// first one determines the order.
+	Terms  []string
+	Status StatusFilter
+	Now    time.Time
+	// Until is the latest expiry, for Expiring.
 	Until time.Time
 	Order Order
 	After Cursor
-	Last  Cursor // the last term that is looked at; zero is the end
+	Last  Cursor // the last term to be scanned; zero is the end
 	Limit int
 }
 
@@ -71,27 +71,27 @@ type SubscriberQuery struct {
 type Subscriber struct {
 	ID, Mobile, Name string
 	Expires          time.Time // zero before the activation is settled
-	// PlanID is the plan that holds now, or held last; empty before there is one.
+	// PlanID is the active plan, or the last one; empty before there is one.
 	PlanID, PlanName string
-	// Price is what that plan costs now.
+	// Price is the plan's present price.
 	Price money.Amount
-	// Open is the state of the operation that is under way; empty if there is none.
+	// Open is the state of the open operation; empty if there is none.
 	Open            operation.State
 	OpenTransaction string
-	// Term is what the subscriber was found by, or is sorted by as a name.
+	// Term is the term by which the subscriber was found or sorted.
 	Term string
 }
 
-// Status is how the subscriber stands.
+// Status is the subscriber's status.
 func (s Subscriber) Status(now time.Time) subscription.SubscriberStatus {
 	return subscription.StatusAt(s.Expires, now)
 }
 
-// DaysLeft counts begun days until the expiry.
+// DaysLeft counts started days until the expiry.
 func (s Subscriber) DaysLeft(now time.Time) int { return subscription.DaysRemaining(s.Expires, now) }
 
-// place is where the subscriber stands in a list.
-func (s Subscriber) place() Cursor {
+// cursor is the subscriber's position in a list.
+func (s Subscriber) cursor() Cursor {
 	p := Cursor{Text: s.Term, ID: s.ID}
 	if !s.Expires.IsZero() {
 		p.Number = s.Expires.UnixMilli()
@@ -99,83 +99,83 @@ func (s Subscriber) place() Cursor {
 	return p
 }
 
-// SubscriberPage is some of a list, with where it goes on; empty at its end.
+// SubscriberPage is a page of subscribers; Next is empty on the last one.
 type SubscriberPage struct {
 	Rows []Subscriber
 	Next string
-	// Cut: the page ends because enough was looked at, and not because it is full.
-	Cut bool
+	// Truncated: the page ends because of ScanLimit, and not because it is full.
+	Truncated bool
 }
 
-// SubscriberCounts are how many of an operator's subscribers there are.
+// SubscriberCounts counts an operator's subscribers.
 type SubscriberCounts struct {
 	All     int
 	Active  int
 	Expired int
-	// In3, In7 and In15 are active and expire within so many days.
+	// In3, In7 and In15 are active and expire within 3, 7 and 15 days.
 	In3, In7, In15 int
 }
 
 const day = 24 * time.Hour
 
 // Subscribers reads a page of an operator's subscribers.
-func (d *Service) Subscribers(ctx context.Context, operatorID int64, f SubscriberFilter) (SubscriberPage, error) {
+func (svc *Service) Subscribers(ctx context.Context, operatorID int64, f SubscriberFilter) (SubscriberPage, error) {
 	after, err := ParseCursor(f.After)
 	if err != nil {
 		return SubscriberPage{}, err
 	}
-	now, most := d.now(), rowsAsked(f.Limit)
+	now, limit := svc.now(), pageSize(f.Limit)
 	q := SubscriberQuery{
-		OperatorID: operatorID, Terms: Terms(f.Search), Standing: f.Standing, Now: now, Until: now.Add(time.Duration(f.Within) * day),
-		Order: f.Order, After: after, Limit: most + 1,
+		OperatorID: operatorID, Terms: Terms(f.Search), Status: f.Status, Now: now, Until: now.Add(time.Duration(f.Within) * day),
+		Order: f.Order, After: after, Limit: limit + 1,
 	}
-	if q.Standing != Everybody && q.Standing != Active {
+	if q.Status != AnyStatus && q.Status != Active {
 		q.Order = ByExpiry
 	}
-	var cut bool
+	var truncated bool
 	if q.needsScan() {
-		if q.Last, cut, err = d.store.PassTerms(ctx, q, d.lookedAt); err != nil {
+		if q.Last, truncated, err = svc.store.TermAtOffset(ctx, q, svc.scanLimit); err != nil {
 			return SubscriberPage{}, fmt.Errorf("search the subscribers of operator %d: %w", operatorID, err)
 		}
 	}
-	rows, err := d.store.ListSubscribers(ctx, q)
+	rows, err := svc.store.ListSubscribers(ctx, q)
 	if err != nil {
 		return SubscriberPage{}, fmt.Errorf("list the subscribers of operator %d: %w", operatorID, err)
 	}
 	var found SubscriberPage
-	found.Rows, found.Next = page(rows, most, Subscriber.place)
-	if cut && found.Next == "" {
-		found.Next, found.Cut = q.Last.String(), true
+	found.Rows, found.Next = page(rows, limit, Subscriber.cursor)
+	if truncated && found.Next == "" {
+		found.Next, found.Truncated = q.Last.String(), true
 	}
 	return found, nil
 }
 
-// passedByFew reports whether subscribers are looked for by a term and then held
-// against something else, one by one. What is in review is found by that.
+// needsScan reports whether subscribers are found by a term and then filtered one by one.
+// Those in review are found by an index.
 func (q SubscriberQuery) needsScan() bool {
 	byTerm := len(q.Terms) > 0 || q.Order == ByName
-	return byTerm && q.Standing != InReview && (q.Standing != Everybody || len(q.Terms) > 1)
+	return byTerm && q.Status != InReview && (q.Status != AnyStatus || len(q.Terms) > 1)
 }
 
 // countsKept is how old counts may be.
 const countsKept = time.Minute
 
-// Counts counts an operator's subscribers, of very many to the minute.
-func (d *Service) Counts(ctx context.Context, operatorID int64) (SubscriberCounts, error) {
-	now := d.now()
-	found, err := d.counts.recall(operatorID, now, countsKept, func() (SubscriberCounts, error) {
-		return d.store.CountSubscribers(ctx, operatorID, now)
+// Counts counts an operator's subscribers; the counts of a large operator are cached.
+func (svc *Service) Counts(ctx context.Context, operatorID int64) (SubscriberCounts, error) {
+	now := svc.now()
+	found, err := svc.counts.get(operatorID, now, countsKept, func() (SubscriberCounts, error) {
+		return svc.store.CountSubscribers(ctx, operatorID, now)
 	})
-	if found.All <= d.addedUpAtOnce {
-		d.counts.forget(operatorID)
+	if found.All <= svc.sumLimit {
+		svc.counts.drop(operatorID)
 	}
 	return found, err
 }
 
-// SubscriberDetail is one subscriber with all that happened.
+// SubscriberDetail is one subscriber with all operations.
 type SubscriberDetail struct {
 	operation.Subscription
-	// PlanID is the plan that holds now, or held last.
+	// PlanID is the active plan, or the last one.
 	PlanID, PlanName string
 	Status           subscription.SubscriberStatus
 	DaysLeft         int
@@ -184,28 +184,27 @@ type SubscriberDetail struct {
 }
 
 // Subscriber reads one of an operator's subscribers.
-func (d *Service) Subscriber(ctx context.Context, operatorID int64, id string) (SubscriberDetail, bool, error) {
+func (svc *Service) Subscriber(ctx context.Context, operatorID int64, id string) (SubscriberDetail, bool, error) {
 	var detail SubscriberDetail
-	found, is, err := d.store.SubscriptionOf(ctx, operatorID, id, "")
+	found, is, err := svc.store.SubscriptionOf(ctx, operatorID, id, "")
 	if err != nil || !is {
 		return detail, false, err
 	}
-	now := d.now()
+	now := svc.now()
 	detail.Subscription, detail.Status, detail.DaysLeft = found, subscription.StatusAt(found.Expires, now), subscription.DaysRemaining(found.Expires, now)
 	detail.PlanID, _ = subscription.LatestPlan(found.Cycles, now)
 	detail.PlanName = found.Plans[detail.PlanID]
-	if detail.Timeline, err = d.store.SubscriberTimeline(ctx, operatorID, id); err != nil {
+	if detail.Timeline, err = svc.store.SubscriberTimeline(ctx, operatorID, id); err != nil {
 		return detail, false, fmt.Errorf("read the timeline of subscriber %s: %w", id, err)
 	}
 	return detail, true, nil
 }
 
-// mostTerms bounds how many words of a search count.
-const mostTerms = 5
+// maxTerms is how many words of a search are used.
+const maxTerms = 5
 
-// Terms are the words of a search as they are kept: in lower case as far as ASCII
-// goes, and apart wherever a name is taken apart. The longest comes first, because
-// fewest have it.
+// Terms splits a search into words in their stored form: ASCII letters in lower case, split
+// where names are split. The longest comes first, because it is the most selective.
 func Terms(search string) []string {
 	words := strings.FieldsFunc(search, func(r rune) bool { return strings.ContainsRune(" \t\n\r.,-/()", r) })
 	for i, word := range words {
@@ -213,7 +212,7 @@ func Terms(search string) []string {
 	}
 	slices.SortFunc(words, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
 	words = slices.Compact(words)
-	return words[:min(len(words), mostTerms)]
+	return words[:min(len(words), maxTerms)]
 }
 
 func lowerASCII(text string) string {
@@ -225,6 +224,6 @@ func lowerASCII(text string) string {
 	}, text)
 }
 
-// PastPrefix comes after every term that begins with a prefix, and before all that
-// come after those: no text has the last character that there is.
-func PastPrefix(prefix string) string { return prefix + "\U0010FFFF" }
+// AfterPrefix sorts after every term with a prefix, and before all later terms: no text has
+// the last code point.
+func AfterPrefix(prefix string) string { return prefix + "\U0010FFFF" }

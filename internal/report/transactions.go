@@ -8,20 +8,20 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// TransactionFilter picks an operator's operations; a zero field picks all.
+// TransactionFilter selects an operator's operations; a zero field selects all.
 type TransactionFilter struct {
 	State      operation.State
 	Kind       operation.Kind
 	Channel    operation.Channel
 	PlanID     string
 	Subscriber string
-	// From and Until are Indian days, both of them included.
+	// From and Until are Indian days, both inclusive.
 	From, Until time.Time
 	After       string
 	Limit       int
 }
 
-// OperationQuery is that as a store reads it.
+// OperationQuery is TransactionFilter for a store.
 type OperationQuery struct {
 	OperatorID int64
 	State      operation.State
@@ -32,36 +32,35 @@ type OperationQuery struct {
 	From       time.Time // zero is the beginning
 	Before     time.Time // zero is the end
 	After      Cursor    // the moment in Number, the id in ID
-	Last       Cursor    // the last one that is looked at; zero is the end
+	Last       Cursor    // the last one to be scanned; zero is the end
 	Limit      int
 }
 
-// TransactionPage is some of a list, with where it goes on; empty at its end.
+// TransactionPage is a page of operations; Next is empty on the last one.
 type TransactionPage struct {
 	Rows []operation.Operation
 	Next string
-	// SearchedTo is how far back was looked, where the page ends because of that and
-	// not because it is full.
+	// SearchedTo is how far back was scanned, where the page ends because of ScanLimit.
 	SearchedTo time.Time
 }
 
-// passedByFew reports whether a filter has to be held against each operation. Those
-// of one subscriber are few, and so are those that are open.
+// needsScan reports whether the filter has to be applied to each operation. One
+// subscriber's operations are few, and so are open ones.
 func (f TransactionFilter) needsScan() bool {
 	return f.Subscriber == "" && !f.State.Open() && (f.State != "" || f.Kind != "" || f.Channel != "" || f.PlanID != "")
 }
 
 // Transactions reads a page of an operator's operations, newest first.
-func (d *Service) Transactions(ctx context.Context, operatorID int64, f TransactionFilter) (TransactionPage, error) {
+func (svc *Service) Transactions(ctx context.Context, operatorID int64, f TransactionFilter) (TransactionPage, error) {
 	var found TransactionPage
 	after, err := ParseCursor(f.After)
 	if err != nil {
 		return found, err
 	}
-	most := rowsAsked(f.Limit)
+	limit := pageSize(f.Limit)
 	q := OperationQuery{
 		OperatorID: operatorID, State: f.State, Kind: f.Kind, Channel: f.Channel, PlanID: f.PlanID, Subscriber: f.Subscriber,
-		After: after, Limit: most + 1,
+		After: after, Limit: limit + 1,
 	}
 	if !f.From.IsZero() {
 		q.From = Day(f.From)
@@ -69,28 +68,28 @@ func (d *Service) Transactions(ctx context.Context, operatorID int64, f Transact
 	if !f.Until.IsZero() {
 		q.Before = Day(f.Until).Add(day)
 	}
-	var cut bool
+	var truncated bool
 	if f.needsScan() {
-		if q.Last, cut, err = d.store.PassOperations(ctx, q, d.lookedAt); err != nil {
+		if q.Last, truncated, err = svc.store.OperationAtOffset(ctx, q, svc.scanLimit); err != nil {
 			return found, fmt.Errorf("search the transactions of operator %d: %w", operatorID, err)
 		}
 	}
-	rows, err := d.store.PageOperations(ctx, q)
+	rows, err := svc.store.PageOperations(ctx, q)
 	if err != nil {
 		return found, fmt.Errorf("list the transactions of operator %d: %w", operatorID, err)
 	}
-	found.Rows, found.Next = page(rows, most, func(o operation.Operation) Cursor { return Cursor{Number: o.CreatedAt.UnixMilli(), ID: o.ID} })
-	if cut && found.Next == "" {
+	found.Rows, found.Next = page(rows, limit, func(o operation.Operation) Cursor { return Cursor{Number: o.CreatedAt.UnixMilli(), ID: o.ID} })
+	if truncated && found.Next == "" {
 		found.Next, found.SearchedTo = q.Last.String(), time.UnixMilli(q.Last.Number).UTC()
 	}
 	return found, nil
 }
 
-// EachTransaction gives all operations that a filter picks one by one, read in pages.
-func (d *Service) EachTransaction(ctx context.Context, operatorID int64, f TransactionFilter, each func(operation.Operation) error) error {
-	f.Limit, f.After = mostRows, ""
+// EachTransaction calls each for all operations that a filter selects, read in pages.
+func (svc *Service) EachTransaction(ctx context.Context, operatorID int64, f TransactionFilter, each func(operation.Operation) error) error {
+	f.Limit, f.After = maxPageRows, ""
 	for {
-		found, err := d.Transactions(ctx, operatorID, f)
+		found, err := svc.Transactions(ctx, operatorID, f)
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ type Store interface {
 	RequestBlocks(ctx context.Context, asked BlockQuery) ([]Block, error)
 	// RequestBlock reads one block, if it is that operator's.
 	RequestBlock(ctx context.Context, operatorID, id int64) (Block, bool, error)
-	// KeyUses says when each key of an operator was last used, as far as known.
-	KeyUses(ctx context.Context, operatorID int64) (map[int64]time.Time, error)
+	// LastKeyUses says when each key of an operator was last used, as far as known.
+	LastKeyUses(ctx context.Context, operatorID int64) (map[int64]time.Time, error)
 	// PurgeRequests removes up to so many of the oldest blocks, if they ended
 	// before a moment, and says how many went.
 	PurgeRequests(ctx context.Context, before time.Time, most int) (int, error)

@@ -50,7 +50,7 @@ func (l *Log) Entry(ctx context.Context, operatorID int64, id string) (Entry, er
 // A key that is missing was not used since the log was turned on.
 func (l *Log) LastUse(ctx context.Context, operatorID int64) (map[int64]time.Time, error) {
 	l.tell(l.Flush(ctx))
-	uses, err := l.store.KeyUses(ctx, operatorID)
+	uses, err := l.store.LastKeyUses(ctx, operatorID)
 	if err != nil {
 		return nil, fmt.Errorf("read the last uses of keys: %w", err)
 	}

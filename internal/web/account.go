@@ -10,7 +10,7 @@ import (
 
 // accountRoutes are the pages on which users manage their own login.
 func (s *Site) accountRoutes() []Route {
-	choosing := SignedIn.At(login.Whole, login.NeedsPassword)
+	choosing := SignedIn.At(login.Complete, login.NeedsPassword)
 	return []Route{
 		{Method: http.MethodGet, Path: "/account/", Area: Account, Allow: SignedIn, Handle: s.showAccount},
 		{Method: http.MethodPost, Path: "/account/language", Area: Account, Allow: SignedIn, Form: "/account/", Handle: s.setLanguage},
@@ -68,8 +68,8 @@ func (s *Site) showAccount(v *Visit) error {
 	return v.Show("account", accountPage{
 		Person: v.Session.Person, Language: v.Language(), Theme: v.theme(), Role: RoleName(v.Session.Person.Role),
 		Sessions: devices, Current: v.Session.ID,
-		Required: s.login.Requires(v.Session.Person),
-		Passkeys: passkeys, More: len(passkeys) < login.PasskeysMost, CodesLeft: left,
+		Required: s.login.RequiresSecondFactor(v.Session.Person),
+		Passkeys: passkeys, More: len(passkeys) < login.MaxPasskeys, CodesLeft: left,
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 // StepUp, because each asks for the password and a present second factor itself, even
 // right after a step-up.
 func (s *Site) factorRoutes() []Route {
-	enrolling := SignedIn.At(login.Whole, login.NeedsTOTP)
+	enrolling := SignedIn.At(login.Complete, login.NeedsTOTP)
 	const one = "/account/passkeys/{passkey}/remove"
 	return []Route{
 		{Method: http.MethodGet, Path: "/account/second-factor", Area: Account, Allow: enrolling, Handle: s.askForTOTP},
@@ -182,7 +182,7 @@ type secondFactorPage struct {
 	To    string
 }
 
-func (s *Site) showOffer(v *Visit, offer login.Offer, problem string) (err error) {
+func (s *Site) showOffer(v *Visit, offer login.TOTPOffer, problem string) (err error) {
 	page := secondFactorPage{
 		Secret: spaced(offer.Secret), Offered: offer.URL, Ticket: offer.Ticket, Problem: problem,
 		First: v.Session.Stage == login.NeedsTOTP, To: s.localPath(v.Field("to")),
@@ -222,7 +222,7 @@ func (s *Site) confirmTOTP(v *Visit) error {
 			return v.showAgain(err, "refused", func(why string) any { return why })
 		}
 		v.refusedStatus(err)
-		return s.showOffer(v, login.Offer{Enrolment: before, Ticket: ticket}, v.T(refusalText(err)))
+		return s.showOffer(v, login.TOTPOffer{Enrolment: before, Ticket: ticket}, v.T(refusalText(err)))
 	}
 	if err := v.proceedAs(token, session); err != nil {
 		return err
@@ -394,7 +394,7 @@ func (s *Site) removePasskey(v *Visit) error {
 }
 
 func (s *Site) takeNotice(v *Visit) error {
-	if err := s.login.TakeNotice(v.Context(), v.token); err != nil {
+	if err := s.login.AcknowledgeNotices(v.Context(), v.token); err != nil {
 		return err
 	}
 	return v.Redirect(s.localPath(v.Field("back")), nil)

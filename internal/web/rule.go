@@ -31,7 +31,7 @@ var StaffRoles = []login.Role{login.Viewer, login.Support, login.Finance, login.
 // OperatorRoles are the roles that an operator's users can have.
 var OperatorRoles = login.Operator.Roles()
 
-var whole = []login.Stage{login.Whole}
+var whole = []login.Stage{login.Complete}
 
 // Staff allows the MSO's staff with one of these roles; StaffRoles... means all of them.
 func Staff(roles ...login.Role) Rule { return Rule{roles: roles, stages: whole} }

@@ -13,9 +13,9 @@ func sessionOf(realm login.Realm, role login.Role, operatorID int64, stage login
 }
 
 func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
-	owner := sessionOf(login.Operator, login.Owner, 7, login.Whole)
-	support := sessionOf(login.Staff, login.Support, 0, login.Whole)
-	finance := sessionOf(login.Staff, login.Finance, 0, login.Whole)
+	owner := sessionOf(login.Operator, login.Owner, 7, login.Complete)
+	support := sessionOf(login.Staff, login.Support, 0, login.Complete)
+	finance := sessionOf(login.Staff, login.Finance, 0, login.Complete)
 	halfway := sessionOf(login.Staff, login.Finance, 0, login.NeedsCode)
 	tests := []struct {
 		name    string
@@ -31,20 +31,20 @@ func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
 		{"halfway is not in", SignedIn, halfway, finish},
 		{"operators only", Operators(login.Owner), owner, permitted},
 		{"staff is no operator", Operators(OperatorRoles...), finance, refused},
-		{"an operator's login that has none", Operators(OperatorRoles...), sessionOf(login.Operator, login.Owner, 0, login.Whole), refused},
-		{"an operator's other role", Operators(login.Owner), sessionOf(login.Operator, login.Counter, 7, login.Whole), refused},
-		{"a role that is not an operator's", Operators(OperatorRoles...), sessionOf(login.Operator, login.Viewer, 7, login.Whole), refused},
+		{"an operator's login that has none", Operators(OperatorRoles...), sessionOf(login.Operator, login.Owner, 0, login.Complete), refused},
+		{"an operator's other role", Operators(login.Owner), sessionOf(login.Operator, login.Counter, 7, login.Complete), refused},
+		{"a role that is not an operator's", Operators(OperatorRoles...), sessionOf(login.Operator, login.Viewer, 7, login.Complete), refused},
 		{"an operator is no staff", Staff(StaffRoles...), owner, refused},
-		{"an operator who calls itself finance", Staff(StaffRoles...), sessionOf(login.Operator, login.Finance, 7, login.Whole), refused},
+		{"an operator who calls itself finance", Staff(StaffRoles...), sessionOf(login.Operator, login.Finance, 7, login.Complete), refused},
 		{"the right role", Staff(login.Finance), finance, permitted},
 		{"another role", Staff(login.Finance), support, refused},
 		{"the right role, halfway", Staff(login.Finance), halfway, finish},
-		{"staff without a role that we know", Staff(StaffRoles...), sessionOf(login.Staff, "janitor", 0, login.Whole), refused},
-		{"a realm that we do not know", SignedIn, sessionOf("ghosts", login.Administrator, 0, login.Whole), refused},
+		{"staff without a role that we know", Staff(StaffRoles...), sessionOf(login.Staff, "janitor", 0, login.Complete), refused},
+		{"a realm that we do not know", SignedIn, sessionOf("ghosts", login.Administrator, 0, login.Complete), refused},
 		{"a step on the way, for who is there", SignedIn.At(login.NeedsCode), halfway, permitted},
 		{"a step on the way, for who is in", SignedIn.At(login.NeedsCode), finance, finish},
 		{"the zero rule", Rule{}, owner, finish},
-		{"the zero rule, at every stage", Rule{}.At(login.Whole), owner, refused},
+		{"the zero rule, at every stage", Rule{}.At(login.Complete), owner, refused},
 	}
 	for _, tt := range tests {
 		if got := tt.rule.check(tt.visitor); got != tt.want {

@@ -30,7 +30,7 @@ func (s *Site) root(v *Visit) error {
 	switch {
 	case !v.SignedIn():
 		return v.Redirect("/sign-in", nil)
-	case v.Session.Stage != login.Whole:
+	case v.Session.Stage != login.Complete:
 		return v.Redirect(nextStep(v.Session.Stage), nil)
 	case v.Session.Person.Realm == login.Staff:
 		return v.Redirect(home[Console], nil)
@@ -82,7 +82,7 @@ func (s *Site) proceed(v *Visit, token string, session login.Session, to string)
 	if err := s.remember(v, token); err != nil {
 		return err
 	}
-	if session.Stage != login.Whole {
+	if session.Stage != login.Complete {
 		return v.Redirect(withReturn(nextStep(session.Stage), to), nil)
 	}
 	return v.Redirect(s.localPath(to), nil)
@@ -160,9 +160,9 @@ func (s *Site) giveCode(v *Visit) error {
 	var session login.Session
 	var err error
 	if answer := passkeyResponse(v); answer != nil {
-		token, session, err = s.login.GivePasskey(v.Context(), v.token, answer, v.Address, cookie(v.R, browserCookie))
+		token, session, err = s.login.VerifyPasskey(v.Context(), v.token, answer, v.Address, cookie(v.R, browserCookie))
 	} else {
-		token, session, err = s.login.GiveCode(v.Context(), v.token, v.Field("code"), v.Address, cookie(v.R, browserCookie))
+		token, session, err = s.login.VerifyCode(v.Context(), v.token, v.Field("code"), v.Address, cookie(v.R, browserCookie))
 	}
 	switch {
 	case err == nil:

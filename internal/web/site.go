@@ -220,7 +220,7 @@ func (s *Site) authorize(v *Visit) error {
 	if err := v.readForm(); err != nil {
 		return err
 	}
-	if v.route.StepUp && v.Session.Stage == login.Whole && !v.Session.Fresh(v.Now) {
+	if v.route.StepUp && v.Session.Stage == login.Complete && !v.Session.Fresh(v.Now) {
 		return v.askToStepUp()
 	}
 	return nil
@@ -266,7 +266,7 @@ func (s *Site) authenticate(v *Visit) error {
 		return fmt.Errorf("look up a session: %w", err)
 	}
 	v.Session = session
-	if session.Stage == login.Whole {
+	if session.Stage == login.Complete {
 		access.Authenticated(v.Context())
 	}
 	v.setVisitor()

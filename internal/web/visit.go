@@ -208,7 +208,7 @@ func (v *Visit) frame() (look.Frame, error) {
 	if !v.ByHTMX() {
 		frame.Notice = cmp.Or(v.notice, takeNotice(v.W, v.R))
 	}
-	if v.singleLayout || !v.SignedIn() || v.Session.Stage != login.Whole {
+	if v.singleLayout || !v.SignedIn() || v.Session.Stage != login.Complete {
 		frame.Area = string(Account)
 		return frame, nil
 	}
@@ -238,7 +238,7 @@ func (v *Visit) area() Area {
 	switch {
 	case v.route != nil && v.route.Area != Account:
 		return v.route.Area
-	case !v.SignedIn() || v.Session.Stage != login.Whole:
+	case !v.SignedIn() || v.Session.Stage != login.Complete:
 		return Account
 	case v.Session.Person.Realm == login.Staff:
 		return Console

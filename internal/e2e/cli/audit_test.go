@@ -35,7 +35,7 @@ func TestAuditCommand_NewInstallIsClean(t *testing.T) {
 	e2e.CheckMentions(t, "the audit", got.Out, "operators             1\n", "operations            0 (0 success", "credited              10000.00\n", "Everything agrees.")
 
 	code, report := auditJSON(h)
-	if code != e2e.ExitDone || !report.OK || report.Counts.Operators != 1 || report.Counts.Sums.Balance.String() != "10000.00" || len(report.ActsHead) != 64 {
+	if code != e2e.ExitDone || !report.OK || report.Counts.Operators != 1 || report.Counts.Sums.Balance.String() != "10000.00" || len(report.ActionsHead) != 64 {
 		t.Errorf("exit %d, %+v", code, report)
 	}
 	raw := e2e.Run(t, "audit", "--config", h.Config, "--json").Out

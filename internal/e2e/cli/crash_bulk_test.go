@@ -68,7 +68,7 @@ func TestBulkRenewal_KillChargesNoRowTwice(t *testing.T) {
 			}
 
 			service := bulkDesk(t, p.Demo.Config)
-			job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
+			job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Kind: operation.Renew, Selections: bulk.SelectSubscribers(list)})
 			if err == nil {
 				_, err = service.Start(t.Context(), 1, job.ID)
 			}

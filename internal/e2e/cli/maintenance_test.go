@@ -120,7 +120,7 @@ func copied(t *testing.T) *restored {
 		t.Fatalf("import: %s", got)
 	}
 	service := bulkDesk(t, r.process.Demo.Config)
-	job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Title: "march", Kind: operation.Renew, Wishes: bulk.FromSubscribers(list)})
+	job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Title: "march", Kind: operation.Renew, Selections: bulk.SelectSubscribers(list)})
 	if err == nil {
 		_, err = service.Start(t.Context(), 1, job.ID)
 	}

@@ -126,7 +126,7 @@ type matrixVisitor struct {
 const ownPasskey = "own-passkey"
 
 // whole: signed in to the end, and so has a password that can be too old.
-func (v matrixVisitor) whole() bool { return v.stage == login.Whole }
+func (v matrixVisitor) whole() bool { return v.stage == login.Complete }
 
 // attempt is one request that is tried as everybody: a route with what stands in the
 // places of its address, and a form.
@@ -200,7 +200,7 @@ func (m *accessMatrix) makeVisitors() {
 		}
 		v := matrixVisitor{name: name, username: username, realm: realm, role: role, stage: stage}
 		// With a second factor nothing changes for somebody where one becomes required.
-		if stage == login.NeedsCode || stage == login.Whole {
+		if stage == login.NeedsCode || stage == login.Complete {
 			v.passkey = m.enrol(v)
 		}
 		if got := m.stageOf(v); got != stage {
@@ -210,7 +210,7 @@ func (m *accessMatrix) makeVisitors() {
 	}
 	for _, realm := range []login.Realm{login.Operator, login.Staff} {
 		for _, role := range realm.Roles() {
-			add(string(role), realm, role, login.Whole)
+			add(string(role), realm, role, login.Complete)
 		}
 	}
 	add("finance+code", login.Staff, login.Finance, login.NeedsCode)
@@ -236,8 +236,8 @@ func (m *accessMatrix) open(v matrixVisitor, stale bool) (token string) {
 	if stale {
 		given = given.Add(-6 * time.Minute)
 	}
-	m.must(m.Node.Store.OpenSession(context.Background(), login.Opening{Token: login.HashToken(token), Record: login.Record{
-		ID: rand.Text()[:16], CreatedAt: given, SeenAt: m.Now(), SteppedUpAt: given, CodeGiven: v.stage != login.NeedsCode, Agent: "matrix", Account: account,
+	m.must(m.Node.Store.OpenSession(context.Background(), login.NewSession{Token: login.HashToken(token), Record: login.Record{
+		ID: rand.Text()[:16], CreatedAt: given, SeenAt: m.Now(), SteppedUpAt: given, CodeVerified: v.stage != login.NeedsCode, Agent: "matrix", Account: account,
 	}}))
 	return token
 }

@@ -57,7 +57,7 @@ func TestServer_PagesBehindProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	sessions, err := w.Node.Logins.Sessions(t.Context(), person.ID)
-	if err != nil || len(sessions) != 1 || sessions[0].Address.String() != "203.0.113.7" || sessions[0].Stage != login.Whole {
+	if err != nil || len(sessions) != 1 || sessions[0].Address.String() != "203.0.113.7" || sessions[0].Stage != login.Complete {
 		t.Errorf("the session is %+v (%v); want one from 203.0.113.7", sessions, err)
 	}
 	response, err := b.HTTP.Do(through(http.Header{"X-Forwarded-Proto": {"http"}}))

@@ -37,7 +37,7 @@ func visitors(t *testing.T, w *e2e.Env) []visitor {
 	}
 	owner := w.Browser(t)
 	owner.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
-	add("an operator's owner", login.Whole, login.Owner, w.Demo.LCOID, owner)
+	add("an operator's owner", login.Complete, login.Owner, w.Demo.LCOID, owner)
 
 	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance, login.Administrator} {
 		who := w.NewLogin(t, "the-"+string(role), role, 0)
@@ -57,7 +57,7 @@ func visitors(t *testing.T, w *e2e.Env) []visitor {
 		} else {
 			first.RedirectsTo(t, "/")
 		}
-		add(string(role), login.Whole, role, 0, b)
+		add(string(role), login.Complete, role, 0, b)
 	}
 
 	for _, role := range []login.Role{login.Viewer, login.Owner} {
@@ -108,7 +108,7 @@ func TestRoutes_AccessRules(t *testing.T) {
 				if got.Status != http.StatusSeeOther || !strings.HasPrefix(got.Location, "/sign-in") {
 					t.Errorf("%s: %d to %q; want to be asked to sign in", what, got.Status, got.Location)
 				}
-			case session.Stage != login.Whole:
+			case session.Stage != login.Complete:
 				want := map[login.Stage]string{
 					login.NeedsCode: "/sign-in/code", login.NeedsTOTP: "/account/second-factor", login.NeedsPassword: "/account/password",
 				}[session.Stage]
@@ -154,7 +154,7 @@ func TestRoutes_StepUp(t *testing.T) {
 	}
 	w.Advance(6 * time.Minute)
 	for _, route := range w.Node.Site.Routes() {
-		if !route.Allow.Allows(&login.Session{Stage: login.Whole, Person: personOf(w, route.Area)}) || route.Path == "/sign-out" {
+		if !route.Allow.Allows(&login.Session{Stage: login.Complete, Person: personOf(w, route.Area)}) || route.Path == "/sign-out" {
 			continue
 		}
 		b := people[route.Area]

@@ -23,7 +23,7 @@ func TestBulkRenewal_ResumesAfterRestart(t *testing.T) {
 	before := w.WalletPaise(me)
 	service := func() *bulk.Service { return bulk.NewService(w.Node.Store, w.Node.Operations, w.Now) }
 	job, err := service().Prepare(t.Context(), bulk.Order{
-		OperatorID: me.OperatorID, Actor: "web:asha", Title: "list", Kind: operation.Renew, Wishes: bulk.FromSubscribers(ids),
+		OperatorID: me.OperatorID, Actor: "web:asha", Title: "list", Kind: operation.Renew, Selections: bulk.SelectSubscribers(ids),
 	})
 	if err == nil {
 		_, err = service().Start(t.Context(), me.OperatorID, job.ID)

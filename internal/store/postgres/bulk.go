@@ -7,8 +7,8 @@ import (
 	"github.com/coaxhq/coax/internal/bulk"
 )
 
-// KeepBulkJob keeps a draft and its rows.
-func (db *DB) KeepBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) error {
+// SaveBulkJob keeps a draft and its rows.
+func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) error {
 	err := db.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`INSERT INTO bulk_jobs (operator_id, id, actor, title, state, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 			job.OperatorID, job.ID, job.Actor, job.Title, job.State, job.CreatedAt.UnixMilli())

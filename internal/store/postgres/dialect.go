@@ -125,7 +125,7 @@ func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlem
 
 // takeBulkRows needs one statement: the job's row is locked until the commit, so that no
 // other node takes any of them.
-func takeBulkRows(tx sqlstore.Tx, h bulk.Hold, condition string, limit int) ([]bulk.Row, error) {
+func takeBulkRows(tx sqlstore.Tx, h bulk.Lease, condition string, limit int) ([]bulk.Row, error) {
 	rows, err := tx.Query(`
 		UPDATE bulk_rows SET state = 'running', epoch = $3, begun_at = coalesce(begun_at, $5)
 		 WHERE operator_id = $1 AND job_id = $2

@@ -13,9 +13,9 @@ import (
 // enough that requests do not wait.
 const bulkChunk = 200
 
-// KeepBulkJob keeps a draft and its rows. They do not come all at once; but nobody
+// SaveBulkJob keeps a draft and its rows. They do not come all at once; but nobody
 // knows the draft's name before the last of them is there.
-func (db *DB) KeepBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) error {
+func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) error {
 	err := db.writer.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`INSERT INTO bulk_jobs (operator_id, id, actor, title, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
 			job.OperatorID, job.ID, job.Actor, job.Title, job.State, job.CreatedAt.UnixMilli())

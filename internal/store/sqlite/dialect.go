@@ -105,7 +105,7 @@ func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlem
 
 // takeBulkRows changes the rows one by one: a statement that changes and returns several
 // would build a table for them.
-func takeBulkRows(tx sqlstore.Tx, h bulk.Hold, condition string, limit int) (taken []bulk.Row, err error) {
+func takeBulkRows(tx sqlstore.Tx, h bulk.Lease, condition string, limit int) (taken []bulk.Row, err error) {
 	rows, err := tx.Query(`
 		SELECT number FROM bulk_rows
 		 WHERE operator_id = $1 AND job_id = $2 AND `+condition+` ORDER BY number LIMIT $4`, h.OperatorID, h.JobID, h.Epoch, limit)

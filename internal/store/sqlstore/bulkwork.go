@@ -46,7 +46,7 @@ func (db *Store) TakeOverBulkJobs(ctx context.Context, now time.Time) error {
 }
 
 // TakeBulkRows takes rows of a job that is still in the given hands.
-func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Hold, most int) (job bulk.Job, taken []bulk.Row, held bool, err error) {
+func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Lease, most int) (job bulk.Job, taken []bulk.Row, held bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		taken, held = nil, false
 		var err error
@@ -75,7 +75,7 @@ func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Hold, most int) (job b
 }
 
 // SettleBulkRow writes what came of a row.
-func (db *Store) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome) (settled bool, err error) {
+func (db *Store) SettleBulkRow(ctx context.Context, h bulk.Lease, o bulk.Outcome) (settled bool, err error) {
 	var operation any
 	if o.OperationID != "" {
 		operation = o.OperationID
@@ -105,9 +105,9 @@ func (db *Store) SettleBulkRow(ctx context.Context, h bulk.Hold, o bulk.Outcome)
 	return settled && err == nil, err
 }
 
-// AstrayBulkRows reads rows that were given up and have an operation. It is looked for
+// OrphanedBulkRows reads rows that were given up and have an operation. It is looked for
 // row by row, whatever the planner would think of a join.
-func (db *Store) AstrayBulkRows(ctx context.Context, operatorID int64, id string, most int) (astray []bulk.Row, err error) {
+func (db *Store) OrphanedBulkRows(ctx context.Context, operatorID int64, id string, most int) (astray []bulk.Row, err error) {
 	for _, state := range []bulk.RowState{bulk.RowRefused, bulk.RowCancelled} {
 		rows, err := db.engine.Read(ctx).Query(`
 			SELECT `+BulkRowColumns+` FROM bulk_rows r
@@ -133,7 +133,7 @@ func (db *Store) OpenBulkJobs(ctx context.Context) (open int, err error) {
 }
 
 // ReleaseBulkJob lets go of a job that is still in the given hands.
-func (db *Store) ReleaseBulkJob(ctx context.Context, h bulk.Hold, r bulk.Release) error {
+func (db *Store) ReleaseBulkJob(ctx context.Context, h bulk.Lease, r bulk.Release) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		// Cancelling changes rows under the same lock.
 		if _, err := tx.Exec(`SELECT epoch FROM bulk_jobs WHERE operator_id = $1 AND id = $2 FOR NO KEY UPDATE`, h.OperatorID, h.JobID); err != nil {

@@ -14,7 +14,7 @@ import (
 // was done in.
 func (db *Store) ChangeFactors(ctx context.Context, deed login.OwnAction, c login.FactorChange) error {
 	return db.ownLogin(ctx, deed, c.PersonID, c.Version, func(tx Tx) error {
-		err := spend(tx, login.Rise{PersonID: c.PersonID, Version: c.Version, Proof: c.Proof, SteppedUpAt: c.At})
+		err := spend(tx, login.SessionUpgrade{PersonID: c.PersonID, Version: c.Version, Proof: c.Proof, SteppedUpAt: c.At})
 		if err != nil {
 			return err
 		}
@@ -24,7 +24,7 @@ func (db *Store) ChangeFactors(ctx context.Context, deed login.OwnAction, c logi
 				return err
 			}
 			if !spent {
-				return login.ErrSpent
+				return login.ErrUsed
 			}
 		}
 		if err := changeLogin(tx, c.PersonID, `factor_notice = $2, browser_epoch = browser_epoch + 1`, c.Notice); err != nil {
@@ -33,7 +33,7 @@ func (db *Store) ChangeFactors(ctx context.Context, deed login.OwnAction, c logi
 		if err := changeFactors(tx, c); err != nil {
 			return err
 		}
-		if err := replaceToken(tx, c.PersonID, c.Old, c.New, c.At, c.Proof.Shown() || c.Challenge != nil); err != nil {
+		if err := replaceToken(tx, c.PersonID, c.Old, c.New, c.At, c.Proof.Present() || c.Challenge != nil); err != nil {
 			return err
 		}
 		return closeOthers(tx, c.PersonID, c.New)
@@ -63,7 +63,7 @@ func changeFactors(tx Tx, c login.FactorChange) error {
 			return fmt.Errorf("add a passkey: %w", err)
 		}
 		if changed == 0 {
-			return login.ErrKnown
+			return login.ErrPasskeyExists
 		}
 	}
 	if c.DropPasskey != 0 {
@@ -72,7 +72,7 @@ func changeFactors(tx Tx, c login.FactorChange) error {
 			return fmt.Errorf("remove a passkey: %w", err)
 		}
 		if changed == 0 {
-			return login.ErrMoved
+			return login.ErrChanged
 		}
 	}
 	if c.RecoveryCodes == nil {
@@ -118,8 +118,8 @@ func spendChallenge(tx Tx, ref login.ChallengeRef) (bool, error) {
 	return changed > 0, nil
 }
 
-// KeepChallenge keeps a challenge of a session.
-func (db *Store) KeepChallenge(ctx context.Context, c login.Challenge) error {
+// SaveChallenge keeps a challenge of a session.
+func (db *Store) SaveChallenge(ctx context.Context, c login.Challenge) error {
 	return db.engine.Write(ctx, func(tx Tx) error { return keepChallenge(tx, c) })
 }
 
@@ -133,7 +133,7 @@ func keepChallenge(tx Tx, c login.Challenge) error {
 		return fmt.Errorf("keep a challenge: %w", err)
 	}
 	if changed == 0 {
-		return login.ErrMoved // the session has ended
+		return login.ErrChanged // the session has ended
 	}
 	return nil
 }

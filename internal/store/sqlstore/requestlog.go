@@ -49,8 +49,8 @@ func (db *Store) RequestBlock(ctx context.Context, operatorID, id int64) (reques
 	return b, err == nil, err
 }
 
-// KeyUses reads when an operator's keys were last used.
-func (db *Store) KeyUses(ctx context.Context, operatorID int64) (map[int64]time.Time, error) {
+// LastKeyUses reads when an operator's keys were last used.
+func (db *Store) LastKeyUses(ctx context.Context, operatorID int64) (map[int64]time.Time, error) {
 	rows, err := db.engine.Read(ctx).Query(`SELECT credential_id, last_at FROM key_uses WHERE operator_id = $1`, operatorID)
 	uses, err := Collect(rows, err, func(row Row) (u requestlog.Use, err error) {
 		var at sql.NullInt64

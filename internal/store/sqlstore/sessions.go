@@ -28,7 +28,7 @@ func readSession(row Row) (login.Record, error) {
 	var r accountRow
 	var created, seen, steppedUp sql.NullInt64
 	var address string
-	err := row.Scan(append([]any{&s.ID, &created, &seen, &steppedUp, &s.CodeGiven, &address, &s.Agent}, r.places()...)...)
+	err := row.Scan(append([]any{&s.ID, &created, &seen, &steppedUp, &s.CodeVerified, &address, &s.Agent}, r.places()...)...)
 	s.CreatedAt, s.SeenAt, s.SteppedUpAt, s.Account = Time(created), Time(seen), Time(steppedUp), r.account()
 	if address != "" && err == nil {
 		s.Address, err = netip.ParseAddr(address)
@@ -38,7 +38,7 @@ func readSession(row Row) (login.Record, error) {
 
 // OpenSession begins a session. The account's own row says first whether it is still
 // the one that was looked at.
-func (db *Store) OpenSession(ctx context.Context, o login.Opening) error {
+func (db *Store) OpenSession(ctx context.Context, o login.NewSession) error {
 	s := o.Record
 	return db.engine.Write(ctx, func(tx Tx) error {
 		var signedIn time.Time
@@ -53,12 +53,12 @@ func (db *Store) OpenSession(ctx context.Context, o login.Opening) error {
 			return fmt.Errorf("note a sign-in: %w", err)
 		}
 		if changed == 0 {
-			return login.ErrMoved
+			return login.ErrChanged
 		}
 		_, err = tx.Exec(`
 			INSERT INTO login_sessions (id, token_hash, login_id, created_at, seen_at, stepped_up_at, code_given, address, agent)
 			VALUES ($1, $2, $3, $4, $5, $6, $7::boolean::int, $8, $9)`,
-			s.ID, o.Token[:], s.Account.ID, s.CreatedAt.UnixMilli(), s.SeenAt.UnixMilli(), Millis(s.SteppedUpAt), s.CodeGiven, addressText(s.Address), s.Agent)
+			s.ID, o.Token[:], s.Account.ID, s.CreatedAt.UnixMilli(), s.SeenAt.UnixMilli(), Millis(s.SteppedUpAt), s.CodeVerified, addressText(s.Address), s.Agent)
 		if err != nil {
 			return fmt.Errorf("add the session: %w", err)
 		}
@@ -94,13 +94,13 @@ func (db *Store) TouchSession(ctx context.Context, token login.TokenHash, at tim
 	})
 }
 
-// RaiseSession uses a proof up and gives the session another token.
-func (db *Store) RaiseSession(ctx context.Context, rise login.Rise) error {
+// UpgradeSession uses a proof up and gives the session another token.
+func (db *Store) UpgradeSession(ctx context.Context, rise login.SessionUpgrade) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		if err := spend(tx, rise); err != nil {
 			return err
 		}
-		err := replaceToken(tx, rise.PersonID, rise.Old, rise.New, rise.SteppedUpAt, rise.Proof.Shown())
+		err := replaceToken(tx, rise.PersonID, rise.Old, rise.New, rise.SteppedUpAt, rise.Proof.Present())
 		if err != nil || rise.Begins == nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (db *Store) RaiseSession(ctx context.Context, rise login.Rise) error {
 
 // spend uses a code up. That it was not used before is in the WHERE clause, not read
 // first: of two who show the same one, one is told that it is spent.
-func spend(tx Tx, rise login.Rise) error {
+func spend(tx Tx, rise login.SessionUpgrade) error {
 	var signedIn time.Time
 	if rise.SigningIn {
 		signedIn = rise.SteppedUpAt
@@ -122,7 +122,7 @@ func spend(tx Tx, rise login.Rise) error {
 		return fmt.Errorf("note a proof: %w", err)
 	}
 	if changed == 0 {
-		return login.ErrMoved
+		return login.ErrChanged
 	}
 	switch {
 	case rise.Proof.Passkey != nil:
@@ -138,7 +138,7 @@ func spend(tx Tx, rise login.Rise) error {
 		return fmt.Errorf("use a code up: %w", err)
 	}
 	if changed == 0 {
-		return login.ErrSpent
+		return login.ErrUsed
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func replaceToken(tx Tx, personID int64, old, fresh login.TokenHash, steppedUp t
 		return fmt.Errorf("replace a session's token: %w", err)
 	}
 	if changed == 0 {
-		return login.ErrMoved
+		return login.ErrChanged
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (db *Store) ownLogin(ctx context.Context, deed login.OwnAction, personID, v
 			return err
 		}
 		if before.Version != version || before.Disabled {
-			return login.ErrMoved
+			return login.ErrChanged
 		}
 		if err := change(tx); err != nil {
 			return err

@@ -104,7 +104,7 @@ type Dialect struct {
 	// SettleReview settles an operation in review, given as it is in the database.
 	SettleReview func(Tx, operation.Operation, operation.Settlement) (operation.Operation, error)
 	// TakeBulkRows gives up to limit rows that a condition selects to the owner of a job.
-	TakeBulkRows func(tx Tx, h bulk.Hold, condition string, limit int) ([]bulk.Row, error)
+	TakeBulkRows func(tx Tx, h bulk.Lease, condition string, limit int) ([]bulk.Row, error)
 }
 
 // Store has the methods that the engines share.

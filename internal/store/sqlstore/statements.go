@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/report"
 )
 
-// TradeBetween adds up operations, of one operator or of all.
-func (db *Store) TradeBetween(ctx context.Context, operatorID int64, from, before time.Time) ([]report.Trade, error) {
+// OperationTotals adds up operations, of one operator or of all.
+func (db *Store) OperationTotals(ctx context.Context, operatorID int64, from, before time.Time) ([]report.OperationTotal, error) {
 	var stmt statement
 	stmt.add(`SELECT kind, status, count(*), sum(amount_paise)::bigint FROM operations WHERE created_at >= ? AND created_at < ?`, from.UnixMilli(), before.UnixMilli())
 	if operatorID != 0 {
@@ -20,8 +20,8 @@ func (db *Store) TradeBetween(ctx context.Context, operatorID int64, from, befor
 	}
 	stmt.add(` GROUP BY kind, status ORDER BY kind, status`)
 	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
-	return Collect(rows, err, func(row Row) (report.Trade, error) {
-		var t report.Trade
+	return Collect(rows, err, func(row Row) (report.OperationTotal, error) {
+		var t report.OperationTotal
 		var amount int64
 		err := row.Scan(&t.Kind, &t.State, &t.Count, &amount)
 		t.Amount = money.Paise(amount)
@@ -161,8 +161,8 @@ func (s *statement) stretch(q report.OperationQuery) {
 	}
 }
 
-// PassOperations finds the operation with so many before it, in an index alone.
-func (db *Store) PassOperations(ctx context.Context, q report.OperationQuery, many int) (last report.Cursor, found bool, err error) {
+// OperationAtOffset finds the operation with so many before it, in an index alone.
+func (db *Store) OperationAtOffset(ctx context.Context, q report.OperationQuery, many int) (last report.Cursor, found bool, err error) {
 	var stmt statement
 	stmt.add(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
 	stmt.stretch(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})

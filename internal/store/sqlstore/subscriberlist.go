@@ -15,7 +15,7 @@ import (
 func (db *Store) ListSubscribers(ctx context.Context, q report.SubscriberQuery) ([]report.Subscriber, error) {
 	var stmt statement
 	switch {
-	case q.Standing == report.InReview:
+	case q.Status == report.InReview:
 		reviewedSubscribers(db.dialect, &stmt, q)
 	case len(q.Terms) > 0:
 		searchedSubscribers(db.dialect, &stmt, q)
@@ -25,7 +25,7 @@ func (db *Store) ListSubscribers(ctx context.Context, q report.SubscriberQuery) 
 		expiringSubscribers(db.dialect, &stmt, q)
 	}
 	stmt.add(` LIMIT ?`, q.Limit)
-	if q.Standing != report.InReview {
+	if q.Status != report.InReview {
 		return page(ctx, db, stmt, readSubscriberRow)
 	}
 	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
@@ -56,13 +56,13 @@ func termsAsk(stmt *statement, who string, terms []string) {
 	for _, term := range terms {
 		stmt.add(`
 		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = `+who+` AND e.kind = 'word' AND e.term >= ? AND e.term < ? LIMIT 1)`,
-			term, report.PastPrefix(term))
+			term, report.AfterPrefix(term))
 	}
 }
 
 // standingAsks is how a subscriber s must stand.
 func standingAsks(stmt *statement, q report.SubscriberQuery) {
-	switch q.Standing {
+	switch q.Status {
 	case report.Active:
 		stmt.add(` AND s.expires_at > ?`, q.Now.UnixMilli())
 	case report.Expiring:
@@ -103,8 +103,8 @@ func namedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	stmt.add(` ORDER BY t.term, t.subscriber_id`)
 }
 
-// PassTerms finds the term with so many before it, in an index alone.
-func (db *Store) PassTerms(ctx context.Context, q report.SubscriberQuery, many int) (last report.Cursor, found bool, err error) {
+// TermAtOffset finds the term with so many before it, in an index alone.
+func (db *Store) TermAtOffset(ctx context.Context, q report.SubscriberQuery, many int) (last report.Cursor, found bool, err error) {
 	var stmt statement
 	stmt.add(`SELECT t.term, t.subscriber_id FROM subscriber_terms t`)
 	termsWithin(&stmt, q)
@@ -129,7 +129,7 @@ func termsWithin(stmt *statement, q report.SubscriberQuery) {
 			q.After = report.Cursor{Text: prefix}
 		}
 		stmt.add(` WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ?`,
-			q.OperatorID, q.After.Text, q.After.ID, report.PastPrefix(prefix))
+			q.OperatorID, q.After.Text, q.After.ID, report.AfterPrefix(prefix))
 	} else {
 		stmt.add(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?)`, q.OperatorID, q.After.Text, q.After.ID)
 	}
@@ -141,20 +141,20 @@ func termsWithin(stmt *statement, q report.SubscriberQuery) {
 func expiringSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	subscriberRow(d, stmt, `''`, `subscribers s`, q)
 	// The border is a place too: everybody who expires now has expired.
-	border := report.Cursor{Number: q.Now.UnixMilli(), ID: report.PastPrefix("")}
+	border := report.Cursor{Number: q.Now.UnixMilli(), ID: report.AfterPrefix("")}
 	from := q.After
-	if q.Standing == report.Expired {
+	if q.Status == report.Expired {
 		if from == (report.Cursor{}) || from.Number > border.Number {
 			from = border
 		}
 		stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) < (?, ?) ORDER BY s.expires_at DESC, s.id DESC`, q.OperatorID, from.Number, from.ID)
 		return
 	}
-	if q.Standing != report.Everybody && from.Number <= border.Number {
+	if q.Status != report.AnyStatus && from.Number <= border.Number {
 		from = border
 	}
 	stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) > (?, ?)`, q.OperatorID, from.Number, from.ID)
-	if q.Standing == report.Expiring {
+	if q.Status == report.Expiring {
 		stmt.add(` AND s.expires_at <= ?`, q.Until.UnixMilli())
 	}
 	stmt.add(` ORDER BY s.expires_at, s.id`)

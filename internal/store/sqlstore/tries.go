@@ -84,8 +84,8 @@ func (db *Store) triesOf(ctx context.Context, at time.Time, window time.Duration
 	return counts, full, nil
 }
 
-// TakeBackTries takes one try back from each counter.
-func (db *Store) TakeBackTries(ctx context.Context, counts []login.TryCount) error {
+// UncountTries takes one try back from each counter.
+func (db *Store) UncountTries(ctx context.Context, counts []login.TryCount) error {
 	counts = slices.Clone(counts)
 	slices.SortFunc(counts, func(a, b login.TryCount) int { return bytes.Compare(a.Key[:], b.Key[:]) })
 	return db.engine.Write(ctx, func(tx Tx) error {

@@ -40,7 +40,7 @@ func (h *house) bulkDraft(operator subscription.Operator, id string, rows int) (
 			Kind: operation.Renew, IdempotencyKey: fmt.Sprintf("bulk-%s-%d", id, n), Quoted: rupees("199"), ExpiryQuoted: noon.Add(time.Hour), State: bulk.RowQueued,
 		})
 	}
-	h.must(h.KeepBulkJob(h.Context(), job, all))
+	h.must(h.SaveBulkJob(h.Context(), job, all))
 	return job, all
 }
 
@@ -53,17 +53,17 @@ func (h *house) bulkStarted(operator subscription.Operator, id string, rows int)
 }
 
 // bulkHold claims the job that is due at a moment, for a minute.
-func (h *house) bulkHold(now time.Time) bulk.Hold {
+func (h *house) bulkHold(now time.Time) bulk.Lease {
 	h.Helper()
 	job, found, err := h.ClaimBulkJob(h.Context(), bulk.Claim{Now: now, Node: "node-1", Until: now.Add(time.Minute)})
 	if err != nil || !found {
 		h.Fatalf("claimed %v, %v", found, err)
 	}
-	return bulk.Hold{OperatorID: job.OperatorID, JobID: job.ID, Epoch: job.Epoch, Now: now, Until: now.Add(time.Minute)}
+	return bulk.Lease{OperatorID: job.OperatorID, JobID: job.ID, Epoch: job.Epoch, Now: now, Until: now.Add(time.Minute)}
 }
 
 // bulkTake takes rows and returns their numbers.
-func (h *house) bulkTake(hold bulk.Hold, most int) (numbers []int) {
+func (h *house) bulkTake(hold bulk.Lease, most int) (numbers []int) {
 	h.Helper()
 	_, rows, _, err := h.TakeBulkRows(h.Context(), hold, most)
 	h.must(err)
@@ -74,7 +74,7 @@ func (h *house) bulkTake(hold bulk.Hold, most int) (numbers []int) {
 	return numbers
 }
 
-func (h *house) bulkSettle(hold bulk.Hold, number int, state bulk.RowState) (settled bool) {
+func (h *house) bulkSettle(hold bulk.Lease, number int, state bulk.RowState) (settled bool) {
 	h.Helper()
 	outcome := bulk.Outcome{Number: number, State: state, Code: fault.OK}
 	switch state {

@@ -25,7 +25,7 @@ func bulkAstray(h *house) {
 	}
 	astray := func(want ...int) {
 		h.Helper()
-		rows, err := h.AstrayBulkRows(h.Context(), s.operator.ID, "JOB-1", 10)
+		rows, err := h.OrphanedBulkRows(h.Context(), s.operator.ID, "JOB-1", 10)
 		h.must(err)
 		var found []int
 		for _, row := range rows {
@@ -44,10 +44,10 @@ func bulkAstray(h *house) {
 	foreign.ID = "CX-foreign"
 	other.reserve(foreign)
 	astray(1, 4)
-	if rows, err := h.AstrayBulkRows(h.Context(), s.operator.ID, "JOB-1", 1); err != nil || len(rows) != 1 {
+	if rows, err := h.OrphanedBulkRows(h.Context(), s.operator.ID, "JOB-1", 1); err != nil || len(rows) != 1 {
 		h.Errorf("%d rows, %v; want no more than were asked for", len(rows), err)
 	}
-	if rows, err := h.AstrayBulkRows(h.Context(), other.operator.ID, "JOB-1", 10); err != nil || len(rows) != 0 {
+	if rows, err := h.OrphanedBulkRows(h.Context(), other.operator.ID, "JOB-1", 10); err != nil || len(rows) != 0 {
 		h.Errorf("another operator finds %d rows, %v", len(rows), err)
 	}
 	h.bulkSettle(hold, 1, bulk.RowDone)

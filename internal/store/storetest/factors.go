@@ -61,9 +61,9 @@ func passkeyRoundTrip(h *house) {
 	h.must(h.change("asha", token, "a", login.FactorChange{AddPasskey: &first}))
 	h.must(h.change("asha", login.HashToken("a"), "b", login.FactorChange{AddPasskey: &second}))
 	kept := challengeOf(record.ID, login.ChallengeUse, "second")
-	h.must(h.KeepChallenge(h.Context(), challengeOf(record.ID, login.ChallengeUse, "first")))
-	h.must(h.KeepChallenge(h.Context(), kept))
-	h.must(h.KeepChallenge(h.Context(), challengeOf(record.ID, login.ChallengeAdd, "other")))
+	h.must(h.SaveChallenge(h.Context(), challengeOf(record.ID, login.ChallengeUse, "first")))
+	h.must(h.SaveChallenge(h.Context(), kept))
+	h.must(h.SaveChallenge(h.Context(), challengeOf(record.ID, login.ChallengeAdd, "other")))
 	h.reopen()
 	asha := h.known("asha")
 	if asha.Passkeys != 2 || asha.TOTP || !asha.SecondFactor() {
@@ -87,7 +87,7 @@ func passkeyRoundTrip(h *house) {
 	if left := h.passkeys(asha.ID); len(left) != 1 || left[0].ID != got[1].ID {
 		h.Errorf("left are %+v; want the second", left)
 	}
-	if err := h.change("asha", login.HashToken("c"), "d", login.FactorChange{DropPasskey: got[0].ID}); !errors.Is(err, login.ErrMoved) {
+	if err := h.change("asha", login.HashToken("c"), "d", login.FactorChange{DropPasskey: got[0].ID}); !errors.Is(err, login.ErrChanged) {
 		h.Errorf("a passkey that is gone: %v; want ErrMoved", err)
 	}
 	// A session's challenges end with it.
@@ -144,8 +144,8 @@ func factorsUseUp(h *house) {
 		"a challenge used up":  {Challenge: &login.ChallengeRef{SessionID: record.ID, Kind: login.ChallengeTOTP, Ticket: login.HashToken("a")}, DropTOTP: true},
 		"an unknown passkey's": {Proof: login.Proof{Passkey: &login.PasskeyProof{ID: 4711, SignCount: 1}}, DropTOTP: true},
 	} {
-		if err := h.change("asha", login.HashToken("a"), "b", c); !errors.Is(err, login.ErrSpent) {
-			h.Errorf("%s: %v; want ErrSpent", what, err)
+		if err := h.change("asha", login.HashToken("a"), "b", c); !errors.Is(err, login.ErrUsed) {
+			h.Errorf("%s: %v; want ErrUsed", what, err)
 		}
 	}
 	if got := h.known("asha"); !got.TOTP || got.Passkeys != 0 || got.TOTPStep != 41 || got.Version != 2 {
@@ -168,16 +168,16 @@ func passkeyOnce(h *house) {
 	record, _ := h.session(opened)
 	proofOf := func(ticket string, count uint32) login.Proof {
 		challenge := challengeOf(record.ID, login.ChallengeUse, ticket)
-		h.must(h.KeepChallenge(h.Context(), challenge))
+		h.must(h.SaveChallenge(h.Context(), challenge))
 		return login.Proof{Passkey: &login.PasskeyProof{ID: id, SignCount: count, Challenge: challenge.ChallengeRef}}
 	}
 	proof := proofOf("x", 8)
 	var raised, refused atomic.Int32
 	together(8, func(i int) {
-		switch err := h.RaiseSession(h.Context(), rise(asha, opened, name("fresh", i), proof)); {
+		switch err := h.UpgradeSession(h.Context(), rise(asha, opened, name("fresh", i), proof)); {
 		case err == nil:
 			raised.Add(1)
-		case errors.Is(err, login.ErrSpent), errors.Is(err, login.ErrMoved):
+		case errors.Is(err, login.ErrUsed), errors.Is(err, login.ErrChanged):
 			refused.Add(1)
 		default:
 			h.Errorf("raise: %v", err)
@@ -192,26 +192,26 @@ func passkeyOnce(h *house) {
 	}
 	at := slices.IndexFunc([]int{0, 1, 2, 3, 4, 5, 6, 7}, func(i int) bool { _, found := h.session(login.HashToken(name("fresh", i))); return found })
 	now := login.HashToken(name("fresh", at))
-	if record, _ := h.session(now); !record.CodeGiven {
+	if record, _ := h.session(now); !record.CodeVerified {
 		h.Error("the session that rose owes its second factor still")
 	}
 	for _, count := range []uint32{8, 7, 0} {
-		if err := h.RaiseSession(h.Context(), rise(asha, now, "again", proofOf(name("y", int(count)), count))); !errors.Is(err, login.ErrSpent) {
-			h.Errorf("count %d after 8: %v; want ErrSpent", count, err)
+		if err := h.UpgradeSession(h.Context(), rise(asha, now, "again", proofOf(name("y", int(count)), count))); !errors.Is(err, login.ErrUsed) {
+			h.Errorf("count %d after 8: %v; want ErrUsed", count, err)
 		}
 	}
-	h.must(h.RaiseSession(h.Context(), rise(asha, now, "again", proofOf("z", 9))))
+	h.must(h.UpgradeSession(h.Context(), rise(asha, now, "again", proofOf("z", 9))))
 }
 
 func passkeyIsOnes(h *house) {
 	ashas, others := h.signIn(h.account(newAccount("asha")), noon), h.signIn(h.account(newAccount("other")), noon)
 	key := newPasskey("one")
 	h.must(h.change("asha", ashas, "a", login.FactorChange{AddPasskey: &key}))
-	if err := h.change("other", others, "b", login.FactorChange{AddPasskey: &key}); !errors.Is(err, login.ErrKnown) {
-		h.Errorf("somebody else's passkey: %v; want ErrKnown", err)
+	if err := h.change("other", others, "b", login.FactorChange{AddPasskey: &key}); !errors.Is(err, login.ErrPasskeyExists) {
+		h.Errorf("somebody else's passkey: %v; want ErrPasskeyExists", err)
 	}
 	mine := h.passkeys(h.known("asha").ID)[0].ID
-	if err := h.change("other", others, "b", login.FactorChange{DropPasskey: mine}); !errors.Is(err, login.ErrMoved) {
+	if err := h.change("other", others, "b", login.FactorChange{DropPasskey: mine}); !errors.Is(err, login.ErrChanged) {
 		h.Errorf("taking somebody else's away: %v; want ErrMoved", err)
 	}
 }

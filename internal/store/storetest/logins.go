@@ -26,9 +26,9 @@ func newAccount(username string) login.Account {
 }
 
 // newOpening is a session whose token is its own name.
-func newOpening(account login.Account, at time.Time) login.Opening {
+func newOpening(account login.Account, at time.Time) login.NewSession {
 	id := fmt.Sprintf("session-%d-%d", account.ID, at.UnixNano())
-	return login.Opening{
+	return login.NewSession{
 		Token: login.HashToken(id),
 		Record: login.Record{
 			ID: id, CreatedAt: at, SeenAt: at, SteppedUpAt: at, Address: netip.MustParseAddr("192.0.2.7"), Agent: "Firefox", Account: account,
@@ -196,13 +196,13 @@ func resetsSignOut(h *house) {
 			h.Errorf("%s: version %d after %d", what, got.Version, before.Version)
 		}
 		// Whoever gave the old password a moment ago comes too late.
-		if err := h.OpenSession(h.Context(), newOpening(before, noon)); !errors.Is(err, login.ErrMoved) {
+		if err := h.OpenSession(h.Context(), newOpening(before, noon)); !errors.Is(err, login.ErrChanged) {
 			h.Errorf("%s: a session by the old password: %v; want ErrMoved", what, err)
 		}
 	}
 	_, err := h.ChangeLogin(h.Context(), act("login set"), asha.ID, admin.LoginChange{Disabled: &yes})
 	h.must(err)
-	if err := h.OpenSession(h.Context(), newOpening(h.known("asha"), noon)); !errors.Is(err, login.ErrMoved) {
+	if err := h.OpenSession(h.Context(), newOpening(h.known("asha"), noon)); !errors.Is(err, login.ErrChanged) {
 		h.Errorf("a session of a disabled login: %v; want ErrMoved", err)
 	}
 	if _, found := h.session(others); !found {
@@ -291,7 +291,7 @@ func (h *house) setUpTOTP(username string, old login.TokenHash, fresh string, st
 		h.Fatal("there is no session to set a second factor up in")
 	}
 	challenge := challengeOf(record.ID, login.ChallengeTOTP, fresh)
-	h.must(h.KeepChallenge(h.Context(), challenge))
+	h.must(h.SaveChallenge(h.Context(), challenge))
 	h.must(h.ChangeFactors(h.Context(), ownDeed("totp set"), login.FactorChange{
 		PersonID: account.ID, Version: account.Version, Challenge: &challenge.ChallengeRef, Old: old, New: login.HashToken(fresh), At: noon,
 		SetTOTP: &login.NewTOTP{Sealed: sealed, Step: step}, RecoveryCodes: &codes,

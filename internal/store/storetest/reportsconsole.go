@@ -177,10 +177,10 @@ func reportTenancy(h *house) {
 	}
 	theirs := func(id string) bool { return strings.HasPrefix(id, "2") }
 	service, ctx, id := s.service(noon), s.Context(), s.operator.ID
-	for _, standing := range []report.Standing{report.Everybody, report.Active, report.Expiring, report.Expired, report.InReview} {
+	for _, standing := range []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.InReview} {
 		for _, search := range []string{"", "a", "asha", "98", "2", "200001", "9800000002", "asha sharma"} {
 			for _, order := range []report.Order{report.ByExpiry, report.ByName} {
-				f := report.SubscriberFilter{Standing: standing, Search: search, Order: order, Within: 15}
+				f := report.SubscriberFilter{Status: standing, Search: search, Order: order, Within: 15}
 				for _, after := range []string{"", report.Cursor{Number: 1, Text: "a", ID: "1"}.String()} {
 					f.After = after
 					page, err := service.Subscribers(ctx, id, f)

@@ -18,9 +18,9 @@ func trades(h *house) {
 	s.subscriber("100002", "9800000002")
 	s.settle(s.reserve(s.activation("act-3", "9800000003", "100003")), operation.Failed)
 	s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.NeedsReview)
-	got, err := s.TradeBetween(s.Context(), s.operator.ID, noon, noon.Add(time.Millisecond))
+	got, err := s.OperationTotals(s.Context(), s.operator.ID, noon, noon.Add(time.Millisecond))
 	s.must(err)
-	want := []report.Trade{
+	want := []report.OperationTotal{
 		{Kind: operation.Activate, State: operation.Failed, Count: 1, Amount: rupees("199")},
 		{Kind: operation.Activate, State: operation.Success, Count: 2, Amount: rupees("398")},
 		{Kind: operation.Renew, State: operation.NeedsReview, Count: 1, Amount: rupees("199")},
@@ -29,11 +29,11 @@ func trades(h *house) {
 		s.Errorf("%+v; want %+v", got, want)
 	}
 	for what, at := range map[string]time.Time{"before": noon.Add(-oneDay), "after": noon.Add(time.Millisecond)} {
-		if got, err := s.TradeBetween(s.Context(), s.operator.ID, at, at.Add(time.Hour)); err != nil || len(got) != 0 {
+		if got, err := s.OperationTotals(s.Context(), s.operator.ID, at, at.Add(time.Hour)); err != nil || len(got) != 0 {
 			s.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}
-	if all, err := s.TradeBetween(s.Context(), 0, noon, noon.Add(oneDay)); err != nil || !slices.Equal(all, want) {
+	if all, err := s.OperationTotals(s.Context(), 0, noon, noon.Add(oneDay)); err != nil || !slices.Equal(all, want) {
 		s.Errorf("of all operators: %+v, %v", all, err)
 	}
 }

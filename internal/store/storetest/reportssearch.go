@@ -27,7 +27,7 @@ var searchTests = []test{
 
 // looking is a service whose pages look at so many rows.
 func (h *house) looking(rows int) *report.Service {
-	return report.New(h.Store, report.Config{Now: func() time.Time { return noon }, LookedAt: rows})
+	return report.New(h.Store, report.Config{Now: func() time.Time { return noon }, ScanLimit: rows})
 }
 
 func subscribersInParts(h *house) {
@@ -40,9 +40,9 @@ func subscribersInParts(h *house) {
 	}
 	s.importAll(s.operator, all...)
 	for what, f := range map[string]report.SubscriberFilter{
-		"two words": {Search: "asha sha"}, "no such pair": {Search: "asha zzz"}, "of the expired": {Search: "s", Standing: report.Expired},
-		"of who expires": {Search: "98", Standing: report.Expiring, Within: 2}, "active by name": {Standing: report.Active, Order: report.ByName},
-		"one word": {Search: "a"}, "everybody by name": {Order: report.ByName}, "by expiry": {Standing: report.Expired},
+		"two words": {Search: "asha sha"}, "no such pair": {Search: "asha zzz"}, "of the expired": {Search: "s", Status: report.Expired},
+		"of who expires": {Search: "98", Status: report.Expiring, Within: 2}, "active by name": {Status: report.Active, Order: report.ByName},
+		"one word": {Search: "a"}, "everybody by name": {Order: report.ByName}, "by expiry": {Status: report.Expired},
 	} {
 		read := func(rows, most int) (ids []string) {
 			f.After, f.Limit = "", most
@@ -52,7 +52,7 @@ func subscribersInParts(h *house) {
 				for _, one := range found.Rows {
 					ids = append(ids, one.ID)
 				}
-				if found.Cut && (len(found.Rows) > most || found.Next == "") || pages > 100 {
+				if found.Truncated && (len(found.Rows) > most || found.Next == "") || pages > 100 {
 					s.Fatalf("%s: page %d of %d rows is cut, and goes on at %q", what, pages, len(found.Rows), found.Next)
 				}
 				if f.After = found.Next; f.After == "" {
@@ -138,14 +138,14 @@ func statementsInParts(h *house) {
 		for _, f.NewestFirst = range []bool{false, true} {
 			f.From, f.Until = noon, noon
 			read := func(rows, most int, whole bool) (lines []int64) {
-				f.After, f.Limit, f.Whole = "", most, whole
+				f.After, f.Limit, f.NoScanLimit = "", most, whole
 				for pages := 0; ; pages++ {
 					st, err := h.looking(rows).Statement(s.Context(), s.operator.ID, f)
 					s.must(err)
 					for _, line := range st.Rows {
 						lines = append(lines, line.Line)
 					}
-					if st.Cut && (len(st.Rows) > most || st.Next == "" || whole) || pages > 50 {
+					if st.Truncated && (len(st.Rows) > most || st.Next == "" || whole) || pages > 50 {
 						s.Fatalf("%s: page %d of %d rows is cut, and goes on at %q", what, pages, len(st.Rows), st.Next)
 					}
 					if f.After = st.Next; f.After == "" {
@@ -286,7 +286,7 @@ func figuresLater(h *house) {
 	s := h.shop("1000")
 	s.importAll(s.operator, imported{"100001", "9800000001", "Asha", noon.Add(oneDay)}, imported{"100002", "9800000002", "Ravi", noon.Add(oneDay)})
 	now := noon
-	service := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 1})
+	service := report.New(h.Store, report.Config{Now: func() time.Time { return now }, SumLimit: 1})
 	home := func(wait bool) report.Home {
 		home, err := service.Home(s.Context(), s.operator.ID, wait)
 		s.must(err)
@@ -312,7 +312,7 @@ func runningCommission(h *house) {
 	s.subscriber("100001", "9800000001")
 	now := noon.Add(10 * oneDay)
 	s.earn(noon.Add(time.Hour), noon.Add(5*oneDay), now.Add(-time.Minute))
-	service := report.New(h.Store, report.Config{Now: func() time.Time { return now }, AddedUpAtOnce: 2})
+	service := report.New(h.Store, report.Config{Now: func() time.Time { return now }, SumLimit: 2})
 	quick := func(want bool) {
 		h.Helper()
 		if is, err := service.CommissionIsQuick(s.Context(), s.operator.ID, now); err != nil || is != want {

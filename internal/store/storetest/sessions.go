@@ -32,7 +32,7 @@ func sessionRoundTrip(h *house) {
 	if !found || got.Account.Person != want.Account.Person || got.Account.PasswordHash != "$dearer" || got.Account.Version != 1 {
 		h.Errorf("found %v: the person is %+v; want %+v", found, got.Account, want.Account)
 	}
-	if got.ID != want.ID || !got.CreatedAt.Equal(noon) || !got.SeenAt.Equal(noon) || !got.SteppedUpAt.Equal(noon) || got.CodeGiven ||
+	if got.ID != want.ID || !got.CreatedAt.Equal(noon) || !got.SeenAt.Equal(noon) || !got.SteppedUpAt.Equal(noon) || got.CodeVerified ||
 		got.Address != want.Address || got.Agent != want.Agent {
 		h.Errorf("the session is %+v; want %+v", got, want)
 	}
@@ -51,8 +51,8 @@ func sessionTouched(h *house) {
 }
 
 // rise is somebody who shows a proof in a session.
-func rise(account login.Account, old login.TokenHash, fresh string, proof login.Proof) login.Rise {
-	return login.Rise{
+func rise(account login.Account, old login.TokenHash, fresh string, proof login.Proof) login.SessionUpgrade {
+	return login.SessionUpgrade{
 		Old: old, New: login.HashToken(fresh), PersonID: account.ID, Version: account.Version, Proof: proof,
 		SteppedUpAt: noon.Add(time.Minute), SigningIn: true,
 	}
@@ -70,10 +70,10 @@ func shownTogether(h *house, proof login.Proof) {
 	}
 	var raised, spent atomic.Int32
 	together(8, func(i int) {
-		switch err := h.RaiseSession(h.Context(), rise(asha, tokens[i], name("fresh", i), proof)); {
+		switch err := h.UpgradeSession(h.Context(), rise(asha, tokens[i], name("fresh", i), proof)); {
 		case err == nil:
 			raised.Add(1)
-		case errors.Is(err, login.ErrSpent):
+		case errors.Is(err, login.ErrUsed):
 			spent.Add(1)
 		default:
 			h.Errorf("raise: %v", err)
@@ -90,7 +90,7 @@ func shownTogether(h *house, proof login.Proof) {
 		}
 		if found {
 			fresh++
-			if !record.CodeGiven || !record.SteppedUpAt.Equal(noon.Add(time.Minute)) || !record.Account.LastSignIn.Equal(noon.Add(time.Minute)) {
+			if !record.CodeVerified || !record.SteppedUpAt.Equal(noon.Add(time.Minute)) || !record.Account.LastSignIn.Equal(noon.Add(time.Minute)) {
 				h.Errorf("the session that rose is %+v", record)
 			}
 		}
@@ -107,9 +107,9 @@ func codeOnce(h *house) {
 		h.Errorf("the last step is %d; want 42", asha.TOTPStep)
 	}
 	for _, step := range []int64{41, 42} {
-		err := h.RaiseSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Step: step}))
-		if !errors.Is(err, login.ErrSpent) {
-			h.Errorf("step %d: %v; want ErrSpent", step, err)
+		err := h.UpgradeSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Step: step}))
+		if !errors.Is(err, login.ErrUsed) {
+			h.Errorf("step %d: %v; want ErrUsed", step, err)
 		}
 	}
 }
@@ -117,19 +117,19 @@ func codeOnce(h *house) {
 func recoveryOnce(h *house) {
 	shownTogether(h, login.Proof{Recovery: []byte("one")})
 	asha := h.known("asha")
-	for code, want := range map[string]error{"one": login.ErrSpent, "nonsense": login.ErrSpent} {
-		if err := h.RaiseSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Recovery: []byte(code)})); !errors.Is(err, want) {
+	for code, want := range map[string]error{"one": login.ErrUsed, "nonsense": login.ErrUsed} {
+		if err := h.UpgradeSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Recovery: []byte(code)})); !errors.Is(err, want) {
 			h.Errorf("%s: %v; want %v", code, err, want)
 		}
 	}
-	h.must(h.RaiseSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Recovery: []byte("two")})))
+	h.must(h.UpgradeSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Recovery: []byte("two")})))
 	// A new second factor has codes of its own.
 	h.setUpTOTP("asha", login.HashToken("again"), "anew", 50, "three")
 	asha = h.known("asha")
-	if err := h.RaiseSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("two")})); !errors.Is(err, login.ErrSpent) {
-		h.Errorf("an old code: %v; want ErrSpent", err)
+	if err := h.UpgradeSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("two")})); !errors.Is(err, login.ErrUsed) {
+		h.Errorf("an old code: %v; want ErrUsed", err)
 	}
-	h.must(h.RaiseSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("three")})))
+	h.must(h.UpgradeSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("three")})))
 }
 
 func staleProof(h *house) {
@@ -138,8 +138,8 @@ func staleProof(h *house) {
 	stale := asha
 	stale.Version--
 	for what, err := range map[string]error{
-		"a rise":     h.RaiseSession(h.Context(), rise(stale, token, "fresh", login.Proof{})),
-		"no session": h.RaiseSession(h.Context(), rise(asha, login.HashToken("nobody's"), "fresh", login.Proof{})),
+		"a rise":     h.UpgradeSession(h.Context(), rise(stale, token, "fresh", login.Proof{})),
+		"no session": h.UpgradeSession(h.Context(), rise(asha, login.HashToken("nobody's"), "fresh", login.Proof{})),
 		"a password": h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
 			PersonID: asha.ID, Version: stale.Version, Hash: "$stolen", Old: token, New: login.HashToken("fresh")}),
 		"a password without a session": h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
@@ -148,9 +148,9 @@ func staleProof(h *house) {
 			PersonID: asha.ID, Version: stale.Version, DropTOTP: true, Old: token, New: login.HashToken("fresh"), At: noon}),
 		"a factor without a session": h.ChangeFactors(h.Context(), ownDeed("totp set"), login.FactorChange{
 			PersonID: asha.ID, Version: asha.Version, SetTOTP: &login.NewTOTP{Sealed: []byte("sealed")}, Old: login.HashToken("nobody's"), New: login.HashToken("fresh"), At: noon}),
-		"a challenge of no session": h.KeepChallenge(h.Context(), challengeOf("nobody's", login.ChallengeUse, "x")),
+		"a challenge of no session": h.SaveChallenge(h.Context(), challengeOf("nobody's", login.ChallengeUse, "x")),
 	} {
-		if !errors.Is(err, login.ErrMoved) {
+		if !errors.Is(err, login.ErrChanged) {
 			h.Errorf("%s: %v; want ErrMoved", what, err)
 		}
 	}

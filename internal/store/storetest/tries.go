@@ -99,15 +99,15 @@ func triesTakenBack(h *house) {
 	both := []login.TryCounter{one, two}
 	first := h.try("the first", noon, true, both, 1, 1)
 	h.try("the second", noon, true, both, 2, 2)
-	h.must(h.TakeBackTries(h.Context(), first))
+	h.must(h.UncountTries(h.Context(), first))
 	h.try("after one was taken back", noon, true, both, 2, 2)
 	later := noon.Add(tryWindow)
 	h.try("in the next window", later, true, both, 1, 1)
-	h.must(h.TakeBackTries(h.Context(), first))
+	h.must(h.UncountTries(h.Context(), first))
 	h.try("after one of the window before was taken back", later, true, both, 2, 2)
 	unused := h.try("another", noon, true, []login.TryCounter{counter("unused", 1)}, 1)
 	for range 2 {
-		h.must(h.TakeBackTries(h.Context(), unused))
+		h.must(h.UncountTries(h.Context(), unused))
 	}
 	h.try("taken back twice", noon, true, []login.TryCounter{counter("unused", 1)}, 1)
 }

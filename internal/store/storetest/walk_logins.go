@@ -13,9 +13,9 @@ var loginWays = []way{
 	{"OpenSession", (*walk).someoneSignsIn},
 	{"SessionByToken", func(w *walk) { w.must(second(w.SessionByToken(w.Context(), login.TokenHash{}))) }},
 	{"TouchSession", func(w *walk) { w.must(w.TouchSession(w.Context(), login.TokenHash{}, w.on.Now)) }},
-	{"RaiseSession", (*walk).someoneHasATelephone},
+	{"UpgradeSession", (*walk).someoneHasATelephone},
 	{"ChangeFactors", (*walk).someoneHasATelephone},
-	{"KeepChallenge", (*walk).someoneHasATelephone},
+	{"SaveChallenge", (*walk).someoneHasATelephone},
 	{"ChallengeOf", func(w *walk) { w.must(second(w.ChallengeOf(w.Context(), "nobody's", login.ChallengeUse))) }},
 	{"Passkeys", func(w *walk) { w.must(first(w.Passkeys(w.Context(), 1))) }},
 	{"RecoverySalt", func(w *walk) { w.must(first(w.RecoverySalt(w.Context(), 1))) }},
@@ -27,7 +27,7 @@ var loginWays = []way{
 	{"SessionsOf", func(w *walk) { w.must(first(w.SessionsOf(w.Context(), w.someoneSignsInAgain().Account.ID))) }},
 	{"CloseSessionOf", func(w *walk) { w.must(w.CloseSessionOf(w.Context(), 0, "nobody's")) }},
 	{"CountTries", (*walk).someoneTries},
-	{"TakeBackTries", (*walk).someoneTries},
+	{"UncountTries", (*walk).someoneTries},
 	{"PurgeTries", func(w *walk) { w.must(first(w.PurgeTries(w.Context(), w.on.Now.Add(-time.Hour), 10))) }},
 	{"PurgeSessions", func(w *walk) { w.must(first(w.PurgeSessions(w.Context(), w.on.Now.Add(-time.Hour), 10))) }},
 }
@@ -38,7 +38,7 @@ func (w *walk) someoneTries() {
 	counters := []login.TryCounter{counter("walker", 1)}
 	counts, _, err := w.CountTries(w.Context(), w.on.Now, time.Minute, counters)
 	w.must(err)
-	w.must(w.TakeBackTries(w.Context(), counts))
+	w.must(w.UncountTries(w.Context(), counts))
 	for range 2 {
 		w.must(second(w.CountTries(w.Context(), w.on.Now, time.Minute, counters)))
 	}
@@ -87,7 +87,7 @@ func (w *walk) someoneHasATelephone() {
 	}
 	raise := func(proof login.Proof, begins *login.Challenge) {
 		w.Helper()
-		w.must(w.RaiseSession(w.Context(), login.Rise{
+		w.must(w.UpgradeSession(w.Context(), login.SessionUpgrade{
 			Old: token(tokens), New: token(tokens + 1), PersonID: p, Version: version, Proof: proof, SteppedUpAt: w.on.Now, SigningIn: true, Begins: begins,
 		}))
 		tokens++
@@ -105,7 +105,7 @@ func (w *walk) someoneHasATelephone() {
 	keys, err := w.Passkeys(w.Context(), p)
 	w.must(err)
 	shown := challengeOf(record.ID, login.ChallengeUse, record.ID)
-	w.must(w.KeepChallenge(w.Context(), shown))
+	w.must(w.SaveChallenge(w.Context(), shown))
 	raise(login.Proof{Passkey: &login.PasskeyProof{ID: keys[0].ID, SignCount: 9, Challenge: shown.ChallengeRef}}, nil)
 	w.must(w.ChangePassword(w.Context(), deed, login.PasswordChange{
 		PersonID: p, Version: version, Hash: "another", Old: token(tokens), New: token(tokens + 1), SteppedUpAt: w.on.Now,

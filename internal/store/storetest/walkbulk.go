@@ -23,7 +23,7 @@ func (w *walk) bulkDrafts() {
 				IdempotencyKey: fmt.Sprintf("bulk-%s-%d", id, n), Quoted: w.plan.Price, State: bulk.RowQueued,
 			})
 		}
-		w.must(w.KeepBulkJob(w.Context(), job, rows))
+		w.must(w.SaveBulkJob(w.Context(), job, rows))
 	}
 }
 
@@ -68,7 +68,7 @@ func (w *walk) bulkWork() {
 	if err != nil || !found {
 		w.Fatalf("claimed %v, %v", found, err)
 	}
-	hold := bulk.Hold{OperatorID: job.OperatorID, JobID: job.ID, Epoch: job.Epoch, Now: now, Until: now}
+	hold := bulk.Lease{OperatorID: job.OperatorID, JobID: job.ID, Epoch: job.Epoch, Now: now, Until: now}
 	_, rows, held, err := w.TakeBulkRows(w.Context(), hold, 1)
 	if err != nil || !held {
 		w.Fatalf("taken %d, %v, %v", len(rows), held, err)

@@ -12,9 +12,9 @@ import (
 var reportWays = []way{
 	{"Wallet", func(w *walk) { w.must(first(w.Wallet(w.Context(), w.on.OperatorID))) }},
 	{"ListSubscribers", (*walk).subscriberLists},
-	{"PassTerms", func(w *walk) {
+	{"TermAtOffset", func(w *walk) {
 		for _, terms := range [][]string{nil, {"98"}} {
-			w.must(second(w.PassTerms(w.Context(), report.SubscriberQuery{OperatorID: w.on.OperatorID, Terms: terms}, 20)))
+			w.must(second(w.TermAtOffset(w.Context(), report.SubscriberQuery{OperatorID: w.on.OperatorID, Terms: terms}, 20)))
 		}
 	}},
 	{"CountSubscribers", func(w *walk) { w.must(first(w.CountSubscribers(w.Context(), w.on.OperatorID, w.on.Now))) }},
@@ -24,9 +24,9 @@ var reportWays = []way{
 	{"DueByDay", func(w *walk) {
 		w.must(first(w.DueByDay(w.Context(), w.on.OperatorID, w.on.Now, w.on.Now.Add(30*oneDay))))
 	}},
-	{"TradeBetween", func(w *walk) {
+	{"OperationTotals", func(w *walk) {
 		for _, operatorID := range []int64{0, w.on.OperatorID} {
-			w.must(first(w.TradeBetween(w.Context(), operatorID, w.on.Now.Add(-oneDay), w.on.Now.Add(oneDay))))
+			w.must(first(w.OperationTotals(w.Context(), operatorID, w.on.Now.Add(-oneDay), w.on.Now.Add(oneDay))))
 		}
 	}},
 	{"LedgerBounds", func(w *walk) {
@@ -35,10 +35,10 @@ var reportWays = []way{
 	{"ListLedger", (*walk).ledgerLists},
 	{"OpenOperations", func(w *walk) { w.must(first(w.OpenOperations(w.Context(), w.on.OperatorID, 10))) }},
 	{"PageOperations", (*walk).operationPages},
-	{"PassOperations", func(w *walk) {
+	{"OperationAtOffset", func(w *walk) {
 		for _, q := range []report.OperationQuery{{}, {From: w.on.Now.Add(-oneDay), Before: w.on.Now, After: report.Cursor{Number: w.on.Now.UnixMilli(), ID: "CX"}}} {
 			q.OperatorID = w.on.OperatorID
-			w.must(second(w.PassOperations(w.Context(), q, 20)))
+			w.must(second(w.OperationAtOffset(w.Context(), q, 20)))
 		}
 	}},
 	{"ListAccounts", func(w *walk) {
@@ -63,7 +63,7 @@ var reportWays = []way{
 
 func (w *walk) subscriberLists() {
 	q := report.SubscriberQuery{OperatorID: w.on.OperatorID, Now: w.on.Now, Until: w.on.Now.Add(15 * oneDay), Limit: 5}
-	for _, q.Standing = range []report.Standing{report.Everybody, report.Active, report.Expiring, report.Expired, report.InReview} {
+	for _, q.Status = range []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.InReview} {
 		for _, q.Order = range []report.Order{report.ByExpiry, report.ByName} {
 			for _, q.Terms = range [][]string{nil, {"98"}, {w.on.Subscribers[0], "a"}} {
 				w.must(first(w.ListSubscribers(w.Context(), q)))

@@ -69,10 +69,10 @@ type fileProblem struct {
 
 // expiryLists are the lists that a bulk renewal can begin from.
 var expiryLists = map[string]report.SubscriberFilter{
-	"3":       {Standing: report.Expiring, Within: 3, Limit: offered},
-	"7":       {Standing: report.Expiring, Within: 7, Limit: offered},
-	"15":      {Standing: report.Expiring, Within: 15, Limit: offered},
-	"expired": {Standing: report.Expired, Limit: offered},
+	"3":       {Status: report.Expiring, Within: 3, Limit: offered},
+	"7":       {Status: report.Expiring, Within: 7, Limit: offered},
+	"15":      {Status: report.Expiring, Within: 15, Limit: offered},
+	"expired": {Status: report.Expired, Limit: offered},
 }
 
 func (p panel) showBulk(v *web.Visit) error {
@@ -130,7 +130,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 		for _, id := range ids {
 			chosen[id] = true
 		}
-		order.Title, order.Wishes = p.listTitle(v, page.Within), bulk.FromSubscribers(ids)
+		order.Title, order.Selections = p.listTitle(v, page.Within), bulk.SelectSubscribers(ids)
 	} else {
 		wishes, title, err := uploaded(v)
 		var wrong *bulk.FileError
@@ -148,7 +148,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 			v.Status = http.StatusUnprocessableEntity
 			return p.bulkForm(v, page, nil)
 		}
-		order.Title, order.Wishes = title, wishes
+		order.Title, order.Selections = title, wishes
 	}
 	job, err := p.Bulk.Prepare(v.Context(), order)
 	if why, refused := bulkRefusal(v, err); refused {
@@ -172,7 +172,7 @@ func (p panel) listTitle(v *web.Visit, within string) string {
 }
 
 // uploaded reads the file of a form; the title is empty if there is none.
-func uploaded(v *web.Visit) (wishes []bulk.Wish, title string, err error) {
+func uploaded(v *web.Visit) (wishes []bulk.Selection, title string, err error) {
 	file, header, err := v.R.FormFile("file")
 	if errors.Is(err, http.ErrMissingFile) || errors.Is(err, http.ErrNotMultipart) {
 		return nil, "", nil

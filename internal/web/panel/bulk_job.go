@@ -60,7 +60,7 @@ func (p panel) showJob(v *web.Visit) error {
 	if v.ByHTMX() && check.Job.State == bulk.Finished {
 		return v.Redirect(base, nil) // it is another page from now on
 	}
-	if page.Again, err = p.Bulk.MayTryAgain(v.Context(), check.Job); err != nil {
+	if page.Again, err = p.Bulk.CanRetry(v.Context(), check.Job); err != nil {
 		return err
 	}
 	if after := check.Wallet.Sub(check.Job.Progress.Outstanding); !after.IsNegative() {
@@ -182,7 +182,7 @@ func (p panel) tryJobAgain(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	second, err := p.Bulk.TryAgain(v.Context(), first.ID, bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Title: againTitle(v, first.Title)})
+	second, err := p.Bulk.Retry(v.Context(), first.ID, bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Title: againTitle(v, first.Title)})
 	if why, refused := bulkRefusal(v, err); refused {
 		return v.Redirect("/panel/bulk/"+first.ID, &look.Notice{Kind: "bad", Text: why})
 	}
@@ -228,7 +228,7 @@ func (p panel) exportJob(v *web.Visit) error {
 			amount = r.Amount
 		}
 		again := ""
-		if r.MayTryAgain() {
+		if r.CanRetry() {
 			again = v.T(look.Text("Yes"))
 		}
 		state := rowStates[r.State]

@@ -76,7 +76,7 @@ func outlook(v *web.Visit, f report.Forecast) string {
 
 // charts are the last days as home draws them: how the operations ended, and what
 // those that succeeded came to.
-func charts(v *web.Visit, days []report.DayTrade) (outcomes []look.Series, spent []look.Point) {
+func charts(v *web.Visit, days []report.DayTotals) (outcomes []look.Series, spent []look.Point) {
 	outcomes = []look.Series{
 		{Name: v.T("Success"), Kind: "good"},
 		{Name: v.T("Failed"), Kind: "bad"},

@@ -196,7 +196,7 @@ func linksOf(v *web.Visit, path, next string) links {
 // printStatement has all lines on one page, oldest first as on paper.
 func (p panel) printStatement(v *web.Visit) error {
 	f, d := statementFilter(v)
-	f.After, f.Limit, f.NewestFirst, f.Whole = "", printedLines, false, true
+	f.After, f.Limit, f.NewestFirst, f.NoScanLimit = "", printedLines, false, true
 	page, err := p.statement(v, f, d)
 	if err != nil {
 		return err

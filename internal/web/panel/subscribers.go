@@ -57,7 +57,7 @@ type view struct {
 	Href       string
 	Here       bool
 
-	standing report.Standing
+	standing report.StatusFilter
 	within   int
 }
 
@@ -100,7 +100,7 @@ func (p panel) subscribers(v *web.Visit) error {
 		one.Href = v.FilterURL("/panel/subscribers", "show", one.Name)
 		if one.Here = one.Name == page.Show; one.Here {
 			known = true
-			filter.Standing, filter.Within = one.standing, one.within
+			filter.Status, filter.Within = one.standing, one.within
 		}
 	}
 	if !known {
@@ -113,9 +113,9 @@ func (p panel) subscribers(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page.Rows, page.Cut = rows(found.Rows, v.Now), found.Cut
+	page.Rows, page.Cut = rows(found.Rows, v.Now), found.Truncated
 	page.Nobody = len(page.Rows) == 0 && page.Search == "" && page.Show == ""
-	if page.Search == "" && len(page.Rows) > 0 && (filter.Standing == report.Expiring || filter.Standing == report.Expired) {
+	if page.Search == "" && len(page.Rows) > 0 && (filter.Status == report.Expiring || filter.Status == report.Expired) {
 		page.Bulk = "/panel/bulk?within=" + page.Show
 	}
 	page.Pager = v.Pager(found.Next)

@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/bulk"
+)
+
+// BulkJobsDue looks whether a job waits to be claimed.
+func (db *DB) BulkJobsDue(ctx context.Context, now time.Time) (due bool, err error) {
+	err = db.read(ctx).queryRow(`SELECT EXISTS (SELECT 1 FROM bulk_jobs WHERE due_at <= ?1)`, now.UnixMilli()).Scan(&due)
+	if err != nil {
+		return false, fmt.Errorf("look for bulk renewals that are due: %w", err)
+	}
+	return due, nil
+}
+
+// ClaimBulkJob takes the job that has been due for longest.
+func (db *DB) ClaimBulkJob(ctx context.Context, c bulk.Claim) (job bulk.Job, found bool, err error) {
+	err = db.writer.do(ctx, func(tx *tx) error {
+		found = false
+		var operatorID int64
+		var id string
+		err := tx.queryRow(`SELECT operator_id, id FROM bulk_jobs WHERE due_at <= ?1 ORDER BY due_at LIMIT 1`, c.Now.UnixMilli()).Scan(&operatorID, &id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("look for a bulk renewal that is due: %w", err)
+		}
+		job, err = readBulkJob(tx.queryRow(`
+			UPDATE bulk_jobs SET epoch = epoch + 1, node = ?3, due_at = ?4
+			 WHERE operator_id = ?1 AND id = ?2
+			RETURNING `+bulkJobColumns, operatorID, id, c.Node, c.Until.UnixMilli()))
+		if err != nil {
+			return fmt.Errorf("claim bulk renewal %s: %w", id, err)
+		}
+		found = true
+		return nil
+	})
+	return job, found, err
+}
+
+// TakeOverBulkJobs makes every job due at once. The folder's lock says that nobody
+// else is there to hold one.
+func (db *DB) TakeOverBulkJobs(ctx context.Context, now time.Time) error {
+	return db.writer.do(ctx, func(tx *tx) error {
+		_, err := tx.exec(`UPDATE bulk_jobs SET due_at = ?1 WHERE due_at > ?1`, now.UnixMilli())
+		return err
+	})
+}
+
+// TakeBulkRows takes rows of a job that is still in the given hands.
+func (db *DB) TakeBulkRows(ctx context.Context, h bulk.Lease, most int) (job bulk.Job, taken []bulk.Row, held bool, err error) {
+	err = db.writer.do(ctx, func(tx *tx) error {
+		taken, held = nil, false
+		var err error
+		job, err = readBulkJob(tx.queryRow(`
+			UPDATE bulk_jobs SET due_at = ?4, pause_reason = ''
+			 WHERE operator_id = ?1 AND id = ?2 AND epoch = ?3 AND state = 'running' AND interrupted = ''
+			RETURNING `+bulkJobColumns, h.OperatorID, h.JobID, h.Epoch, h.Until.UnixMilli()))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("keep bulk renewal %s: %w", h.JobID, err)
+		}
+		held = true
+		for _, condition := range []string{`state = 'running' AND epoch < ?3`, `state = 'queued' AND ?3 > 0`} {
+			rows, err := tx.query(`
+				SELECT number FROM bulk_rows
+				 WHERE operator_id = ?1 AND job_id = ?2 AND `+condition+` ORDER BY number LIMIT ?4`, h.OperatorID, h.JobID, h.Epoch, most-len(taken))
+			numbers, err := collect(rows, err, func(row scanner) (number int, err error) {
+				err = row.Scan(&number)
+				return number, err
+			})
+			if err != nil {
+				return fmt.Errorf("look for rows of bulk renewal %s: %w", h.JobID, err)
+			}
+			for _, number := range numbers {
+				row, err := readBulkRow(tx.queryRow(`
+					UPDATE bulk_rows SET state = 'running', epoch = ?4, begun_at = coalesce(begun_at, ?5)
+					 WHERE operator_id = ?1 AND job_id = ?2 AND number = ?3
+					RETURNING `+bulkRowColumns, h.OperatorID, h.JobID, number, h.Epoch, h.Now.UnixMilli()))
+				if err != nil {
+					return fmt.Errorf("take row %d of bulk renewal %s: %w", number, h.JobID, err)
+				}
+				taken = append(taken, row)
+			}
+		}
+		return nil
+	})
+	return job, taken, held, err
+}
+
+// SettleBulkRow writes what came of a row.
+func (db *DB) SettleBulkRow(ctx context.Context, h bulk.Lease, o bulk.Outcome) (settled bool, err error) {
+	var operation any
+	if o.OperationID != "" {
+		operation = o.OperationID
+	}
+	ended := millis(h.Now)
+	if o.State == bulk.RowInReview {
+		ended = nil
+	}
+	err = db.writer.do(ctx, func(tx *tx) error {
+		changed, err := tx.exec(`
+			UPDATE bulk_rows SET state = ?5, code = ?6, message = ?7, operation_id = ?8, amount_paise = ?9, expiry = ?10, ended_at = ?11
+			 WHERE operator_id = ?1 AND job_id = ?2 AND number = ?3
+			   AND ((state = 'running' OR state = 'in_review')
+			        AND (SELECT j.epoch FROM bulk_jobs j WHERE j.operator_id = ?1 AND j.id = ?2) = ?4
+			        OR operation_id IS NULL AND ?8 IS NOT NULL)`,
+			h.OperatorID, h.JobID, o.Number, h.Epoch, o.State, o.Code, o.Message, operation, o.Amount.Paise(), millis(o.Expiry), ended)
+		if err != nil {
+			return fmt.Errorf("settle row %d of bulk renewal %s: %w", o.Number, h.JobID, err)
+		}
+		if settled = changed > 0; !settled || o.State != bulk.RowInReview {
+			return nil
+		}
+		// A job that was over has something to wait for again.
+		_, err = tx.exec(`UPDATE bulk_jobs SET due_at = ?3 WHERE operator_id = ?1 AND id = ?2 AND due_at IS NULL`, h.OperatorID, h.JobID, h.Now.UnixMilli())
+		return err
+	})
+	return settled && err == nil, err
+}
+
+// OrphanedBulkRows reads rows that were given up and have an operation. It is looked for
+// row by row, whatever the planner would think of a join.
+func (db *DB) OrphanedBulkRows(ctx context.Context, operatorID int64, id string, most int) (astray []bulk.Row, err error) {
+	for _, state := range []bulk.RowState{bulk.RowRefused, bulk.RowCancelled} {
+		rows, err := db.read(ctx).query(`
+			SELECT `+bulkRowColumns+` FROM bulk_rows r
+			 WHERE operator_id = ?1 AND job_id = ?2 AND state = ?3 AND begun_at IS NOT NULL AND operation_id IS NULL
+			   AND (SELECT o.id FROM operations o WHERE o.operator_id = ?1 AND o.idempotency_key = r.idempotency_key) IS NOT NULL
+			 ORDER BY number LIMIT ?4`, operatorID, id, state, most-len(astray))
+		some, err := collect(rows, err, readBulkRow)
+		if err != nil {
+			return nil, fmt.Errorf("look for charged rows of bulk renewal %s: %w", id, err)
+		}
+		astray = append(astray, some...)
+	}
+	return astray, nil
+}
+
+// OpenBulkJobs counts the jobs that are, or will be, somebody's turn.
+func (db *DB) OpenBulkJobs(ctx context.Context) (open int, err error) {
+	err = db.read(ctx).queryRow(`SELECT count(*) FROM bulk_jobs WHERE due_at >= 0`).Scan(&open)
+	if err != nil {
+		return 0, fmt.Errorf("count the bulk renewals that are open: %w", err)
+	}
+	return open, nil
+}
+
+// ReleaseBulkJob lets go of a job that is still in the given hands.
+func (db *DB) ReleaseBulkJob(ctx context.Context, h bulk.Lease, r bulk.Release) error {
+	return db.writer.do(ctx, func(tx *tx) error {
+		var open, review bool
+		err := tx.queryRow(`
+			SELECT EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = ?1 AND job_id = ?2 AND state = 'queued')
+			    OR EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = ?1 AND job_id = ?2 AND state = 'running'),
+			       EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = ?1 AND job_id = ?2 AND state = 'in_review')`, h.OperatorID, h.JobID).Scan(&open, &review)
+		if err != nil {
+			return fmt.Errorf("look what is left of bulk renewal %s: %w", h.JobID, err)
+		}
+		state, due, why, ended := bulk.Running, millis(r.Again), r.Why, any(nil)
+		if !open {
+			state, due, why, ended = bulk.Finished, nil, "", millis(h.Now)
+			if review {
+				due = millis(r.Review)
+			}
+		}
+		_, err = tx.exec(`
+			UPDATE bulk_jobs SET state = ?4, due_at = ?5, pause_reason = ?6, ended_at = coalesce(ended_at, ?7),
+			       interrupted = CASE WHEN ?4 = 'finished' THEN '' ELSE interrupted END
+			 WHERE operator_id = ?1 AND id = ?2 AND epoch = ?3`, h.OperatorID, h.JobID, h.Epoch, state, due, why, ended)
+		if err != nil {
+			return fmt.Errorf("let go of bulk renewal %s: %w", h.JobID, err)
+		}
+		return nil
+	})
+}
+
+// PurgeBulkDrafts forgets drafts that nobody started.
+func (db *DB) PurgeBulkDrafts(ctx context.Context, before time.Time, most int) (purged int, err error) {
+	type draft struct {
+		operatorID int64
+		id         string
+	}
+	err = db.writer.do(ctx, func(tx *tx) error {
+		rows, err := tx.query(`
+			SELECT operator_id, id FROM bulk_jobs WHERE state = 'draft' AND created_at < ?1 ORDER BY created_at LIMIT ?2`, before.UnixMilli(), most)
+		old, err := collect(rows, err, func(row scanner) (d draft, err error) {
+			err = row.Scan(&d.operatorID, &d.id)
+			return d, err
+		})
+		if err != nil {
+			return fmt.Errorf("look for old drafts of bulk renewals: %w", err)
+		}
+		for _, d := range old {
+			if _, err := tx.exec(`DELETE FROM bulk_rows WHERE operator_id = ?1 AND job_id = ?2`, d.operatorID, d.id); err != nil {
+				return fmt.Errorf("forget the rows of a draft: %w", err)
+			}
+			if _, err := tx.exec(`DELETE FROM bulk_jobs WHERE operator_id = ?1 AND id = ?2`, d.operatorID, d.id); err != nil {
+				return fmt.Errorf("forget a draft: %w", err)
+			}
+		}
+		purged = len(old)
+		return nil
+	})
+	return purged, err
+}

@@ -1,0 +1,188 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coaxhq/coax/internal/login"
+)
+
+// ChangeFactors changes a person's second factors and ends every session but the one that it
+// was done in.
+func (db *DB) ChangeFactors(ctx context.Context, deed login.OwnAction, c login.FactorChange) error {
+	return db.ownLogin(ctx, deed, c.PersonID, c.Version, func(tx *tx) error {
+		err := spend(tx, login.SessionUpgrade{PersonID: c.PersonID, Version: c.Version, Proof: c.Proof, SteppedUpAt: c.At})
+		if err != nil {
+			return err
+		}
+		if c.Challenge != nil {
+			spent, err := spendChallenge(tx, *c.Challenge)
+			if err != nil {
+				return err
+			}
+			if !spent {
+				return login.ErrUsed
+			}
+		}
+		if err := changeLogin(tx, c.PersonID, `factor_notice = ?2, browser_epoch = browser_epoch + 1`, c.Notice); err != nil {
+			return err
+		}
+		if err := changeFactors(tx, c); err != nil {
+			return err
+		}
+		if err := replaceToken(tx, c.PersonID, c.Old, c.New, c.At, c.Proof.Present() || c.Challenge != nil); err != nil {
+			return err
+		}
+		return closeOthers(tx, c.PersonID, c.New)
+	})
+}
+
+// changeFactors writes what changes of the factors themselves.
+func changeFactors(tx *tx, c login.FactorChange) error {
+	if c.SetTOTP != nil {
+		_, err := tx.exec(`UPDATE logins SET totp = ?2, totp_pending = NULL, totp_step = ?3 WHERE id = ?1`, c.PersonID, c.SetTOTP.Sealed, c.SetTOTP.Step)
+		if err != nil {
+			return fmt.Errorf("set up codes: %w", err)
+		}
+	}
+	if c.DropTOTP {
+		if _, err := tx.exec(`UPDATE logins SET totp = NULL, totp_pending = NULL WHERE id = ?1`, c.PersonID); err != nil {
+			return fmt.Errorf("remove codes: %w", err)
+		}
+	}
+	if p := c.AddPasskey; p != nil {
+		changed, err := tx.exec(`
+			INSERT INTO login_passkeys (login_id, site_id, credential_id, public_key, sign_count, backup_eligible, transports, name, created_at)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+			    ON CONFLICT (credential_id) DO NOTHING`,
+			c.PersonID, p.SiteID, p.Key.CredentialID, p.Key.PublicKey, int64(p.Key.SignCount), p.Key.BackupEligible, p.Key.Transports, p.Name, p.CreatedAt.UnixMilli())
+		if err != nil {
+			return fmt.Errorf("add a passkey: %w", err)
+		}
+		if changed == 0 {
+			return login.ErrPasskeyExists
+		}
+	}
+	if c.DropPasskey != 0 {
+		changed, err := tx.exec(`DELETE FROM login_passkeys WHERE id = ?2 AND login_id = ?1`, c.PersonID, c.DropPasskey)
+		if err != nil {
+			return fmt.Errorf("remove a passkey: %w", err)
+		}
+		if changed == 0 {
+			return login.ErrChanged
+		}
+	}
+	if c.RecoveryCodes == nil {
+		return nil
+	}
+	return replaceRecoveryCodes(tx, c.PersonID, *c.RecoveryCodes)
+}
+
+func replaceRecoveryCodes(tx *tx, personID int64, codes login.RecoveryCodes) error {
+	if _, err := tx.exec(`DELETE FROM login_recovery_codes WHERE login_id = ?1`, personID); err != nil {
+		return fmt.Errorf("drop recovery codes: %w", err)
+	}
+	for _, hash := range codes.Hashes {
+		_, err := tx.exec(`INSERT INTO login_recovery_codes (login_id, code_hash, salt) VALUES (?1, ?2, ?3)`, personID, hash, nullText(codes.Salt))
+		if err != nil {
+			return fmt.Errorf("add a recovery code: %w", err)
+		}
+	}
+	return nil
+}
+
+// nullText is NULL for an empty text.
+func nullText(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
+
+// spendPasskey uses up the challenge that a passkey has answered. Of two who show the same
+// answer, and of two whose counters are the same, one is told that it is spent.
+func spendPasskey(tx *tx, personID int64, p login.PasskeyProof, at time.Time) (changed int64, err error) {
+	if spent, err := spendChallenge(tx, p.Challenge); err != nil || !spent {
+		return 0, err
+	}
+	changed, err = tx.exec(`
+		UPDATE login_passkeys SET sign_count = ?3, last_used_at = ?4
+		 WHERE id = ?2 AND login_id = ?1 AND (sign_count < ?3 OR sign_count = 0 AND ?3 = 0)`, personID, p.ID, int64(p.SignCount), at.UnixMilli())
+	return changed, err
+}
+
+// spendChallenge uses a challenge up; false if it was before.
+func spendChallenge(tx *tx, ref login.ChallengeRef) (bool, error) {
+	changed, err := tx.exec(`DELETE FROM login_challenges WHERE session_id = ?1 AND kind = ?2 AND ticket_hash = ?3`, ref.SessionID, ref.Kind, ref.Ticket[:])
+	if err != nil {
+		return false, fmt.Errorf("use a challenge up: %w", err)
+	}
+	return changed > 0, nil
+}
+
+// SaveChallenge keeps a challenge of a session.
+func (db *DB) SaveChallenge(ctx context.Context, c login.Challenge) error {
+	return db.writer.do(ctx, func(tx *tx) error { return keepChallenge(tx, c) })
+}
+
+func keepChallenge(tx *tx, c login.Challenge) error {
+	var there bool
+	if err := tx.queryRow(`SELECT EXISTS (SELECT 1 FROM login_sessions WHERE id = ?1)`, c.SessionID).Scan(&there); err != nil {
+		return fmt.Errorf("look a session up: %w", err)
+	}
+	if !there {
+		return login.ErrChanged // it has ended
+	}
+	if _, err := tx.exec(`DELETE FROM login_challenges WHERE session_id = ?1 AND kind = ?2`, c.SessionID, c.Kind); err != nil {
+		return fmt.Errorf("drop a challenge: %w", err)
+	}
+	_, err := tx.exec(`INSERT INTO login_challenges (session_id, kind, ticket_hash, state, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)`,
+		c.SessionID, c.Kind, c.Ticket[:], c.State, c.ExpiresAt.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("keep a challenge: %w", err)
+	}
+	return nil
+}
+
+// ChallengeOf reads a challenge of a session.
+func (db *DB) ChallengeOf(ctx context.Context, sessionID string, kind login.ChallengeKind) (login.Challenge, bool, error) {
+	c := login.Challenge{ChallengeRef: login.ChallengeRef{SessionID: sessionID, Kind: kind}}
+	var ticket []byte
+	var expires sql.NullInt64
+	err := db.read(ctx).queryRow(`SELECT ticket_hash, state, expires_at FROM login_challenges WHERE session_id = ?1 AND kind = ?2`, sessionID, kind).
+		Scan(&ticket, &c.State, &expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, false, nil
+	}
+	copy(c.Ticket[:], ticket)
+	c.ExpiresAt = moment(expires)
+	return c, err == nil, err
+}
+
+// Passkeys lists a person's passkeys, the oldest first.
+func (db *DB) Passkeys(ctx context.Context, personID int64) ([]login.Passkey, error) {
+	rows, err := db.read(ctx).query(`
+		SELECT id, site_id, credential_id, public_key, sign_count, backup_eligible, transports, name, created_at, last_used_at
+		  FROM login_passkeys WHERE login_id = ?1 ORDER BY id`, personID)
+	return collect(rows, err, func(row scanner) (login.Passkey, error) {
+		var p login.Passkey
+		var created, used sql.NullInt64
+		err := row.Scan(&p.ID, &p.SiteID, &p.Key.CredentialID, &p.Key.PublicKey, &p.Key.SignCount, &p.Key.BackupEligible, &p.Key.Transports, &p.Name, &created, &used)
+		p.CreatedAt, p.LastUsedAt = moment(created), moment(used)
+		return p, err
+	})
+}
+
+// RecoverySalt is how a person's recovery codes are hashed.
+func (db *DB) RecoverySalt(ctx context.Context, personID int64) (string, error) {
+	var salt sql.NullString
+	err := db.read(ctx).queryRow(`SELECT max(salt) FROM login_recovery_codes WHERE login_id = ?1`, personID).Scan(&salt)
+	return salt.String, err
+}
+
+// ReplaceFactorNotice keeps what a person has not taken notice of yet. It changes nothing
+// where there is more to tell by now.
+func (db *DB) ReplaceFactorNotice(ctx context.Context, personID int64, was, left string) error {
+	return db.writer.do(ctx, func(tx *tx) error {
+		_, err := tx.exec(`UPDATE logins SET factor_notice = ?3 WHERE id = ?1 AND factor_notice = ?2`, personID, was, left)
+		return err
+	})
+}

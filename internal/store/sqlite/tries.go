@@ -1,0 +1,112 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coaxhq/coax/internal/login"
+)
+
+// errTriesFull rolls back what was counted under the counters that had room.
+var errTriesFull = errors.New("a counter of tries is at its limit")
+
+// CountTries counts a try under each counter, or under none. It reads first: a try that
+// is refused writes nothing.
+func (db *DB) CountTries(ctx context.Context, at time.Time, window time.Duration, counters []login.TryCounter) (counts []login.TryCount, counted bool, err error) {
+	counts, full, err := db.triesOf(ctx, at, window, counters)
+	if err != nil || full {
+		return counts, false, err
+	}
+	// In one order, so that two tries do not wait for each other's counters.
+	order := make([]int, len(counters))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(counters[a].Key[:], counters[b].Key[:]) })
+	err = db.writer.do(ctx, func(tx *tx) error {
+		for _, i := range order {
+			if counts[i], err = countTry(tx, at, window, counters[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errTriesFull) {
+		counts, _, err = db.triesOf(ctx, at, window, counters)
+		return counts, false, err
+	}
+	return counts, err == nil, err
+}
+
+// countTry counts one try. That there is room for it is in the WHERE clause, not read
+// first: of two who try together, both are counted, or one is refused. A window from the
+// future is over too: a clock that was set back must not lock anybody out.
+func countTry(tx *tx, at time.Time, window time.Duration, counter login.TryCounter) (login.TryCount, error) {
+	count := login.TryCount{Key: counter.Key}
+	var since sql.NullInt64
+	err := tx.queryRow(`
+		INSERT INTO login_tries AS t (key, since, tries) VALUES (?1, ?2, 1)
+		    ON CONFLICT (key) DO UPDATE
+		   SET since = CASE WHEN t.since > ?3 AND t.since < ?4 THEN t.since ELSE excluded.since END,
+		       tries = CASE WHEN t.since > ?3 AND t.since < ?4 THEN t.tries + 1 ELSE 1 END
+		 WHERE ?5 = 0 OR t.tries < ?5 OR t.since <= ?3 OR t.since >= ?4
+		RETURNING since, tries`,
+		counter.Key[:], at.UnixMilli(), at.Add(-window).UnixMilli(), at.Add(window).UnixMilli(), counter.Limit).Scan(&since, &count.Tries)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return count, errTriesFull
+	case err != nil:
+		return count, fmt.Errorf("count a try: %w", err)
+	}
+	count.Since = moment(since)
+	return count, nil
+}
+
+// triesOf reads what counters stand at, and whether one of them is at its limit.
+func (db *DB) triesOf(ctx context.Context, at time.Time, window time.Duration, counters []login.TryCounter) (counts []login.TryCount, full bool, err error) {
+	counts = make([]login.TryCount, len(counters))
+	for i, counter := range counters {
+		counts[i].Key = counter.Key
+		var since sql.NullInt64
+		err := db.read(ctx).queryRow(`SELECT since, tries FROM login_tries WHERE key = ?1 AND since > ?2 AND since < ?3`,
+			counter.Key[:], at.Add(-window).UnixMilli(), at.Add(window).UnixMilli()).Scan(&since, &counts[i].Tries)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, false, fmt.Errorf("read a counter of tries: %w", err)
+		}
+		counts[i].Since = moment(since)
+		full = full || counter.Limit > 0 && counts[i].Tries >= counter.Limit
+	}
+	return counts, full, nil
+}
+
+// UncountTries takes one try back from each counter.
+func (db *DB) UncountTries(ctx context.Context, counts []login.TryCount) error {
+	counts = slices.Clone(counts)
+	slices.SortFunc(counts, func(a, b login.TryCount) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	return db.writer.do(ctx, func(tx *tx) error {
+		for _, count := range counts {
+			if _, err := tx.exec(`UPDATE login_tries SET tries = tries - 1 WHERE key = ?1 AND since = ?2 AND tries > 0`,
+				count.Key[:], count.Since.UnixMilli()); err != nil {
+				return fmt.Errorf("take a try back: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// PurgeTries removes some of the counters whose windows are over.
+func (db *DB) PurgeTries(ctx context.Context, before time.Time, most int) (removed int, err error) {
+	err = db.writer.do(ctx, func(tx *tx) error {
+		changed, err := tx.exec(`
+			DELETE FROM login_tries
+			 WHERE key IN (SELECT key FROM login_tries WHERE since <= ?1 ORDER BY since LIMIT ?2)`, before.UnixMilli(), most)
+		removed = int(changed)
+		return err
+	})
+	return removed, err
+}
