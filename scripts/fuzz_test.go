@@ -33,7 +33,7 @@ func fuzzed(t *testing.T, testFile string) (output, dir string, failed bool) {
 	return string(printed), dir, err != nil
 }
 
-func TestAFaultThatFuzzingFindsFailsTheRunAndKeepsItsInput(t *testing.T) {
+func TestFuzzScript_FailureKeepsInput(t *testing.T) {
 	t.Parallel()
 	output, dir, failed := fuzzed(t, `package planted
 
@@ -66,7 +66,7 @@ func `+"FuzzSound"+`(f *testing.F) {
 
 // Go's fuzzing engine sometimes takes the end of its time for a failure. That is
 // tried again; a target that always ends so, or says so itself, fails.
-func TestTheEnginesOwnMistakeIsTriedAgainAndNothingElseIs(t *testing.T) {
+func TestFuzzScript_RetriesOnlyEngineTimeout(t *testing.T) {
 	t.Parallel()
 	// The mistake is played by a main that prints what the engine prints.
 	mistaken := func(times, saying string) string {

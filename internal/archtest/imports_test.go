@@ -33,10 +33,10 @@ type rule struct {
 }
 
 var (
-	// What computes, and touches nothing.
+	// Packages that compute and have no side effects.
 	pure = []string{"signing", "internal/fault", "internal/money", "internal/strictjson", "internal/subscription", "internal/failpoint"}
 
-	// What wires or drives the whole module.
+	// May import everything.
 	everywhere = []string{"..."}
 
 	forProviders = both(pure, []string{"internal/operation", "internal/catalogue"})
@@ -207,40 +207,40 @@ func TestInspect_FindsEachViolation(t *testing.T) {
 		{"stores do not know each other", "internal/store/postgres/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"what stores share knows no engine", "internal/store/sqlstore/x.go", importing("github.com/jackc/pgx/v5"), "imports github.com/jackc/pgx"},
 		{"a store does not talk", "internal/store/sqlite/x.go", importing("net/http"), "imports net/http"},
-		{"the suite of stores is for tests", "internal/store/sqlite/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
-		{"the suite of stores is for tests, not for commands", "cmd/coax/x.go", importing(coax + "/internal/store/storetest"), "tests at most"},
+		{"the suite of stores is for tests", "internal/store/sqlite/x.go", importing(coax + "/internal/store/storetest"), "only test code may import"},
+		{"the suite of stores is for tests, not for commands", "cmd/coax/x.go", importing(coax + "/internal/store/storetest"), "only test code may import"},
 		{"httpapi knows no store", "internal/httpapi/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"httpapi does not act for staff", "internal/httpapi/x.go", importing(coax + "/internal/admin"), "imports internal/admin"},
 		{"pages know no store", "internal/web/panel/x.go", importing(coax + "/internal/store/sqlite"), "imports internal/store/sqlite"},
 		{"what pages look like is not what they say", "internal/web/look/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},
 		{"panel and console are apart", "internal/web/panel/x.go", importing(coax + "/internal/web/console"), "imports internal/web/console"},
-		{"nobody imports a command", "internal/httpapi/x.go", importing(coax + "/cmd/coax"), "tests at most"},
-		{"coax does not measure itself", "cmd/coax/x.go", importing(coax + "/cmd/coaxbench/growth"), "tests at most"},
+		{"a command is not imported", "internal/httpapi/x.go", importing(coax + "/cmd/coax"), "only test code may import"},
+		{"coax does not import benchmarks", "cmd/coax/x.go", importing(coax + "/cmd/coaxbench/growth"), "only test code may import"},
 		{"coaxbench starts PostgreSQL as tests do", "cmd/coaxbench/x.go", importing(coax + "/internal/store/pgtest"), ""},
-		{"nobody imports the tests' service", "internal/httpapi/x.go", importing(coax + "/internal/e2e"), "tests at most"},
+		{"e2e is not imported", "internal/httpapi/x.go", importing(coax + "/internal/e2e"), "only test code may import"},
 		{"the tests' service is made of tests' parts", "internal/e2e/x.go", importing(coax + "/internal/store/pgtest"), ""},
 		{"pages know no node", "internal/web/panel/x.go", importing(coax + "/internal/server"), "imports internal/server"},
-		{"nobody imports a simulation", "internal/httpapi/x.go", importing(coax + "/internal/sim"), "tests at most"},
+		{"a simulation is not imported", "internal/httpapi/x.go", importing(coax + "/internal/sim"), "only test code may import"},
 		{"a folder without a rule", "internal/util/x.go", importing(), "add it to the table"},
 		{"a stray package at the root", "x.go", importing(), "add it to the table"},
 		{"an import without a rule", "cmd/coax/x.go", importing(coax + "/internal/util"), "imports internal/util, which has no rule"},
 
-		{"asking for the time", "internal/subscription/x.go", "package p\nimport \"time\"\nvar t = time.Now()", "x.go:3: asks for the time (time.Now)"},
+		{"reading the clock", "internal/subscription/x.go", "package p\nimport \"time\"\nvar t = time.Now()", "x.go:3: reads the clock (time.Now)"},
 		{"handing the clock on", "internal/operation/x.go", "package p\nimport \"time\"\nvar now = time.Now", "time.Now"},
 		{"measuring is asking", "internal/store/sqlite/x.go", "package p\nimport \"time\"\nfunc f(t time.Time) any { return time.Since(t) }", "time.Since"},
 		{"a clock by another name", "internal/access/x.go", "package p\nimport clock \"time\"\nvar t = clock.Now()", "time.Now"},
-		{"a clock without a name", "internal/admin/x.go", "package p\nimport . \"time\"\nvar t = Now()", "imports time without a name"},
+		{"a dot import of time", "internal/admin/x.go", "package p\nimport . \"time\"\nvar t = Now()", "imports time with a dot"},
 
 		{"operation imports the pure packages", "internal/operation/x.go", importing(coax+"/signing", coax+"/internal/money", "net/netip", "time"), ""},
 		{"a command imports everything", "cmd/coax/x.go", importing(coax+"/internal/store/sqlite", coax+"/internal/web/panel", "net/http", "database/sql"), ""},
 		{"a store and its own folders", "internal/store/sqlite/x.go", importing(coax+"/internal/store/sqlite/migrations", coax+"/internal/admin", "database/sql"), ""},
-		{"panel stands on web", "internal/web/panel/x.go", importing(coax+"/internal/web", "net/http"), ""},
-		{"time may be asked for at the edge", "cmd/coax/x.go", "package p\nimport \"time\"\nvar t = time.Now()", ""},
-		{"waiting is not asking", "internal/operation/x.go", "package p\nimport \"time\"\nvar t = time.NewTimer(time.Second)", ""},
-		{"someone else's Now", "internal/operation/x.go", "package p\nvar config struct{ Now func() int }\nvar t = config.Now()", ""},
-		{"tests go everywhere", "internal/store/sqlite/x_test.go", importing(coax + "/internal/store/storetest"), ""},
-		{"test data is no package", "cmd/coax/testdata/x.go", importing(coax + "/internal/util"), ""},
-		{"another module has other rules", "tools/x.go", importing(coax + "/internal/util"), ""},
+		{"panel imports web", "internal/web/panel/x.go", importing(coax+"/internal/web", "net/http"), ""},
+		{"a command may read the clock", "cmd/coax/x.go", "package p\nimport \"time\"\nvar t = time.Now()", ""},
+		{"a timer does not read the clock", "internal/operation/x.go", "package p\nimport \"time\"\nvar t = time.NewTimer(time.Second)", ""},
+		{"another Now", "internal/operation/x.go", "package p\nvar config struct{ Now func() int }\nvar t = config.Now()", ""},
+		{"tests may import everything", "internal/store/sqlite/x_test.go", importing(coax + "/internal/store/storetest"), ""},
+		{"test data is not a package", "cmd/coax/testdata/x.go", importing(coax + "/internal/util"), ""},
+		{"another module", "tools/x.go", importing(coax + "/internal/util"), ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -350,7 +350,7 @@ func inspectFile(tree fs.FS, name, module string, own rule, at string) (broken [
 		return broken, nil
 	}
 	if clock == "." {
-		object(file.Pos(), "imports time without a name, so nobody sees who asks for the time in %s", own.path)
+		object(file.Pos(), "imports time with a dot, which hides reads of the clock in %s", own.path)
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		selector, ok := n.(*ast.SelectorExpr)
@@ -359,19 +359,19 @@ func inspectFile(tree fs.FS, name, module string, own rule, at string) (broken [
 		}
 		from, ok := selector.X.(*ast.Ident)
 		if ok && clock != "" && from.Name == clock && slices.Contains([]string{"Now", "Since", "Until"}, selector.Sel.Name) {
-			object(selector.Pos(), "asks for the time (time.%s); in %s it is given", selector.Sel.Name, own.path)
+			object(selector.Pos(), "reads the clock (time.%s); %s must get the time as an argument", selector.Sel.Name, own.path)
 		}
 		return true
 	})
 	return broken, nil
 }
 
-// refuses says why a file in this rule, which stands at the folder at, may not
-// import a package; an empty answer means it may.
+// refuses returns why a file under this rule, at the folder at, may not import a package,
+// or "" if it may.
 func (r rule) refuses(at, module, imported string) string {
 	for _, shut := range r.never {
 		if within(imported, shut) {
-			return fmt.Sprintf("imports %s, which has no place in %s", imported, r.path)
+			return fmt.Sprintf("imports %s, which %s must not import", imported, r.path)
 		}
 	}
 	if !within(imported, module) {
@@ -391,7 +391,7 @@ func (r rule) refuses(at, module, imported string) string {
 	case targetAt == at:
 		return ""
 	case target.testsOnly && !r.testing:
-		return fmt.Sprintf("imports %s, which is for tests at most", folder)
+		return fmt.Sprintf("imports %s, which only test code may import", folder)
 	case slices.Contains(r.allowed, target.path) || slices.Equal(r.allowed, everywhere):
 		return ""
 	}

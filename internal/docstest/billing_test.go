@@ -24,8 +24,8 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// reply is what comes back to one request of the example's. Without a status the
-// connection is cut instead.
+// reply is the response to one request of the example. Without a status the connection is
+// cut instead.
 type reply struct {
 	status int
 	after  string // Retry-After
@@ -57,10 +57,10 @@ var (
 	empty    = says(402, "INSUFFICIENT_BALANCE", "")
 )
 
-// What people copy from the page meets everything that a network and a service can
-// do to it. It may take long, but it must never call open what is settled, nor
-// settled what is open, and it never loses the password.
-func TestTheBillingExampleSurvivesWhatComesBack(t *testing.T) {
+// The example that people copy from the page meets every kind of network and service
+// failure. It may take long, but it must never report an open operation as settled or a
+// settled one as open, and it must not lose the password.
+func TestBillingExample_SurvivesFailures(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -139,7 +139,7 @@ func TestTheBillingExampleSurvivesWhatComesBack(t *testing.T) {
 			}
 			service.write(filepath.Join(folder, "credentials.json"), credentials)
 
-			// Its pauses are told instead of waited for.
+			// Pauses are printed instead of slept.
 			const hurried = `import runpy, sys, time
 time.sleep = lambda seconds: print("pause", seconds, file=sys.stderr)
 sys.argv = sys.argv[1:]
@@ -179,7 +179,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")`
 	}
 }
 
-// badService answers from a script, and looks at what it is sent.
+// badService answers from a script and checks the requests.
 type badService struct {
 	t      *testing.T
 	prefix string
@@ -187,7 +187,7 @@ type badService struct {
 	mu      sync.Mutex
 	replies []reply
 	nonces  []string
-	// ahead: the caller was told that its clock is wrong.
+	// ahead: the caller got TIMESTAMP_EXPIRED.
 	ahead bool
 }
 
@@ -222,8 +222,8 @@ func (s *badService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, next.body)
 }
 
-// inspect demands that a request is well signed, that its nonce is new, and that
-// an operation always goes by the same key and bytes.
+// inspect requires a valid signature, a new nonce, and the same key and body for every
+// attempt of one operation.
 func (s *badService) inspect(r *http.Request, body []byte) {
 	path, proxied := strings.CutPrefix(r.URL.Path, s.prefix)
 	request := signing.Request{

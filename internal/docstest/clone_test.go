@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// copyTree copies what a clone would have.
+// copyTree copies the files that a clone would have.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A step is one command of a console block, with what it prints.
+// A step is one command of a console block, with its output.
 type step struct {
 	command string
 	want    []string
@@ -40,7 +40,7 @@ func steps(b block) []step {
 			continue
 		}
 		if len(all) == 0 {
-			all = append(all, step{line: b.line + 1 + i}) // output of no command: refused when it is run
+			all = append(all, step{line: b.line + 1 + i}) // output without a command: refused when it is run
 		}
 		last := &all[len(all)-1]
 		last.want = append(last.want, line)
@@ -49,7 +49,7 @@ func steps(b block) []step {
 	return all
 }
 
-// What differs from run to run by its nature is compared by its form only.
+// What differs from run to run is compared by its form only.
 var forms = []struct {
 	pattern *regexp.Regexp
 	form    string
@@ -59,7 +59,7 @@ var forms = []struct {
 	{regexp.MustCompile(`\bcxk_[0-9a-f]{32}\b`), "cxk_KEY"},
 	{regexp.MustCompile(`\bcxs_[0-9a-f]{64}\b`), "cxs_SECRET"},
 	{regexp.MustCompile(`\bcxk_[0-9a-f]{8}\b`), "cxk_HINT"},
-	// A demo with a history has more or fewer orders behind it, by the hour.
+	// The number of orders in a demo's history depends on the hour.
 	{regexp.MustCompile(`\bSIM-\d{8}\b`), "SIM_ID"},
 	{regexp.MustCompile(`: \d+ bytes$`), ": N bytes"},
 	{regexp.MustCompile(`"password": ?"[A-Za-z0-9]{12}"`), `"password": "PASSWORD"`},
@@ -73,7 +73,7 @@ var forms = []struct {
 	{regexp.MustCompile(`"(server_time|ms)": ?[0-9.]+`), `"$1": N`},
 	{regexp.MustCompile(`\b127\.0\.0\.1:\d+\b`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`\(process \d+\)`), "(process N)"},
-	// Columns move with what stands in them.
+	// The width of columns depends on their content.
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "},
 	{regexp.MustCompile(` +$`), ""},
 }
@@ -88,8 +88,8 @@ func normalise(line string) string {
 // anyLines, alone on a line, stands for any number of lines.
 const anyLines = "…"
 
-// match pairs the lines a page shows with those that were printed. It returns
-// the printed line for each shown one, or false.
+// match pairs the lines of a page with the printed lines. It returns the printed line for
+// each line of the page, or false.
 func match(want, got []string) (pairs map[int]int, ok bool) {
 	if len(want) == 0 {
 		return map[int]int{}, len(got) == 0
@@ -122,16 +122,16 @@ func shifted(pairs map[int]int, want, got int) map[int]int {
 	return moved
 }
 
-// tokens are names that a page shows once and uses again: what the page calls
-// CX… is another transaction in each run, but the same one throughout the page.
+// tokens are names that a page shows and uses again: a transaction id differs in each
+// run, but is the same throughout the page.
 var tokens = regexp.MustCompile(`\bCX[0-9A-Z]{26}\b|\bcx[ks]_[0-9a-f]{32,64}\b|\b127\.0\.0\.1:\d+\b`)
 
-// learn notes what the page's names stand for in this run. It objects if the page
-// uses one name for two things, or two names for one.
+// learn records what the page's names stand for in this run. It returns an error if the
+// page uses one name for two things, or two names for one.
 func learn(known map[string]string, want, got string) error {
 	shown, printed := tokens.FindAllString(want, -1), tokens.FindAllString(got, -1)
 	for i := range min(len(shown), len(printed)) {
-		// A port is another one after each start, and still the same door.
+		// A port differs after each start, but is the same listener.
 		isPort := strings.HasPrefix(shown[i], "127.0.0.1:")
 		if before, is := known[shown[i]]; is && before != printed[i] && !isPort {
 			return fmt.Errorf("the page shows %s here, which was %s before and is now %s: it is another one", shown[i], before, printed[i])
@@ -146,7 +146,7 @@ func learn(known map[string]string, want, got string) error {
 	return nil
 }
 
-// translate writes a text with this run's names in place of the page's.
+// translate replaces the page's names by this run's.
 func translate(known map[string]string, text string) string {
 	return tokens.ReplaceAllStringFunc(text, func(token string) string {
 		if actual, is := known[token]; is {
@@ -156,7 +156,7 @@ func translate(known map[string]string, text string) string {
 	})
 }
 
-// retranslate writes a text with the page's names in place of this run's.
+// retranslate replaces this run's names by the page's.
 func retranslate(known map[string]string, text string) string {
 	return tokens.ReplaceAllStringFunc(text, func(token string) string {
 		for name, actual := range known {
@@ -170,7 +170,7 @@ func retranslate(known map[string]string, text string) string {
 
 var moments = regexp.MustCompile(`\b20\d\d-\d\d-\d\d([ T]\d\d:\d\d:\d\d)?`)
 
-// retimed writes a page's line with the times of one that was printed and matches it.
+// retimed replaces the times in a page's line by those of the printed line.
 func retimed(want, got string) string {
 	printed := moments.FindAllString(got, -1)
 	if len(printed) != len(moments.FindAllString(want, -1)) {
@@ -183,7 +183,7 @@ func retimed(want, got string) string {
 	})
 }
 
-func TestPrintedLinesAreComparedWithThePages(t *testing.T) {
+func TestMatch_PrintedLines(t *testing.T) {
 	const one, two = "CX06GXWCDV0ZVHHH14RFTCP3ZT5W", "CX06GXWCDV51D382JV353V2ETVN8"
 	tests := []struct {
 		name      string

@@ -136,8 +136,8 @@ func checkSections(page, text string) (problems []string) {
 var (
 	inBackticks = regexp.MustCompile("`([^`\n]+)`")
 	pageLink    = regexp.MustCompile(`\]\(([^)#]+)(?:#[^)]*)?\)`)
-	// What is a path of ours: it begins with one of our folders, or ends like
-	// one of our files. Other things in backticks have slashes too.
+	// A path of ours begins with one of our folders or ends like one of our files. Other
+	// things in backticks have slashes too.
 	ourPath = regexp.MustCompile(`^(?:(?:client|cmd|contract|docs|internal|scripts|signing|tools|\.ci)/[A-Za-z0-9_./-]*|[A-Za-z0-9_./-]+\.(?:go|md|sql|yaml))$`)
 )
 
@@ -157,12 +157,12 @@ func checkNames(tree fs.FS, page, text string, tests map[string]bool) (problems 
 		}
 	}
 	for _, match := range inBackticks.FindAllStringSubmatch(text, -1) {
-		if name := match[1]; ourPath.MatchString(name) && !isThere(tree, strings.TrimSuffix(name, "/")) {
+		if name := match[1]; ourPath.MatchString(name) && !exists(tree, strings.TrimSuffix(name, "/")) {
 			missing("path", name)
 		}
 	}
 	for _, match := range pageLink.FindAllStringSubmatch(text, -1) {
-		if to := match[1]; !strings.Contains(to, "://") && !isThere(tree, path.Join(path.Dir(page), to)) {
+		if to := match[1]; !strings.Contains(to, "://") && !exists(tree, path.Join(path.Dir(page), to)) {
 			// checkIndex reports pages that are missing from the index.
 			if page != decisionsFolder+"/README.md" {
 				missing("page", to)
@@ -172,7 +172,7 @@ func checkNames(tree fs.FS, page, text string, tests map[string]bool) (problems 
 	return problems
 }
 
-func isThere(tree fs.FS, name string) bool {
+func exists(tree fs.FS, name string) bool {
 	_, err := fs.Stat(tree, name)
 	return err == nil
 }

@@ -16,7 +16,7 @@ var (
 	headingPattern = regexp.MustCompile(`^#{1,6} +(.*?) *#*$`)
 )
 
-func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
+func TestPages_LinksWork(t *testing.T) {
 	anchors := map[string][]string{}
 	all := pages(t)
 	for _, p := range all {
@@ -36,7 +36,7 @@ func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
 					target = path.Join(path.Dir(p.name), file)
 				}
 				if _, err := os.Stat(filepath.FromSlash(target)); err != nil {
-					t.Errorf("%s:%d: the link to %s leads nowhere", p.name, n, match[1])
+					t.Errorf("%s:%d: the link to %s is broken", p.name, n, match[1])
 				} else if anchored && !slices.Contains(anchors[target], anchor) {
 					t.Errorf("%s:%d: %s has no heading #%s; it has %v", p.name, n, target, anchor, anchors[target])
 				}
@@ -48,7 +48,7 @@ func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
 	}
 }
 
-// prose is the page without its blocks: lines by their number.
+// prose returns the lines outside of blocks, by number.
 func (p *page) prose() map[int]string {
 	lines := map[int]string{}
 	for i, line := range p.lines {
@@ -62,7 +62,7 @@ func (p *page) prose() map[int]string {
 	return lines
 }
 
-// anchorsOf lists what a page's headings can be linked as, the way GitHub makes it.
+// anchorsOf returns the anchors that GitHub makes of a page's headings.
 func anchorsOf(p *page) []string {
 	var all []string
 	prose := p.prose()

@@ -15,9 +15,8 @@ var (
 	flagPattern    = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
-// mentionedCommandsExist looks at commands that stand in a sentence or a table.
-// They are not run there, but they are what people type: target, command and
-// flags have to exist. The folder is a clone with a built program.
+// mentionedCommandsExist checks the commands in sentences and tables. They are not run,
+// but their target, command and flags must exist. clone is a folder with a built program.
 func mentionedCommandsExist(t *testing.T, all []*page, clone string) {
 	seen := map[string]error{}
 	try := func(program string, args ...string) (string, error) {

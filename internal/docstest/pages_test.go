@@ -17,8 +17,8 @@ import (
 	"github.com/coaxhq/coax/contract/contracttest"
 )
 
-// A page is one Markdown file of the project. Its examples are the fenced blocks,
-// and each is of a kind that some test holds against the product.
+// A page is one Markdown file of the project. Its examples are the fenced blocks; each
+// is of a kind that some test checks.
 type page struct {
 	name   string // below the module's root
 	lines  []string
@@ -44,7 +44,7 @@ func (b block) String() string { return strings.Join(b.text, "\n") + "\n" }
 // their form, and an id that a page has shown can be used in a later command. /srv/coax
 // and a few other folders lie below a temporary one, and systemctl is a stub.
 //
-// go test ./internal/docstest -run TestEveryExample/docs/integrating.md -update writes what was printed
+// go test ./internal/docstest -run TestPages_ExamplesWork/docs/integrating.md -update writes what was printed
 // into that page; check the difference.
 var kinds = map[string]string{
 	"console": "commands after `$ ` are run in order, and print exactly the lines that follow",
@@ -93,8 +93,8 @@ func pages(t *testing.T) []*page {
 	return all
 }
 
-// readPage finds the blocks of a page, and everything that looks like an example
-// but is none that a test could find.
+// readPage returns the blocks of a page, and a problem for everything that looks like an
+// example but is not in a block that a test runs.
 func readPage(name, text string) (*page, []string) {
 	p := &page{name: name, lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}
 	var problems []string
@@ -148,7 +148,7 @@ func indented(line string) bool {
 	return (strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t")) && strings.TrimSpace(line) != ""
 }
 
-// typed reports whether a line could be meant to be typed into a shell.
+// typed reports whether a line looks like a shell command.
 func typed(line string) bool {
 	words := strings.Fields(line)
 	if len(words) == 0 {
@@ -164,9 +164,8 @@ func typed(line string) bool {
 	return slices.Contains(commands, words[0])
 }
 
-// An inspection that never objects would look just like honest pages, so each
-// way past it is tried here once.
-func TestNoExampleGetsPastTheTests(t *testing.T) {
+// Each way to hide an example from the tests is tried once.
+func TestReadPage_FindsEveryExample(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"an indented block", "Run:\n\n    make demo\n", "x.md:3: an indented block"},
 		{"a block without a kind", "```\nmake demo\n```\n", `kind ""`},
@@ -192,9 +191,9 @@ func TestNoExampleGetsPastTheTests(t *testing.T) {
 	}
 }
 
-// A program that a page shows is a file too, which people can copy and tests can
-// run. The two must not drift apart, and a console block of the page uses it.
-func TestProgramsOnPagesAreTheFilesTheyName(t *testing.T) {
+// A program on a page is also a file, which people can copy and tests run. Both must be
+// the same, and a console block of the page must use it.
+func TestPages_ProgramsMatchFiles(t *testing.T) {
 	shown := map[string]bool{}
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
@@ -246,13 +245,13 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines; want %d", len(a), len(b))
 }
 
-func TestJSONOnPagesIsValidAndAnswersKeepTheContract(t *testing.T) {
+func TestPages_JSONMatchesContract(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
 			if b.kind != "json" {
 				continue
 			}
-			if err := judgeJSON(b); err != nil {
+			if err := checkJSON(b); err != nil {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
@@ -266,16 +265,16 @@ func TestJSONOnPagesIsValidAndAnswersKeepTheContract(t *testing.T) {
 		{"GET /api/v2/balance 200", good, "against the contract"},
 		{"GET /api/v2/balance 404", strings.Replace(good, `"data":{}`, `"details":{}`, 1), "against the contract"},
 	} {
-		err := judgeJSON(block{kind: "json", info: tt.info, text: []string{tt.text}})
+		err := checkJSON(block{kind: "json", info: tt.info, text: []string{tt.text}})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("```json %s\n%s\nis judged %v; want %q", tt.info, tt.text, err, tt.want)
 		}
 	}
 }
 
-// judgeJSON says what is wrong with a block of JSON. One with a request id is an
-// answer of the API.
-func judgeJSON(b block) error {
+// checkJSON returns what is wrong with a block of JSON. One with a request id is a
+// response of the API.
+func checkJSON(b block) error {
 	var value any
 	if err := json.Unmarshal([]byte(b.String()), &value); err != nil {
 		return err
@@ -301,7 +300,7 @@ func judgeJSON(b block) error {
 	if err := contracttest.Violations(words[0], words[1], status, header, compact.Bytes()); err == nil {
 		return nil
 	}
-	// Most answers come with the headers of the rate limit, some never do.
+	// Most responses have rate limit headers, some never do.
 	for name, value := range map[string]string{"Limit": "60", "Remaining": "59", "Reset": "1800000000"} {
 		header.Set("X-RateLimit-"+name, value)
 	}

@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// What serves is started and left running, until the page or its end stops it.
+// Commands that serve are started and left running until the page stops them or ends.
 var servesPattern = regexp.MustCompile(`^(make demo|(\S*/)?coax (demo|serve|simulator))( |$)`)
 
 func serves(command string) bool { return servesPattern.MatchString(command) }
 
-// What each of them says when it is ready.
+// What each of them prints when it is ready.
 var (
 	readyOut = regexp.MustCompile(`(?m)^  Ctrl-C ends it\.|^The simulator listens on`)
 	readyErr = regexp.MustCompile(`"msg":"serving","addr":"([^"]+)","internal_addr":"([^"]+)"`)
@@ -37,7 +37,7 @@ type server struct {
 	ended          chan struct{} // closed once the process is gone
 }
 
-// watched keeps what is written to it and says when something has appeared.
+// watched is a buffer that signals when its content matches until.
 type watched struct {
 	mu     sync.Mutex
 	buf    bytes.Buffer
@@ -67,11 +67,11 @@ func (w *watched) String() string {
 	return w.buf.String()
 }
 
-// freePort takes away a serving command's own choice of port, which may be taken.
+// freePort replaces the port of a command by a free one.
 var freePort = regexp.MustCompile(`(--addr +127\.0\.0\.1):\d+`)
 
 // serve starts a command and waits until it is ready.
-func (w *world) serve(command string) *server {
+func (w *pageEnv) serve(command string) *server {
 	w.t.Helper()
 	journal, err := os.OpenFile(filepath.Join(w.root, "played/journal"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -98,12 +98,12 @@ func (w *world) serve(command string) *server {
 	select {
 	case <-s.stdout.seen:
 	case <-s.stderr.seen:
-		// Where a service listens, by the standard settings and in this run.
+		// The addresses of the standard settings, and of this run.
 		found := readyErr.FindStringSubmatch(s.stderr.String())
 		w.moved("127.0.0.1:8443", found[1])
 		w.moved("127.0.0.1:9443", found[2])
-		// A reader takes longer to type than a new node to read the provider's
-		// catalogue. One that is started again may know it already.
+		// Wait until a new node has read the provider's catalogue; a reader types more
+		// slowly than that. A restarted node may have it already.
 		if w.compared {
 			break
 		}
@@ -125,8 +125,8 @@ func (w *world) serve(command string) *server {
 	return s
 }
 
-// stop ends a server as a person or systemd would, and expects a clean end.
-func (w *world) stop(s *server) {
+// stop ends a server as Ctrl-C or systemd would, and expects a clean exit.
+func (w *pageEnv) stop(s *server) {
 	w.t.Helper()
 	w.running = slices.DeleteFunc(w.running, func(other *server) bool { return other == s })
 	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGTERM)
@@ -138,15 +138,15 @@ func (w *world) stop(s *server) {
 		w.t.Errorf("%s: $ %s\ndid not end when it was told to", w.page.name, s.command)
 		return
 	}
-	// make calls a child that was told to end an error, however well it ended.
+	// make reports an interrupted child as an error, even after a clean exit.
 	if status := s.process.ProcessState.ExitCode(); status != 0 && !strings.HasPrefix(s.command, "make ") {
 		w.t.Errorf("%s: $ %s\nexits %d when it is ended; want 0:\n%s", w.page.name, s.command, status, s.stderr.String())
 	}
 }
 
-// moved notes where a door is now. On a reader's machine it would be where it was,
-// so what the reader has exported follows it.
-func (w *world) moved(door, to string) {
+// moved records the address of a listener in this run, and updates exported variables
+// that hold the old one: on a reader's machine the address would not change.
+func (w *pageEnv) moved(address, to string) {
 	exports := filepath.Join(w.root, "played/exports")
 	if text, err := os.ReadFile(exports); err == nil && w.known[door] != "" {
 		w.write("played/exports", strings.ReplaceAll(string(text), w.known[door], to), 0o644)
@@ -155,7 +155,7 @@ func (w *world) moved(door, to string) {
 }
 
 // until polls a condition.
-func (w *world) until(what string, condition func() bool) {
+func (w *pageEnv) until(what string, condition func() bool) {
 	w.t.Helper()
 	patience := time.After(3 * time.Minute)
 	for !condition() {
@@ -167,15 +167,15 @@ func (w *world) until(what string, condition func() bool) {
 	}
 }
 
-func (w *world) stopAll() {
+func (w *pageEnv) stopAll() {
 	for _, s := range slices.Backward(slices.Clone(w.running)) {
 		w.stop(s)
 	}
 }
 
-// systemctl plays the little of systemd that a page needs, from the unit that the
-// page has installed: start and stop it, restart it, tell it to reload.
-func (w *world) systemctl(args []string) {
+// systemctl is a stand-in for systemd: it starts, stops, restarts and reloads the unit
+// that the page has installed.
+func (w *pageEnv) systemctl(args []string) {
 	w.t.Helper()
 	if slices.Equal(args, []string{"daemon-reload"}) {
 		return
@@ -223,8 +223,8 @@ func (w *world) systemctl(args []string) {
 	}
 }
 
-// unitKeys are the settings of systemd that our unit uses; systemd itself only
-// warns about one that it does not know, and goes on without it.
+// unitKeys are the systemd settings that our unit uses; systemd itself only warns about
+// an unknown one.
 var unitKeys = map[string][]string{
 	"Unit": {"Description", "Documentation", "After", "Wants", "StartLimitIntervalSec"},
 	"Service": {
@@ -270,7 +270,7 @@ func readUnit(text string) (settings map[string]string, problems []error) {
 	return settings, problems
 }
 
-func TestAUnitWithAMisspeltSettingIsNoticed(t *testing.T) {
+func TestReadUnit_FindsMisspeltSetting(t *testing.T) {
 	const good = "[Unit]\nDescription=Coax\n[Service]\nUser=coax\nExecStart=/usr/local/bin/coax serve\nRestart=always\n[Install]\nWantedBy=multi-user.target\n"
 	if _, problems := readUnit(good); len(problems) > 0 {
 		t.Errorf("a good unit is refused: %v", problems)

@@ -11,7 +11,7 @@ func at(address string) *Visit { return &Visit{R: httptest.NewRequest("GET", add
 
 // Whoever goes on through a list and back again is on the same pages, one by one, and
 // keeps what the list was narrowed down by.
-func TestPreviousIsThePageBefore(t *testing.T) {
+func TestPager_PreviousPage(t *testing.T) {
 	const first = "/panel/list?q=asha&show=active"
 	visited := []string{first}
 	for n := range 6 {
@@ -30,13 +30,13 @@ func TestPreviousIsThePageBefore(t *testing.T) {
 
 // An address that says where it is and not how one came there leads to the beginning,
 // and is called so.
-func TestWithoutATrailBackIsTheFirstPage(t *testing.T) {
+func TestPager_WithoutTrailIsFirstPage(t *testing.T) {
 	if pager := at("/panel/list?after=somewhere&q=asha").Pager(""); pager.Prev != "/panel/list?q=asha" || !pager.First {
 		t.Errorf("one comes to %+v; want the first page", pager)
 	}
 }
 
-func TestATrailNeverMakesAnAddressTooLong(t *testing.T) {
+func TestPager_TrailIsBounded(t *testing.T) {
 	address := "/panel/list"
 	for n := range 200 {
 		address = at(address).Pager(fmt.Sprintf("%s-%d", strings.Repeat("x", 40), n)).Next

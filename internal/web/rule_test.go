@@ -12,7 +12,7 @@ func sessionOf(realm login.Realm, role login.Role, operatorID int64, stage login
 	return &login.Session{ID: "1", Stage: stage, Person: login.Person{Realm: realm, Role: role, OperatorID: operatorID}}
 }
 
-func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
+func TestRule_EveryKindOfVisitor(t *testing.T) {
 	owner := sessionOf(login.Operator, login.Owner, 7, login.Complete)
 	support := sessionOf(login.Staff, login.Support, 0, login.Complete)
 	finance := sessionOf(login.Staff, login.Finance, 0, login.Complete)
@@ -56,7 +56,7 @@ func TestARuleJudgesEveryKindOfVisitor(t *testing.T) {
 	}
 }
 
-func TestATableWithAMistakeIsNoTable(t *testing.T) {
+func TestRoutes_MistakesAreRefused(t *testing.T) {
 	page := func(change func(*Route)) []Route {
 		r := Route{Method: http.MethodGet, Path: "/panel/x", Area: Panel, Allow: Operators(login.Owner), Handle: func(*Visit) error { return nil }}
 		change(&r)
@@ -91,7 +91,7 @@ func TestATableWithAMistakeIsNoTable(t *testing.T) {
 	}
 }
 
-func TestAPathIsMatchedAsItWasSent(t *testing.T) {
+func TestRoute_PathMatchedAsSent(t *testing.T) {
 	handle := func(*Visit) error { return nil }
 	table, err := newTable([]Route{
 		{Method: http.MethodGet, Path: "/panel/", Area: Panel, Allow: Operators(login.Owner), Handle: handle},

@@ -12,7 +12,7 @@ import (
 
 // What goes wrong on our side is told to the log, and to the visitor only that it
 // did, with the number by which the two find each other.
-func TestAFailureIsContainedAndToldByItsNumber(t *testing.T) {
+func TestSite_FailureShowsRequestID(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
 	for path, cause := range map[string]string{
@@ -37,7 +37,7 @@ func TestAFailureIsContainedAndToldByItsNumber(t *testing.T) {
 }
 
 // What was to be a file and is an error is shown, and not saved under the file's name.
-func TestAnErrorIsNoDownload(t *testing.T) {
+func TestSite_ErrorIsNotADownload(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
 	response, body := h.get("/console/file")
@@ -49,7 +49,7 @@ func TestAnErrorIsNoDownload(t *testing.T) {
 	}
 }
 
-func TestAPathOrMethodThatThereIsNotGetsAPage(t *testing.T) {
+func TestSite_UnknownPathOrMethod(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
 	for _, tt := range []struct {
@@ -78,7 +78,7 @@ func TestAPathOrMethodThatThereIsNotGetsAPage(t *testing.T) {
 	}
 }
 
-func TestAFormHasItsLimits(t *testing.T) {
+func TestForm_Limits(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
 	upload := func(size int) (*http.Response, string) {
@@ -112,7 +112,7 @@ func TestAFormHasItsLimits(t *testing.T) {
 
 // Money asks again who it is. What was filled in is not done, comes back into its
 // own form, and is done once when it is posted there.
-func TestAPostThatNeedsAStepUpIsShownAgainAndNotRepeated(t *testing.T) {
+func TestStepUp_PostIsShownAgainNotRepeated(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
 	h.time.Add((6 * time.Minute).Milliseconds())
@@ -141,7 +141,7 @@ func TestAPostThatNeedsAStepUpIsShownAgainAndNotRepeated(t *testing.T) {
 
 // Where the form decides whether a step-up is needed, the action says so: nothing is
 // done, and the form comes back filled in and with a notice that it waits.
-func TestStepUp_DemandedByTheAction(t *testing.T) {
+func TestStepUp_RequiredByAction(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
 	h.time.Add((6 * time.Minute).Milliseconds())
@@ -164,7 +164,7 @@ func TestStepUp_DemandedByTheAction(t *testing.T) {
 
 // A script puts what it gets into a part of the page, so it is sent elsewhere by a
 // header of its own, and gets parts and not pages.
-func TestAScriptIsToldInItsOwnWay(t *testing.T) {
+func TestSite_HTMXResponses(t *testing.T) {
 	h := newHouse(t)
 	ask := func(method, path string) (*http.Response, string) {
 		request := h.request(method, path, "application/x-www-form-urlencoded", strings.NewReader(""))

@@ -14,7 +14,7 @@ import (
 
 // Login gives its reasons in English; here they are shown, and so need to be known
 // in every language. Whole sentences in its code are such reasons.
-func TestEveryRefusalOfLoginCanBeSaidInHindi(t *testing.T) {
+func TestLoginRefusals_HaveHindi(t *testing.T) {
 	text, err := os.ReadFile("words/hi.json")
 	if err != nil {
 		t.Fatal(err)

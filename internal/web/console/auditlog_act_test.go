@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAnActShowsWhatChangedAndWhatStayed(t *testing.T) {
+func TestAuditEntry_ShowsChangedAndUnchanged(t *testing.T) {
 	text := func(s string) stateValue { return stateValue{Text: s} }
 	word := func(s string) stateValue { return stateValue{Text: s, Word: true} }
 	for name, tt := range map[string]struct {

@@ -38,9 +38,9 @@ func hindi(t *testing.T) map[string]string {
 // form, or a word of ours that is put into one.
 var refusers = []string{"Refuse", "Term", "checkText", "advise"}
 
-// TestEveryRefusalCanBeSaidInHindi looks for refusals where admin and both stores
+// TestAdminRefusals_HaveHindi looks for refusals where admin and both stores
 // make them. Whoever adds one is told to translate it.
-func TestEveryRefusalCanBeSaidInHindi(t *testing.T) {
+func TestAdminRefusals_HaveHindi(t *testing.T) {
 	hindi, forms := hindi(t), map[string]string{}
 	for _, folder := range []string{"../../admin", "../../store/sqlite", "../../store/postgres", ".", "../../access"} {
 		files, err := filepath.Glob(folder + "/*.go")
@@ -70,7 +70,7 @@ func TestEveryRefusalCanBeSaidInHindi(t *testing.T) {
 	}
 }
 
-func TestTheSearchForRefusalsNotices(t *testing.T) {
+func TestRefusalSearch_FindsEachKind(t *testing.T) {
 	forms := map[string]string{}
 	refusalsIn(t, "a.go", `package p
 		var _ = Refuse("one %d", 1)
@@ -126,7 +126,7 @@ func literal(expression ast.Expr) (text string, whole bool) {
 	return "", false
 }
 
-func TestEveryActOfTheLogHasAName(t *testing.T) {
+func TestAuditLog_EveryActionHasAName(t *testing.T) {
 	hindi := hindi(t)
 	acts := []string{admin.CustomerPasswordReset, admin.CustomerPasswordAnswered}
 	for _, action := range admin.Actions() {
@@ -160,7 +160,7 @@ func TestEveryActOfTheLogHasAName(t *testing.T) {
 }
 
 // What is kept of a state is named by a text; the page calls it as people do.
-func TestEveryFieldOfAStateHasAName(t *testing.T) {
+func TestAuditLog_EveryFieldHasAName(t *testing.T) {
 	found := 0
 	for _, file := range []string{"../../admin/state.go", "../../admin/password.go"} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)

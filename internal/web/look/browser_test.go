@@ -46,7 +46,7 @@ func serveGuide(t *testing.T) string {
 	return server.URL
 }
 
-func TestTheStyleGuideIsGoodToLookAtAndToUse(t *testing.T) {
+func TestStyleGuide_Check(t *testing.T) {
 	t.Setenv(looktest.LooksVariable, "all") // these five pages have every component
 	url := serveGuide(t)
 	tab := looktest.New(t)
@@ -63,7 +63,7 @@ func TestTheStyleGuideIsGoodToLookAtAndToUse(t *testing.T) {
 }
 
 // On paper there is nothing to press, and a table is whole.
-func TestAPrintedPageHasNoNavigation(t *testing.T) {
+func TestPrint_HasNoNavigation(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.New(t)
 	tab.Open(at + "/guide?area=panel")
@@ -81,7 +81,7 @@ func TestAPrintedPageHasNoNavigation(t *testing.T) {
 	}))
 }
 
-func TestTheThemeIsSwitchedAndKept(t *testing.T) {
+func TestTheme_SwitchIsRemembered(t *testing.T) {
 	url := serveGuide(t)
 	tab := looktest.New(t)
 	tab.Open(url + "/guide?area=panel")
@@ -91,7 +91,7 @@ func TestTheThemeIsSwitchedAndKept(t *testing.T) {
 	tab.Until("the next page is dark too", `getComputedStyle(document.body).colorScheme === "dark"`)
 }
 
-func TestADialogOpensByKeyboardAndClosesAgain(t *testing.T) {
+func TestDialog_Keyboard(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.New(t)
 	tab.Open(at + "/guide?area=panel")
@@ -102,7 +102,7 @@ func TestADialogOpensByKeyboardAndClosesAgain(t *testing.T) {
 	tab.Until("the dialog is closed", `!document.getElementById("renew").open`)
 }
 
-func TestOnAPhoneTheDrawerOpensWithoutScript(t *testing.T) {
+func TestDrawer_WorksWithoutScript(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.WithoutScript(t)
 	tab.As(looktest.Phone, looktest.Light)
@@ -112,7 +112,7 @@ func TestOnAPhoneTheDrawerOpensWithoutScript(t *testing.T) {
 	tab.Shot("drawer", looktest.Phone, looktest.Light)
 }
 
-func TestTheFirstKeystrokeReachesTheContent(t *testing.T) {
+func TestPage_SkipLinkComesFirst(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.New(t)
 	tab.Open(at + "/guide?area=panel")
@@ -120,7 +120,7 @@ func TestTheFirstKeystrokeReachesTheContent(t *testing.T) {
 	tab.Until("the content has the focus", `document.activeElement.id === "main"`)
 }
 
-func TestAFormGoesOutOnceHoweverOftenItIsSent(t *testing.T) {
+func TestForm_SubmitsOnce(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.New(t)
 	tab.Open(at + "/guide?area=panel")
@@ -133,7 +133,7 @@ func TestAFormGoesOutOnceHoweverOftenItIsSent(t *testing.T) {
 	})()`)
 }
 
-func TestANoticeCanBePutAway(t *testing.T) {
+func TestNotice_CanBeClosed(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.New(t)
 	tab.Open(at + "/guide?area=panel")

@@ -8,7 +8,7 @@ import (
 
 var plain = charter{say: func(english string, args ...any) string { return fmt.Sprintf(english, args...) }}
 
-func TestAChartSaysWhatItShows(t *testing.T) {
+func TestChart_HasLabelAndTable(t *testing.T) {
 	html, err := plain.bars("Spent & <held>", []Point{{"1 Nov", 349_00, ""}, {"2 Nov", 0, ""}, {"3 Nov", 698_00, "two renewals"}}, "rupees")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestAChartSaysWhatItShows(t *testing.T) {
 
 // A page may have two charts of one title; ids that both had would send whoever hears
 // the page to the wrong one.
-func TestAChartHasNoIdThatAnotherCouldShare(t *testing.T) {
+func TestChart_HasNoID(t *testing.T) {
 	points := []Point{{"1 Nov", 1, ""}}
 	bars, err := plain.bars("Renewals", points)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestAChartHasNoIdThatAnotherCouldShare(t *testing.T) {
 	}
 }
 
-func TestStackedBarsStandOnEachOther(t *testing.T) {
+func TestStackedChart_Bars(t *testing.T) {
 	html, err := plain.stacked("Outcomes", []Series{
 		{Name: "Success", Kind: "good", Points: []Point{{"Mon", 6, ""}}},
 		{Name: "Failed", Kind: "bad", Points: []Point{{"Mon", 2, ""}}},
@@ -64,7 +64,7 @@ func TestStackedBarsStandOnEachOther(t *testing.T) {
 	}
 }
 
-func TestALineGoesThroughItsPoints(t *testing.T) {
+func TestLineChart_Points(t *testing.T) {
 	html, err := plain.line("Balance", []Point{{"a", 0, ""}, {"b", 10, ""}, {"c", -4, ""}})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestALineGoesThroughItsPoints(t *testing.T) {
 	}
 }
 
-func TestAxesEndOnRoundNumbers(t *testing.T) {
+func TestChart_AxesEndOnRoundNumbers(t *testing.T) {
 	rupees := []string{"rupees"}
 	for _, tt := range []struct {
 		highest int64

@@ -11,7 +11,7 @@ import (
 
 // A class that the stylesheet does not have is a slip of the pen, or a page that
 // wants a look of its own; either is better noticed than seen.
-func TestEveryClassThatPagesUseIsStyled(t *testing.T) {
+func TestClasses_AllStyled(t *testing.T) {
 	styled := map[string]bool{}
 	for _, class := range regexp.MustCompile(`\.([a-z][a-z0-9-]*)`).FindAllStringSubmatch(string(assets()["style.css"].plain), -1) {
 		styled[class[1]] = true
@@ -43,7 +43,7 @@ func TestEveryClassThatPagesUseIsStyled(t *testing.T) {
 	}
 }
 
-func TestClassesAreFoundBetweenActions(t *testing.T) {
+func TestClassesOf_BetweenActions(t *testing.T) {
 	got := strings.Join(classesOf(`<p class="a b-{{.Kind}}{{if .X}} c{{end}} d"><i class="{{.Y}}">`), " ")
 	if want := "a c d"; got != want {
 		t.Errorf("found %q; want %q", got, want)

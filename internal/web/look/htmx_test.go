@@ -37,7 +37,7 @@ func serveSearch(t *testing.T) string {
 	return server.URL
 }
 
-func TestAListFollowsWhatOneTypes(t *testing.T) {
+func TestSearch_UpdatesWhileTyping(t *testing.T) {
 	at := serveSearch(t)
 	tab := looktest.New(t)
 	tab.Open(at + "/search")
@@ -51,7 +51,7 @@ func TestAListFollowsWhatOneTypes(t *testing.T) {
 	}
 }
 
-func TestWithoutScriptTheSameListIsFound(t *testing.T) {
+func TestSearch_WithoutScript(t *testing.T) {
 	at := serveSearch(t) // first, so that it is there until the tab is closed
 	tab := looktest.WithoutScript(t)
 	tab.Open(at + "/search")
@@ -63,7 +63,7 @@ func TestWithoutScriptTheSameListIsFound(t *testing.T) {
 	}
 }
 
-func TestAPartThatDoesNotComeIsSaidOnce(t *testing.T) {
+func TestHTMX_FailureIsShownOnce(t *testing.T) {
 	at := serveSearch(t)
 	tab := looktest.New(t)
 	tab.Forgive("/broken")

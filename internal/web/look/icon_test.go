@@ -59,7 +59,7 @@ func namedIcons(t *testing.T) map[string]string {
 	return named
 }
 
-func TestEveryIconThatIsNamedIsThere(t *testing.T) {
+func TestIcons_UsedOnesExist(t *testing.T) {
 	for name, place := range namedIcons(t) {
 		if _, err := icon(name); err != nil {
 			t.Errorf("%s: %v", place, err)
@@ -67,7 +67,7 @@ func TestEveryIconThatIsNamedIsThere(t *testing.T) {
 	}
 }
 
-func TestEveryIconThatIsThereIsNamed(t *testing.T) {
+func TestIcons_ExistingOnesAreUsed(t *testing.T) {
 	named := namedIcons(t)
 	for name := range icons() {
 		if named[name] == "" {
@@ -76,7 +76,7 @@ func TestEveryIconThatIsThereIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheSearchForIconsNotices(t *testing.T) {
+func TestNamedIcons_FindsEachUse(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{{icon "menu"}} {{with .icon}}{{icon .}}{{end}}`:               {"menu"},
 		`{{template "card" (dict "title" (t "Users") "icon" "users")}}`: {"users"},

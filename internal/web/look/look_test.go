@@ -73,7 +73,7 @@ func guideFrame(lang, theme, area string) Frame {
 	}
 }
 
-func TestEveryPageIsWrittenInEveryLanguageAndLayout(t *testing.T) {
+func TestLook_EveryLanguageAndLayout(t *testing.T) {
 	l := guide(t)
 	for _, lang := range Languages {
 		for page, area := range map[string]string{"guide": "panel", "sign-in": "account"} {
@@ -100,7 +100,7 @@ func TestEveryPageIsWrittenInEveryLanguageAndLayout(t *testing.T) {
 	}
 }
 
-func TestAPageThatFailsHalfWayIsNotSent(t *testing.T) {
+func TestPage_FailureSendsNothing(t *testing.T) {
 	l, err := Load(fstest.MapFS{"pages/bad.html": {Data: []byte(`{{define "title"}}x{{end}}{{define "main"}}{{.Data.Missing.Deeper}}{{end}}`)}})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestAPageThatFailsHalfWayIsNotSent(t *testing.T) {
 	}
 }
 
-func TestLoadRefusesWhatCannotBeShown(t *testing.T) {
+func TestLoad_RefusesInvalidPages(t *testing.T) {
 	page := `{{define "title"}}x{{end}}{{define "main"}}y{{end}}`
 	for name, tt := range map[string]struct {
 		trees []fs.FS
@@ -134,7 +134,7 @@ func TestLoadRefusesWhatCannotBeShown(t *testing.T) {
 	}
 }
 
-func TestPagesShareThePartsOfTheirOwnFolderOnly(t *testing.T) {
+func TestLoad_PartsAreSharedPerTree(t *testing.T) {
 	with := fstest.MapFS{
 		"pages/bulk/a.html": {Data: []byte(`{{define "title"}}x{{end}}{{define "main"}}{{template "shared" .}}{{end}}`)},
 		"parts/shared.html": {Data: []byte(`{{define "shared"}}shared by {{.Lang}}{{end}}`)},
@@ -152,7 +152,7 @@ func TestPagesShareThePartsOfTheirOwnFolderOnly(t *testing.T) {
 	}
 }
 
-func TestAmountsHaveIndianGroups(t *testing.T) {
+func TestRupees_IndianGroups(t *testing.T) {
 	for paise, want := range map[int64]string{
 		0: "₹0.00", 5: "₹0.05", 99_900: "₹999.00", 1_000_00: "₹1,000.00", 1_00_000_00: "₹1,00,000.00",
 		1_23_456_50: "₹1,23,456.50", 12_34_56_789_01: "₹12,34,56,789.01", -349_00: "−₹349.00",
@@ -166,7 +166,7 @@ func TestAmountsHaveIndianGroups(t *testing.T) {
 	}
 }
 
-func TestTimesAreIndian(t *testing.T) {
+func TestTimes_AreIndian(t *testing.T) {
 	l := guide(t)
 	late := time.Date(2026, 11, 15, 18, 40, 9, 0, time.UTC) // after midnight in India
 	if got, want := l.When("en", late), "16 Nov 2026, 00:10"; got != want {
@@ -186,7 +186,7 @@ func TestTimesAreIndian(t *testing.T) {
 	}
 }
 
-func TestComponentsTakeNoAttributeThatRunsOrStyles(t *testing.T) {
+func TestAttrs_RefusesScriptAndStyle(t *testing.T) {
 	for _, name := range []string{"onclick", "style", "hx-on:click", "hx-on", "src", "x y"} {
 		if got, err := attrs(name, "1"); err == nil {
 			t.Errorf("%s became %s", name, got)

@@ -20,7 +20,7 @@ func fetch(t *testing.T, method, path, encoding string) *http.Response {
 	return w.Result()
 }
 
-func TestAssetsAreServedForGoodUnderAPathThatNamesTheirContent(t *testing.T) {
+func TestStatic_HashedPathsAreImmutable(t *testing.T) {
 	for name, want := range map[string]string{
 		"style.css":   "--accent:",
 		"htmx.min.js": "htmx",
@@ -51,7 +51,7 @@ func TestAssetsAreServedForGoodUnderAPathThatNamesTheirContent(t *testing.T) {
 	}
 }
 
-func TestOnlyAssetsAreServed(t *testing.T) {
+func TestStatic_ServesOnlyAssets(t *testing.T) {
 	for path, want := range map[string]int{
 		"/static/":                     http.StatusNotFound,
 		"/static/style.css":            http.StatusNotFound, // without its hash it could never be kept
@@ -73,7 +73,7 @@ func TestOnlyAssetsAreServed(t *testing.T) {
 
 // One stylesheet is made of parts, and what is written in one must not end up
 // inside an unclosed rule of another.
-func TestThePartsOfTheStylesheetAreWhole(t *testing.T) {
+func TestStylesheet_PartsAreComplete(t *testing.T) {
 	files, err := assetFiles.ReadDir("style")
 	if err != nil || len(files) < 2 {
 		t.Fatal(len(files), err)

@@ -24,7 +24,7 @@ const module = "../../.."
 // spoken is what a tree of pages says: each English text, and a place where.
 type spokenTexts map[string]string
 
-func TestEveryTextHasHindiAndEveryHindiIsSaid(t *testing.T) {
+func TestTexts_MatchTranslations(t *testing.T) {
 	for _, complaint := range checkTexts(t, os.DirFS(module)) {
 		t.Error(complaint)
 	}
@@ -32,7 +32,7 @@ func TestEveryTextHasHindiAndEveryHindiIsSaid(t *testing.T) {
 
 // A search that finds nothing looks like a house in order, so each kind of text
 // is said here once without a translation and has to be noticed.
-func TestTheSearchForWordsNotices(t *testing.T) {
+func TestCheckTexts_FindsEachKind(t *testing.T) {
 	for name, tt := range map[string]struct{ file, text, want string }{
 		"a text in a template":       {"internal/web/panel/pages/a.html", `{{define "main"}}{{if .X}}{{template "y" (dict "a" (t "Unsaid"))}}{{end}}{{end}}`, `"Unsaid" has no Hindi`},
 		"either form of a plural":    {"internal/web/panel/parts/a.html", `{{define "main"}}{{tn .N "Known" "Unsaid"}}{{end}}`, `"Unsaid" has no Hindi`},

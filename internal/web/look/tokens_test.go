@@ -9,7 +9,7 @@ import (
 
 // What is written on what. Text has to be readable for those who see little, in
 // both themes and in both areas; what is only drawn needs to be seen.
-func TestColoursCanBeToldApart(t *testing.T) {
+func TestColours_Contrast(t *testing.T) {
 	text, err := assetFiles.ReadFile("style/1-tokens.css")
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 
 // Other rooms give their reasons in English, and here they are shown. Whole sentences
 // in these files are such reasons; whoever adds one is told to translate it.
-func TestReasonsOfOtherRoomsCanBeSaidInHindi(t *testing.T) {
+func TestFaultTexts_HaveHindi(t *testing.T) {
 	text, err := os.ReadFile("words/hi.json")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestReasonsOfOtherRoomsCanBeSaidInHindi(t *testing.T) {
 }
 
 // A list is refused with a form and what is put into it, wherever in its room.
-func TestEveryRefusalOfAListCanBeSaidInHindi(t *testing.T) {
+func TestBulkRefusals_HaveHindi(t *testing.T) {
 	pages, err := look.Load(Files)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestEveryRefusalOfAListCanBeSaidInHindi(t *testing.T) {
 
 // A field is refused in the API's words, with numbers in them; each has to be known
 // again here, or it stays English.
-func TestWhatIsSaidOfAFieldIsKnownAgain(t *testing.T) {
+func TestExplainField_KnowsEveryText(t *testing.T) {
 	for _, file := range []string{"../../operation/validate.go", "../../subscription/text.go"} {
 		for _, sentence := range sentences(t, file) {
 			if strings.HasPrefix(sentence, "It ") && !slices.Contains(fieldForms, sentence) {
@@ -109,7 +109,7 @@ func TestWhatIsSaidOfAFieldIsKnownAgain(t *testing.T) {
 	}
 }
 
-func TestATimeIsSaidInTheUnitThatPeopleUse(t *testing.T) {
+func TestInWords_PicksUnit(t *testing.T) {
 	pages, err := look.Load(Files)
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func serve(t *testing.T, body string) string {
 
 // A harness that never objects would pass every page, so each kind of trouble is
 // shown to it once.
-func TestTheHarnessObjects(t *testing.T) {
+func TestCheck_ReportsEachProblem(t *testing.T) {
 	t.Setenv(ShotsVariable, t.TempDir()) // nobody wants to see these
 	t.Setenv(LooksVariable, "")
 	for name, tt := range map[string]struct{ body, want string }{
@@ -72,7 +72,7 @@ func TestTheHarnessObjects(t *testing.T) {
 	}
 }
 
-func TestCheck_KeepsAPictureOfEachView(t *testing.T) {
+func TestCheck_SavesPictureOfEachView(t *testing.T) {
 	tab := New(t)
 	tab.Open(serve(t, `<form action="/"><label for="n">Name</label><input id="n" name="n"><button>Send</button></form>`))
 	for looks, want := range map[string]int{"": 1, "all": 4, "no": 0} {
@@ -91,7 +91,7 @@ func TestCheck_KeepsAPictureOfEachView(t *testing.T) {
 	tab.Until("the form arrived", `location.search === "?n=Asha"`)
 }
 
-func TestTwoTabsAreTwoPeople(t *testing.T) {
+func TestTab_OwnCookies(t *testing.T) {
 	url := serve(t, "")
 	a, b := New(t), WithoutScript(t)
 	a.Open(url)

@@ -19,14 +19,13 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands print into the pages, where it differs")
 
-// needed is what the pages' commands use beside coax. `make test` installs it.
+// needed are the programs that the pages' commands use. `make test` installs them.
 var needed = []string{"bash", "make", "go", "python3", "curl", "openssl"}
 
-// Every page's console blocks run in order, in a folder that is a fresh clone of
-// the source. What differs from a reader's machine is told here and nowhere else:
-// ports are free ones, the folders in realRoots lie below a temporary one, and
-// systemd is played by the test.
-func TestEveryExampleOnAPageWorks(t *testing.T) {
+// Every page's console blocks run in order, in a fresh clone of the source. This differs
+// from a reader's machine: ports are free ones, the folders in realRoots are below a
+// temporary one, and systemctl is a stand-in.
+func TestPages_ExamplesWork(t *testing.T) {
 	for _, tool := range needed {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") == "true" {
@@ -54,9 +53,9 @@ func TestEveryExampleOnAPageWorks(t *testing.T) {
 		ran++
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, p)
+			w := newPageEnv(t, p)
 			copyTree(t, ".", w.clone)
-			if p.name != "README.md" { // which builds from nothing, as its reader does
+			if p.name != "README.md" { // README.md builds it itself
 				copyFile(t, filepath.Join(built, "bin", "coax"), filepath.Join(w.clone, "bin", "coax"))
 			}
 			w.play()
@@ -67,14 +66,14 @@ func TestEveryExampleOnAPageWorks(t *testing.T) {
 	}
 }
 
-// realRoots are folders of a real machine that pages speak of.
+// realRoots are folders of a real machine that pages mention.
 var realRoots = regexp.MustCompile(`(^|[\s='":])(/srv/coax|/var/backups/coax|/etc/systemd/system|/usr/local/bin)\b`)
 
-// homeOfClone is where pages say that the source lies.
+// homeOfClone is the folder of the source on the pages.
 const homeOfClone = "/home/you/coax"
 
-// world is where one page's examples happen.
-type world struct {
+// pageEnv is the environment in which one page's examples run.
+type pageEnv struct {
 	t       *testing.T
 	page    *page
 	root    string
@@ -91,12 +90,12 @@ type edit struct {
 	lines    []string
 }
 
-func newWorld(t *testing.T, p *page) *world {
+func newPageEnv(t *testing.T, p *page) *pageEnv {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, page: p, root: root, clone: filepath.Join(root, "coax"), known: map[string]string{}}
+	w := &pageEnv{t: t, page: p, root: root, clone: filepath.Join(root, "coax"), known: map[string]string{}}
 	for _, folder := range []string{"coax", "srv", "var/backups/coax", "etc/systemd/system", "usr/local/bin", "played"} {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			t.Fatal(err)
@@ -107,14 +106,14 @@ func newWorld(t *testing.T, p *page) *world {
 	return w
 }
 
-func (w *world) write(name, text string, mode os.FileMode) {
+func (w *pageEnv) write(name, text string, mode os.FileMode) {
 	if err := os.WriteFile(filepath.Join(w.root, name), []byte(text), mode); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// cleanEnvironment is what a reader's shell has: nothing of ours, and nothing of
-// the make that may have started this test.
+// cleanEnvironment returns a reader's environment: without the variables of our tests and
+// of a make that may have started them.
 func cleanEnvironment(more ...string) []string {
 	var clean []string
 	for _, entry := range os.Environ() {
@@ -126,17 +125,17 @@ func cleanEnvironment(more ...string) []string {
 	return append(clean, more...)
 }
 
-func (w *world) environment() []string {
+func (w *pageEnv) environment() []string {
 	return cleanEnvironment(
 		"PATH="+filepath.Join(w.root, "played")+":"+filepath.Join(w.root, "usr/local/bin")+":"+os.Getenv("PATH"),
-		// The standard ports may be taken; these are over what a file says.
+		// The standard ports may be in use; these override the configuration file.
 		"COAX_SERVER_ADDR=127.0.0.1:0", "COAX_SERVER_INTERNAL_ADDR=127.0.0.1:0",
 		"GOFLAGS=-trimpath", "CGO_ENABLED=0", "PYTHONDONTWRITEBYTECODE=1",
 	)
 }
 
-// play goes through the page.
-func (w *world) play() {
+// play runs the page's blocks.
+func (w *pageEnv) play() {
 	defer w.stopAll()
 	var printed []string
 	for _, b := range w.page.blocks {
@@ -146,22 +145,22 @@ func (w *world) play() {
 		case "console":
 			for _, s := range steps(b) {
 				if w.t.Failed() && !*update {
-					return // what follows leans on what went wrong
+					return // later steps depend on this one
 				}
 				printed = append(printed, w.step(s)...)
 			}
 		}
 	}
-	// Last, so that it does not get into the page's own way.
+	// Last, so that it does not disturb the page's own steps.
 	for _, command := range printed {
 		w.paste(command)
 	}
 	w.rewrite()
 }
 
-// step does one command and compares what it printed. If it was a demo, it
-// returns the commands that the demo printed for its user.
-func (w *world) step(s step) (toPaste []string) {
+// step runs one command and compares its output. For a demo it returns the commands that
+// the demo printed for its user.
+func (w *pageEnv) step(s step) (toPaste []string) {
 	w.t.Helper()
 	command := w.translate(s.command)
 	at := fmt.Sprintf("%s:%d: $ %s", w.page.name, s.line, s.command)
@@ -172,7 +171,7 @@ func (w *world) step(s step) (toPaste []string) {
 		w.t.Errorf("%s:%d: a console block begins with a command, after `$ `", w.page.name, s.line)
 		return nil
 	case s.command == "make test":
-		// Which is what runs this test. That it is there is all that can be seen from here.
+		// make test runs this test, so only check that the target exists.
 		got, status = w.run("make --dry-run test >/dev/null")
 	case serves(s.command):
 		server := w.serve(command)
@@ -197,9 +196,9 @@ func (w *world) step(s step) (toPaste []string) {
 	return toPaste
 }
 
-// awaitVoid waits, after a person has refunded an operation, until the service has told
-// the provider and recorded that. A reader takes longer to type what comes next.
-func (w *world) awaitVoid(command string, status int) {
+// awaitVoid waits, after a manual refund, until the service has voided the operation at
+// the provider. A reader types more slowly than that.
+func (w *pageEnv) awaitVoid(command string, status int) {
 	before, after, found := strings.Cut(command, " review settle --transaction ")
 	id, rest, _ := strings.Cut(after, " ")
 	if !found || status != 0 || !strings.Contains(rest, "--reject") {
@@ -211,7 +210,7 @@ func (w *world) awaitVoid(command string, status int) {
 	})
 }
 
-func (w *world) compare(s step, at, got string) {
+func (w *pageEnv) compare(s step, at, got string) {
 	w.t.Helper()
 	lines := strings.Split(strings.Trim(got, "\n"), "\n")
 	if strings.Trim(got, "\n") == "" {
@@ -230,14 +229,14 @@ func (w *world) compare(s step, at, got string) {
 			w.edits = append(w.edits, edit{s.end - len(s.want), s.end, lines})
 			return
 		}
-		w.t.Errorf("%s\nprinted:\n%s\nthe page says:\n%s\n(go test ./internal/docstest -run TestEveryExample -update writes it into the page)", at, strings.Join(lines, "\n"), strings.Join(want, "\n"))
+		w.t.Errorf("%s\nprinted:\n%s\nthe page says:\n%s\n(go test ./internal/docstest -run TestPages_ExamplesWork -update writes it into the page)", at, strings.Join(lines, "\n"), strings.Join(want, "\n"))
 		return
 	}
 	for shown, printed := range pairs {
 		if err := learn(w.known, want[shown], lines[printed]); err != nil {
 			w.t.Errorf("%s\n%v", at, err)
 		}
-		// Times of two runs on one page would tell of things that cannot be.
+		// Times of two runs on one page would contradict each other.
 		if fresh := retimed(want[shown], lines[printed]); *update && fresh != want[shown] {
 			at := s.end - len(s.want) + shown
 			w.edits = append(w.edits, edit{at, at + 1, []string{fresh}})
@@ -245,20 +244,20 @@ func (w *world) compare(s step, at, got string) {
 	}
 }
 
-// translate writes a page's command as it is run here.
-func (w *world) translate(command string) string {
+// translate turns a page's command into the one to run here.
+func (w *pageEnv) translate(command string) string {
 	return realRoots.ReplaceAllString(translate(w.known, command), "${1}"+w.root+"${2}")
 }
 
-// untranslate writes what was printed here as a reader would see it.
-func (w *world) untranslate(text string) string {
+// untranslate turns what was printed here into what a reader would see.
+func (w *pageEnv) untranslate(text string) string {
 	text = strings.ReplaceAll(text, w.clone, homeOfClone)
 	return strings.ReplaceAll(text, w.root, "")
 }
 
-// run does a command as a shell would that the reader has open all the time: the
-// folder and what was exported stay for the next one.
-func (w *world) run(command string) (printed string, status int) {
+// run runs a command as in one open shell: the working directory and exported variables
+// are kept for the next command.
+func (w *pageEnv) run(command string) (printed string, status int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
@@ -274,14 +273,14 @@ func (w *world) run(command string) (printed string, status int) {
 	return out.String(), shell.ProcessState.ExitCode()
 }
 
-func (w *world) prelude() string {
+func (w *pageEnv) prelude() string {
 	return `set -o pipefail; umask 022; if [ -f "$PLAYED/exports" ]; then . "$PLAYED/exports"; fi; cd "$(cat "$PLAYED/cwd")" || exit 99
 `
 }
 
-// configure reads a block of TOML with the product's own reader. If the page
-// says where it belongs, it is put there.
-func (w *world) configure(b block) {
+// configure parses a block of TOML with the product's own reader, and writes it to the
+// file that the block names, if any.
+func (w *pageEnv) configure(b block) {
 	w.t.Helper()
 	text := translate(w.known, b.String())
 	trial := filepath.Join(w.root, fmt.Sprintf("trial-%d", b.line))
@@ -297,7 +296,7 @@ func (w *world) configure(b block) {
 	}
 }
 
-// offered finds the commands that a demo prints for its user to paste.
+// offered returns the commands that a demo prints for its user to paste.
 func offered(text string) []string {
 	var commands []string
 	lines := strings.Split(text, "\n")
@@ -315,8 +314,8 @@ func offered(text string) []string {
 	return commands
 }
 
-// paste does what the demo offered, word for word.
-func (w *world) paste(command string) {
+// paste runs a command that the demo printed.
+func (w *pageEnv) paste(command string) {
 	w.t.Helper()
 	got, status := w.run(command)
 	if status != 0 {
@@ -332,8 +331,8 @@ func (w *world) paste(command string) {
 	}
 }
 
-// rewrite puts what was printed into the page.
-func (w *world) rewrite() {
+// rewrite writes the printed output into the page.
+func (w *pageEnv) rewrite() {
 	if len(w.edits) == 0 {
 		return
 	}
