@@ -18,12 +18,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(looktest.Run(m)) }
 
-// policy is the one that pages are served with.
+// policy is the content security policy of the pages.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// serveGuide serves the style guide as pages are served: with the assets and the
-// policy they have.
+// serveGuide serves the style guide with the assets and the policy of the pages.
 func serveGuide(t *testing.T) string {
 	t.Helper()
 	l := guide(t)
@@ -47,7 +46,7 @@ func serveGuide(t *testing.T) string {
 }
 
 func TestStyleGuide_Check(t *testing.T) {
-	t.Setenv(looktest.LooksVariable, "all") // these five pages have every component
+	t.Setenv(looktest.LooksVariable, "all") // these pages have every component
 	url := serveGuide(t)
 	tab := looktest.New(t)
 	for name, address := range map[string]string{
@@ -62,7 +61,7 @@ func TestStyleGuide_Check(t *testing.T) {
 	}
 }
 
-// On paper there is nothing to press, and a table is whole.
+// A printed page has no buttons, and tables are complete.
 func TestPrint_HasNoNavigation(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.New(t)

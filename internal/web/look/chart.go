@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// Point is one value of a chart. Note says what it means in words, for whoever
-// points at it and in the table; without one, the value itself is shown.
+// Point is one value of a chart. Note describes it in the tooltip and in the table; without
+// one, the value is shown.
 type Point struct {
 	Label string
 	Value int64 // paise if the chart's unit is "rupees"; below zero is drawn as zero
@@ -25,11 +25,11 @@ type Series struct {
 	Points     []Point
 }
 
-// charter draws charts in one language. Only shapes are drawn in SVG, which is
-// stretched to the room there is; everything to be read is text beside it, in the
-// same size on a phone as on a service. Colours come from classes, lengths are
-// attributes: the pages' policy allows no style inline. What a chart is called stands
-// in the drawing's label and not elsewhere by an id, which two charts could share.
+// charter draws charts in one language. The SVG has only shapes and is stretched to the
+// available width; labels are HTML beside it, of the same size on a phone as on a desktop.
+// Colours come from classes and lengths are attributes, because the content security
+// policy forbids inline styles. The title is an aria-label, not an id that two charts could
+// share.
 type charter struct {
 	say func(english string, args ...any) string
 }
@@ -53,7 +53,7 @@ type bar struct {
 	Kind, Text          string
 }
 
-// slot is the room of one point on a line, to be pointed at.
+// slot is the hover area of one point of a line.
 type slot struct {
 	X    int
 	Text string
@@ -61,19 +61,19 @@ type slot struct {
 
 const (
 	slotWidth = 10
-	// A bar is as wide as this part of its slot, and never wider than that part of the
-	// chart: a single one would be a wall.
+	// A bar's width as a part of its slot, and its maximum as a part of the chart, so that
+	// a single bar does not fill it.
 	barOfSlot  = 0.7
 	barOfChart = 0.12
 	chartDepth = 100
 )
 
-// bars draws one bar a point. The unit may be "rupees".
+// bars draws one bar per point. The unit may be "rupees".
 func (c charter) bars(title string, points []Point, unit ...string) (template.HTML, error) {
 	return c.stacked(title, []Series{{Points: points}}, unit...)
 }
 
-// stacked draws one bar a label, in as many pieces as there are series.
+// stacked draws one bar per label, with a part per series.
 func (c charter) stacked(title string, series []Series, unit ...string) (template.HTML, error) {
 	drawn, top, err := c.begin(title, series, unit)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c charter) line(title string, points []Point, unit ...string) (template.HT
 	return c.finish(drawn)
 }
 
-// begin fills in what every chart has, and says what its highest value may be.
+// begin fills in what every chart has, and returns the top of the axis.
 func (c charter) begin(title string, series []Series, unit []string) (chart, int64, error) {
 	if len(series) == 0 {
 		return chart{}, 0, fmt.Errorf("chart %q has no series", title)
@@ -165,7 +165,7 @@ func (c charter) begin(title string, series []Series, unit []string) (chart, int
 	return drawn, top, nil
 }
 
-// most is how many labels have room beneath a chart on a phone.
+// most is the number of labels that fit beneath a chart on a phone.
 const most = 7
 
 func (c charter) finish(drawn chart) (template.HTML, error) {
@@ -185,8 +185,7 @@ var chartTemplate = sync.OnceValue(func() *template.Template {
 	return template.Must(template.ParseFS(own, "charts/chart.html"))
 })
 
-// roundTop is the least round number that is not below the highest value, and
-// whose half is a whole one.
+// roundTop returns the smallest round even number that is not below the highest value.
 func roundTop(highest int64, unit []string) int64 {
 	one := int64(1)
 	if inRupees(unit) {
@@ -239,7 +238,7 @@ func spoken(series string, p Point, unit []string) string {
 
 func inRupees(unit []string) bool { return len(unit) > 0 && unit[0] == "rupees" }
 
-// decimal writes a coordinate without a tail of digits that nobody sees.
+// decimal formats a coordinate with few digits.
 func decimal(f float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", f), "0"), ".")
 }

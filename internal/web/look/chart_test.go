@@ -27,8 +27,8 @@ func TestChart_HasLabelAndTable(t *testing.T) {
 	}
 }
 
-// A page may have two charts of one title; ids that both had would send whoever hears
-// the page to the wrong one.
+// A page may have two charts of one title; equal ids would lead screen readers to the
+// wrong one.
 func TestChart_HasNoID(t *testing.T) {
 	points := []Point{{"1 Nov", 1, ""}}
 	bars, err := plain.bars("Renewals", points)

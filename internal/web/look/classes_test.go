@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// A class that the stylesheet does not have is a slip of the pen, or a page that
-// wants a look of its own; either is better noticed than seen.
+// A class that the stylesheet does not have is a typo, or a page with a look of its own.
 func TestClasses_AllStyled(t *testing.T) {
 	styled := map[string]bool{}
 	for _, class := range regexp.MustCompile(`\.([a-z][a-z0-9-]*)`).FindAllStringSubmatch(string(assets()["style.css"].plain), -1) {
@@ -56,8 +55,7 @@ var (
 	otherAction    = regexp.MustCompile(`\{\{.*?\}\}`)
 )
 
-// classesOf lists the classes that are written out; what an action completes is
-// known only when it is filled.
+// classesOf lists the literal classes; those completed by a template action are unknown.
 func classesOf(html string) (classes []string) {
 	for _, found := range classAttribute.FindAllStringSubmatch(html, -1) {
 		written := otherAction.ReplaceAllString(branchAction.ReplaceAllString(found[1], " "), "{}")

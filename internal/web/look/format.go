@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// nothing stands where a value is not known, or not yet.
+// nothing is shown for an unknown value.
 const nothing = "–"
 
 // Rupees writes an amount as people in India do: ₹1,23,456.50.
@@ -70,8 +70,7 @@ func (l *Look) When(lang string, t time.Time) string {
 	return l.Day(lang, t) + ", " + t.In(subscription.IST).Format("15:04")
 }
 
-// timeElement has the exact time for programs, and to the second for whoever
-// points at it.
+// timeElement renders a time element with the exact time and a tooltip to the second.
 func (l *Look) timeElement(lang string, t time.Time, text string) template.HTML {
 	if t.IsZero() {
 		return nothing
@@ -82,7 +81,7 @@ func (l *Look) timeElement(lang string, t time.Time, text string) template.HTML 
 		template.HTMLEscapeString(exact) + `">` + template.HTMLEscapeString(text) + `</time>`)
 }
 
-// ago says how long before or after now a time is, in the largest unit that fits.
+// ago renders a time's distance from now in the largest unit that fits.
 func (l *Look) ago(lang string, now, t time.Time) template.HTML {
 	if t.IsZero() {
 		return nothing
@@ -125,7 +124,7 @@ func (l *Look) distance(lang string, d time.Duration, texts [6]string) string {
 	return l.T(lang, texts[at], Count(n))
 }
 
-// wholeNumber takes any integer that a page's data may hold.
+// wholeNumber converts any integer type.
 func wholeNumber(n any) (int64, error) {
 	switch v := reflect.ValueOf(n); {
 	case v.CanInt():

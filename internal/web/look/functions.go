@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// functions are what templates can call, speaking one language.
+// functions are the template functions for one language.
 func (l *Look) functions(lang string) template.FuncMap {
 	say := func(english string, args ...any) string { return l.T(lang, english, args...) }
 	charts := charter{say: say}
@@ -25,7 +25,7 @@ func (l *Look) functions(lang string) template.FuncMap {
 			return Count(whole), err
 		},
 		"when": func(t time.Time) template.HTML { return l.timeElement(lang, t, l.When(lang, t)) },
-		// whenText is when as a text, to be put into a sentence.
+		// whenText is when without markup, for use in a sentence.
 		"whenText": func(t time.Time) string { return l.When(lang, t) },
 
 		"day": func(t time.Time) template.HTML { return l.timeElement(lang, t, l.Day(lang, t)) },
@@ -69,8 +69,8 @@ func choices(pairs ...string) ([]Choice, error) {
 
 var attributeName = regexp.MustCompile(`^(hx-[a-z-]+|data-[a-z-]+|aria-[a-z-]+|command|commandfor|form|formaction|formmethod|formnovalidate|download|target|rel|accept|multiple|tabindex|role|list|class|title|id)$`)
 
-// attrs passes further attributes to a component. What could run a script or
-// carry a style inline is not among them: the pages' policy forbids both.
+// attrs passes further attributes to a component. It refuses scripts and inline styles,
+// which the content security policy forbids.
 func attrs(pairs ...any) (template.HTMLAttr, error) {
 	if len(pairs)%2 != 0 {
 		return "", fmt.Errorf("attrs takes names and values in pairs")

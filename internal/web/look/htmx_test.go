@@ -10,8 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// serveSearch has a page whose list is brought up to date by itself, under the
-// policy that pages have.
+// serveSearch serves a page whose list htmx updates, under the pages' policy.
 func serveSearch(t *testing.T) string {
 	t.Helper()
 	l := guide(t)
@@ -52,7 +51,7 @@ func TestSearch_UpdatesWhileTyping(t *testing.T) {
 }
 
 func TestSearch_WithoutScript(t *testing.T) {
-	at := serveSearch(t) // first, so that it is there until the tab is closed
+	at := serveSearch(t) // first, so that it outlives the tab
 	tab := looktest.WithoutScript(t)
 	tab.Open(at + "/search")
 	tab.Fill("Who", "Asha")

@@ -14,12 +14,12 @@ var iconFiles embed.FS
 
 var icons = sync.OnceValue(loadIcons)
 
-// loadIcons keeps what is drawn of each icon, without what its file says about
-// size and colour: those are the stylesheet's business.
+// loadIcons reads the shapes of each icon, without size and colour, which the stylesheet
+// sets.
 func loadIcons() map[string]template.HTML {
 	files, err := iconFiles.ReadDir("icons")
 	if err != nil {
-		panic(err) // embedded: it cannot be missing in a program that was built
+		panic(err) // embedded files cannot be missing
 	}
 	all := map[string]template.HTML{}
 	for _, f := range files {
@@ -38,8 +38,7 @@ func loadIcons() map[string]template.HTML {
 	return all
 }
 
-// icon draws an icon beside a text that says the same; it has no name of its own
-// for those who do not see it.
+// icon renders an icon, hidden from screen readers because a text stands beside it.
 func icon(name string) (template.HTML, error) {
 	drawn, ok := icons()[name]
 	if !ok {

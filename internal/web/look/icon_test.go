@@ -10,14 +10,13 @@ import (
 	"testing"
 )
 
-// Where an icon is named: in a template's call or argument, perhaps behind one that
-// comes first, and in the field of a route.
+// Where icons are named: in a template's call or argument, and in the field of a route.
 var (
 	iconsOfTemplates = regexp.MustCompile(`icon"? (?:\(or \.[A-Za-z]+ )?"([a-z0-9-]+)"`)
 	iconsOfRoutes    = regexp.MustCompile(`(?:Icon: |\.Icon = [^,\n]*, )"([a-z0-9-]+)"`)
 )
 
-// namedIcons are the icons that pages and badges use, each with a place where.
+// namedIcons returns the icons that pages and badges use, each with one position.
 func namedIcons(t *testing.T) map[string]string {
 	t.Helper()
 	named := map[string]string{}
@@ -26,7 +25,7 @@ func namedIcons(t *testing.T) map[string]string {
 		case err != nil:
 			return err
 		case entry.IsDir() && entry.Name() == "testdata":
-			return fs.SkipDir // the style guide shows what there is, and needs none
+			return fs.SkipDir // the style guide is not a page of the product
 		case entry.IsDir() || strings.HasSuffix(file, "_test.go"):
 			return nil
 		}

@@ -1,10 +1,9 @@
-// Package look is how every page looks and speaks: layouts, components, the
-// stylesheet, icons, charts, and the words in each language. It knows how to
-// show an amount, a day or a state, and nothing of what the pages are about: it
-// asks no store, reads no session and takes no time.
+// Package look is the design system of the pages: layouts, components, the stylesheet,
+// icons, charts and translations. It formats amounts, days and states, and knows nothing
+// of what the pages are about: it reads no store, no session and no clock.
 //
 // A page is a template that defines title and main, made of the components in
-// components, each of which says above itself what it takes;
+// components, each with a comment on its arguments;
 // testdata/pages/guide.html uses all of them. Text on a page is English inside t, with
 // its Hindi in words/hi.json beside the pages; a test finds texts without Hindi and Hindi
 // without a text. Text made by Go code goes through Look.T, or is marked with Text where
@@ -33,25 +32,24 @@ import (
 //go:embed layouts components charts words
 var own embed.FS
 
-// Languages are those that pages can be read in; the first is the one that the
-// texts are written in and that everything falls back to.
+// Languages are the pages' languages; the first is the language of the source texts and
+// the fallback.
 var Languages = []string{English, Hindi}
 
-// The languages by the names that HTML has for them.
+// The languages by their HTML codes.
 const (
 	English = "en"
 	Hindi   = "hi"
 )
 
-// Look holds every page in every language. What a page is made of is put together
-// when it is first asked for: all of it at once would take a node that nobody looks
-// at some thirty megabytes, and every start a while.
+// Look holds every page in every language. A page's template is built when it is first
+// used: all of them take some thirty megabytes and slow down the start.
 type Look struct {
 	pages map[string]map[string]func() (*template.Template, error) // by language, then by name
 	words map[string]map[string]string                             // by language, then by the English text
 }
 
-// Frame is what surrounds a page's own content.
+// Frame is the data of the layout around a page's content.
 type Frame struct {
 	Lang  string
 	Title string // instead of the one that the page defines
@@ -59,12 +57,12 @@ type Frame struct {
 
 	Person, Operator string
 	Nav              []NavItem
-	Here             string // the Href of the entry one is at
+	Here             string // the Href of the current entry
 	Notice           *Notice
 	Maintenance      *Maintenance // nil while it is off
-	// Changes tell what became of the visitor's second factors, until they take notice.
+	// Changes are notices about changes of the visitor's second factors, until dismissed.
 	Changes []string
-	// Suspended: the visitor's operator is, and so its people change nothing.
+	// Suspended: the visitor's operator is suspended, so nothing can be changed.
 	Suspended bool
 	// Allowed reports whether the visitor may use the route of a method and path; see May.
 	Allowed func(method, path string) bool
@@ -83,20 +81,19 @@ type NavItem struct {
 	Badge            int
 }
 
-// Notice tells what has just happened. Text is shown as it is: whoever makes it
-// knows the language and what to put into it.
+// Notice is a message about what has just happened. Text is already translated.
 type Notice struct {
 	Kind string // "good", "bad" or "info"
 	Text string
 }
 
-// Maintenance is the maintenance mode while it is on, for the head of every page.
+// Maintenance is the banner of every page while maintenance mode is on.
 type Maintenance struct {
 	Since      time.Time
 	By, Reason string
 }
 
-// view is the dot of a page.
+// view is the dot (.) of a page's template.
 type view struct {
 	Frame
 	Data any
@@ -104,13 +101,12 @@ type view struct {
 
 // Load reads every page below pages/ of the given file systems. A page's name is
 // its path there without .html, so pages/bulk/preview.html is "bulk/preview"; each
-// defines "title" and "main". What parts/*.html define is there for every page of
-// the same file system. words/hi.json, if there is one, brings the Hindi of what
-// the pages say.
+// defines "title" and "main". What parts/*.html define is available to every page of the
+// same file system. words/hi.json, if present, has the Hindi of the pages' texts.
 func Load(pages ...fs.FS) (*Look, error) {
 	l := &Look{pages: map[string]map[string]func() (*template.Template, error){}, words: map[string]map[string]string{}}
 	for _, lang := range Languages {
-		words, err := loadWords(lang, append([]fs.FS{own}, pages...))
+		words, err := loadTranslations(lang, append([]fs.FS{own}, pages...))
 		if err != nil {
 			return nil, err
 		}
@@ -132,8 +128,8 @@ func Load(pages ...fs.FS) (*Look, error) {
 	return l, nil
 }
 
-// addPages adds the pages of a tree. Each is read by itself at once, so that one
-// that cannot be read, or lacks what it should define, stops the start.
+// addPages adds the pages of a tree. Each is parsed at once, so that an invalid page stops
+// the start.
 func addPages(set map[string]func() (*template.Template, error), base *template.Template, functions template.FuncMap, tree fs.FS) error {
 	common, err := base.Clone()
 	if err != nil {
@@ -180,7 +176,7 @@ func addPages(set map[string]func() (*template.Template, error), base *template.
 	})
 }
 
-// Page writes a whole page, or nothing: one that fails half way is not sent.
+// Page writes a whole page, or nothing if rendering fails.
 func (l *Look) Page(w io.Writer, page string, f Frame, data any) error {
 	layout := "shell"
 	if f.Area == "account" {
@@ -189,7 +185,7 @@ func (l *Look) Page(w io.Writer, page string, f Frame, data any) error {
 	return l.write(w, page, layout, f, data)
 }
 
-// Fragment writes one block of a page, to be put in place by htmx.
+// Fragment writes one block of a page, for htmx.
 func (l *Look) Fragment(w io.Writer, page, block string, f Frame, data any) error {
 	return l.write(w, page, block, f, data)
 }
@@ -229,7 +225,7 @@ func known(lang string) string {
 
 var errOddDict = errors.New("dict takes names and values in pairs")
 
-// dict makes the one argument of a component out of names and values.
+// dict makes a component's argument out of names and values.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
 		return nil, errOddDict

@@ -13,7 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// guide is the page that shows every component, as engineers look at it.
+// guide is the style guide, a page with every component.
 func guide(t *testing.T) *Look {
 	t.Helper()
 	l, err := Load(os.DirFS("testdata"))

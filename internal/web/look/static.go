@@ -20,14 +20,14 @@ var assetFiles embed.FS
 const assetPrefix = "/static/"
 
 type asset struct {
-	path    string // with the hash of what it holds
+	path    string // with the hash of its content
 	kind    string
 	plain   []byte
 	gzipped []byte
 }
 
-// The assets by name, and by the path they are served under. They are made when
-// the first page needs them: most commands of the program show none.
+// The assets by name and by URL path. They are made on first use: most commands show no
+// pages.
 var (
 	assets       = sync.OnceValue(loadAssets)
 	assetsByPath = sync.OnceValue(func() map[string]asset {
@@ -45,10 +45,8 @@ var contentTypes = map[string]string{
 	".svg": "image/svg+xml",
 }
 
-// loadAssets takes the scripts and pictures as they are, and joins the parts of
-// the stylesheet in the order of their names: a browser asks once, and each part
-// can be read in one sitting. Everything is embedded, so nothing here can be
-// missing in a program that was built.
+// loadAssets reads the embedded scripts and images, and joins the parts of the stylesheet
+// in the order of their names, so that a browser requests one file.
 func loadAssets() map[string]asset {
 	all := map[string]asset{}
 	var style bytes.Buffer
@@ -99,9 +97,9 @@ func newAsset(name, kind string, text []byte) asset {
 	}
 }
 
-// Asset is the path of a file that pages need. It changes when the file does, so
-// that browsers may keep what they have for good. To ask for a file that is not
-// there is a mistake in a page, and panics.
+// Asset returns the URL path of a file that pages use. It contains the content's hash, so
+// browsers may cache it for good. It panics for an unknown file, which is a mistake in a
+// page.
 func Asset(name string) string {
 	a, ok := assets()[name]
 	if !ok {
@@ -133,7 +131,7 @@ func Static() http.Handler {
 			h.Set("Content-Encoding", "gzip")
 			body = a.gzipped
 		}
-		// A client that went away is nobody's fault.
+		// An error means that the client hung up.
 		_, _ = w.Write(body)
 	})
 }

@@ -54,7 +54,7 @@ func TestStatic_HashedPathsAreImmutable(t *testing.T) {
 func TestStatic_ServesOnlyAssets(t *testing.T) {
 	for path, want := range map[string]int{
 		"/static/":                     http.StatusNotFound,
-		"/static/style.css":            http.StatusNotFound, // without its hash it could never be kept
+		"/static/style.css":            http.StatusNotFound, // without its hash it could not be cached
 		"/static/htmx.LICENSE":         http.StatusNotFound,
 		"/static/../look.go":           http.StatusNotFound,
 		"/static/style.0123456789.css": http.StatusNotFound,
@@ -71,8 +71,7 @@ func TestStatic_ServesOnlyAssets(t *testing.T) {
 	}
 }
 
-// One stylesheet is made of parts, and what is written in one must not end up
-// inside an unclosed rule of another.
+// The stylesheet is joined from parts; an unclosed rule in one must not swallow the next.
 func TestStylesheet_PartsAreComplete(t *testing.T) {
 	files, err := assetFiles.ReadDir("style")
 	if err != nil || len(files) < 2 {

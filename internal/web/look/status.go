@@ -2,8 +2,8 @@ package look
 
 import "html/template"
 
-// badge is how a state is shown: by a colour, an icon and a word, so that no one
-// of them has to be seen for it to be understood.
+// badge is how a state is shown: by colour, icon and text, so that any one of them is
+// enough.
 type badge struct{ kind, icon, text string }
 
 var badges = map[string]badge{
@@ -31,7 +31,7 @@ var badges = map[string]badge{
 	"verified":     {"good", "badge-check", Text("Verified")},
 	"not_verified": {"warn", "triangle-alert", Text("Not verified")},
 
-	// work that goes on by itself
+	// background jobs and proposals
 	"draft":     {"neutral", "file-text", Text("Draft")},
 	"running":   {"info", "loader-circle", Text("Running")},
 	"queued":    {"info", "clock", Text("Queued")},
@@ -52,14 +52,14 @@ var badges = map[string]badge{
 	"unhealthy": {"bad", "activity", Text("Not healthy")},
 }
 
-// StateText is what people call a state, in English, if it is in the table.
+// StateText returns a state's name in English, if it is in the table.
 func StateText(state string) (word string, known bool) {
 	b, known := badges[state]
 	return b.text, known
 }
 
-// status shows a state as a badge. One that is not in the table is shown by its
-// own name, so that a new state is never hidden.
+// status renders a state as a badge. An unknown state is shown by its own name, so that no
+// state is hidden.
 func status(say func(string, ...any) string, state string) template.HTML {
 	b, ok := badges[state]
 	if !ok {

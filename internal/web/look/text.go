@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// Word marks an English text that is translated later, where the language is
-// known. It changes nothing; a test looks for its calls and asks for their Hindi.
+// Text marks an English text that is translated later, where the language is known. It
+// returns its argument; a test requires a Hindi translation for every call.
 func Text(english string) string { return english }
 
-// T says an English text in a language, with what is to be put into it as for
-// fmt.Sprintf. A text that has no translation stays English.
+// T translates an English text and formats it as fmt.Sprintf does. A text without a
+// translation stays English.
 func (l *Look) T(lang, english string, args ...any) string {
 	text := english
 	if translated, ok := l.words[lang][english]; ok {
@@ -26,8 +26,8 @@ func (l *Look) T(lang, english string, args ...any) string {
 	return fmt.Sprintf(text, args...)
 }
 
-// plural says the first text of one thing and the second of any other number;
-// the number is what is put into either.
+// plural translates one for a count of 1 and many for any other; the count is the texts'
+// argument.
 func (l *Look) plural(lang string, count any, one, many string) (string, error) {
 	n, err := wholeNumber(count)
 	if err != nil {
@@ -40,9 +40,9 @@ func (l *Look) plural(lang string, count any, one, many string) (string, error) 
 	return l.T(lang, text, Count(n)), nil
 }
 
-// loadWords gathers a language's words from words/LANG.json of every file system.
-// English needs none: its texts are the keys.
-func loadWords(lang string, trees []fs.FS) (map[string]string, error) {
+// loadTranslations reads words/LANG.json of every file system. English needs none: its
+// texts are the keys.
+func loadTranslations(lang string, trees []fs.FS) (map[string]string, error) {
 	all := map[string]string{}
 	if lang == English {
 		return all, nil
@@ -64,7 +64,7 @@ func loadWords(lang string, trees []fs.FS) (map[string]string, error) {
 				return nil, fmt.Errorf("%q is both %q and %q in %s", english, other, translated, lang)
 			}
 			if got, want := verbs(translated), verbs(english); !slices.Equal(got, want) {
-				return nil, fmt.Errorf("%q has the places %v, its %s has %v", english, want, lang, got)
+				return nil, fmt.Errorf("%q has the verbs %v, its %s has %v", english, want, lang, got)
 			}
 			all[english] = translated
 		}
@@ -74,8 +74,8 @@ func loadWords(lang string, trees []fs.FS) (map[string]string, error) {
 
 var verb = regexp.MustCompile(`%(\[\d+\])?[a-z%]`)
 
-// verbs lists the places in a text where something is put. Another language may
-// have them in another order only by numbering them: %[2]s of %[1]s.
+// verbs lists the formatting verbs of a text. A translation may reorder them only by
+// numbering them: %[2]s of %[1]s.
 func verbs(text string) []string {
 	var found []string
 	for i, v := range verb.FindAllString(text, -1) {

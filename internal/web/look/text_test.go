@@ -18,10 +18,10 @@ import (
 	"text/template/parse"
 )
 
-// module is the whole tree: words are said by templates and Go files anywhere in it.
+// module is the root: templates and Go files anywhere in it may have texts.
 const module = "../../.."
 
-// spoken is what a tree of pages says: each English text, and a place where.
+// spokenTexts are the English texts of a tree, each with one position.
 type spokenTexts map[string]string
 
 func TestTexts_MatchTranslations(t *testing.T) {
@@ -30,8 +30,8 @@ func TestTexts_MatchTranslations(t *testing.T) {
 	}
 }
 
-// A search that finds nothing looks like a house in order, so each kind of text
-// is said here once without a translation and has to be noticed.
+// Each kind of text is used once without a translation and must be found: a search that
+// finds nothing would pass too.
 func TestCheckTexts_FindsEachKind(t *testing.T) {
 	for name, tt := range map[string]struct{ file, text, want string }{
 		"a text in a template":       {"internal/web/panel/pages/a.html", `{{define "main"}}{{if .X}}{{template "y" (dict "a" (t "Unsaid"))}}{{end}}{{end}}`, `"Unsaid" has no Hindi`},
@@ -112,8 +112,7 @@ func checkTexts(t *testing.T, tree fs.FS) (complaints []string) {
 	return complaints
 }
 
-// textsOfTemplate finds the literal texts given to t and tn, however deep they
-// stand.
+// textsOfTemplate finds the literal texts passed to t and tn, at any depth.
 func textsOfTemplate(file, text string, said spokenTexts) error {
 	anything := map[string]any{}
 	tree := parse.New(file)
@@ -185,11 +184,11 @@ func walkTemplate(node parse.Node, visit func(*parse.CommandNode)) {
 	}
 }
 
-// sayers are the functions that take an English text to be translated.
+// sayers are the functions that take an English text to translate.
 var sayers = []string{"T", "Text", "say", "Success", "Failure", "Info"}
 
-// textsOfGo finds the texts that a file of the pages says, and every text that is
-// written in a file at all.
+// textsOfGo finds the translated texts of a file of the pages, and all string literals of
+// a file.
 func textsOfGo(file string, text []byte, ofPages bool, said spokenTexts, written map[string]bool) error {
 	positions := token.NewFileSet()
 	parsed, err := parser.ParseFile(positions, filepath.Base(file), text, parser.SkipObjectResolution)
@@ -239,7 +238,7 @@ func calledName(fun ast.Expr) string {
 	return ""
 }
 
-// constant is the value of a text, or of texts joined by +.
+// constant returns the value of a string literal, or of literals joined by +.
 func constant(e ast.Expr) (string, bool) {
 	switch n := e.(type) {
 	case *ast.BasicLit:

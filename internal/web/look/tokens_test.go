@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What is written on what. Text has to be readable for those who see little, in
-// both themes and in both areas; what is only drawn needs to be seen.
+// Pairs of foreground and background. Text needs the contrast of WCAG AA in both themes
+// and both areas; shapes need less.
 func TestColours_Contrast(t *testing.T) {
 	text, err := assetFiles.ReadFile("style/1-tokens.css")
 	if err != nil {
@@ -39,7 +39,7 @@ func TestColours_Contrast(t *testing.T) {
 
 var colourToken = regexp.MustCompile(`--([a-z-]+):\s*light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);`)
 
-// splitAreas reads the tokens of every page, and what the console has instead.
+// splitAreas reads the tokens, and those that the console overrides.
 func splitAreas(css string) map[string]map[string][2]string {
 	areas := map[string]map[string][2]string{"panel": {}, "console": {}}
 	at := regexp.MustCompile(`\[data-area="console"\]`).FindStringIndex(css)

@@ -1,7 +1,6 @@
-// Package looktest looks at pages in a real browser, as people will: it opens
-// them, presses what they would press, takes pictures at the widths of a phone
-// and of a service, light and dark, and fails a test on what the browser complains
-// about or on what somebody could not read. Only tests import it.
+// Package looktest tests pages in Chromium: it opens them, clicks and types, takes pictures
+// at the widths of a phone and of a desktop, light and dark, and fails a test on browser
+// errors and on accessibility problems. Only tests import it.
 //
 // A test binary that uses it has
 //
@@ -23,28 +22,28 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long anything in a browser may take on a machine that is busy
+// actionTimeout bounds every browser action; it is long because the machine may be busy
 // with other tests.
-const patience = 3 * time.Minute
+const actionTimeout = 3 * time.Minute
 
-// programs are the names under which distributions have the browser. The first is Chromium
-// without a window. The script of that name in /usr/bin starts it as a child, which would go
-// on when the script is ended, so that the program itself is started.
+// programs are the browser's names in distributions. The first is headless Chromium: the
+// program itself, because the script in /usr/bin starts it as a child, which would survive
+// the script.
 var programs = []string{"/usr/lib/chromium/chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
 var errNoBrowser = errors.New("there is no Chromium on this machine; scripts/tools-present installs it")
 
-// The one browser of a test binary. It is started for the first test that wants
-// a tab, and ended by Run.
+// The one browser of a test binary, started by the first test that opens a tab and ended
+// by Run.
 var shared struct {
 	sync.Mutex
-	hosted bool // Run is there to end it
+	hosted bool // Run or Host was called, so it will be ended
 	ctx    context.Context
 	err    error
 	end    func()
 }
 
-// Run runs the tests, and afterwards ends the browser they had.
+// Run runs the tests and then ends the browser.
 func Run(m *testing.M) int {
 	shared.Lock()
 	shared.hosted = true
@@ -53,15 +52,15 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-// Host is for a TestMain that has other things to do too: it allows tabs to be
-// opened, and its caller ends the browser with Close.
+// Host is for a TestMain with other duties: it allows tabs to be opened, and its caller
+// ends the browser with Close.
 func Host() {
 	shared.Lock()
 	defer shared.Unlock()
 	shared.hosted = true
 }
 
-// Close ends the browser, if one was started, and removes what it kept.
+// Close ends the browser, if one was started, and removes its files.
 func Close() {
 	shared.Lock()
 	defer shared.Unlock()
@@ -71,13 +70,13 @@ func Close() {
 	}
 }
 
-// browser gives the one browser of this test binary, and starts it if need be.
+// browser returns the browser of this test binary, and starts it if needed.
 func browser(t testing.TB) context.Context {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if !shared.hosted {
-		t.Fatal("looktest: TestMain has to call looktest.Run, or nobody would end the browser")
+		t.Fatal("looktest: TestMain has to call looktest.Run, which ends the browser")
 	}
 	if shared.ctx == nil && shared.err == nil {
 		shared.ctx, shared.end, shared.err = start()
@@ -109,8 +108,8 @@ func start() (context.Context, func(), error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program),
 		chromedp.UserDataDir(profile),
-		// It opens only pages of this test, and where tests run there may be no
-		// namespaces to build a sandbox of.
+		// It opens only pages of this test, and a container may have no namespaces for a
+		// sandbox.
 		chromedp.NoSandbox,
 		// Containers have little shared memory.
 		chromedp.Flag("disable-dev-shm-usage", true),
@@ -120,7 +119,7 @@ func start() (context.Context, func(), error) {
 		chromedp.Flag("force-color-profile", "srgb"),
 		chromedp.Flag("font-render-hinting", "none"),
 		chromedp.Flag("hide-scrollbars", true),
-		chromedp.WSURLReadTimeout(2*patience),
+		chromedp.WSURLReadTimeout(2*actionTimeout),
 	)
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, endBrowser := chromedp.NewContext(allocator, chromedp.WithErrorf(ignore))
@@ -129,8 +128,8 @@ func start() (context.Context, func(), error) {
 		endAllocator() // waits for the process
 		os.RemoveAll(profile)
 	}
-	// The browser lives as long as the context of the first run, so that one has
-	// no deadline; WSURLReadTimeout bounds the start.
+	// The browser lives as long as the context of the first run, so that context has no
+	// deadline; WSURLReadTimeout bounds the start.
 	if err := chromedp.Run(ctx); err != nil {
 		end()
 		return nil, nil, fmt.Errorf("start %s: %w", program, err)
@@ -138,5 +137,5 @@ func start() (context.Context, func(), error) {
 	return ctx, end, nil
 }
 
-// ignore swallows the driver's remarks about messages newer than it knows.
+// ignore drops the driver's messages about unknown events.
 func ignore(string, ...any) {}

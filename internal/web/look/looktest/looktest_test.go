@@ -12,8 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Run(m)) }
 
-// listener is a test that takes note of what it is told, so that a harness can
-// be seen to object.
+// listener is a testing.TB that records errors.
 type listener struct {
 	*testing.T
 	said     []string
@@ -25,7 +24,7 @@ func (l *listener) Errorf(format string, args ...any) {
 }
 func (l *listener) Cleanup(f func()) { l.cleanups = append(l.cleanups, f) }
 
-// end does what the end of a test would.
+// end runs the cleanups.
 func (l *listener) end() {
 	for _, f := range l.cleanups {
 		f()
@@ -47,10 +46,10 @@ func serve(t *testing.T, body string) string {
 	return server.URL
 }
 
-// A harness that never objects would pass every page, so each kind of trouble is
-// shown to it once.
+// Each kind of problem is shown to Check once: a check that reports nothing would pass
+// every page.
 func TestCheck_ReportsEachProblem(t *testing.T) {
-	t.Setenv(ShotsVariable, t.TempDir()) // nobody wants to see these
+	t.Setenv(ShotsVariable, t.TempDir()) // not in the shared folder
 	t.Setenv(LooksVariable, "")
 	for name, tt := range map[string]struct{ body, want string }{
 		"to a script inline":            {`<script>document.title = "no"</script>`, "Content Security Policy"},

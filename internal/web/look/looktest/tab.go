@@ -17,9 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Tab is one tab of the browser, with cookies of its own: two tabs are two
-// people. It is closed at the end of its test, which fails if the browser
-// complained about anything meanwhile.
+// Tab is one tab of the browser with its own cookies. It is closed at the end of its test,
+// which fails if the browser reported an error.
 type Tab struct {
 	t        testing.TB
 	ctx      context.Context
@@ -30,7 +29,7 @@ type Tab struct {
 	forgiven   []string
 }
 
-// New opens a tab as wide as a service.
+// New opens a tab as wide as a desktop.
 func New(t testing.TB) *Tab {
 	t.Helper()
 	return open(t, true)
@@ -68,8 +67,8 @@ func open(t testing.TB, scripted bool) *Tab {
 	return tab
 }
 
-// newWindow opens a window with a jar of cookies of its own. The driver would ask
-// for a tab there, and a Chromium of today has none to give where no window is.
+// newWindow opens a window with its own cookies. The driver would open a tab, which
+// Chromium refuses where there is no window.
 func newWindow(t testing.TB, chromium context.Context) (window target.ID, discard func()) {
 	t.Helper()
 	whole := cdp.WithExecutor(chromium, chromedp.FromContext(chromium).Browser)
@@ -82,13 +81,13 @@ func newWindow(t testing.TB, chromium context.Context) (window target.ID, discar
 		t.Fatalf("open a window: %v", err)
 	}
 	return window, func() {
-		// With the browser gone, so are its windows.
+		// An error means that the browser has ended.
 		_ = target.DisposeBrowserContext(jar).Do(whole)
 	}
 }
 
-// hear notes what a page would leave in the browser's console: exceptions,
-// errors, and what its own policy forbade it.
+// hear records what appears in the browser's console: exceptions, errors and violations of
+// the content security policy.
 func (tab *Tab) hear(event any) {
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -108,8 +107,8 @@ func (tab *Tab) hear(event any) {
 	}
 }
 
-// answered tells a page that said no, such as 422 to a form, from an asset that
-// is missing: the browser logs both.
+// answered reports whether an entry is about a page with an error status, such as 422 to a
+// form, rather than about a missing asset: the browser logs both.
 func answered(entry *log.Entry) bool {
 	return entry.Source == log.SourceNetwork &&
 		strings.Contains(entry.Text, "responded with a status of 4") &&
@@ -127,18 +126,17 @@ func (tab *Tab) complain(text string) {
 	tab.complaints = append(tab.complaints, text)
 }
 
-// Forgive lets the browser complain about what contains a text, where the test
-// is about just that.
+// Forgive ignores browser errors that contain a text, for tests that cause them.
 func (tab *Tab) Forgive(part string) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
 	tab.forgiven = append(tab.forgiven, part)
 }
 
-// Do takes actions of the driver's own, all within the patience that tests have.
+// Do runs actions of the driver, all within actionTimeout.
 func (tab *Tab) Do(actions ...chromedp.Action) {
 	tab.t.Helper()
-	if err := tab.try(patience, actions...); err != nil {
+	if err := tab.try(actionTimeout, actions...); err != nil {
 		tab.t.Fatalf("%v\n%s", err, tab.state())
 	}
 }
@@ -149,7 +147,7 @@ func (tab *Tab) try(limit time.Duration, actions ...chromedp.Action) error {
 	return chromedp.Run(ctx, actions...)
 }
 
-// state says where a test got stuck.
+// state describes the page, for failure messages.
 func (tab *Tab) state() string {
 	var url, text string
 	if err := tab.try(5*time.Second, chromedp.Location(&url), chromedp.Evaluate(`document.body ? document.body.innerText : ""`, &text)); err != nil {
@@ -158,13 +156,13 @@ func (tab *Tab) state() string {
 	return "at " + url + ", which reads:\n" + text
 }
 
-// Open goes to an address and waits until it is loaded.
+// Open navigates to a URL and waits until it is loaded.
 func (tab *Tab) Open(url string) {
 	tab.t.Helper()
 	tab.Do(chromedp.Navigate(url))
 }
 
-// URL is where the tab is.
+// URL returns the tab's URL.
 func (tab *Tab) URL() string {
 	tab.t.Helper()
 	var url string
@@ -172,19 +170,19 @@ func (tab *Tab) URL() string {
 	return url
 }
 
-// Click clicks what a selector finds first, once it can be seen.
+// Click clicks the first element that a selector finds, once it is visible.
 func (tab *Tab) Click(selector string) {
 	tab.t.Helper()
 	tab.Do(chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
 }
 
-// Press clicks the button or link that reads so, once it can be seen.
+// Press clicks the button or link with this text, once it is visible.
 func (tab *Tab) Press(text string) {
 	tab.t.Helper()
 	tab.Do(chromedp.Click(found(`button, a, summary`, text), chromedp.ByJSPath, chromedp.NodeVisible))
 }
 
-// Fill types into the field with that label, in place of what was there.
+// Fill types into the field with that label, replacing its value.
 func (tab *Tab) Fill(label, value string) {
 	tab.t.Helper()
 	field := fieldOf(label)
@@ -195,8 +193,8 @@ func (tab *Tab) Fill(label, value string) {
 	)
 }
 
-// Set gives the field with that label a value as a choice would: for selects,
-// dates and check boxes ("true" and "false").
+// Set sets the value of the field with that label: for selects, dates and check boxes
+// ("true" and "false").
 func (tab *Tab) Set(label, value string) {
 	tab.t.Helper()
 	tab.Do(
@@ -209,29 +207,28 @@ func (tab *Tab) Set(label, value string) {
 	)
 }
 
-// WaitFor waits until something that a selector finds can be seen.
+// WaitFor waits until an element that a selector finds is visible.
 func (tab *Tab) WaitFor(selector string) {
 	tab.t.Helper()
 	tab.Do(chromedp.WaitVisible(selector, chromedp.ByQuery))
 }
 
-// Sees waits until the page reads so somewhere.
+// Sees waits until the page contains a text.
 func (tab *Tab) Sees(text string) {
 	tab.t.Helper()
 	tab.Until(fmt.Sprintf("the page reads %q", text), `document.body.innerText.includes(`+quoted(text)+`)`)
 }
 
-// Until waits until an expression is true of the page, whichever page that is by
-// then.
+// Until waits until an expression is true, even if another page is loaded meanwhile.
 func (tab *Tab) Until(what, expression string) {
 	tab.t.Helper()
-	ctx, cancel := context.WithTimeout(tab.ctx, patience)
+	ctx, cancel := context.WithTimeout(tab.ctx, actionTimeout)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for {
 		var holds bool
-		// While one page gives way to the next there is nothing to ask.
+		// Between two pages there is nothing to evaluate.
 		if err := chromedp.Run(ctx, chromedp.Evaluate(`!!(document.body && (`+expression+`))`, &holds)); err == nil && holds {
 			return
 		}
@@ -243,7 +240,7 @@ func (tab *Tab) Until(what, expression string) {
 	}
 }
 
-// Text is what can be read in the first element that a selector finds.
+// Text returns the visible text of the first element that a selector finds.
 func (tab *Tab) Text(selector string) string {
 	tab.t.Helper()
 	var text string
@@ -251,13 +248,13 @@ func (tab *Tab) Text(selector string) string {
 	return strings.TrimSpace(text)
 }
 
-// found is the expression for the first visible element that reads so. Badges
-// and the like may follow the words, on lines of their own.
+// found is the expression for the first visible element with this text. Badges may follow
+// on lines of their own.
 func found(selector, text string) string {
 	return `[...document.querySelectorAll(` + quoted(selector) + `)].find(e => e.checkVisibility() && e.innerText.trim().split("\n")[0].trim() === ` + quoted(text) + `)`
 }
 
-// fieldOf is the expression for the field that a label belongs to.
+// fieldOf is the expression for the field of a label.
 func fieldOf(label string) string {
 	return `[...document.querySelectorAll("label")].find(l => l.checkVisibility() && l.innerText.trim() === ` + quoted(label) + `)?.control`
 }

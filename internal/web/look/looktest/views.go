@@ -18,38 +18,38 @@ import (
 //go:embed testdata/axe.min.js
 var axe string
 
-// Size is a screen that people have.
+// Size is a screen size.
 type Size struct {
 	Name          string
 	Width, Height int64
 	touch         bool
 }
 
-// Theme is what the system prefers.
+// Theme is the system's preferred colour scheme.
 type Theme string
 
-// What pages are looked at with.
+// The sizes that pages are tested at.
 var (
 	Phone = Size{"phone", 390, 844, true}
 	Desk  = Size{"desk", 1280, 900, false}
 )
 
-// The two that a system can prefer.
+// The themes.
 const (
 	Light Theme = "light"
 	Dark  Theme = "dark"
 )
 
-// ShotsVariable names the environment variable with the folder that pictures are
-// kept in. Without it they go to the test's own artefacts.
+// ShotsVariable names the environment variable with the folder for pictures. Without it
+// they go to the test's artefacts.
 const ShotsVariable = "COAX_TEST_SHOTS"
 
-// LooksVariable names the environment variable that says how Check looks at a page:
-// "all" for both sizes and both themes, "no" for not at all (the same stories on
-// another store look the same), and otherwise on a phone in the light theme.
+// LooksVariable names the environment variable with the views of Check: "all" for both
+// sizes and both themes, "no" for none (pages look the same on the other store), else a
+// phone in the light theme.
 const LooksVariable = "COAX_TEST_LOOKS"
 
-// view is a size and a theme in which Check looks at pages.
+// view is a size and a theme in which Check tests pages.
 type view struct {
 	size  Size
 	theme Theme
@@ -57,8 +57,8 @@ type view struct {
 	accessible bool
 }
 
-// views are those that LooksVariable asks for. Between them, the two of all four that
-// axe-core checks have every size and every colour.
+// views returns the views of LooksVariable. The two of all four that axe-core checks cover
+// both sizes and both themes.
 func views() []view {
 	switch os.Getenv(LooksVariable) {
 	case "all":
@@ -69,8 +69,8 @@ func views() []view {
 	return []view{{Phone, Light, true}}
 }
 
-// As gives the tab the size of a screen and a theme. Nothing moves: a picture
-// must not depend on when it is taken.
+// As sets the tab's screen size and theme. Animations are off: a picture must not depend on
+// when it is taken.
 func (tab *Tab) As(size Size, theme Theme) {
 	tab.t.Helper()
 	tab.Do(
@@ -83,9 +83,9 @@ func (tab *Tab) As(size Size, theme Theme) {
 	)
 }
 
-// Check looks at the page as it stands, as LooksVariable says: it keeps a picture of
-// each view, and the test fails if the page is wider than the screen or if axe-core
-// finds that somebody could not use it. The tab is a service afterwards, and light.
+// Check tests the current page in the views of LooksVariable: it saves a picture of each,
+// and fails the test if the page is wider than the screen or if axe-core finds a serious
+// accessibility problem. Afterwards the tab has desktop size and the light theme.
 func (tab *Tab) Check(name string) {
 	tab.t.Helper()
 	for _, v := range views() {
@@ -100,7 +100,7 @@ func (tab *Tab) Check(name string) {
 	tab.As(Desk, Light)
 }
 
-// Shot keeps one picture of the page as it stands.
+// Shot saves one picture of the current page.
 func (tab *Tab) Shot(name string, size Size, theme Theme) {
 	tab.t.Helper()
 	tab.As(size, theme)
@@ -133,7 +133,7 @@ func (tab *Tab) Picture(size Size) (picture []byte) {
 	return picture
 }
 
-// Folder is where a test's pictures are kept.
+// Folder returns the folder for a test's pictures.
 func Folder(t testing.TB) string {
 	t.Helper()
 	folder := os.Getenv(ShotsVariable)
@@ -146,7 +146,7 @@ func Folder(t testing.TB) string {
 	return folder
 }
 
-// fits fails the test if one would have to scroll sideways.
+// fits fails the test if the page is wider than the screen.
 func (tab *Tab) fits(view string, size Size) {
 	tab.t.Helper()
 	var wide struct {
@@ -164,7 +164,7 @@ func (tab *Tab) fits(view string, size Size) {
 	}
 }
 
-// violation is what axe says about one rule.
+// violation is axe-core's report on one rule.
 type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct {
@@ -173,7 +173,7 @@ type violation struct {
 	}
 }
 
-// accessible fails the test on whatever axe calls serious or critical.
+// accessible fails the test on problems that axe-core calls serious or critical.
 func (tab *Tab) accessible(view string) {
 	tab.t.Helper()
 	var found []violation
