@@ -70,7 +70,7 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 	second.Sees("The chain is whole here.")
 	second.Check("console-audit-log")
 	second.Press("Operation in review settled")
-	second.Sees("Fits the act before it")
+	second.Sees("Fits the action before it")
 	second.Sees("web:ravi")
 	second.Check("console-audit-log-act")
 
@@ -199,7 +199,7 @@ func TestReviewPage_SettlesOnceWithReason(t *testing.T) {
 	if seen := viewer.Get(page).Shows(t, http.StatusOK, "Every question to the provider"); strings.Contains(seen.Body, "<textarea") {
 		t.Error("a viewer is offered a form")
 	}
-	b.Get("/console/audit-log?q=nothing+has+this").Shows(t, http.StatusOK, "No act fits")
+	b.Get("/console/audit-log?q=nothing+has+this").Shows(t, http.StatusOK, "No matching action")
 	b.Get("/console/audit-log?from=yesterday").Shows(t, http.StatusOK, "Write days as 2027-03-31.")
 	b.Get("/console/audit-log?action=review+settle&actor=web:asha&verify=yes").Shows(t, http.StatusOK, "Their service knows nothing of it.", "The chain is whole here.")
 }

@@ -89,7 +89,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 		names[operator.ID] = operator.Name
 		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
 	}
-	page.Actions = []look.Choice{{Value: "", Text: v.T("All acts")}}
+	page.Actions = []look.Choice{{Value: "", Text: v.T("All actions")}}
 	for action := range actNames {
 		page.Actions = append(page.Actions, look.Choice{Value: action, Text: actName(v, action)})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// bulkRoutes are many renewals at once: a list is checked, looked at, and only then
-// started.
+// bulkRoutes are the pages of bulk renewals: a list is checked, reviewed by the user, and
+// then started.
 func (p panel) bulkRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Allow: everyone, Menu: look.Text("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
@@ -31,22 +31,21 @@ func (p panel) bulkRoutes() []web.Route {
 }
 
 const (
-	// jobsShown is how many jobs the list has.
+	// jobsShown is the number of jobs in the list.
 	jobsShown = 30
-	// offered is how many subscribers the expiry list offers at once. More fit into
-	// a file.
+	// offered is the number of subscribers that the expiry list offers at once. A file may
+	// have more.
 	offered = 500
 )
 
-// bulkPage is where a bulk renewal begins.
+// bulkPage is the page that starts a bulk renewal.
 type bulkPage struct {
-	// Within is the expiry list that was asked for: 3, 7 or 15 days, or "expired";
-	// empty while there is none.
+	// Within is the chosen expiry list: 3, 7 or 15 days, or "expired"; empty for none.
 	Within string
 	Offer  []offer
 	Sum    money.Amount // of all that are offered
-	More   bool         // the list has more than are offered
-	None   bool         // nobody is chosen to begin with
+	More   bool         // the list has more subscribers than are offered
+	None   bool         // no subscriber is preselected
 	Kind   string
 	Jobs   []bulk.Job
 
@@ -84,8 +83,8 @@ func (p panel) showBulk(v *web.Visit) error {
 	return p.bulkForm(v, page, chosen)
 }
 
-// bulkForm shows the page with the form, and which subscribers are chosen: all of
-// the list if chosen is nil.
+// bulkForm shows the page with the form and the chosen subscribers; nil means all of the
+// list.
 func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) error {
 	if filter, known := expiryLists[page.Within]; known {
 		found, err := p.Report.Subscribers(v.Context(), v.Operator(), filter)
@@ -94,7 +93,7 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 		}
 		for _, s := range found.Rows {
 			if s.Open != "" || s.PlanID == "" {
-				continue // what is under way already cannot be renewed, nor what never had a plan
+				continue // a renewal is under way, or there never was a plan
 			}
 			page.Offer = append(page.Offer, offer{s, chosen == nil || chosen[s.ID]})
 			page.Sum = page.Sum.Add(s.Price)
@@ -113,7 +112,7 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 	return v.Show("panel/bulk", page)
 }
 
-// checkBulk checks a list and keeps it as a draft. Nothing is charged by that.
+// checkBulk checks a list and saves it as a draft. It charges nothing.
 func (p panel) checkBulk(v *web.Visit) error {
 	page := bulkPage{Within: v.Field("within"), Kind: v.Field("kind")}
 	order := bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Kind: operation.Renew}
@@ -162,7 +161,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 	return v.Redirect("/panel/bulk/"+job.ID, nil)
 }
 
-// listTitle says where a list came from.
+// listTitle returns the title of a job made from an expiry list.
 func (p panel) listTitle(v *web.Visit, within string) string {
 	if within == "expired" {
 		return v.T(look.Text("Expired"))
@@ -185,7 +184,7 @@ func uploaded(v *web.Visit) (wishes []bulk.Selection, title string, err error) {
 	return wishes, shortened(header.Filename), err
 }
 
-// shortened keeps the name of a file within what a title may be.
+// shortened cuts a file's name to the length limit of a title.
 func shortened(name string) string {
 	const longest = 80
 	letters := []rune(name)
@@ -195,7 +194,8 @@ func shortened(name string) string {
 	return string(letters[:min(len(letters), longest)])
 }
 
-// bulkRefusal is why something was not done, if it was refused in words for people.
+// bulkRefusal returns the reason of a refusal in the visitor's language; refused is false
+// for any other error.
 func bulkRefusal(v *web.Visit, err error) (why string, refused bool) {
 	var no *bulk.Refusal
 	if errors.As(err, &no) {

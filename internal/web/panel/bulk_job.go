@@ -15,32 +15,32 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// rowsShown is how many rows of a job a page has.
+// rowsShown is the number of rows on a page.
 const rowsShown = 50
 
 // jobPage is one bulk renewal, from its check to its results.
 type jobPage struct {
 	bulk.Check
-	After money.Amount // the wallet after all of it
+	After money.Amount // the wallet after the whole job
 	Rows  []jobRow
-	Only  string // the state that rows are picked out by
-	Self  string // this page, as it is picked out
+	Only  string // the state by which rows are filtered
+	Self  string // this page's URL with its filter
 	Pager web.Pager
 	Left  int  // rows that are not settled
-	Again bool // it is over, and some rows can be tried again
+	Again bool // it is over, and failed rows can be tried again
 }
 
 // jobRow is a row with the badge of its state.
 type jobRow struct {
 	bulk.Row
 	Badge string
-	// Plan is what the row's plan is called, or its id if it is not sold now.
+	// Plan is the plan's name, or its id if it is not on sale.
 	Plan string
-	// Note is what came of it, in the visitor's language.
+	// Note is the row's result, in the visitor's language.
 	Note string
 }
 
-// rowBadges are the states of rows as badges know them.
+// rowBadges maps the states of rows to those of badges.
 var rowBadges = map[bulk.RowState]string{
 	bulk.RowQueued: "queued", bulk.RowRunning: "running", bulk.RowDone: "done",
 	bulk.RowRefused: "refused", bulk.RowInReview: "needs_review", bulk.RowCancelled: "cancelled",
@@ -58,7 +58,7 @@ func (p panel) showJob(v *web.Visit) error {
 	page := jobPage{Check: check, Only: v.Query("only"), Left: check.Job.Progress.Queued + check.Job.Progress.Running}
 	base := "/panel/bulk/" + url.PathEscape(check.Job.ID)
 	if v.ByHTMX() && check.Job.State == bulk.Finished {
-		return v.Redirect(base, nil) // it is another page from now on
+		return v.Redirect(base, nil) // the job has changed state: show its page as a whole
 	}
 	if page.Again, err = p.Bulk.CanRetry(v.Context(), check.Job); err != nil {
 		return err
@@ -97,13 +97,13 @@ func (p panel) showJob(v *web.Visit) error {
 	return v.Show("panel/bulk-job", page)
 }
 
-// waits reports whether a row waits for somebody to continue its job.
+// waits reports whether a row waits until a user continues its job.
 func waits(job bulk.Job, r bulk.Row) bool {
 	return job.Waits() && (r.State == bulk.RowQueued || r.State == bulk.RowRunning)
 }
 
-// planNames are what the plans that are sold now are called, by their ids. While the
-// provider cannot be asked for its prices nothing is sold, and nothing is named.
+// planNames returns the names of the plans on sale, by id. While prices are not verified
+// nothing is on sale, and the map is empty.
 func (p panel) planNames(v *web.Visit) (map[string]string, error) {
 	plans, err := p.Plans.Plans(v.Context())
 	var refused *fault.Error
@@ -117,7 +117,7 @@ func (p panel) planNames(v *web.Visit) (map[string]string, error) {
 	return names, nil
 }
 
-// rowNote is what there is to say about a row beyond its state.
+// rowNote returns a row's note beyond its state.
 func rowNote(v *web.Visit, r bulk.Row) string {
 	if text, known := refusalTexts[r.Code]; known {
 		return v.T(text)
@@ -141,7 +141,7 @@ func (p panel) startJob(v *web.Visit) error {
 	return v.Redirect("/panel/bulk/"+job.ID, nil)
 }
 
-// continueJob lets a job go on that was interrupted.
+// continueJob continues an interrupted job.
 func (p panel) continueJob(v *web.Visit) error {
 	id := v.R.PathValue("id")
 	job, err := p.Bulk.Continue(v.Context(), v.Operator(), id, v.Actor())
@@ -171,8 +171,7 @@ func (p panel) cancelJob(v *web.Visit) error {
 	return v.Redirect("/panel/bulk/"+job.ID, v.Info(look.Text("What had not begun is cancelled. What had is carried through.")))
 }
 
-// tryJobAgain checks the rows that failed as a list of their own, which has to be
-// started like any other.
+// tryJobAgain makes a new draft out of the failed rows, to be started like any other.
 func (p panel) tryJobAgain(v *web.Visit) error {
 	id := v.R.PathValue("id")
 	first, err := p.Bulk.Job(v.Context(), v.Operator(), id)
@@ -192,7 +191,7 @@ func (p panel) tryJobAgain(v *web.Visit) error {
 	return v.Redirect("/panel/bulk/"+second.ID, nil)
 }
 
-// againTitle names a second try by the first, and a third one no longer than that.
+// againTitle is the title of a retry; that of a second retry does not get longer.
 func againTitle(v *web.Visit, title string) string {
 	again := v.T(look.Text("Again: %s"), title)
 	if strings.HasPrefix(title, strings.TrimSuffix(again, title)) {
@@ -201,7 +200,7 @@ func againTitle(v *web.Visit, title string) string {
 	return shortened(again)
 }
 
-// exportJob writes what came of every row.
+// exportJob downloads the result of every row.
 func (p panel) exportJob(v *web.Visit) error {
 	job, err := p.Bulk.Job(v.Context(), v.Operator(), v.R.PathValue("id"))
 	if errors.Is(err, bulk.ErrNoJob) {
@@ -243,7 +242,7 @@ func (p panel) exportJob(v *web.Visit) error {
 	return out.Close()
 }
 
-// rowStates are how people call the states of rows.
+// rowStates are the names of the rows' states.
 var rowStates = map[bulk.RowState]string{
 	bulk.RowQueued:    look.Text("Queued"),
 	bulk.RowRunning:   look.Text("Running"),

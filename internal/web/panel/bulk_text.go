@@ -5,8 +5,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// refusalTexts say in an operator's words why a row of a list was not renewed. What
-// is not here is said as whoever refused it did.
+// refusalTexts say in operators' terms why a row was not renewed. For other codes the
+// refusal's own message is shown.
 var refusalTexts = map[fault.Code]string{
 	fault.InsufficientBalance: look.Text("The wallet does not cover it. Nothing was charged."),
 	fault.SubscriberNotFound:  look.Text("There is no such subscriber."),

@@ -9,30 +9,31 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// FailedAuthentications tells from which addresses calls failed to authenticate with an
-// operator's own keys.
+// FailedAuthentications returns the addresses from which requests with an operator's own
+// keys failed to authenticate.
 type FailedAuthentications interface {
 	FailedAuthenticationsOf(operatorID int64, whitelist []netip.Prefix, now time.Time) access.ThrottleReport
 }
 
-// failedAuthRow is an address with the failures of the operator's own keys. What others
-// failed with from there is not shown.
+// failedAuthRow is an address with the failures of the operator's own keys. Failures of
+// other keys from there are not shown.
 type failedAuthRow struct {
 	Address  string
 	Failures int
 	Keys     []string
 	Code     fault.Code // of the latest
 	Last     time.Time  // zero if none were the operator's
-	// Wait is for how many seconds more the address is throttled; 0 if it is not.
+	// Wait is the number of seconds that the address stays throttled; 0 if it is not.
 	Wait int
-	// Times is how often it was in the last 24 hours, if the failures are older than a
-	// minute.
+	// Times is how often it was throttled in the last 24 hours, if the failures are older
+	// than a minute.
 	Times int
-	// Search finds the calls in the request log.
+	// Search is the URL of the requests in the request log.
 	Search string
 }
 
-// failedAuth are the failures of the last minute, then what led to throttling before.
+// failedAuth returns the failures of the last minute, then those that led to throttling
+// before.
 func (p panel) failedAuth(v *web.Visit, whitelist []netip.Prefix) (rows []failedAuthRow) {
 	report := p.Failures.FailedAuthenticationsOf(v.Operator(), whitelist, v.Now)
 	shown := map[netip.Prefix]bool{}

@@ -17,8 +17,7 @@ func (p panel) homeRoutes() []web.Route {
 	}
 }
 
-// What home lists of those who expire next and of today's operations: as much as one
-// takes in at a glance.
+// The number of subscribers who expire next, and of today's operations, on the home page.
 const (
 	soonRows   = 6
 	latestRows = 6
@@ -27,10 +26,10 @@ const (
 type homePage struct {
 	report.Home
 	Name string
-	// Outlook says how far the wallet goes; empty while that is not known.
+	// Outlook says how long the wallet lasts; empty while that is not known.
 	Outlook string
-	Due     string // in the next days; empty likewise
-	// Outcomes and Spent are the charts' thirty days, as far as they are known.
+	Due     string // amount due in the next days; empty likewise
+	// Outcomes and Spent are the data of the charts, for up to thirty days.
 	Outcomes   []look.Series
 	Spent      []look.Point
 	TodayCount int
@@ -40,7 +39,7 @@ type homePage struct {
 }
 
 func (p panel) home(v *web.Visit) error {
-	// A script comes for the figures that were left out; who has none can ask for them.
+	// htmx loads the slow figures afterwards; without scripts there is a link to them.
 	home, err := p.Report.Home(v.Context(), v.Operator(), v.ByHTMX() || v.Query("figures") == "yes")
 	if err != nil {
 		return err
@@ -64,7 +63,7 @@ func (p panel) home(v *web.Visit) error {
 	return v.Show("panel/home", page)
 }
 
-// outlook is a forecast in a sentence or two.
+// outlook describes a forecast in a sentence or two.
 func outlook(v *web.Visit, f report.Forecast) string {
 	due := look.Rupees(f.Week.Amount)
 	if f.Covered() {
@@ -74,8 +73,8 @@ func outlook(v *web.Visit, f report.Forecast) string {
 		due, v.Look.Day(v.Language(), f.LastsUntil), look.Rupees(f.Missing))
 }
 
-// charts are the last days as home draws them: how the operations ended, and what
-// those that succeeded came to.
+// charts returns the data of the home page's charts: the operations by outcome, and the
+// amounts of those that succeeded.
 func charts(v *web.Visit, days []report.DayTotals) (outcomes []look.Series, spent []look.Point) {
 	outcomes = []look.Series{
 		{Name: v.T("Success"), Kind: "good"},
@@ -95,7 +94,7 @@ func charts(v *web.Visit, days []report.DayTotals) (outcomes []look.Series, spen
 	return outcomes, spent
 }
 
-// shortDay names a day without its year, which thirty days beside each other share.
+// shortDay formats a day without its year.
 func shortDay(v *web.Visit, day time.Time) string {
 	day = day.In(subscription.IST)
 	return day.Format("2 ") + v.T(day.Format("Jan"))

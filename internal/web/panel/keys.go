@@ -13,13 +13,13 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// Access tells what an operator's programs are let in with, and from where.
+// Access reads an operator's API keys and whitelist.
 type Access interface {
 	Keys(ctx context.Context, operatorID int64) ([]access.Credential, error)
 	Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error)
 }
 
-// integratorRoutes are for whoever writes the operator's programs.
+// integratorRoutes are the pages for the operator's developers.
 func (p panel) integratorRoutes() []web.Route {
 	const keyPath = "/panel/keys/{key}"
 	return []web.Route{
@@ -36,7 +36,7 @@ func (p panel) integratorRoutes() []web.Route {
 // refusedFor is how far back refused addresses are shown.
 const refusedFor = 7 * 24 * time.Hour
 
-// keysPage is what programs are let in with.
+// keysPage lists the API keys.
 type keysPage struct {
 	Kept      kept
 	Keys      []keyRow
@@ -45,17 +45,17 @@ type keysPage struct {
 	Failed    []failedAuthRow
 }
 
-// keyRow is a key as people may see it: by its beginning, never whole.
+// keyRow is a key, shown by its first characters only.
 type keyRow struct {
 	access.Credential
 	State     string
 	LastUse   time.Time
 	May       []string
-	Whole     bool // it may do everything
+	Whole     bool // it has every permission
 	Successor string
 }
 
-// keys reads the operator's keys with when each was used last.
+// keys returns the operator's keys with their last use.
 func (p panel) keys(v *web.Visit) (list []keyRow, err error) {
 	keys, err := p.Access.Keys(v.Context(), v.Operator())
 	if err != nil {
@@ -82,13 +82,13 @@ func (p panel) keys(v *web.Visit) (list []keyRow, err error) {
 	return list, nil
 }
 
-// keyPage is one key, with where it was used from.
+// keyPage is one key, with the addresses that used it.
 type keyPage struct {
 	Kept    kept
 	Key     keyRow
-	Ended   bool // it opens nothing any more
+	Ended   bool // it is revoked or expired
 	Uses    []requestlog.AddressCalls
-	Counted int // calls, where Cut says that there were more
+	Counted int // requests counted; Cut says that there were more
 	Cut     bool
 	Problem string
 }
@@ -123,7 +123,7 @@ func (p panel) keyForm(v *web.Visit, problem string) error {
 	return web.NotFound()
 }
 
-// revokeKey ends a key at once, on every node.
+// revokeKey revokes a key at once, on every node.
 func (p panel) revokeKey(v *web.Visit) error {
 	id, err := number(v, "key")
 	if err != nil {
@@ -161,7 +161,7 @@ func (p panel) showKeys(v *web.Visit) error {
 	return v.Show("panel/keys", page)
 }
 
-// keyState is how a key stands, as badges know it.
+// keyState returns a key's state, as named by badges.
 func keyState(key access.Credential, now time.Time) string {
 	switch {
 	case !key.RevokedAt.IsZero():

@@ -16,7 +16,7 @@ func (p panel) operationRoutes() []web.Route {
 	}
 }
 
-// step is one thing that happened to an operation.
+// step is one event of an operation.
 type step struct {
 	At   time.Time
 	Text string // in English
@@ -27,7 +27,7 @@ type operationPage struct {
 	entry
 	Headline string // in English
 	Steps    []step // the latest first
-	Asked    int    // how often the provider was asked
+	Asked    int    // number of provider calls
 	AskedAt  time.Time
 	// Password is the customer's app password, shown this once.
 	Password string
@@ -44,7 +44,7 @@ func (p panel) operation(v *web.Visit) error {
 	return p.showOperation(v, op, "")
 }
 
-// showOperation shows an operation that was found to be the visitor's own.
+// showOperation shows an operation, which must be the visitor's own.
 func (p panel) showOperation(v *web.Visit, op operation.Operation, password string) error {
 	history, err := p.Histories.OperationHistory(v.Context(), op.ID)
 	if err != nil {
@@ -70,8 +70,7 @@ func (p panel) showOperation(v *web.Visit, op operation.Operation, password stri
 	return v.Show("panel/operation", page)
 }
 
-// What happened when an operation came to a state: by itself, or because one of
-// the service's staff decided it.
+// The texts of an operation's state changes: automatic ones, and those decided by staff.
 var (
 	stepWords = map[operation.State]string{
 		operation.Processing:  look.Text("Asked for; the amount was set aside"),
@@ -87,7 +86,7 @@ var (
 	}
 )
 
-// headline says how an operation stands in one sentence.
+// headline describes an operation's state in one sentence.
 func headline(op operation.Operation) string {
 	switch op.State {
 	case operation.Success:

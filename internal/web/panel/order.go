@@ -29,14 +29,14 @@ func (p panel) orderRoutes() []web.Route {
 	}
 }
 
-// orderPage is a form that buys something, with what that would come to.
+// orderPage is the form of an activation or renewal, with its quote.
 type orderPage struct {
 	Kind       operation.Kind
 	Subscriber report.SubscriberDetail // of a renewal
 	Standing   string
 	Choices    []look.Choice
-	// Key goes with the form from when it is first shown: whatever is sent with it,
-	// and however often, is one purchase.
+	// Key is the form's idempotency key, made when the form is first shown: however often
+	// it is sent, it is one purchase.
 	Key    string
 	Fields map[string]string
 	Quote  *operation.Quote
@@ -46,10 +46,10 @@ type orderPage struct {
 // Advance reports whether the form books the next cycle and leaves the present one.
 func (o orderPage) Advance() bool { return o.Kind == operation.AdvanceRenew }
 
-// Ready reports whether there is nothing left but to agree.
+// Ready reports whether the order can be confirmed.
 func (o orderPage) Ready() bool { return o.Quote != nil && o.Problem == "" }
 
-// Path is where the form is posted.
+// Path returns the URL that the form is posted to.
 func (o orderPage) Path() string {
 	switch o.Kind {
 	case operation.Renew:
@@ -60,15 +60,15 @@ func (o orderPage) Path() string {
 	return "/panel/activate"
 }
 
-// Keys of the panel's forms have a shape of their own: a form cannot be made to
-// stand for what came through the API or from a bulk job.
+// Keys of the panel's forms have a prefix, so that a form cannot replay an operation of the
+// API or of a bulk job.
 var keyShape = regexp.MustCompile(`^web-[A-Z2-7]{26}$`)
 
 func newKey() string { return "web-" + rand.Text() }
 
 // wish is the form as an operation is asked for.
 func (p panel) wish(v *web.Visit, page orderPage) operation.Request {
-	// A map of texts always becomes the same JSON: its names are sorted.
+	// A map of strings always encodes to the same JSON: its names are sorted.
 	content, err := json.Marshal(page.Fields)
 	if err != nil {
 		panic(err)
@@ -79,7 +79,7 @@ func (p panel) wish(v *web.Visit, page orderPage) operation.Request {
 	}
 }
 
-// offer fills in the plans that there are to choose from.
+// offer fills in the plans to choose from.
 func (p panel) offer(v *web.Visit, page *orderPage) error {
 	plans, err := p.Plans.Plans(v.Context())
 	if err != nil {
@@ -98,8 +98,8 @@ func (p panel) offer(v *web.Visit, page *orderPage) error {
 	return nil
 }
 
-// quote says what the form would come to. If it was sent before, that one's page
-// is where to go instead.
+// quote fills in what the order would cost. If the form was sent before, it returns the
+// transaction's page to redirect to.
 func (p panel) quote(v *web.Visit, page *orderPage) (known string) {
 	quote, err := p.Operations.Preview(v.Context(), p.wish(v, *page))
 	switch {
@@ -121,7 +121,7 @@ func (p panel) quote(v *web.Visit, page *orderPage) (known string) {
 	return ""
 }
 
-// known finds the transaction that a form's key stands for; empty if none.
+// known returns the transaction of a form's key; empty if there is none.
 func (p panel) known(ctx context.Context, operatorID int64, key string) string {
 	op, err := p.Operations.Transaction(ctx, operatorID, "", key)
 	if err != nil {
@@ -130,8 +130,8 @@ func (p panel) known(ctx context.Context, operatorID int64, key string) string {
 	return op.ID
 }
 
-// buy carries out what the visitor agreed to. What became of it has a page of its
-// own; a refusal brings the form back as it was filled in.
+// buy carries out a confirmed order and redirects to its transaction; after a refusal it
+// shows the form again as it was filled in.
 func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) error {
 	operator, err := p.Operators.Operator(v.Context(), v.Operator())
 	if err != nil {
@@ -142,8 +142,8 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 		p.log(v, page, page.Code)
 		return again(page)
 	}
-	// The price may have changed since it was shown. Nobody pays what they did not
-	// see; a form that was sent before keeps its price and its result.
+	// The price may have changed since it was shown, and no price is charged that was not
+	// shown. A form that was sent before keeps its price and its result.
 	if known := p.quote(v, &page); known != "" {
 		p.logAgain(v, page, known)
 		return v.Redirect("/panel/transactions/"+known, nil)
@@ -161,8 +161,8 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 	}
 	result, err := p.Operations.Process(v.Context(), p.wish(v, page))
 	if err != nil {
-		// Whoever hung up meanwhile, or was a twin of this form: if there is an
-		// operation, its page says how it stands.
+		// The visitor hung up, or the form was sent twice at once: if there is an
+		// operation, its page shows the state.
 		if known := p.known(context.WithoutCancel(v.Context()), v.Operator(), page.Key); known != "" {
 			p.logAgain(v, page, known)
 			return v.Redirect("/panel/transactions/"+known, nil)
@@ -175,7 +175,7 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 	if result.Password == "" {
 		return v.Redirect("/panel/transactions/"+result.ID, nil)
 	}
-	// The password is nowhere but here, so it is shown in answer to the form. Sent
+	// The password is stored nowhere, so it is shown in the response to the form. Sent
 	// again, the form leads to the same transaction without it.
 	return p.showOperation(v, result.Operation, result.Password)
 }
@@ -188,14 +188,14 @@ func (p panel) log(v *web.Visit, page orderPage, code fault.Code) {
 	})
 }
 
-// logAgain is for a form that was sent before: it is told what became of the order.
+// logAgain logs a form that was sent before, with the result of its order.
 func (p panel) logAgain(v *web.Visit, page orderPage, id string) {
 	if op, err := p.Operations.Transaction(context.WithoutCancel(v.Context()), v.Operator(), id, ""); err == nil {
 		p.log(v, page, op.Code())
 	}
 }
 
-// key is the one that the form brought along, or a new one.
+// key returns the form's key, or a new one.
 func key(v *web.Visit) string {
 	if brought := v.Field("key"); keyShape.MatchString(brought) {
 		return brought
@@ -203,7 +203,7 @@ func key(v *web.Visit) string {
 	return newKey()
 }
 
-// activationFields are what the form of an activation asks for.
+// activationFields are the fields of an activation's form.
 var activationFields = []string{"full_name", "mobile", "plan_id", "email", "address", "connection_type"}
 
 func (p panel) activateForm(v *web.Visit) error {
@@ -235,7 +235,7 @@ func (p panel) activate(v *web.Visit) error {
 			page.Fields[name] = strings.ReplaceAll(value, "\r\n", "\n")
 		}
 	}
-	// Blanks belong to a password, so it is taken as it was typed.
+	// Blanks are part of a password, so it is not trimmed.
 	if password := v.R.PostForm.Get("password"); password != "" {
 		page.Fields["password"] = password
 	}
@@ -252,8 +252,7 @@ func (p panel) activate(v *web.Visit) error {
 	return show(page)
 }
 
-// renewForm shows what a renewal would come to, for the plan that is chosen or the
-// one that the subscriber has.
+// renewForm shows the quote of a renewal, for the chosen plan or the subscriber's own.
 func (p panel) renewForm(kind operation.Kind) func(*web.Visit) error {
 	return func(v *web.Visit) error {
 		page, err := p.renewal(v, kind, v.Query("plan_id"))
@@ -282,7 +281,7 @@ func (p panel) renew(kind operation.Kind) func(*web.Visit) error {
 	}
 }
 
-// renewal is the form for one of the operator's own subscribers.
+// renewal returns the form for one of the operator's own subscribers.
 func (p panel) renewal(v *web.Visit, kind operation.Kind, planID string) (orderPage, error) {
 	detail, err := p.found(v)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package panel is the pages of an operator's people: what they see of their own
-// operator's world, and what they do in it. Every question it asks carries the
-// operator of whoever is signed in, which no address and no form can name.
+// Package panel has the pages of operators. Every read and action is limited to the operator
+// of the signed-in user, which no URL and no form can change.
 package panel
 
 import (
@@ -21,23 +20,23 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// Files are the panel's pages and their words.
+// Files are the panel's pages and their translations.
 //
 //go:embed pages parts words
 var Files embed.FS
 
-// Operators tells how an operator stands.
+// Operators reads operators.
 type Operators interface {
 	Operator(ctx context.Context, id int64) (subscription.Operator, error)
 }
 
-// Histories tells what an operation went through. It does not ask whose it is:
-// only what was found to be the operator's own is asked for.
+// Histories reads an operation's events. It does not check the operator, so callers pass
+// only ids of the operator's own operations.
 type Histories interface {
 	OperationHistory(ctx context.Context, id string) (admin.OperationHistory, error)
 }
 
-// Config is what the panel reads, and what it acts through.
+// Config is what the panel reads and acts through.
 type Config struct {
 	Report     *report.Service
 	Operations *operation.Processor
@@ -47,21 +46,21 @@ type Config struct {
 	Histories  Histories
 	Bulk       *bulk.Service
 	Requests   *requestlog.Log
-	// StatusOf is what the API answers with, for orders that are in the request log
-	// beside the API's.
+	// StatusOf returns the API's status for a code, for the panel's orders in the request
+	// log.
 	StatusOf func(fault.Code) int
 	Access   Access
-	// Failures tells which calls failed to authenticate at this node.
+	// Failures returns the requests that failed to authenticate at this node.
 	Failures FailedAuthentications
-	// Store is where an owner's actions on the operator's own people and keys are kept.
+	// Store saves an owner's actions on the operator's own users and keys.
 	Store admin.Store
 	Now   func() time.Time
 }
 
 type panel struct{ Config }
 
-// Who may use the panel's routes. The counter sells and looks after subscribers; API keys
-// and the log of the operator's programs are for the owner, and for who looks at the whole.
+// Rules of the panel's routes. The counter role sells and manages subscribers; API keys and
+// the request log are for owners and read-only users.
 var (
 	everyone    = web.Operators(web.OperatorRoles...)
 	counters    = web.Operators(login.Owner, login.Counter)
@@ -69,8 +68,8 @@ var (
 	owners      = web.Operators(login.Owner)
 )
 
-// Badges counts what waits behind an item of the navigation: bulk renewals that were
-// interrupted. One that cannot be counted now is shown without a number.
+// Badges returns the number beside an item of the navigation: interrupted bulk renewals.
+// If they cannot be counted, no number is shown.
 func Badges(config Config) func(v *web.Visit, path string) int {
 	return func(v *web.Visit, path string) int {
 		if path != "/panel/bulk" {
@@ -84,8 +83,7 @@ func Badges(config Config) func(v *web.Visit, path string) int {
 	}
 }
 
-// Routes are the panel's, for the site's one list. The navigation has them in this
-// order.
+// Routes returns the panel's routes, in the order of the navigation.
 func Routes(config Config) []web.Route {
 	p := panel{config}
 	return slices.Concat(

@@ -13,22 +13,22 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// passwordPage asks whether a customer's app password is to be replaced, and shows
-// what became of it.
+// passwordPage asks to confirm the reset of a customer's app password, and shows its
+// result.
 type passwordPage struct {
 	Subscriber report.SubscriberDetail
 	Result     *admin.NewPassword
 	Problem    string
-	// Once is the form's voucher; Done says that it was sent before.
+	// Once is the form's voucher; Done: it was sent before.
 	Once string
 	Done bool
 }
 
-// Confirmed reports whether the new password holds. Neither this nor Rejected holds
-// where nobody can say.
+// Confirmed reports whether the new password is valid. If the outcome is unknown, neither
+// Confirmed nor Rejected is true.
 func (p passwordPage) Confirmed() bool { return p.Result.Outcome == operation.Confirmed }
 
-// Rejected reports whether the customer's old password still holds.
+// Rejected reports whether the customer's old password is still valid.
 func (p passwordPage) Rejected() bool { return p.Result.Outcome == operation.Rejected }
 
 func (p panel) passwordForm(v *web.Visit) error {
@@ -57,7 +57,7 @@ func (p panel) resetPassword(v *web.Visit) error {
 	case admin.DoneAlready(err):
 		page.Done = true
 	case err == nil, errors.Is(err, admin.ErrNotLogged):
-		// The password is nowhere but here, so it is shown in answer to the form.
+		// The password is stored nowhere, so it is shown in the response to the form.
 		page.Result = &result
 	case errors.As(err, &tooMany):
 		v.Status, page.Once = http.StatusTooManyRequests, voucher

@@ -20,8 +20,8 @@ const (
 	personPath = peoplePath + "/{login}"
 )
 
-// peopleRoutes are where an owner manages the operator's own people. Whatever widens
-// who may sign in, and how, needs a step-up; a login is disabled at once.
+// peopleRoutes are the pages on which an owner manages the operator's logins. Actions that
+// grant access need a step-up; disabling a login does not.
 func (p panel) peopleRoutes() []web.Route {
 	post := func(path, form string, handle func(*web.Visit) error) web.Route {
 		return web.Route{Method: http.MethodPost, Path: path, Area: web.Panel, Allow: owners, StepUp: true, Form: form, Handle: handle}
@@ -39,8 +39,7 @@ func (p panel) peopleRoutes() []web.Route {
 	}
 }
 
-// service is where an owner acts: in their own name, on their own operator, from where they
-// are.
+// service returns the admin service for the visiting owner, limited to their operator.
 func (p panel) service(v *web.Visit) *admin.OwnerService {
 	service := admin.NewService(p.Store, nil, v.Actor(), p.Now).WithOrigin(v.Address)
 	if !v.Session.Fresh(v.Now) {
@@ -49,10 +48,11 @@ func (p panel) service(v *web.Visit) *admin.OwnerService {
 	return service.ForOwner(v.Session.Person)
 }
 
-// lasting is for what changes something: somebody who hangs up has not taken it back.
+// lasting returns a context for changes, which must not be cancelled when the visitor hangs
+// up.
 func lasting(v *web.Visit) context.Context { return context.WithoutCancel(v.Context()) }
 
-// told is what a refusal of admin says, in the visitor's language; empty for any other
+// told returns the text of admin's refusal in the visitor's language; empty for any other
 // error.
 func told(v *web.Visit, err error) string {
 	var refusal *admin.Refusal
@@ -77,7 +77,7 @@ func say(v *web.Visit, refusal *admin.Refusal) string {
 	return v.T(refusal.Form, args...)
 }
 
-// orNotFound says of something whose look-up was refused that it is not there.
+// orNotFound turns a refused look-up into a 404.
 func orNotFound(err error) error {
 	if refusal := (*admin.Refusal)(nil); errors.As(err, &refusal) {
 		return web.NotFound()
@@ -85,7 +85,7 @@ func orNotFound(err error) error {
 	return err
 }
 
-// number reads the id in a page's address; a page without one is not there.
+// number parses an id in the page's path; 404 if it is not a number.
 func number(v *web.Visit, name string) (int64, error) {
 	id, err := strconv.ParseInt(v.R.PathValue(name), 10, 64)
 	if err != nil || id < 1 {
@@ -94,13 +94,13 @@ func number(v *web.Visit, name string) (int64, error) {
 	return id, nil
 }
 
-// person is a login as pages show it.
+// person is a login with its display texts.
 type person struct{ login.Person }
 
 func (p person) RoleName() string { return web.RoleName(p.Role) }
 func (p person) Path() string     { return peoplePath + "/" + strconv.FormatInt(p.ID, 10) }
 
-// State is as badges know it.
+// State returns the login's state, as named by badges.
 func (p person) State() string {
 	if p.Disabled {
 		return "disabled"
@@ -116,12 +116,12 @@ func roleChoices(v *web.Visit) (choices []look.Choice) {
 	return choices
 }
 
-// peoplePage lists the operator's people, with the form for a new login.
+// peoplePage lists the operator's logins, with the form for a new one.
 type peoplePage struct {
 	People   []person
 	Roles    []look.Choice
 	Operator subscription.Operator
-	// Name, Username and Role are what the form has; Once is its voucher.
+	// Name, Username and Role are the form's values; Once is its voucher.
 	Name, Username, Role, Once string
 	Problem                    string
 	Errors                     map[string]string
@@ -155,8 +155,8 @@ func (p panel) peopleForm(v *web.Visit, problem string, wrong map[string]string)
 	return v.Show("panel/people", page)
 }
 
-// newPasswordPage shows a made-up password, this once. Done: the form was sent before,
-// and the password was shown then.
+// newPasswordPage shows a generated password, once. Done: the form was sent before, and the
+// password was shown then.
 type newPasswordPage struct {
 	Login    person
 	Password string
@@ -194,8 +194,8 @@ func (p panel) createPerson(v *web.Visit) error {
 	return v.Show("panel/new-password", newPasswordPage{Login: person{made}, Password: password, Back: peoplePath})
 }
 
-// undone takes an error of an action under a voucher: a form that was sent before is told
-// so, and any other refusal is shown with the form.
+// undone handles the error of an action with a voucher: for a form that was sent before it
+// shows that page, any other refusal is shown with the form.
 func (p panel) undone(v *web.Visit, service *admin.OwnerService, err error, show func(why string) error) error {
 	why := told(v, err)
 	if why == "" {
@@ -226,17 +226,17 @@ func (p panel) requireSecondFactor(v *web.Visit) error {
 	return v.Redirect(peoplePath, v.Success("A second factor is required from now on. Whoever has none sets one up on the next page they open."))
 }
 
-// personPage is one of the operator's people.
+// personPage is one login of the operator.
 type personPage struct {
 	Login person
-	// Own: an owner looks at themself, and must not lock themself out.
+	// Own: it is the visitor's own login, which they must not lock out.
 	Own     bool
 	Roles   []look.Choice
 	Once    string
 	Problem string
 }
 
-// person finds the login that the page's address names, among the operator's own.
+// person returns the login in the page's path, which must be the operator's own.
 func (p panel) person(v *web.Visit) (login.Person, error) {
 	id, err := number(v, "login")
 	if err != nil {
@@ -264,7 +264,8 @@ func (p panel) personForm(v *web.Visit, problem string) error {
 	return v.Show("panel/person", page)
 }
 
-// onPerson acts on the login in the address, and shows its page again if that was refused.
+// onPerson runs an action on the login in the path, and shows its page again after a
+// refusal.
 func (p panel) onPerson(v *web.Visit, act func(login.Person) error) error {
 	found, err := p.person(v)
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 // refusal is why something was not done, in the visitor's language.
 type refusal struct {
 	Code fault.Code
-	// Problem stands above the form, Errors beside its fields.
+	// Problem is shown above the form, Errors beside its fields.
 	Problem string
 	Errors  map[string]string
 	// Notice is something to know before going on.
 	Notice string
-	// Before is the transaction that stands in the way, if one does.
+	// Before is the conflicting transaction, if there is one.
 	Before string
 }
 
-// explain says a refusal to people: the API's own words speak of headers and keys.
+// explain describes a refusal for users: the API's messages are about headers and keys.
 func explain(v *web.Visit, err error) refusal {
 	f := fault.From(err)
 	told := worded(v, f)
@@ -75,8 +75,7 @@ func worded(v *web.Visit, f *fault.Error) refusal {
 	return refusal{Problem: v.T("The service could not do this just now. Send the form again in a moment: it is charged at most once.")}
 }
 
-// fieldForms are what a field of an activation can be refused with, before anything
-// was put into it.
+// fieldForms are the format strings of an activation's field errors.
 var fieldForms = []string{
 	look.Text("It is required."),
 	look.Text("It has to be exactly %d digits."),
@@ -90,10 +89,10 @@ var fieldForms = []string{
 	look.Text("It contains U+%04X, which is not a character."),
 }
 
-// places finds what is put into such a form, as a pattern of what may stand there.
+// places matches the verbs of such a format string.
 var places = strings.NewReplacer(`%d`, `(\d+)`, `%04X`, `([0-9A-F]+)`)
 
-// explainField says in the visitor's language what the API says of a field.
+// explainField translates the API's message about a field.
 func explainField(v *web.Visit, text string) string {
 	for _, form := range fieldForms {
 		found := regexp.MustCompile("^" + places.Replace(strings.NewReplacer(".", `\.`, "+", `\+`).Replace(form)) + "$").FindStringSubmatch(text)

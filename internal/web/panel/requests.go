@@ -27,12 +27,12 @@ type requestsPage struct {
 	Period  period
 	Links   links
 	Kept    kept
-	// SearchedTo is how far back was looked, where there is more to look at.
+	// SearchedTo is how far back was searched, if there is more.
 	SearchedTo time.Time
 }
 
-// requestQuery reads a search. What is typed into the one field is told apart by its
-// form: a request id, an address, or else an idempotency key.
+// requestQuery parses a search. The text field takes a request id, an address or an
+// idempotency key, distinguished by their form.
 func requestQuery(v *web.Visit, keys []access.Credential) (requestlog.Query, requestsPage) {
 	page := requestsPage{
 		Search: v.Query("q"), Key: v.Query("key"), Code: v.Query("code"), Refused: v.Query("refused"), Period: readPeriod(v), Keys: keys,
@@ -65,14 +65,14 @@ func requestQuery(v *web.Visit, keys []access.Credential) (requestlog.Query, req
 	return q, page
 }
 
-// fromPages is chosen in place of a key for what came from these pages.
+// fromPages is the filter for orders of the panel, instead of a key.
 const fromPages = "pages"
 
-// kept says how long calls are kept.
+// kept says how long requests are kept.
 type kept struct {
-	// Off: they are not kept at all.
+	// Off: the request log is off.
 	Off bool
-	// For is how long, in words.
+	// For is the duration in words.
 	For string
 }
 
@@ -80,7 +80,7 @@ func (p panel) kept(v *web.Visit) kept {
 	return kept{Off: !p.Requests.On(), For: inWords(v, p.Requests.Keep())}
 }
 
-// inWords says a time in the largest unit that it is more than one of.
+// inWords formats a duration in the largest unit of which it has more than one.
 func inWords(v *web.Visit, d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -122,7 +122,7 @@ func (p panel) showRequests(v *web.Visit) error {
 	return v.Show("panel/requests", page)
 }
 
-// callRow is a call as pages show it.
+// callRow is a request with its display texts.
 type callRow struct{ requestlog.Entry }
 
 func callRows(entries []requestlog.Entry) []callRow {
@@ -133,7 +133,7 @@ func callRows(entries []requestlog.Entry) []callRow {
 	return rows
 }
 
-// Lasted is how long the answer took, in the unit that people compare.
+// Lasted returns the duration of the response in milliseconds or seconds.
 func (c callRow) Lasted() string {
 	return strconv.FormatFloat(float64(c.Took.Microseconds())/1000, 'f', 1, 64) + " ms"
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// comparedMost is how many bytes a string to compare and its body may have together.
+// comparedMost is the size limit in bytes of a string to compare with its body.
 const comparedMost = 256 << 10
 
-// requestPage is one call, and what is known about its signature.
+// requestPage is one request, with the details of its signature.
 type requestPage struct {
 	Entry callRow
-	// Meaning says in plain words what the code means.
+	// Meaning explains the code.
 	Meaning string
 	Lines   []signedLine
 	Hints   []string // in the visitor's language
-	// Theirs and Body are what was given to be compared.
+	// Theirs and Body are the string and body to compare.
 	Theirs, Body string
 	Problem      string
 	Result       *comparison
 }
 
-// signedLine is one of the six lines that the server computed.
+// signedLine is one of the six lines of the server's string to sign.
 type signedLine struct{ Name, Text string }
 
 // comparison is how two strings to sign differ, in the visitor's language.
@@ -48,7 +48,7 @@ func (p panel) loggedCall(v *web.Visit) (page requestPage, err error) {
 	}
 	page = requestPage{Entry: callRow{entry}, Meaning: meanings[entry.Code]}
 	if entry.Signature != nil {
-		// Held against itself, a string shows its lines with their names.
+		// Compared with itself, a string yields its named lines.
 		for _, line := range requestlog.Compare(entry.Signature.StringToSign, entry.Signature.StringToSign).Lines {
 			page.Lines = append(page.Lines, signedLine{line.Name, line.Server.String()})
 		}
@@ -57,8 +57,7 @@ func (p panel) loggedCall(v *web.Visit) (page requestPage, err error) {
 	return page, nil
 }
 
-// hintTexts are hints in the visitor's language. What is put into one may be words
-// itself.
+// hintTexts translates hints, and those of their arguments that are texts.
 func hintTexts(v *web.Visit, hints []requestlog.Hint) []string {
 	var texts []string
 	for _, hint := range hints {
@@ -82,8 +81,8 @@ func (p panel) showRequest(v *web.Visit) error {
 	return v.Show("panel/request", page)
 }
 
-// compareRequest holds an integrator's own string against the server's. Nothing of
-// it is kept.
+// compareRequest compares an integrator's string to sign with the server's. It stores
+// nothing.
 func (p panel) compareRequest(v *web.Visit) error {
 	page, err := p.loggedCall(v)
 	if err != nil {
@@ -92,8 +91,7 @@ func (p panel) compareRequest(v *web.Visit) error {
 	if page.Entry.Signature == nil {
 		return web.NotFound()
 	}
-	// A browser sends the lines of a text field with CR LF, whatever was typed; a
-	// file comes as it is.
+	// A browser sends the lines of a text field with CR LF; a file is sent unchanged.
 	page.Theirs = unixLines(v.R.PostForm.Get("theirs"))
 	page.Body = unixLines(v.R.PostForm.Get("body"))
 	exact, err := uploadedText(v, "file")
@@ -115,7 +113,7 @@ func (p panel) compareRequest(v *web.Visit) error {
 
 func unixLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// uploadedText is what a file of the form has; empty if there is none.
+// uploadedText returns the content of an uploaded file; empty if there is none.
 func uploadedText(v *web.Visit, name string) (string, error) {
 	file, _, err := v.R.FormFile(name)
 	if errors.Is(err, http.ErrMissingFile) || errors.Is(err, http.ErrNotMultipart) {
@@ -129,7 +127,7 @@ func uploadedText(v *web.Visit, name string) (string, error) {
 	return string(text), err
 }
 
-// signaturePage is where one looks for the call to explain.
+// signaturePage lists the refused requests to choose from.
 type signaturePage struct {
 	Kept      kept
 	RequestID string
@@ -138,9 +136,9 @@ type signaturePage struct {
 }
 
 const (
-	// explained is how many refused signatures are offered.
+	// explained is the number of refused signatures in the list.
 	explained = 10
-	// lookedAt is how many refusals are looked at for them.
+	// lookedAt is the number of refusals that are searched for them.
 	lookedAt = 200
 )
 
@@ -168,7 +166,7 @@ func (p panel) showSignature(v *web.Visit) error {
 	return v.Show("panel/signature", page)
 }
 
-// meanings say what integrators ask about most.
+// meanings explain the codes that integrators ask about most.
 var meanings = map[fault.Code]string{
 	fault.InvalidSignature:     look.Text("The signature is not the one that the key's secret makes of this request."),
 	fault.TimestampExpired:     look.Text("The timestamp is too far from our clock."),

@@ -13,7 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// booksRoutes are what was paid for, and what came of it.
+// booksRoutes are the pages of the statement and the transactions.
 func (p panel) booksRoutes() []web.Route {
 	get := func(path string, handle func(*web.Visit) error) web.Route {
 		return web.Route{Method: http.MethodGet, Path: path, Area: web.Panel, Allow: everyone, Handle: handle}
@@ -34,14 +34,13 @@ func (p panel) booksRoutes() []web.Route {
 }
 
 const (
-	// statementDays is how far a statement reaches back that was asked for nothing.
+	// statementDays is the default period of a statement.
 	statementDays = 30
-	// printedLines is the most that a page for the printer has; whoever has more
-	// takes the file.
+	// printedLines is the line limit of the print page; longer statements have the file.
 	printedLines = 1000
 )
 
-// period is two Indian days as a form has them, and what is wrong with them.
+// period is a range of Indian days from a form, and what is wrong with it.
 type period struct {
 	From, Until string
 	from, until time.Time
@@ -50,7 +49,7 @@ type period struct {
 
 const dayForm = "2006-01-02"
 
-// readPeriod reads the days of an address; what is left out is zero.
+// readPeriod parses the days of the query; a missing day is zero.
 func readPeriod(v *web.Visit) period {
 	d := period{From: v.Query("from"), Until: v.Query("until")}
 	var wrong, wrongToo bool
@@ -71,14 +70,14 @@ func readDay(text string) (at time.Time, wrong bool) {
 		return at, false
 	}
 	at, err := time.ParseInLocation(dayForm, text, subscription.IST)
-	// Years beyond four digits, and before money, are no days that books have.
+	// Refuse years that no ledger has.
 	if err != nil || at.Year() < 2000 || at.Year() > 2200 {
 		return time.Time{}, true
 	}
 	return at, false
 }
 
-// fill puts days where none were given.
+// fill sets missing days.
 func (d *period) fill(now time.Time) {
 	if d.until.IsZero() {
 		d.until = report.Day(now)
@@ -92,7 +91,7 @@ func (d *period) fill(now time.Time) {
 	d.From, d.Until = d.from.Format(dayForm), d.until.Format(dayForm)
 }
 
-// statementPage is what the statement shows.
+// statementPage is the data of the statement.
 type statementPage struct {
 	report.Statement
 	Period  period
@@ -105,23 +104,23 @@ type statementPage struct {
 	Links   links
 	HasMore bool
 
-	// Described is what the books say of a line, as the visitor reads it.
+	// Described translates a ledger line's description.
 	Described func(description string) string
 }
 
-// links are where a list leads.
+// links are the URLs of a list: pager, downloads and print page.
 type links struct {
 	web.Pager
 	CSV, XLSX, Print string
 }
 
-// monthLink is a month that one click shows.
+// monthLink is a link to a month.
 type monthLink struct {
 	Text, Href string
 	Here       bool
 }
 
-// statementFilter reads what a statement is asked for with.
+// statementFilter parses the filters of a statement.
 func statementFilter(v *web.Visit) (report.StatementFilter, period) {
 	d := readPeriod(v)
 	d.fill(v.Now)
@@ -170,7 +169,7 @@ func (p panel) statement(v *web.Visit, f report.StatementFilter, d period) (page
 	return page, nil
 }
 
-// monthLinks are this month, the two before it, and the last days.
+// monthLinks returns this month, the two before it, and the last days.
 func monthLinks(v *web.Visit, d period) []monthLink {
 	today := report.Day(v.Now)
 	link := func(text string, from, until time.Time) monthLink {
@@ -186,14 +185,14 @@ func monthLinks(v *web.Visit, d period) []monthLink {
 	}
 }
 
-// linksOf are the ways on from a list, narrowed down as the visitor has it.
+// linksOf returns the links of a list, with its filters.
 func linksOf(v *web.Visit, path, next string) links {
 	return links{
 		Pager: v.Pager(next), CSV: v.FilterURL(path + "/export/csv"), XLSX: v.FilterURL(path + "/export/xlsx"), Print: v.FilterURL(path + "/print"),
 	}
 }
 
-// printStatement has all lines on one page, oldest first as on paper.
+// printStatement shows all lines on one page, oldest first.
 func (p panel) printStatement(v *web.Visit) error {
 	f, d := statementFilter(v)
 	f.After, f.Limit, f.NewestFirst, f.NoScanLimit = "", printedLines, false, true
@@ -204,7 +203,7 @@ func (p panel) printStatement(v *web.Visit) error {
 	return v.Show("panel/statement-print", page)
 }
 
-// transactionRow is an operation as a list shows it.
+// transactionRow is an operation in a list.
 type transactionRow struct {
 	operation.Operation
 	KindName, ChannelName string // English

@@ -9,13 +9,13 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// The kinds of files that lists come as.
+// The formats of downloads.
 const (
 	asCSV  = "text/csv; charset=utf-8"
 	asXLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 )
 
-// beginSheet begins a file of the kind that the address ends in.
+// beginSheet starts a download in the format that the path names.
 func beginSheet(v *web.Visit, name, title string, columns []sheet.Column) (sheet.Writer, error) {
 	for i := range columns {
 		columns[i].Title = v.T(columns[i].Title)
@@ -28,8 +28,8 @@ func beginSheet(v *web.Visit, name, title string, columns []sheet.Column) (sheet
 	return sheet.NewCSV(v.W, true, columns...)
 }
 
-// exportStatement writes a statement as accountants keep it: oldest first, between
-// its opening and its closing balance.
+// exportStatement downloads a statement: oldest line first, between opening and closing
+// balance.
 func (p panel) exportStatement(v *web.Visit) error {
 	f, d := statementFilter(v)
 	f.NewestFirst = false

@@ -22,13 +22,13 @@ func (p panel) subscriberRoutes() []web.Route {
 	}
 }
 
-// expiringSoon is how close an expiry is when a list begins to warn of it.
+// expiringSoon is how long before an expiry lists warn of it.
 const expiringSoon = 7 * 24 * time.Hour
 
 // row is a subscriber in a list.
 type row struct {
 	report.Subscriber
-	Standing string // as a badge shows it
+	Standing string // as named by badges
 	DaysLeft int
 }
 
@@ -40,7 +40,7 @@ func rows(found []report.Subscriber, now time.Time) []row {
 	return list
 }
 
-// standing is how a subscriber stands, with a warning before it is too late.
+// standing returns a subscriber's state, with a warning before the expiry.
 func standing(expires, now time.Time) string {
 	status := subscription.StatusAt(expires, now)
 	if status == subscription.SubscriberActive && expires.Sub(now) <= expiringSoon {
@@ -49,7 +49,7 @@ func standing(expires, now time.Time) string {
 	return string(status)
 }
 
-// view is one of the ways in which the list can be narrowed down.
+// view is one filter of the list.
 type view struct {
 	Name, Text string
 	Count      int
@@ -61,8 +61,8 @@ type view struct {
 	within   int
 }
 
-// views are all of them. Counts are up to a minute old: where they know of nobody
-// yet they are left out, or the first subscriber would stand in a list of none.
+// views returns all filters. Counts are up to a minute old: counts of zero subscribers are
+// left out, or the first subscriber would be in a list of none.
 func views(counts report.SubscriberCounts) []view {
 	known := counts.All > 0
 	return []view{
@@ -82,9 +82,9 @@ type subscribersPage struct {
 	Views  []view
 	Rows   []row
 	Pager  web.Pager
-	Cut    bool   // not everybody was looked at yet, and the next page goes on
-	Nobody bool   // there is not one subscriber yet
-	Bulk   string // where all who are listed can be renewed at once
+	Cut    bool   // the search is not complete; the next page continues it
+	Nobody bool   // there is no subscriber yet
+	Bulk   string // URL for renewing all listed subscribers
 }
 
 func (p panel) subscribers(v *web.Visit) error {
@@ -165,8 +165,8 @@ func (p panel) subscriber(v *web.Visit) error {
 	return v.Show("panel/subscriber", page)
 }
 
-// cyclesOf lists a subscriber's cycles, the latest first. A cycle that another one
-// cut short is over when that one began.
+// cyclesOf lists a subscriber's cycles, the latest first. A cycle that another one cut
+// short ends when that one begins.
 func cyclesOf(detail report.SubscriberDetail, now time.Time) []cycle {
 	list := make([]cycle, 0, len(detail.Cycles))
 	current := -1

@@ -18,8 +18,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// Other rooms give their reasons in English, and here they are shown. Whole sentences
-// in these files are such reasons; whoever adds one is told to translate it.
+// Other packages give reasons in English, which the panel shows. Whole sentences in these
+// files are such reasons and need a translation.
 func TestFaultTexts_HaveHindi(t *testing.T) {
 	text, err := os.ReadFile("words/hi.json")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestFaultTexts_HaveHindi(t *testing.T) {
 	}
 }
 
-// A list is refused with a form and what is put into it, wherever in its room.
+// Package bulk refuses lists with a format string and arguments.
 func TestBulkRefusals_HaveHindi(t *testing.T) {
 	pages, err := look.Load(Files)
 	if err != nil {
@@ -80,8 +80,8 @@ func TestBulkRefusals_HaveHindi(t *testing.T) {
 	}
 }
 
-// A field is refused in the API's words, with numbers in them; each has to be known
-// again here, or it stays English.
+// Fields are refused with the API's messages, which contain numbers; each must match a
+// fieldForm, or it stays English.
 func TestExplainField_KnowsEveryText(t *testing.T) {
 	for _, file := range []string{"../../operation/validate.go", "../../subscription/text.go"} {
 		for _, sentence := range sentences(t, file) {
@@ -125,7 +125,7 @@ func TestInWords_PicksUnit(t *testing.T) {
 	}
 }
 
-// sentences are the whole ones that a file has.
+// sentences returns the whole sentences among a file's string literals.
 func sentences(t *testing.T, file string) (found []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
@@ -142,12 +142,12 @@ func sentences(t *testing.T, file string) (found []string) {
 			return !whole
 		}
 		found = append(found, sentence)
-		return false // its pieces are no sentences
+		return false // its parts are not sentences
 	})
 	return found
 }
 
-// literal is a text that is written out, in one piece or in several.
+// literal returns a string literal, or literals joined by +.
 func literal(expression ast.Expr) (text string, whole bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:

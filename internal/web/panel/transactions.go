@@ -20,7 +20,7 @@ type transactionsPage struct {
 	Channel    string
 	Subscriber string
 	Links      links
-	// LookedBackTo is the day to which was looked, where there is more to look at.
+	// LookedBackTo is how far back was searched, if there is more.
 	LookedBackTo string
 }
 
