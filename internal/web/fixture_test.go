@@ -26,31 +26,30 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// house is a site with a few routes of the test's own, on a real store.
-type house struct {
+// testSite is a site with a few routes for tests, on a real store.
+type testSite struct {
 	t      *testing.T
 	server *httptest.Server
 	client *http.Client
-	logged *journal
+	logged *logBuffer
 	time   atomic.Int64
-	paid   atomic.Int64 // how often /console/pay was carried out
+	paid   atomic.Int64 // number of completed POSTs to /console/pay
 }
 
-// journal is a log that a server writes and a test reads.
-type journal struct {
+// logBuffer is a log that a server writes and a test reads.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-// until returns the log once it mentions something: a line is written after the
-// answer.
-func (j *journal) until(t *testing.T, want string) string {
+// until returns the log once it contains a text: a line is written after the response.
+func (j *logBuffer) until(t *testing.T, want string) string {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; {
 		j.mu.Lock()
@@ -77,9 +76,9 @@ var testPages = fstest.MapFS{
 
 type formPage struct{ Who, Amount string }
 
-func newHouse(t *testing.T) *house {
+func newHouse(t *testing.T) *testSite {
 	t.Helper()
-	h := &house{t: t, logged: &journal{}}
+	h := &testSite{t: t, logged: &logBuffer{}}
 	h.time.Store(time.Now().UnixMilli())
 	store := sqlitetest.New(t)
 	key, err := access.NewMasterKey()
@@ -135,9 +134,9 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-func (h *house) now() time.Time { return time.UnixMilli(h.time.Load()).UTC() }
+func (h *testSite) now() time.Time { return time.UnixMilli(h.time.Load()).UTC() }
 
-func (h *house) form(v *web.Visit) error {
+func (h *testSite) form(v *web.Visit) error {
 	data := formPage{v.Session.Person.Name, v.FormValue("amount", "0.00")}
 	if v.ByHTMX() {
 		return v.ShowPart("form", "part", data)
@@ -145,20 +144,20 @@ func (h *house) form(v *web.Visit) error {
 	return v.Show("form", data)
 }
 
-func (h *house) pay(v *web.Visit) error {
+func (h *testSite) pay(v *web.Visit) error {
 	h.paid.Add(1)
 	return v.Redirect("/console/pay", v.Success("paid %s", v.Field("amount")))
 }
 
 // widen needs a step-up if its form says so.
-func (h *house) widen(v *web.Visit) error {
+func (h *testSite) widen(v *web.Visit) error {
 	if v.Field("widen") == "yes" && !v.Session.Fresh(v.Now) {
 		return fmt.Errorf("change it: %w", admin.ErrStepUp)
 	}
 	return h.pay(v)
 }
 
-func (h *house) upload(v *web.Visit) error {
+func (h *testSite) upload(v *web.Visit) error {
 	file, _, err := v.R.FormFile("file")
 	if err != nil {
 		return err
@@ -172,7 +171,7 @@ func (h *house) upload(v *web.Visit) error {
 	return err
 }
 
-func (h *house) do(request *http.Request) (*http.Response, string) {
+func (h *testSite) do(request *http.Request) (*http.Response, string) {
 	h.t.Helper()
 	response, err := h.client.Do(request)
 	if err != nil {
@@ -186,7 +185,7 @@ func (h *house) do(request *http.Request) (*http.Response, string) {
 	return response, string(body)
 }
 
-func (h *house) request(method, path, contentType string, body io.Reader) *http.Request {
+func (h *testSite) request(method, path, contentType string, body io.Reader) *http.Request {
 	h.t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), method, h.server.URL+path, body)
 	if err != nil {
@@ -198,17 +197,17 @@ func (h *house) request(method, path, contentType string, body io.Reader) *http.
 	return request
 }
 
-func (h *house) get(path string) (*http.Response, string) {
+func (h *testSite) get(path string) (*http.Response, string) {
 	h.t.Helper()
 	return h.do(h.request("GET", path, "", nil))
 }
 
-func (h *house) post(path string, form url.Values) (*http.Response, string) {
+func (h *testSite) post(path string, form url.Values) (*http.Response, string) {
 	h.t.Helper()
 	return h.do(h.request("POST", path, "application/x-www-form-urlencoded", strings.NewReader(form.Encode())))
 }
 
-func (h *house) signIn() {
+func (h *testSite) signIn() {
 	h.t.Helper()
 	if response, body := h.post("/sign-in", url.Values{"username": {"asha"}, "password": {password}}); response.StatusCode != http.StatusSeeOther {
 		h.t.Fatalf("signing in: %d\n%s", response.StatusCode, body)

@@ -9,8 +9,7 @@ import (
 
 func at(address string) *Visit { return &Visit{R: httptest.NewRequest("GET", address, nil)} }
 
-// Whoever goes on through a list and back again is on the same pages, one by one, and
-// keeps what the list was narrowed down by.
+// Going forward through a list and back again visits the same pages, with the same filters.
 func TestPager_PreviousPage(t *testing.T) {
 	const first = "/panel/list?q=asha&show=active"
 	visited := []string{first}
@@ -28,8 +27,7 @@ func TestPager_PreviousPage(t *testing.T) {
 	}
 }
 
-// An address that says where it is and not how one came there leads to the beginning,
-// and is called so.
+// Without a trail, the previous page is the first page, and First is set.
 func TestPager_WithoutTrailIsFirstPage(t *testing.T) {
 	if pager := at("/panel/list?after=somewhere&q=asha").Pager(""); pager.Prev != "/panel/list?q=asha" || !pager.First {
 		t.Errorf("one comes to %+v; want the first page", pager)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// What goes wrong on our side is told to the log, and to the visitor only that it
-// did, with the number by which the two find each other.
+// An internal error is logged; the visitor sees only the request id, by which it can be
+// found.
 func TestSite_FailureShowsRequestID(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
@@ -36,7 +36,7 @@ func TestSite_FailureShowsRequestID(t *testing.T) {
 	}
 }
 
-// What was to be a file and is an error is shown, and not saved under the file's name.
+// An error instead of a download is shown as a page, not saved as the file.
 func TestSite_ErrorIsNotADownload(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
@@ -72,7 +72,7 @@ func TestSite_UnknownPathOrMethod(t *testing.T) {
 			t.Errorf("%s %s: %d, allow %q; want %d, %q and %q\n%s", tt.method, tt.path, response.StatusCode, response.Header.Get("Allow"), tt.status, tt.allow, tt.says, body)
 		}
 	}
-	// What one may not open does not stand in one's navigation.
+	// The navigation has no pages that the visitor may not open.
 	if _, body := h.get("/console/"); strings.Contains(body, "Only administrators") || !strings.Contains(body, `href="/console/"`) {
 		t.Errorf("the navigation is not the visitor's:\n%s", body)
 	}
@@ -110,8 +110,8 @@ func TestForm_Limits(t *testing.T) {
 	}
 }
 
-// Money asks again who it is. What was filled in is not done, comes back into its
-// own form, and is done once when it is posted there.
+// A form that moves money needs a step-up. The posted form is not carried out; it is shown
+// again filled in, and is carried out once when it is posted again.
 func TestStepUp_PostIsShownAgainNotRepeated(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
@@ -132,15 +132,15 @@ func TestStepUp_PostIsShownAgainNotRepeated(t *testing.T) {
 	if _, body := h.get("/console/pay"); h.paid.Load() != 1 || !strings.Contains(body, "paid 12.50") {
 		t.Errorf("in the end it was done %d times\n%s", h.paid.Load(), body)
 	}
-	// A page that the visitor may not open is not opened by way of the step-up.
+	// The step-up does not open a page that the visitor may not open.
 	response, _ = h.post("/step-up", url.Values{"password": {password}, "to": {"/console/only-administrators"}, "form.x": {"1"}})
 	if response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != "/" {
 		t.Errorf("a step-up to a page of others: %d to %q", response.StatusCode, response.Header.Get("Location"))
 	}
 }
 
-// Where the form decides whether a step-up is needed, the action says so: nothing is
-// done, and the form comes back filled in and with a notice that it waits.
+// If the form decides whether a step-up is needed, the action returns ErrStepUp: nothing is
+// done, and the form is shown again filled in, with a notice.
 func TestStepUp_RequiredByAction(t *testing.T) {
 	h := newHouse(t)
 	h.signIn()
@@ -162,8 +162,8 @@ func TestStepUp_RequiredByAction(t *testing.T) {
 	}
 }
 
-// A script puts what it gets into a part of the page, so it is sent elsewhere by a
-// header of its own, and gets parts and not pages.
+// htmx inserts a response into a part of the page, so it is redirected by a header, and
+// gets parts instead of pages.
 func TestSite_HTMXResponses(t *testing.T) {
 	h := newHouse(t)
 	ask := func(method, path string) (*http.Response, string) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Login gives its reasons in English; here they are shown, and so need to be known
-// in every language. Whole sentences in its code are such reasons.
+// Package login gives reasons in English, which the pages show, so they need translations.
+// Whole sentences in its code are such reasons.
 func TestLoginRefusals_HaveHindi(t *testing.T) {
 	text, err := os.ReadFile("words/hi.json")
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 
 const (
 	approvalsPath = "/console/approvals"
-	// proposalRows is how many proposals are listed that were decided, and
-	// openProposalRows how many that wait.
+	// proposalRows and openProposalRows limit the lists of decided and of open proposals.
 	proposalRows     = 100
 	openProposalRows = 1000
 )
@@ -35,23 +34,24 @@ func (c console) approvalRoutes() []web.Route {
 // proposal is a proposal as the visitor sees it.
 type proposal struct {
 	admin.Proposal
-	// OperatorName is empty where the proposal concerns no operator.
+	// OperatorName is empty if the proposal concerns no operator.
 	OperatorName string
-	// Own: the visitor made it, and so can withdraw it and not decide it.
+	// Own: the visitor made it, so they can withdraw it but not decide it.
 	Own bool
-	// Why money waits for a second person; empty for what moves none, and for what was
-	// decided.
+	// Why is why the amount needs a second person; empty if no money moves or the proposal
+	// was decided.
 	Why string
 	// Barred is why the visitor cannot approve it, in their language; empty if they can.
 	Barred string
-	// Plan is what an open proposal to set a plan changes, and Login what a proposal
-	// wants of a login; nil for any other.
+	// Plan is the change of an open proposal to set a plan, Login that of a proposal about a
+	// login; nil for others.
 	Plan  *planDifference
 	Login *admin.LoginProposal
 	rights
 }
 
-// seer returns how the visitor sees proposals, whose operators' names are given.
+// seer returns a function that prepares proposals for the visitor, given the operators'
+// names.
 func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string) (proposal, error), error) {
 	refuse, err := c.service(v).Approvable(v.Context())
 	return func(p admin.Proposal, operatorName string) (seen proposal, err error) {
@@ -79,7 +79,7 @@ func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string)
 	}, err
 }
 
-// barred is a refusal to approve, in the visitor's language.
+// barred returns a refusal to approve, in the visitor's language.
 func barred(v *web.Visit, err error) string {
 	var refusal *admin.Refusal
 	if !errors.As(err, &refusal) {
@@ -88,7 +88,7 @@ func barred(v *web.Visit, err error) string {
 	return v.T("You cannot approve this: %s", sentence(v, say(v, refusal)))
 }
 
-// Title says what is proposed, in English.
+// Title returns the proposal's title in English.
 func (p proposal) Title() string {
 	switch {
 	case p.Kind == admin.ProposedTopUp:
@@ -111,19 +111,18 @@ func (p proposal) Title() string {
 	return look.Text("Reject an operation in review")
 }
 
-// MakerName and CheckerName are the people behind it.
+// MakerName and CheckerName return the names of maker and checker.
 func (p proposal) MakerName() string   { return who(p.Maker) }
 func (p proposal) CheckerName() string { return who(p.Checker) }
 
-// MovesMoney: there is an amount to show.
+// MovesMoney reports whether there is an amount to show.
 func (p proposal) MovesMoney() bool { return p.Subject == "" }
 
-// RoleName and FromName are the role that a login is to have, and the one it has, in
-// English.
+// RoleName and FromName return a login's proposed and present role, in English.
 func (p proposal) RoleName() string { return web.RoleName(p.Login.Role) }
 func (p proposal) FromName() string { return web.RoleName(p.Login.From) }
 
-// About is whose money it moves, which login it is about, or else what it changes.
+// About returns the operator whose money moves, the login, or else the changed object.
 func (p proposal) About() string {
 	switch {
 	case p.Login != nil:
@@ -134,10 +133,10 @@ func (p proposal) About() string {
 	return p.Subject
 }
 
-// Path is where the proposal's acts are sent to.
+// Path returns the URL for the proposal's forms.
 func (p proposal) Path() string { return approvalsPath + "/" + number(p.ID) }
 
-// OperatorPath is the page of whose money it is.
+// OperatorPath returns the page of the operator.
 func (p proposal) OperatorPath() string { return operatorPath(p.OperatorID) }
 
 type approvalsPage struct {
@@ -152,7 +151,7 @@ func (c console) approvals(v *web.Visit) error { return c.approvalsPage(v, newFo
 
 func (c console) approvalsPage(v *web.Visit, f *form) error {
 	service := c.service(v)
-	// What waits is listed however much was decided since.
+	// Open proposals are listed apart, so that decided ones do not push them off the page.
 	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: openProposalRows})
 	if err != nil {
 		return err
@@ -183,7 +182,7 @@ func (c console) approvalsPage(v *web.Visit, f *form) error {
 	return v.Show("console/approvals", data)
 }
 
-// seen are proposals of any operator, or of none, as the visitor sees them.
+// seen prepares proposals for the visitor.
 func (c console) seen(v *web.Visit, all []admin.Proposal) ([]proposal, error) {
 	see, err := c.seer(v)
 	if err != nil {
@@ -208,11 +207,11 @@ func (c console) seen(v *web.Visit, all []admin.Proposal) ([]proposal, error) {
 	return list, nil
 }
 
-// second says whether an administrator has a second one, for pages that say what that
-// is needed for.
+// second says whether there is a second administrator who could approve, for pages that
+// need one.
 type second struct {
-	// NoSecond: the visitor is an administrator, and no other one can approve what they
-	// propose.
+	// NoSecond: the visitor is an administrator, and no other one can approve their
+	// proposals.
 	NoSecond bool
 	// Above is the amount above which a second person is needed.
 	Above money.Amount
@@ -242,8 +241,8 @@ func (c console) approve(v *web.Visit) error {
 	return v.Redirect(approvalsPath, v.Success("Approved, and carried out with that."))
 }
 
-// carryOut approves a proposal. A refusal is written to the security log: the login may
-// not be independent of the proposal's maker.
+// carryOut approves a proposal. A refusal is written to the security log, because the login
+// may be under the control of the proposal's maker.
 func (c console) carryOut(v *web.Visit, id int64) (admin.ActionResult, error) {
 	outcome, err := c.service(v).Approve(lasting(v), id)
 	if refusal := (*admin.Refusal)(nil); errors.As(err, &refusal) {
@@ -252,7 +251,7 @@ func (c console) carryOut(v *web.Visit, id int64) (admin.ActionResult, error) {
 	return outcome, err
 }
 
-// formVerb finds the places of a refusal's arguments, which may be what people typed.
+// formVerb matches the verbs of a refusal, whose arguments may be user input.
 var formVerb = regexp.MustCompile(`%[a-z]`)
 
 func (c console) decline(v *web.Visit) error {
@@ -263,7 +262,7 @@ func (c console) withdraw(v *web.Visit) error {
 	return c.dismiss(v, "withdraw", (*admin.Service).Withdraw, func() *look.Notice { return v.Success("Withdrawn. Nothing was done.") })
 }
 
-// undecided shows the list again with the reason why a proposal stays as it was.
+// undecided shows the list again with the reason why a proposal was not decided.
 func (c console) undecided(v *web.Visit, f *form, err error) error {
 	if err := f.refused(err); err != nil {
 		return err
@@ -271,7 +270,7 @@ func (c console) undecided(v *web.Visit, f *form, err error) error {
 	return c.approvalsPage(v, f)
 }
 
-// dismiss ends a proposal without carrying it out, for a reason that is kept.
+// dismiss withdraws or declines a proposal, with a reason that is recorded.
 func (c console) dismiss(v *web.Visit, name string, end func(*admin.Service, context.Context, int64, string) (admin.Proposal, error), done func() *look.Notice) error {
 	id, err := pathID(v, "proposal")
 	if err != nil {

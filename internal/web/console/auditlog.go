@@ -16,7 +16,7 @@ import (
 
 const auditLogPath = "/console/audit-log"
 
-// auditLogRoutes show what staff did.
+// auditLogRoutes are the pages of the audit log.
 func (c console) auditLogRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Allow: everyone, Menu: look.Text("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
@@ -26,16 +26,15 @@ func (c console) auditLogRoutes() []web.Route {
 
 const (
 	actsShown = 50
-	// chainMost bounds how many acts are verified while somebody waits; `coax
-	// audit` verifies them all.
+	// chainMost limits how many entries a page verifies; `coax audit` verifies them all.
 	chainMost = 10_000
-	// chainUnasked is how far apart the first and the last act of a page may be for
-	// the chain between them to be verified whenever it is shown.
+	// chainUnasked is the longest range of entries that is verified whenever a page is
+	// shown.
 	chainUnasked = 500
 )
 
 type auditLogPage struct {
-	Acts      []auditedAct
+	Acts      []auditedEntry
 	Pager     web.Pager
 	Actor     string
 	Action    string
@@ -46,36 +45,36 @@ type auditLogPage struct {
 	Actions   []look.Choice
 	Operators []look.Choice
 	Problem   string
-	// Cut: not all acts were looked at yet, and the next page goes on.
+	// Cut: the search is not complete; the next page continues it.
 	Cut bool
-	// Verify is where the shown range is verified; Chain what came of it, nil where
-	// there is nothing to tell.
+	// Verify is the URL that verifies the shown range; Chain its result, nil if there is
+	// nothing to report.
 	Verify string
 	Chain  *chainState
-	// Audit is what the last audit of all the books found, the whole chain among them.
+	// Audit is the result of the last full audit, which verifies the whole chain.
 	Audit admin.AuditHealth
 }
 
-// auditedAct is an act with whose it is.
-type auditedAct struct {
-	shownAct
+// auditedEntry is an audit entry with the name of its operator.
+type auditedEntry struct {
+	shownEntry
 	OperatorName string
 }
 
-// Href is where the act's page stands.
-func (a auditedAct) Href() string { return auditLogPath + "/" + strconv.FormatInt(a.ID, 10) }
+// Href returns the URL of the entry's page.
+func (a auditedEntry) Href() string { return auditLogPath + "/" + strconv.FormatInt(a.ID, 10) }
 
-// chainState is what came of verifying a range of the chain.
+// chainState is the result of verifying a range of the chain.
 type chainState struct {
-	// Checked acts were held against their hashes, from one to another.
+	// Checked is the number of entries that were verified, from one to another.
 	Checked     int
 	First, Last int64
-	// Broken is the first act that does not fit the one before it; zero if all do.
+	// Broken is the first entry that does not fit the one before it; zero if all do.
 	Broken int64
 }
 
 func (c console) showAuditLog(v *web.Visit) error {
-	query, page, err := c.actsAsked(v)
+	query, page, err := c.entryFilter(v)
 	if err != nil {
 		return err
 	}
@@ -90,8 +89,8 @@ func (c console) showAuditLog(v *web.Visit) error {
 		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
 	}
 	page.Actions = []look.Choice{{Value: "", Text: v.T("All actions")}}
-	for action := range actNames {
-		page.Actions = append(page.Actions, look.Choice{Value: action, Text: actName(v, action)})
+	for action := range actionNames {
+		page.Actions = append(page.Actions, look.Choice{Value: action, Text: actionName(v, action)})
 	}
 	slices.SortFunc(page.Actions[1:], func(a, b look.Choice) int { return strings.Compare(a.Text, b.Text) })
 	found, err := c.service(v).FindAuditEntries(v.Context(), query)
@@ -105,7 +104,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 		next = acts[actsShown-1].ID
 	}
 	for _, act := range acts {
-		page.Acts = append(page.Acts, auditedAct{shownAct{act}, names[act.OperatorID]})
+		page.Acts = append(page.Acts, auditedEntry{shownEntry{act}, names[act.OperatorID]})
 	}
 	below := ""
 	if next != 0 {
@@ -122,9 +121,9 @@ func (c console) showAuditLog(v *web.Visit) error {
 	return v.Show("console/audit-log", page)
 }
 
-// chainOf verifies the chain of the shown acts. A break is told whether or not anybody
-// asked; that all is well, only to who did. Where filters leave acts that lie far
-// apart, it takes somebody to ask.
+// chainOf verifies the chain of the shown entries. A break is always reported, success only
+// if the visitor asked for it. If filters leave entries that are far apart, the chain is
+// verified only on request.
 func (c console) chainOf(v *web.Visit, acts []admin.AuditEntry) (*chainState, error) {
 	if len(acts) == 0 {
 		return nil, nil
@@ -140,8 +139,8 @@ func (c console) chainOf(v *web.Visit, acts []admin.AuditEntry) (*chainState, er
 	return chain, nil
 }
 
-// actsAsked reads the filters. A day that is none is told, and left out.
-func (c console) actsAsked(v *web.Visit) (admin.AuditQuery, auditLogPage, error) {
+// entryFilter parses the filters. An invalid day is reported and ignored.
+func (c console) entryFilter(v *web.Visit) (admin.AuditQuery, auditLogPage, error) {
 	page := auditLogPage{
 		Actor: v.Query("actor"), Action: v.Query("action"), Search: v.Query("q"), Operator: v.Query("operator"), From: v.Query("from"), Until: v.Query("until"),
 	}
@@ -177,11 +176,11 @@ func (c console) actsAsked(v *web.Visit) (admin.AuditQuery, auditLogPage, error)
 	return query, page, nil
 }
 
-// verifyChain computes the hashes of all acts from one to another once more, those
-// that the filters hide among them: what was taken out would otherwise not show.
+// verifyChain recomputes the hashes of all entries in a range, including those that the
+// filters hide: otherwise a removed entry would not show.
 func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, error) {
-	// One more than the range, to hold its first act against. Numbers have no gaps;
-	// where there is one, more is read, and the chain shows it.
+	// Read one entry more, to compare the range's first one with. Numbers have no gaps; if
+	// there is one, more is read, and the chain shows it.
 	most := min(last-first+2, chainMost+1)
 	found, err := c.service(v).FindAuditEntries(v.Context(), admin.AuditQuery{Below: last + 1, Limit: int(most)})
 	if err != nil {
@@ -192,11 +191,11 @@ func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, erro
 	begin := slices.IndexFunc(acts, func(a admin.AuditEntry) bool { return a.ID >= first })
 	var previous []byte
 	switch {
-	case begin < 0: // it was there a moment ago
+	case begin < 0: // it existed a moment ago
 		return &chainState{First: first, Last: last, Broken: last}, nil
 	case begin > 0:
 		previous = acts[begin-1].Hash
-	case len(acts) == int(most): // the range was cut, and the oldest of it stands for what was before
+	case len(acts) == int(most): // the range was cut: its oldest entry stands for the one before
 		previous, begin = acts[0].Hash, 1
 	}
 	state := &chainState{First: acts[begin].ID, Last: last}

@@ -14,8 +14,7 @@ import (
 
 const planPath = "/console/catalogue/plans/"
 
-// catalogueRoutes are the plans and what they are made of. Prices are money: to
-// change one asks for the password again.
+// catalogueRoutes are the pages of the plans. Changing a price needs a step-up.
 func (c console) catalogueRoutes() []web.Route {
 	const area = web.Console
 	set, retire := whoMay(admin.PlanSet), whoMay(admin.PlanRetire)
@@ -33,20 +32,20 @@ func (c console) catalogueRoutes() []web.Route {
 	}
 }
 
-// planAddress is where a plan's page stands.
+// planAddress returns the URL of a plan's page.
 func planAddress(id string) string { return planPath + url.PathEscape(id) }
 
-// planRow is a plan with whether it is for sale, and why not.
+// planRow is a plan with its state and components.
 type planRow struct {
 	subscription.Plan
-	// State is active, retired, or not_verified where the provider does not sell
-	// what it is made of.
+	// State is active, retired, or not_verified if the provider does not sell its
+	// components.
 	State string
 	// Parts are the components, by the provider's names.
 	Parts []planPart
 }
 
-// Href is where the plan's page stands.
+// Href returns the URL of the plan's page.
 func (p planRow) Href() string { return planAddress(p.ID) }
 
 type planPart struct {
@@ -54,7 +53,7 @@ type planPart struct {
 	Sellable   bool
 }
 
-// shelf is what is known of the provider's catalogue, ready to be asked.
+// shelf is the provider's catalogue as last read.
 type shelf struct {
 	admin.CatalogueState
 	byCode map[string]admin.ComponentState
@@ -69,7 +68,7 @@ func (c console) shelf(v *web.Visit) (shelf, error) {
 	return s, err
 }
 
-// row holds a plan against what the provider sells.
+// row compares a plan with what the provider sells.
 func (s shelf) row(plan subscription.Plan) planRow {
 	row := planRow{Plan: plan, State: "active"}
 	for _, code := range []string{plan.Main, plan.Addon} {
@@ -88,8 +87,8 @@ func (s shelf) row(plan subscription.Plan) planRow {
 	return row
 }
 
-// choices are the components of a role that a plan can be made of, and the one it
-// has now, so that a form shows what is there.
+// choices returns the components that a plan can have in a role, and the present one even
+// if it is no longer sold.
 func (s shelf) choices(role catalogue.Role, present string) []look.Choice {
 	var list []look.Choice
 	for _, component := range s.Components {
@@ -104,7 +103,7 @@ type cataloguePage struct {
 	Shelf   shelf
 	Plans   []planRow
 	Retired []planRow
-	// Counts: the last good comparison is recent enough to sell by.
+	// Counts: the last successful comparison is recent enough to sell by.
 	Counts bool
 	MaySet bool
 }
@@ -129,7 +128,7 @@ func (c console) showCatalogue(v *web.Visit) error {
 	return v.Show("console/catalogue", page)
 }
 
-// plan finds a plan as it is now.
+// plan returns a plan's current version.
 func (c console) plan(v *web.Visit, id string) (subscription.Plan, error) {
 	plans, err := c.service(v).Plans(v.Context())
 	if err != nil {
@@ -146,16 +145,16 @@ type planPage struct {
 	Plan    planRow
 	History []planVersion
 	MaySet  bool
-	// Subscribers are those whose active plan it is.
+	// Subscribers is the number of subscribers whose active plan it is.
 	Subscribers int
-	// Proposal waits for a second person; nil if none does.
+	// Proposal is the open proposal; nil if there is none.
 	Proposal *proposal
 }
 
-// planVersion is a version with what the one before it cost.
+// planVersion is a version with its price change.
 type planVersion struct {
 	admin.PlanVersion
-	// Change is how the price moved; empty where it did not.
+	// Change is the price change; empty if there is none.
 	Change string
 }
 
@@ -225,7 +224,7 @@ func (c console) retirePlan(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	if plan.Retired { // the second of two clicks
+	if plan.Retired { // a double click
 		return v.Redirect(planAddress(id), v.Info(look.Text("The plan is retired already.")))
 	}
 	if err := c.service(v).RetirePlan(lasting(v), id); err != nil {

@@ -13,32 +13,32 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// planForm is a plan as it is typed.
+// planForm is a plan as entered.
 type planForm struct {
 	ID, Name, Description, Price, Months, Type, Main, Addon string
-	// Version is that of the plan the form was made from; zero for a new one.
+	// Version is the version that the form was made from; zero for a new plan.
 	Version string
 }
 
 type planFormPage struct {
 	Form planForm
-	// Action is where the form is sent in the end; before that it is previewed.
+	// Action is the URL that saves the form, after a preview.
 	Action, Preview, Back string
 	New                   bool
 	Mains, Addons         []look.Choice
 	Problem               string
 	Problems              map[string]string
-	// Changes are what the form would do, once it was looked through.
+	// Changes are what saving would change, filled in by the preview.
 	Changes []planChange
 	Ready   bool
-	// Second is why a second person has to approve that; empty if nobody has to.
+	// Second is why a second person has to approve; empty if no approval is needed.
 	Second string
-	// Subscribers are those whose active plan it is.
+	// Subscribers is the number of subscribers whose active plan it is.
 	Subscribers int
 	MaxMonths   int
 }
 
-// planChange is one field that becomes another.
+// planChange is one changed field.
 type planChange struct {
 	Field, Before, After string
 }
@@ -55,7 +55,7 @@ func (c console) editPlan(v *web.Visit) error {
 	return c.showPlanForm(v, plan, false, planFormPage{})
 }
 
-// showPlanForm shows the form with what was typed, or else with the plan.
+// showPlanForm shows the form with the posted values, or else with the plan's.
 func (c console) showPlanForm(v *web.Visit, plan subscription.Plan, isNew bool, page planFormPage) error {
 	shelf, err := c.shelf(v)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c console) showPlanForm(v *web.Visit, plan subscription.Plan, isNew bool, 
 	return v.Show("console/plan-form", page)
 }
 
-// typedPlan reads the form. What cannot be read is told field by field.
+// typedPlan parses the form, with an error per invalid field.
 func (c console) typedPlan(v *web.Visit, id string) (subscription.Plan, map[string]string) {
 	problems := map[string]string{}
 	plan := subscription.Plan{
@@ -117,8 +117,7 @@ func (c console) typedPlan(v *web.Visit, id string) (subscription.Plan, map[stri
 	return plan, problems
 }
 
-// typed is the plan that was posted, beside the one that is there; isNew if none
-// is.
+// typed returns the posted plan and the present one; isNew if there is none.
 func (c console) typed(v *web.Visit) (plan, before subscription.Plan, isNew bool, page planFormPage, err error) {
 	id := v.R.PathValue("id")
 	if isNew = id == ""; isNew {
@@ -163,13 +162,13 @@ func (c console) setPlan(v *web.Visit) error {
 		return err
 	}
 	switch {
-	case isNew && before.ID == plan.ID && len(c.changes(v, before, plan, false)) == 0: // the second of two clicks
+	case isNew && before.ID == plan.ID && len(c.changes(v, before, plan, false)) == 0: // a double click
 		return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan is like that already.")))
 	case len(page.Problems) > 0:
 		return c.showPlanForm(v, before, isNew, page)
 	case !isNew && v.Field("version") != strconv.FormatInt(before.Version, 10):
-		// Somebody else was quicker, or this is the second of two clicks: what was
-		// agreed to is no longer what would happen.
+		// Another user was quicker, or this is a double click: the preview that was
+		// confirmed is outdated.
 		if len(c.changes(v, before, plan, isNew)) == 0 {
 			return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan is like that already.")))
 		}
@@ -190,7 +189,7 @@ func (c console) setPlan(v *web.Visit) error {
 	}
 	to := planAddress(plan.ID)
 	if isNew && outcome.Waits() {
-		to = approvalsPath // the plan has no page yet
+		to = approvalsPath // the plan has no page before it is approved
 	}
 	switch {
 	case outcome.Waits() && outcome.Already:
@@ -201,7 +200,7 @@ func (c console) setPlan(v *web.Visit) error {
 	return v.Redirect(to, v.Success(look.Text("The plan is set. Its price holds from the next sale on.")))
 }
 
-// compare fills in what the form would do: what changes, for how many, and whether a
+// compare fills in the preview: what changes, for how many subscribers, and whether a
 // second person has to approve it.
 func (c console) compare(v *web.Visit, before, plan subscription.Plan, isNew bool, page *planFormPage) error {
 	page.Changes = c.changes(v, before, plan, isNew)
@@ -224,7 +223,7 @@ func (c console) compare(v *web.Visit, before, plan subscription.Plan, isNew boo
 	return err
 }
 
-// changes lists what would be different.
+// changes lists the changed fields.
 func (c console) changes(v *web.Visit, before, after subscription.Plan, isNew bool) []planChange {
 	fields := []planChange{
 		{v.T("Name"), before.Name, after.Name},

@@ -16,8 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// commissionRoutes are what the MSO earned. To close a month settles money for
-// good.
+// commissionRoutes are the pages of the MSO's commission. Closing a month is final.
 func (c console) commissionRoutes() []web.Route {
 	const area = web.Console
 	return []web.Route{
@@ -28,8 +27,7 @@ func (c console) commissionRoutes() []web.Route {
 	}
 }
 
-// monthsOffered is how far back the list of months goes; any other can be written
-// into the address.
+// monthsOffered is the number of months in the list; the URL takes any other.
 const monthsOffered = 24
 
 type commissionPage struct {
@@ -47,22 +45,22 @@ type commissionPage struct {
 	// Running: the month is not over, and cannot be closed.
 	Running  bool
 	MayClose bool
-	// AllClosed: the month is over, and closed for everybody who is shown.
+	// AllClosed: the month is over, and closed for every shown operator.
 	AllClosed bool
 	Problem   string
 	Query     string
-	// Later: the sums take long, and come after the page.
+	// Later: the sums are slow and are loaded after the page.
 	Later bool
 }
 
-// commissionGroup is an operator's plans, with their sum.
+// commissionGroup is an operator's plans with their sum.
 type commissionGroup struct {
 	ID            int64
 	Name          string
 	Rows          []report.CommissionSum
 	Count         int
 	Sales, Earned money.Amount
-	// Closed says when the month was closed for this operator; zero if it was not.
+	// Closed is when the month was closed for this operator; zero if it is open.
 	ClosedAt time.Time
 }
 
@@ -72,9 +70,9 @@ type closedRow struct {
 	MonthText    string
 }
 
-// monthText names a month as people do.
+// monthText formats a month.
 func monthText(v *web.Visit, month admin.Month) string {
-	// The days of look begin with the day, which a month has none of.
+	// look.Day begins with the day, which is cut off.
 	return v.T(monthNames[month.Month-1], month.Year)
 }
 
@@ -84,8 +82,8 @@ var monthNames = [...]string{
 	look.Text("September %d"), look.Text("October %d"), look.Text("November %d"), look.Text("December %d"),
 }
 
-// asked is the month and the operator that a visit is about: the present month
-// and all operators unless it says otherwise.
+// asked returns the month and operator of the query; by default the present month and all
+// operators.
 func (c console) asked(v *web.Visit) (month admin.Month, operatorID int64, err error) {
 	month = admin.MonthOf(v.Now)
 	if text := v.FormValue("month", v.Query("month")); text != "" {
@@ -110,7 +108,7 @@ func (c console) showCommission(v *web.Visit) error {
 }
 
 func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, problem string) error {
-	// A script comes for sums that were left out; who has none can ask for them.
+	// htmx loads slow sums afterwards; without scripts there is a link to them.
 	wait := v.ByHTMX() || v.Query("sums") == "yes"
 	if !wait {
 		var err error
@@ -183,13 +181,13 @@ func (p *commissionPage) add(sums []report.CommissionSum, closedAt map[int64]tim
 }
 
 const (
-	// plansDrawn is how many bars a telephone has room for, and labelLength how long
-	// what stands under one may be there.
+	// plansDrawn is the number of bars that fit on a phone, labelLength the length of their
+	// labels.
 	plansDrawn  = 5
 	labelLength = 10
 )
 
-// planChart draws the plans that earned most, whoever sold them.
+// planChart returns the chart of the plans that earned most, over all operators.
 func planChart(sums []report.CommissionSum) []look.Point {
 	var points []look.Point
 	at := map[string]int{}

@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// startSheet begins a download in the format that the address names.
+// startSheet starts a download in the format that the path names.
 func startSheet(v *web.Visit, name string, columns ...sheet.Column) (sheet.Writer, error) {
 	for i := range columns {
 		columns[i].Title = v.T(columns[i].Title)
@@ -23,7 +23,7 @@ func startSheet(v *web.Visit, name string, columns ...sheet.Column) (sheet.Write
 	return nil, web.NotFound()
 }
 
-// downloadSums is the report by operator and plan.
+// downloadSums downloads the report by operator and plan.
 func (c console) downloadSums(v *web.Visit) error {
 	month, operatorID, err := c.asked(v)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c console) downloadSums(v *web.Visit) error {
 	return table.Close()
 }
 
-// downloadLines is every commission by itself.
+// downloadLines downloads every single commission.
 func (c console) downloadLines(v *web.Visit) error {
 	month, operatorID, err := c.asked(v)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package console is the pages of the MSO's staff. It acts through admin, which
-// writes down who did what; which role may open which page stands in its routes,
-// and follows from what admin lets that role do.
+// Package console has the pages of the MSO's staff. It acts through admin, which records
+// every action in the audit log. Its routes say which role may open a page; that follows
+// from what admin allows the role.
 package console
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// Files are the console's pages and their words.
+// Files are the console's pages and their translations.
 //
 //go:embed pages parts words
 var Files embed.FS
 
-// Operators lists the accounts there are.
+// Operators lists the operators' accounts.
 type Operators interface {
 	Operators(ctx context.Context) ([]subscription.Operator, error)
 }
@@ -37,25 +37,24 @@ type Config struct {
 	Store  admin.Store
 	Vault  admin.Sealer
 	Limits admin.Limits
-	// MaxMonths is the longest term that a plan is set to.
+	// MaxMonths is the longest term of a plan.
 	MaxMonths int
 	Reports   *report.Service
-	// Requests knows when a key was used last, and who was refused.
+	// Requests reads when a key was used last, and which requests were refused.
 	Requests *requestlog.Log
-	// Provider is whose catalogue plans are made of.
+	// Provider is the provider of the catalogue.
 	Provider string
-	// Failures tells whose calls failed to authenticate at this node, whose name is Node.
+	// Failures returns the requests that failed to authenticate at this node, Node.
 	Failures FailedAuthentications
 	Node     string
-	// Health is how this node and the installation are, looked at anew.
+	// Health checks this node and the installation.
 	Health func(context.Context) admin.Health
 	Now    func() time.Time
 }
 
 type console struct{ Config }
 
-// Routes are the console's, for the site's one list. Those with a Menu stand in the
-// navigation in this order, for whoever their rule lets in.
+// Routes returns the console's routes, in the order of the navigation.
 func Routes(config Config) []web.Route {
 	c := console{config}
 	return slices.Concat(
@@ -77,10 +76,10 @@ func Routes(config Config) []web.Route {
 	)
 }
 
-// everyone is all of the staff: a viewer looks at everything.
+// everyone allows all staff roles: a viewer may see every page.
 var everyone = web.Staff(web.StaffRoles...)
 
-// whoMay lets in the roles that may do an act, and nobody else.
+// whoMay allows the roles that may do an action.
 func whoMay(action admin.Action) web.Rule {
 	var roles []login.Role
 	for _, role := range web.StaffRoles {
@@ -91,9 +90,8 @@ func whoMay(action admin.Action) web.Rule {
 	return web.Staff(roles...)
 }
 
-// act is a route by which something is done that admin has a name for. Admin also says
-// whether it needs a step-up: where that depends on the form, the service refuses the form
-// with admin.ErrStepUp.
+// act returns the route of an action of admin. Admin decides whether it needs a step-up: if
+// that depends on the form, the service returns admin.ErrStepUp.
 func act(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
 	return web.Route{
 		Method: http.MethodPost, Path: path, Area: web.Console, Allow: whoMay(action), StepUp: admin.StepUpFor(action) == admin.StepUpAlways,
@@ -101,15 +99,14 @@ func act(action admin.Action, path, form string, handle func(*web.Visit) error) 
 	}
 }
 
-// guarded is an act that needs a step-up whatever is in its form.
+// guarded returns the route of an action that always needs a step-up.
 func guarded(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
 	route := act(action, path, form, handle)
 	route.StepUp = true
 	return route
 }
 
-// service is where the visitor acts: in their own name, with their role, from where
-// they are.
+// service returns the admin service for the visitor, with their name, role and address.
 func (c console) service(v *web.Visit) *admin.Service {
 	service := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).WithMaxPlanMonths(c.MaxMonths).WithRole(admin.Role(v.Session.Person.Role), c.Limits).WithOrigin(v.Address)
 	if !v.Session.Fresh(v.Now) {
@@ -118,11 +115,11 @@ func (c console) service(v *web.Visit) *admin.Service {
 	return service
 }
 
-// lasting is for acts: somebody who hangs up has not taken them back.
+// lasting returns a context for actions, which must not be cancelled when the visitor hangs
+// up.
 func lasting(v *web.Visit) context.Context { return context.WithoutCancel(v.Context()) }
 
-// orNotFound says of something that was refused when it was looked up that it is
-// not there.
+// orNotFound turns a refused look-up into a 404.
 func orNotFound(err error) error {
 	if refused(err) {
 		return web.NotFound()
@@ -130,16 +127,16 @@ func orNotFound(err error) error {
 	return err
 }
 
-// rights says which acts the visitor may do, so that a page shows only those.
+// rights says which actions the visitor may do, so that a page shows only those.
 type rights struct{ role admin.Role }
 
 func rightsOf(v *web.Visit) rights { return rights{admin.Role(v.Session.Person.Role)} }
 
-// May reports whether an act, by its name in the log, is one of them.
+// May reports whether the visitor may do an action, by its name in the audit log.
 func (r rights) May(action string) bool { return admin.May(r.role, admin.Action(action)) }
 
-// Badges counts what waits behind an item of the navigation. One that cannot be
-// counted now is shown without a number: the page itself says what is wrong.
+// Badges returns the number beside an item of the navigation. If it cannot be counted, no
+// number is shown: the page itself reports the error.
 func Badges(config Config) func(v *web.Visit, path string) int {
 	c := console{config}
 	return func(v *web.Visit, path string) int {

@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// FailedAuthentications tells from which addresses calls failed to authenticate, and with
-// which keys.
+// FailedAuthentications returns the addresses and keys of requests that failed to
+// authenticate.
 type FailedAuthentications interface {
 	FailedAuthentications(now time.Time) access.ThrottleReport
 }
@@ -28,25 +28,26 @@ func (c console) failedAuthRoutes() []web.Route {
 type failedAuthPage struct {
 	Node  string
 	Limit int
-	// Failing are the failures of the last minute, Past those by which addresses came to
-	// wait in the last 24 hours.
+	// Failing are the failures of the last minute, Past those that led to throttling in the
+	// last 24 hours.
 	Failing, Past []failedAuthRow
 }
 
 // failedAuthRow is the failures of one key from one address.
 type failedAuthRow struct {
 	Address string
-	// Total is how many failures the address has, whatever their keys.
+	// Total is the number of the address's failures with any key.
 	Total int
-	// Wait is for how many seconds more the address is throttled; 0 if it is not.
+	// Wait is the number of seconds that the address stays throttled; 0 if it is not.
 	Wait int
-	// Times is how often it came to be throttled.
+	// Times is how often it was throttled.
 	Times int
 	access.FailingKey
 	Operator string
 }
 
-// OperatorPath and KeyPath lead to whose key was named. Both are for rows with a key only.
+// OperatorPath and KeyPath return the pages of the key's operator and of the key; only for
+// rows with a known key.
 func (r failedAuthRow) OperatorPath() string { return operatorPath(r.OperatorID) }
 func (r failedAuthRow) KeyPath() string {
 	return operatorPath(r.OperatorID) + "/keys/" + number(r.CredentialID)

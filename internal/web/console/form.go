@@ -11,26 +11,23 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// form is a form as it is shown: what is in its fields, and what is wrong with
-// them. Its zero value has neither.
+// form is a form to show: its values and errors. The zero value has neither.
 type form struct {
 	v *web.Visit
-	// Name is which of a page's forms was sent; empty if none was.
+	// Name is the posted form of a page; empty if none was posted.
 	Name string
-	// Problem is what is wrong with the form as a whole, Errors with a field.
+	// Problem is about the form as a whole, Errors are by field.
 	Problem string
 	Errors  map[string]string
 }
 
-// newForm is the form that a visit sent, which is still to be judged, or the empty
-// one that a page begins with.
+// newForm returns the posted form, not yet checked, or an empty form.
 func newForm(v *web.Visit, name string) *form {
 	return &form{v: v, Name: name, Errors: map[string]string{}}
 }
 
-// Was is what was filled into a field of the form of that name, else what is given.
-// Every form says its name in a hidden field, since two of a page may have a field
-// in common, and one that was interrupted by a step-up is sent to neither.
+// Was returns the posted value of a field of the named form, else the given one. Every form
+// has its name in a hidden field, because two forms of a page may have a field in common.
 func (f *form) Was(name, field, standard string) string {
 	if f.v.FormValue("form", "") != name {
 		return standard
@@ -38,7 +35,7 @@ func (f *form) Was(name, field, standard string) string {
 	return f.v.FormValue(field, standard)
 }
 
-// Wrong is what is wrong with a field of the form of that name, or nothing.
+// Wrong returns the error of a field of the named form, or "".
 func (f *form) Wrong(name, field string) string {
 	if f.Name != name {
 		return ""
@@ -46,7 +43,7 @@ func (f *form) Wrong(name, field string) string {
 	return f.Errors[field]
 }
 
-// ProblemOf is what is wrong with the form of that name as a whole, or nothing.
+// ProblemOf returns the problem of the named form as a whole, or "".
 func (f *form) ProblemOf(name string) string {
 	if f.Name != name {
 		return ""
@@ -54,14 +51,13 @@ func (f *form) ProblemOf(name string) string {
 	return f.Problem
 }
 
-// ok reports whether nothing was found wrong so far.
+// ok reports whether the form has no error so far.
 func (f *form) ok() bool { return f.Problem == "" && len(f.Errors) == 0 }
 
-// wrong notes what is wrong with a field, in the visitor's language.
+// wrong sets a field's error, in the visitor's language.
 func (f *form) wrong(field, why string) { f.Errors[field] = why }
 
-// amount reads a sum of money as people write it: with commas, a rupee sign, a
-// minus of either kind.
+// amount parses an amount, with commas, a rupee sign and either minus sign.
 func (f *form) amount(field string) money.Amount {
 	text := strings.NewReplacer(",", "", "₹", "", " ", "", "−", "-", "\u00a0", "").Replace(f.v.Field(field))
 	value, err := money.Parse(strings.TrimPrefix(text, "+"))
@@ -71,7 +67,7 @@ func (f *form) amount(field string) money.Amount {
 	return value
 }
 
-// positive reads a sum of money above zero.
+// positive parses an amount above zero.
 func (f *form) positive(field string) money.Amount {
 	value := f.amount(field)
 	if f.Errors[field] == "" && !value.IsPositive() {
@@ -80,7 +76,7 @@ func (f *form) positive(field string) money.Amount {
 	return value
 }
 
-// number reads a whole number between two others.
+// number parses a whole number within limits.
 func (f *form) number(field string, least, most int) int {
 	n, err := strconv.Atoi(strings.ReplaceAll(f.v.Field(field), ",", ""))
 	if err != nil || n < least || n > most {
@@ -89,7 +85,7 @@ func (f *form) number(field string, least, most int) int {
 	return n
 }
 
-// basisPoints reads a percentage with up to two decimals: 2.5 is 250.
+// basisPoints parses a percentage with up to two decimals: 2.5 is 250.
 func (f *form) basisPoints(field string) int {
 	value, err := money.Parse(strings.TrimSpace(strings.TrimSuffix(f.v.Field(field), "%")))
 	if err != nil || value.IsNegative() || money.Paise(100_00).Less(value) {
@@ -99,7 +95,7 @@ func (f *form) basisPoints(field string) int {
 	return int(value.Paise())
 }
 
-// text reads what must not be empty.
+// text returns a field that must not be empty.
 func (f *form) text(field string) string {
 	value := f.v.Field(field)
 	if value == "" {
@@ -108,8 +104,8 @@ func (f *form) text(field string) string {
 	return value
 }
 
-// refused takes an error of a service: what a person can mend is the form's problem,
-// anything else is returned.
+// refused handles an error of a service: a refusal becomes the form's problem, any other
+// error is returned.
 func (f *form) refused(err error) error {
 	if !refused(err) {
 		return err
@@ -118,13 +114,13 @@ func (f *form) refused(err error) error {
 	return nil
 }
 
-// again shows a page once more, with what was wrong in its form.
+// again shows a page again, with its form's errors.
 func again(v *web.Visit, page string, data any) error {
 	v.Status = http.StatusUnprocessableEntity
 	return v.Show(page, data)
 }
 
-// pathID is a number in the page's address; a page without it is not there.
+// pathID parses a number in the page's path; 404 if it is not one.
 func pathID(v *web.Visit, name string) (int64, error) {
 	id, err := strconv.ParseInt(v.R.PathValue(name), 10, 64)
 	if err != nil || id < 1 {
@@ -133,7 +129,7 @@ func pathID(v *web.Visit, name string) (int64, error) {
 	return id, nil
 }
 
-// operator reads the operator that the page's address names.
+// operator returns the operator in the page's path.
 func (c console) operator(v *web.Visit) (subscription.Operator, error) {
 	id, err := pathID(v, "id")
 	if err != nil {
@@ -143,30 +139,29 @@ func (c console) operator(v *web.Visit) (subscription.Operator, error) {
 	return operator, orNotFound(err)
 }
 
-// operatorHead is what every page about one operator shows above all else.
+// operatorHead is the header of every page about one operator.
 type operatorHead struct {
 	subscription.Operator
-	// Tab is which of its pages this is.
+	// Tab is the current one of the operator's pages.
 	Tab string
 	rights
 }
 
-// Path is where the operator's pages begin.
+// Path returns the prefix of the operator's pages.
 func (h operatorHead) Path() string { return operatorPath(h.ID) }
 
-// Closed: the account was deleted, and nothing about it changes but that it may be
-// undeleted.
+// Closed reports whether the account is deleted: then it can only be undeleted.
 func (h operatorHead) Closed() bool { return h.Status == subscription.OperatorDeleted }
 
-// May reports whether the visitor may do an act here.
+// May reports whether the visitor may do an action here.
 func (h operatorHead) May(action string) bool { return !h.Closed() && h.rights.May(action) }
 
-// MayUndelete reports whether the visitor may open a deleted account again.
+// MayUndelete reports whether the visitor may restore a deleted account.
 func (h operatorHead) MayUndelete() bool { return h.rights.May("lco undelete") }
 
 func operatorPath(id int64) string { return "/console/operators/" + strconv.FormatInt(id, 10) }
 
-// head reads the head of a page about the operator in the address.
+// head returns the header for the operator in the page's path.
 func (c console) head(v *web.Visit, tab string) (operatorHead, error) {
 	operator, err := c.operator(v)
 	return operatorHead{Operator: operator, Tab: tab, rights: rightsOf(v)}, err

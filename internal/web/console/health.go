@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// healthRoutes show how the provider, the node that answers and the books are.
+// healthRoutes are the page on the state of the provider, this node and the ledger.
 func (c console) healthRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: "/console/health", Area: web.Console, Allow: everyone, Menu: look.Text("Health"), Icon: "activity", Handle: c.showHealth},
@@ -19,20 +19,20 @@ func (c console) healthRoutes() []web.Route {
 
 type healthPage struct {
 	admin.Health
-	// Well: nothing here needs anybody.
+	// Well: nothing needs attention.
 	Well    bool
 	Answers []providerAnswer
-	// Every is the pause between two audits, as people write it.
+	// Every is the pause between two audits, as text.
 	Every string
 }
 
-// providerAnswer is one of the provider's last answers in words, in English.
+// providerAnswer describes one of the provider's last replies, in English.
 type providerAnswer struct {
 	admin.ProviderAnswer
 	Question, Outcome string
 }
 
-// questionNames are what the provider can be asked for.
+// questionNames are the names of the provider calls.
 var questionNames = map[string]string{
 	"activate":       look.Text("Activate"),
 	"renew":          look.Text("Renew"),
@@ -44,10 +44,10 @@ var questionNames = map[string]string{
 	"probe":          look.Text("Are you there"),
 }
 
-// questionName is one of them in English; one without a name is called as it is kept.
+// questionName returns a call's name in English, or the stored name if it has none.
 func questionName(what string) string { return cmp.Or(questionNames[what], what) }
 
-// causeNames are how a question can end.
+// causeNames are the results of provider calls.
 var causeNames = map[string]string{
 	"answered":           look.Text("Answered"),
 	"undecided":          look.Text("Cannot say yet"),
@@ -76,7 +76,7 @@ func (c console) showHealth(v *web.Visit) error {
 	return v.Show("console/health", page)
 }
 
-// span writes a duration without the parts that are zero: 1m, not 1m0s.
+// span formats a duration without zero parts: 1m, not 1m0s.
 func span(d time.Duration) string {
 	text := d.String()
 	for _, rest := range []string{"m0s", "h0m"} {

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// homeReviews and homeLow are how many of each the first page names.
+	// homeReviews and homeLow limit the lists of the home page.
 	homeReviews = 5
 	homeLow     = 8
-	// homeAccounts is how many operators are looked at for low balances.
+	// homeAccounts is the number of operators that are checked for low balances.
 	homeAccounts = 500
 )
 
@@ -24,15 +24,14 @@ type homePage struct {
 	Health  admin.Health
 	Reviews []report.Review
 	Waiting []proposal
-	// Low are the operators who are low on balance, the poorest first; LowCount is
-	// how many there are.
+	// Low are the operators with a low balance, lowest first; LowCount is their number.
 	Low      []report.Account
 	LowCount int
 	second
 	rights
 }
 
-// Calm: nothing waits for a person.
+// Calm reports whether nothing needs attention.
 func (p homePage) Calm() bool {
 	return len(p.Waiting) == 0 && p.Totals.NeedPerson == 0 && p.Health.OverdueReviews == 0 && p.Totals.OpenExceptions == 0 &&
 		p.Totals.MissingAddons == 0 && !p.Health.Provider.Down && p.Health.Audit.Violations == 0

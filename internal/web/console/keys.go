@@ -29,10 +29,10 @@ func (c console) keyRoutes() []web.Route {
 	}
 }
 
-// number writes an id for an address.
+// number formats an id for a URL.
 func number(id int64) string { return strconv.FormatInt(id, 10) }
 
-// shownKey is a key as its page shows it.
+// shownKey is a key with its state.
 type shownKey struct {
 	access.Credential
 	// State is active, grace, expired or revoked.
@@ -42,7 +42,7 @@ type shownKey struct {
 
 func (k shownKey) Path() string { return operatorPath(k.OperatorID) + "/keys/" + number(k.ID) }
 
-// Ended: it opens nothing any more, and nothing about it can be changed.
+// Ended reports whether the key is revoked or expired, and cannot be changed.
 func (k shownKey) Ended() bool { return k.State == "revoked" || k.State == "expired" }
 
 func keyAt(k access.Credential, now, lastUsed time.Time) shownKey {
@@ -58,16 +58,16 @@ func keyAt(k access.Credential, now, lastUsed time.Time) shownKey {
 	return shownKey{Credential: k, State: state, LastUsed: lastUsed}
 }
 
-// choice is a permission with whether a key has it.
+// choice is a permission, and whether a key has it.
 type choice struct {
 	Name string
 	On   bool
 }
 
-// permissionChoices lists all permissions for a form: as they were sent, if they were.
+// permissionChoices lists all permissions for a form, checked as posted if it was posted.
 func permissionChoices(v *web.Visit, name string, has access.Permissions) []choice {
 	if sent := v.FormValues("permission"); v.FormValue("form", "") == name {
-		has, _ = access.ParsePermissions(sent) // what is no permission is not on the form
+		has, _ = access.ParsePermissions(sent) // unknown permissions are not on the form
 	}
 	var list []choice
 	for _, p := range access.AllPermissions.List() {
@@ -76,7 +76,7 @@ func permissionChoices(v *web.Visit, name string, has access.Permissions) []choi
 	return list
 }
 
-// permissions reads which ones were chosen.
+// permissions parses the chosen permissions.
 func (f *form) permissions() access.Permissions {
 	chosen, err := access.ParsePermissions(f.v.R.PostForm["permission"])
 	if err != nil || chosen == 0 {
@@ -122,21 +122,21 @@ func (c console) keysOf(v *web.Visit, operatorID int64) ([]access.Credential, ma
 	return keys, used, err
 }
 
-// secretPage shows a key and its secret, this once.
+// secretPage shows a key and its secret, once.
 type secretPage struct {
 	Head   operatorHead
 	Key    string
 	Secret string
-	// File is both as a file that the browser already has, FileName its name.
+	// File is both as a data: URL to download, FileName its name.
 	File     template.URL
 	FileName string
-	// OldUntil is until when the key that was replaced stays valid; zero if none was.
+	// OldUntil is until when the replaced key stays valid; zero if none was replaced.
 	OldUntil time.Time
 	Rotated  bool
 }
 
-// showSecret answers the post itself: nothing keeps the secret until another page
-// could ask for it.
+// showSecret responds to the POST itself, because the secret is not stored for another
+// page.
 func showSecret(v *web.Visit, head operatorHead, issued admin.IssuedKey, rotated bool, oldUntil time.Time) error {
 	file := fmt.Sprintf("operator: %d\nissued: %s\napi_key: %s\napi_secret: %s\n",
 		head.ID, v.Now.In(subscription.IST).Format(time.RFC3339), issued.Key, issued.Secret.Reveal())
@@ -173,7 +173,7 @@ type keyPage struct {
 	MaxGrace    int
 }
 
-// key finds the key in the address among those of the operator in the address.
+// key returns the key in the path, which must belong to the operator in the path.
 func (c console) key(v *web.Visit) (operatorHead, shownKey, error) {
 	head, err := c.head(v, "keys")
 	if err != nil {
@@ -212,8 +212,7 @@ func (c console) keyPage(v *web.Visit, f *form) error {
 	return v.Show("console/key", data)
 }
 
-// onKey does an act to the key in the address, and shows its page again if that was
-// refused.
+// onKey runs an action on the key in the path, and shows its page again after a refusal.
 func (c console) onKey(v *web.Visit, f *form, do func(operatorHead, shownKey) error) error {
 	head, key, err := c.key(v)
 	if err != nil {

@@ -21,7 +21,7 @@ func (c console) loginRoutes() []web.Route {
 		{Method: http.MethodGet, Path: ofOperator, Area: web.Console, Allow: everyone, Handle: c.showLogins},
 		guarded(admin.LoginCreate, ofOperator, "", c.createLogin),
 	}
-	// A login's page lies beneath the list that it is on.
+	// A login's page is below the list that it is on.
 	for _, one := range []string{staffPath + "/{login}", ofOperator + "/{login}"} {
 		routes = append(routes,
 			web.Route{Method: http.MethodGet, Path: one, Area: web.Console, Allow: everyone, Handle: c.showLogin},
@@ -35,13 +35,13 @@ func (c console) loginRoutes() []web.Route {
 	return routes
 }
 
-// shownLogin is a login as pages show it.
+// shownLogin is a login with its display texts.
 type shownLogin struct{ login.Person }
 
 func (l shownLogin) RoleName() string { return web.RoleName(l.Role) }
 func (l shownLogin) Path() string     { return l.List() + "/" + number(l.ID) }
 
-// List is the page that the login is listed on.
+// List returns the page that lists the login.
 func (l shownLogin) List() string {
 	if l.Realm == login.Operator {
 		return operatorPath(l.OperatorID) + "/logins"
@@ -71,8 +71,7 @@ type loginsPage struct {
 	Form   *form
 	Logins []shownLogin
 	Action string
-	// Second: a login that may approve is made only after another administrator has
-	// approved it.
+	// Second: another administrator has to approve a login that may approve.
 	Second bool
 	rights
 }
@@ -112,7 +111,7 @@ func (c console) showList(v *web.Visit, data loginsPage) error {
 	return v.Show("console/logins", data)
 }
 
-// passwordPage shows a made-up password, this once.
+// passwordPage shows a generated password, once.
 type passwordPage struct {
 	Login    shownLogin
 	Password string
@@ -123,7 +122,7 @@ type passwordPage struct {
 func (c console) createStaff(v *web.Visit) error {
 	role := login.Role(v.Field("role"))
 	if !slices.Contains(login.Staff.Roles(), role) {
-		role = "" // which is no role of staff
+		role = "" // which is not a staff role
 	}
 	return c.create(v, admin.NewLogin{Role: role}, staffPath, c.staffPage)
 }
@@ -141,8 +140,8 @@ func (c console) createLogin(v *web.Visit) error {
 	return c.create(v, made, operatorPath(operator.ID)+"/logins", c.loginsPage)
 }
 
-// create makes a login, and answers with its password: nothing keeps that until
-// another page could ask for it.
+// create creates a login and responds with its password, which is not stored for another
+// page.
 func (c console) create(v *web.Visit, made admin.NewLogin, back string, show func(*web.Visit, *form) error) error {
 	f := newForm(v, "create")
 	made.Name, made.Username = f.text("name"), f.text("username")
@@ -168,7 +167,7 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 	return v.Show("console/password", passwordPage{Login: shownLogin{outcome.Person}, Password: outcome.Password, Created: true, Back: back})
 }
 
-// waits leads to a proposal about a login that was made, or was there already.
+// waits redirects to the open proposal about a login.
 func waits(v *web.Visit, outcome admin.ActionResult) error {
 	if outcome.Already {
 		return v.Redirect(approvalsPath, v.Info("The same was proposed before and still waits for a second person. Nothing was added."))
@@ -179,9 +178,9 @@ func waits(v *web.Visit, outcome admin.ActionResult) error {
 type loginPage struct {
 	Login shownLogin
 	Form  *form
-	// Operator is whose login it is; empty for staff.
+	// Operator is the login's operator; empty for staff.
 	Operator subscription.Operator
-	// Own: somebody looks at themselves, and must not lock themselves out.
+	// Own: it is the visitor's own login, which they must not lock out.
 	Own   bool
 	Roles []look.Choice
 	// Second: giving the login access that may approve waits for another administrator;
@@ -190,13 +189,13 @@ type loginPage struct {
 	rights
 }
 
-// login finds the login that the page's address names, on the list that it names.
+// login returns the login in the path, which must be on the list in the path.
 func (c console) login(v *web.Visit) (login.Person, error) {
 	id, err := pathID(v, "login")
 	if err != nil {
 		return login.Person{}, err
 	}
-	var operatorID int64 // staff's, unless the address names an operator
+	var operatorID int64 // 0 for staff
 	if v.R.PathValue("id") != "" {
 		if operatorID, err = pathID(v, "id"); err != nil {
 			return login.Person{}, err
@@ -237,8 +236,8 @@ func (c console) loginPage(v *web.Visit, f *form) error {
 	return v.Show("console/login", data)
 }
 
-// onLogin does an act to the login in the address, and shows its page again if that
-// was refused.
+// onLogin runs an action on the login in the path, and shows its page again after a
+// refusal.
 func (c console) onLogin(v *web.Visit, f *form, do func(login.Person) error) error {
 	person, err := c.login(v)
 	if err != nil {

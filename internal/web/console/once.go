@@ -7,8 +7,8 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// Once is the voucher of the form of that name: the one that it was sent with, where
-// that came to nothing, or a new one.
+// Once returns the voucher of the named form: the posted one if the form was refused, else a
+// new one.
 func (f *form) Once(name string) string {
 	if brought, ok := f.v.Voucher(); ok && f.v.FormValue("form", "") == name {
 		return brought
@@ -16,7 +16,7 @@ func (f *form) Once(name string) string {
 	return web.NewVoucher()
 }
 
-// once reads the voucher that the form was sent with.
+// once returns the voucher of the posted form.
 func (f *form) once() string {
 	voucher, brought := f.v.Voucher()
 	if !brought {
@@ -25,9 +25,8 @@ func (f *form) once() string {
 	return voucher
 }
 
-// undone takes an error of an act under a voucher. If the form was sent before and
-// did then what it is for, that is what the visitor is told, whatever the second one
-// stumbled over. Otherwise the form is shown again with what can be mended.
+// undone handles the error of an action with a voucher. If the form was sent before and
+// succeeded then, it shows that result. Otherwise it shows the form again with the refusal.
 func (c console) undone(v *web.Visit, service *admin.Service, f *form, err error, show func() error) error {
 	if !refused(err) {
 		return err
@@ -45,19 +44,18 @@ func (c console) undone(v *web.Visit, service *admin.Service, f *form, err error
 
 // donePage says that a form was sent twice, and what it did the first time.
 type donePage struct {
-	Act auditedAct
-	// Key or else Login: what was made has a secret that was shown once.
+	Act auditedEntry
+	// Key or Login: what was created has a secret that was shown once.
 	Key, Login bool
-	// Path is where it stands now.
+	// Path is the URL of what was created.
 	Path string
 }
 
-// showDone leads to what the form did when it was first sent. What was shown then and
-// cannot be shown again is said to be so: neither is a second secret made, nor is the
-// first one passed over.
+// showDone shows what the form did when it was first sent. It says so if a secret was shown
+// then and cannot be shown again.
 func (c console) showDone(v *web.Visit, first admin.AuditEntry) error {
 	_, id, _ := strings.Cut(first.Subject, " ")
-	page := donePage{Act: auditedAct{shownAct: shownAct{first}}}
+	page := donePage{Act: auditedEntry{shownEntry: shownEntry{first}}}
 	switch admin.Action(first.Action) {
 	case admin.OperatorCreate:
 		return v.Redirect(operatorPath(first.OperatorID), v.Info("This form was sent before, and the operator was made then. It was not made twice."))

@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// deletePage is what somebody sees before an account is closed.
+// deletePage asks for confirmation before an account is deleted.
 type deletePage struct {
 	Head   operatorHead
 	Form   *form
@@ -43,8 +43,8 @@ func alreadyDeleted(v *web.Visit, head operatorHead) error {
 	return v.Redirect(head.Path(), v.Info("This account is deleted already."))
 }
 
-// deleteOperator closes an account. Its id has to be typed: a click in the wrong
-// row must not be enough.
+// deleteOperator deletes an account. Its id has to be typed, so that a click in the wrong
+// row is not enough.
 func (c console) deleteOperator(v *web.Visit) error {
 	head, err := c.head(v, "overview")
 	if err != nil {
@@ -67,7 +67,7 @@ func (c console) deleteOperator(v *web.Visit) error {
 	return v.Redirect(head.Path(), v.Success("%s is deleted. Its keys and logins open nothing any more; its records stay.", head.Name))
 }
 
-// undeleteOperator opens a deleted account again.
+// undeleteOperator restores a deleted account.
 func (c console) undeleteOperator(v *web.Visit) error {
 	head, err := c.head(v, "overview")
 	if err != nil {

@@ -33,7 +33,7 @@ func (c console) operatorRoutes() []web.Route {
 	}
 }
 
-// accountRows is how many operators a page of the list has.
+// accountRows is the number of operators on a page.
 const accountRows = 50
 
 type operatorsPage struct {
@@ -63,7 +63,7 @@ func (c console) operators(v *web.Visit) error {
 
 type newOperatorPage struct {
 	Form *form
-	// What an operator gets unless somebody says otherwise.
+	// The defaults of a new operator.
 	RateLimit  int
 	LowBalance money.Amount
 }
@@ -91,20 +91,20 @@ func (c console) createOperator(v *web.Visit) error {
 	return v.Redirect(operatorPath(made.ID), v.Success("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
 }
 
-// recentActs is how many of the latest acts an operator's page shows.
-const recentActs = 8
+// recentEntries is the number of audit entries on an operator's page.
+const recentEntries = 8
 
 type operatorPage struct {
 	Head   operatorHead
 	Form   *form
 	Wallet subscription.Wallet
 	Counts report.SubscriberCounts
-	Acts   []shownAct
+	Acts   []shownEntry
 }
 
 func (c console) showOperator(v *web.Visit) error { return c.operatorPage(v, newForm(v, "")) }
 
-// operatorPage shows an operator, with a form that was sent and refused if there is one.
+// operatorPage shows an operator, with a refused form if there is one.
 func (c console) operatorPage(v *web.Visit, f *form) error {
 	head, err := c.head(v, "overview")
 	if err != nil {
@@ -118,12 +118,12 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
 		return err
 	}
-	recent, err := service.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Limit: recentActs})
+	recent, err := service.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Limit: recentEntries})
 	if err != nil {
 		return err
 	}
 	for _, act := range recent.Entries {
-		data.Acts = append(data.Acts, shownAct{act})
+		data.Acts = append(data.Acts, shownEntry{act})
 	}
 	if !f.ok() {
 		return again(v, "console/operator", data)
@@ -131,11 +131,11 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 	return v.Show("console/operator", data)
 }
 
-// Percent writes basis points as people write a rate: 250 is 2.50.
+// Percent formats basis points as a percentage: 250 is 2.50.
 func (h operatorHead) Percent() string { return money.Paise(int64(h.CommissionBPS)).String() }
 
-// change is one small form of an operator's page: it says what is to change, or
-// finds fault with the form.
+// change parses one form of an operator's page: it returns the change, or sets the form's
+// errors.
 func (c console) change(v *web.Visit, name string, read func(*form) admin.OperatorChange) error {
 	operator, err := c.operator(v)
 	if err != nil {
@@ -201,11 +201,11 @@ func (c console) setCommission(v *web.Visit) error {
 	})
 }
 
-// who shortens an actor to the person: the door they came through follows.
+// who formats an actor as the person's name, followed by the channel.
 func who(actor string) string {
-	door, name, found := strings.Cut(actor, ":")
+	channel, name, found := strings.Cut(actor, ":")
 	if !found {
 		return actor
 	}
-	return fmt.Sprintf("%s (%s)", name, door)
+	return fmt.Sprintf("%s (%s)", name, channel)
 }

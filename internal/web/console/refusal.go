@@ -14,8 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// told is why something was not done, if a person can mend that, in the visitor's
-// language; empty for any other error.
+// told returns the text of a refusal in the visitor's language; empty for any other error.
 func told(v *web.Visit, err error) string {
 	var refused *admin.Refusal
 	if !errors.As(err, &refused) {
@@ -24,27 +23,26 @@ func told(v *web.Visit, err error) string {
 	return v.T("This was not done: %s", sentence(v, say(v, refused)))
 }
 
-// refused reports whether an error is something that a person can mend.
+// refused reports whether an error is a refusal that the user can act on.
 func refused(err error) bool {
 	var refusal *admin.Refusal
 	return errors.As(err, &refusal)
 }
 
-// say says a refusal in the visitor's language. Admin knows no language: it gives the
-// English form, and what is to be put into it.
+// say translates a refusal. Admin returns an English format string and its arguments.
 func say(v *web.Visit, refusal *admin.Refusal) string {
 	args := make([]any, len(refusal.Args))
 	for i, arg := range refusal.Args {
 		args[i] = spoken(v, arg)
 	}
 	if len(args) == 0 {
-		return strings.ReplaceAll(v.T(refusal.Form), "%%", "%") // it is a form all the same
+		return strings.ReplaceAll(v.T(refusal.Form), "%%", "%") // it is a format string without arguments
 	}
 	return v.T(refusal.Form, args...)
 }
 
-// spoken is an argument of a refusal as pages write it: money with its sign, months,
-// roles and acts by their names.
+// spoken formats an argument of a refusal: amounts, months, and the names of roles and
+// actions.
 func spoken(v *web.Visit, arg any) any {
 	switch a := arg.(type) {
 	case *admin.Refusal:
@@ -62,16 +60,16 @@ func spoken(v *web.Visit, arg any) any {
 	case login.Role:
 		return roleName(v, string(a))
 	case admin.Action:
-		return actName(v, string(a))
+		return actionName(v, string(a))
 	case admin.ProposalStatus, operation.State, catalogue.Role:
-		if text, known := stateWords[a]; known {
+		if text, known := stateTexts[a]; known {
 			return v.T(text)
 		}
 	}
 	return arg
 }
 
-// roleName is a role as people call it; what is none, as it was written.
+// roleName returns a role's name; an unknown role unchanged.
 func roleName(v *web.Visit, role string) string {
 	if name := web.RoleName(login.Role(role)); name != "" {
 		return v.T(name)
@@ -79,8 +77,8 @@ func roleName(v *web.Visit, role string) string {
 	return role
 }
 
-// stateWords are states as they stand within a sentence.
-var stateWords = map[any]string{
+// stateTexts are the states' names within a sentence.
+var stateTexts = map[any]string{
 	admin.ProposalApproved:  look.Text("approved"),
 	admin.ProposalDeclined:  look.Text("declined"),
 	admin.ProposalWithdrawn: look.Text("withdrawn"),
@@ -92,7 +90,7 @@ var stateWords = map[any]string{
 	catalogue.Addon:         look.Text("add-on"),
 }
 
-// sentence ends a reason like one.
+// sentence adds a full stop to a reason.
 func sentence(v *web.Visit, reason string) string {
 	if strings.HasSuffix(reason, ".") || strings.HasSuffix(reason, "।") {
 		return reason

@@ -14,7 +14,7 @@ import (
 
 const reviewedPath = "/console/review/operations/"
 
-// reviewRoutes are what the provider left undecided. To settle moves money.
+// reviewRoutes are the pages of operations in review. Settling one moves money.
 func (c console) reviewRoutes() []web.Route {
 	const area, form = web.Console, reviewedPath + "{id}"
 	return []web.Route{
@@ -30,14 +30,14 @@ func (c console) reviewRoutes() []web.Route {
 	}
 }
 
-// may reports whether the visitor has the right to an act, so that no page offers
-// what would be refused.
+// may reports whether the visitor may do an action, so that no page offers what would be
+// refused.
 func may(v *web.Visit, action admin.Action) bool { return rightsOf(v).May(string(action)) }
 
-// reviewedAddress is where an operation's page stands.
+// reviewedAddress returns the URL of an operation's page.
 func reviewedAddress(id string) string { return reviewedPath + url.PathEscape(id) }
 
-// reviewsShown bounds a list that nobody would read to its end.
+// reviewsShown limits the list.
 const reviewsShown = 500
 
 // reviewTabs are the counts beside the three lists.
@@ -50,16 +50,16 @@ type reviewTabs struct {
 type reviewPage struct {
 	Tabs reviewTabs
 	Rows []reviewRow
-	// Oldest is since when the oldest is in review.
+	// Oldest is the start of the longest review.
 	Oldest time.Time
 	More   bool
 }
 
-// reviewRow is an operation in review with what a person should know first.
+// reviewRow is an operation in review.
 type reviewRow struct {
 	report.Review
 	Overdue bool
-	// Proposed: somebody has proposed how to settle it, and it waits.
+	// Proposed: there is an open proposal to settle it.
 	Proposed bool
 }
 
@@ -93,7 +93,7 @@ func (c console) showReviews(v *web.Visit) error {
 	return v.Show("console/review", page)
 }
 
-// reviewTabs counts what waits.
+// reviewTabs returns the counts.
 func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err error) {
 	totals, err := c.Reports.Totals(v.Context())
 	if err != nil {
@@ -110,7 +110,7 @@ func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err err
 	}, err
 }
 
-// openSettlements are the settlements that wait for a second person, by operation.
+// openSettlements returns the open proposals to settle, by operation.
 func (c console) openSettlements(v *web.Visit) (map[string]admin.Proposal, error) {
 	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: 1000})
 	found := map[string]admin.Proposal{}
@@ -156,7 +156,7 @@ func (c console) showAddons(v *web.Visit) error {
 	return v.Show("console/review-addons", page)
 }
 
-// operatorNames are what the operators are called, by id.
+// operatorNames returns the operators' names by id.
 func (c console) operatorNames(v *web.Visit) (map[int64]string, error) {
 	operators, err := c.service(v).Operators(v.Context())
 	names := map[int64]string{}
@@ -176,15 +176,15 @@ type exceptionsPage struct {
 type exceptionRow struct {
 	admin.ExceptionEntry
 	Title, Meaning string
-	// Reason and Problem are those of a form that was refused.
+	// Reason and Problem are those of a refused form.
 	Reason, Problem string
 }
 
 // Href is where the operation's page stands.
 func (r exceptionRow) Href() string { return reviewedAddress(r.TransactionID) }
 
-// exceptionWords say what happened, and what a person has to decide.
-var exceptionWords = map[operation.ExceptionKind]struct{ title, meaning string }{
+// exceptionTexts say what happened, and what staff has to decide.
+var exceptionTexts = map[operation.ExceptionKind]struct{ title, meaning string }{
 	operation.LateSuccess: {
 		look.Text("Late success"),
 		look.Text("It was refunded, and then the provider said that it had carried it out. The subscriber has what nobody paid for: have it undone, or charge it."),
@@ -215,7 +215,7 @@ func (c console) showExceptions(v *web.Visit) error {
 	return c.exceptions(v, 0, "")
 }
 
-// exceptions shows the list; of one of them, with a form that was refused.
+// exceptions shows the list, one of them with a refused form.
 func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
 	tabs, err := c.reviewTabs(v, "/console/review/exceptions")
 	if err != nil {
@@ -228,7 +228,7 @@ func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
 	}
 	page.Tabs.Exceptions = 0
 	for _, entry := range entries {
-		words := exceptionWords[entry.Kind]
+		words := exceptionTexts[entry.Kind]
 		row := exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning}
 		if entry.ID == refused {
 			row.Reason, row.Problem = v.FormValue("reason", ""), problem

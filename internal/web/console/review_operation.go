@@ -11,18 +11,17 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// reviewedPage is one operation with the evidence: all that happened to it, and
-// every question that was put to the provider.
+// reviewedPage is one operation with its events and provider calls.
 type reviewedPage struct {
 	admin.OperationHistory
 	Href string
-	// Latest and Earlier are the questions to the provider, newest first: the last
-	// few say how it stands, and there can be many.
+	// Latest and Earlier are the provider calls, newest first; Earlier is folded, because
+	// there can be many.
 	Latest, Earlier []askedCall
 	OperatorName    string
 	InReview        bool
 	Overdue         bool
-	// Proposal waits for a second person; nil if none does.
+	// Proposal is the open proposal; nil if there is none.
 	Proposal *admin.Proposal
 	Own      bool // the visitor's own proposal
 	// Barred is why the visitor cannot approve it; empty if they can.
@@ -32,20 +31,20 @@ type reviewedPage struct {
 	MaySettle, MayDecide, MayEndAddon bool
 	Exceptions                        []exceptionRow
 
-	// What was typed, and why it was refused.
+	// The values of a refused form, and the reason.
 	Form                    settleForm
 	Problem, AddonProblem   string
 	DismissProblem          string
 	AddonReason, DismissWhy string
 }
 
-// Question is what was asked for, in English.
+// Question returns the kind of call in English.
 func (p reviewedPage) Question() string { return questionName(string(p.Kind)) }
 
-// askedCall is a question that was put to the provider.
+// askedCall is a provider call.
 type askedCall struct{ admin.OperationCall }
 
-// Question is what was asked, in English.
+// Question returns the kind of call in English.
 func (c askedCall) Question() string { return questionName(c.What) }
 
 type settleForm struct {
@@ -53,12 +52,12 @@ type settleForm struct {
 	Problems        map[string]string
 }
 
-// callsShown is how many questions are shown at once; the others unfold.
+// callsShown is the number of calls that are shown unfolded.
 const callsShown = 6
 
 func (c console) showReviewed(v *web.Visit) error { return c.reviewed(v, reviewedPage{}) }
 
-// reviewed shows the page; what page has already is of a form that was refused.
+// reviewed shows the page; fields of page that are set come from a refused form.
 func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	service := c.service(v)
 	history, err := service.OperationHistory(v.Context(), v.R.PathValue("id"))
@@ -100,7 +99,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	}
 	for _, entry := range exceptions {
 		if entry.TransactionID == history.ID {
-			words := exceptionWords[entry.Kind]
+			words := exceptionTexts[entry.Kind]
 			page.Exceptions = append(page.Exceptions, exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning})
 		}
 	}
@@ -110,7 +109,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	}
 	if v.ByHTMX() {
 		if !page.InReview {
-			v.W.Header().Set("Hx-Refresh", "true") // the rest of the page is about a question that is answered
+			v.W.Header().Set("Hx-Refresh", "true") // the rest of the page is outdated
 		}
 		return v.ShowPart("console/review-operation", "outcome", page)
 	}
@@ -145,7 +144,7 @@ func (c console) settle(v *web.Visit) error {
 	return v.Redirect(reviewedAddress(id), c.settled(v, outcome.Operation.State))
 }
 
-// settled tells what a settlement came to.
+// settled redirects with a notice about a settlement.
 func (c console) settled(v *web.Visit, state operation.State) *look.Notice {
 	if state == operation.Success {
 		return v.Success(look.Text("Settled: it is charged, and the subscription runs."))
@@ -153,8 +152,8 @@ func (c console) settled(v *web.Visit, state operation.State) *look.Notice {
 	return v.Success(look.Text("Settled: the money went back to the operator's wallet."))
 }
 
-// refused shows why something was not done. Of two clicks the second finds the
-// operation settled, which is no reason to alarm anybody.
+// refused shows why an action was refused. After a double click the operation is settled
+// already, which is not shown as an error.
 func (c console) refused(v *web.Visit, id string, err error, again func(why string) error) error {
 	why := told(v, err)
 	if why == "" {
@@ -170,8 +169,8 @@ func (c console) refused(v *web.Visit, id string, err error, again func(why stri
 	return again(why)
 }
 
-// settlement is the proposal that a request names, if it is about the operation it
-// names and still open.
+// settlement returns the proposal in the path, if it is open and about the operation in the
+// path.
 func (c console) settlement(v *web.Visit) (admin.Proposal, error) {
 	id, err := strconv.ParseInt(v.R.PathValue("proposal"), 10, 64)
 	if err != nil {
@@ -199,7 +198,7 @@ func (c console) approveSettlement(v *web.Visit) error {
 	return v.Redirect(reviewedAddress(proposal.TransactionID), c.settled(v, outcome.Operation.State))
 }
 
-// dismissSettlement takes one's own proposal back, or declines another's.
+// dismissSettlement withdraws the visitor's own proposal, or declines another's.
 func (c console) dismissSettlement(v *web.Visit) error {
 	proposal, err := c.settlement(v)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// whyText says why an amount takes a second person, in a sentence; empty if it does
-// not.
+// whyText says in a sentence why an amount needs a second person; empty if it does not.
 func whyText(v *web.Visit, why *admin.ApprovalNeeded) string {
 	switch {
 	case why == nil:
@@ -28,7 +27,7 @@ func whyText(v *web.Visit, why *admin.ApprovalNeeded) string {
 		look.Rupees(why.Moved), windowText(v, why.Window), look.Rupees(why.Limit))
 }
 
-// windowText is approval.window as people say it.
+// windowText formats approval.window.
 func windowText(v *web.Visit, window time.Duration) string {
 	if window > time.Hour && window%time.Hour == 0 {
 		return v.T("%s hours", strconv.Itoa(int(window.Hours())))
@@ -36,15 +35,14 @@ func windowText(v *web.Visit, window time.Duration) string {
 	return span(window)
 }
 
-// planDifference is what a proposal changes of a plan.
+// planDifference is what a proposal changes in a plan.
 type planDifference struct {
 	ID, Name, Href string
 	New            bool
 	Changes        []planChange
-	// Subscribers are those whose active plan it is now.
+	// Subscribers is the number of subscribers whose active plan it is now.
 	Subscribers int
-	// Moved: the plan was changed after the proposal was made, so that it cannot be
-	// approved any more.
+	// Moved: the plan was changed after the proposal, which can no longer be approved.
 	Moved bool
 }
 
@@ -69,7 +67,7 @@ func (c console) planDifference(v *web.Visit, p admin.Proposal) (*planDifference
 	return difference, err
 }
 
-// planNow finds a plan as it is now, if it is there.
+// planNow returns a plan's current version, if it exists.
 func (c console) planNow(v *web.Visit, id string) (plan subscription.Plan, known bool, err error) {
 	plans, err := c.service(v).Plans(v.Context())
 	for _, plan := range plans {
@@ -80,7 +78,7 @@ func (c console) planNow(v *web.Visit, id string) (plan subscription.Plan, known
 	return plan, false, err
 }
 
-// priceChange is what a price becomes, with by how many percent that differs.
+// priceChange formats the new price and its change in percent.
 func priceChange(before, after money.Amount) string {
 	text := look.Rupees(after)
 	if before == after || before.IsZero() {

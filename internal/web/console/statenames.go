@@ -6,8 +6,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// stateNames are the fields of what the log of acts keeps as before and after, as
-// people call them.
+// stateNames are the display names of the fields in the audit log's before and after.
 var stateNames = map[string]string{
 	"addon":                  look.Text("Add-on"),
 	"addon_status":           look.Text("Add-on's state"),
@@ -55,8 +54,7 @@ var stateNames = map[string]string{
 	"wallet_balance":         look.Text("Balance"),
 }
 
-// stateName is what a field is called, in English; one without a name is called as it
-// is kept.
+// stateName returns a field's name in English, or its stored name if it has none.
 func stateName(field string) string {
 	if name, known := stateNames[field]; known {
 		return name

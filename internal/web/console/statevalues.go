@@ -8,15 +8,15 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// stateValue is what a field of a state holds, as people write it.
+// stateValue is the formatted value of a field.
 type stateValue struct {
 	Text string
-	// Word: it is one of ours, in English, and is said in the visitor's language.
+	// Word: Text is an English text of ours, to be translated.
 	Word bool
 }
 
-// readState reads what the log of acts keeps as before or after, by its fields. A
-// state that is no set of names, such as a whitelist, is one field without a name.
+// readState parses the before or after of an audit entry into fields. A state that is not an
+// object, such as a whitelist, is one field without a name.
 func readState(state string) map[string]stateValue {
 	if state == "" {
 		return nil
@@ -35,9 +35,8 @@ func readState(state string) map[string]stateValue {
 	return values
 }
 
-// addChange adds what a proposal wants to the fields of its state, by the names of what
-// it changes: of a plan what differs from before, of a login all. It reports false for
-// what it cannot read.
+// addChange adds a proposal's change to the fields of its state: of a plan the differences,
+// of a login all fields. It returns false for what it cannot parse.
 func addChange(values map[string]stateValue, raw json.RawMessage) bool {
 	var text string
 	var wanted map[string]json.RawMessage
@@ -68,9 +67,9 @@ func addChange(values map[string]stateValue, raw json.RawMessage) bool {
 }
 
 var (
-	// stateFields hold one of the states that have a word.
+	// stateFields hold a state with a display name.
 	stateFields = []string{"status", "addon_status", "outcome", "api"}
-	// numberFields hold the number of something else: none has the number 0.
+	// numberFields hold an id; 0 means none.
 	numberFields = []string{"replaced_by"}
 )
 
@@ -96,7 +95,7 @@ func readValue(field string, raw json.RawMessage) stateValue {
 		if value == 0 && slices.Contains(numberFields, field) {
 			return stateValue{}
 		}
-		return stateValue{Text: string(raw)} // an amount keeps its paise
+		return stateValue{Text: string(raw)} // an amount, as stored
 	}
 	return stateValue{Text: strings.NewReplacer(`"`, "", ",", ", ", "[", "", "]", "").Replace(string(raw))}
 }

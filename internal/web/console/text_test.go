@@ -16,7 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-// hindi is what the pages can say, from wherever it is kept.
+// hindi returns all translations.
 func hindi(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -34,12 +34,12 @@ func hindi(t *testing.T) map[string]string {
 	return all
 }
 
-// refusers are the functions whose first text a page may come to show: a refusal's
-// form, or a word of ours that is put into one.
+// refusers are the functions whose first string a page may show: a refusal's format string,
+// or a text that is an argument of one.
 var refusers = []string{"Refuse", "Term", "checkText", "advise"}
 
 // TestAdminRefusals_HaveHindi looks for refusals where admin and both stores
-// make them. Whoever adds one is told to translate it.
+// make them. Each needs a translation.
 func TestAdminRefusals_HaveHindi(t *testing.T) {
 	hindi, forms := hindi(t), map[string]string{}
 	for _, folder := range []string{"../../admin", "../../store/sqlite", "../../store/postgres", ".", "../../access"} {
@@ -53,7 +53,7 @@ func TestAdminRefusals_HaveHindi(t *testing.T) {
 			}
 		}
 	}
-	// What a text is not fit to be shown for comes from its own room.
+	// The reasons why a text is refused come from another package.
 	for _, form := range []string{
 		"It is not valid UTF-8.", "It contains the control character U+%04X.", "It contains U+%04X, which turns the direction of the text.",
 		"It contains U+%04X, which is not a character.",
@@ -85,8 +85,8 @@ func TestRefusalSearch_FindsEachKind(t *testing.T) {
 	}
 }
 
-// refusalsIn adds the forms of a file's refusals. A bare %s only hands on a word that
-// is looked for by itself.
+// refusalsIn adds the format strings of a file's refusals. A bare %s only passes on a text
+// that is found by itself.
 func refusalsIn(t *testing.T, file string, source any, forms map[string]string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
@@ -112,7 +112,7 @@ func refusalsIn(t *testing.T, file string, source any, forms map[string]string) 
 	})
 }
 
-// literal is a text that is written out, in one piece or in several.
+// literal returns a string literal, or literals joined by +.
 func literal(expression ast.Expr) (text string, whole bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
@@ -133,17 +133,17 @@ func TestAuditLog_EveryActionHasAName(t *testing.T) {
 		acts = append(acts, string(action))
 	}
 	for _, act := range acts {
-		switch name := actNames[act]; {
+		switch name := actionNames[act]; {
 		case name == "":
-			t.Errorf("the act %q has no name in actNames", act)
+			t.Errorf("the act %q has no name in actionNames", act)
 		case hindi[name] == "":
 			t.Errorf("the act %q is %q, which words/hi.json does not have", act, name)
 		}
 	}
-	if len(actNames) != len(acts) {
-		t.Errorf("there are %d names for %d acts", len(actNames), len(acts))
+	if len(actionNames) != len(acts) {
+		t.Errorf("there are %d names for %d acts", len(actionNames), len(acts))
 	}
-	// What admin writes down under a name that is neither would be shown as it is.
+	// An action without a name would be shown by its short name.
 	files, err := filepath.Glob("../../admin/*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestAuditLog_EveryActionHasAName(t *testing.T) {
 	}
 }
 
-// What is kept of a state is named by a text; the page calls it as people do.
+// Fields of states are stored under short names; the page needs display names.
 func TestAuditLog_EveryFieldHasAName(t *testing.T) {
 	found := 0
 	for _, file := range []string{"../../admin/state.go", "../../admin/password.go"} {

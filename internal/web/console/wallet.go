@@ -22,7 +22,7 @@ func (c console) walletRoutes() []web.Route {
 }
 
 const (
-	// walletDays and walletLines are how much of the books a wallet's page shows.
+	// walletDays and walletLines limit the ledger lines on a wallet's page.
 	walletDays  = 90
 	walletLines = 20
 )
@@ -32,12 +32,13 @@ type walletPage struct {
 	Form   *form
 	Wallet subscription.Wallet
 	Lines  []report.LedgerLine
-	// Described is what the books say of a line, as the visitor reads it.
+	// Described translates a ledger line's description.
 	Described func(description string) string
-	// Waiting is what was proposed of this wallet and not decided yet.
+	// Waiting are the open proposals about this wallet.
 	Waiting []proposal
 	Above   money.Amount
-	// Window is how long an amount counts, and Moved what counts now.
+	// Window is how long an amount counts towards the limit, Moved the amount that counts
+	// now.
 	Window string
 	Moved  admin.MovedWithoutApproval
 }
@@ -117,7 +118,7 @@ func (c console) adjust(v *web.Visit) error {
 	return v.Redirect(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
 }
 
-// moved says what came of a wish to move money.
+// moved redirects with a notice about a top-up or adjustment.
 func moved(v *web.Visit, outcome admin.ActionResult, amount money.Amount) *look.Notice {
 	switch {
 	case outcome.Waits() && outcome.Already:

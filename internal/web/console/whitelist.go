@@ -22,7 +22,7 @@ func (c console) whitelistRoutes() []web.Route {
 	}
 }
 
-// refusedDays is how far back refused addresses are looked for.
+// refusedDays is how far back refused addresses are searched.
 const refusedDays = 7
 
 type whitelistPage struct {
@@ -67,7 +67,7 @@ func (c console) disallowAddress(v *web.Visit) error {
 	})
 }
 
-// changeWhitelist does one thing to the list of the operator in the address.
+// changeWhitelist changes the whitelist of the operator in the path.
 func (c console) changeWhitelist(
 	v *web.Visit, name string, do func(*admin.Service, context.Context, int64, string) (netip.Prefix, error), done func(entry string) *look.Notice,
 ) error {

@@ -6,9 +6,9 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// actNames say in words what the log of acts has short names for. The short names
-// stay what is kept, chained and searched by; these are for whoever reads.
-var actNames = map[string]string{
+// actionNames are the display names of the audit log's actions. The log stores, chains and
+// searches by the short names.
+var actionNames = map[string]string{
 	string(admin.OperatorCreate):   look.Text("Operator created"),
 	string(admin.OperatorSet):      look.Text("Operator's terms changed"),
 	string(admin.OperatorDelete):   look.Text("Operator's account closed"),
@@ -53,10 +53,9 @@ var actNames = map[string]string{
 	admin.CustomerPasswordAnswered: look.Text("Provider answered about an app password"),
 }
 
-// actName is what an act is called; one without a name keeps its short one, so that
-// none is ever hidden.
-func actName(v *web.Visit, action string) string {
-	if name, known := actNames[action]; known {
+// actionName returns an action's display name, or its short name if it has none.
+func actionName(v *web.Visit, action string) string {
+	if name, known := actionNames[action]; known {
 		return v.T(name)
 	}
 	return action

@@ -10,14 +10,14 @@ import (
 )
 
 type actPage struct {
-	Act    auditedAct
-	Fields []actField
-	// Chained: the hash of the act fits the act before it.
+	Act    auditedEntry
+	Fields []entryField
+	// Chained: the entry's hash fits the entry before it.
 	Chained bool
 }
 
-// actField is one thing that an act was about, by its English name, before and after.
-type actField struct {
+// entryField is a field of an entry's state with its English name, before and after.
+type entryField struct {
 	Name          string
 	Before, After stateValue
 	Changed       bool
@@ -35,7 +35,7 @@ func (c console) showAct(v *web.Visit) error {
 	if len(found.Entries) == 0 || found.Entries[0].ID != id {
 		return web.NotFound()
 	}
-	act := auditedAct{shownAct: shownAct{found.Entries[0]}}
+	act := auditedEntry{shownEntry: shownEntry{found.Entries[0]}}
 	if act.OperatorID != 0 {
 		operator, err := c.service(v).Operator(v.Context(), act.OperatorID)
 		if err != nil && !refused(err) {
@@ -47,18 +47,18 @@ func (c console) showAct(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	return v.Show("console/audit-log-act", actPage{Act: act, Fields: actFields(act.Before, act.After), Chained: chain.Broken == 0})
+	return v.Show("console/audit-log-act", actPage{Act: act, Fields: entryFields(act.Before, act.After), Chained: chain.Broken == 0})
 }
 
-// actFields puts what was before beside what was after.
-func actFields(before, after string) (fields []actField) {
+// entryFields pairs the fields before and after.
+func entryFields(before, after string) (fields []entryField) {
 	was, is := readState(before), readState(after)
 	names := map[string]stateValue{}
 	maps.Copy(names, was)
 	maps.Copy(names, is)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if was[name].Text != "" || is[name].Text != "" {
-			fields = append(fields, actField{Name: stateName(name), Before: was[name], After: is[name], Changed: was[name] != is[name]})
+			fields = append(fields, entryField{Name: stateName(name), Before: was[name], After: is[name], Changed: was[name] != is[name]})
 		}
 	}
 	return fields

@@ -10,37 +10,37 @@ func TestAuditEntry_ShowsChangedAndUnchanged(t *testing.T) {
 	word := func(s string) stateValue { return stateValue{Text: s, Word: true} }
 	for name, tt := range map[string]struct {
 		before, after string
-		want          []actField
+		want          []entryField
 	}{
 		"a price that rose": {
 			`{"price":349.00,"name":"Family","addon":""}`, `{"price":399.50,"name":"Family","addon":""}`,
-			[]actField{{"Name", text("Family"), text("Family"), false}, {"Price", text("349.00"), text("399.50"), true}},
+			[]entryField{{"Name", text("Family"), text("Family"), false}, {"Price", text("349.00"), text("399.50"), true}},
 		},
-		"something new": {"", `{"rate_limit":60}`, []actField{{"Requests a minute", text(""), text("60"), true}}},
-		"a list":        {`["192.0.2.1"]`, `["192.0.2.1","192.0.2.2"]`, []actField{{"", text("192.0.2.1"), text("192.0.2.1, 192.0.2.2"), true}}},
+		"something new": {"", `{"rate_limit":60}`, []entryField{{"Requests a minute", text(""), text("60"), true}}},
+		"a list":        {`["192.0.2.1"]`, `["192.0.2.1","192.0.2.2"]`, []entryField{{"", text("192.0.2.1"), text("192.0.2.1, 192.0.2.2"), true}}},
 		"words of ours": {
 			`{"status":"needs_review","disabled":false,"replaced_by":0}`, `{"status":"success","disabled":true,"replaced_by":7}`,
-			[]actField{{"Disabled", word("no"), word("yes"), true}, {"Replaced by", text(""), text("7"), true}, {"State", word("In review"), word("Success"), true}},
+			[]entryField{{"Disabled", word("no"), word("yes"), true}, {"Replaced by", text(""), text("7"), true}, {"State", word("In review"), word("Success"), true}},
 		},
 		"permissions": {
 			"", `{"permissions":["Activate","Check Balance"],"name":"active"}`,
-			[]actField{{"Name", text(""), text("active"), true}, {"Permissions", text(""), text("Activate, Check Balance"), true}},
+			[]entryField{{"Name", text(""), text("active"), true}, {"Permissions", text(""), text("Activate, Check Balance"), true}},
 		},
 		"a plan that is proposed": {
 			"", `{"kind":"plan","subject":"plan B","change":"{\"was\":{\"name\":\"Basic\",\"price\":199.00,\"duration\":1},\"plan\":{\"name\":\"Basic\",\"price\":0.01,\"duration\":24}}"}`,
-			[]actField{
+			[]entryField{
 				{"Months", text(""), text("1 → 24"), true}, {"Kind", text(""), text("plan"), true},
 				{"Price", text(""), text("199.00 → 0.01"), true}, {"Subject", text(""), text("plan B"), true},
 			},
 		},
 		"a role that is proposed": {
 			"", `{"change":"{\"username\":\"ravi\",\"role\":\"administrator\",\"from\":\"finance\"}"}`,
-			[]actField{{"Role", text(""), text("finance → administrator"), true}, {"Username", text(""), text("ravi"), true}},
+			[]entryField{{"Role", text(""), text("finance → administrator"), true}, {"Username", text(""), text("ravi"), true}},
 		},
-		"a change that cannot be read": {"", `{"change":"rubbish"}`, []actField{{"Wanted change", text(""), text("rubbish"), true}}},
+		"a change that cannot be read": {"", `{"change":"rubbish"}`, []entryField{{"Wanted change", text(""), text("rubbish"), true}}},
 		"nothing":                      {"", "", nil},
 	} {
-		if got := actFields(tt.before, tt.after); !slices.Equal(got, tt.want) {
+		if got := entryFields(tt.before, tt.after); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v; want %v", name, got, tt.want)
 		}
 	}

@@ -1,0 +1,54 @@
+package console
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
+
+// shownEntry is an audit entry on a page about its subject: only what changed.
+type shownEntry struct{ admin.AuditEntry }
+
+// By returns the actor.
+func (a shownEntry) By() string { return who(a.Actor) }
+
+// What returns the action's name in English.
+func (a shownEntry) What() string {
+	if name, known := actionNames[a.Action]; known {
+		return name
+	}
+	return a.Action
+}
+
+// Why returns the given reason. A form's voucher is not a reason, and is shown only on the
+// entry's own page.
+func (a shownEntry) Why() string {
+	return strings.TrimSpace(voucherNote.ReplaceAllString(a.Reason, ""))
+}
+
+var voucherNote = regexp.MustCompile(`\(voucher [A-Z2-7]{12}\)$`)
+
+// Was and Is return what changed, before and after.
+func (a shownEntry) Was() []statePart { return difference(a.Before, a.After) }
+func (a shownEntry) Is() []statePart  { return difference(a.After, a.Before) }
+
+// statePart is a field of a state with its English name; without a name it is the whole
+// state.
+type statePart struct {
+	Name string
+	stateValue
+}
+
+// difference lists the fields of a state that differ from another.
+func difference(state, other string) (parts []statePart) {
+	these, those := readState(state), readState(other)
+	for _, name := range slices.Sorted(maps.Keys(these)) {
+		if value := these[name]; value.Text != "" && value != those[name] {
+			parts = append(parts, statePart{stateName(name), value})
+		}
+	}
+	return parts
+}
