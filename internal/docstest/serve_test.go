@@ -148,10 +148,10 @@ func (w *pageEnv) stop(s *server) {
 // that hold the old one: on a reader's machine the address would not change.
 func (w *pageEnv) moved(address, to string) {
 	exports := filepath.Join(w.root, "played/exports")
-	if text, err := os.ReadFile(exports); err == nil && w.known[door] != "" {
-		w.write("played/exports", strings.ReplaceAll(string(text), w.known[door], to), 0o644)
+	if text, err := os.ReadFile(exports); err == nil && w.known[address] != "" {
+		w.write("played/exports", strings.ReplaceAll(string(text), w.known[address], to), 0o644)
 	}
-	w.known[door] = to
+	w.known[address] = to
 }
 
 // until polls a condition.
