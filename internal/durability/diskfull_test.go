@@ -14,16 +14,16 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// valve says how many pages a store's file may have, as a disk would that fills up.
-type valve struct {
+// pageLimiter limits the pages of a store's file, like a disk that fills up.
+type pageLimiter struct {
 	t testing.TB
-	// each is asked before every batch how many pages more than there are now
-	// there may be; below zero means that nothing is to change.
+	// each returns, before every batch, how many more pages there may be than now; a
+	// negative number leaves the limit unchanged.
 	each func() int
 }
 
-// turn is called by the writer before every batch.
-func (v *valve) turn(pragma func(text string) (int64, error)) {
+// apply is called by the writer before every batch.
+func (v *pageLimiter) apply(pragma func(text string) (int64, error)) {
 	more := v.each()
 	if more < 0 {
 		return
@@ -37,8 +37,9 @@ func (v *valve) turn(pragma func(text string) (int64, error)) {
 	}
 }
 
-// failedAt says which of an operation's three commits a full disk has undone.
-func (h *house) failedAt(got answer, key string) string {
+// failedAt returns which of an operation's three commits failed on a full disk:
+// admission, reservation or settlement.
+func (h *harness) failedAt(got answer, key string) string {
 	h.t.Helper()
 	rows, err := readRows(h.t.Context(), h.path)
 	h.ok(err)
@@ -55,23 +56,23 @@ func (h *house) failedAt(got answer, key string) string {
 	return ""
 }
 
-// The disk is full from the first page on that an operation needs, then from the
-// second, and so on until the operation has all it needs. Wherever that catches it,
-// it is never answered as done unless it is, its key stays usable, and with more
-// space, or a restart, it ends as if nothing had been.
+// The disk is full from the first page on that an operation needs, then from the second,
+// and so on until the operation has all it needs. Wherever it fails, it is not answered
+// as done unless it is, its key stays usable, and with more space, or a restart, it ends
+// normally.
 func TestDiskFull_AtAnyPageLosesNothing(t *testing.T) {
-	least, most := size(150, 40), 600
+	minimum, limit := size(150, 40), 600
 	s := newSite(t)
 	path := newFolder(t)
-	var more atomic.Int64 // pages, for whatever comes until it is set again
-	tap := &valve{t: t, each: func() int { return int(more.Swap(-1)) }}
+	var more atomic.Int64 // additional pages for the next batch
+	limiter := &pageLimiter{t: t, each: func() int { return int(more.Swap(-1)) }}
 	more.Store(10_000)
-	h := s.open(t, path, sqlite.Options{Before: tap.turn})
-	seen := &witness{}
+	h := s.open(t, path, sqlite.Options{Before: limiter.apply})
+	seen := &recorder{}
 	caught, restarts, operations := map[string]int{}, 0, 0
-	// A page of nonces takes some fifty, so that it is seldom a nonce's turn to find
-	// the disk full: there are more operations where that has not come yet.
-	for i := 0; i < least || i%2 == 1 || caught["N"] == 0 && i < most; i++ {
+	// A page holds some fifty nonces, so an admission seldom needs a new page: there are
+	// more operations until one has failed.
+	for i := 0; i < minimum || i%2 == 1 || caught["N"] == 0 && i < limit; i++ {
 		operations++
 		key := fmt.Sprintf("disk-full-%d", i)
 		body := map[string]string{
@@ -84,12 +85,12 @@ func TestDiskFull_AtAnyPageLosesNothing(t *testing.T) {
 			}
 			more.Store(pages)
 			got := h.send("POST", "activate", key, body)
-			seen.heard(key, got)
+			seen.record(key, got)
 			if got.Code == client.OK {
 				break
 			}
 			if got.Code == client.RequestInProgress || got.Code == client.PendingReview {
-				// Settling failed. Its lease ends, and review asks the provider.
+				// The settlement failed. Its lease expires, and review queries the provider.
 				s.ahead.Add(int64(time.Minute))
 				if _, err := h.reviewer.RunOnce(t.Context()); err != nil && !strings.Contains(err.Error(), "full") {
 					t.Errorf("review on a full disk: %v", err)
@@ -98,40 +99,40 @@ func TestDiskFull_AtAnyPageLosesNothing(t *testing.T) {
 			}
 			caught[h.failedAt(got, key)]++
 			if i%3 == 0 {
-				// A restart is no worse than waiting. It needs some space itself.
+				// A restart also works. It needs some space itself.
 				h.close()
 				more.Store(10_000)
-				h = s.open(t, path, sqlite.Options{Before: tap.turn})
+				h = s.open(t, path, sqlite.Options{Before: limiter.apply})
 				restarts++
 			}
 		}
 	}
 	more.Store(10_000)
 	h.close()
-	for _, wrong := range s.inspect(t.Context(), path, seen.sofar(), s.provider.Effects(), s.now()) {
+	for _, wrong := range s.inspect(t.Context(), path, seen.all(), s.provider.Effects(), s.now()) {
 		t.Error(wrong)
 	}
-	// An add-on that could not be asked for was followed up, at the latest now.
+	// An add-on that could not be ordered is followed up, at the latest now.
 	s.recover(t, path)
 	if effects := len(s.provider.Effects()); effects != operations+operations/2 {
 		t.Errorf("the provider carried out %d orders; want %d", effects, operations+operations/2)
 	}
-	t.Logf("operations were caught at %v; %d restarts", caught, restarts)
+	t.Logf("operations failed at %v; %d restarts", caught, restarts)
 	for _, step := range []string{"N", "R", "S"} {
 		if caught[step] == 0 && !raced {
-			t.Errorf("no operation was caught at %s, so that was not tried: %v", step, caught)
+			t.Errorf("no operation failed at %s, so that was not tested: %v", step, caught)
 		}
 	}
 }
 
-// The same with many at once: a batch that does not fit takes all its facts along,
-// and their clients come again until there is room.
+// The same with concurrent clients: all writes of a batch that does not fit fail, and
+// their clients retry until there is space.
 func TestDiskFull_UnderLoadLosesNothing(t *testing.T) {
 	s := newSite(t)
 	path := newFolder(t)
 	batches := 0
-	tap := &valve{t: t, each: func() int {
-		// Some batches find no room, and then for a few there is some.
+	limiter := &pageLimiter{t: t, each: func() int {
+		// Some batches find no space, and then for a few there is some.
 		if batches++; batches%9 == 0 {
 			return 6
 		} else if batches%9 == 3 {
@@ -139,33 +140,33 @@ func TestDiskFull_UnderLoadLosesNothing(t *testing.T) {
 		}
 		return -1
 	}}
-	h := s.open(t, path, sqlite.Options{Before: tap.turn})
+	h := s.open(t, path, sqlite.Options{Before: limiter.apply})
 	stop := h.review()
-	calm := s.hurry()
-	seen := &witness{}
-	load{house: h, witness: seen, clients: 4, customers: size(6, 1), seed: 1}.run()
-	calm()
+	stopSpeedUp := s.speedUpClock()
+	seen := &recorder{}
+	load{harness: h, recorder: seen, clients: 4, customers: size(6, 1), seed: 1}.run()
+	stopSpeedUp()
 	stop()
 	h.close()
-	for _, wrong := range s.inspect(t.Context(), path, seen.sofar(), s.provider.Effects(), s.now()) {
+	for _, wrong := range s.inspect(t.Context(), path, seen.all(), s.provider.Effects(), s.now()) {
 		t.Error(wrong)
 	}
 	refused := 0
-	for _, f := range seen.sofar() {
+	for _, f := range seen.all() {
 		if f.key == "" && f.topUp == "" {
 			refused++
 		}
 	}
-	t.Logf("%d answers, %d of them no result", len(seen.sofar()), refused)
+	t.Logf("%d answers, %d of them without a result", len(seen.all()), refused)
 	if refused == 0 && !raced {
-		t.Error("nobody was refused, so the disk was never full")
+		t.Error("no request was refused, so the disk was never full")
 	}
 	s.recover(t, path)
 }
 
-// hurry makes a minute of the house's a second of ours, so that nobody has to wait
-// for a lease to end.
-func (s *site) hurry() (stop func()) {
+// speedUpClock makes the service's clock run 60 times faster, so that leases expire
+// soon.
+func (s *site) speedUpClock() (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

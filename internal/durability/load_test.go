@@ -16,58 +16,58 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// fact is something the service has told somebody, and may never take back.
-type fact struct {
+// acknowledgement is something that an answer has confirmed, and that must not be lost.
+type acknowledgement struct {
 	// nonce was used up by a request that was answered.
 	nonce string
-	// key and told are an operation and what its client was told of it.
-	key  string
-	code client.Code
-	told client.Operation
-	// topUp is money that staff were told has come in.
+	// key, code and shown are an operation and what its client was told of it.
+	key   string
+	code  client.Code
+	shown client.Operation
+	// topUp is the reference of a confirmed top-up.
 	topUp string
 	paise int64
 }
 
-// witness keeps what the service has told, in order.
-type witness struct {
-	mu    sync.Mutex
-	facts []fact
+// recorder records what the service has acknowledged, in order.
+type recorder struct {
+	mu           sync.Mutex
+	acknowledged []acknowledgement
 }
 
-func (w *witness) note(f fact) {
+func (w *recorder) note(f acknowledgement) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.facts = append(w.facts, f)
+	w.acknowledged = append(w.acknowledged, f)
 }
 
-// sofar is what has been told by now.
-func (w *witness) sofar() []fact {
+// all returns what has been acknowledged so far.
+func (w *recorder) all() []acknowledgement {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.facts[:len(w.facts):len(w.facts)]
+	return w.acknowledged[:len(w.acknowledged):len(w.acknowledged)]
 }
 
-// heard writes down what an answer has told.
-func (w *witness) heard(key string, got answer) {
-	f := fact{nonce: got.nonce}
+// record adds what an answer acknowledges.
+func (w *recorder) record(key string, got answer) {
+	f := acknowledgement{nonce: got.nonce}
 	switch got.Code {
 	case client.ServiceUnavailable:
-		f.nonce = "" // the service may not have got as far
+		f.nonce = "" // it may not have been admitted
 	case client.OK, client.PendingReview, client.ProviderError:
 		if key != "" {
-			f.key, f.code, f.told = key, got.Code, got.Data
+			f.key, f.code, f.shown = key, got.Code, got.Data
 		}
 	}
 	w.note(f)
 }
 
-// load is clients at work, and a member of staff.
+// load runs concurrent clients, and staff who top up.
 type load struct {
-	*house
-	witness *witness
-	clients int
-	// customers is how many each client brings, with some operations each.
+	*harness
+	recorder *recorder
+	clients  int
+	// customers is the number of customers per client, with some operations each.
 	customers int
 	seed      uint64
 }
@@ -86,40 +86,40 @@ func (l load) run() {
 	working.Go(func() {
 		for i := range l.customers {
 			reference, amount := fmt.Sprintf("payment %d of %d", i, l.seed), int64(100_00+i)
-			l.persist("top up", func() bool {
+			l.retry("top up", func() bool {
 				_, _, err := l.service.TopUp(context.Background(), admin.TopUp{OperatorID: l.operatorID, Amount: money.Paise(amount), Reference: reference})
 				return err == nil
 			})
-			l.witness.note(fact{topUp: reference, paise: amount})
+			l.recorder.note(acknowledgement{topUp: reference, paise: amount})
 		}
 	})
 	working.Wait()
 }
 
-// serveCustomer activates a customer and, where that works, renews; the number
-// says what the provider does with it.
+// serveCustomer activates a customer and, if that succeeds, renews. The mobile number
+// determines the simulator's outcome.
 func (l load) serveCustomer(draw *rand.Rand, n int) {
 	mobile := fmt.Sprintf("90000%s%04d", pick(draw, "0", "0", "0", "1", "4", "9"), n)
 	name := fmt.Sprintf("order-%d-%d", l.seed, n)
-	got := l.insist("activate", name+"-a", map[string]string{
+	got := l.sendUntilSettled("activate", name+"-a", map[string]string{
 		"full_name": "Asha Rao", "mobile": mobile, "plan_id": pick(draw, "BASIC-1", "COMBO-1"),
 	})
 	if got.Code != client.OK {
 		return
 	}
 	who := got.Data.Customer.SubscriberID
-	l.insist("renew", name+"-r", map[string]string{"subscriber_id": who, "plan_id": "FAMILY-3"})
-	l.insist("advance-renew", name+"-v", map[string]string{"subscriber_id": who, "plan_id": "BASIC-1"})
+	l.sendUntilSettled("renew", name+"-r", map[string]string{"subscriber_id": who, "plan_id": "FAMILY-3"})
+	l.sendUntilSettled("advance-renew", name+"-v", map[string]string{"subscriber_id": who, "plan_id": "BASIC-1"})
 	if draw.IntN(3) == 0 {
-		l.witness.heard("", l.send("GET", "balance", "", nil))
+		l.recorder.record("", l.send("GET", "balance", "", nil))
 	}
 }
 
-// insist asks with one key until the operation is settled, as a client should.
-func (l load) insist(endpoint, key string, body map[string]string) (got answer) {
-	l.persist(endpoint+" "+key, func() bool {
+// sendUntilSettled repeats a request with one key until the operation is settled.
+func (l load) sendUntilSettled(endpoint, key string, body map[string]string) (got answer) {
+	l.retry(endpoint+" "+key, func() bool {
 		got = l.send("POST", endpoint, key, body)
-		l.witness.heard(key, got)
+		l.recorder.record(key, got)
 		switch got.Code {
 		case client.PendingReview, client.RequestInProgress, client.ServiceUnavailable, client.InternalError:
 			return false
@@ -132,8 +132,8 @@ func (l load) insist(endpoint, key string, body map[string]string) (got answer) 
 	return got
 }
 
-// persist asks again and again, with the pauses of a client that means well.
-func (l load) persist(what string, ask func() bool) {
+// retry calls a function, with pauses, until it returns true.
+func (l load) retry(what string, ask func() bool) {
 	for range 1000 {
 		if ask() {
 			return
@@ -148,17 +148,17 @@ func pick(draw *rand.Rand, from ...string) string { return from[draw.IntN(len(fr
 func TestLoad_WithoutFaultsEndsWithResults(t *testing.T) {
 	h := newSite(t).open(t, newFolder(t), sqlite.Options{})
 	stop := h.review()
-	seen := &witness{}
-	load{house: h, witness: seen, clients: 4, customers: 5, seed: 1}.run()
+	seen := &recorder{}
+	load{harness: h, recorder: seen, clients: 4, customers: 5, seed: 1}.run()
 	stop()
 	codes := map[client.Code]int{}
-	for _, f := range seen.sofar() {
+	for _, f := range seen.all() {
 		codes[f.code]++
 	}
 	t.Log(codes)
 	for _, code := range []client.Code{client.OK, client.PendingReview, client.ProviderError} {
 		if codes[code] == 0 {
-			t.Errorf("nobody was told %s, so the load tries too little: %v", code, codes)
+			t.Errorf("no answer was %s, so the load tests too little: %v", code, codes)
 		}
 	}
 }

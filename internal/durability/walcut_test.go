@@ -14,8 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// wanted is how much of something a run tries: a little, unless the environment
-// asks for more.
+// wanted returns how much a run tries: the default, unless the environment sets it.
 func wanted(t testing.TB, variable string, usual int) int {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -28,38 +27,37 @@ func wanted(t testing.TB, variable string, usual int) int {
 	return count
 }
 
-// filmed runs a load on a new store and returns moments of it.
-func filmed(t testing.TB, seed uint64, customers, most int) (*site, []moment) {
+// recordLoad runs a load on a new store and returns some of its commits.
+func recordLoad(t testing.TB, seed uint64, customers, limit int) (*site, []commitStates) {
 	t.Helper()
 	s := newSite(t)
 	path := newFolder(t)
-	lens := &camera{t: t, site: s, path: path, witness: &witness{}, draw: rand.New(rand.NewPCG(seed, 0)), most: most}
-	h := s.open(t, path, sqlite.Options{Observe: lens})
-	lens.begin()
+	snapshots := &snapshotter{t: t, site: s, path: path, recorder: &recorder{}, draw: rand.New(rand.NewPCG(seed, 0)), limit: limit}
+	h := s.open(t, path, sqlite.Options{Observe: snapshots})
+	snapshots.begin()
 	stop := h.review()
-	load{house: h, witness: lens.witness, clients: 6, customers: customers, seed: seed}.run()
+	load{harness: h, recorder: snapshots.recorder, clients: 6, customers: customers, seed: seed}.run()
 	stop()
-	film := lens.film()
+	recorded := snapshots.recorded()
 	h.close()
-	return s, film
+	return s, recorded
 }
 
-// mostFilms is how many loads are run until each kind of moment was met.
-const mostFilms = 30
+// maxLoads is how many loads are run at most until each kind of commit was recorded.
+const maxLoads = 30
 
-// The power goes at any byte of any commit, under a load: the store opens again
-// by itself, everything that anybody was told is in it, everything the provider
-// did has its operation, no nonce can be used again, and the books are clean.
+// The power fails at any byte of any commit, under load: the store opens again, contains
+// everything that was acknowledged and an operation for everything that the provider
+// did, no nonce can be used again, and the audit is clean.
 func TestPowerCut_LosesNothingAcknowledged(t *testing.T) {
 	cuts := wanted(t, "COAX_TEST_CUTS", size(60, 12))
 	tried := map[string]int{}
 	untried := func(e ending) bool { return tried[e.name()] == 0 }
-	facts, done := 0, 0
-	// A film need not have every kind of moment: whether a page goes into the database
-	// within a commit is between the copier and the writer. Further ones are made for
-	// what is missing.
-	for seed := uint64(1); done < cuts || cuts >= 60 && seed <= mostFilms && slices.ContainsFunc(endings(), untried); seed++ {
-		s, film := filmed(t, seed, size(12, 2), size(8, 4))
+	acknowledged, done := 0, 0
+	// A load need not have every kind of commit: whether a checkpoint copies pages during
+	// a commit depends on timing. Further loads are run for the missing kinds.
+	for seed := uint64(1); done < cuts || cuts >= 60 && seed <= maxLoads && slices.ContainsFunc(endings(), untried); seed++ {
+		s, recorded := recordLoad(t, seed, size(12, 2), size(8, 4))
 		draw := rand.New(rand.NewPCG(seed, 1))
 		folder := t.TempDir()
 		for i := range 200 {
@@ -67,13 +65,13 @@ func TestPowerCut_LosesNothingAcknowledged(t *testing.T) {
 			if done >= cuts && !untried(end) {
 				continue
 			}
-			seen := slices.DeleteFunc(slices.Clone(film), func(m moment) bool { return m.kind() != end.kind })
+			seen := slices.DeleteFunc(slices.Clone(recorded), func(m commitStates) bool { return m.kind() != end.kind })
 			if len(seen) == 0 {
 				continue
 			}
-			w := wrecked(seen[i/len(endings())%len(seen)], end.way, draw)
-			path := w.lay(t, filepath.Join(folder, strconv.Itoa(i)))
-			for _, wrong := range s.inspect(t.Context(), path, w.facts, w.effects, w.at) {
+			w := cutPower(seen[i/len(endings())%len(seen)], end.cut, draw)
+			path := w.writeFiles(t, filepath.Join(folder, strconv.Itoa(i)))
+			for _, wrong := range s.inspect(t.Context(), path, w.acknowledged, w.effects, w.at) {
 				t.Errorf("seed %d, cut %d (%s, at byte %d): %s", seed, i, w.name, w.cutAt, wrong)
 			}
 			if done%10 == 0 {
@@ -83,10 +81,10 @@ func TestPowerCut_LosesNothingAcknowledged(t *testing.T) {
 				t.Fatal(err)
 			}
 			tried[end.name()]++
-			facts += len(w.facts)
+			acknowledged += len(w.acknowledged)
 			done++
 		}
-		t.Logf("%d of %d power cuts; %d facts looked for", done, cuts, facts)
+		t.Logf("%d of %d power cuts; %d facts looked for", done, cuts, acknowledged)
 		if t.Failed() {
 			t.FailNow()
 		}
@@ -99,52 +97,52 @@ func TestPowerCut_LosesNothingAcknowledged(t *testing.T) {
 	t.Log(tried)
 }
 
-// ending is a way for the power to go during one kind of commit.
+// ending is one power cut during one kind of commit.
 type ending struct {
 	kind string
-	way  int
+	cut  int
 }
 
-func (e ending) name() string { return e.kind + ", " + wrecks[e.way].name }
+func (e ending) name() string { return e.kind + ", " + powerCuts[e.cut].name }
 
 func endings() (all []ending) {
 	for _, kind := range []string{"append", "checkpoint", "restart"} {
-		for way, wreck := range wrecks {
-			if wreck.ends == "" || wreck.ends == kind {
-				all = append(all, ending{kind, way})
+		for cut, crashImage := range powerCuts {
+			if crashImage.ends == "" || crashImage.ends == kind {
+				all = append(all, ending{kind, cut})
 			}
 		}
 	}
 	return all
 }
 
-// What finds no loss must be able to. After each answer the log is cut one byte
-// below what the answer's commit had written, and then the answer is lost; at
-// that byte it is not.
+// The check must be able to detect a loss. After each answer the log is cut one byte
+// before the end of the answer's commit, which loses the answer; cut at the end, it does
+// not.
 func TestPowerCut_LostSyncedByteIsDetected(t *testing.T) {
 	s := newSite(t)
 	path := newFolder(t)
 	h := s.open(t, path, sqlite.Options{})
-	lens := &camera{t: t, site: s, path: path, witness: &witness{}}
-	told := load{house: h, witness: lens.witness}
-	told.insist("activate", "bite-activate", map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1"})
+	snapshots := &snapshotter{t: t, site: s, path: path, recorder: &recorder{}}
+	clients := load{harness: h, recorder: snapshots.recorder}
+	clients.sendUntilSettled("activate", "bite-activate", map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1"})
 	for i := range 3 {
-		// By turns the last thing told is an operation, a nonce, and both.
+		// In turn, the last acknowledgement is an operation, a nonce, and both.
 		want := "is forgotten"
 		switch i % 3 {
 		case 0:
-			told.insist("renew", "bite-renew-"+strconv.Itoa(i), map[string]string{"mobile": "9812345678", "plan_id": "FAMILY-3"})
+			clients.sendUntilSettled("renew", "bite-renew-"+strconv.Itoa(i), map[string]string{"mobile": "9812345678", "plan_id": "FAMILY-3"})
 			want = "was told as OK and is processing"
 		case 1:
-			lens.witness.heard("", h.send("GET", "balance", "", nil))
+			snapshots.recorder.record("", h.send("GET", "balance", "", nil))
 		case 2:
-			lens.witness.heard("", h.send("GET", "transaction?idempotency_key=bite-activate", "", nil))
+			snapshots.recorder.record("", h.send("GET", "transaction?idempotency_key=bite-activate", "", nil))
 		}
-		last := lens.take()
+		last := snapshots.take()
 		for _, below := range []int{0, 1} {
-			w := wreck{db: last.db, wal: last.wal[:last.log.end-below]}
-			left := w.lay(t, filepath.Join(t.TempDir(), "left"))
-			wrong := s.inspect(t.Context(), left, last.facts, last.effects, last.at)
+			w := crashImage{db: last.db, wal: last.wal[:last.log.end-below]}
+			left := w.writeFiles(t, filepath.Join(t.TempDir(), "left"))
+			wrong := s.inspect(t.Context(), left, last.acknowledged, last.effects, last.at)
 			if below == 0 && len(wrong) > 0 {
 				t.Errorf("answer %d: a cut behind its commit: %q; want nothing lost", i, wrong)
 			}

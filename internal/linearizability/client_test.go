@@ -21,23 +21,23 @@ import (
 
 var callersAddress = netip.MustParseAddr("203.0.113.7")
 
-// client is one of those who call at once. What it does is drawn from its own
-// numbers, whatever the others do.
+// client is one of the concurrent clients. Its actions are drawn from its own random
+// source, independently of the others.
 type client struct {
 	*history
 	number int
 	random *rand.Rand
 	step   int
-	ids    map[account]string // what it was told that keys stand for
+	ids    map[account]string // transaction ids that it was shown, by key
 }
 
-// account is an operator's key: another operator's may be spelt the same.
+// account is an operator's idempotency key: another operator's may be equal.
 type account struct {
 	operator int64
 	key      string
 }
 
-// act does one thing, on either node.
+// act performs one action on one of the nodes.
 func (c *client) act(ctx context.Context) {
 	n := c.nodes[c.random.IntN(len(c.nodes))]
 	switch draw := c.random.IntN(100); {
@@ -56,7 +56,7 @@ func (c *client) act(ctx context.Context) {
 	case draw < 84:
 		c.decide(ctx, n)
 	case draw < 97:
-		c.knock(ctx, n)
+		c.authorize(ctx, n)
 	default:
 		c.changeTerms(ctx, n)
 	}
@@ -64,24 +64,24 @@ func (c *client) act(ctx context.Context) {
 
 func (c *client) account() int64 { return c.accounts[c.random.IntN(len(c.accounts))] }
 
-// pick chooses what others are about to choose too: what is on offer moves on with
-// a client's own progress, and clients keep about the same pace.
+// pick chooses an index that other clients are likely to choose at about the same
+// time: the range moves on with the client's progress.
 func (c *client) pick(offered int) int {
 	return min(c.step*offered/stepsPerClient+c.random.IntN(6), offered-1)
 }
 
-// begin goes on an errand, on which something may go wrong: a store call that
-// fails or whose answer is lost, or the client's own patience.
-func (c *client) begin(ctx context.Context, body string, places ...place) (context.Context, context.CancelFunc) {
-	e := &errand{record: c.record, client: c.number, body: body}
+// begin starts an action, into which a fault may be injected: a store call that fails
+// or whose reply is lost, or a short timeout of the client.
+func (c *client) begin(ctx context.Context, body string, faultPoints ...faultPoint) (context.Context, context.CancelFunc) {
+	e := &callContext{record: c.record, client: c.number, body: body}
 	switch draw := c.random.IntN(100); {
 	case draw < 12:
-		e.mishap = mishap{
-			at: places[c.random.IntN(len(places))], late: c.random.IntN(3) > 0,
+		e.injectedFault = injectedFault{
+			at: faultPoints[c.random.IntN(len(faultPoints))], late: c.random.IntN(3) > 0,
 			err: []error{operation.ErrAmbiguous, operation.ErrAmbiguous, operation.ErrUnavailable, errGone}[c.random.IntN(4)],
 		}
 		if e.late && errors.Is(e.err, operation.ErrUnavailable) {
-			e.err = errGone // for a store says so only of what it has not done
+			e.err = errGone // a store returns ErrUnavailable only if nothing was written
 		}
 	case draw < 20:
 		return context.WithTimeout(e.in(ctx), time.Duration(c.random.IntN(3_000))*time.Microsecond)
@@ -96,7 +96,7 @@ func (c *client) now() int64 { return c.record.now() }
 
 func (c *client) ask(ctx context.Context, n *node) {
 	operator := c.account()
-	w := c.wishes[operator][c.pick(wishesPerOwner)]
+	w := c.selections[operator][c.pick(selectionsPerOperator)]
 	if c.random.IntN(12) == 0 {
 		w = w.with((w.plan + 1) % len(plans)) // another body under the same key
 	}
@@ -104,9 +104,9 @@ func (c *client) ask(ctx context.Context, n *node) {
 	defer done()
 	begun := c.now()
 	result, err := n.operations.Process(ctx, w.request())
-	a := asked{span: c.span(begun), wish: w, code: fault.CodeOf(err)}
+	a := opRequest{span: c.span(begun), selection: w, code: fault.CodeOf(err)}
 	if err == nil {
-		a.code, a.told, a.replayed = result.Code(), show(result.Operation), result.Replayed
+		a.code, a.shownOp, a.replayed = result.Code(), show(result.Operation), result.Replayed
 		c.ids[account{operator, w.key}] = result.ID
 	}
 	data := fault.From(err).Data
@@ -114,23 +114,23 @@ func (c *client) ask(ctx context.Context, n *node) {
 		a.balance = balance.Paise()
 	}
 	a.previous, _ = data["previous_transaction_id"].(string)
-	note(c.record, &c.asked, a)
+	note(c.record, &c.opRequests, a)
 }
 
 func (c *client) look(ctx context.Context, n *node) {
 	operator := c.account()
-	key := c.wishes[operator][max(0, c.pick(wishesPerOwner)-4)].key
+	key := c.selections[operator][max(0, c.pick(selectionsPerOperator)-4)].key
 	id := ""
 	if known := c.ids[account{operator, key}]; known != "" && c.random.IntN(2) == 0 {
 		id = known
 	}
 	begun := c.now()
 	op, err := n.operations.Transaction(ctx, operator, id, key)
-	l := looked{span: c.span(begun), operator: operator, key: key, code: fault.CodeOf(err)}
+	l := lookup{span: c.span(begun), operator: operator, key: key, code: fault.CodeOf(err)}
 	if err == nil {
-		l.told = show(op)
+		l.shownOp = show(op)
 	}
-	note(c.record, &c.looked, l)
+	note(c.record, &c.lookups, l)
 }
 
 func (c *client) readWallet(ctx context.Context, n *node, operator int64) error {
@@ -143,7 +143,7 @@ func (c *client) readWallet(ctx context.Context, n *node, operator int64) error 
 }
 
 func (c *client) topUp(ctx context.Context, n *node) {
-	which := c.pick(creditsOnOffer)
+	which := c.pick(creditCount)
 	account := c.account()
 	cr := credit{operator: account, reference: fmt.Sprintf("UPI %d of account %d", which, account), amount: int64(100_00 + 37_11*which)}
 	cr.line = "Top-up " + cr.reference
@@ -158,7 +158,7 @@ func (c *client) topUp(ctx context.Context, n *node) {
 func (c *client) adjust(ctx context.Context, n *node) {
 	amount := int64(1 + c.random.IntN(200_00))
 	if c.random.IntN(2) == 0 {
-		amount *= -5 // at times more than there is
+		amount *= -5 // sometimes more than the balance
 	}
 	cr := credit{operator: c.account(), reference: fmt.Sprintf("client %d, step %d", c.number, c.step), amount: amount}
 	cr.line = "Adjustment: " + cr.reference
@@ -186,15 +186,15 @@ func (c *client) noteCredit(cr credit, wallet subscription.Wallet, isNew bool, e
 	note(c.record, &c.credits, cr)
 }
 
-// review does what a node does by itself every so often.
+// review runs one round of review, as a node does periodically.
 func (c *client) review(ctx context.Context, n *node) {
 	ctx, done := c.begin(ctx, "", atClaim, atSettle)
 	defer done()
-	_, _ = n.reviewer.RunOnce(ctx) // what could not be done is tried again
+	_, _ = n.reviewer.RunOnce(ctx) // failures are retried in a later round
 }
 
-// decide settles by a person's word what happens to be in review, perhaps while
-// review is about to do the same.
+// decide has a person settle an operation in review, perhaps while review settles it
+// too.
 func (c *client) decide(ctx context.Context, n *node) {
 	confirm, which := c.random.IntN(2) == 0, c.random.IntN(1000)
 	ctx, done := c.begin(ctx, "", atSettle)
@@ -206,9 +206,9 @@ func (c *client) decide(ctx context.Context, n *node) {
 	_, _ = n.service.SettleReview(ctx, waiting[which%len(waiting)].ID, confirm, "a person knows")
 }
 
-// knock comes to the gate, at times with a nonce that somebody else has.
-func (c *client) knock(ctx context.Context, n *node) {
-	nonce := fmt.Sprintf("history-%d-nonce-%d", c.history.number, c.pick(noncesOnOffer))
+// authorize sends a signed request, sometimes with a nonce that another client uses.
+func (c *client) authorize(ctx context.Context, n *node) {
+	nonce := fmt.Sprintf("history-%d-nonce-%d", c.history.number, c.pick(nonceCount))
 	ctx, done := c.begin(ctx, "", atAdmit)
 	defer done()
 	now := n.now()
@@ -220,9 +220,9 @@ func (c *client) knock(ctx context.Context, n *node) {
 	signed := signing.Request{Method: r.Method, Path: r.Path, Timestamp: r.Timestamp[0], Nonce: nonce}
 	r.Signature = []string{signed.Sign(c.caller.Secret.Reveal())}
 	begun := c.now()
-	caller, err := n.gate.Authorize(ctx, r)
-	note(c.record, &c.knocked, knocked{
-		c.span(begun), nonce, subscription.RateWindowAt(now), fault.CodeOf(err), caller.Rate.Limit, caller.Rate.Remaining, errandOf(ctx).gate,
+	caller, err := n.authorizer.Authorize(ctx, r)
+	note(c.record, &c.authAttempts, authAttempt{
+		c.span(begun), nonce, subscription.RateWindowAt(now), fault.CodeOf(err), caller.Rate.Limit, caller.Rate.Remaining, callContextOf(ctx).admission,
 	})
 }
 
@@ -232,9 +232,9 @@ func (c *client) changeTerms(ctx context.Context, n *node) {
 		access = subscription.APIBlocked
 	}
 	begun := c.now()
-	_, err := n.service.ChangeOperator(ctx, c.door, admin.OperatorChange{RateLimit: &limit, API: &access})
+	_, err := n.service.ChangeOperator(ctx, c.authOperator, admin.OperatorChange{RateLimit: &limit, API: &access})
 	if err != nil {
-		panic(err) // nothing stands in its way
+		panic(err) // no fault is injected here
 	}
-	note(c.record, &c.switched, switched{c.span(begun), limit, access == subscription.APIBlocked})
+	note(c.record, &c.termsChanges, termsChange{c.span(begun), limit, access == subscription.APIBlocked})
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// customer is whoever has a mobile number: nobody, somebody whose activation is
-// not settled, or a subscriber; with the operation that is under way, and the
-// renewal of each plan that succeeded last.
+// customer is the state of a mobile number: free, in an activation that is not settled,
+// or a subscriber's; with its open operation, and the last successful renewal of each
+// plan.
 type customer struct {
 	owner   int64
 	exists  bool
@@ -17,7 +17,7 @@ type customer struct {
 	renewed [len(plans)]string
 }
 
-// taken is a reservation: the customer is in one pair of hands.
+// taken is a reservation: the customer has an open operation.
 type taken struct {
 	operator int64
 	id       string
@@ -35,8 +35,7 @@ func (x taken) from(c customer) (customer, bool) {
 	return c, can
 }
 
-// released is the end of an operation. Of an activation that failed nobody is
-// left.
+// released is the end of an operation. A failed activation leaves no customer.
 type released struct {
 	id   string
 	kind operation.Kind
@@ -60,8 +59,8 @@ func (x released) from(c customer) (customer, bool) {
 	return c, true
 }
 
-// turnedAway is a refusal that says something about the customer.
-type turnedAway struct {
+// refused is a refusal that depends on the customer's state.
+type refused struct {
 	operator int64
 	kind     operation.Kind
 	plan     int
@@ -69,7 +68,7 @@ type turnedAway struct {
 	previous string
 }
 
-func (x turnedAway) from(c customer) (customer, bool) {
+func (x refused) from(c customer) (customer, bool) {
 	if x.kind == operation.Activate {
 		switch x.code {
 		case fault.OperationInProgress:
@@ -88,10 +87,10 @@ func (x turnedAway) from(c customer) (customer, bool) {
 	case fault.DuplicateRequest:
 		return c, mine && c.busy == "" && c.renewed[x.plan] == x.previous
 	}
-	return c, mine && c.busy == "" // plan active already, or no money: judged later
+	return c, mine && c.busy == "" // PLAN_ALREADY_ACTIVE and INSUFFICIENT_BALANCE come after these checks
 }
 
-// customers are the mobile numbers with every answer that they had a part in.
+// customers returns the mobile numbers with every answer about them.
 func (r *record) customers() []subject[customer] {
 	all := map[string]*subject[customer]{}
 	of := func(mobile string) *subject[customer] {
@@ -103,7 +102,7 @@ func (r *record) customers() []subject[customer] {
 		}
 		return all[mobile]
 	}
-	for _, f := range r.made {
+	for _, f := range r.effective {
 		op := r.final[f.id]
 		switch f.to {
 		case operation.Processing:
@@ -112,11 +111,11 @@ func (r *record) customers() []subject[customer] {
 			of(op.Mobile).add(f.span, released{f.id, op.Kind, planNumber(op.PlanID), f.to})
 		}
 	}
-	for _, a := range r.asked {
+	for _, a := range r.opRequests {
 		switch a.code {
 		case fault.OperationInProgress, fault.SubscriberExists, fault.SubscriberNotFound, fault.DuplicateRequest,
 			fault.PlanAlreadyActive, fault.InsufficientBalance:
-			of(a.mobile).add(a.span, turnedAway{a.operator, a.kind, a.plan, a.code, a.previous})
+			of(a.mobile).add(a.span, refused{a.operator, a.kind, a.plan, a.code, a.previous})
 		}
 	}
 	var customers []subject[customer]

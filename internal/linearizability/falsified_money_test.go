@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-var liesAboutMoney = []lie{
+var walletFalsifications = []falsification{
 	{"the wallet", "two balances swapped", func(r *record) bool {
 		for operator, opened := range r.opened {
 			i, _ := first(r.read, func(seen readWallet) bool { return seen.operator == operator })
@@ -26,36 +26,36 @@ var liesAboutMoney = []lie{
 	{"the wallet", "refused with just enough money", func(r *record) bool {
 		for operator := range r.opened {
 			balance := r.read[r.lastRead(operator)].balance
-			r.asked = append(r.asked, asked{
-				span: r.afterwards(), wish: wish{operator: operator, price: balance}, code: fault.InsufficientBalance, balance: balance,
+			r.opRequests = append(r.opRequests, opRequest{
+				span: r.afterwards(), selection: selection{operator: operator, price: balance}, code: fault.InsufficientBalance, balance: balance,
 			})
 		}
 		return true
 	}},
 	{"the wallet", "a refund that never came", func(r *record) bool {
-		i, found := first(r.made, func(f fact) bool { return f.to == operation.Failed })
+		i, found := first(r.effective, func(f storeWrite) bool { return f.to == operation.Failed })
 		if found {
-			r.made[i].to = operation.Success
+			r.effective[i].to = operation.Success
 		}
 		return found
 	}},
 	{"the wallet", "a refund that came twice", func(r *record) bool {
-		i, found := first(r.made, func(f fact) bool { return f.to == operation.Failed })
+		i, found := first(r.effective, func(f storeWrite) bool { return f.to == operation.Failed })
 		if found {
-			r.made = append(r.made, r.made[i])
+			r.effective = append(r.effective, r.effective[i])
 		}
 		return found
 	}},
 	{"the wallet", "a charge for nothing", func(r *record) bool {
-		// Its money went, and it is not among what was paid for.
-		i, found := first(r.made, func(f fact) bool { return f.to == operation.Success })
+		// The price was debited, and there is no operation for it.
+		i, found := first(r.effective, func(f storeWrite) bool { return f.to == operation.Success })
 		if !found {
 			return false
 		}
-		id := r.made[i].id
-		r.made = slices.DeleteFunc(r.made, func(f fact) bool { return f.id == id })
-		r.asked = slices.DeleteFunc(r.asked, func(a asked) bool { return a.told.id == id })
-		r.looked = slices.DeleteFunc(r.looked, func(l looked) bool { return l.told.id == id })
+		id := r.effective[i].id
+		r.effective = slices.DeleteFunc(r.effective, func(f storeWrite) bool { return f.id == id })
+		r.opRequests = slices.DeleteFunc(r.opRequests, func(a opRequest) bool { return a.shownOp.id == id })
+		r.lookups = slices.DeleteFunc(r.lookups, func(l lookup) bool { return l.shownOp.id == id })
 		return true
 	}},
 	{"the wallet", "two debits of one balance", twoDebitsOfOneBalance},
@@ -89,17 +89,17 @@ var liesAboutMoney = []lie{
 		return found
 	}},
 	{"the wallet", "failed, and its money is not back", func(r *record) bool {
-		// Somebody sees the end a moment before anybody asks for it.
-		i, found := first(r.made, func(f fact) bool { return f.to == operation.Failed && f.ended != never })
+		// A lookup shows the end just before it is written.
+		i, found := first(r.effective, func(f storeWrite) bool { return f.to == operation.Failed && f.ended != never })
 		if found {
-			f, op := r.made[i], r.final[r.made[i].id]
-			r.looked = append(r.looked, looked{span{clients, f.begun - 2, f.begun - 1}, op.OperatorID, op.IdempotencyKey, fault.OK, show(op)})
+			f, op := r.effective[i], r.final[r.effective[i].id]
+			r.lookups = append(r.lookups, lookup{span{clients, f.begun - 2, f.begun - 1}, op.OperatorID, op.IdempotencyKey, fault.OK, show(op)})
 		}
 		return found
 	}},
 }
 
-// lastRead is the look at a wallet that ends the history.
+// lastRead returns the index of the last read of a wallet.
 func (r *record) lastRead(operator int64) int {
 	last := -1
 	for i, seen := range r.read {
@@ -110,16 +110,16 @@ func (r *record) lastRead(operator int64) int {
 	return last
 }
 
-// twoDebitsOfOneBalance has an early debit find the balance that a late one found:
-// one that the wallet cannot have come to by then, whatever happened first.
+// twoDebitsOfOneBalance gives an early debit the starting balance of a late one, which
+// the wallet cannot have had by then in any order.
 func twoDebitsOfOneBalance(r *record) bool {
-	for _, early := range r.made {
+	for _, early := range r.effective {
 		if early.to != operation.Processing || early.ended == never {
 			continue
 		}
 		op := r.final[early.id]
 		reach := int64(0)
-		for _, f := range r.made {
+		for _, f := range r.effective {
 			if f.begun <= early.ended && r.final[f.id].OperatorID == op.OperatorID {
 				reach += r.final[f.id].Amount.Paise()
 			}

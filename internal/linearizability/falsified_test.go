@@ -15,36 +15,35 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// historiesToFalsify is how many are run in search of what can be falsified. The
-// first has most of it.
+// historiesToFalsify is how many histories are run at most to find something that can
+// be falsified. The first has most of it.
 const historiesToFalsify = 40
 
-// A judge who never objects would be as content with a broken service. So what
-// was recorded of a sound one is falsified here, each time in one place, and has
-// to be found out.
+// A checker that accepts everything would also accept a broken service. So a correct
+// history is falsified here, each time in one place, and has to be rejected.
 func TestChecker_RejectsFalsifiedHistory(t *testing.T) {
 	if raced {
-		t.Skip("nothing here is done at once that the other test does not do too; `make linear` runs it unraced")
+		t.Skip("it has no concurrency beyond TestTwoNodes_AreLinearizable; `make linear` runs it without the race detector")
 	}
-	w := newWorld(t, storeKinds[0])
+	env := newEnvironment(t, storeKinds[0])
 	var recorded []*record
 	another := func() {
-		h := w.prepare(t, len(recorded), rand.Uint64())
+		h := env.prepare(t, len(recorded), rand.Uint64())
 		h.run(t)
 		for _, s := range h.subjects() {
-			s.mustBeInOrder(t)
+			s.mustBeLinearizable(t)
 		}
 		recorded = append(recorded, h.record)
 	}
-	for _, lie := range slices.Concat(liesAboutMoney, liesAboutKeys, liesAboutCustomers, liesAtTheGate) {
-		t.Run(lie.about+"/"+lie.name, func(t *testing.T) {
+	for _, falsification := range slices.Concat(walletFalsifications, keyFalsifications, customerFalsifications, admissionFalsifications) {
+		t.Run(falsification.about+"/"+falsification.name, func(t *testing.T) {
 			for i := range historiesToFalsify {
 				if i == len(recorded) {
 					another()
 				}
 				falsified := recorded[i].clone()
-				if lie.tell(falsified) {
-					mustBeFoundOut(t, falsified, lie.about)
+				if falsification.apply(falsified) {
+					mustBeRejected(t, falsified, falsification.about)
 					return
 				}
 			}
@@ -53,40 +52,40 @@ func TestChecker_RejectsFalsifiedHistory(t *testing.T) {
 	}
 }
 
-func mustBeFoundOut(t *testing.T, r *record, about string) {
+func mustBeRejected(t *testing.T, r *record, about string) {
 	t.Helper()
 	for _, s := range r.subjects() {
-		if strings.HasPrefix(s.title(), about) && s.verdict() == porcupine.Illegal {
+		if strings.HasPrefix(s.title(), about) && s.result() == porcupine.Illegal {
 			return
 		}
 	}
-	t.Errorf("every %s is found in order", about)
+	t.Errorf("every %s is found linearizable", about)
 }
 
 func TestChecker_RejectsUnexplainedRow(t *testing.T) {
 	r := &record{final: map[string]operation.Operation{"CX1": {ID: "CX1", State: operation.Processing}}}
 	if err := r.resolve(); err == nil || !strings.Contains(err.Error(), "CX1") {
-		t.Errorf("an operation that nobody asked for is explained: %v", err)
+		t.Errorf("an operation that no client requested is accepted: %v", err)
 	}
 }
 
-// lie falsifies a record so that nothing explains it any more; false if the record
-// has nothing of the kind.
-type lie struct {
+// falsification changes a record so that no order explains it any more. apply returns
+// false if the record has nothing to change.
+type falsification struct {
 	about, name string
-	tell        func(*record) bool
+	apply       func(*record) bool
 }
 
 func (r *record) clone() *record {
 	return &record{
 		began: r.began, opened: r.opened, imported: r.imported, limit: r.limit, ledger: r.ledger,
-		asked: slices.Clone(r.asked), looked: slices.Clone(r.looked), read: slices.Clone(r.read),
-		credits: slices.Clone(r.credits), knocked: slices.Clone(r.knocked), switched: slices.Clone(r.switched),
-		facts: slices.Clone(r.facts), made: slices.Clone(r.made), final: maps.Clone(r.final),
+		opRequests: slices.Clone(r.opRequests), lookups: slices.Clone(r.lookups), read: slices.Clone(r.read),
+		credits: slices.Clone(r.credits), authAttempts: slices.Clone(r.authAttempts), termsChanges: slices.Clone(r.termsChanges),
+		storeWrites: slices.Clone(r.storeWrites), effective: slices.Clone(r.effective), final: maps.Clone(r.final),
 	}
 }
 
-// afterwards is a moment after everything that ended.
+// afterwards returns a span after everything that ended.
 func (r *record) afterwards() span {
 	last := int64(0)
 	for _, seen := range r.read {
@@ -95,114 +94,114 @@ func (r *record) afterwards() span {
 	return span{clients, last + 1, last + 2}
 }
 
-// first finds an item of a list, and says where.
+// first returns the index of the first matching item.
 func first[T any](list []T, is func(T) bool) (int, bool) {
 	i := slices.IndexFunc(list, is)
 	return i, i >= 0
 }
 
-var liesAboutKeys = []lie{
+var keyFalsifications = []falsification{
 	{"key", "two transactions under one key", func(r *record) bool {
-		i, found := first(r.asked, func(a asked) bool { return a.replayed })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.replayed })
 		if found {
-			r.asked[i].told.id += "-OTHER"
+			r.opRequests[i].shownOp.id += "-OTHER"
 		}
 		return found
 	}},
 	{"key", "two first answers", func(r *record) bool {
 		answered := map[string]bool{}
-		for _, a := range r.asked {
-			answered[a.told.id] = answered[a.told.id] || a.told.id != "" && !a.replayed
+		for _, a := range r.opRequests {
+			answered[a.shownOp.id] = answered[a.shownOp.id] || a.shownOp.id != "" && !a.replayed
 		}
-		i, found := first(r.asked, func(a asked) bool { return a.replayed && answered[a.told.id] })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.replayed && answered[a.shownOp.id] })
 		if found {
-			r.asked[i].replayed = false
+			r.opRequests[i].replayed = false
 		}
 		return found
 	}},
 	{"key", "another body is shown the result", func(r *record) bool {
-		i, found := first(r.asked, func(a asked) bool { return a.code == fault.IdempotencyKeyReused })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.code == fault.IdempotencyKeyReused })
 		if !found {
 			return false
 		}
 		for _, op := range r.final {
-			if op.OperatorID == r.asked[i].operator && op.IdempotencyKey == r.asked[i].key {
-				r.asked[i].code, r.asked[i].told, r.asked[i].replayed = op.Code(), show(op), true
+			if op.OperatorID == r.opRequests[i].operator && op.IdempotencyKey == r.opRequests[i].key {
+				r.opRequests[i].code, r.opRequests[i].shownOp, r.opRequests[i].replayed = op.Code(), show(op), true
 			}
 		}
 		return true
 	}},
 	{"key", "the same body is refused as another", func(r *record) bool {
-		i, found := first(r.asked, func(a asked) bool { return a.replayed })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.replayed })
 		if found {
-			r.asked[i].code, r.asked[i].told = fault.IdempotencyKeyReused, told{}
+			r.opRequests[i].code, r.opRequests[i].shownOp = fault.IdempotencyKeyReused, shownOp{}
 		}
 		return found
 	}},
 	{"key", "a result that changed", func(r *record) bool {
-		i, found := first(r.asked, func(a asked) bool { return a.replayed && !a.told.state.Open() })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.replayed && !a.shownOp.state.Open() })
 		if found {
-			r.asked[i].told.result += " and more"
+			r.opRequests[i].shownOp.result += " and more"
 		}
 		return found
 	}},
 	{"key", "an end that is taken back", func(r *record) bool {
 		for _, op := range r.final {
 			op.State = operation.NeedsReview
-			r.looked = append(r.looked, looked{r.afterwards(), op.OperatorID, op.IdempotencyKey, fault.OK, show(op)})
+			r.lookups = append(r.lookups, lookup{r.afterwards(), op.OperatorID, op.IdempotencyKey, fault.OK, show(op)})
 			return true
 		}
 		return false
 	}},
 	{"key", "still running after its end", func(r *record) bool {
-		i, found := first(r.asked, func(a asked) bool { return a.replayed && !a.told.state.Open() })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.replayed && !a.shownOp.state.Open() })
 		if found {
-			again := r.asked[i]
-			again.span, again.code, again.told = r.afterwards(), fault.RequestInProgress, told{}
-			r.asked = append(r.asked, again)
+			again := r.opRequests[i]
+			again.span, again.code, again.shownOp = r.afterwards(), fault.RequestInProgress, shownOp{}
+			r.opRequests = append(r.opRequests, again)
 		}
 		return found
 	}},
 	{"key", "forgotten", func(r *record) bool {
 		for _, op := range r.final {
-			r.looked = append(r.looked, looked{r.afterwards(), op.OperatorID, op.IdempotencyKey, fault.TransactionNotFound, told{}})
+			r.lookups = append(r.lookups, lookup{r.afterwards(), op.OperatorID, op.IdempotencyKey, fault.TransactionNotFound, shownOp{}})
 			return true
 		}
 		return false
 	}},
 }
 
-var liesAboutCustomers = []lie{
-	{"customer", "in two pairs of hands", func(r *record) bool {
+var customerFalsifications = []falsification{
+	{"customer", "two open operations", func(r *record) bool {
 		reserved := map[string]int{}
 		for _, op := range r.final {
 			reserved[op.Mobile]++
 		}
-		// If one of several is never let go of, the next cannot have begun.
-		before := func(f fact) bool {
-			return slices.ContainsFunc(r.made, func(next fact) bool {
+		// If one of several operations never ends, the next cannot have begun.
+		before := func(f storeWrite) bool {
+			return slices.ContainsFunc(r.effective, func(next storeWrite) bool {
 				return next.to == operation.Processing && next.begun > f.ended && r.final[next.id].Mobile == r.final[f.id].Mobile
 			})
 		}
-		i, found := first(r.made, func(f fact) bool { return !f.to.Open() && reserved[r.final[f.id].Mobile] > 1 && before(f) })
+		i, found := first(r.effective, func(f storeWrite) bool { return !f.to.Open() && reserved[r.final[f.id].Mobile] > 1 && before(f) })
 		if found {
-			r.made = slices.Delete(r.made, i, i+1)
+			r.effective = slices.Delete(r.effective, i, i+1)
 		}
 		return found
 	}},
 	{"customer", "busy with nothing", func(r *record) bool {
-		i, found := first(r.asked, func(a asked) bool { return a.kind == operation.Renew && r.imported[a.mobile] == a.operator })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.kind == operation.Renew && r.imported[a.mobile] == a.operator })
 		if found {
-			again := r.asked[i]
+			again := r.opRequests[i]
 			again.span, again.code = r.afterwards(), fault.OperationInProgress
-			r.asked = append(r.asked, again)
+			r.opRequests = append(r.opRequests, again)
 		}
 		return found
 	}},
 	{"customer", "gone", func(r *record) bool {
-		i, found := first(r.asked, func(a asked) bool { return a.kind == operation.Renew && r.imported[a.mobile] == a.operator })
+		i, found := first(r.opRequests, func(a opRequest) bool { return a.kind == operation.Renew && r.imported[a.mobile] == a.operator })
 		if found {
-			r.asked[i].code = fault.SubscriberNotFound
+			r.opRequests[i].code = fault.SubscriberNotFound
 		}
 		return found
 	}},

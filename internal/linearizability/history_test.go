@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	clients        = 8
-	stepsPerClient = 38
-	wishesPerOwner = 40
-	creditsOnOffer = 8
-	noncesOnOffer  = 40
-	drainRounds    = 40
-	askAPerson     = 8 // rounds, after which review has had its time
+	clients               = 8
+	stepsPerClient        = 38
+	selectionsPerOperator = 40
+	creditCount           = 8
+	nonceCount            = 40
+	drainRounds           = 40
+	roundsBeforeStaff     = 8 // rounds, after which review has had its time
 )
 
-// history is one run of all clients, with what they choose from: everything a
-// client does follows from the seed, and only when it happens does not.
+// history is one run of all clients, with what they choose from. The seed determines
+// everything that a client does, but not when.
 type history struct {
-	*world
+	*environment
 	*record
-	number   int
-	seed     uint64
-	accounts []int64 // one with money, one that runs dry
-	wishes   map[int64][]wish
-	caller   admin.IssuedKey
-	door     int64 // the operator at the gate
+	number       int
+	seed         uint64
+	accounts     []int64 // one with money, one that runs dry
+	selections   map[int64][]selection
+	caller       admin.IssuedKey
+	authOperator int64 // the operator at the gate
 }
 
-// wish is an operation that somebody may ask for, once or several times.
-type wish struct {
+// selection is an operation that clients may request, once or several times.
+type selection struct {
 	operator int64
 	key      string
 	kind     operation.Kind
@@ -50,13 +50,13 @@ type wish struct {
 	body     string
 }
 
-func (w wish) with(plan int) wish {
+func (w selection) with(plan int) selection {
 	w.plan, w.price = plan, plans[plan].price
 	w.body = fmt.Sprintf("%s of %s with %s", w.kind, w.mobile, plans[plan].id)
 	return w
 }
 
-func (w wish) request() operation.Request {
+func (w selection) request() operation.Request {
 	fields := map[string]string{"mobile": w.mobile, "plan_id": plans[w.plan].id}
 	if w.kind == operation.Activate {
 		fields["full_name"] = "Customer " + w.mobile
@@ -67,7 +67,7 @@ func (w wish) request() operation.Request {
 	}
 }
 
-// outcomes is how orders go, the usual ones more often.
+// outcomes are the provider's outcomes, the usual ones more often.
 var outcomes = []simulator.Outcome{
 	simulator.Success, simulator.Success, simulator.Success, simulator.Success, simulator.Success, simulator.Success,
 	simulator.Success, simulator.Success, simulator.Success, simulator.Success,
@@ -75,11 +75,11 @@ var outcomes = []simulator.Outcome{
 	simulator.ResetApplied, simulator.Slow, simulator.TimeoutApplied, simulator.TimeoutNotApplied, simulator.Unknowable,
 }
 
-// prepare opens the accounts of a history and draws what clients may ask for.
-func (w *world) prepare(t testing.TB, number int, seed uint64) *history {
+// prepare opens the accounts of a history and draws what clients may request.
+func (env *environment) prepare(t testing.TB, number int, seed uint64) *history {
 	t.Helper()
 	h := &history{
-		world: w, number: number, seed: seed, wishes: map[int64][]wish{},
+		environment: env, number: number, seed: seed, selections: map[int64][]selection{},
 		record: &record{began: time.Now(), opened: map[int64]int64{}, imported: map[string]int64{}, limit: 8},
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -88,12 +88,12 @@ func (w *world) prepare(t testing.TB, number int, seed uint64) *history {
 		h.accounts = append(h.accounts, operator)
 		h.opened[operator] = money
 	}
-	h.openDoor(t)
+	h.openAuthOperator(t)
 	contested := h.newMobiles(t, random, 5)
 	for _, operator := range h.accounts {
 		known := h.newMobiles(t, random, 6)
 		h.importCustomers(t, operator, known)
-		h.drawWishes(t, random, operator, known, contested)
+		h.drawSelections(t, random, operator, known, contested)
 	}
 	return h
 }
@@ -103,20 +103,20 @@ func (h *history) openAccount(t testing.TB, balance int64) int64 {
 	service := h.nodes[0].service
 	operator, err := service.CreateOperator(t.Context(), "Account", admin.OperatorChange{})
 	must(t, err)
-	ctx := (&errand{record: h.record}).in(t.Context())
+	ctx := (&callContext{record: h.record}).in(t.Context())
 	_, _, err = service.TopUp(ctx, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(balance), Reference: fmt.Sprintf("to begin account %d with", operator.ID)})
 	must(t, err)
 	return operator.ID
 }
 
-func (h *history) openDoor(t testing.TB) {
+func (h *history) openAuthOperator(t testing.TB) {
 	t.Helper()
 	service := h.nodes[0].service
 	operator, err := service.CreateOperator(t.Context(), "At the gate", admin.OperatorChange{RateLimit: &h.limit})
 	must(t, err)
 	_, err = service.AllowAddress(t.Context(), operator.ID, callersAddress.String())
 	must(t, err)
-	h.door = operator.ID
+	h.authOperator = operator.ID
 	h.caller, err = service.IssueKey(t.Context(), operator.ID, access.AllPermissions)
 	must(t, err)
 }
@@ -148,12 +148,12 @@ func (h *history) importCustomers(t testing.TB, operator int64, mobiles []string
 	must(t, err)
 }
 
-// drawWishes draws renewals of customers whom everybody shares, activations of
-// numbers that both operators are after, and activations of new ones.
-func (h *history) drawWishes(t testing.TB, random *rand.Rand, operator int64, known, contested []string) {
+// drawSelections draws renewals of customers that all clients share, activations of
+// numbers that both operators want, and activations of new numbers.
+func (h *history) drawSelections(t testing.TB, random *rand.Rand, operator int64, known, contested []string) {
 	t.Helper()
-	for i := range wishesPerOwner {
-		w := wish{operator: operator, key: fmt.Sprintf("history-%d-wish-%d", h.number, i)}
+	for i := range selectionsPerOperator {
+		w := selection{operator: operator, key: fmt.Sprintf("history-%d-wish-%d", h.number, i)}
 		switch draw := random.IntN(100); {
 		case draw < 40:
 			w.kind, w.mobile = operation.Renew, known[random.IntN(len(known))]
@@ -166,12 +166,12 @@ func (h *history) drawWishes(t testing.TB, random *rand.Rand, operator int64, kn
 		default:
 			w.kind, w.mobile = operation.Activate, h.newMobiles(t, random, 1)[0]
 		}
-		h.wishes[operator] = append(h.wishes[operator], w.with(random.IntN(len(plans))))
+		h.selections[operator] = append(h.selections[operator], w.with(random.IntN(len(plans))))
 	}
 }
 
-// run lets all clients loose, brings everything that is open to its end, and
-// reads what is there.
+// run runs all clients, settles everything that is still open, and reads the final
+// rows.
 func (h *history) run(t testing.TB) {
 	t.Helper()
 	h.record.began = time.Now()
@@ -199,11 +199,11 @@ func (h *history) readWallets(t testing.TB) {
 	}
 }
 
-// drain puts the clocks forward until review has ended everything that it can,
-// and then has a person decide the rest.
+// drain sets the clocks forward until review has settled everything that it can, and
+// then has a person settle the rest.
 func (h *history) drain(t testing.TB) {
 	t.Helper()
-	ctx := (&errand{record: h.record, client: clients}).in(t.Context())
+	ctx := (&callContext{record: h.record, client: clients}).in(t.Context())
 	for round := range drainRounds {
 		open := h.open(t)
 		if len(open) == 0 {
@@ -214,7 +214,7 @@ func (h *history) drain(t testing.TB) {
 			_, err := node.reviewer.RunOnce(ctx)
 			must(t, err)
 		}
-		if round < askAPerson {
+		if round < roundsBeforeStaff {
 			continue
 		}
 		for _, op := range open {

@@ -9,49 +9,48 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// claimed is what an idempotency key stands for: nothing yet, or one operation,
-// the body it was first asked for with, and how far it has come.
+// claimed is the state of an idempotency key: unused, or one operation with the body of
+// its first request and its present state.
 type claimed struct {
-	told
+	shownOp
 	body string
-	// answered: somebody was told that the operation is theirs, and no repetition.
+	// answered: a request got the operation as its own result, not as a replay.
 	answered bool
 }
 
-// claim is the one request that a key is taken by. What the operation will mean
-// is fixed with it.
+// claim is the request that creates the key's operation.
 type claim struct {
-	told
+	shownOp
 	body string
 }
 
 func (c claim) from(k claimed) (claimed, bool) {
-	return claimed{told: c.told, body: c.body}, k.id == "" && c.state == operation.Processing
+	return claimed{shownOp: c.shownOp, body: c.body}, k.id == "" && c.state == operation.Processing
 }
 
-// advance moves the operation on. Nothing leads back, and nothing leads on from
-// an end.
-type advance struct{ told }
+// advance is a state transition of the operation. None leads back, and none leads out
+// of a final state.
+type advance struct{ shownOp }
 
 func (a advance) from(k claimed) (claimed, bool) {
 	forward := k.state == operation.Processing || k.state == operation.NeedsReview && a.state != operation.NeedsReview
 	if k.id != a.id || !forward {
 		return k, false
 	}
-	k.told = a.told
+	k.shownOp = a.shownOp
 	return k, true
 }
 
-// shown is an answer that shows the operation: to the request that it is the
-// first answer to, to a repetition, or to a look-up, which has no body.
+// shown is an answer that shows the operation: to its own request, to a replay, or to a
+// lookup, which has no body.
 type shown struct {
-	told
+	shownOp
 	body  string
 	first bool
 }
 
 func (s shown) from(k claimed) (claimed, bool) {
-	if k.told != s.told || s.body != "" && s.body != k.body || s.first && k.answered {
+	if k.shownOp != s.shownOp || s.body != "" && s.body != k.body || s.first && k.answered {
 		return k, false
 	}
 	k.answered = k.answered || s.first
@@ -70,13 +69,13 @@ type reused struct{ body string }
 
 func (u reused) from(k claimed) (claimed, bool) { return k, k.id != "" && k.body != u.body }
 
-// free is any answer that only an unused key gets: a refusal on other grounds, or
-// a look-up that finds nothing.
+// free is an answer that only an unused key gets: a refusal for another reason, or a
+// lookup that finds nothing.
 type free struct{ because fault.Code }
 
 func (f free) from(k claimed) (claimed, bool) { return k, k.id == "" }
 
-// keys are the idempotency keys with every answer that they had a part in.
+// keys returns the idempotency keys with every answer about them.
 func (r *record) keys() []subject[claimed] {
 	all := map[string]*subject[claimed]{}
 	of := func(operator int64, key string) *subject[claimed] {
@@ -86,7 +85,7 @@ func (r *record) keys() []subject[claimed] {
 		}
 		return all[name]
 	}
-	for _, f := range r.made {
+	for _, f := range r.effective {
 		op := r.final[f.id]
 		op.State = f.to // as it was then
 		s := of(op.OperatorID, op.IdempotencyKey)
@@ -96,25 +95,25 @@ func (r *record) keys() []subject[claimed] {
 			s.add(f.span, advance{show(op)})
 		}
 	}
-	for _, a := range r.asked {
+	for _, a := range r.opRequests {
 		s := of(a.operator, a.key)
 		switch a.code {
 		case fault.OK, fault.PendingReview, fault.ProviderError:
-			s.add(a.span, shown{a.told, a.body, !a.replayed})
+			s.add(a.span, shown{a.shownOp, a.body, !a.replayed})
 		case fault.RequestInProgress:
 			s.add(a.span, stillRunning{a.body})
 		case fault.IdempotencyKeyReused:
 			s.add(a.span, reused{a.body})
 		case fault.ServiceUnavailable, fault.InternalError:
-			// It was told nothing.
+			// The answer shows nothing about the key.
 		default:
 			s.add(a.span, free{a.code})
 		}
 	}
-	for _, l := range r.looked {
+	for _, l := range r.lookups {
 		switch l.code {
 		case fault.OK:
-			of(l.operator, l.key).add(l.span, shown{told: l.told})
+			of(l.operator, l.key).add(l.span, shown{shownOp: l.shownOp})
 		case fault.TransactionNotFound:
 			of(l.operator, l.key).add(l.span, free{l.code})
 		}

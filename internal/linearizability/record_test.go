@@ -12,41 +12,41 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// span is when something was asked and when it was answered, in nanoseconds
-// since the history began, and by whom.
+// span is when a client's request began and ended, in nanoseconds since the history
+// began.
 type span struct {
 	client       int
 	begun, ended int64
 }
 
-// asked is an operation that a client asked for, and what it was told.
-type asked struct {
+// opRequest is a client's request for an operation, with its answer.
+type opRequest struct {
 	span
-	wish
+	selection
 	code     fault.Code
-	told     told
+	shownOp  shownOp
 	replayed bool
-	// balance is what INSUFFICIENT_BALANCE says the wallet held, previous what
-	// DUPLICATE_REQUEST says came before.
+	// balance is that of INSUFFICIENT_BALANCE, previous the transaction id of
+	// DUPLICATE_REQUEST.
 	balance  int64
 	previous string
 }
 
-// told is an operation as a client was shown it. Result is everything about it
-// that may not change, settled, any more.
-type told struct {
+// shownOp is an operation as a client was shown it. result is everything that may not
+// change once it is settled.
+type shownOp struct {
 	id     string
 	state  operation.State
 	result string
 }
 
-// looked is a transaction that was looked up, by its key.
-type looked struct {
+// lookup is a transaction that was looked up, by its key.
+type lookup struct {
 	span
 	operator int64
 	key      string
 	code     fault.Code
-	told     told
+	shownOp  shownOp
 }
 
 // readWallet is a balance that was read.
@@ -60,10 +60,10 @@ type credit struct {
 	span
 	operator  int64
 	reference string
-	line      string // what the ledger says of it, if it happened
+	line      string // its ledger line, if it was booked
 	amount    int64
 	outcome   creditOutcome
-	// What the wallet is said to hold afterwards.
+	// The wallet afterwards, by the answer.
 	balance, held int64
 }
 
@@ -76,71 +76,70 @@ const (
 	creditUnknown creditOutcome = "unknown"
 )
 
-// knocked is a signed request at the gate.
-type knocked struct {
+// authAttempt is a signed request, with its answer.
+type authAttempt struct {
 	span
 	nonce            string
 	minute           int64
 	code             fault.Code
 	limit, remaining int
-	// entry is what the store did, for when the client was told nothing.
-	entry entry
+	// admissionResult is what the store did, for requests without an answer.
+	admissionResult admissionResult
 }
 
-// switched is a change of the terms on which an operator is let in.
-type switched struct {
+// termsChange is a change of the terms on which an operator is let in.
+type termsChange struct {
 	span
 	limit   int
 	blocked bool
 }
 
-// fact is something that the store was asked to make true about an operation.
-type fact struct {
+// storeWrite is a write of an operation's state that the store was asked for.
+type storeWrite struct {
 	span
 	id string
 	to operation.State // Processing is its reservation
-	// body is what a reservation was asked for with.
+	// body is that of the request of a reservation.
 	body string
 	// takenOver: its lease had ended before it was settled.
 	takenOver bool
-	// certain: the store said that it made it true. Otherwise only the rows as
-	// they stand in the end can tell whether it did.
+	// certain: the store confirmed the commit. Otherwise only the final rows show
+	// whether it was committed.
 	certain bool
 }
 
-// leaseCheck is a node's look for operations whose lease has ended. Those are in review from
-// that moment of its clock on, whether or not it claims them.
+// leaseCheck is a node's search for operations whose lease has expired. Those are in
+// review from that time of its clock on, whether or not it claims them.
 type leaseCheck struct {
 	span
 	at      int64
 	certain bool
 }
 
-// record is one history: everything that anybody was told, and everything that
-// the store was asked to make true.
+// record is one history: all answers, and all writes that the store was asked for.
 type record struct {
 	began time.Time
 
-	mu       sync.Mutex
-	asked    []asked
-	looked   []looked
-	read     []readWallet
-	credits  []credit
-	knocked  []knocked
-	switched []switched
-	facts    []fact
-	claims   []leaseCheck
-	tooLate  []string // operations that somebody wanted to settle and no longer could
+	mu           sync.Mutex
+	opRequests   []opRequest
+	lookups      []lookup
+	read         []readWallet
+	credits      []credit
+	authAttempts []authAttempt
+	termsChanges []termsChange
+	storeWrites  []storeWrite
+	claims       []leaseCheck
+	tooLate      []string // operations that were already settled when another settlement came
 
-	// What was there when it began.
+	// The state at the start.
 	opened   map[int64]int64  // what an operator's wallet held
 	imported map[string]int64 // whose customer a mobile is
-	limit    int              // of the operator at the gate
+	limit    int              // rate limit of authOperator
 
-	// What is there in the end, and how it came about.
-	final  map[string]operation.Operation
-	ledger map[int64]map[string]bool // what the lines of an operator's books say
-	made   []fact
+	// The state at the end, and the writes that led to it.
+	final     map[string]operation.Operation
+	ledger    map[int64]map[string]bool // what the lines of an operator's books say
+	effective []storeWrite
 }
 
 func (r *record) now() int64 { return int64(time.Since(r.began)) }
@@ -152,18 +151,18 @@ func note[T any](r *record, list *[]T, item T) {
 	*list = append(*list, item)
 }
 
-// show is an operation as it can be compared.
-func show(op operation.Operation) told {
+// show returns the comparable part of an operation.
+func show(op operation.Operation) shownOp {
 	result := fmt.Sprint(op.Kind, op.SubscriberID, op.Mobile, op.PlanID, op.Amount, op.WalletBefore,
 		op.ExpiryPrevious.UnixMilli(), op.ExpiryPlanned.UnixMilli(), op.CycleStartsAt.UnixMilli(), op.CreatedAt.UnixMilli())
 	if !op.State.Open() {
 		result += fmt.Sprint(op.ProviderTransaction, op.Reason, op.ProviderMessage, op.CompletedAt.UnixMilli())
 	}
-	return told{id: op.ID, state: op.State, result: result}
+	return shownOp{id: op.ID, state: op.State, result: result}
 }
 
-// resolve says how everything came about that is there in the end. What the store
-// did not vouch for took hold at some time after it was first asked for.
+// resolve finds the write behind every state of the final rows. A write that the store
+// did not confirm took effect at some time after it was first requested.
 func (r *record) resolve() error {
 	for id, op := range r.final {
 		passed := []operation.State{operation.Processing}
@@ -176,24 +175,24 @@ func (r *record) resolve() error {
 		for _, state := range passed {
 			f, found := r.cause(op, state)
 			if !found {
-				return fmt.Errorf("operation %s became %s, and nobody asked for that", id, state)
+				return fmt.Errorf("operation %s became %s, and no write explains that", id, state)
 			}
-			r.made = append(r.made, f)
+			r.effective = append(r.effective, f)
 		}
 	}
 	return nil
 }
 
-func (r *record) cause(op operation.Operation, to operation.State) (cause fact, found bool) {
-	facts := r.facts
+func (r *record) cause(op operation.Operation, to operation.State) (cause storeWrite, found bool) {
+	storeWrites := r.storeWrites
 	if to == operation.NeedsReview {
 		for _, c := range r.claims {
 			if c.at == op.ReviewSince.UnixMilli() {
-				facts = append(slices.Clip(facts), fact{span: c.span, id: op.ID, to: to, takenOver: true, certain: c.certain})
+				storeWrites = append(slices.Clip(storeWrites), storeWrite{span: c.span, id: op.ID, to: to, takenOver: true, certain: c.certain})
 			}
 		}
 	}
-	for _, f := range facts {
+	for _, f := range storeWrites {
 		switch {
 		case f.id != op.ID || f.to != to:
 		case f.certain:

@@ -9,16 +9,15 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// wallet is an operator's money, and where each operation stands that it paid
-// for. That both are one state is the point: whoever has seen that an operation
-// failed must find its money back.
+// wallet is an operator's money and the state of its operations. Both are one state, so
+// that a client that has seen an operation fail must also see its refund.
 type wallet struct {
 	balance, held               int64
 	reserved, succeeded, failed set
 	credited                    set
 }
 
-// set is some of the first 256 of something.
+// set is a set of numbers below 256.
 type set [4]uint64
 
 func (s set) has(i int) bool { return s[i/64]>>(i%64)&1 == 1 }
@@ -44,7 +43,7 @@ func (d debited) from(w wallet) (wallet, bool) {
 	return w, true
 }
 
-// settledMoney is the end of an operation: what was held is spent, or comes back.
+// settledMoney is the end of an operation: the hold is charged or refunded.
 type settledMoney struct {
 	op    int
 	price int64
@@ -65,7 +64,7 @@ func (s settledMoney) from(w wallet) (wallet, bool) {
 	return w, true
 }
 
-// seenPaidFor is somebody's look at an operation.
+// seenPaidFor is an answer that shows an operation's state.
 type seenPaidFor struct {
 	op int
 	as operation.State
@@ -81,26 +80,26 @@ func (s seenPaidFor) from(w wallet) (wallet, bool) {
 	return w, w.reserved.has(s.op) && !w.succeeded.has(s.op) && !w.failed.has(s.op)
 }
 
-// seenMoney is a look at the wallet.
+// seenMoney is a read of the wallet.
 type seenMoney struct{ balance, held int64 }
 
 func (s seenMoney) from(w wallet) (wallet, bool) {
 	return w, w.balance == s.balance && w.held == s.held
 }
 
-// tooExpensive is a refusal for want of money, with the balance that it names.
+// tooExpensive is INSUFFICIENT_BALANCE, with the balance that it shows.
 type tooExpensive struct{ price, balance int64 }
 
 func (r tooExpensive) from(w wallet) (wallet, bool) {
 	return w, w.balance == r.balance && w.balance < r.price
 }
 
-// moved is money that staff moved. Without a word on what came of it, only that
-// it happened is known.
+// moved is a top-up or adjustment. If it was not confirmed, the balance after it is not
+// known.
 type moved struct {
-	credit int
-	amount int64
-	heard  bool
+	credit    int
+	amount    int64
+	confirmed bool
 	seenMoney
 }
 
@@ -110,13 +109,13 @@ func (m moved) from(w wallet) (wallet, bool) {
 	}
 	w.balance += m.amount
 	w.credited = w.credited.with(m.credit)
-	if m.heard {
+	if m.confirmed {
 		return m.seenMoney.from(w)
 	}
 	return w, true
 }
 
-// movedBefore is a top-up that was told to have happened earlier.
+// movedBefore is a top-up whose reference was already booked.
 type movedBefore struct {
 	credit int
 	seenMoney
@@ -134,7 +133,7 @@ type notMoved struct{ amount int64 }
 
 func (n notMoved) from(w wallet) (wallet, bool) { return w, w.balance+n.amount < 0 }
 
-// wallets are the operators' wallets with everything that touched or showed them.
+// wallets returns the operators' wallets with all their steps.
 func (r *record) wallets() []subject[wallet] {
 	var all []subject[wallet]
 	for operator, opened := range r.opened {
@@ -146,7 +145,7 @@ func (r *record) wallets() []subject[wallet] {
 func (r *record) wallet(operator int64, opened int64) subject[wallet] {
 	s := subject[wallet]{name: fmt.Sprintf("the wallet of operator %d", operator), start: wallet{balance: opened}}
 	ops := newNumbers()
-	for _, f := range r.made {
+	for _, f := range r.effective {
 		op := r.final[f.id]
 		if op.OperatorID != operator {
 			continue
@@ -158,18 +157,18 @@ func (r *record) wallet(operator int64, opened int64) subject[wallet] {
 			s.add(f.span, settledMoney{ops.of(f.id), op.Amount.Paise(), f.to})
 		}
 	}
-	for _, a := range r.asked {
+	for _, a := range r.opRequests {
 		switch {
 		case a.operator != operator:
 		case a.code == fault.InsufficientBalance:
 			s.add(a.span, tooExpensive{a.price, a.balance})
-		case a.told.id != "":
-			s.add(a.span, seenPaidFor{ops.of(a.told.id), a.told.state})
+		case a.shownOp.id != "":
+			s.add(a.span, seenPaidFor{ops.of(a.shownOp.id), a.shownOp.state})
 		}
 	}
-	for _, l := range r.looked {
-		if l.operator == operator && l.told.id != "" {
-			s.add(l.span, seenPaidFor{ops.of(l.told.id), l.told.state})
+	for _, l := range r.lookups {
+		if l.operator == operator && l.shownOp.id != "" {
+			s.add(l.span, seenPaidFor{ops.of(l.shownOp.id), l.shownOp.state})
 		}
 	}
 	for _, seen := range r.read {
@@ -181,11 +180,11 @@ func (r *record) wallet(operator int64, opened int64) subject[wallet] {
 	return s
 }
 
-// addCredits tells what staff did to a wallet. A credit that nobody was told of
-// happened if the ledger has it, at some time after it was first asked for.
+// addCredits adds the top-ups and adjustments of a wallet. One without an answer
+// happened if the ledger has it, at some time after it was first requested.
 func (r *record) addCredits(s *subject[wallet], operator int64) {
 	numbers := newNumbers()
-	heardOf, unheard := map[string]bool{}, map[string]credit{}
+	confirmedRefs, unconfirmed := map[string]bool{}, map[string]credit{}
 	for _, c := range r.credits {
 		if c.operator != operator {
 			continue
@@ -193,20 +192,20 @@ func (r *record) addCredits(s *subject[wallet], operator int64) {
 		number, seen := numbers.of(c.reference), seenMoney{c.balance, c.held}
 		switch c.outcome {
 		case credited:
-			heardOf[c.reference] = true
+			confirmedRefs[c.reference] = true
 			s.add(c.span, moved{number, c.amount, true, seen})
 		case creditedOnce:
 			s.add(c.span, movedBefore{number, seen})
 		case creditRefused:
 			s.add(c.span, notMoved{c.amount})
 		case creditUnknown:
-			if first, found := unheard[c.reference]; !found || c.begun < first.begun {
-				unheard[c.reference] = c
+			if first, found := unconfirmed[c.reference]; !found || c.begun < first.begun {
+				unconfirmed[c.reference] = c
 			}
 		}
 	}
-	for reference, c := range unheard {
-		if !heardOf[reference] && r.ledger[operator][c.line] {
+	for reference, c := range unconfirmed {
+		if !confirmedRefs[reference] && r.ledger[operator][c.line] {
 			c.ended = never
 			s.add(c.span, moved{credit: numbers.of(reference), amount: c.amount})
 		}
@@ -218,7 +217,7 @@ func (s *subject[S]) add(when span, what step[S]) {
 	s.steps = append(s.steps, happened[S]{when.client, when.begun, when.ended, what})
 }
 
-// numbers counts names from zero, each once.
+// numbers assigns numbers from zero to names.
 type numbers map[string]int
 
 func newNumbers() numbers { return numbers{} }

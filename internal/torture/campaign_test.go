@@ -15,26 +15,26 @@ import (
 	"testing"
 )
 
-// points are all the places where a node can be made to die; a test holds them
-// against those in the code.
-var points = []string{
+// crashPoints are all crash points; a test compares them with the code.
+var crashPoints = []string{
 	"N.before", "N.after", "R.before", "R.in", "P.before", "P.sent", "P.after", "S.in", "S.after",
 	"V.claimed", "V.answered", "V.settled",
 }
 
-// blows are what else can happen to an installation, by its store.
-var blows = map[string][]string{
+// disruptions are what else can happen to an installation, by store.
+var disruptions = map[string][]string{
 	"sqlite":   {"kill", "kill", "kill", "terminate"},
 	"postgres": {"kill one", "kill two", "kill all", "cut connections", "restart the database", "sleep"},
 }
 
 const (
-	cyclesOfAWorld = 10
-	// enough is from how many cycles on every blow must have been dealt.
-	enough = 20
+	cyclesPerEnvironment = 10
+	// coverageCycles is the number of cycles from which every disruption must have
+	// occurred.
+	coverageCycles = 20
 )
 
-// campaign is a run of cycles over several worlds, and what it came to.
+// campaign is a run of cycles over several environments, with its counts.
 type campaign struct {
 	t      *testing.T
 	store  string
@@ -42,10 +42,10 @@ type campaign struct {
 	seed   uint64
 
 	mu         sync.Mutex
-	deck       []string
+	queue      []string
 	missed     []string
 	done       int
-	dealt      map[string]int // blows, by place or kind
+	applied    map[string]int // blows, by place or kind
 	inRecovery int            // of which hit a node that was recovering
 	settled    int            // cycles at whose end nothing was open
 	answers    int64
@@ -58,13 +58,13 @@ func newCampaign(t *testing.T, store string, standard int) *campaign {
 	t.Helper()
 	c := &campaign{
 		t: t, store: store, cycles: number(t, "COAX_TEST_TORTURE_CYCLES", standard), seed: uint64(number(t, "COAX_TEST_TORTURE_SEED", 1)),
-		dealt: map[string]int{}, codes: map[string]int{},
+		applied: map[string]int{}, codes: map[string]int{},
 	}
 	order := rand.New(rand.NewPCG(c.seed, 0))
-	for len(c.deck) < c.cycles {
-		round := slices.Concat(points, blows[store])
+	for len(c.queue) < c.cycles {
+		round := slices.Concat(crashPoints, disruptions[store])
 		order.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
-		c.deck = append(c.deck, round...)
+		c.queue = append(c.queue, round...)
 	}
 	return c
 }
@@ -91,24 +91,23 @@ func (c *campaign) replay() string {
 	return fmt.Sprintf("make %s CYCLES=%d SEED=%d", target, c.cycles, c.seed)
 }
 
-// run has several worlds at once go through their cycles: they wait more than they
-// work.
+// run runs the cycles of several environments in parallel: they mostly wait.
 func (c *campaign) run(t *testing.T) {
 	t.Logf("seed %d: %s", c.seed, c.replay())
-	t.Run("world", func(t *testing.T) {
-		for first := 0; first < c.cycles; first += cyclesOfAWorld {
-			t.Run(fmt.Sprint(first/cyclesOfAWorld+1), func(t *testing.T) {
+	t.Run("environment", func(t *testing.T) {
+		for first := 0; first < c.cycles; first += cyclesPerEnvironment {
+			t.Run(fmt.Sprint(first/cyclesPerEnvironment+1), func(t *testing.T) {
 				t.Parallel()
-				c.live(t, first/cyclesOfAWorld, min(cyclesOfAWorld, c.cycles-first))
+				c.runCycles(t, first/cyclesPerEnvironment, min(cyclesPerEnvironment, c.cycles-first))
 			})
 		}
 	})
 	t.Log(c.standing())
 	t.Logf("codes: %v", sortedCounts(c.codes))
-	if c.cycles >= enough && !t.Failed() {
-		for _, blow := range slices.Concat(points, blows[c.store]) {
-			if c.dealt[blow] == 0 {
-				t.Errorf("in %d cycles, nothing was dealt %s", c.cycles, blow)
+	if c.cycles >= coverageCycles && !t.Failed() {
+		for _, disruption := range slices.Concat(crashPoints, disruptions[c.store]) {
+			if c.applied[disruption] == 0 {
+				t.Errorf("%s did not occur in %d cycles", disruption, c.cycles)
 			}
 		}
 	}
@@ -117,34 +116,34 @@ func (c *campaign) run(t *testing.T) {
 	}
 }
 
-// draw takes the next blow; first those that missed.
-func (c *campaign) draw() (blow string, again bool) {
+// next returns the next disruption; first those that missed.
+func (c *campaign) next() (disruption string, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.missed) > 0 {
-		blow, c.missed = c.missed[0], c.missed[1:]
-		return blow, true
+		disruption, c.missed = c.missed[0], c.missed[1:]
+		return disruption, true
 	}
-	blow, c.deck = c.deck[0], c.deck[1:]
-	return blow, false
+	disruption, c.queue = c.queue[0], c.queue[1:]
+	return disruption, false
 }
 
-// note counts a blow that struck, or puts it back.
-func (c *campaign) note(blow string, struck bool) {
+// note counts a disruption that took effect, or puts it back.
+func (c *campaign) note(disruption string, hit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if struck {
-		c.dealt[blow]++
+	if hit {
+		c.applied[disruption]++
 		return
 	}
-	c.missed = append(c.missed, blow)
+	c.missed = append(c.missed, disruption)
 }
 
-// noteWhileRecovering counts a death of a node that was cleaning up after another.
+// noteWhileRecovering counts a crash of a node during recovery.
 func (c *campaign) noteWhileRecovering(point string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dealt[point]++
+	c.applied[point]++
 	c.inRecovery++
 }
 
@@ -156,7 +155,7 @@ func (c *campaign) noteSettled(settled bool) {
 	}
 }
 
-// report adds what a cycle came to, and says now and then how things stand.
+// report adds the counts of a cycle, and logs progress every five cycles.
 func (c *campaign) report(t testing.TB, answers int64, orders int, violations int64) {
 	c.mu.Lock()
 	c.done++
@@ -174,11 +173,11 @@ func (c *campaign) standing() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	places := map[string]int{}
-	for blow, times := range c.dealt {
-		place, _, _ := strings.Cut(blow, ".")
-		places[place] += times
+	for disruption, times := range c.applied {
+		placeOrder, _, _ := strings.Cut(disruption, ".")
+		places[placeOrder] += times
 	}
-	return fmt.Sprintf("%s: cycle %d of %d; blows: %s (%d while recovering); %d settled at once; %d orders, %d answers, %d violations",
+	return fmt.Sprintf("%s: cycle %d of %d; disruptions: %s (%d while recovering); %d settled at once; %d orders, %d answers, %d violations",
 		c.store, c.done, c.cycles, sortedCounts(places), c.inRecovery, c.settled, c.orders, c.answers, c.violations)
 }
 

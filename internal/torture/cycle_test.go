@@ -12,51 +12,51 @@ import (
 	"time"
 )
 
-// steps is how many things each client does in a cycle at most.
+// steps is how many actions each client takes in a cycle at most.
 const steps = 40
 
-// live takes one world through its cycles.
-func (c *campaign) live(t *testing.T, number, cycles int) {
+// runCycles runs the cycles of one environment.
+func (c *campaign) runCycles(t *testing.T, number, cycles int) {
 	nodes := map[string]int{"sqlite": 1, "postgres": 3}[c.store]
-	w := plainWorld(t, c.store, nodes)
-	w.rand = rand.New(rand.NewPCG(c.seed, uint64(number+1)))
-	w.hire("Rich Cable", "9000000.00")
-	w.hire("Poor Cable", "2000.00")
-	w.topUp(w.operators[0], "9000000.00", true)
+	env := newEnvironment(t, c.store, nodes)
+	env.rand = rand.New(rand.NewPCG(c.seed, uint64(number+1)))
+	env.openAccount("Rich Cable", "9000000.00")
+	env.openAccount("Poor Cable", "2000.00")
+	env.topUp(env.operators[0], "9000000.00", true)
 	for i := range 6 {
-		w.install(w.operators[i%len(w.operators)], c.seed, uint64(1000*(number+1)+i))
+		env.addClient(env.operators[i%len(env.operators)], c.seed, uint64(1000*(number+1)+i))
 	}
 	for cycle := range cycles {
-		answers, orders, violations := w.record.answers.Load(), len(w.record.all()), w.record.violations.Load()
-		blow, again := c.draw()
-		c.note(blow, w.cycle(c, blow, again))
+		answers, orders, violations := env.record.answers.Load(), len(env.record.all()), env.record.violations.Load()
+		disruption, again := c.next()
+		c.note(disruption, env.cycle(c, disruption, again))
 		last := cycle == cycles-1
-		// What a dead node had claimed is only free when its claim has run out. That
-		// takes ten seconds, for which there is time at the end.
-		settled := w.recover(c, last)
+		// What a dead node had claimed is free only when its claim has expired. That
+		// takes ten seconds, so it is awaited only in the last cycle.
+		settled := env.recover(c, last)
 		c.noteSettled(settled)
-		w.compare(settled, last)
+		env.compare(settled, last)
 		if last && !settled {
-			for _, s := range w.software {
+			for _, s := range env.clients {
 				for _, o := range s.orders {
-					if s.awaited(o) {
-						w.record.violation(o, "it comes to no end")
+					if s.pending(o) {
+						env.record.violation(o, "it is never settled")
 					}
 				}
 			}
 		}
-		c.report(t, w.record.answers.Load()-answers, len(w.record.all())-orders, w.record.violations.Load()-violations)
+		c.report(t, env.record.answers.Load()-answers, len(env.record.all())-orders, env.record.violations.Load()-violations)
 		if t.Failed() {
-			t.Logf("cycle %d of world %d, dealt %s", cycle+1, number+1, blow)
+			t.Logf("cycle %d of environment %d, %s", cycle+1, number+1, disruption)
 			return
 		}
 	}
-	for _, n := range w.nodes {
+	for _, n := range env.nodes {
 		n.terminate()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for code, times := range w.record.codes {
+	for code, times := range env.record.codes {
 		c.codes[code] += times
 	}
 }
@@ -67,13 +67,13 @@ type traffic struct {
 	over    chan struct{}
 }
 
-func (w *world) begin() *traffic {
+func (env *environment) begin() *traffic {
 	tr := &traffic{over: make(chan struct{})}
 	var working sync.WaitGroup
-	for _, s := range w.software {
+	for _, s := range env.clients {
 		working.Go(func() {
-			// Who finds nobody there stops for now, and goes on afterwards.
-			for step := 0; step < steps && !tr.stopped.Load() && w.anybody(); step++ {
+			// If no node is up, the client stops for this cycle.
+			for step := 0; step < steps && !tr.stopped.Load() && env.anyNodeUp(); step++ {
 				s.step()
 			}
 		})
@@ -94,14 +94,14 @@ func (tr *traffic) isOver() bool {
 	}
 }
 
-// end lets the clients finish what they are at.
+// end lets the clients finish their requests.
 func (tr *traffic) end() {
 	tr.stopped.Store(true)
 	<-tr.over
 }
 
-func (w *world) anybody() bool {
-	for _, n := range w.nodes {
+func (env *environment) anyNodeUp() bool {
+	for _, n := range env.nodes {
 		if n.address.Load() != nil {
 			return true
 		}
@@ -109,62 +109,62 @@ func (w *world) anybody() bool {
 	return false
 }
 
-// after waits until so many more answers have come, or no more will.
-func (w *world) after(tr *traffic, more int) {
-	w.t.Helper()
-	target := w.record.answers.Load() + int64(more)
-	until(w.t, "clients are answered", func() bool { return w.record.answers.Load() >= target || tr.isOver() })
+// after waits until a number of further answers have come, or the clients are done.
+func (env *environment) after(tr *traffic, more int) {
+	env.t.Helper()
+	target := env.record.answers.Load() + int64(more)
+	until(env.t, "clients are answered", func() bool { return env.record.answers.Load() >= target || tr.isOver() })
 }
 
-// cycle has the clients work while one blow is dealt, and reports whether it
-// struck. Whatever is down afterwards stays down.
-func (w *world) cycle(c *campaign, blow string, again bool) (struck bool) {
-	w.t.Helper()
-	if strings.Contains(blow, ".") {
-		return w.dieAt(blow, again)
+// cycle applies one disruption while the clients work, and reports whether it took
+// effect. Nodes that are down afterwards stay down.
+func (env *environment) cycle(c *campaign, disruption string, again bool) (hit bool) {
+	env.t.Helper()
+	if strings.Contains(disruption, ".") {
+		return env.crashAt(disruption, again)
 	}
-	for _, n := range w.nodes {
+	for _, n := range env.nodes {
 		if !n.running() {
 			n.start()
 		}
 	}
-	tr := w.begin()
+	tr := env.begin()
 	defer tr.end()
-	w.pay()
-	w.after(tr, 10+w.rand.IntN(100))
-	jitter(w.rand, 5*time.Millisecond)
-	struck = !tr.isOver() // or nothing was under way
-	switch blow {
+	env.pay()
+	env.after(tr, 10+env.rand.IntN(100))
+	jitter(env.rand, 5*time.Millisecond)
+	hit = !tr.isOver() // or nothing was under way
+	switch disruption {
 	case "kill", "kill one", "kill two", "kill all":
-		victims := map[string]int{"kill": 1, "kill one": 1, "kill two": 2, "kill all": 3}[blow]
-		for _, i := range w.rand.Perm(len(w.nodes))[:victims] {
-			w.nodes[i].kill()
+		victims := map[string]int{"kill": 1, "kill one": 1, "kill two": 2, "kill all": 3}[disruption]
+		for _, i := range env.rand.Perm(len(env.nodes))[:victims] {
+			env.nodes[i].kill()
 		}
 	case "terminate":
-		n := w.nodes[0]
+		n := env.nodes[0]
 		n.address.Store(nil) // clients who come now would only be refused
 		n.terminate()
 	default:
-		struck = w.dealToDatabase(tr, blow) && struck
+		hit = env.disruptDatabase(tr, disruption) && hit
 	}
-	w.after(tr, 10+w.rand.IntN(30))
-	return struck
+	env.after(tr, 10+env.rand.IntN(30))
+	return hit
 }
 
-// dieAt arms nodes to die at a point, and has the clients work until they do.
-func (w *world) dieAt(point string, again bool) bool {
-	w.t.Helper()
-	// What is come by often is survived for a while. Follow-ups are anybody's, so
-	// that each node waits for some.
+// crashAt arms nodes to crash at a crash point, and runs the clients until they do.
+func (env *environment) crashAt(point string, again bool) bool {
+	env.t.Helper()
+	// Frequent points are passed a number of times before the crash. Review can run on
+	// any node, so for its points all are armed.
 	turns := map[byte]int{'N': 60, 'R': 25, 'P': 20, 'S': 20, 'V': 3}[point[0]]
-	armed := 1 + w.rand.IntN(2)
+	armed := 1 + env.rand.IntN(2)
 	if point[0] == 'V' {
-		armed = len(w.nodes)
+		armed = len(env.nodes)
 	}
 	var victims []*node
-	for place, i := range w.rand.Perm(len(w.nodes)) {
-		n := w.nodes[i]
-		if place >= armed {
+	for placeOrder, i := range env.rand.Perm(len(env.nodes)) {
+		n := env.nodes[i]
+		if placeOrder >= armed {
 			if !n.running() {
 				n.start()
 			}
@@ -173,7 +173,7 @@ func (w *world) dieAt(point string, again bool) bool {
 		if n.running() {
 			n.kill()
 		}
-		turn := 1 + w.rand.IntN(turns)/len(w.nodes)
+		turn := 1 + env.rand.IntN(turns)/len(env.nodes)
 		if again {
 			turn = 1
 		}
@@ -183,8 +183,8 @@ func (w *world) dieAt(point string, again bool) bool {
 	for _, n := range victims {
 		n.await()
 	}
-	tr := w.begin()
-	w.pay()
+	tr := env.begin()
+	env.pay()
 	died := func() bool {
 		some := false
 		for _, n := range victims {
@@ -195,54 +195,54 @@ func (w *world) dieAt(point string, again bool) bool {
 		}
 		return some
 	}
-	until(w.t, "a node dies or the clients are done", func() bool { return died() || tr.isOver() })
-	struck := died()
-	if struck {
-		w.after(tr, 10+w.rand.IntN(30)) // with those that are left
+	until(env.t, "a node dies or the clients are done", func() bool { return died() || tr.isOver() })
+	hit := died()
+	if hit {
+		env.after(tr, 10+env.rand.IntN(30)) // with those that are left
 	}
 	tr.end()
-	struck = died() || struck
+	hit = died() || hit
 	for _, n := range victims {
 		if !n.process.over() {
 			n.kill()
 		}
 	}
-	return struck
+	return hit
 }
 
 func armedFor(point string, turn int) string { return fmt.Sprintf("%s=kill@%d", point, turn) }
 
-// recover starts what is down and has the clients ask about everything that is
-// open. Some nodes die again while they recover. If it is to be done fully, it
-// goes on until every order has its end, and says whether it came to that.
-func (w *world) recover(c *campaign, fully bool) bool {
-	w.t.Helper()
+// recover starts the nodes that are down and has the clients query all open orders.
+// Some nodes crash again meanwhile. It reports whether every order is settled; with
+// fully it waits for that.
+func (env *environment) recover(c *campaign, fully bool) bool {
+	env.t.Helper()
 	armed := map[*node]string{}
 	var started []*node
-	for _, n := range w.nodes {
+	for _, n := range env.nodes {
 		if n.running() {
 			continue
 		}
 		started = append(started, n)
-		if w.rand.IntN(3) > 0 {
+		if env.rand.IntN(3) > 0 {
 			n.launch("")
 			continue
 		}
-		armed[n] = points[w.rand.IntN(len(points))]
-		n.launch(armedFor(armed[n], 1+w.rand.IntN(2)))
+		armed[n] = crashPoints[env.rand.IntN(len(crashPoints))]
+		n.launch(armedFor(armed[n], 1+env.rand.IntN(2)))
 	}
 	for _, n := range started {
 		n.await()
 	}
 	limit := 1500 * time.Millisecond
 	if fully {
-		limit = patience
+		limit = timeout
 	}
-	settled := within(limit, gently, func() bool {
-		w.revive(c, armed)
-		return w.settle()
+	settled := within(limit, pollPause, func() bool {
+		env.restartCrashed(c, armed)
+		return env.settle()
 	})
-	w.revive(c, armed)
+	env.restartCrashed(c, armed)
 	for n := range armed {
 		n.kill()
 		n.start()
@@ -250,16 +250,16 @@ func (w *world) recover(c *campaign, fully bool) bool {
 	return settled
 }
 
-// revive starts nodes anew that died while they recovered.
-func (w *world) revive(c *campaign, armed map[*node]string) {
-	w.t.Helper()
-	for _, n := range w.nodes {
+// restartCrashed restarts nodes that crashed during recovery.
+func (env *environment) restartCrashed(c *campaign, armed map[*node]string) {
+	env.t.Helper()
+	for _, n := range env.nodes {
 		if !n.process.over() {
 			continue
 		}
 		n.gone()
 		if armed[n] == "" {
-			w.record.violation(nil, "%s died by itself:\n%s", n.name(), tail(n.process.err.String(), 20))
+			env.record.violation(nil, "%s died by itself:\n%s", n.name(), tail(n.process.err.String(), 20))
 		} else {
 			c.noteWhileRecovering(armed[n])
 		}
@@ -268,9 +268,9 @@ func (w *world) revive(c *campaign, armed map[*node]string) {
 	}
 }
 
-// pay pays something in for the operator who is always short of money, while
-// everything goes on; sometimes the command dies at it, and is repeated.
-func (w *world) pay() {
-	w.t.Helper()
-	w.topUp(w.operators[2], "1500.00", w.rand.IntN(3) == 0)
+// pay tops up the operator that is always short of money, during traffic; sometimes
+// the command is killed and repeated.
+func (env *environment) pay() {
+	env.t.Helper()
+	env.topUp(env.operators[2], "1500.00", env.rand.IntN(3) == 0)
 }

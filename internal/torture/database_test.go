@@ -10,42 +10,42 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// dealToDatabase does something to PostgreSQL, or between it and a node, and
-// reports whether it struck anything.
-func (w *world) dealToDatabase(tr *traffic, blow string) bool {
-	w.t.Helper()
-	switch blow {
+// disruptDatabase disrupts PostgreSQL, or a node's connections to it, and reports
+// whether that had an effect.
+func (env *environment) disruptDatabase(tr *traffic, disruption string) bool {
+	env.t.Helper()
+	switch disruption {
 	case "cut connections":
 		var names []string
-		for _, i := range w.rand.Perm(len(w.nodes))[:1+w.rand.IntN(len(w.nodes))] {
-			names = append(names, w.nodes[i].name())
+		for _, i := range env.rand.Perm(len(env.nodes))[:1+env.rand.IntN(len(env.nodes))] {
+			names = append(names, env.nodes[i].name())
 		}
-		return w.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = ANY($1)`, names) > 0
+		return env.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = ANY($1)`, names) > 0
 	case "restart the database":
-		// As an immediate shutdown does, no process of it writes anything more.
-		w.server.Kill()
-		if err := w.server.Boot(); err != nil {
-			w.t.Fatal(err)
+		// Like an immediate shutdown: none of its processes writes anything more.
+		env.server.Kill()
+		if err := env.server.Boot(); err != nil {
+			env.t.Fatal(err)
 		}
 		return true
 	case "sleep":
-		return w.sleepThroughALease(tr, w.nodes[w.rand.IntN(len(w.nodes))])
+		return env.pauseUntilTakenOver(tr, env.nodes[env.rand.IntN(len(env.nodes))])
 	}
-	w.t.Fatalf("there is no blow %q", blow)
+	env.t.Fatalf("there is no blow %q", disruption)
 	return false
 }
 
-// sleepThroughALease makes a node stand still until others have taken over
-// whatever it was at, and lets it go on. It reports whether it was at anything.
-func (w *world) sleepThroughALease(tr *traffic, n *node) bool {
-	w.t.Helper()
+// pauseUntilTakenOver pauses a node until others have taken over its operations, and
+// resumes it. It reports whether the node had any.
+func (env *environment) pauseUntilTakenOver(tr *traffic, n *node) bool {
+	env.t.Helper()
 	// A node's name has its process in it.
 	mine := fmt.Sprintf("%%-%d-%%", n.process.cmd.Process.Pid)
 	held := func() int64 {
-		return w.count(`SELECT count(*) FROM operations WHERE status = 'processing' AND node LIKE $1`, mine)
+		return env.count(`SELECT count(*) FROM operations WHERE status = 'processing' AND node LIKE $1`, mine)
 	}
 	var had int64
-	until(w.t, "the node falls asleep over something", func() bool {
+	until(env.t, "the node is paused with an operation in progress", func() bool {
 		n.process.signal(syscall.SIGSTOP)
 		if had = held(); had == 0 {
 			n.process.signal(syscall.SIGCONT)
@@ -56,24 +56,24 @@ func (w *world) sleepThroughALease(tr *traffic, n *node) bool {
 		return false
 	}
 	at := n.address.Swap(nil)
-	until(w.t, "others have taken over", func() bool { return held() == 0 })
+	until(env.t, "others have taken over", func() bool { return held() == 0 })
 	n.process.signal(syscall.SIGCONT)
 	n.address.Store(at)
 	return true
 }
 
-// count asks the database for a number.
-func (w *world) count(query string, of any) int64 {
-	w.t.Helper()
+// count runs a query that returns a number.
+func (env *environment) count(query string, of any) int64 {
+	env.t.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, w.database)
+	conn, err := pgx.Connect(ctx, env.database)
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	defer conn.Close(ctx)
 	var n int64
 	if err := conn.QueryRow(ctx, query, of).Scan(&n); err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	return n
 }

@@ -12,47 +12,47 @@ import (
 	"testing"
 )
 
-// A node that is asked to end answers everybody who is inside, lets nobody else
-// in, and leaves nothing behind but what only review can find out.
+// A node that gets SIGTERM answers all requests in progress, accepts no new ones, and
+// leaves no operation open except those in review.
 func TestShutdown_AnswersRequestsInProgress(t *testing.T) {
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			w := plainWorld(t, store, 1, "provider.timeout=3s")
-			n := w.nodes[0]
+			env := newEnvironment(t, store, 1, "provider.timeout=3s")
+			n := env.nodes[0]
 			n.start()
 			for i := range 10 {
-				w.install(w.operators[0], 7, uint64(i))
+				env.addClient(env.operators[0], 7, uint64(i))
 			}
 			var orders []*order
 			var inside sync.WaitGroup
-			for i, s := range w.software {
+			for i, s := range env.clients {
 				o := &order{key: fmt.Sprintf("drained-%d", i), by: s.by, endpoint: "activate", mobile: s.newMobile(), plan: "BASIC-1", outcome: "slow"}
 				if i < 2 {
-					o.outcome = "timeout_applied" // its answer will be that nobody knows yet
+					o.outcome = "timeout_applied" // answered with PENDING_REVIEW
 				}
 				o.body = s.activation(o.mobile, o.plan)
 				orders, s.orders = append(orders, o), []*order{o}
-				w.record.add(o)
-				w.provider.script(o.mobile, o.outcome)
+				env.record.add(o)
+				env.provider.script(o.mobile, o.outcome)
 				inside.Go(func() { s.send(o) })
 			}
 			until(t, "the provider has every order", func() bool {
 				for _, o := range orders {
-					if len(w.provider.calls(o.mobile)) == 0 {
+					if len(env.provider.calls(o.mobile)) == 0 {
 						return false
 					}
 				}
 				return true
 			})
-			underWay := len(orders) - int(w.record.answers.Load())
+			inProgress := len(orders) - int(env.record.answers.Load())
 			n.process.signal(syscall.SIGTERM)
-			if underWay == 0 {
-				t.Error("nothing was under way any more")
+			if inProgress == 0 {
+				t.Error("no request was in progress any more")
 			}
 
-			stranger := w.speaker(w.operators[0], n)
-			until(t, "nobody else is let in", func() bool {
+			stranger := env.apiClient(env.operators[0], n)
+			until(t, "new requests are refused", func() bool {
 				_, err := stranger.Send(context.Background(), http.MethodGet, "balance", nil, nil)
 				return err != nil
 			})
@@ -63,27 +63,27 @@ func TestShutdown_AnswersRequestsInProgress(t *testing.T) {
 				}
 			}
 			inside.Wait()
-			n.process.endsWell()
+			n.process.requireCleanExit()
 			n.gone()
 			for _, o := range orders {
-				state, _ := w.record.stateOf(o)
-				if len(o.told) != 1 || state != "needs_review" && (state != "success" || o.outcome != "slow") {
-					w.record.violation(o, "was under way when the node was asked to end; want it answered, once")
+				state, _ := env.record.stateOf(o)
+				if len(o.answers) != 1 || state != "needs_review" && (state != "success" || o.outcome != "slow") {
+					env.record.violation(o, "was in progress at SIGTERM; want it answered, once")
 				}
 			}
-			if left := w.operations(); left.Total != 10 || left.Success+left.NeedsReview != 10 {
+			if left := env.operations(); left.Total != 10 || left.Success+left.NeedsReview != 10 {
 				t.Errorf("the node left %+v; want successes, and the rest in review", left)
 			}
 
 			n.start()
-			until(t, "review has ended the rest", w.settle)
-			w.compare(true, true)
+			until(t, "review has ended the rest", env.settle)
+			env.compare(true, true)
 			n.terminate()
 		})
 	}
 }
 
-// tally is how many operations there are, as the audit counts them.
+// tally is the number of operations by state, from coax audit.
 type tally struct {
 	Total       int `json:"total"`
 	Processing  int `json:"processing"`
@@ -92,11 +92,11 @@ type tally struct {
 	Failed      int `json:"failed"`
 }
 
-func (w *world) operations() tally {
-	w.t.Helper()
-	out, err := run(w.t, "audit", "--config", w.config, "--json")
+func (env *environment) operations() tally {
+	env.t.Helper()
+	out, err := run(env.t, "audit", "--config", env.config, "--json")
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	var report struct {
 		Counts struct {
@@ -104,7 +104,7 @@ func (w *world) operations() tally {
 		} `json:"counts"`
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		w.t.Fatalf("%v\n%s", err, out)
+		env.t.Fatalf("%v\n%s", err, out)
 	}
 	return report.Counts.Operations
 }

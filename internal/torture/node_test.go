@@ -16,9 +16,9 @@ import (
 	"sync/atomic"
 )
 
-// node is a place for coax serve: the process in it changes.
+// node is a node that runs coax serve, in one process after another.
 type node struct {
-	w         *world
+	env       *environment
 	index     int
 	process   *process
 	address   atomic.Pointer[string] // of its API; nil while it is down
@@ -27,12 +27,12 @@ type node struct {
 	transport *http.Transport // of the clients
 }
 
-func newNode(w *world, index int) *node {
-	w.t.Helper()
-	n := &node{w: w, index: index}
-	ca, err := os.ReadFile(filepath.Join(w.folder, "ca.pem"))
+func newNode(env *environment, index int) *node {
+	env.t.Helper()
+	n := &node{env: env, index: index}
+	ca, err := os.ReadFile(filepath.Join(env.folder, "ca.pem"))
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	n.trusted = x509.NewCertPool()
 	n.trusted.AppendCertsFromPEM(ca)
@@ -40,10 +40,10 @@ func newNode(w *world, index int) *node {
 	return n
 }
 
-// transportFrom is a way to the node, wherever it is at the moment, for somebody
-// whom it sees under an address of this machine's own.
+// transportFrom returns a transport to the node, at its present address, from one of
+// this machine's loopback addresses.
 func (n *node) transportFrom(source string) *http.Transport {
-	n.w.t.Helper()
+	n.env.t.Helper()
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			at := n.address.Load()
@@ -55,37 +55,36 @@ func (n *node) transportFrom(source string) *http.Transport {
 		TLSClientConfig:     &tls.Config{RootCAs: n.trusted},
 		MaxIdleConnsPerHost: 64,
 	}
-	n.w.t.Cleanup(transport.CloseIdleConnections)
+	n.env.t.Cleanup(transport.CloseIdleConnections)
 	return transport
 }
 
-// dialerFrom dials from one of the many addresses that every machine has for
-// itself.
+// dialerFrom dials from a loopback address.
 func dialerFrom(source string) *net.Dialer {
-	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: patience}
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: timeout}
 }
 
 func (n *node) name() string { return fmt.Sprintf("node-%d", n.index) }
 
 // launch starts the node's process, which breaks at a failpoint if one is named.
 func (n *node) launch(failpoint string, sets ...string) {
-	n.w.t.Helper()
-	args := []string{"serve", "--config", n.w.config}
+	n.env.t.Helper()
+	args := []string{"serve", "--config", n.env.config}
 	sets = append([]string{"server.addr=127.0.0.1:0", "server.internal_addr=127.0.0.1:0"}, sets...)
-	if n.w.store == "postgres" {
-		sets = append(sets, "store.url="+n.w.storeOf(n))
+	if n.env.store == "postgres" {
+		sets = append(sets, "store.url="+n.env.storeOf(n))
 	}
 	for _, set := range sets {
 		args = append(args, "--set", set)
 	}
-	n.process = launch(n.w.t, failpoint, args...)
+	n.process = launch(n.env.t, failpoint, args...)
 }
 
 // await waits until the node serves; false if it died before that.
 func (n *node) await() bool {
-	n.w.t.Helper()
+	n.env.t.Helper()
 	serves := false
-	until(n.w.t, n.name()+" serves", func() bool {
+	until(n.env.t, n.name()+" serves", func() bool {
 		over := n.process.over()
 		for line := range strings.Lines(n.process.err.String()) {
 			var said struct {
@@ -104,33 +103,33 @@ func (n *node) await() bool {
 	return serves
 }
 
-// start starts the node and demands that it serves.
+// start starts the node and waits until it serves.
 func (n *node) start(sets ...string) {
-	n.w.t.Helper()
+	n.env.t.Helper()
 	n.launch("", sets...)
 	if !n.await() {
-		n.w.t.Fatalf("%s ended instead of serving:\n%s", n.name(), n.process.err)
+		n.env.t.Fatalf("%s ended instead of serving:\n%s", n.name(), n.process.err)
 	}
 }
 
 // gone notes that the process has ended.
 func (n *node) gone() {
-	n.w.t.Helper()
+	n.env.t.Helper()
 	n.address.Store(nil)
 	n.process.awaitEnd()
-	n.process.sound()
+	n.process.checkLog()
 }
 
 // kill ends the node as a power failure would.
 func (n *node) kill() {
-	n.w.t.Helper()
+	n.env.t.Helper()
 	n.process.kill()
 	n.gone()
 }
 
-// terminate asks the node to end, and demands that it does so well.
+// terminate sends SIGTERM and requires a clean exit.
 func (n *node) terminate() {
-	n.w.t.Helper()
+	n.env.t.Helper()
 	n.process.terminate()
 	n.gone()
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/coaxhq/coax/internal/e2e/program"
 )
 
-// patience is how long anything may take before it counts as stuck. Nothing waits
-// for it to pass.
-const patience = 4 * time.Minute
+// timeout is how long anything may take before it counts as stuck.
+const timeout = 4 * time.Minute
 
 // output gathers what a process writes.
 type output struct {
@@ -47,8 +46,8 @@ type process struct {
 	ended    chan struct{}
 }
 
-// launch starts coax and waits for nothing. It goes when the test does, and also
-// if the test is killed.
+// launch starts coax in the background. It ends with the test, even if the test is
+// killed.
 func launch(t testing.TB, failpoint string, args ...string) *process {
 	t.Helper()
 	path, err := program.Failpoints()
@@ -77,8 +76,8 @@ func launch(t testing.TB, failpoint string, args ...string) *process {
 	return p
 }
 
-// untilSaid waits until the process has written what is looked for.
-func (p *process) untilSaid(where *output, what string) {
+// untilPrinted waits until the process has printed a text.
+func (p *process) untilPrinted(where *output, what string) {
 	p.t.Helper()
 	until(p.t, "coax says "+what, func() bool {
 		if strings.Contains(where.String(), what) {
@@ -100,7 +99,7 @@ func (p *process) over() bool {
 	}
 }
 
-// signal tells the process something, if it is still there to hear it.
+// signal sends a signal to the process, if it is still running.
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -114,16 +113,16 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// terminate asks the process to end and demands that it does so well.
+// terminate sends SIGTERM and requires a clean exit.
 func (p *process) terminate() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
-	p.endsWell()
+	p.requireCleanExit()
 }
 
-// endsWell waits for the end of a process that was asked to end. It is asked once:
-// the second time ends it at once.
-func (p *process) endsWell() {
+// requireCleanExit waits for the end of a process that got SIGTERM. The signal is sent
+// once: a second one would end it at once.
+func (p *process) requireCleanExit() {
 	p.t.Helper()
 	p.awaitEnd()
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
@@ -135,13 +134,13 @@ func (p *process) awaitEnd() {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		p.t.Fatalf("coax %q does not end:\n%s", p.cmd.Args[1:], tail(p.err.String(), 20))
 	}
 }
 
-// sound objects to what no process may ever say, however it ended.
-func (p *process) sound() {
+// checkLog fails the test if the process logged a panic or fatal error.
+func (p *process) checkLog() {
 	p.t.Helper()
 	for line := range strings.Lines(p.err.String()) {
 		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, `"panic"`) {
@@ -170,12 +169,12 @@ func run(t testing.TB, args ...string) (out string, err error) {
 // until polls a condition.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	if !within(patience, 2*time.Millisecond, condition) {
+	if !within(timeout, 2*time.Millisecond, condition) {
 		t.Fatalf("gave up waiting until %s", what)
 	}
 }
 
-// within polls a condition, with pauses, and reports whether it came about.
+// within polls a condition, with pauses, and reports whether it became true.
 func within(limit, pause time.Duration, condition func() bool) bool {
 	over := time.After(limit)
 	for !condition() {

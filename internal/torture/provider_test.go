@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// provider is the simulator as a process of its own, with books on a disk.
+// provider is the simulator in its own process, with its state in a file.
 type provider struct {
 	t       testing.TB
 	process *process
@@ -23,7 +23,7 @@ type provider struct {
 func startProvider(t testing.TB) *provider {
 	t.Helper()
 	p := &provider{t: t, process: launch(t, "", "simulator", "--state", filepath.Join(t.TempDir(), "provider.json"))}
-	p.process.untilSaid(p.process.out, "\n")
+	p.process.untilPrinted(p.process.out, "\n")
 	_, at, found := strings.Cut(strings.TrimSpace(p.process.out.String()), " on ")
 	if !found {
 		t.Fatalf("the simulator does not say where it is: %s", p.process.out)
@@ -32,7 +32,7 @@ func startProvider(t testing.TB) *provider {
 	return p
 }
 
-// script sets what the next orders for a mobile meet.
+// script sets the outcomes of the next orders for a mobile number.
 func (p *provider) script(mobile string, outcomes ...string) {
 	p.t.Helper()
 	text, err := json.Marshal(map[string]any{"mobile": mobile, "outcomes": outcomes})
@@ -50,7 +50,7 @@ func (p *provider) script(mobile string, outcomes ...string) {
 	}
 }
 
-// providerCall is what the provider was asked and what it did.
+// providerCall is a call that the provider received, with its effect.
 type providerCall struct {
 	Reference   string `json:"reference"`
 	Kind        string `json:"kind"`
@@ -60,8 +60,7 @@ type providerCall struct {
 	Transaction string `json:"transaction_id"`
 }
 
-// calls lists everything that the provider was asked about a mobile, or about any
-// if it is empty.
+// calls lists the provider's calls for a mobile number, or all if it is empty.
 func (p *provider) calls(mobile string) []providerCall {
 	p.t.Helper()
 	at := p.url + "/control/calls"

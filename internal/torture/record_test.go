@@ -17,9 +17,9 @@ import (
 	"github.com/coaxhq/coax/contract/contracttest"
 )
 
-// record is what clients sent and were told, kept where no node can reach it.
+// record is what clients sent and received.
 type record struct {
-	w          *world
+	env        *environment
 	answers    atomic.Int64
 	violations atomic.Int64
 	report     func(violation string)
@@ -28,37 +28,37 @@ type record struct {
 	clock         int64      // counts beginnings and ends of exchanges
 	orders        map[string]*order
 	byTransaction map[string]*order
-	named         map[string]string // transactions that were mentioned, and by whom
+	named         map[string]string // transaction ids in answers, and the key of the request
 	codes         map[string]int
 }
 
-func newRecord(w *world) *record {
+func newRecord(env *environment) *record {
 	return &record{
-		w: w, report: func(violation string) { w.t.Error("violation: " + violation) }, orders: map[string]*order{}, byTransaction: map[string]*order{}, named: map[string]string{}, codes: map[string]int{},
+		env: env, report: func(violation string) { env.t.Error("violation: " + violation) }, orders: map[string]*order{}, byTransaction: map[string]*order{}, named: map[string]string{}, codes: map[string]int{},
 	}
 }
 
 // order is one business action of a client under one key.
 type order struct {
-	key      string
-	by       *operator
-	endpoint string // activate, renew or advance-renew
-	body     []byte
-	mobile   string
-	plan     string
-	outcome  string // what the provider was told to do with it
-	id       string // the transaction, once it is known
-	told     []telling
-	unheard  int // requests without a whole answer
-	// unknowable: the provider will never say what became of it.
+	key        string
+	by         *operator
+	endpoint   string // activate, renew or advance-renew
+	body       []byte
+	mobile     string
+	plan       string
+	outcome    string // what the provider is scripted to do with it
+	id         string // the transaction, once it is known
+	answers    []answer
+	unanswered int // requests without a whole answer
+	// unknowable: the provider never reports its outcome.
 	unknowable bool
 }
 
-// telling is one answer about an order. Began and ended tell which came before
-// which: what was told before a request began, it may not contradict.
-type telling struct {
+// answer is one answer about an order. began and ended order the answers: one may not
+// contradict another that ended before its request began.
+type answer struct {
 	began, ended int64
-	asked        string
+	method       string
 	node         string
 	status       int
 	code         string
@@ -67,20 +67,20 @@ type telling struct {
 	data         map[string]any
 }
 
-// String is what the operation stands at, as far as clients were told.
+// String describes an order with its last answers.
 func (o *order) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s %s %s, which the provider is to meet with %s; %d requests without an answer", o.endpoint, o.key, o.mobile, o.plan, o.outcome, o.unheard)
-	for _, t := range o.told[max(0, len(o.told)-12):] {
-		fmt.Fprintf(&text, "\n  %d-%d %s %s: %d %s %s replayed=%v %v", t.began, t.ended, t.node, t.asked, t.status, t.code, t.state, t.replayed, t.data["transaction_id"])
+	fmt.Fprintf(&text, "%s %s %s %s, which the provider is to meet with %s; %d requests without an answer", o.endpoint, o.key, o.mobile, o.plan, o.outcome, o.unanswered)
+	for _, t := range o.answers[max(0, len(o.answers)-12):] {
+		fmt.Fprintf(&text, "\n  %d-%d %s %s: %d %s %s replayed=%v %v", t.began, t.ended, t.node, t.method, t.status, t.code, t.state, t.replayed, t.data["transaction_id"])
 	}
 	return text.String()
 }
 
-// state is the furthest that clients were told of; empty if of nothing.
+// state returns the latest state that an answer showed; empty if none did.
 func (o *order) state() string {
 	furthest := ""
-	for _, t := range o.told {
+	for _, t := range o.answers {
 		if t.state != "" && (furthest == "" || rank[t.state] > rank[furthest]) {
 			furthest = t.state
 		}
@@ -88,12 +88,12 @@ func (o *order) state() string {
 	return furthest
 }
 
-// last is the last answer that was about the operation or refused it; nil if
-// there was none.
-func (o *order) last() *telling {
-	for i := len(o.told) - 1; i >= 0; i-- {
-		if o.told[i].state != "" || refusals[o.told[i].code] {
-			return &o.told[i]
+// last returns the last answer that showed the operation or refused it; nil if there
+// was none.
+func (o *order) last() *answer {
+	for i := len(o.answers) - 1; i >= 0; i-- {
+		if o.answers[i].state != "" || refusals[o.answers[i].code] {
+			return &o.answers[i]
 		}
 	}
 	return nil
@@ -105,8 +105,8 @@ func (r *record) add(o *order) {
 	r.orders[o.key] = o
 }
 
-// stateOf is what clients were told of an order, and whether its last answer
-// refused it.
+// stateOf returns the latest state that clients were shown of an order, and whether its
+// last answer refused it.
 func (r *record) stateOf(o *order) (state string, refused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,14 +114,14 @@ func (r *record) stateOf(o *order) (state string, refused bool) {
 	return o.state(), last != nil && last.state == ""
 }
 
-// finalData is an operation as it was told last, in its last state.
+// finalData returns an operation as it was last shown in its latest state.
 func (r *record) finalData(o *order) map[string]any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state := o.state()
-	for i := len(o.told) - 1; i >= 0; i-- {
-		if o.told[i].state == state && o.told[i].data != nil {
-			return o.told[i].data
+	for i := len(o.answers) - 1; i >= 0; i-- {
+		if o.answers[i].state == state && o.answers[i].data != nil {
+			return o.answers[i].data
 		}
 	}
 	return nil
@@ -138,7 +138,7 @@ func (r *record) all() []*order {
 	return all
 }
 
-// transactions lists every transaction that clients were ever told of.
+// transactions lists every transaction id that was ever in an answer.
 func (r *record) transactions() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *record) transactions() map[string]string {
 
 func (r *record) violation(o *order, format string, args ...any) {
 	if n := r.violations.Add(1); n > 20 {
-		return // the first ones tell the story
+		return // the first ones are enough
 	}
 	text := fmt.Sprintf(format, args...)
 	if o != nil {
@@ -163,43 +163,43 @@ func (r *record) tick() int64 {
 	return r.clock
 }
 
-// witness is the way of a client's requests to a node. It writes down what comes
-// back before the client sees it.
-type witness struct {
+// recordingTransport is a client's transport to a node. It records answers before the
+// client sees them.
+type recordingTransport struct {
 	record *record
 	node   *node
 }
 
-func (w *witness) RoundTrip(request *http.Request) (*http.Response, error) {
-	began := w.record.tick()
-	response, err := w.node.transport.RoundTrip(request)
+func (t *recordingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	began := t.record.tick()
+	response, err := t.node.transport.RoundTrip(request)
 	var body []byte
 	if err == nil {
 		body, err = io.ReadAll(response.Body)
 		response.Body.Close()
 	}
 	if err != nil {
-		w.record.unheard(request)
+		t.record.unanswered(request)
 		return nil, err
 	}
-	w.record.heard(began, w.node, request, response, body)
+	t.record.received(began, t.node, request, response, body)
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
 }
 
-func (r *record) unheard(request *http.Request) {
+func (r *record) unanswered(request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o := r.orders[request.Header.Get("Idempotency-Key")]; o != nil {
-		o.unheard++
+		o.unanswered++
 	}
 }
 
-// heard writes an answer down, and holds it against everything before it.
-func (r *record) heard(began int64, n *node, request *http.Request, response *http.Response, body []byte) {
+// received records an answer and checks it against all earlier ones.
+func (r *record) received(began int64, n *node, request *http.Request, response *http.Response, body []byte) {
 	r.answers.Add(1)
 	path := request.URL.RequestURI()
-	contracttest.Check(r.w.t, request.Method, path, response.StatusCode, response.Header, body)
+	contracttest.Check(r.env.t, request.Method, path, response.StatusCode, response.Header, body)
 	var envelope struct {
 		Code string         `json:"code"`
 		Data map[string]any `json:"data"`
@@ -210,8 +210,8 @@ func (r *record) heard(began int64, n *node, request *http.Request, response *ht
 		r.violation(nil, "%s %s: the answer is no envelope: %v\n%s", request.Method, path, err, body)
 		return
 	}
-	t := telling{
-		began: began, asked: request.Method, node: n.name(), status: response.StatusCode, code: envelope.Code, data: envelope.Data,
+	t := answer{
+		began: began, method: request.Method, node: n.name(), status: response.StatusCode, code: envelope.Code, data: envelope.Data,
 		replayed: response.Header.Get("Idempotent-Replayed") == "true",
 	}
 	query := request.URL.Query()
@@ -225,28 +225,28 @@ func (r *record) heard(began int64, n *node, request *http.Request, response *ht
 	case request.Method == http.MethodPost:
 		o := r.orders[request.Header.Get("Idempotency-Key")]
 		if sent, other := request.Context().Value(otherBody{}).(bool); sent && other {
-			r.judgeOtherBody(o, t)
+			r.checkOtherBody(o, t)
 			return
 		}
-		r.judge(o, t)
+		r.check(o, t)
 	case request.URL.Path == "/api/v1/transaction" && query.Has("idempotency_key"):
-		r.judge(r.orders[query.Get("idempotency_key")], t)
+		r.check(r.orders[query.Get("idempotency_key")], t)
 	case request.URL.Path == "/api/v1/transaction":
 		o := r.byTransaction[query.Get("transaction_id")]
 		if o == nil {
-			// Only mentioned so far, by another's refusal: it has to be there all the same.
-			if t.code != "OK" && !away[t.code] {
+			// Known only from a refusal of another request; it has to exist all the same.
+			if t.code != "OK" && !unavailable[t.code] {
 				r.violation(nil, "transaction %s, mentioned by %s, is answered with %d %s", query.Get("transaction_id"), r.named[query.Get("transaction_id")], t.status, t.code)
 			}
 			return
 		}
-		r.judge(o, t)
+		r.check(o, t)
 	default:
-		if t.code != "OK" && t.code != "SUBSCRIBER_NOT_FOUND" && !r.lawfullyAway(t) {
+		if t.code != "OK" && t.code != "SUBSCRIBER_NOT_FOUND" && !r.mayBeUnavailable(t) {
 			r.violation(nil, "%s %s is answered with %d %s", request.Method, path, t.status, t.code)
 		}
 	}
 }
 
-// otherBody marks a request that uses a known key for something else.
+// otherBody marks a request that uses a known key for another body.
 type otherBody struct{}

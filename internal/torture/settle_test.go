@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// gently is the pause between two rounds of questions: nodes that are asked
-// without one would have no time to do anything.
-const gently = 25 * time.Millisecond
+// pollPause is the pause between two rounds of queries, so that nodes have time for
+// other work.
+const pollPause = 25 * time.Millisecond
 
-// settle has every client ask about its open orders, with the same keys, and
-// reports whether each has its end by now, or nobody can know it.
-func (w *world) settle() bool {
-	w.t.Helper()
-	open := make([]int, len(w.software))
+// settle has every client repeat its open orders with the same keys, and reports
+// whether each is settled, or its outcome is unknowable.
+func (env *environment) settle() bool {
+	env.t.Helper()
+	open := make([]int, len(env.clients))
 	var asking sync.WaitGroup
-	for i, s := range w.software {
+	for i, s := range env.clients {
 		asking.Go(func() {
 			for _, o := range s.orders {
-				if s.awaited(o) {
+				if s.pending(o) {
 					s.send(o)
 				}
-				if s.awaited(o) {
+				if s.pending(o) {
 					open[i]++
 				}
 			}
@@ -39,51 +39,49 @@ func (w *world) settle() bool {
 	return slices.Max(open) == 0
 }
 
-// awaited reports whether an order still has to come to an end by itself. What the
-// provider will not say a word about waits for a person; which order that is, only
-// the provider knows, since two that overlap may have changed places with it.
-func (s *software) awaited(o *order) bool {
-	state, refused := s.w.record.stateOf(o)
+// pending reports whether an order is still to be settled without a person. Orders with
+// the outcome "unknowable" wait for a person; the provider's call list shows which they
+// are, because overlapping orders may have swapped their scripted outcomes.
+func (s *operatorClient) pending(o *order) bool {
+	state, refused := s.env.record.stateOf(o)
 	switch {
 	case rank[state] == 3 || refused:
 		return false
 	case state == "needs_review" && !o.unknowable:
-		for _, call := range s.w.provider.calls(o.mobile) {
+		for _, call := range s.env.provider.calls(o.mobile) {
 			o.unknowable = o.unknowable || call.Reference == o.id && call.Outcome == "unknowable"
 		}
 	}
 	return !o.unknowable
 }
 
-// compare holds the service's and the provider's books against what the clients
-// were told. Settled is whether every order has come to its end; thorough asks
-// about everything there ever was.
-func (w *world) compare(settled, thorough bool) {
-	w.t.Helper()
-	w.lookUp((*software).uncertain)
+// compare compares the service's and the provider's state with the clients' records.
+// settled: every order is settled. thorough: query all orders, not a sample.
+func (env *environment) compare(settled, thorough bool) {
+	env.t.Helper()
+	env.lookUp((*operatorClient).uncertain)
 	if thorough {
-		w.lookUpEverything()
+		env.lookUpEverything()
 	} else {
-		w.lookUp((*software).everyTenth)
+		env.lookUp((*operatorClient).everyTenth)
 	}
-	w.compareWallets()
-	w.compareProvider(settled)
+	env.compareWallets()
+	env.compareProvider(settled)
 	if thorough {
-		w.compareExpiries()
+		env.compareExpiries()
 	}
-	w.audit()
+	env.audit()
 }
 
-// lookUp has every client look up those of its orders that fit; the record judges
-// what is answered.
-func (w *world) lookUp(fits func(*software, *order) bool) {
-	w.t.Helper()
+// lookUp has every client look up its matching orders; the record checks the answers.
+func (env *environment) lookUp(fits func(*operatorClient, *order) bool) {
+	env.t.Helper()
 	var asking sync.WaitGroup
-	for _, s := range w.software {
+	for _, s := range env.clients {
 		asking.Go(func() {
 			for _, o := range s.orders {
 				if fits(s, o) {
-					s.lookAt(s.speaker(), o)
+					s.lookAt(s.apiClient(), o)
 				}
 			}
 		})
@@ -91,85 +89,84 @@ func (w *world) lookUp(fits func(*software, *order) bool) {
 	asking.Wait()
 }
 
-// uncertain reports whether more may be there of an order than its client was
-// told: it has no end yet, or was refused while another request for it may have
-// got through.
-func (s *software) uncertain(o *order) bool {
-	s.w.record.mu.Lock()
-	defer s.w.record.mu.Unlock()
+// uncertain reports whether an order may have got further than its client was shown: it
+// is not settled, or was refused while another request for it got no answer.
+func (s *operatorClient) uncertain(o *order) bool {
+	s.env.record.mu.Lock()
+	defer s.env.record.mu.Unlock()
 	last := o.last()
-	return rank[o.state()] < 3 && (last == nil || last.state != "" || o.unheard > 0)
+	return rank[o.state()] < 3 && (last == nil || last.state != "" || o.unanswered > 0)
 }
 
-func (s *software) everyTenth(*order) bool { return s.rand.IntN(10) == 0 }
+func (s *operatorClient) everyTenth(*order) bool { return s.rand.IntN(10) == 0 }
 
-// lookUpEverything asks for all there ever was, and sends a third of it again. What
-// was refused is not: its key is free, and would be good for an operation now.
-func (w *world) lookUpEverything() {
-	w.t.Helper()
-	w.lookUp(func(s *software, o *order) bool {
+// lookUpEverything looks up all orders, and sends a third again. Refused orders are not
+// sent again: their keys are unused, and would create operations now.
+func (env *environment) lookUpEverything() {
+	env.t.Helper()
+	env.lookUp(func(s *operatorClient, o *order) bool {
 		if s.hasOperation(o) && s.rand.IntN(3) == 0 {
 			s.send(o)
 		}
 		return true
 	})
-	for id, key := range w.record.transactions() {
-		if w.record.byTransaction[id] == nil {
-			// It was only mentioned, by a refusal: anybody of the operator's may ask.
-			s := w.clientOf(w.record.orders[key].by)
-			_, _ = s.speaker().Transaction(context.Background(), id)
+	for id, key := range env.record.transactions() {
+		if env.record.byTransaction[id] == nil {
+			// Known only from a refusal: any client of the operator may query it.
+			s := env.clientOf(env.record.orders[key].by)
+			_, _ = s.apiClient().Transaction(context.Background(), id)
 		}
 	}
 }
 
-func (w *world) clientOf(o *operator) *software {
-	return w.software[slices.IndexFunc(w.software, func(s *software) bool { return s.by == o })]
+func (env *environment) clientOf(o *operator) *operatorClient {
+	return env.clients[slices.IndexFunc(env.clients, func(s *operatorClient) bool { return s.by == o })]
 }
 
-// compareWallets: what was paid in, less what succeeded, less what is held.
-func (w *world) compareWallets() {
-	w.t.Helper()
-	for _, operator := range w.operators {
+// compareWallets: a balance is the top-ups less what succeeded and what is held.
+func (env *environment) compareWallets() {
+	env.t.Helper()
+	for _, operator := range env.operators {
 		var has, want int64
 		var err error
-		// A request whose client has hung up may still be under way, and a refund
-		// may come between two look-ups.
-		agree := within(patience/4, gently, func() bool {
-			if has, err = w.balance(operator); err != nil {
+		// A request whose client has hung up may still be in progress, and a refund may
+		// come between two lookups.
+		agree := within(timeout/4, pollPause, func() bool {
+			if has, err = env.balance(operator); err != nil {
 				return false
 			}
 			want = operator.paidIn
-			for _, o := range w.record.all() {
-				if state, _ := w.record.stateOf(o); o.by == operator && state != "" && state != "failed" {
+			for _, o := range env.record.all() {
+				if state, _ := env.record.stateOf(o); o.by == operator && state != "" && state != "failed" {
 					want -= prices[o.plan]
 				}
 			}
 			if has != want {
-				w.lookUp((*software).uncertain)
+				env.lookUp((*operatorClient).uncertain)
 			}
 			return has == want
 		})
 		if !agree {
-			w.record.violation(nil, "the wallet of operator %d holds %d paise (%v); by its clients' records it is %d", operator.id, has, err, want)
+			env.record.violation(nil, "the wallet of operator %d holds %d paise (%v); by its clients' records it is %d", operator.id, has, err, want)
 		}
 	}
 }
 
-func (w *world) balance(of *operator) (int64, error) {
-	balance, err := w.clientOf(of).speaker().Balance(context.Background())
+func (env *environment) balance(of *operator) (int64, error) {
+	balance, err := env.clientOf(of).apiClient().Balance(context.Background())
 	if err != nil {
 		return 0, err
 	}
 	return int64(balance.WalletBalance), nil
 }
 
-// compareProvider: what the provider carried out is what succeeded, each once.
-// What is not settled yet may be either.
-func (w *world) compareProvider(settled bool) {
-	w.t.Helper()
+// compareProvider: the provider carried out exactly what succeeded, each once. Orders
+// that are not settled may be either.
+func (env *environment) compareProvider(settled bool) {
+	env.t.Helper()
 	succeeded, open := map[string]*order{}, map[string]bool{}
-	for _, o := range w.record.all() {
-		switch state, _ := w.record.stateOf(o); state {
+	for _, o := range env.record.all() {
+		switch state, _ := env.record.stateOf(o); state {
 		case "success":
 			succeeded[o.id] = o
 		case "failed":
@@ -178,13 +175,13 @@ func (w *world) compareProvider(settled bool) {
 		}
 	}
 	mayBe := func(reference string) bool {
-		return !settled && (open[reference] || w.record.byTransaction[reference] == nil)
+		return !settled && (open[reference] || env.record.byTransaction[reference] == nil)
 	}
 	addons := map[string]int{}
 	// Read after the states, so that what happens meanwhile is not missed here.
-	for reference, times := range w.provider.effects() {
+	for reference, times := range env.provider.effects() {
 		if times > 1 {
-			w.record.violation(nil, "the provider carried out %s %d times", reference, times)
+			env.record.violation(nil, "the provider carried out %s %d times", reference, times)
 		}
 		// An add-on's reference is the operation's with something behind.
 		if id, _, addon := strings.Cut(reference, "-2"); addon {
@@ -192,37 +189,37 @@ func (w *world) compareProvider(settled bool) {
 			continue
 		}
 		if succeeded[reference] == nil && !mayBe(reference) {
-			w.record.violation(w.record.byTransaction[reference], "the provider carried out %s, which did not succeed", reference)
+			env.record.violation(env.record.byTransaction[reference], "the provider carried out %s, which did not succeed", reference)
 		}
 		delete(succeeded, reference)
 	}
 	for id, o := range succeeded {
-		w.record.violation(o, "%s succeeded, and the provider has not carried it out", id)
+		env.record.violation(o, "%s succeeded, and the provider has not carried it out", id)
 	}
 	for id, times := range addons {
 		if times > 1 {
-			w.record.violation(w.record.byTransaction[id], "the provider carried out the add-on of %s %d times", id, times)
+			env.record.violation(env.record.byTransaction[id], "the provider carried out the add-on of %s %d times", id, times)
 		}
 	}
 }
 
-// compareExpiries: a subscriber runs until the last of the ends that its
-// operations were answered with.
-func (w *world) compareExpiries() {
-	w.t.Helper()
+// compareExpiries: a subscription's expiry is the latest that its operations were
+// answered with.
+func (env *environment) compareExpiries() {
+	env.t.Helper()
 	ends := map[string]string{}
-	for _, o := range w.record.all() {
-		if state, _ := w.record.stateOf(o); state == "success" {
-			expiry, _ := w.record.finalData(o)["expiry"].(map[string]any)
+	for _, o := range env.record.all() {
+		if state, _ := env.record.stateOf(o); state == "success" {
+			expiry, _ := env.record.finalData(o)["expiry"].(map[string]any)
 			ends[o.mobile] = max(ends[o.mobile], fmt.Sprint(expiry["new"]))
 		}
 	}
 	for _, mobile := range slices.Sorted(maps.Keys(ends)) {
-		for _, s := range w.software {
+		for _, s := range env.clients {
 			if !strings.HasPrefix(mobile, fmt.Sprintf("98%02d", s.number)) {
 				continue
 			}
-			response, err := s.speaker().Send(context.Background(), "GET", "subscription?mobile="+mobile, nil, nil)
+			response, err := s.apiClient().Send(context.Background(), "GET", "subscription?mobile="+mobile, nil, nil)
 			var shown struct {
 				Data struct {
 					Expiry string `json:"expiry_date"`
@@ -232,7 +229,7 @@ func (w *world) compareExpiries() {
 				err = json.Unmarshal(response.Body, &shown)
 			}
 			if err != nil || shown.Data.Expiry != ends[mobile] {
-				w.record.violation(nil, "the subscriber %s runs until %q (%v); its operations were answered with %q", mobile, shown.Data.Expiry, err, ends[mobile])
+				env.record.violation(nil, "the subscriber %s runs until %q (%v); its operations were answered with %q", mobile, shown.Data.Expiry, err, ends[mobile])
 			}
 		}
 	}

@@ -14,30 +14,30 @@ import (
 	"github.com/coaxhq/coax/client"
 )
 
-// software is an operator's program: it orders, loses answers, and asks again
+// operatorClient is an operator's program: it places orders, loses answers, and retries
 // with the same key.
-type software struct {
-	w      *world
+type operatorClient struct {
+	env    *environment
 	number int
 	by     *operator
 	rand   *rand.Rand
 	orders []*order
-	// speakers is the way to each node.
-	speakers []*client.Client
+	// apiClients has a client for each node.
+	apiClients []*client.Client
 }
 
-func (w *world) install(by *operator, seed1, seed2 uint64) {
-	s := &software{w: w, number: len(w.software), by: by, rand: rand.New(rand.NewPCG(seed1, seed2))}
-	for _, n := range w.nodes {
-		s.speakers = append(s.speakers, w.speaker(by, n))
+func (env *environment) addClient(by *operator, seed1, seed2 uint64) {
+	s := &operatorClient{env: env, number: len(env.clients), by: by, rand: rand.New(rand.NewPCG(seed1, seed2))}
+	for _, n := range env.nodes {
+		s.apiClients = append(s.apiClients, env.apiClient(by, n))
 	}
-	w.software = append(w.software, s)
+	env.clients = append(env.clients, s)
 }
 
 var plans = []string{"BASIC-1", "FAMILY-1", "FAMILY-3", "COMBO-1"}
 
-// misfortunes is what the provider makes of an order, and how often in 300.
-var misfortunes = []struct {
+// outcomes are the provider's outcomes, with their shares of 300.
+var outcomes = []struct {
 	outcome string
 	share   int
 }{
@@ -45,9 +45,9 @@ var misfortunes = []struct {
 	{"wrong_reference", 15}, {"reset_applied", 22}, {"addon_fails", 12}, {"unknowable", 3}, {"slow", 1},
 }
 
-func (s *software) misfortune() string {
+func (s *operatorClient) drawOutcome() string {
 	left := s.rand.IntN(300)
-	for _, one := range misfortunes {
+	for _, one := range outcomes {
 		if left -= one.share; left < 0 {
 			return one.outcome
 		}
@@ -55,18 +55,18 @@ func (s *software) misfortune() string {
 	panic("the shares are not 300 in all")
 }
 
-// step does the next thing.
-func (s *software) step() {
+// step performs one random action.
+func (s *operatorClient) step() {
 	switch roll := s.rand.IntN(100); {
 	case roll < 30:
-		s.place(s.newActivation())
+		s.placeOrder(s.newActivation())
 	case roll < 50:
 		if o := s.newRenewal("renew"); o != nil {
-			s.place(o)
+			s.placeOrder(o)
 		}
 	case roll < 58:
 		if o := s.newRenewal("advance-renew"); o != nil {
-			s.place(o)
+			s.placeOrder(o)
 		}
 	case roll < 76:
 		if o := s.pick(s.isOpen); o != nil {
@@ -85,14 +85,15 @@ func (s *software) step() {
 	}
 }
 
-// place orders for the first time: alone, twice at once, or without patience.
-func (s *software) place(o *order) {
-	s.w.provider.script(o.mobile, o.outcome)
+// placeOrder sends an order for the first time: once, twice concurrently, or with a
+// short timeout.
+func (s *operatorClient) placeOrder(o *order) {
+	s.env.provider.script(o.mobile, o.outcome)
 	s.orders = append(s.orders, o)
-	s.w.record.add(o)
+	s.env.record.add(o)
 	switch roll := s.rand.IntN(20); {
 	case roll < 2:
-		first, second := s.speaker(), s.speaker()
+		first, second := s.apiClient(), s.apiClient()
 		var twins sync.WaitGroup
 		twins.Go(func() { s.post(context.Background(), first, o) })
 		twins.Go(func() { s.post(context.Background(), second, o) })
@@ -100,7 +101,7 @@ func (s *software) place(o *order) {
 	case roll < 4:
 		ctx, hangUp := context.WithTimeout(context.Background(), time.Duration(s.rand.IntN(40)+1)*time.Millisecond)
 		defer hangUp()
-		s.post(ctx, s.speaker(), o)
+		s.post(ctx, s.apiClient(), o)
 	case roll < 12:
 		s.call(o)
 	default:
@@ -108,38 +109,38 @@ func (s *software) place(o *order) {
 	}
 }
 
-// speaker is the way to any of the nodes that are up, or to one that is not if
+// apiClient returns a client for one of the nodes that are up, or for the first node if
 // none is.
-func (s *software) speaker() *client.Client {
+func (s *operatorClient) apiClient() *client.Client {
 	up := []*client.Client{}
-	for i, n := range s.w.nodes {
+	for i, n := range s.env.nodes {
 		if n.address.Load() != nil {
-			up = append(up, s.speakers[i])
+			up = append(up, s.apiClients[i])
 		}
 	}
 	if len(up) == 0 {
-		return s.speakers[0]
+		return s.apiClients[0]
 	}
 	return up[s.rand.IntN(len(up))]
 }
 
 // send sends an order as it is, once.
-func (s *software) send(o *order) { s.post(context.Background(), s.speaker(), o) }
+func (s *operatorClient) send(o *order) { s.post(context.Background(), s.apiClient(), o) }
 
 // post is safe for concurrent use, unlike the rest.
-func (s *software) post(ctx context.Context, to *client.Client, o *order) {
-	// What comes of it is in the record, and that nothing came, too.
+func (s *operatorClient) post(ctx context.Context, to *client.Client, o *order) {
+	// The answer, or that there was none, is in the record.
 	_, _ = to.Send(ctx, http.MethodPost, o.endpoint, o.body, http.Header{"Idempotency-Key": {o.key}})
 }
 
-// call orders as integrators do, with the methods made for it.
-func (s *software) call(o *order) {
+// call places an order with the public client's methods.
+func (s *operatorClient) call(o *order) {
 	var fields map[string]string
 	if err := json.Unmarshal(o.body, &fields); err != nil {
-		s.w.t.Error(err)
+		s.env.t.Error(err)
 		return
 	}
-	ctx, key, to := context.Background(), client.IdempotencyKey(o.key), s.speaker()
+	ctx, key, to := context.Background(), client.IdempotencyKey(o.key), s.apiClient()
 	renewal := client.Renewal{SubscriberID: fields["subscriber_id"], PlanID: o.plan}
 	var op *client.Operation
 	var err error
@@ -152,23 +153,23 @@ func (s *software) call(o *order) {
 		op, err = to.AdvanceRenew(ctx, key, renewal)
 	}
 	if err == nil && (op.Status != client.Success || string(op.IdempotencyKey) != o.key) {
-		s.w.record.violation(o, "the client says that all is well with %+v", op)
+		s.env.record.violation(o, "the client reports success with %+v", op)
 	}
 }
 
-// misuse uses the key of an operation for another one.
-func (s *software) misuse(o *order) {
+// misuse sends another request with the key of an operation.
+func (s *operatorClient) misuse(o *order) {
 	ctx := context.WithValue(context.Background(), otherBody{}, true)
 	body, endpoint := s.activation(s.newMobile(), plans[0]), "activate"
 	if o.endpoint == "renew" {
 		body, endpoint = o.body, "advance-renew" // the same body elsewhere is another request
 	}
-	_, _ = s.speaker().Send(ctx, http.MethodPost, endpoint, body, http.Header{"Idempotency-Key": {o.key}})
+	_, _ = s.apiClient().Send(ctx, http.MethodPost, endpoint, body, http.Header{"Idempotency-Key": {o.key}})
 }
 
-// look reads something.
-func (s *software) look() {
-	ctx, to := context.Background(), s.speaker()
+// look performs a read.
+func (s *operatorClient) look() {
+	ctx, to := context.Background(), s.apiClient()
 	o := s.pick(nil)
 	switch roll := s.rand.IntN(4); {
 	case roll == 0 || o == nil:
@@ -176,25 +177,25 @@ func (s *software) look() {
 	case roll == 1:
 		s.lookAt(to, o)
 	case roll == 2:
-		s.w.record.mu.Lock()
+		s.env.record.mu.Lock()
 		id := o.id
-		s.w.record.mu.Unlock()
+		s.env.record.mu.Unlock()
 		if id != "" {
 			_, _ = to.Transaction(ctx, id)
 		}
 	default:
-		state, _ := s.w.record.stateOf(o)
+		state, _ := s.env.record.stateOf(o)
 		found, err := to.Subscription(ctx, client.Subscriber{Mobile: o.mobile})
 		if state == "success" && err == nil && !found.Active {
-			s.w.record.violation(o, "it succeeded, and its subscriber is %s", found.Status)
+			s.env.record.violation(o, "it succeeded, and its subscriber is %s", found.Status)
 		}
 		if state == "success" && client.Code("SUBSCRIBER_NOT_FOUND") == codeOf(err) {
-			s.w.record.violation(o, "it succeeded, and there is no such subscriber")
+			s.env.record.violation(o, "it succeeded, and there is no such subscriber")
 		}
 	}
 }
 
-func (s *software) lookAt(to *client.Client, o *order) {
+func (s *operatorClient) lookAt(to *client.Client, o *order) {
 	_, _ = to.TransactionByKey(context.Background(), client.IdempotencyKey(o.key))
 }
 
@@ -205,8 +206,8 @@ func codeOf(err error) client.Code {
 	return ""
 }
 
-// pick takes one of the orders that a condition holds for.
-func (s *software) pick(fits func(*order) bool) *order {
+// pick returns a random order for which a condition holds.
+func (s *operatorClient) pick(fits func(*order) bool) *order {
 	var fitting []*order
 	for _, o := range s.orders {
 		if fits == nil || fits(o) {
@@ -219,56 +220,56 @@ func (s *software) pick(fits func(*order) bool) *order {
 	return fitting[s.rand.IntN(len(fitting))]
 }
 
-func (s *software) isOpen(o *order) bool {
-	state, refused := s.w.record.stateOf(o)
+func (s *operatorClient) isOpen(o *order) bool {
+	state, refused := s.env.record.stateOf(o)
 	return rank[state] < 3 && !refused
 }
 
-func (s *software) hasOperation(o *order) bool {
-	state, _ := s.w.record.stateOf(o)
+func (s *operatorClient) hasOperation(o *order) bool {
+	state, _ := s.env.record.stateOf(o)
 	return state != ""
 }
 
-func (s *software) succeeded(o *order) bool {
-	state, _ := s.w.record.stateOf(o)
+func (s *operatorClient) succeeded(o *order) bool {
+	state, _ := s.env.record.stateOf(o)
 	return state == "success"
 }
 
-func (s *software) newMobile() string {
+func (s *operatorClient) newMobile() string {
 	return fmt.Sprintf("98%02d%06d", s.number, s.rand.IntN(1_000_000))
 }
 
-func (s *software) activation(mobile, plan string) []byte {
+func (s *operatorClient) activation(mobile, plan string) []byte {
 	return []byte(asJSON(map[string]string{"full_name": "Asha Rao", "mobile": mobile, "plan_id": plan}))
 }
 
-func (s *software) newActivation() *order {
+func (s *operatorClient) newActivation() *order {
 	o := s.newOrder("activate")
 	o.mobile = s.newMobile()
 	if again := s.pick(nil); again != nil && s.rand.IntN(12) == 0 {
-		o.mobile = again.mobile // somebody who is there, or about to be
+		o.mobile = again.mobile // of an existing subscriber, or one in activation
 	}
 	o.body = s.activation(o.mobile, o.plan)
 	return o
 }
 
-// newRenewal is for one of the subscribers there are; nil if there is none yet.
-func (s *software) newRenewal(endpoint string) *order {
+// newRenewal returns a renewal of an existing subscriber; nil if there is none yet.
+func (s *operatorClient) newRenewal(endpoint string) *order {
 	of := s.pick(s.succeeded)
 	if of == nil {
 		return nil
 	}
-	customer, _ := s.w.record.finalData(of)["customer"].(map[string]any)
+	customer, _ := s.env.record.finalData(of)["customer"].(map[string]any)
 	o := s.newOrder(endpoint)
 	o.mobile = of.mobile
 	o.body = []byte(asJSON(map[string]string{"subscriber_id": fmt.Sprint(customer["subscriber_id"]), "plan_id": o.plan}))
 	return o
 }
 
-func (s *software) newOrder(endpoint string) *order {
+func (s *operatorClient) newOrder(endpoint string) *order {
 	o := &order{
 		key: fmt.Sprintf("order-%d-%05d", s.number, len(s.orders)), by: s.by, endpoint: endpoint,
-		plan: plans[s.rand.IntN(len(plans))], outcome: s.misfortune(),
+		plan: plans[s.rand.IntN(len(plans))], outcome: s.drawOutcome(),
 	}
 	if o.outcome == "addon_fails" {
 		o.plan = "COMBO-1"

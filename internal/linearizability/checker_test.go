@@ -1,10 +1,9 @@
 //go:build long
 
-// Package linearizability_test runs two nodes on one store with many clients at
-// once, writes down who was told what and when, and asks whether one service that
-// does one thing at a time could have said the same. It holds only tests: the
-// rules that histories are held against are written anew here, from the contract,
-// and share nothing with the code that is judged.
+// Package linearizability_test runs two nodes on one store with many concurrent
+// clients, records every request and answer with its time, and checks whether some
+// sequential order explains all answers. The rules are written here again from the
+// contract and share no code with the product.
 package linearizability_test
 
 import (
@@ -23,50 +22,48 @@ import (
 )
 
 const (
-	// judgeWithin bounds the search for an order. Not to know is to fail: a
-	// history that is too hard to judge has not been found in order.
-	judgeWithin = time.Minute
-	// never is when something ends of which nobody knows when it ended.
+	// checkTimeout bounds the search for an order. A history that is too hard to
+	// check fails.
+	checkTimeout = time.Minute
+	// never is the end of a span whose end is unknown.
 	never = math.MaxInt64
 )
 
-// step is one thing that happened, with what it was answered. S is everything
-// that is remembered between steps.
+// step is one event with its answer. S is the state between steps.
 type step[S comparable] interface {
-	// from is what the step makes of a state; false if it cannot have happened
-	// there, or not with that answer.
+	// from returns the state after the step; false if the step, with its answer, is
+	// not possible in the state before it.
 	from(S) (S, bool)
 }
 
-// happened is a step and the time within which it took hold.
+// happened is a step and the span in which it took effect.
 type happened[S comparable] struct {
 	client       int
 	begun, ended int64
 	step[S]
 }
 
-// subject is one thing with a state of its own, a wallet or a key, and what
-// happened to it.
+// subject is something with a state, such as a wallet or a key, and its steps.
 type subject[S comparable] struct {
 	name  string
 	start S
 	steps []happened[S]
 }
 
-// judged is a subject whatever its state is made of.
-type judged interface {
+// checkable is a subject of any state type.
+type checkable interface {
 	title() string
-	verdict() porcupine.CheckResult
-	mustBeInOrder(testing.TB)
+	result() porcupine.CheckResult
+	mustBeLinearizable(testing.TB)
 }
 
-// subjects is everything in a history that has a state of its own.
-func (r *record) subjects() []judged {
+// subjects returns everything in a history that has a state.
+func (r *record) subjects() []checkable {
 	return slices.Concat(
-		asJudged(r.wallets()), asJudged(r.keys()), asJudged(r.customers()), asJudged(r.nonces()), asJudged(r.gate()))
+		asCheckable(r.wallets()), asCheckable(r.keys()), asCheckable(r.customers()), asCheckable(r.nonces()), asCheckable(r.admissions()))
 }
 
-func asJudged[S comparable](subjects []subject[S]) (all []judged) {
+func asCheckable[S comparable](subjects []subject[S]) (all []checkable) {
 	for _, s := range subjects {
 		all = append(all, s)
 	}
@@ -95,29 +92,29 @@ func (s subject[S]) history() []porcupine.Operation {
 	return history
 }
 
-func (s subject[S]) verdict() porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(s.model(), s.history(), judgeWithin)
+func (s subject[S]) result() porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(s.model(), s.history(), checkTimeout)
 }
 
-// mustBeInOrder fails the test if no order explains what happened, and leaves a
-// picture of the history behind.
-func (s subject[S]) mustBeInOrder(t testing.TB) {
+// mustBeLinearizable fails the test if no order explains the steps, and saves a
+// visualization of the history.
+func (s subject[S]) mustBeLinearizable(t testing.TB) {
 	t.Helper()
-	if s.verdict() == porcupine.Ok {
+	if s.result() == porcupine.Ok {
 		return
 	}
-	verdict, found := porcupine.CheckOperationsVerbose(s.model(), s.history(), judgeWithin)
+	result, found := porcupine.CheckOperationsVerbose(s.model(), s.history(), checkTimeout)
 	picture := filepath.Join(pictures(t), "history.html")
 	if err := porcupine.VisualizePath(s.model(), found, picture); err != nil {
 		t.Errorf("draw the history: %v", err)
 	}
-	t.Errorf("%s: no order of its %d steps explains them (%s); see %s\n%s", s.name, len(s.steps), verdict, picture, s)
+	t.Errorf("%s: no order of its %d steps explains them (%s); see %s\n%s", s.name, len(s.steps), result, picture, s)
 }
 
-// stepsInWords is how many steps are listed in words; more are easier to look at.
+// stepsInWords is how many steps are listed as text; for more, see the visualization.
 const stepsInWords = 60
 
-// String lists what happened, in the order in which it was asked for.
+// String lists the steps, by the start of their requests.
 func (s subject[S]) String() string {
 	var text strings.Builder
 	for _, h := range slices.SortedFunc(slices.Values(s.steps), func(a, b happened[S]) int { return cmp.Compare(a.begun, b.begun) }) {
@@ -133,8 +130,8 @@ func (s subject[S]) String() string {
 	return text.String()
 }
 
-// pictures is a folder that is still there when the test has ended: the test's
-// own, where `go test -artifacts` keeps it, else one that nobody removes.
+// pictures returns a folder that outlives the test: the artifact folder with
+// `go test -artifacts`, else a temporary one that is not removed.
 func pictures(t testing.TB) string {
 	t.Helper()
 	if kept := flag.Lookup("test.artifacts"); kept != nil && kept.Value.String() == "true" {

@@ -28,20 +28,20 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Time passes for the nodes with what is done, a little with every look at a
-// clock: so a slow machine sees leases end, reviews fall due and minutes turn as
-// often as a fast one. The wire alone has real time.
+// The nodes' time advances with every reading of a clock, so that leases end, reviews
+// fall due and minutes change as often on a slow machine as on a fast one. Only calls to
+// the provider take real time.
 const (
-	lookTakes     = 50 * time.Millisecond
+	clockStep     = 50 * time.Millisecond
 	wireTimeout   = 40 * time.Millisecond
 	slowAnswer    = 25 * time.Millisecond
-	callTimeout   = time.Second // of which a lease is made, with 5 s beside it
+	callTimeout   = time.Second // a lease is 5 s longer
 	firstCheck    = time.Second
 	checkInterval = 4 * time.Second
 	refundAfter   = 5 * time.Second
 )
 
-// plans are what can be bought. Their prices tell one debit from another.
+// plans are the plans on sale. Their prices distinguish one debit from another.
 var plans = [3]struct {
 	id, main string
 	price    int64
@@ -56,9 +56,9 @@ func planNumber(id string) int {
 	panic("there is no plan " + id)
 }
 
-// world is two nodes on one store, with a provider at the other end of a socket.
-// Histories follow one another in it, each with operators of its own.
-type world struct {
+// environment is two nodes on one store, and a provider reached over TCP. Histories run
+// in it one after the other, each with its own operators.
+type environment struct {
 	nodes     [2]*node
 	simulator *simulator.Simulator
 	address   string
@@ -69,11 +69,11 @@ type world struct {
 	mobiles atomic.Int64
 }
 
-// node is what a process of the service is made of, without its doors.
+// node has the parts of a service process, without its HTTP server.
 type node struct {
-	store      watched
+	store      recordingStore
 	service    *admin.Service
-	gate       *access.Authorizer
+	authorizer *access.Authorizer
 	operations *operation.Processor
 	reviewer   *operation.Reviewer
 	now        func() time.Time
@@ -108,33 +108,33 @@ var storeKinds = []storeKind{
 	}},
 }
 
-func newWorld(t testing.TB, kind storeKind) *world {
+func newEnvironment(t testing.TB, kind storeKind) *environment {
 	t.Helper()
-	w := &world{began: time.Now()}
-	w.startProvider(t)
+	env := &environment{began: time.Now()}
+	env.startProvider(t)
 	text, err := access.NewMasterKey()
 	must(t, err)
-	w.vault, err = access.OpenVault(text)
+	env.vault, err = access.OpenVault(text)
 	must(t, err)
 	for i, store := range kind.open(t) {
-		w.nodes[i] = w.newNode(t, i, store)
+		env.nodes[i] = env.newNode(t, i, store)
 	}
-	w.furnish(t)
-	return w
+	env.setUp(t)
+	return env
 }
 
-func (w *world) startProvider(t testing.TB) {
+func (env *environment) startProvider(t testing.TB) {
 	t.Helper()
 	var err error
-	w.simulator, err = simulator.New(simulator.Config{SlowFor: slowAnswer})
+	env.simulator, err = simulator.New(simulator.Config{SlowFor: slowAnswer})
 	must(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	w.address = "http://" + listener.Addr().String()
+	env.address = "http://" + listener.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- w.simulator.Serve(listener) }()
+	go func() { served <- env.simulator.Serve(listener) }()
 	t.Cleanup(func() {
-		_ = w.simulator.Shutdown(context.Background())
+		_ = env.simulator.Shutdown(context.Background())
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
@@ -142,20 +142,19 @@ func (w *world) startProvider(t testing.TB) {
 }
 
 // newNode makes a node whose clock is a little ahead of the one before.
-func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
+func (env *environment) newNode(t testing.TB, number int, store storetest.Store) *node {
 	t.Helper()
-	n := &node{store: watched{store}}
+	n := &node{store: recordingStore{store}}
 	name, skew := fmt.Sprintf("node-%d", number), time.Duration(number)*700*time.Millisecond
 	n.now = func() time.Time {
-		return w.began.Add(time.Duration(w.passed.Add(int64(lookTakes))) + skew).UTC().Truncate(time.Millisecond)
+		return env.began.Add(time.Duration(env.passed.Add(int64(clockStep))) + skew).UTC().Truncate(time.Millisecond)
 	}
-	provider, err := gateway.New(gateway.Config{URL: w.address, Timeout: wireTimeout})
+	provider, err := gateway.New(gateway.Config{URL: env.address, Timeout: wireTimeout})
 	must(t, err)
-	// Neither prices nor an outage are in question here: they have all the time that
-	// a busy machine needs.
-	patient, err := gateway.New(gateway.Config{URL: w.address, Timeout: time.Minute})
+	// Price comparisons and breaker probes must not time out on a busy machine.
+	unhurried, err := gateway.New(gateway.Config{URL: env.address, Timeout: time.Minute})
 	must(t, err)
-	breaker := operation.NewBreaker(patient.Probe)
+	breaker := operation.NewBreaker(unhurried.Probe)
 	working, stop := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() {
@@ -166,16 +165,16 @@ func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
 		stop()
 		<-stopped
 		provider.Close()
-		patient.Close()
+		unhurried.Close()
 	})
-	prices := catalogue.New(store, patient, catalogue.Config{Now: n.now, Provider: "simulator", MaxAge: 100 * 365 * 24 * time.Hour})
+	prices := catalogue.New(store, unhurried, catalogue.Config{Now: n.now, Provider: "simulator", MaxAge: 100 * 365 * 24 * time.Hour})
 	must(t, prices.Compare(t.Context()))
-	n.service = admin.NewService(n.store, w.vault, "cli:"+name, n.now)
-	n.gate = access.NewAuthorizer(n.store, w.vault, access.AuthorizerConfig{FailedAuthPerMinute: 1_000_000})
+	n.service = admin.NewService(n.store, env.vault, "cli:"+name, n.now)
+	n.authorizer = access.NewAuthorizer(n.store, env.vault, access.AuthorizerConfig{FailedAuthPerMinute: 1_000_000})
 	n.operations = operation.NewProcessor(n.store, prices, provider, breaker, operation.Config{
 		Now: n.now, Node: name, ProviderName: "simulator", Timeout: callTimeout, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,
-		Fingerprints:   operation.Fingerprints{Keys: w.vault.Derive("body fingerprint"), Current: w.vault.PrimaryID()},
+		Fingerprints:   operation.Fingerprints{Keys: env.vault.Derive("body fingerprint"), Current: env.vault.PrimaryID()},
 	})
 	n.reviewer = operation.NewReviewer(n.store, provider, operation.ReviewConfig{
 		Now: n.now, Node: name, Timeout: callTimeout, FirstCheck: firstCheck, MaxInterval: checkInterval, RefundAfter: refundAfter,
@@ -183,24 +182,23 @@ func (w *world) newNode(t testing.TB, number int, store storetest.Store) *node {
 	return n
 }
 
-func (w *world) furnish(t testing.TB) {
+func (env *environment) setUp(t testing.TB) {
 	t.Helper()
 	for _, plan := range plans {
-		_, err := w.nodes[0].service.SetPlan(t.Context(), subscription.Plan{
+		_, err := env.nodes[0].service.SetPlan(t.Context(), subscription.Plan{
 			ID: plan.id, Name: plan.id, Price: money.Paise(plan.price), Months: 1, Type: subscription.Standard, Main: plan.main,
 		})
 		must(t, err)
 	}
 }
 
-// newMobile is a number that nobody has, whose first orders meet the given
-// outcomes.
-func (w *world) newMobile(t testing.TB, outcomes []simulator.Outcome) string {
+// newMobile returns an unused number whose first orders have the given outcomes.
+func (env *environment) newMobile(t testing.TB, outcomes []simulator.Outcome) string {
 	t.Helper()
-	mobile := fmt.Sprintf("7%09d", w.mobiles.Add(1))
+	mobile := fmt.Sprintf("7%09d", env.mobiles.Add(1))
 	body, err := json.Marshal(map[string]any{"mobile": mobile, "outcomes": outcomes})
 	must(t, err)
-	response, err := http.Post(w.address+"/control/script", "application/json", bytes.NewReader(body))
+	response, err := http.Post(env.address+"/control/script", "application/json", bytes.NewReader(body))
 	must(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

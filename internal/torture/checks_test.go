@@ -14,39 +14,37 @@ var (
 	// rank orders the states: an operation never goes back.
 	rank = map[string]int{"processing": 1, "needs_review": 2, "success": 3, "failed": 3}
 
-	// refusals are answers to an order that say that nothing was done.
+	// refusals are codes that mean that nothing was done.
 	refusals = map[string]bool{
 		"INSUFFICIENT_BALANCE": true, "SUBSCRIBER_EXISTS": true, "SUBSCRIBER_NOT_FOUND": true, "DUPLICATE_REQUEST": true,
 		"OPERATION_IN_PROGRESS": true, "PLAN_ALREADY_ACTIVE": true,
 	}
 
-	// away are answers that say nothing about an order but that it could not be
-	// dealt with now.
-	away = map[string]bool{"SERVICE_UNAVAILABLE": true, "INTERNAL_ERROR": true}
+	// unavailable are codes that say nothing about an order.
+	unavailable = map[string]bool{"SERVICE_UNAVAILABLE": true, "INTERNAL_ERROR": true}
 
-	// said is which code goes with which state, wherever an operation is shown.
-	said = map[string]string{
+	// codeOfState is which code goes with which state, wherever an operation is shown.
+	codeOfState = map[string]string{
 		"success": "OK", "failed": "PROVIDER_ERROR", "needs_review": "PENDING_REVIEW", "processing": "REQUEST_IN_PROGRESS",
 	}
 	statusOf = map[string]int{"OK": http.StatusOK, "PENDING_REVIEW": http.StatusAccepted, "PROVIDER_ERROR": http.StatusBadGateway, "REQUEST_IN_PROGRESS": http.StatusConflict}
 )
 
-// lawfullyAway reports whether the service may answer that it could not. A node
-// alone with its file has nothing that can be away but the provider; one whose
-// database is being torn down may find that out too late for a better answer.
-func (r *record) lawfullyAway(t telling) bool {
-	return t.code == "SERVICE_UNAVAILABLE" || t.code == "INTERNAL_ERROR" && r.w.store == "postgres"
+// mayBeUnavailable reports whether the service may give such an answer. On SQLite only
+// the provider can be unavailable. On PostgreSQL a node may notice too late that its
+// database is gone, and answer with INTERNAL_ERROR.
+func (r *record) mayBeUnavailable(t answer) bool {
+	return t.code == "SERVICE_UNAVAILABLE" || t.code == "INTERNAL_ERROR" && r.env.store == "postgres"
 }
 
-// judge holds an answer about an order against everything that was told of it
-// before. The record is locked.
-func (r *record) judge(o *order, t telling) {
+// check checks an answer about an order against all earlier ones. The record is locked.
+func (r *record) check(o *order, t answer) {
 	if o == nil {
-		r.violation(nil, "an answer to nobody's order: %+v", t)
+		r.violation(nil, "an answer to an unknown order: %+v", t)
 		return
 	}
 	switch {
-	case t.asked == http.MethodPost && statusOf[t.code] != 0:
+	case t.method == http.MethodPost && statusOf[t.code] != 0:
 		t.state = stateOf(t.code)
 		if statusOf[t.code] != t.status {
 			r.violation(o, "%s with status %d", t.code, t.status)
@@ -54,42 +52,42 @@ func (r *record) judge(o *order, t telling) {
 		if t.state != "processing" && t.data["status"] != t.state {
 			r.violation(o, "answered %s for an operation that is %v", t.code, t.data["status"])
 		}
-	case t.asked == http.MethodGet && t.code == "OK":
+	case t.method == http.MethodGet && t.code == "OK":
 		t.state, _ = t.data["status"].(string)
-		if said[t.state] == "" || t.data["result_code"] != said[t.state] {
+		if codeOfState[t.state] == "" || t.data["result_code"] != codeOfState[t.state] {
 			r.violation(o, "looked up, it is %q with result code %v", t.state, t.data["result_code"])
 		}
-	case t.asked == http.MethodPost && refusals[t.code], t.asked == http.MethodGet && t.code == "TRANSACTION_NOT_FOUND":
-		// Nothing is there, then. Whoever was told otherwise before was lied to.
-		for _, earlier := range o.told {
+	case t.method == http.MethodPost && refusals[t.code], t.method == http.MethodGet && t.code == "TRANSACTION_NOT_FOUND":
+		// There is no operation, so no earlier answer may have shown one.
+		for _, earlier := range o.answers {
 			if earlier.state != "" && earlier.ended < t.began {
-				r.violation(o, "was told of as %s, and is then answered with %d %s", earlier.state, t.status, t.code)
+				r.violation(o, "was shown as %s, and is then answered with %d %s", earlier.state, t.status, t.code)
 				break
 			}
 		}
 		if previous, is := t.data["previous_transaction_id"].(string); is {
 			r.named[previous] = o.key
 		}
-	case !r.lawfullyAway(t):
+	case !r.mayBeUnavailable(t):
 		r.violation(o, "answered with %d %s", t.status, t.code)
 	}
-	o.told = append(o.told, t)
+	o.answers = append(o.answers, t)
 	if t.state == "" {
 		return
 	}
 	if t.data["transaction_id"] != nil {
-		r.judgeIdentity(o, t)
-		r.judgeContent(o, t)
+		r.checkIdentity(o, t)
+		r.checkContent(o, t)
 	}
-	for _, earlier := range o.told[:len(o.told)-1] {
+	for _, earlier := range o.answers[:len(o.answers)-1] {
 		if earlier.state != "" {
-			r.judgePair(o, earlier, t)
+			r.checkPair(o, earlier, t)
 		}
 	}
 }
 
 func stateOf(code string) string {
-	for state, says := range said {
+	for state, says := range codeOfState {
 		if says == code {
 			return state
 		}
@@ -97,8 +95,8 @@ func stateOf(code string) string {
 	return ""
 }
 
-// judgeIdentity: one key is one transaction, and one transaction has one key.
-func (r *record) judgeIdentity(o *order, t telling) {
+// checkIdentity: one key is one transaction, and one transaction has one key.
+func (r *record) checkIdentity(o *order, t answer) {
 	id := fmt.Sprint(t.data["transaction_id"])
 	if o.id == "" {
 		o.id = id
@@ -108,13 +106,12 @@ func (r *record) judgeIdentity(o *order, t telling) {
 	}
 	r.byTransaction[id], r.named[id] = o, o.key
 	if t.data["idempotency_key"] != o.key {
-		r.violation(o, "is told with the key %v", t.data["idempotency_key"])
+		r.violation(o, "is shown with the key %v", t.data["idempotency_key"])
 	}
 }
 
-// judgeContent holds what an operation shows against what was ordered, and its
-// money against its state.
-func (r *record) judgeContent(o *order, t telling) {
+// checkContent compares a shown operation with its order, and its money with its state.
+func (r *record) checkContent(o *order, t answer) {
 	customer, _ := t.data["customer"].(map[string]any)
 	plan, _ := t.data["plan"].(map[string]any)
 	wallet, _ := t.data["wallet"].(map[string]any)
@@ -123,7 +120,7 @@ func (r *record) judgeContent(o *order, t telling) {
 		r.violation(o, "shows another order: %v", t.data)
 	}
 	price := prices[o.plan]
-	amount := func(of map[string]any, name string) int64 { return paise(r.w.t, fmt.Sprint(of[name])) }
+	amount := func(of map[string]any, name string) int64 { return paise(r.env.t, fmt.Sprint(of[name])) }
 	open := t.state == "processing" || t.state == "needs_review"
 	charged, spent := int64(0), price
 	switch t.state {
@@ -136,21 +133,21 @@ func (r *record) judgeContent(o *order, t telling) {
 		wallet["held"] != open || wallet["refunded"] != (t.state == "failed") {
 		r.violation(o, "as %s it shows the wallet %v; the price is %d paise", t.state, wallet, price)
 	}
-	if _, shown := customer["password"]; shown && (t.replayed || t.asked != http.MethodPost || o.endpoint != "activate") {
+	if _, shown := customer["password"]; shown && (t.replayed || t.method != http.MethodPost || o.endpoint != "activate") {
 		r.violation(o, "a password is shown again")
 	}
 }
 
-// judgePair holds two answers about one operation against each other.
-func (r *record) judgePair(o *order, earlier, t telling) {
+// checkPair compares two answers about one operation.
+func (r *record) checkPair(o *order, earlier, t answer) {
 	switch {
 	case rank[earlier.state] == 3 && rank[t.state] == 3 && earlier.state != t.state:
-		r.violation(o, "is told as %s and as %s", earlier.state, t.state)
+		r.violation(o, "is shown as %s and as %s", earlier.state, t.state)
 	case earlier.ended < t.began && rank[earlier.state] > rank[t.state]:
 		r.violation(o, "was %s, and then %s", earlier.state, t.state)
 	}
-	first := func(t telling) bool {
-		return t.asked == http.MethodPost && t.data["transaction_id"] != nil && !t.replayed
+	first := func(t answer) bool {
+		return t.method == http.MethodPost && t.data["transaction_id"] != nil && !t.replayed
 	}
 	if first(earlier) && first(t) {
 		r.violation(o, "was carried out twice: two answers are no replays")
@@ -173,9 +170,8 @@ func (r *record) judgePair(o *order, earlier, t telling) {
 	}
 }
 
-// lasting is what an operation shows, without what may differ from one answer to
-// another in the same state: what is shown once, what comes with look-ups, and a
-// warning, which may go.
+// lasting returns an operation's data without what may differ between answers in the
+// same state: the password, fields of lookups only, and warnings.
 func lasting(data map[string]any) map[string]any {
 	kept := maps.Clone(data)
 	for _, name := range []string{"result_code", "result_message", "warnings"} {
@@ -189,7 +185,7 @@ func lasting(data map[string]any) map[string]any {
 	return kept
 }
 
-func warnings(t telling) []any {
+func warnings(t answer) []any {
 	list, _ := t.data["warnings"].([]any)
 	return list
 }
@@ -202,9 +198,9 @@ func asJSON(value any) string {
 	return string(text)
 }
 
-// judgeOtherBody: a key that stands for an operation is not good for another one.
-func (r *record) judgeOtherBody(o *order, t telling) {
-	if t.code != "IDEMPOTENCY_KEY_REUSED" && !r.lawfullyAway(t) {
+// checkOtherBody: a key that has an operation is refused for another body.
+func (r *record) checkOtherBody(o *order, t answer) {
+	if t.code != "IDEMPOTENCY_KEY_REUSED" && !r.mayBeUnavailable(t) {
 		r.violation(o, "its key, used for another body, is answered with %d %s", t.status, t.code)
 	}
 }

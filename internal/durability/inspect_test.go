@@ -18,17 +18,17 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// inspect opens a store that was left behind, with the code that would open it,
-// and says everything that is not as it was promised.
-func (s *site) inspect(ctx context.Context, path string, facts []fact, effects map[string]int, now time.Time) (wrong []string) {
+// inspect opens a store after a crash, as the service would, and returns everything that
+// contradicts what was acknowledged.
+func (s *site) inspect(ctx context.Context, path string, acknowledged []acknowledgement, effects map[string]int, now time.Time) (wrong []string) {
 	store, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
 		return []string{fmt.Sprintf("the store does not open: %v", err)}
 	}
-	object := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	defer func() {
 		if err := store.Close(); err != nil {
-			object("the store does not close: %v", err)
+			report("the store does not close: %v", err)
 		}
 	}()
 	rows, err := readRows(ctx, path)
@@ -36,23 +36,23 @@ func (s *site) inspect(ctx context.Context, path string, facts []fact, effects m
 		return append(wrong, err.Error())
 	}
 	if rows.check != "ok" {
-		object("quick_check: %s", rows.check)
+		report("quick_check: %s", rows.check)
 	}
-	rows.holdAgainst(facts, effects, object)
+	rows.compare(acknowledged, effects, report)
 	wrong = append(wrong, auditStore(ctx, path, now)...)
 
-	// What was used last would be lost first.
-	asked := 0
-	for i := len(facts) - 1; i >= 0 && asked < 3; i-- {
-		if facts[i].nonce == "" {
+	// The last nonces would be lost first.
+	calls := 0
+	for i := len(acknowledged) - 1; i >= 0 && calls < 3; i-- {
+		if acknowledged[i].nonce == "" {
 			continue
 		}
-		asked++
+		calls++
 		admitted, err := store.Admit(ctx, access.Admission{
-			RequestID: "another", CredentialID: s.keyID, OperatorID: s.operatorID, Nonce: facts[i].nonce, Now: now, Limit: 1_000_000,
+			RequestID: "another", CredentialID: s.keyID, OperatorID: s.operatorID, Nonce: acknowledged[i].nonce, Now: now, Limit: 1_000_000,
 		})
 		if err != nil || !admitted.Replayed {
-			object("the nonce %s is let in a second time: %+v, %v", facts[i].nonce, admitted, err)
+			report("the nonce %s is admitted a second time: %+v, %v", acknowledged[i].nonce, admitted, err)
 		}
 	}
 	return wrong
@@ -64,7 +64,7 @@ type storedOperation struct {
 	paise                  int64
 }
 
-// storedRows is what a store says about the facts.
+// storedRows are the rows that acknowledgements are about.
 type storedRows struct {
 	check      string
 	operations map[string]storedOperation // by key
@@ -73,7 +73,7 @@ type storedRows struct {
 	topUps     map[string]int64
 }
 
-// readRows reads a store without the code that wrote it.
+// readRows reads a store without the product's code.
 func readRows(ctx context.Context, path string) (rows storedRows, err error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
 	if err != nil {
@@ -122,20 +122,20 @@ func readRows(ctx context.Context, path string) (rows storedRows, err error) {
 	return rows, err
 }
 
-// holdAgainst objects to every fact that the store has forgotten or changed, and
-// to everything the provider did for an operation that nobody knows.
-func (rows storedRows) holdAgainst(facts []fact, effects map[string]int, object func(string, ...any)) {
-	lawful := map[client.Code][]operation.State{
+// compare reports every acknowledgement that the store has lost or changed, and every
+// order that the provider carried out for an operation that the store does not have.
+func (rows storedRows) compare(acknowledged []acknowledgement, effects map[string]int, report func(string, ...any)) {
+	allowed := map[client.Code][]operation.State{
 		client.OK:            {operation.Success},
 		client.ProviderError: {operation.Failed},
 		client.PendingReview: {operation.NeedsReview, operation.Success, operation.Failed},
 	}
-	for _, f := range facts {
+	for _, f := range acknowledged {
 		if f.nonce != "" && !rows.nonces[f.nonce] {
-			object("the nonce %s is forgotten", f.nonce)
+			report("the nonce %s is forgotten", f.nonce)
 		}
 		if paise, known := rows.topUps[f.topUp]; f.topUp != "" && (!known || paise != f.paise) {
-			object("the top-up %q of %d is %d, %v", f.topUp, f.paise, paise, known)
+			report("the top-up %q of %d is %d, %v", f.topUp, f.paise, paise, known)
 		}
 		if f.key == "" {
 			continue
@@ -143,23 +143,23 @@ func (rows storedRows) holdAgainst(facts []fact, effects map[string]int, object 
 		op, known := rows.operations[f.key]
 		switch {
 		case !known:
-			object("operation %s, told as %s, is forgotten", f.key, f.code)
-		case op.id != f.told.TransactionID || op.paise != int64(f.told.Amount):
-			object("operation %s was told as %s over %s; it is %s over %d", f.key, f.told.TransactionID, f.told.Amount, op.id, op.paise)
-		case !contains(lawful[f.code], operation.State(op.state)):
-			object("operation %s was told as %s and is %s", f.key, f.code, op.state)
-		case f.code == client.OK && op.transaction != f.told.ProviderTransactionID:
-			object("operation %s was told as the provider's %s and is %s", f.key, f.told.ProviderTransactionID, op.transaction)
+			report("operation %s, told as %s, is forgotten", f.key, f.code)
+		case op.id != f.shown.TransactionID || op.paise != int64(f.shown.Amount):
+			report("operation %s was told as %s over %s; it is %s over %d", f.key, f.shown.TransactionID, f.shown.Amount, op.id, op.paise)
+		case !contains(allowed[f.code], operation.State(op.state)):
+			report("operation %s was told as %s and is %s", f.key, f.code, op.state)
+		case f.code == client.OK && op.transaction != f.shown.ProviderTransactionID:
+			report("operation %s was told as the provider's %s and is %s", f.key, f.shown.ProviderTransactionID, op.transaction)
 		}
 	}
 	for reference, times := range effects {
 		// An add-on's reference is its operation's id with a number behind it.
 		id, _, _ := strings.Cut(reference, "-")
 		if !rows.ids[id] {
-			object("the provider has carried out %s, which the store does not know", reference)
+			report("the provider has carried out %s, which the store does not know", reference)
 		}
 		if times > 1 {
-			object("the provider has carried out %s %d times", reference, times)
+			report("the provider has carried out %s %d times", reference, times)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func contains[T comparable](all []T, one T) bool {
 	return false
 }
 
-// auditStore audits a store as the command does.
+// auditStore audits a store as coax audit does.
 func auditStore(ctx context.Context, path string, now time.Time) (wrong []string) {
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
 	if err != nil {
@@ -195,8 +195,8 @@ func auditStore(ctx context.Context, path string, now time.Time) (wrong []string
 	return wrong
 }
 
-// recover opens the house again on what was left, lets review end what is open,
-// and holds the outcome against the provider's books.
+// recover starts the service on a store after a crash, lets review settle what is open,
+// and compares the result with the provider's state.
 func (s *site) recover(t testing.TB, path string) {
 	t.Helper()
 	h := s.open(t, path, sqlite.Options{})
@@ -211,7 +211,7 @@ func (s *site) recover(t testing.TB, path string) {
 		due = soon.Any()
 		wait := maxInterval
 		if done == 0 {
-			// The dead process had claimed it, for two of the provider's timeouts.
+			// The dead process had claimed it, for two provider timeouts.
 			wait = time.Minute
 		}
 		s.ahead.Add(int64(wait))

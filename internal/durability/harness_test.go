@@ -1,9 +1,8 @@
 //go:build long
 
-// Package durability takes the disk away from a working service, and the wire to
-// its provider: power cuts that leave half a write behind, disks that fill up,
-// answers that come too early. It has tests and nothing else, and they know no
-// more of the service than a customer, a provider and a disk do.
+// Package durability tests a running service on failing disks and with a failing
+// provider connection: power cuts within a write, full disks, answers before the sync.
+// It checks only what clients, the provider and the disk see.
 package durability
 
 import (
@@ -35,16 +34,14 @@ import (
 
 const (
 	providerName = "test"
-	// firstCheck and refundAfter are what a round of review waits for; short,
-	// because clients here stay until they have a result.
+	// Review's intervals are short, because clients here wait for results.
 	firstCheck  = 10 * time.Millisecond
 	maxInterval = 200 * time.Millisecond
 	refundAfter = 100 * time.Millisecond
 )
 
-// size is how much is tried. Under the race detector SQLite takes ten times as
-// long; a few of each kind show it what there is to see, and make walcut runs the
-// whole without it.
+// size returns how much is tried: less under the race detector, where SQLite takes ten
+// times as long. make walcut runs everything without it.
 func size(usual, whenRaced int) int {
 	if raced {
 		return whenRaced
@@ -52,8 +49,8 @@ func size(usual, whenRaced int) int {
 	return usual
 }
 
-// site is what outlasts a store: the provider with its books, the master key, the
-// operator's credentials, and the time.
+// site is what outlives a store: the provider with its state, the master key, the
+// operator's credentials, and the clock.
 type site struct {
 	provider    *simulator.Simulator
 	providerURL string
@@ -103,9 +100,9 @@ func (s *site) now() time.Time {
 	return time.Now().Add(time.Duration(s.ahead.Load())).UTC().Truncate(time.Millisecond)
 }
 
-// house is a service at work: the real store on a file, the real processor and
-// review, the real door, at which clients come through a proxy.
-type house struct {
+// harness is a running service: the real store on a file, processor, review and HTTP
+// server, reached through a proxy.
+type harness struct {
 	*site
 	t         testing.TB
 	path      string
@@ -113,28 +110,28 @@ type house struct {
 	service   *admin.Service
 	processor *operation.Processor
 	reviewer  *operation.Reviewer
-	wire      *switchboard
-	client    *client.Client // which signs; the sending is ours
+	wire      *providerSwitch
+	client    *client.Client // signs requests; the harness sends them
 	transport *http.Transport
 	address   string
 	close     func()
 }
 
-// open opens the house whose store is at path.
-func (s *site) open(t testing.TB, path string, options sqlite.Options) *house {
+// open starts a service on the store at path.
+func (s *site) open(t testing.TB, path string, options sqlite.Options) *harness {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), path, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{site: s, t: t, path: path, store: store, service: admin.NewService(store, s.vault, "test", s.now)}
+	h := &harness{site: s, t: t, path: path, store: store, service: admin.NewService(store, s.vault, "test", s.now)}
 	provider, err := gateway.New(gateway.Config{URL: s.providerURL, Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.wire = &switchboard{sound: provider}
+	h.wire = &providerSwitch{healthy: provider}
 	if s.key == "" {
-		h.furnish()
+		h.setUp()
 	}
 	h.ok(store.TakeOver(t.Context(), s.now()))
 	plans := catalogue.New(store, provider, catalogue.Config{Now: s.now, Provider: providerName, Refresh: time.Hour, MaxAge: 1000 * time.Hour})
@@ -146,7 +143,7 @@ func (s *site) open(t testing.TB, path string, options sqlite.Options) *house {
 	})
 	h.reviewer = operation.NewReviewer(store, h.wire, operation.ReviewConfig{
 		Now: s.now, Node: "node", Timeout: 20 * time.Second, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
-		// Whoever makes the store fail looks at what clients see.
+		// Tests that make the store fail check what clients see.
 		Problem: func(error) {},
 	})
 	shut := h.serve(plans)
@@ -161,59 +158,59 @@ func (s *site) open(t testing.TB, path string, options sqlite.Options) *house {
 	return h
 }
 
-// switchboard is the way to the provider: the sound one, or for some questions
-// one that is in trouble.
-type switchboard struct {
-	sound operation.Provider
+// providerSwitch sends calls to the healthy provider, or those of one kind to a faulty
+// one.
+type providerSwitch struct {
+	healthy operation.Provider
 
-	mu       sync.Mutex
-	troubled operation.Provider
-	what     string // apply, status or void
-	asked    int    // questions that met the trouble
+	mu     sync.Mutex
+	faulty operation.Provider
+	what   string // apply, status or void
+	calls  int    // calls to the faulty provider
 }
 
-// trouble leads one kind of question elsewhere; an empty one none.
-func (w *switchboard) trouble(what string, troubled operation.Provider) {
+// useFaulty sends one kind of call to a faulty provider; an empty kind none.
+func (w *providerSwitch) useFaulty(what string, faulty operation.Provider) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.what, w.troubled, w.asked = what, troubled, 0
+	w.what, w.faulty, w.calls = what, faulty, 0
 }
 
-// met is how many questions the trouble has befallen.
-func (w *switchboard) met() int {
+// faultyCalls returns how many calls went to the faulty provider.
+func (w *providerSwitch) faultyCalls() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked
+	return w.calls
 }
 
-func (w *switchboard) to(what string) operation.Provider {
+func (w *providerSwitch) to(what string) operation.Provider {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if what != w.what {
-		return w.sound
+		return w.healthy
 	}
-	w.asked++
-	return w.troubled
+	w.calls++
+	return w.faulty
 }
 
-func (w *switchboard) Apply(ctx context.Context, order operation.Order) operation.Reply {
+func (w *providerSwitch) Apply(ctx context.Context, order operation.Order) operation.Reply {
 	return w.to("apply").Apply(ctx, order)
 }
 
-func (w *switchboard) Status(ctx context.Context, order operation.Order) operation.Reply {
+func (w *providerSwitch) Status(ctx context.Context, order operation.Order) operation.Reply {
 	return w.to("status").Status(ctx, order)
 }
 
-func (w *switchboard) Void(ctx context.Context, order operation.Order) operation.Reply {
+func (w *providerSwitch) Void(ctx context.Context, order operation.Order) operation.Reply {
 	return w.to("void").Void(ctx, order)
 }
 
-// serve opens the door to a proxy on this machine, which vouches for HTTPS.
-func (h *house) serve(plans *catalogue.Catalogue) (shut func()) {
+// serve starts the server behind a trusted proxy on this machine.
+func (h *harness) serve(plans *catalogue.Catalogue) (shut func()) {
 	proxies, err := access.ParseTrustedProxies([]string{"127.0.0.1"})
 	h.ok(err)
 	log := slog.New(slog.DiscardHandler)
-	door := httpapi.NewServer(httpapi.ServerConfig{
+	server := httpapi.NewServer(httpapi.ServerConfig{
 		Handler: httpapi.New(httpapi.Config{
 			Now: h.now, Authorizer: access.NewAuthorizer(h.store, h.vault, access.AuthorizerConfig{}), Proxies: proxies, Wallets: h.store, Plans: plans,
 			Operations: h.processor, ProviderName: providerName, Log: log,
@@ -222,7 +219,7 @@ func (h *house) serve(plans *catalogue.Catalogue) (shut func()) {
 	})
 	listener := listen(h.t)
 	served := make(chan error, 1)
-	go func() { served <- door.ServePlain(listener) }()
+	go func() { served <- server.ServePlain(listener) }()
 	h.address = listener.Addr().String()
 	h.transport = &http.Transport{MaxIdleConnsPerHost: 64}
 	h.client, err = client.New(client.Config{
@@ -231,15 +228,15 @@ func (h *house) serve(plans *catalogue.Catalogue) (shut func()) {
 	h.ok(err)
 	return func() {
 		h.transport.CloseIdleConnections()
-		if err := door.Shutdown(context.Background()); err != nil {
+		if err := server.Shutdown(context.Background()); err != nil {
 			h.t.Error(err)
 		}
 		<-served
 	}
 }
 
-// furnish gives a new store its operator, with money and a key, and its plans.
-func (h *house) furnish() {
+// setUp creates the operator, with money and a key, and the plans.
+func (h *harness) setUp() {
 	h.t.Helper()
 	ctx := context.Background()
 	operator, err := h.service.CreateOperator(ctx, "Cable", admin.OperatorChange{CommissionBPS: new(250), RateLimit: new(1_000_000)})
@@ -263,15 +260,15 @@ func (h *house) furnish() {
 	h.keyID, h.key, h.secret = issued.ID, issued.Key, issued.Secret.Reveal()
 }
 
-func (h *house) ok(err error) {
+func (h *harness) ok(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// review follows up what is open until the returned function is called.
-func (h *house) review() (stop func()) {
+// review runs the reviewer until the returned function is called.
+func (h *harness) review() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { h.reviewer.Run(ctx) })
@@ -281,7 +278,7 @@ func (h *house) review() (stop func()) {
 	}
 }
 
-// answer is what a client was told.
+// answer is a response to a client.
 type answer struct {
 	status int
 	nonce  string // the request's
@@ -290,9 +287,8 @@ type answer struct {
 	Data   client.Operation `json:"data"`
 }
 
-// send sends one signed request, once, and demands the envelope around whatever
-// comes back.
-func (h *house) send(method, path, key string, body map[string]string) answer {
+// send sends one signed request, once, and requires the envelope in the response.
+func (h *harness) send(method, path, key string, body map[string]string) answer {
 	h.t.Helper()
 	var text []byte
 	if body != nil {
@@ -307,7 +303,7 @@ func (h *house) send(method, path, key string, body map[string]string) answer {
 	return h.exchange(request)
 }
 
-func (h *house) exchange(request *http.Request) answer {
+func (h *harness) exchange(request *http.Request) answer {
 	h.t.Helper()
 	response, err := h.transport.RoundTrip(request)
 	h.ok(err)
@@ -321,5 +317,5 @@ func (h *house) exchange(request *http.Request) answer {
 	return got
 }
 
-// newFolder is a place for a store.
+// newFolder returns the path of a new store.
 func newFolder(t testing.TB) string { return filepath.Join(t.TempDir(), "coax.db") }

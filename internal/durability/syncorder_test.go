@@ -14,12 +14,11 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// What the writer believes is not what the disk was asked for, nor when. A service
-// and its clients run in a process of their own under strace, and the calls are
-// read in the order in which the kernel got them: before an order leaves for the
-// provider, and before an answer leaves for the client, whatever was written to
-// the log has been synced. And before a page goes into a log that begins, its
-// beginning has been synced: old pages would be taken for the whole log otherwise.
+// A service and its clients run in a separate process under strace, and the system
+// calls are read in the kernel's order: before an order is sent to the provider, and
+// before an answer is sent to the client, everything written to the log has been synced.
+// And before a page is written to a restarted log, the log's header has been synced:
+// otherwise old pages would be taken for the whole log.
 func TestAnswers_OnlyAfterSync(t *testing.T) {
 	if folder := os.Getenv("COAX_TEST_TRACED"); folder != "" {
 		serveTraced(t, folder)
@@ -30,7 +29,7 @@ func TestAnswers_OnlyAfterSync(t *testing.T) {
 		if os.Getenv("CI") != "" {
 			t.Fatal("strace is missing; make test installs it")
 		}
-		t.Skip("strace is not installed, so nobody sees what the disk is asked for, and when")
+		t.Skip("strace is not installed")
 	}
 	folder := t.TempDir()
 	report := filepath.Join(folder, "calls")
@@ -48,9 +47,9 @@ func TestAnswers_OnlyAfterSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	house, provider, _ := strings.Cut(string(ports), " ")
+	harness, provider, _ := strings.Cut(string(ports), " ")
 
-	seen := readTrace(string(calls), house, provider)
+	seen := readTrace(string(calls), harness, provider)
 	t.Logf("%d answers and %d orders, after %d syncs of the log", seen.answers, seen.orders, seen.syncs)
 	for _, wrong := range seen.wrong {
 		t.Error(wrong)
@@ -59,23 +58,23 @@ func TestAnswers_OnlyAfterSync(t *testing.T) {
 		t.Errorf("%d answers and %d orders were seen; want %d of each", seen.answers, seen.orders, want)
 	}
 
-	// A service that did not sync, or synced too late, would be found out.
-	if lax := readTrace(without(string(calls), -1), house, provider); len(lax.wrong) < lax.answers {
-		t.Errorf("without any sync %d answers in %d were objected to", len(lax.wrong), lax.answers)
+	// The check detects a service that does not sync, or syncs too late.
+	if lax := readTrace(without(string(calls), -1), harness, provider); len(lax.wrong) < lax.answers {
+		t.Errorf("without any sync %d of %d answers were reported", len(lax.wrong), lax.answers)
 	}
-	if lax := readTrace(without(string(calls), seen.syncs/2), house, provider); len(lax.wrong) == 0 {
+	if lax := readTrace(without(string(calls), seen.syncs/2), harness, provider); len(lax.wrong) == 0 {
 		t.Error("that one sync in the middle is missing was not noticed")
 	}
 	if seen.begun == 0 {
-		t.Error("the log was never begun")
+		t.Error("the log was never started")
 	}
-	if lax := readTrace(without(string(calls), 1), house, provider); len(lax.wrong) == 0 {
-		t.Error("that the log's beginning was not synced was not noticed")
+	if lax := readTrace(without(string(calls), 1), harness, provider); len(lax.wrong) == 0 {
+		t.Error("a log header without a sync was not noticed")
 	}
 }
 
-// serveTraced serves one client, so that every write to the log belongs to the
-// answer that comes next.
+// serveTraced serves one client, so that every write to the log belongs to the next
+// answer.
 func serveTraced(t *testing.T, folder string) {
 	s := newSite(t)
 	h := s.open(t, filepath.Join(folder, "coax.db"), sqlite.Options{})
@@ -93,22 +92,22 @@ func serveTraced(t *testing.T, folder string) {
 	}
 }
 
-// traceSeen is what a trace shows.
+// traceSeen is what readTrace finds.
 type traceSeen struct {
 	answers, orders, syncs int
 	begun                  int // how often the log was begun
 	wrong                  []string
 }
 
-// readTrace goes through the calls of a process in order. A call that others
-// overtook stands there twice, where it began and where it ended.
-func readTrace(calls, housePort, providerPort string) (seen traceSeen) {
-	answering, ordering := "TCP:[127.0.0.1:"+housePort+"->", "->127.0.0.1:"+providerPort+"]"
+// readTrace reads the system calls of a process in order. An interrupted call is listed
+// twice, where it began and where it ended.
+func readTrace(calls, servicePort, providerPort string) (seen traceSeen) {
+	answering, ordering := "TCP:[127.0.0.1:"+servicePort+"->", "->127.0.0.1:"+providerPort+"]"
 	written, synced := 0, 0         // writes to the log, and how many of them are on the disk
 	syncing := map[string]int{}     // by thread: how many there were when its sync began
 	syncsSince, syncsNeeded := 0, 0 // since the last answer or order
 	beginning := 0                  // the write that was the log's beginning
-	told := func(what, line string) {
+	checkSynced := func(what, line string) {
 		if written > synced {
 			seen.wrong = append(seen.wrong, fmt.Sprintf("%s left while %d writes to the log were not synced: %s", what, written-synced, line))
 		} else if syncsSince < syncsNeeded {
@@ -145,18 +144,18 @@ func readTrace(calls, housePort, providerPort string) (seen traceSeen) {
 			delete(syncing, thread)
 		case strings.HasPrefix(line, "write(") && strings.Contains(line, ordering) && strings.Contains(line, `"POST /v1/`):
 			syncsNeeded = 2 // the admission, and the reservation
-			told("an order", line)
+			checkSynced("an order", line)
 			seen.orders++
 		case strings.HasPrefix(line, "write(") && strings.Contains(line, answering) && strings.Contains(line, `"HTTP/1.1 `):
 			syncsNeeded = 1 // the settlement
-			told("an answer", line)
+			checkSynced("an answer", line)
 			seen.answers++
 		}
 	}
 	return seen
 }
 
-// without is a trace that lacks one sync of the log, or all of them if n is -1.
+// without returns a trace without one sync of the log, or without any if n is -1.
 func without(calls string, n int) string {
 	var kept strings.Builder
 	at := 0

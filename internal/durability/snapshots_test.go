@@ -14,11 +14,11 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// shot is the store's files while nobody writes, with what had been promised by
-// then: every fact that was told, every order that the provider has carried out.
-type shot struct {
+// diskState is the store's files between two writes, with what had been acknowledged by
+// then and what the provider had carried out.
+type diskState struct {
 	db, wal, shm []byte
-	facts        []fact
+	acknowledged []acknowledgement
 	effects      map[string]int
 	at           time.Time
 	log          logEnd
@@ -54,44 +54,44 @@ func readLog(wal []byte) logEnd {
 	return found
 }
 
-// moment is one commit: the disk before it began, and after it had returned.
-type moment struct{ before, after shot }
+// commitStates is the disk before and after one commit.
+type commitStates struct{ before, after diskState }
 
 // kind is what the commit did to the files.
-func (m moment) kind() string {
+func (m commitStates) kind() string {
 	switch {
 	case m.before.log.salt != m.after.log.salt:
-		return "restart" // the log from its beginning, over what is in the database by now
+		return "restart" // the log is written from its start again, after a full checkpoint
 	case !bytes.Equal(m.before.db, m.after.db):
-		return "checkpoint" // into the log, while what was there goes into the database
+		return "checkpoint" // pages of the log were copied to the database meanwhile
 	default:
 		return "append"
 	}
 }
 
-// camera takes moments. It stands in the writer's way, between two batches, where
-// everything that was answered is on disk or never will be.
-type camera struct {
-	t       testing.TB
-	site    *site
-	path    string
-	witness *witness
+// snapshotter copies the store's files before and after commits. It runs in the writer,
+// between two batches, where everything that was answered is on disk.
+type snapshotter struct {
+	t        testing.TB
+	site     *site
+	path     string
+	recorder *recorder
 
 	mu      sync.Mutex
 	draw    *rand.Rand
 	running bool
-	moments map[string][]moment // by kind
-	most    int                 // of each kind
-	eager   bool                // the next batch is one of the rare ones
+	commits map[string][]commitStates // by kind
+	limit   int                       // of each kind
+	eager   bool                      // the next batch is of a rare kind
 	batches int
 }
 
 // Batch is called by the writer before it begins a transaction.
-func (c *camera) Batch(int) func() {
+func (c *snapshotter) Batch(int) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The log is written back when it has two thousand pages, and begun anew by
-	// the next commit; about each of those there is one chance.
+	// A checkpoint runs when the log has two thousand pages, and the next commit restarts
+	// the log; each happens only once.
 	info, err := os.Stat(c.path + "-wal")
 	if !c.running || err != nil {
 		return func() {}
@@ -104,17 +104,17 @@ func (c *camera) Batch(int) func() {
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		m := moment{before, c.take()}
+		m := commitStates{before, c.take()}
 		kind := m.kind()
 		c.eager = kind == "checkpoint"
-		if m.before.log != m.after.log && len(c.moments[kind]) < c.most {
-			c.moments[kind] = append(c.moments[kind], m)
+		if m.before.log != m.after.log && len(c.commits[kind]) < c.limit {
+			c.commits[kind] = append(c.commits[kind], m)
 		}
 	}
 }
 
-func (c *camera) take() shot {
-	s := shot{facts: c.witness.sofar(), effects: c.site.provider.Effects(), at: c.site.now()}
+func (c *snapshotter) take() diskState {
+	s := diskState{acknowledged: c.recorder.all(), effects: c.site.provider.Effects(), at: c.site.now()}
 	for suffix, into := range map[string]*[]byte{"": &s.db, "-wal": &s.wal, "-shm": &s.shm} {
 		content, err := os.ReadFile(c.path + suffix)
 		if err != nil {
@@ -126,21 +126,21 @@ func (c *camera) take() shot {
 	return s
 }
 
-// begin lets the camera take moments.
-func (c *camera) begin() {
+// begin starts recording.
+func (c *snapshotter) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running, c.moments = true, map[string][]moment{}
+	c.running, c.commits = true, map[string][]commitStates{}
 }
 
-// film returns what was taken.
-func (c *camera) film() []moment {
+// recorded stops recording and returns the recorded commits.
+func (c *snapshotter) recorded() []commitStates {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = false
-	var all []moment
+	var all []commitStates
 	for _, kind := range []string{"append", "checkpoint", "restart"} {
-		all = append(all, c.moments[kind]...)
+		all = append(all, c.commits[kind]...)
 	}
 	return all
 }

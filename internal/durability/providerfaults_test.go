@@ -20,8 +20,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// Troubles are mostly waited for. That is done together, however few processors
-// there are.
+// Provider faults mostly wait for timeouts, so many tests run in parallel, even on few
+// processors.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -30,10 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever befalls a call to the provider, of any kind of operation, be it the
-// first call or one of review's: money is refunded at once where nothing can have
-// left, held while nobody knows, and in the end it is where the provider's books
-// say.
+// Whatever fails in a provider call, of any kind of operation, in the first call or in
+// review: money is refunded at once if nothing was sent, held while the outcome is
+// unknown, and in the end charged exactly if the provider carried out the order.
 func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
 	for _, trouble := range providertest.Troubles() {
 		t.Run(trouble.Name, func(t *testing.T) {
@@ -42,11 +41,11 @@ func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
 			path := newFolder(t)
 			h := s.open(t, path, sqlite.Options{})
 			link := trouble.Begin(t, s.provider)
-			troubled, err := gateway.New(gateway.Config{URL: link.URL, CAFile: link.CAFile, Timeout: link.Timeout})
+			faulty, err := gateway.New(gateway.Config{URL: link.URL, CAFile: link.CAFile, Timeout: link.Timeout})
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(troubled.Close)
+			t.Cleanup(faulty.Close)
 			cases := 0
 			for _, kind := range []operation.Kind{operation.Activate, operation.Renew, operation.AdvanceRenew} {
 				for _, what := range []string{"apply", "status", "void"} {
@@ -57,7 +56,7 @@ func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
 						continue // a void is answered with no more than that
 					}
 					cases++
-					befall{h, trouble, troubled, kind, what, fmt.Sprintf("98%08d", cases)}.play()
+					faultCase{h, trouble, faulty, kind, what, fmt.Sprintf("98%08d", cases)}.run()
 				}
 			}
 			h.close()
@@ -68,17 +67,17 @@ func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
 	}
 }
 
-// befall is one kind of operation that meets a trouble at one of its calls.
-type befall struct {
-	*house
-	trouble  providertest.Trouble
-	troubled operation.Provider
-	kind     operation.Kind
-	what     string // apply, status or void
-	mobile   string
+// faultCase is one kind of operation with a fault in one of its provider calls.
+type faultCase struct {
+	*harness
+	trouble providertest.Trouble
+	faulty  operation.Provider
+	kind    operation.Kind
+	what    string // apply, status or void
+	mobile  string
 }
 
-func (b befall) play() {
+func (b faultCase) run() {
 	b.t.Helper()
 	name := string(b.kind) + "-" + b.what + "-" + b.mobile
 	fail := func(format string, args ...any) {
@@ -92,15 +91,14 @@ func (b befall) play() {
 		}
 		body = map[string]string{"mobile": b.mobile, "plan_id": "FAMILY-3"}
 	}
-	// So that review has something to ask: carried out and not heard of, or
-	// neither.
+	// An operation for review: carried out without a reply, or not carried out.
 	switch b.what {
 	case "status":
 		b.script("reset_applied")
 	case "void":
 		b.script("gateway_error")
 	}
-	b.wire.trouble(b.what, b.troubled)
+	b.wire.useFaulty(b.what, b.faulty)
 	before := b.balance()
 	endpoint := map[operation.Kind]string{operation.Activate: "activate", operation.Renew: "renew", operation.AdvanceRenew: "advance-renew"}[b.kind]
 	got := b.send("POST", endpoint, name, body)
@@ -115,23 +113,23 @@ func (b befall) play() {
 			fail("answered %s, with %d of %d in the wallet; want it held", got.text, b.balance(), before)
 		}
 		for range 30 {
-			if b.wire.met() > 0 {
+			if b.wire.faultyCalls() > 0 {
 				break
 			}
 			b.followUp()
 		}
 		if state := b.state(id); state != "needs_review" || b.balance() != before-price {
-			fail("after the trouble it is %s, with %d of %d in the wallet; want it held", state, b.balance(), before)
+			fail("after the fault it is %s, with %d of %d in the wallet; want it held", state, b.balance(), before)
 		}
 	}
-	if b.wire.met() == 0 {
-		fail("no call met the trouble")
+	if b.wire.faultyCalls() == 0 {
+		fail("no call met the fault")
 	}
 	if raised := b.exceptions(id); (raised > 0) != (b.trouble.Misfit != "") {
 		fail("%d exceptions were raised", raised)
 	}
 
-	b.wire.trouble("", nil)
+	b.wire.useFaulty("", nil)
 	for range 30 {
 		if state := b.state(id); state == "success" || state == "failed" {
 			break
@@ -149,7 +147,7 @@ func (b befall) play() {
 }
 
 // followUp lets time pass and review work.
-func (b befall) followUp() {
+func (b faultCase) followUp() {
 	b.t.Helper()
 	b.ahead.Add(int64(maxInterval))
 	if _, err := b.reviewer.RunOnce(b.t.Context()); err != nil {
@@ -157,8 +155,8 @@ func (b befall) followUp() {
 	}
 }
 
-// script says what the simulator does with the next order for the customer.
-func (b befall) script(outcome string) {
+// script sets the simulator's outcome of the customer's next order.
+func (b faultCase) script(outcome string) {
 	b.t.Helper()
 	text, err := json.Marshal(map[string]any{"mobile": b.mobile, "outcomes": []string{outcome}})
 	b.ok(err)
@@ -170,14 +168,14 @@ func (b befall) script(outcome string) {
 	}
 }
 
-func (b befall) balance() int64 {
+func (b faultCase) balance() int64 {
 	b.t.Helper()
 	wallet, err := b.service.Wallet(context.Background(), b.operatorID)
 	b.ok(err)
 	return wallet.Balance.Paise()
 }
 
-func (b befall) state(id string) operation.State {
+func (b faultCase) state(id string) operation.State {
 	b.t.Helper()
 	op, found, err := b.store.OperationByID(b.t.Context(), b.operatorID, id)
 	b.ok(err)
@@ -188,7 +186,7 @@ func (b befall) state(id string) operation.State {
 }
 
 // exceptions counts what was raised about an operation.
-func (b befall) exceptions(id string) (raised int) {
+func (b faultCase) exceptions(id string) (raised int) {
 	b.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+b.path+"?mode=ro&_pragma=busy_timeout(5000)")
 	b.ok(err)
